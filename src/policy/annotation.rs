@@ -1,0 +1,266 @@
+//! What a container's annotations ask for.
+//!
+//! Keys are `dev.agentbox.` and a field. A key that reads as ours and is not would be a wall that silently does not
+//! stand, so it is an error; what does not read as ours belongs to somebody else. Only keys are judged so: a
+//! container or an image may well be called agentbox.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use super::error::Conflict;
+use super::fields::Fields;
+use super::text::{ValueError, distance, nearest, shown};
+use super::{Access, Field, GuestPath, MountRule, PolicyError, PolicyName, UNCONFINED};
+
+/// The annotation that names a policy.
+pub const POLICY_KEY: &str = "dev.agentbox.policy";
+
+/// The annotation that says which mount is the workspace.
+pub const WORKSPACE_KEY: &str = "dev.agentbox.workspace";
+
+/// What every key of ours begins with.
+const PREFIX: &str = "dev.agentbox.";
+
+/// What makes a key ours to understand.
+const OURS: &str = "agentbox";
+
+/// No value that a person wrote comes near it.
+const LONGEST: usize = 64 << 10;
+
+/// What one container's annotations say.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub policy: Option<PolicyName>,
+    pub workspace: Option<GuestPath>,
+    pub fields: Fields,
+    /// A key that says something of a policy without naming one.
+    pub change: Option<String>,
+}
+
+/// A key of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Policy,
+    Workspace,
+    Field(Field),
+}
+
+impl Key {
+    fn all() -> impl Iterator<Item = Self> {
+        [Self::Policy, Self::Workspace]
+            .into_iter()
+            .chain(Field::ALL.iter().copied().map(Self::Field))
+    }
+
+    fn find(key: &str) -> Option<Self> {
+        Self::all().find(|ours| ours.to_string() == key)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy => f.write_str(POLICY_KEY),
+            Self::Workspace => f.write_str(WORKSPACE_KEY),
+            Self::Field(field) => write!(f, "{PREFIX}{field}"),
+        }
+    }
+}
+
+/// The annotation of a field.
+pub(super) fn key(field: Field) -> String {
+    Key::Field(field).to_string()
+}
+
+/// Reads all annotations of a container.
+pub(super) fn parse(annotations: &BTreeMap<String, String>) -> Result<Request, PolicyError> {
+    let mut request = Request::default();
+    for (name, value) in annotations {
+        if let Some(key) = Key::find(name) {
+            request.take(key, value)?;
+        } else if reads_as_ours(name) {
+            return Err(unknown(name));
+        }
+    }
+    request.check()?;
+    Ok(request)
+}
+
+impl Request {
+    fn take(&mut self, key: Key, value: &str) -> Result<(), PolicyError> {
+        let name = key.to_string();
+        if value.len() > LONGEST {
+            return Err(PolicyError::AnnotationTooLong {
+                key: name,
+                length: value.len(),
+                limit: LONGEST,
+            });
+        }
+        if key == Key::Policy && value == UNCONFINED {
+            return Err(PolicyError::AnnotationUnconfined { key: name });
+        }
+        let taken = match key {
+            Key::Policy => set(&mut self.policy, value),
+            Key::Workspace => set(&mut self.workspace, value),
+            Key::Field(field) => self.take_field(field, value),
+        };
+        if key != Key::Policy {
+            self.change.get_or_insert_with(|| name.clone());
+        }
+        taken.map_err(|problem| PolicyError::AnnotationValue { key: name, problem })
+    }
+
+    fn take_field(&mut self, field: Field, value: &str) -> Result<(), ValueError> {
+        let Fields {
+            filesystem,
+            network,
+            syscalls,
+            privileges,
+        } = &mut self.fields;
+        match field {
+            Field::FilesystemRoot => set(&mut filesystem.root, value),
+            Field::FilesystemEphemeral => set_list(&mut filesystem.ephemeral, value),
+            Field::FilesystemScratch => set(&mut filesystem.scratch, value),
+            Field::FilesystemWorkspace => set(&mut filesystem.workspace, value),
+            Field::FilesystemMounts => set(&mut filesystem.mounts, value),
+            Field::FilesystemWrite => set_list(&mut filesystem.write, value),
+            Field::NetworkMode => set(&mut network.mode, value),
+            Field::SyscallsAllow => set_list(&mut syscalls.allow, value),
+            Field::SyscallsDeny => set_list(&mut syscalls.deny, value),
+            Field::PrivilegesCapabilities => set_list(&mut privileges.capabilities, value),
+        }
+    }
+
+    /// Refuses what cannot all be meant. A policy may be narrowed into such a state; one author may not write it.
+    fn check(&self) -> Result<(), PolicyError> {
+        let (filesystem, syscalls) = (&self.fields.filesystem, &self.fields.syscalls);
+        let both = match (&syscalls.allow, &syscalls.deny) {
+            (Some(allow), Some(deny)) => allow.intersection(deny).next(),
+            _ => None,
+        };
+        if let Some(name) = both {
+            return disagree(
+                Key::Field(Field::SyscallsAllow),
+                Key::Field(Field::SyscallsDeny),
+                Conflict::Syscall(name.clone()),
+            );
+        }
+        if self.workspace.is_some() && filesystem.workspace == Some(Access::None) {
+            return disagree(
+                Key::Workspace,
+                Key::Field(Field::FilesystemWorkspace),
+                Conflict::NoWorkspace,
+            );
+        }
+        let Some(write) = filesystem.write.as_ref().filter(|write| !write.is_empty()) else {
+            return Ok(());
+        };
+        let write_key = Key::Field(Field::FilesystemWrite);
+        if self
+            .workspace
+            .as_ref()
+            .is_some_and(|path| write.contains(path))
+        {
+            return disagree(Key::Workspace, write_key, Conflict::WorkspaceInWrite);
+        }
+        if filesystem.mounts == Some(MountRule::Drop) {
+            let mounts = Key::Field(Field::FilesystemMounts);
+            return disagree(mounts, write_key, Conflict::WriteDropped);
+        }
+        Ok(())
+    }
+}
+
+fn disagree(first: Key, second: Key, conflict: Conflict) -> Result<(), PolicyError> {
+    Err(PolicyError::AnnotationsDisagree {
+        first: first.to_string(),
+        second: second.to_string(),
+        conflict,
+    })
+}
+
+fn set<T: FromStr<Err = ValueError>>(slot: &mut Option<T>, value: &str) -> Result<(), ValueError> {
+    *slot = Some(value.parse()?);
+    Ok(())
+}
+
+/// Items between commas, spaces around them ignored. An empty value is an empty list: nothing is allowed.
+fn set_list<T: FromStr<Err = ValueError> + Ord>(
+    slot: &mut Option<BTreeSet<T>>,
+    value: &str,
+) -> Result<(), ValueError> {
+    let spaces: &[char] = &[' '];
+    let items = if value.trim_matches(spaces).is_empty() {
+        BTreeSet::new()
+    } else {
+        value
+            .split(',')
+            .map(|item| item.trim_matches(spaces).parse())
+            .collect::<Result<_, _>>()?
+    };
+    *slot = Some(items);
+    Ok(())
+}
+
+fn unknown(name: &str) -> PolicyError {
+    let keys: Vec<String> = Key::all().map(|key| key.to_string()).collect();
+    let words = || keys.iter().map(String::as_str);
+    // `dev.agentbox.mounts`: far from `dev.agentbox.filesystem.mounts` by letters, near by meaning.
+    let same_end = || {
+        let last = name.rsplit(['.', '/']).next()?;
+        words().find(|key| key.rsplit('.').next() == Some(last))
+    };
+    PolicyError::AnnotationKey {
+        key: shown(name),
+        suggestion: nearest(&fold(name), words())
+            .or_else(same_end)
+            .map(str::to_owned),
+        allowed: keys.join(", "),
+    }
+}
+
+/// Whether a key that is not ours was meant to be.
+fn reads_as_ours(key: &str) -> bool {
+    // Longer keys than Kubernetes allows (253 + 63) are nobody's typo of ours; the plain test still sees them.
+    const TYPED: usize = 320;
+    if fold(key).contains(OURS) {
+        return true;
+    }
+    if key.len() > TYPED {
+        return false;
+    }
+    let lower = key.to_lowercase();
+    lookalike(&lower) || Key::all().any(|ours| near(&lower, &ours.to_string()))
+}
+
+/// Two edits or fewer from a key of ours: `dev.agent-box.policy`.
+fn near(key: &str, ours: &str) -> bool {
+    key.len().abs_diff(ours.len()) <= 8 && distance(key, ours) <= 2
+}
+
+/// Lower case, full-width letters as plain ones, and without what else is not ASCII (zero-width characters).
+fn fold(key: &str) -> String {
+    key.chars()
+        .filter_map(|character| match character {
+            '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(character) - 0xfee0),
+            _ => Some(character),
+        })
+        .filter(char::is_ascii)
+        .map(|character| character.to_ascii_lowercase())
+        .collect()
+}
+
+/// `agentbox` with some letters from other alphabets: `аgentbох` is half Cyrillic.
+fn lookalike(key: &str) -> bool {
+    if key.is_ascii() {
+        return false;
+    }
+    let letters: Vec<char> = key.chars().collect();
+    letters.windows(OURS.len()).any(|window| {
+        let pairs = || window.iter().zip(OURS.chars());
+        // Four real letters: a key all in another script is not ours.
+        pairs().all(|(seen, ours)| *seen == ours || !seen.is_ascii())
+            && pairs().filter(|(seen, ours)| **seen == *ours).count() >= 4
+    })
+}

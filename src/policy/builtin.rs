@@ -1,0 +1,22 @@
+//! The policies that are part of the program.
+
+/// Name and text of each, tightest first. They are parsed when needed: this is on the way of every start.
+pub const BUILTIN: [(&str, &str); 3] = [
+    ("strict", include_str!("../../policies/strict.toml")),
+    ("standard", include_str!("../../policies/standard.toml")),
+    ("permissive", include_str!("../../policies/permissive.toml")),
+];
+
+/// What applies where nobody chose anything.
+pub(super) const DEFAULT: &str = "standard";
+
+/// What limits where the node's file names no ceiling.
+pub(super) const CEILING: &str = "permissive";
+
+/// The text of a built-in policy.
+pub(super) fn text(name: &str) -> Option<&'static str> {
+    BUILTIN
+        .iter()
+        .find(|(builtin, _)| *builtin == name)
+        .map(|(_, text)| *text)
+}

@@ -1,0 +1,150 @@
+//! What limits a policy: another one, compared field by field.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Field, Filesystem, GuestPath, MountRule, Network, Policy, Privileges, RootAccess, Syscalls,
+};
+
+/// A field in which a policy asks for more than its ceiling allows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exceeded {
+    /// The field.
+    pub field: Field,
+    /// What was asked; of a set, only what is too much.
+    pub asked: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+/// Where `asked` exceeds `ceiling`: nowhere, if every field of it is the ceiling's or tighter.
+pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<Exceeded> {
+    // No `..`: a field added to the policy does not compile until it is limited. The name limits nothing.
+    let Policy {
+        name: _,
+        filesystem,
+        network: Network { mode },
+        syscalls,
+        privileges: Privileges { capabilities },
+    } = asked;
+    let Policy {
+        name: _,
+        filesystem: filesystem_ceiling,
+        network: Network { mode: mode_ceiling },
+        syscalls: syscalls_ceiling,
+        privileges: Privileges {
+            capabilities: capabilities_ceiling,
+        },
+    } = ceiling;
+    let mut over = Over::default();
+    compare_filesystem(filesystem, filesystem_ceiling, &mut over);
+    over.ordered(Field::NetworkMode, mode, mode_ceiling);
+    compare_syscalls(syscalls, syscalls_ceiling, &mut over);
+    over.subset(
+        Field::PrivilegesCapabilities,
+        capabilities,
+        capabilities_ceiling,
+    );
+    over.0
+}
+
+fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over) {
+    let Filesystem {
+        root,
+        ephemeral,
+        scratch,
+        workspace,
+        mounts,
+        write,
+    } = asked;
+    let Filesystem {
+        root: root_ceiling,
+        ephemeral: ephemeral_ceiling,
+        scratch: scratch_ceiling,
+        workspace: workspace_ceiling,
+        mounts: mounts_ceiling,
+        write: write_ceiling,
+    } = ceiling;
+    over.ordered(Field::FilesystemRoot, root, root_ceiling);
+    // Where all of the root may be written and thrown away, so may any directory in it.
+    if *root_ceiling != RootAccess::Ephemeral {
+        over.subset(Field::FilesystemEphemeral, ephemeral, ephemeral_ceiling);
+    }
+    over.ordered(Field::FilesystemScratch, scratch, scratch_ceiling);
+    over.ordered(Field::FilesystemWorkspace, workspace, workspace_ceiling);
+    over.ordered(Field::FilesystemMounts, mounts, mounts_ceiling);
+    // Where every mount may keep the engine's access, listing some of them is less.
+    if *mounts_ceiling != MountRule::Keep {
+        over.subset::<GuestPath>(Field::FilesystemWrite, write, write_ceiling);
+    }
+}
+
+fn compare_syscalls(asked: &Syscalls, ceiling: &Syscalls, over: &mut Over) {
+    let Syscalls { allow, deny } = asked;
+    let Syscalls {
+        allow: allow_ceiling,
+        deny: deny_ceiling,
+    } = ceiling;
+    over.subset(Field::SyscallsAllow, allow, allow_ceiling);
+    // The other way round: a denial may be added, not left out.
+    if !deny.is_superset(deny_ceiling) {
+        over.0.push(Exceeded {
+            field: Field::SyscallsDeny,
+            asked: format!("a list without {}", join(deny_ceiling.difference(deny))),
+            allowed: format!("a list with {}", join(deny_ceiling)),
+        });
+    }
+}
+
+#[derive(Default)]
+struct Over(Vec<Exceeded>);
+
+impl Over {
+    /// For fields whose values are ordered from least to most.
+    fn ordered<T: Ord + fmt::Display>(&mut self, field: Field, asked: &T, ceiling: &T) {
+        if asked > ceiling {
+            self.0.push(Exceeded {
+                field,
+                asked: asked.to_string(),
+                allowed: format!("at most {ceiling}"),
+            });
+        }
+    }
+
+    /// For fields that list what is allowed.
+    fn subset<T: Ord + fmt::Display>(
+        &mut self,
+        field: Field,
+        asked: &BTreeSet<T>,
+        ceiling: &BTreeSet<T>,
+    ) {
+        if !asked.is_subset(ceiling) {
+            self.0.push(Exceeded {
+                field,
+                asked: join(asked.difference(ceiling)),
+                allowed: join(ceiling),
+            });
+        }
+    }
+}
+
+/// Enough items for a person to see what is meant.
+const LISTED: usize = 16;
+
+fn join<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    let mut words: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    if words.is_empty() {
+        return "nothing".to_owned();
+    }
+    let more = words.len().saturating_sub(LISTED);
+    words.truncate(LISTED);
+    let listed = words.join(", ");
+    if more > 0 {
+        format!("{listed} and {more} more")
+    } else {
+        listed
+    }
+}

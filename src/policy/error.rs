@@ -1,0 +1,326 @@
+//! Why a policy could not be resolved.
+//!
+//! Each error names the place (key, file and line, flag), what stood there, escaped and bounded, and what is allowed.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use super::text::{DidYouMean, ValueError};
+use super::{Capability, Ceiling, Exceeded, Field, Origin, PolicyName, SyscallName};
+
+/// Why there is no policy, and so no container.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// A key that reads as ours and is not.
+    #[error(
+        "annotation {key} is not one of agentbox's{}; its keys are {allowed}",
+        DidYouMean(suggestion.as_deref())
+    )]
+    AnnotationKey {
+        /// The key, escaped and bounded.
+        key: String,
+        /// The nearest key of ours.
+        suggestion: Option<String>,
+        /// Every key of ours.
+        allowed: String,
+    },
+
+    /// An annotation whose value cannot be meant.
+    #[error("annotation {key}: its value has {length} bytes, at most {limit} are read")]
+    AnnotationTooLong {
+        /// The key, one of ours.
+        key: String,
+        /// The value's bytes.
+        length: usize,
+        /// The most that is read.
+        limit: usize,
+    },
+
+    /// An annotation whose value does not fit.
+    #[error("annotation {key}: {problem}")]
+    AnnotationValue {
+        /// The key, one of ours.
+        key: String,
+        /// The value, or the item of the list, and what is allowed.
+        problem: ValueError,
+    },
+
+    /// Only the node's operator may take the walls away.
+    #[error(
+        "annotation {key} asks for unconfined, which only `default` of the node's file or --policy may choose; \
+         name a policy"
+    )]
+    AnnotationUnconfined {
+        /// The key.
+        key: String,
+    },
+
+    /// Two annotations of one container contradict each other.
+    #[error("annotations {first} and {second} disagree: {conflict}")]
+    AnnotationsDisagree {
+        /// One key.
+        first: String,
+        /// The other.
+        second: String,
+        /// About what.
+        conflict: Conflict,
+    },
+
+    /// A field is to be changed where there is no policy.
+    #[error(
+        "annotation {key} changes a policy, but none applies: {chosen_by} chose unconfined; \
+         name one with dev.agentbox.policy"
+    )]
+    AnnotationWithoutPolicy {
+        /// The key.
+        key: String,
+        /// Who chose `unconfined`.
+        chosen_by: Origin,
+    },
+
+    /// `--policy` with something that cannot be a policy.
+    #[error("--policy: {problem}")]
+    Flag {
+        /// The value, and what is allowed.
+        problem: ValueError,
+    },
+
+    /// A name that is neither built in nor a file's.
+    #[error(
+        "{asked_by}: there is no policy {name}{}; there are {known}",
+        DidYouMean(suggestion.as_ref().map(PolicyName::as_str))
+    )]
+    NoSuchPolicy {
+        /// The name.
+        name: PolicyName,
+        /// Who names it.
+        asked_by: Origin,
+        /// The nearest that there is.
+        suggestion: Option<PolicyName>,
+        /// All that there are.
+        known: String,
+    },
+
+    /// A file among the node's policies that nobody could choose.
+    #[error("policy file {file}: {problem}")]
+    FileName {
+        /// The file, escaped and bounded.
+        file: String,
+        /// What its name should be.
+        problem: ValueError,
+    },
+
+    /// A file that no person wrote.
+    #[error("{file} has {length} bytes, at most {limit} are read")]
+    FileTooLong {
+        /// Which file.
+        file: Source,
+        /// Its bytes.
+        length: usize,
+        /// The most that is read.
+        limit: usize,
+    },
+
+    /// A file that is not what it should be.
+    #[error("{file}, line {line} ({text}): {problem}")]
+    File {
+        /// Which file.
+        file: Source,
+        /// The line, from 1.
+        line: usize,
+        /// What stands there, escaped and bounded.
+        text: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+
+    /// A policy that says too little.
+    #[error("{file}: {field} is missing, and no `base` gives it")]
+    FieldMissing {
+        /// Which file.
+        file: Source,
+        /// The first field that is missing.
+        field: Field,
+    },
+
+    /// Bases that lead back to where they began.
+    #[error("policy files name each other as base: {}", Chain(chain))]
+    BaseCycle {
+        /// From the policy that was asked for to the one that is met again.
+        chain: Vec<PolicyName>,
+    },
+
+    /// More bases than a person can follow.
+    #[error("policy files name more than {limit} bases in a row: {}", Chain(chain))]
+    BaseDepth {
+        /// The bases, from the policy that was asked for.
+        chain: Vec<PolicyName>,
+        /// The most that are followed.
+        limit: usize,
+    },
+
+    /// A path that stands for everything.
+    #[error("{origin}: {field} is / , which is the root and no mount point below it")]
+    RootPath {
+        /// Where it came from.
+        origin: Origin,
+        /// The field, or the annotation's key.
+        field: String,
+    },
+
+    /// A system call that nobody knows, whose rule would therefore do nothing.
+    #[error("{origin}: {field} names {name}, which is not a system call that agentbox knows")]
+    UnknownSyscall {
+        /// Where it came from.
+        origin: Origin,
+        /// The field.
+        field: Field,
+        /// The name.
+        name: SyscallName,
+    },
+
+    /// A capability that reaches beyond the container.
+    #[error(
+        "{origin}: privileges.capabilities names {capability}, which a policy may leave to a container only if \
+         `allow.capabilities` of the node's file lists it; without that {} are allowed",
+        Ordinary
+    )]
+    CapabilityNotAllowed {
+        /// Where it came from.
+        origin: Origin,
+        /// The capability.
+        capability: Capability,
+    },
+
+    /// The container asks for more than it may have.
+    #[error("policy {policy} exceeds the ceiling {ceiling}: {}", Over(over))]
+    ExceedsCeiling {
+        /// The policy that was chosen.
+        policy: PolicyName,
+        /// The limit, and who set it.
+        ceiling: Ceiling,
+        /// Each field that exceeds it.
+        over: Vec<OverLimit>,
+    },
+
+    /// The node's file contradicts itself.
+    #[error(
+        "the node's file: its default {policy} exceeds its own ceiling {ceiling}: {}",
+        Over(over)
+    )]
+    DefaultExceedsCeiling {
+        /// The file's default.
+        policy: PolicyName,
+        /// The file's ceiling.
+        ceiling: PolicyName,
+        /// Each field that exceeds it.
+        over: Vec<OverLimit>,
+    },
+}
+
+/// A field that exceeds a ceiling, and who asked for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverLimit {
+    /// The field, what was asked and what is allowed.
+    pub exceeded: Exceeded,
+    /// Who asked.
+    pub origin: Origin,
+}
+
+/// What two annotations can contradict each other about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Conflict {
+    /// A system call is both allowed and denied.
+    Syscall(SyscallName),
+    /// A workspace is named, and there shall be none.
+    NoWorkspace,
+    /// The workspace is listed among the other mounts that may be written.
+    WorkspaceInWrite,
+    /// Mounts shall be written, and all are dropped.
+    WriteDropped,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syscall(name) => write!(f, "both name {name}"),
+            Self::NoWorkspace => f.write_str("a workspace is named, and its access is none"),
+            Self::WorkspaceInWrite => f.write_str(
+                "the workspace is listed among the other mounts; filesystem.workspace alone rules its access",
+            ),
+            Self::WriteDropped => {
+                f.write_str("mounts are to be written, and all of them are dropped")
+            }
+        }
+    }
+}
+
+/// A text that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A policy that is part of the program.
+    Builtin(PolicyName),
+    /// A policy file of the node.
+    File(PolicyName),
+    /// The node's own file.
+    Node,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Builtin(name) => write!(f, "built-in policy {name}"),
+            Self::File(name) => write!(f, "policy file {name}.toml"),
+            Self::Node => f.write_str("the node's file"),
+        }
+    }
+}
+
+/// Names on the way from one file to the next.
+struct Chain<'a>(&'a [PolicyName]);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list(f, " -> ", self.0)
+    }
+}
+
+struct Over<'a>(&'a [OverLimit]);
+
+impl fmt::Display for Over<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each = self.0.iter().map(|OverLimit { exceeded, origin }| {
+            let Exceeded {
+                field,
+                asked,
+                allowed,
+            } = exceeded;
+            format!("{field} asks for {asked} ({origin}), allowed is {allowed}")
+        });
+        list(f, "; ", each)
+    }
+}
+
+struct Ordinary;
+
+impl fmt::Display for Ordinary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list(f, ", ", Capability::ORDINARY)
+    }
+}
+
+fn list(
+    f: &mut fmt::Formatter<'_>,
+    separator: &str,
+    items: impl IntoIterator<Item = impl fmt::Display>,
+) -> fmt::Result {
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            f.write_str(separator)?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
+}

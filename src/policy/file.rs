@@ -1,0 +1,214 @@
+//! Policy files: TOML text -> [`Policy`], bases followed.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::error::Source;
+use super::fields::{
+    Fields, FilesystemFields, NetworkFields, Origins, PrivilegesFields, SyscallsFields,
+};
+use super::text::{ValueError, nearest, printable, shown};
+use super::{BUILTIN, Origin, Policy, PolicyError, PolicyName, builtin};
+
+/// No file that a person wrote comes near it.
+const LONGEST: usize = 64 << 10;
+
+/// More bases than this in a row hide what a policy says.
+const DEEPEST: usize = 8;
+
+/// A policy's description is one line of `explain`.
+const DESCRIPTION: usize = 200;
+
+/// What a policy file may say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct PolicyFile {
+    description: Option<Description>,
+    base: Option<PolicyName>,
+    #[serde(default)]
+    filesystem: FilesystemFields,
+    #[serde(default)]
+    network: NetworkFields,
+    #[serde(default)]
+    syscalls: SyscallsFields,
+    #[serde(default)]
+    privileges: PrivilegesFields,
+}
+
+/// What a policy is for, in one printable line.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Description(String);
+
+impl TryFrom<String> for Description {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        if text.len() <= DESCRIPTION && !text.chars().any(char::is_control) {
+            Ok(Self(text))
+        } else {
+            Err(ValueError::grammar(
+                &text,
+                "a description: one line of at most 200 bytes",
+            ))
+        }
+    }
+}
+
+/// A policy as its files say it.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    pub policy: Policy,
+    pub description: Option<String>,
+    pub origins: Origins,
+}
+
+/// The policies that there are: the node's files before the built-in ones.
+pub(super) struct Library<'a> {
+    files: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Library<'a> {
+    /// Refuses files that nobody could choose: their author believes that they have an effect.
+    pub fn new(files: &'a BTreeMap<String, String>) -> Result<Self, PolicyError> {
+        for file in files.keys() {
+            if let Err(problem) = file.parse::<PolicyName>() {
+                return Err(PolicyError::FileName {
+                    file: shown(&format!("{file}.toml")),
+                    problem,
+                });
+            }
+        }
+        Ok(Self { files })
+    }
+
+    /// Reads one policy and the bases it needs, and nothing else.
+    pub fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<Loaded, PolicyError> {
+        let mut asked_by = asked_by.clone();
+        let mut chain = vec![name.clone()];
+        let mut layers = Vec::new();
+        let (mut source, mut text) = self.find(name, &asked_by)?;
+        let top = source.clone();
+        loop {
+            let mut file: PolicyFile = parse(&source, text)?;
+            let base = file.base.take();
+            layers.push((source.clone(), file));
+            let Some(base) = base else { break };
+            asked_by = source.origin();
+            let seen = chain.contains(&base);
+            // A file may build on the built-in policy that it replaces.
+            let replaced = match &source {
+                Source::File(own) if *own == base => builtin::text(base.as_str()),
+                Source::File(_) | Source::Builtin(_) | Source::Node => None,
+            };
+            chain.push(base.clone());
+            (source, text) = match replaced {
+                Some(text) => (Source::Builtin(base), text),
+                None if seen => return Err(PolicyError::BaseCycle { chain }),
+                None => self.find(&base, &asked_by)?,
+            };
+            if chain.len() > DEEPEST + 1 {
+                return Err(PolicyError::BaseDepth {
+                    chain,
+                    limit: DEEPEST,
+                });
+            }
+        }
+        assemble(name, top, layers)
+    }
+
+    fn find(&self, name: &PolicyName, asked_by: &Origin) -> Result<(Source, &'a str), PolicyError> {
+        if let Some(text) = self.files.get(name.as_str()) {
+            return Ok((Source::File(name.clone()), text));
+        }
+        if let Some(text) = builtin::text(name.as_str()) {
+            return Ok((Source::Builtin(name.clone()), text));
+        }
+        let mut known: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
+        known.extend(
+            self.files
+                .keys()
+                .map(String::as_str)
+                .filter(|file| builtin::text(file).is_none()),
+        );
+        Err(PolicyError::NoSuchPolicy {
+            name: name.clone(),
+            asked_by: asked_by.clone(),
+            suggestion: nearest(name.as_str(), known.iter().copied())
+                .and_then(|near| near.parse().ok()),
+            known: known.join(", "),
+        })
+    }
+}
+
+/// Puts the files on top of each other, the last base lowest.
+fn assemble(
+    name: &PolicyName,
+    top: Source,
+    layers: Vec<(Source, PolicyFile)>,
+) -> Result<Loaded, PolicyError> {
+    let mut fields = Fields::default();
+    let mut origins = Origins::new();
+    let mut described = None;
+    for (source, file) in layers.into_iter().rev() {
+        let PolicyFile {
+            description,
+            base: _,
+            filesystem,
+            network,
+            syscalls,
+            privileges,
+        } = file;
+        let over = Fields {
+            filesystem,
+            network,
+            syscalls,
+            privileges,
+        };
+        fields.overlay(over, &mut origins, |_| source.origin());
+        // Only its own: a base's description would describe another policy.
+        described = description.map(|Description(text)| text);
+    }
+    let policy = fields
+        .complete(name.clone())
+        .map_err(|field| PolicyError::FieldMissing { file: top, field })?;
+    Ok(Loaded {
+        policy,
+        description: described,
+        origins,
+    })
+}
+
+impl Source {
+    fn origin(&self) -> Origin {
+        match self {
+            Self::Builtin(name) => Origin::Builtin(name.clone()),
+            Self::File(name) => Origin::File(name.clone()),
+            Self::Node => Origin::Node,
+        }
+    }
+}
+
+/// Reads a TOML text that a person wrote; what is wrong with it is named with its line.
+pub(super) fn parse<T: DeserializeOwned>(source: &Source, text: &str) -> Result<T, PolicyError> {
+    if text.len() > LONGEST {
+        return Err(PolicyError::FileTooLong {
+            file: source.clone(),
+            length: text.len(),
+            limit: LONGEST,
+        });
+    }
+    toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let before = text.get(..at).unwrap_or(text);
+        let line = before.matches('\n').count();
+        PolicyError::File {
+            file: source.clone(),
+            line: line + 1,
+            text: shown(text.lines().nth(line).unwrap_or_default().trim()),
+            problem: printable(error.message()),
+        }
+    })
+}

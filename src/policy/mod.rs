@@ -1,0 +1,201 @@
+//! PURE: what the operator asks for. Text in (annotations, `--policy`, the node's files), [`Policy`] out.
+//!
+//! Nothing here reads a file, the environment or a clock: the shell hands over texts, [`resolve`] answers with what
+//! is asked for, where each field came from, and that no ceiling is exceeded. What cannot be understood is an error
+//! that says where, what and what is allowed; nothing is skipped.
+//!
+//! ```text
+//! annotations --annotation--> Request --+
+//! policies/*.toml --file--> Draft ------+--resolve--> Selection
+//! config.toml --node--> NodeConfig -----+      \--ceiling: field by field
+//! ```
+
+mod annotation;
+mod builtin;
+pub mod capability;
+pub mod ceiling;
+mod error;
+mod fields;
+mod file;
+pub mod name;
+pub mod node;
+pub mod path;
+mod resolve;
+pub mod size;
+pub mod syscall;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+pub use annotation::{POLICY_KEY, WORKSPACE_KEY};
+pub use builtin::BUILTIN;
+pub use capability::Capability;
+pub use ceiling::{Exceeded, exceeds};
+pub use error::{OverLimit, PolicyError};
+pub use fields::Field;
+pub use name::{PolicyChoice, PolicyName, UNCONFINED};
+pub use node::{NamespaceKind, NodeAllow, NodeConfig};
+pub use path::{GuestPath, HostPath};
+pub use resolve::{Ceiling, Origin, Resolved, Selection, Sources, resolve};
+pub use size::ByteSize;
+pub use syscall::SyscallName;
+pub use text::{ValueError, shown};
+
+use text::words;
+
+/// What is asked for, complete: every field has a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Policy {
+    /// The policy that was chosen; annotations may have changed single fields of it.
+    pub name: PolicyName,
+    /// What of the file system is seen and written.
+    pub filesystem: Filesystem,
+    /// What is reached.
+    pub network: Network,
+    /// Which system calls are made.
+    pub syscalls: Syscalls,
+    /// What root may do.
+    pub privileges: Privileges,
+}
+
+/// The filesystem wall.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Filesystem {
+    /// The image's files.
+    pub root: RootAccess,
+    /// Directories that are private, writable and thrown away.
+    pub ephemeral: BTreeSet<EphemeralDir>,
+    /// The upper bound of all that is ephemeral together. It is a tmpfs: what is written counts as memory.
+    pub scratch: ByteSize,
+    /// The workspace's mount.
+    pub workspace: Access,
+    /// The other binds and volumes.
+    pub mounts: MountRule,
+    /// Mount points that may be written although `mounts` says read-only. It neither brings back what `mounts` drops
+    /// nor says anything of the workspace, which `workspace` alone rules.
+    pub write: BTreeSet<GuestPath>,
+}
+
+/// The network wall.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Network {
+    /// How far a connection gets.
+    pub mode: NetworkMode,
+}
+
+/// The syscall wall, on top of the base rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Syscalls {
+    /// Allowed although the base rules deny them. What is in `deny` too is denied.
+    pub allow: BTreeSet<SyscallName>,
+    /// Denied although the base rules allow them.
+    pub deny: BTreeSet<SyscallName>,
+}
+
+impl Syscalls {
+    /// The names that are really added to the base rules: deny wins.
+    pub fn allowed(&self) -> impl Iterator<Item = &SyscallName> {
+        self.allow.difference(&self.deny)
+    }
+}
+
+/// The privileges of a process of user 0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Privileges {
+    /// At most these of those that the engine gave.
+    pub capabilities: BTreeSet<Capability>,
+}
+
+words! {
+    /// What becomes of writes to the image's files.
+    RootAccess {
+        /// They are refused.
+        ReadOnly = "read-only",
+        /// They go to an overlay that is thrown away.
+        Ephemeral = "ephemeral",
+    }
+}
+
+words! {
+    /// A directory, or the one that stands for it in this container, that can be made ephemeral.
+    EphemeralDir {
+        /// `/tmp`.
+        Tmp = "tmp",
+        /// The user's home directory.
+        Home = "home",
+        /// `/var`.
+        Var = "var",
+    }
+}
+
+words! {
+    /// What may be done with a mount.
+    Access {
+        /// It is not there.
+        None = "none",
+        /// It is read.
+        ReadOnly = "read-only",
+        /// It is read and written.
+        ReadWrite = "read-write",
+    }
+}
+
+words! {
+    /// What becomes of binds and volumes other than the workspace.
+    MountRule {
+        /// They are not mounted.
+        Drop = "drop",
+        /// They are mounted read-only, except those that `write` lists.
+        ReadOnly = "read-only",
+        /// They keep the access that the engine gave.
+        Keep = "keep",
+    }
+}
+
+words! {
+    /// How far a connection gets.
+    NetworkMode {
+        /// An interface `lo` and nothing else.
+        None = "none",
+        /// The same, and the inbound ports that the policy names.
+        Local = "local",
+    }
+}
+
+impl Policy {
+    /// The policy as a file that says everything and needs no base.
+    pub fn to_toml(&self) -> String {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            filesystem: &'a Filesystem,
+            network: &'a Network,
+            syscalls: &'a Syscalls,
+            privileges: &'a Privileges,
+        }
+        // The name is the file's.
+        let Policy {
+            name: _,
+            filesystem,
+            network,
+            syscalls,
+            privileges,
+        } = self;
+        toml::to_string(&Document {
+            filesystem,
+            network,
+            syscalls,
+            privileges,
+        })
+        .expect("tables of strings and arrays of strings always have a TOML form")
+    }
+}

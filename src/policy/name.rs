@@ -1,0 +1,125 @@
+//! Names of policies.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::text::{ValueError, string_form};
+
+/// The word that chooses no policy at all; only the node's operator may say it.
+pub const UNCONFINED: &str = "unconfined";
+
+/// The name of a policy, built in or a file's on the node: `[a-z0-9][a-z0-9-]{0,62}`.
+///
+/// Never `unconfined`: that is no policy, and a file of that name would read as if it were one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PolicyName(String);
+
+impl PolicyName {
+    /// The name as a string.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for PolicyName {
+    type Err = ValueError;
+
+    fn from_str(value: &str) -> Result<Self, ValueError> {
+        if value == UNCONFINED {
+            return Err(ValueError::grammar(
+                value,
+                "a policy: the word is reserved, and only the node's `default` or --policy may say it",
+            ));
+        }
+        let fits = (1..=63).contains(&value.len())
+            && !value.starts_with('-')
+            && value
+                .bytes()
+                .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+        if fits {
+            Ok(Self(value.to_owned()))
+        } else {
+            Err(ValueError::grammar(
+                value,
+                "a policy's name: 1 to 63 of a-z, 0-9 and -, the first not a -",
+            ))
+        }
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+string_form!(PolicyName);
+
+/// What an operator may choose: a policy, or none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum PolicyChoice {
+    /// The spec as the engine wrote it, with none of our walls.
+    Unconfined,
+    /// A policy.
+    Named(PolicyName),
+}
+
+impl FromStr for PolicyChoice {
+    type Err = ValueError;
+
+    fn from_str(value: &str) -> Result<Self, ValueError> {
+        if value == UNCONFINED {
+            Ok(Self::Unconfined)
+        } else {
+            value.parse().map(Self::Named)
+        }
+    }
+}
+
+impl fmt::Display for PolicyChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unconfined => f.write_str(UNCONFINED),
+            Self::Named(name) => name.fmt(f),
+        }
+    }
+}
+
+string_form!(PolicyChoice);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_only_names_that_are_safe_as_a_file_name() {
+        for good in ["strict", "0", "a-b", &"a".repeat(63)] {
+            assert_eq!(good.parse::<PolicyName>().unwrap().as_str(), good);
+        }
+        for bad in [
+            "",
+            "-a",
+            "A",
+            "a_b",
+            "a.b",
+            "../a",
+            "a/b",
+            "a\0",
+            "a b",
+            "é",
+            &"a".repeat(64),
+        ] {
+            assert!(bad.parse::<PolicyName>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn unconfined_is_a_choice_and_never_a_policy() {
+        assert!(UNCONFINED.parse::<PolicyName>().is_err());
+        assert_eq!(UNCONFINED.parse(), Ok(PolicyChoice::Unconfined));
+    }
+}

@@ -1,0 +1,106 @@
+//! Paths on the two sides of `pivot_root`, never to be mixed.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::text::{ValueError, string_form};
+
+/// The kernel's PATH_MAX counts the NUL that ends a path (limits.h).
+const LONGEST: usize = 4095;
+
+const GRAMMAR: &str = "an absolute path of at most 4095 bytes without `.`, `..`, empty components, \
+                       a trailing slash or control characters";
+
+/// A path inside the container: absolute, and without any component that means another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct GuestPath(String);
+
+/// A path on the node: absolute, and without any component that means another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HostPath(String);
+
+impl GuestPath {
+    /// Whether this is the container's root itself.
+    pub fn is_root(&self) -> bool {
+        self.0 == "/"
+    }
+}
+
+macro_rules! path_form {
+    ($name:ident) => {
+        impl $name {
+            /// The path as a string.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<Path> for $name {
+            fn as_ref(&self) -> &Path {
+                Path::new(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ValueError;
+
+            fn from_str(value: &str) -> Result<Self, ValueError> {
+                if is_normal(value) {
+                    Ok(Self(value.to_owned()))
+                } else {
+                    Err(ValueError::grammar(value, GRAMMAR))
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        string_form!($name);
+    };
+}
+path_form!(GuestPath);
+path_form!(HostPath);
+
+/// Whether a string is a path that names its place in one way only.
+fn is_normal(value: &str) -> bool {
+    let Some(rest) = value.strip_prefix('/') else {
+        return false;
+    };
+    value.len() <= LONGEST
+        && !value.chars().any(char::is_control)
+        && (rest.is_empty()
+            || rest
+                .split('/')
+                .all(|component| !matches!(component, "" | "." | "..")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_only_paths_that_name_their_place_in_one_way() {
+        let longest = format!("/{}", "a".repeat(LONGEST - 1));
+        for good in ["/", "/a", "/a/b c", "/...", "/a/..b", "/ü", &longest] {
+            assert_eq!(good.parse::<GuestPath>().unwrap().as_str(), good);
+            assert_eq!(good.parse::<HostPath>().unwrap().as_str(), good);
+        }
+        let longer = format!("{longest}a");
+        for bad in [
+            "", "a", "./a", "//", "/a/", "/a//b", "/./a", "/a/..", "/..", "/a\0b", "/a\n",
+            "/a\u{85}", " /a", &longer,
+        ] {
+            assert!(bad.parse::<GuestPath>().is_err(), "{bad:?}");
+            assert!(bad.parse::<HostPath>().is_err(), "{bad:?}");
+        }
+    }
+}

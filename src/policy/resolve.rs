@@ -1,0 +1,346 @@
+//! Everything that has a say -> one policy, each field with its origin, within every ceiling.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::annotation::{self, Request};
+use super::fields::{Fields, Origins};
+use super::file::{Library, Loaded};
+use super::{
+    Capability, Field, GuestPath, NodeAllow, NodeConfig, OverLimit, POLICY_KEY, Policy,
+    PolicyChoice, PolicyError, PolicyName, WORKSPACE_KEY, builtin, capability, exceeds,
+};
+
+/// All that has a say in a container's policy.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    /// The container's annotations, those of others too.
+    pub annotations: &'a BTreeMap<String, String>,
+    /// `--policy NAME`.
+    pub flag: Option<&'a str>,
+    /// The node's file.
+    pub node: &'a NodeConfig,
+    /// The node's policy files, name (without `.toml`) -> text. One replaces the built-in policy of its name.
+    pub files: &'a BTreeMap<String, String>,
+    /// Whether there is a system call of this name.
+    pub known_syscall: fn(&str) -> bool,
+}
+
+/// What applies to a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Selection {
+    /// No walls: the spec as the engine wrote it.
+    Unconfined {
+        /// Who chose that.
+        chosen_by: Origin,
+    },
+    /// These walls.
+    Policy(Box<Resolved>),
+}
+
+/// A policy, and how it came about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Resolved {
+    /// What is asked for.
+    pub policy: Policy,
+    /// What its file says of it.
+    pub description: Option<String>,
+    /// Which mount is the workspace, where an annotation says so.
+    pub workspace: Option<GuestPath>,
+    /// Who chose the policy.
+    pub chosen_by: Origin,
+    /// Where the value of each field came from: all fields are here.
+    pub origins: BTreeMap<Field, Origin>,
+    /// What limited it.
+    pub ceilings: Vec<Ceiling>,
+    /// What this node allows beyond any policy.
+    pub node_allow: NodeAllow,
+}
+
+/// A policy that limits another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Ceiling {
+    /// Its name.
+    pub policy: PolicyName,
+    /// Who set it: the node's file (or its default), or `--policy`.
+    pub set_by: Origin,
+}
+
+impl fmt::Display for Ceiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, set_by } = self;
+        write!(f, "{policy} (set by {set_by})")
+    }
+}
+
+/// Where something came from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// The container's annotation of this key.
+    Annotation(String),
+    /// `--policy`.
+    Flag,
+    /// The node's file.
+    Node,
+    /// Nobody said anything.
+    Default,
+    /// A policy that is part of the program.
+    Builtin(PolicyName),
+    /// A policy file of the node.
+    File(PolicyName),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Annotation(key) => write!(f, "annotation {key}"),
+            Self::Flag => f.write_str("--policy"),
+            Self::Node => f.write_str("the node's file"),
+            Self::Default => f.write_str("the default"),
+            Self::Builtin(name) => write!(f, "built-in policy {name}"),
+            Self::File(name) => write!(f, "policy file {name}.toml"),
+        }
+    }
+}
+
+/// Chooses a policy, changes the fields that annotations name, and refuses what exceeds a ceiling.
+///
+/// Reads only the policies that take part: the chosen one, the ceilings, and their bases.
+pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
+    let request = annotation::parse(sources.annotations)?;
+    let flag: Option<PolicyChoice> = sources
+        .flag
+        .map(str::parse)
+        .transpose()
+        .map_err(|problem| PolicyError::Flag { problem })?;
+    let (choice, chosen_by) = match (&request.policy, &flag, &sources.node.default) {
+        (Some(name), _, _) => (
+            Some(PolicyChoice::Named(name.clone())),
+            Origin::Annotation(POLICY_KEY.to_owned()),
+        ),
+        (None, Some(flag), _) => (Some(flag.clone()), Origin::Flag),
+        (None, None, Some(default)) => (Some(default.clone()), Origin::Node),
+        (None, None, None) => (None, Origin::Default),
+    };
+    let desk = Desk {
+        sources,
+        library: Library::new(sources.files)?,
+    };
+    let name = match choice {
+        Some(PolicyChoice::Unconfined) => return unconfined(request, chosen_by),
+        Some(PolicyChoice::Named(name)) => Some(name),
+        None => None,
+    };
+    let limits = desk.limits(flag)?;
+    let (loaded, chosen_by) = match name {
+        Some(name) => (desk.load(&name, &chosen_by)?, chosen_by),
+        None => desk.default(&limits)?,
+    };
+    if chosen_by == Origin::Node {
+        desk.check_default(&loaded, &limits)?;
+    }
+    desk.finish(request, loaded, chosen_by, limits)
+        .map(|resolved| Selection::Policy(Box::new(resolved)))
+}
+
+/// Without a policy there is nothing to change: an annotation that asks for a wall must not be ignored.
+fn unconfined(request: Request, chosen_by: Origin) -> Result<Selection, PolicyError> {
+    match request.change {
+        Some(key) => Err(PolicyError::AnnotationWithoutPolicy { key, chosen_by }),
+        None => Ok(Selection::Unconfined { chosen_by }),
+    }
+}
+
+/// A ceiling with what it says.
+struct Limit {
+    ceiling: Ceiling,
+    policy: Policy,
+}
+
+/// What the steps share.
+struct Desk<'a> {
+    sources: &'a Sources<'a>,
+    library: Library<'a>,
+}
+
+impl Desk<'_> {
+    fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<Loaded, PolicyError> {
+        let loaded = self.library.load(name, asked_by)?;
+        self.check_names(&loaded.policy, &loaded.origins)?;
+        Ok(loaded)
+    }
+
+    /// The node's ceiling first, then the call's.
+    fn limits(&self, flag: Option<PolicyChoice>) -> Result<Vec<Limit>, PolicyError> {
+        let ceiling = self.sources.node.ceiling.clone();
+        let set_by = match ceiling.as_str() {
+            builtin::CEILING => Origin::Default,
+            _ => Origin::Node,
+        };
+        let mut named = vec![(ceiling, set_by)];
+        match flag {
+            Some(PolicyChoice::Named(name)) => named.push((name, Origin::Flag)),
+            // Whoever runs the call set it no limit of its own.
+            Some(PolicyChoice::Unconfined) | None => {}
+        }
+        named
+            .into_iter()
+            .map(|(policy, set_by)| {
+                Ok(Limit {
+                    policy: self.load(&policy, &set_by)?.policy,
+                    ceiling: Ceiling { policy, set_by },
+                })
+            })
+            .collect()
+    }
+
+    /// `standard`; the node's ceiling where that is tighter, or every container would be refused until somebody
+    /// names a default.
+    fn default(&self, limits: &[Limit]) -> Result<(Loaded, Origin), PolicyError> {
+        let name = builtin::DEFAULT
+            .parse()
+            .expect("a built-in policy has a proper name");
+        let standard = self.load(&name, &Origin::Default)?;
+        match limits
+            .iter()
+            .find(|limit| !exceeds(&standard.policy, &limit.policy).is_empty())
+        {
+            Some(Limit { ceiling, .. }) => {
+                let Ceiling { policy, set_by } = ceiling;
+                Ok((self.load(policy, set_by)?, set_by.clone()))
+            }
+            None => Ok((standard, Origin::Default)),
+        }
+    }
+
+    /// No container's fault: the node's file names both.
+    fn check_default(&self, loaded: &Loaded, limits: &[Limit]) -> Result<(), PolicyError> {
+        for Limit { ceiling, policy } in limits {
+            let over = over(&loaded.policy, policy, &loaded.origins);
+            if !over.is_empty() {
+                return Err(PolicyError::DefaultExceedsCeiling {
+                    policy: loaded.policy.name.clone(),
+                    ceiling: ceiling.policy.clone(),
+                    over,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        request: Request,
+        loaded: Loaded,
+        chosen_by: Origin,
+        limits: Vec<Limit>,
+    ) -> Result<Resolved, PolicyError> {
+        let Request {
+            policy: _,
+            workspace,
+            fields: mut asked,
+            change: _,
+        } = request;
+        if workspace.as_ref().is_some_and(GuestPath::is_root) {
+            return Err(PolicyError::RootPath {
+                origin: Origin::Annotation(WORKSPACE_KEY.to_owned()),
+                field: "workspace".to_owned(),
+            });
+        }
+        let Loaded {
+            policy,
+            description,
+            mut origins,
+        } = loaded;
+        // Denials of a container come on top: naming one must not open what the policy closed.
+        if let Some(deny) = &mut asked.syscalls.deny {
+            deny.extend(policy.syscalls.deny.iter().cloned());
+        }
+        let name = policy.name.clone();
+        let mut fields = Fields::from(policy);
+        fields.overlay(asked, &mut origins, |field| {
+            Origin::Annotation(annotation::key(field))
+        });
+        let policy = fields
+            .complete(name)
+            .expect("the policy below the annotations is complete");
+        self.check_names(&policy, &origins)?;
+        for Limit {
+            ceiling,
+            policy: limit,
+        } in &limits
+        {
+            let over = over(&policy, limit, &origins);
+            if !over.is_empty() {
+                return Err(PolicyError::ExceedsCeiling {
+                    policy: policy.name,
+                    ceiling: ceiling.clone(),
+                    over,
+                });
+            }
+        }
+        Ok(Resolved {
+            policy,
+            description,
+            workspace,
+            chosen_by,
+            origins,
+            ceilings: limits.into_iter().map(|limit| limit.ceiling).collect(),
+            node_allow: self.sources.node.allow.clone(),
+        })
+    }
+
+    /// What a parser of one value cannot know: which system calls exist, and what the node gives leave for.
+    fn check_names(&self, policy: &Policy, origins: &Origins) -> Result<(), PolicyError> {
+        let origin = |field| origins.get(&field).cloned().unwrap_or(Origin::Default);
+        for (field, names) in [
+            (Field::SyscallsAllow, &policy.syscalls.allow),
+            (Field::SyscallsDeny, &policy.syscalls.deny),
+        ] {
+            for name in names {
+                if !(self.sources.known_syscall)(name.as_str()) {
+                    return Err(PolicyError::UnknownSyscall {
+                        origin: origin(field),
+                        field,
+                        name: name.clone(),
+                    });
+                }
+            }
+        }
+        if policy.filesystem.write.iter().any(GuestPath::is_root) {
+            return Err(PolicyError::RootPath {
+                origin: origin(Field::FilesystemWrite),
+                field: Field::FilesystemWrite.to_string(),
+            });
+        }
+        let asked = &policy.privileges.capabilities;
+        let leave = &self.sources.node.allow.capabilities;
+        let missing: Option<Capability> = capability::without_leave(asked, leave).next();
+        match missing {
+            Some(capability) => Err(PolicyError::CapabilityNotAllowed {
+                origin: origin(Field::PrivilegesCapabilities),
+                capability,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn over(asked: &Policy, ceiling: &Policy, origins: &Origins) -> Vec<OverLimit> {
+    exceeds(asked, ceiling)
+        .into_iter()
+        .map(|exceeded| OverLimit {
+            origin: origins
+                .get(&exceeded.field)
+                .cloned()
+                .unwrap_or(Origin::Default),
+            exceeded,
+        })
+        .collect()
+}

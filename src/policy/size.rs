@@ -1,0 +1,111 @@
+//! Amounts of memory.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::text::{ValueError, string_form};
+
+/// The units, largest first, so that the first that divides is the shortest way to write a size.
+const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+/// An amount from 1 MiB to 64 GiB, written `16MiB`.
+///
+/// Bounded so that neither a tmpfs too small to hold a file nor one that no machine can back gets past the parser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ByteSize(u64);
+
+impl ByteSize {
+    /// The amount in bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for ByteSize {
+    type Err = ValueError;
+
+    fn from_str(value: &str) -> Result<Self, ValueError> {
+        parse(value)
+            .filter(|bytes| (1 << 20..=64 << 30).contains(bytes))
+            .map(Self)
+            .ok_or_else(|| {
+                ValueError::grammar(
+                    value,
+                    "a size from 1MiB to 64GiB: a whole number and KiB, MiB or GiB, such as 64MiB",
+                )
+            })
+    }
+}
+
+fn parse(value: &str) -> Option<u64> {
+    let (digits, unit) = UNITS
+        .iter()
+        .find_map(|(name, unit)| Some((value.strip_suffix(name)?, unit)))?;
+    // `u64::from_str` would take a `+`, and leading zeros make two spellings of one number.
+    let plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+    plain
+        .then(|| digits.parse::<u64>().ok())??
+        .checked_mul(*unit)
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, unit) = UNITS
+            .iter()
+            .find(|(_, unit)| self.0 % unit == 0)
+            .expect("every size was parsed as a multiple of a KiB");
+        write!(f, "{}{name}", self.0 / unit)
+    }
+}
+
+string_form!(ByteSize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_sizes_and_writes_them_in_the_largest_unit() {
+        for (text, bytes, canonical) in [
+            ("1MiB", 1 << 20, "1MiB"),
+            ("1025KiB", 1025 << 10, "1025KiB"),
+            ("1024MiB", 1 << 30, "1GiB"),
+            ("64GiB", 64 << 30, "64GiB"),
+        ] {
+            let size: ByteSize = text.parse().unwrap();
+            assert_eq!(
+                (size.bytes(), size.to_string().as_str()),
+                (bytes, canonical)
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_other_spellings_and_amounts_out_of_range() {
+        for bad in [
+            "",
+            "MiB",
+            "64",
+            "64M",
+            "64MB",
+            "64mib",
+            "64 MiB",
+            "+64MiB",
+            "-1MiB",
+            "064MiB",
+            "0MiB",
+            "1.5GiB",
+            "1023KiB",
+            "65GiB",
+            "65537MiB",
+            "18014398509481985KiB",
+            "99999999999999999999GiB",
+            "64MiB\n",
+        ] {
+            assert!(bad.parse::<ByteSize>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The module as its callers see it: sources in, selection or error out.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// A node, a call and a container, built by naming what differs from none at all.
+#[derive(Default)]
+struct Case {
+    annotations: BTreeMap<String, String>,
+    flag: Option<String>,
+    node: NodeConfig,
+    files: BTreeMap<String, String>,
+}
+
+/// Stands for the table of system calls.
+fn known(name: &str) -> bool {
+    ["read", "ptrace", "keyctl", "io_uring_setup", "bpf"].contains(&name)
+}
+
+impl Case {
+    fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    fn field(self, field: &str, value: &str) -> Self {
+        self.annotation(&format!("dev.agentbox.{field}"), value)
+    }
+
+    fn flag(mut self, name: &str) -> Self {
+        self.flag = Some(name.to_owned());
+        self
+    }
+
+    fn node(mut self, text: &str) -> Self {
+        self.node = NodeConfig::parse(text).unwrap();
+        self
+    }
+
+    fn file(mut self, name: &str, text: &str) -> Self {
+        self.files.insert(name.to_owned(), text.to_owned());
+        self
+    }
+
+    fn resolve(&self) -> Result<Selection, PolicyError> {
+        resolve(&Sources {
+            annotations: &self.annotations,
+            flag: self.flag.as_deref(),
+            node: &self.node,
+            files: &self.files,
+            known_syscall: known,
+        })
+    }
+
+    fn resolved(&self) -> Resolved {
+        match self.resolve().unwrap() {
+            Selection::Policy(resolved) => *resolved,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn error(&self) -> PolicyError {
+        self.resolve().unwrap_err()
+    }
+}
+
+fn case() -> Case {
+    Case::default()
+}
+
+fn builtin(name: &str) -> Policy {
+    case().flag(name).resolved().policy
+}
+
+#[test]
+fn the_built_in_policies_are_what_the_design_says() {
+    let eight: BTreeSet<Capability> = Capability::ORDINARY.into();
+    let all: BTreeSet<EphemeralDir> = EphemeralDir::ALL.iter().copied().collect();
+    let none = Syscalls {
+        allow: BTreeSet::new(),
+        deny: BTreeSet::new(),
+    };
+    let expect = |name: &str, filesystem, mode, capabilities| Policy {
+        name: name.parse().unwrap(),
+        filesystem,
+        network: Network { mode },
+        syscalls: none.clone(),
+        privileges: Privileges { capabilities },
+    };
+    let files = |root, ephemeral, scratch: &str, mounts| Filesystem {
+        root,
+        ephemeral,
+        scratch: scratch.parse().unwrap(),
+        workspace: Access::ReadWrite,
+        mounts,
+        write: BTreeSet::new(),
+    };
+    let strict = files(
+        RootAccess::ReadOnly,
+        [EphemeralDir::Tmp].into(),
+        "16MiB",
+        MountRule::Drop,
+    );
+    let standard = files(
+        RootAccess::ReadOnly,
+        all.clone(),
+        "256MiB",
+        MountRule::ReadOnly,
+    );
+    let permissive = files(RootAccess::Ephemeral, all, "1GiB", MountRule::Keep);
+    let policies = [
+        expect("strict", strict, NetworkMode::None, BTreeSet::new()),
+        expect("standard", standard, NetworkMode::Local, eight.clone()),
+        expect("permissive", permissive, NetworkMode::Local, eight),
+    ];
+    for policy in policies {
+        assert_eq!(builtin(policy.name.as_str()), policy);
+    }
+    assert_eq!(BUILTIN.len(), 3);
+}

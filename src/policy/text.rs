@@ -1,0 +1,230 @@
+//! Words that people type: how a wrong one is shown back to them.
+//!
+//! Everything a container can name is printed escaped and bounded, and what is nearly right gets a "did you mean".
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// How many characters of a value an error shows.
+const SHOWN: usize = 80;
+
+/// Longer words get no suggestion: the table below is quadratic.
+const COMPARED: usize = 128;
+
+/// Renders what somebody else wrote: quoted, ASCII only, without control characters, at most about 80 characters.
+pub fn shown(value: &str) -> String {
+    let mut out = String::from("\"");
+    for character in value.chars() {
+        let escaped = character.escape_default();
+        if out.len() + escaped.len() > SHOWN {
+            return format!("{out}...\" ({} bytes)", value.len());
+        }
+        out.extend(escaped);
+    }
+    out.push('"');
+    out
+}
+
+/// A message of a library that may quote a person's text: bounded, and without control characters.
+pub(super) fn printable(message: &str) -> String {
+    let mut out = String::new();
+    for character in message.chars().take(400) {
+        match character {
+            '\n' => out.push(' '),
+            ' '..='~' => out.push(character),
+            _ => out.extend(character.escape_default()),
+        }
+    }
+    out
+}
+
+/// A word that is not what its place takes.
+///
+/// `value` is rendered by [`shown`] already, so the whole error may be printed anywhere.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{value} is not {allowed}{}", DidYouMean(suggestion.as_deref()))]
+pub struct ValueError {
+    /// What was given, escaped and bounded.
+    pub value: String,
+    /// What would have been right, as the end of the sentence "this is not ...".
+    pub allowed: String,
+    /// The nearest right word, where one is near.
+    pub suggestion: Option<String>,
+}
+
+impl ValueError {
+    /// For a place that follows a grammar.
+    pub(super) fn grammar(value: &str, allowed: &str) -> Self {
+        Self {
+            value: shown(value),
+            allowed: allowed.to_owned(),
+            suggestion: None,
+        }
+    }
+
+    /// For a place that takes one of a few words.
+    pub(super) fn one_of<'a>(value: &str, words: impl IntoIterator<Item = &'a str>) -> Self {
+        let words: Vec<&str> = words.into_iter().collect();
+        Self {
+            value: shown(value),
+            allowed: format!("one of {}", words.join(", ")),
+            suggestion: nearest(value, words).map(str::to_owned),
+        }
+    }
+}
+
+/// The end of a message: nothing, or the word that was probably meant.
+pub(super) struct DidYouMean<'a>(pub Option<&'a str>);
+
+impl fmt::Display for DidYouMean<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(word) => write!(f, "; did you mean {word}?"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The candidate that differs least from `word`, if it differs by at most a third.
+pub(super) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    if word.len() > COMPARED {
+        return None;
+    }
+    let word = word.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Edits (insert, remove, replace, swap two neighbours) that lead from one word to the other.
+pub(super) fn distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in to.iter().enumerate() {
+            let replaced = above[j] + usize::from(a != b);
+            let mut best = replaced.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                best = best.min(before[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[to.len()]
+}
+
+/// Serde for a type that is a string outside: parsed on the way in, canonical on the way out.
+macro_rules! string_form {
+    ($name:ty) => {
+        impl TryFrom<String> for $name {
+            type Error = $crate::policy::text::ValueError;
+
+            fn try_from(value: String) -> Result<Self, Self::Error> {
+                value.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(value: $name) -> String {
+                value.to_string()
+            }
+        }
+    };
+}
+pub(super) use string_form;
+
+/// An enum whose variants are words: one table gives its parser, its printer and its errors.
+///
+/// The order of the variants is their order of comparison.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash,
+            serde::Serialize, serde::Deserialize,
+        )]
+        #[serde(try_from = "String", into = "String")]
+        pub enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl $name {
+            /// Every word, least first.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word itself, as policies and annotations spell it.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::policy::text::ValueError;
+
+            fn from_str(value: &str) -> Result<Self, Self::Err> {
+                Self::ALL.iter().copied().find(|word| word.as_str() == value).ok_or_else(|| {
+                    $crate::policy::text::ValueError::one_of(
+                        value,
+                        Self::ALL.iter().map(|word| word.as_str()),
+                    )
+                })
+            }
+        }
+
+        $crate::policy::text::string_form!($name);
+    };
+}
+pub(super) use words;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_hostile_values_escaped_and_bounded() {
+        assert_eq!(
+            shown("a\n\u{1b}[2J\"\u{202e}"),
+            r#""a\n\u{1b}[2J\"\u{202e}""#
+        );
+        let long = shown(&"x".repeat(100_000));
+        assert!(long.len() < 110 && long.ends_with("...\" (100000 bytes)"));
+    }
+
+    #[test]
+    fn measures_the_distance_between_words() {
+        for (from, to, edits) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("policy", "policy", 0),
+            ("polciy", "policy", 1),
+            ("polcy", "policy", 1),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(from, to), edits, "{from} {to}");
+            assert_eq!(distance(to, from), edits, "{to} {from}");
+        }
+    }
+
+    #[test]
+    fn suggests_only_what_is_near() {
+        let words = ["none", "local"];
+        assert_eq!(nearest("Local", words), Some("local"));
+        assert_eq!(nearest("lcoal", words), Some("local"));
+        assert_eq!(nearest("allowlist", words), None);
+        assert_eq!(nearest(&"n".repeat(10_000), words), None);
+    }
+}
