@@ -54,7 +54,15 @@ impl Key {
     }
 
     fn find(key: &str) -> Option<Self> {
-        Self::all().find(|ours| ours.to_string() == key)
+        match key {
+            POLICY_KEY => Some(Self::Policy),
+            WORKSPACE_KEY => Some(Self::Workspace),
+            _ => {
+                let field = key.strip_prefix(PREFIX)?;
+                let mut fields = Field::ALL.iter().copied();
+                fields.find(|ours| ours.as_str() == field).map(Self::Field)
+            }
+        }
     }
 }
 
@@ -205,19 +213,33 @@ fn set_list<T: FromStr<Err = ValueError> + Ord>(
 
 fn unknown(name: &str) -> PolicyError {
     let keys: Vec<String> = Key::all().map(|key| key.to_string()).collect();
-    let words = || keys.iter().map(String::as_str);
-    // `dev.agentbox.mounts`: far from `dev.agentbox.filesystem.mounts` by letters, near by meaning.
-    let same_end = || {
-        let last = name.rsplit(['.', '/']).next()?;
-        words().find(|key| key.rsplit('.').next() == Some(last))
-    };
     PolicyError::AnnotationKey {
         key: shown(name),
-        suggestion: nearest(&fold(name), words())
-            .or_else(same_end)
-            .map(str::to_owned),
+        suggestion: meant(name, &keys).map(str::to_owned),
         allowed: keys.join(", "),
     }
+}
+
+/// The key of ours that was probably meant.
+fn meant<'a>(name: &str, keys: &'a [String]) -> Option<&'a str> {
+    let folded = fold(name);
+    // `dev.agentbox.mounts`: far from `dev.agentbox.filesystem.mounts` by letters, near by meaning.
+    let last = folded.rsplit(['.', '/']).next();
+    let mut keys = keys.iter().map(String::as_str);
+    let same_end = keys.clone().filter(|key| key.rsplit('.').next() == last);
+    if let Some(key) = same_end.min_by_key(|key| key.len().abs_diff(folded.len())) {
+        return Some(key);
+    }
+    // What all keys begin with says nothing about which one was meant.
+    let Some((_, rest)) = folded.split_once(OURS) else {
+        return nearest(&folded, keys);
+    };
+    let rest = rest.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    let near = nearest(
+        rest,
+        keys.clone().filter_map(|key| key.strip_prefix(PREFIX)),
+    )?;
+    keys.find(|key| key.strip_prefix(PREFIX) == Some(near))
 }
 
 /// Whether a key that is not ours was meant to be.

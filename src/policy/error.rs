@@ -162,7 +162,7 @@ pub enum PolicyError {
     },
 
     /// A path that stands for everything.
-    #[error("{origin}: {field} is / , which is the root and no mount point below it")]
+    #[error("{origin}: {field} is /, which is the root and no mount point below it")]
     RootPath {
         /// Where it came from.
         origin: Origin,

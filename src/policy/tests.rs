@@ -119,3 +119,10 @@ fn the_built_in_policies_are_what_the_design_says() {
     }
     assert_eq!(BUILTIN.len(), 3);
 }
+
+mod annotations;
+mod ceilings;
+mod errors;
+mod files;
+mod precedence;
+mod properties;

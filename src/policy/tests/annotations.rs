@@ -1,0 +1,306 @@
+//! Keys that are ours, keys that read as ours, keys of others, and what lists mean.
+
+use super::*;
+
+#[test]
+fn every_field_has_an_annotation() {
+    let resolved = case()
+        .field("policy", "permissive")
+        .field("workspace", "/work")
+        .field("filesystem.root", "read-only")
+        .field("filesystem.ephemeral", "tmp, home")
+        .field("filesystem.scratch", "32MiB")
+        .field("filesystem.workspace", "read-only")
+        .field("filesystem.mounts", "read-only")
+        .field("filesystem.write", "/data,/cache")
+        .field("network.mode", "none")
+        .field("syscalls.allow", "")
+        .field("syscalls.deny", "ptrace , keyctl")
+        .field("privileges.capabilities", "CHOWN,CAP_KILL")
+        .resolved();
+    let expected = Policy {
+        name: "permissive".parse().unwrap(),
+        filesystem: Filesystem {
+            root: RootAccess::ReadOnly,
+            ephemeral: [EphemeralDir::Tmp, EphemeralDir::Home].into(),
+            scratch: "32MiB".parse().unwrap(),
+            workspace: Access::ReadOnly,
+            mounts: MountRule::ReadOnly,
+            write: ["/cache", "/data"].map(|path| path.parse().unwrap()).into(),
+        },
+        network: Network {
+            mode: NetworkMode::None,
+        },
+        syscalls: Syscalls {
+            allow: BTreeSet::new(),
+            deny: ["ptrace", "keyctl"]
+                .map(|name| name.parse().unwrap())
+                .into(),
+        },
+        privileges: Privileges {
+            capabilities: ["CHOWN", "KILL"].map(|name| name.parse().unwrap()).into(),
+        },
+    };
+    assert_eq!(resolved.policy, expected);
+    assert_eq!(resolved.workspace, Some("/work".parse().unwrap()));
+    for field in Field::ALL {
+        let key = format!("dev.agentbox.{field}");
+        assert_eq!(resolved.origins[field], Origin::Annotation(key));
+    }
+}
+
+#[test]
+fn an_empty_list_allows_nothing() {
+    for empty in ["", " ", "   "] {
+        let resolved = case()
+            .field("filesystem.ephemeral", empty)
+            .field("privileges.capabilities", empty)
+            .resolved();
+        assert!(resolved.policy.filesystem.ephemeral.is_empty());
+        assert!(resolved.policy.privileges.capabilities.is_empty());
+    }
+}
+
+#[test]
+fn a_denial_of_a_container_comes_on_top_of_the_policys_own() {
+    let node = || {
+        case().file(
+            "closed",
+            "base = \"standard\"\nsyscalls.deny = [\"keyctl\"]",
+        )
+    };
+    let denied = |case: Case| -> Vec<String> {
+        let deny = case.flag("closed").resolved().policy.syscalls.deny;
+        deny.into_iter().map(String::from).collect()
+    };
+    assert_eq!(denied(node()), ["keyctl"]);
+    assert_eq!(
+        denied(node().field("syscalls.deny", "bpf")),
+        ["bpf", "keyctl"]
+    );
+    assert_eq!(denied(node().field("syscalls.deny", "")), ["keyctl"]);
+}
+
+#[test]
+fn keys_that_read_as_ours_and_are_not_are_refused() {
+    for (key, meant) in [
+        ("dev.agentbox.polciy", Some("dev.agentbox.policy")),
+        ("dev.agentbox.Policy", Some("dev.agentbox.policy")),
+        ("DEV.AGENTBOX.POLICY", Some("dev.agentbox.policy")),
+        ("dev.agentbox/policy", Some("dev.agentbox.policy")),
+        ("dev.agentbox.policy ", Some("dev.agentbox.policy")),
+        (" dev.agentbox.policy", Some("dev.agentbox.policy")),
+        ("dev.agentbox.policy\n", Some("dev.agentbox.policy")),
+        ("dev.agentbox.policy\0", Some("dev.agentbox.policy")),
+        ("agentbox.policy", Some("dev.agentbox.policy")),
+        ("io.agentbox.policy", Some("dev.agentbox.policy")),
+        ("dev.agentbox.network", None),
+        (
+            "dev.agentbox.network.modes",
+            Some("dev.agentbox.network.mode"),
+        ),
+        (
+            "dev.agentbox.mounts",
+            Some("dev.agentbox.filesystem.mounts"),
+        ),
+        (
+            "dev.agentbox.syscalls.allows",
+            Some("dev.agentbox.syscalls.allow"),
+        ),
+        ("dev.agentbox", None),
+        ("agentbox", None),
+        ("com.example.agentbox-team", None),
+        // Not even the word is right, but nothing else is meant.
+        ("dev.agent-box.policy", Some("dev.agentbox.policy")),
+        ("dev.agentbx.policy", Some("dev.agentbox.policy")),
+        (
+            "dev.agnetbox.network.mode",
+            Some("dev.agentbox.network.mode"),
+        ),
+        // Other alphabets: Cyrillic letters, full-width ones, and some without width.
+        ("dev.agentb\u{43e}x.policy", Some("dev.agentbox.policy")),
+        (
+            "dev.\u{430}g\u{435}ntb\u{43e}\u{445}.filesystem.workspace",
+            Some("dev.agentbox.filesystem.workspace"),
+        ),
+        ("dev.agent\u{200b}box.policy", Some("dev.agentbox.policy")),
+        ("dev.\u{ff41}gentbox.policy", Some("dev.agentbox.policy")),
+        ("dev.agentbox.p\u{43e}licy", Some("dev.agentbox.policy")),
+        ("dev.agentbox.policy\u{feff}", Some("dev.agentbox.policy")),
+        // The Kelvin sign is a k in lower case.
+        (
+            "dev.agentbox.wor\u{212a}space",
+            Some("dev.agentbox.workspace"),
+        ),
+    ] {
+        let error = case().annotation(key, "strict").error();
+        let PolicyError::AnnotationKey {
+            key: named,
+            suggestion,
+            allowed,
+        } = error
+        else {
+            panic!("{key:?}: {error:?}");
+        };
+        assert_eq!(named, shown(key));
+        assert_eq!(suggestion.as_deref(), meant, "{key:?}");
+        assert!(allowed.contains("dev.agentbox.network.mode"));
+    }
+}
+
+#[test]
+fn a_hostile_key_is_refused_bounded_and_without_control_characters() {
+    let key = format!("agentbox\u{1b}[2J\n{}", "x".repeat(1 << 20));
+    let message = case().annotation(&key, "").error().to_string();
+    assert!(message.len() < 1000 && message.is_ascii());
+    assert!(!message.chars().any(char::is_control));
+}
+
+#[test]
+fn keys_of_others_are_ignored_whatever_they_say() {
+    let huge = "agentbox".repeat(100_000);
+    let mut everything = case();
+    for (key, value) in [
+        ("io.kubernetes.cri.container-name", "agentbox"),
+        (
+            "io.kubernetes.cri.image-name",
+            "registry.example/agentbox:1",
+        ),
+        (
+            "org.opencontainers.image.title",
+            "dev.agentbox.policy=strict",
+        ),
+        ("org.systemd.property.TimeoutStopUSec", "1"),
+        ("dev.agent", "unconfined"),
+        ("dev.containers.policy", "x"),
+        ("com.example.agent.box", "\u{1b}"),
+        (
+            "\u{65e5}\u{672c}\u{8a9e}\u{306e}\u{6ce8}\u{91c8}\u{306e}\u{9375}",
+            "x",
+        ),
+        ("", "x"),
+        ("com.example.huge", &huge),
+    ] {
+        everything = everything.annotation(key, value);
+    }
+    assert_eq!(everything.resolved(), case().resolved());
+}
+
+#[test]
+fn a_value_may_have_64_kib_and_no_more() {
+    // Spaces around items are nothing, so that this is a long way to say `ptrace`.
+    let value = |length: usize| " ".repeat(length - 6) + "ptrace";
+    let deny = |length| case().field("syscalls.deny", &value(length)).resolve();
+    assert!(deny(64 << 10).is_ok());
+    assert!(matches!(
+        deny((64 << 10) + 1),
+        Err(PolicyError::AnnotationTooLong { length: 65_537, .. })
+    ));
+}
+
+#[test]
+fn a_bad_value_names_the_key_the_value_and_what_is_allowed() {
+    for (field, value, part) in [
+        ("policy", "", "\"\" is not a policy's name"),
+        ("policy", "Strict", "\"Strict\" is not a policy's name"),
+        (
+            "policy",
+            "../strict",
+            "\"../strict\" is not a policy's name",
+        ),
+        ("workspace", "work", "\"work\" is not an absolute path"),
+        (
+            "workspace",
+            "/a/../b",
+            "\"/a/../b\" is not an absolute path",
+        ),
+        (
+            "filesystem.root",
+            "writable",
+            "\"writable\" is not one of read-only, ephemeral",
+        ),
+        ("filesystem.root", " read-only", "did you mean read-only?"),
+        (
+            "filesystem.ephemeral",
+            "tmp,,var",
+            "\"\" is not one of tmp, home, var",
+        ),
+        (
+            "filesystem.ephemeral",
+            "tmp,",
+            "\"\" is not one of tmp, home, var",
+        ),
+        (
+            "filesystem.ephemeral",
+            "tmp\t",
+            "\"tmp\\t\" is not one of tmp, home, var",
+        ),
+        (
+            "filesystem.scratch",
+            "64",
+            "\"64\" is not a size from 1MiB to 64GiB",
+        ),
+        (
+            "filesystem.workspace",
+            "rw",
+            "one of none, read-only, read-write",
+        ),
+        ("filesystem.mounts", "keeep", "did you mean keep?"),
+        (
+            "filesystem.write",
+            "/data,relative",
+            "\"relative\" is not an absolute path",
+        ),
+        (
+            "network.mode",
+            "Local",
+            "\"Local\" is not one of none, local; did you mean local?",
+        ),
+        (
+            "network.mode",
+            "\u{1b}[2J\u{202e}",
+            "\"\\u{1b}[2J\\u{202e}\" is not one of",
+        ),
+        ("syscalls.allow", "*", "\"*\" is not a system call's name"),
+        (
+            "syscalls.deny",
+            "PTRACE",
+            "\"PTRACE\" is not a system call's name",
+        ),
+        (
+            "privileges.capabilities",
+            "ALL",
+            "\"ALL\" is not a capability",
+        ),
+        (
+            "privileges.capabilities",
+            "net_raw",
+            "did you mean CAP_NET_RAW?",
+        ),
+    ] {
+        let message = case().field(field, value).error().to_string();
+        let start = format!("annotation dev.agentbox.{field}: ");
+        assert!(message.starts_with(&start), "{message}");
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn what_looks_like_a_contradiction_and_is_none_is_taken() {
+    for case in [
+        case().field("syscalls.deny", "ptrace,ptrace"),
+        case()
+            .field("filesystem.mounts", "drop")
+            .field("filesystem.write", ""),
+        case()
+            .field("workspace", "/w")
+            .field("filesystem.write", "/w/sub"),
+        // Whoever narrows a policy need not know what it lists.
+        case()
+            .file("w", "base = \"standard\"\nfilesystem.write = [\"/data\"]")
+            .flag("w")
+            .field("filesystem.mounts", "drop"),
+    ] {
+        assert!(case.resolve().is_ok(), "{:?}", case.annotations);
+    }
+}

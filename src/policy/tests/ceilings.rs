@@ -1,0 +1,287 @@
+//! One field at a time: what is within a ceiling and what exceeds it.
+
+use super::*;
+
+/// A policy on top of `base`, changed in one field.
+fn policy(base: &str, change: &str) -> Policy {
+    case()
+        .node("ceiling = \"anything\"\n[allow]\ncapabilities = [\"NET_RAW\"]")
+        .file("anything", ANYTHING)
+        .file("changed", &format!("base = \"{base}\"\n{change}"))
+        .flag("changed")
+        .resolved()
+        .policy
+}
+
+/// Above all that the tests ask for.
+pub(super) const ANYTHING: &str = r#"
+base = "permissive"
+filesystem.scratch = "64GiB"
+syscalls.allow = ["read", "ptrace", "keyctl", "bpf", "io_uring_setup"]
+privileges.capabilities = [
+    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "NET_RAW"
+]
+"#;
+
+#[test]
+fn the_built_in_policies_contain_each_other() {
+    let order = ["strict", "standard", "permissive"].map(builtin);
+    for (low, asked) in order.iter().enumerate() {
+        for (high, ceiling) in order.iter().enumerate() {
+            let within = exceeds(asked, ceiling).is_empty();
+            assert_eq!(within, low <= high, "{} in {}", asked.name, ceiling.name);
+        }
+    }
+}
+
+#[test]
+fn each_field_is_limited_by_its_own_rule() {
+    use Field::*;
+    let capabilities = "privileges.capabilities";
+    // field, asked, ceiling, whether it exceeds
+    let table: &[(Field, &str, &str, bool)] = &[
+        (
+            FilesystemRoot,
+            "filesystem.root = 'read-only'",
+            "filesystem.root = 'ephemeral'",
+            false,
+        ),
+        (
+            FilesystemRoot,
+            "filesystem.root = 'ephemeral'",
+            "filesystem.root = 'ephemeral'",
+            false,
+        ),
+        (
+            FilesystemRoot,
+            "filesystem.root = 'ephemeral'",
+            "filesystem.root = 'read-only'",
+            true,
+        ),
+        (
+            FilesystemEphemeral,
+            "filesystem.ephemeral = []",
+            "filesystem.ephemeral = []",
+            false,
+        ),
+        (
+            FilesystemEphemeral,
+            "filesystem.ephemeral = ['tmp']",
+            "filesystem.ephemeral = ['tmp', 'var']",
+            false,
+        ),
+        (
+            FilesystemEphemeral,
+            "filesystem.ephemeral = ['home']",
+            "filesystem.ephemeral = ['tmp', 'var']",
+            true,
+        ),
+        (
+            FilesystemEphemeral,
+            "filesystem.ephemeral = ['home']",
+            "filesystem = { root = 'ephemeral', ephemeral = [] }",
+            false,
+        ),
+        (
+            FilesystemScratch,
+            "filesystem.scratch = '16MiB'",
+            "filesystem.scratch = '16MiB'",
+            false,
+        ),
+        (
+            FilesystemScratch,
+            "filesystem.scratch = '15MiB'",
+            "filesystem.scratch = '16MiB'",
+            false,
+        ),
+        (
+            FilesystemScratch,
+            "filesystem.scratch = '16385KiB'",
+            "filesystem.scratch = '16MiB'",
+            true,
+        ),
+        (
+            FilesystemWorkspace,
+            "filesystem.workspace = 'none'",
+            "filesystem.workspace = 'read-only'",
+            false,
+        ),
+        (
+            FilesystemWorkspace,
+            "filesystem.workspace = 'read-only'",
+            "filesystem.workspace = 'none'",
+            true,
+        ),
+        (
+            FilesystemWorkspace,
+            "filesystem.workspace = 'read-write'",
+            "filesystem.workspace = 'read-only'",
+            true,
+        ),
+        (
+            FilesystemMounts,
+            "filesystem.mounts = 'drop'",
+            "filesystem.mounts = 'read-only'",
+            false,
+        ),
+        (
+            FilesystemMounts,
+            "filesystem.mounts = 'read-only'",
+            "filesystem.mounts = 'drop'",
+            true,
+        ),
+        (
+            FilesystemMounts,
+            "filesystem.mounts = 'keep'",
+            "filesystem.mounts = 'read-only'",
+            true,
+        ),
+        (
+            FilesystemWrite,
+            "filesystem.write = ['/a']",
+            "filesystem.write = ['/a', '/b']",
+            false,
+        ),
+        (
+            FilesystemWrite,
+            "filesystem.write = ['/a/b']",
+            "filesystem.write = ['/a']",
+            true,
+        ),
+        (
+            FilesystemWrite,
+            "filesystem.write = ['/a']",
+            "filesystem.mounts = 'keep'",
+            false,
+        ),
+        (
+            NetworkMode,
+            "network.mode = 'none'",
+            "network.mode = 'local'",
+            false,
+        ),
+        (
+            NetworkMode,
+            "network.mode = 'local'",
+            "network.mode = 'none'",
+            true,
+        ),
+        (
+            SyscallsAllow,
+            "syscalls.allow = ['bpf']",
+            "syscalls.allow = ['bpf', 'ptrace']",
+            false,
+        ),
+        (
+            SyscallsAllow,
+            "syscalls.allow = ['bpf']",
+            "syscalls.allow = []",
+            true,
+        ),
+        (
+            SyscallsDeny,
+            "syscalls.deny = ['bpf', 'ptrace']",
+            "syscalls.deny = ['bpf']",
+            false,
+        ),
+        (
+            SyscallsDeny,
+            "syscalls.deny = ['ptrace']",
+            "syscalls.deny = ['bpf']",
+            true,
+        ),
+        (
+            SyscallsDeny,
+            "syscalls.deny = []",
+            "syscalls.deny = ['bpf']",
+            true,
+        ),
+        (
+            PrivilegesCapabilities,
+            "privileges.capabilities = ['KILL']",
+            "",
+            false,
+        ),
+        (
+            PrivilegesCapabilities,
+            "privileges.capabilities = ['NET_RAW']",
+            "",
+            true,
+        ),
+    ];
+    for (field, asked, ceiling, over) in table {
+        let exceeded = exceeds(&policy("standard", asked), &policy("standard", ceiling));
+        let fields: Vec<Field> = exceeded.iter().map(|exceeded| exceeded.field).collect();
+        let expected: &[Field] = if *over { &[*field] } else { &[] };
+        assert_eq!(fields, expected, "{asked} in {ceiling}");
+    }
+    // Every field has a row in which it exceeds.
+    for field in Field::ALL {
+        assert!(table.iter().any(|row| row.0 == *field && row.3), "{field}");
+    }
+    assert_eq!(PrivilegesCapabilities.as_str(), capabilities);
+}
+
+#[test]
+fn what_exceeds_names_what_is_too_much_and_what_is_allowed() {
+    let asked = policy(
+        "standard",
+        "filesystem.write = ['/a', '/b']\nsyscalls.deny = ['bpf']\nprivileges.capabilities = ['NET_RAW', 'KILL']",
+    );
+    let ceiling = policy(
+        "strict",
+        "filesystem.write = ['/b']\nsyscalls.deny = ['ptrace']\nprivileges.capabilities = ['KILL']",
+    );
+    let texts: Vec<String> = exceeds(&asked, &ceiling)
+        .into_iter()
+        .map(|exceeded| {
+            let Exceeded {
+                field,
+                asked,
+                allowed,
+            } = exceeded;
+            format!("{field}: {asked}: {allowed}")
+        })
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            "filesystem.ephemeral: home, var: tmp",
+            "filesystem.scratch: 256MiB: at most 16MiB",
+            "filesystem.mounts: read-only: at most drop",
+            "filesystem.write: /a: /b",
+            "network.mode: local: at most none",
+            "syscalls.deny: a list without ptrace: a list with ptrace",
+            "privileges.capabilities: CAP_NET_RAW: CAP_KILL",
+        ]
+    );
+}
+
+#[test]
+fn a_capability_needs_the_nodes_leave_and_the_ceilings() {
+    let asked = || case().field("privileges.capabilities", "NET_RAW");
+    let leave = "[allow]\ncapabilities = [\"NET_RAW\"]";
+    assert!(matches!(
+        asked().error(),
+        PolicyError::CapabilityNotAllowed { .. }
+    ));
+    assert!(matches!(
+        asked().node(leave).error(),
+        PolicyError::ExceedsCeiling { .. }
+    ));
+    let both = asked()
+        .node(&format!("ceiling = \"anything\"\n{leave}"))
+        .file("anything", ANYTHING);
+    assert_eq!(
+        both.resolved().policy.privileges.capabilities,
+        ["NET_RAW".parse().unwrap()].into()
+    );
+    // A ceiling that names it does not give the leave.
+    let ceiling = case()
+        .node("ceiling = \"anything\"")
+        .file("anything", ANYTHING);
+    assert!(matches!(
+        ceiling.error(),
+        PolicyError::CapabilityNotAllowed { .. }
+    ));
+}

@@ -1,0 +1,286 @@
+//! Every error there is, with the words a person gets to read.
+
+use super::*;
+
+/// One name per variant. No wildcard: a new variant does not compile until it has a row below.
+fn variant(error: &PolicyError) -> &'static str {
+    match error {
+        PolicyError::AnnotationKey { .. } => "AnnotationKey",
+        PolicyError::AnnotationTooLong { .. } => "AnnotationTooLong",
+        PolicyError::AnnotationValue { .. } => "AnnotationValue",
+        PolicyError::AnnotationUnconfined { .. } => "AnnotationUnconfined",
+        PolicyError::AnnotationsDisagree { .. } => "AnnotationsDisagree",
+        PolicyError::AnnotationWithoutPolicy { .. } => "AnnotationWithoutPolicy",
+        PolicyError::Flag { .. } => "Flag",
+        PolicyError::NoSuchPolicy { .. } => "NoSuchPolicy",
+        PolicyError::FileName { .. } => "FileName",
+        PolicyError::FileTooLong { .. } => "FileTooLong",
+        PolicyError::File { .. } => "File",
+        PolicyError::FieldMissing { .. } => "FieldMissing",
+        PolicyError::BaseCycle { .. } => "BaseCycle",
+        PolicyError::BaseDepth { .. } => "BaseDepth",
+        PolicyError::RootPath { .. } => "RootPath",
+        PolicyError::UnknownSyscall { .. } => "UnknownSyscall",
+        PolicyError::CapabilityNotAllowed { .. } => "CapabilityNotAllowed",
+        PolicyError::ExceedsCeiling { .. } => "ExceedsCeiling",
+        PolicyError::DefaultExceedsCeiling { .. } => "DefaultExceedsCeiling",
+    }
+}
+
+const VARIANTS: usize = 19;
+
+fn table() -> Vec<(Case, &'static str, &'static str)> {
+    let mut rows = about_annotations();
+    rows.extend(about_names_and_files());
+    rows.extend(about_limits());
+    rows
+}
+
+fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
+    vec![
+        (
+            case().annotation("dev.agentbox.polciy", "strict"),
+            "AnnotationKey",
+            "annotation \"dev.agentbox.polciy\" is not one of agentbox's; did you mean dev.agentbox.policy?; \
+             its keys are dev.agentbox.policy, dev.agentbox.workspace, dev.agentbox.filesystem.root, \
+             dev.agentbox.filesystem.ephemeral, dev.agentbox.filesystem.scratch, \
+             dev.agentbox.filesystem.workspace, dev.agentbox.filesystem.mounts, dev.agentbox.filesystem.write, \
+             dev.agentbox.network.mode, dev.agentbox.syscalls.allow, dev.agentbox.syscalls.deny, \
+             dev.agentbox.privileges.capabilities",
+        ),
+        (
+            case().field("network.mode", &"x".repeat(70_000)),
+            "AnnotationTooLong",
+            "annotation dev.agentbox.network.mode: its value has 70000 bytes, at most 65536 are read",
+        ),
+        (
+            case().field("network.mode", "lcoal"),
+            "AnnotationValue",
+            "annotation dev.agentbox.network.mode: \"lcoal\" is not one of none, local; did you mean local?",
+        ),
+        (
+            case().field("policy", "unconfined").flag("unconfined"),
+            "AnnotationUnconfined",
+            "annotation dev.agentbox.policy asks for unconfined, which only `default` of the node's file or \
+             --policy may choose; name a policy",
+        ),
+        (
+            case()
+                .field("syscalls.allow", "bpf,ptrace")
+                .field("syscalls.deny", "ptrace"),
+            "AnnotationsDisagree",
+            "annotations dev.agentbox.syscalls.allow and dev.agentbox.syscalls.deny disagree: both name ptrace",
+        ),
+        (
+            case()
+                .field("workspace", "/w")
+                .field("filesystem.workspace", "none"),
+            "AnnotationsDisagree",
+            "annotations dev.agentbox.workspace and dev.agentbox.filesystem.workspace disagree: a workspace is \
+             named, and its access is none",
+        ),
+        (
+            case()
+                .field("workspace", "/w")
+                .field("filesystem.write", "/w"),
+            "AnnotationsDisagree",
+            "annotations dev.agentbox.workspace and dev.agentbox.filesystem.write disagree: the workspace is \
+             listed among the other mounts; filesystem.workspace alone rules its access",
+        ),
+        (
+            case()
+                .field("filesystem.mounts", "drop")
+                .field("filesystem.write", "/d"),
+            "AnnotationsDisagree",
+            "annotations dev.agentbox.filesystem.mounts and dev.agentbox.filesystem.write disagree: mounts are \
+             to be written, and all of them are dropped",
+        ),
+        (
+            case().flag("unconfined").field("network.mode", "none"),
+            "AnnotationWithoutPolicy",
+            "annotation dev.agentbox.network.mode changes a policy, but none applies: --policy chose \
+             unconfined; name one with dev.agentbox.policy",
+        ),
+        (
+            case()
+                .node("default = \"unconfined\"")
+                .field("workspace", "/w"),
+            "AnnotationWithoutPolicy",
+            "annotation dev.agentbox.workspace changes a policy, but none applies: the node's file chose \
+             unconfined; name one with dev.agentbox.policy",
+        ),
+        (
+            case().field("workspace", "/"),
+            "RootPath",
+            "annotation dev.agentbox.workspace: workspace is /, which is the root and no mount point below it",
+        ),
+        (
+            case().field("filesystem.write", "/"),
+            "RootPath",
+            "annotation dev.agentbox.filesystem.write: filesystem.write is /, which is the root and no mount \
+             point below it",
+        ),
+        (
+            case().field("syscalls.deny", "ptrcae"),
+            "UnknownSyscall",
+            "annotation dev.agentbox.syscalls.deny: syscalls.deny names ptrcae, which is not a system call \
+             that agentbox knows",
+        ),
+    ]
+}
+
+fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
+    vec![
+        (
+            case().flag("Strict"),
+            "Flag",
+            "--policy: \"Strict\" is not a policy's name: 1 to 63 of a-z, 0-9 and -, the first not a -",
+        ),
+        (
+            case().flag("strickt").file("ours", ""),
+            "NoSuchPolicy",
+            "--policy: there is no policy strickt; did you mean strict?; there are strict, standard, \
+             permissive, ours",
+        ),
+        (
+            case().node("ceiling = \"gone\""),
+            "NoSuchPolicy",
+            "the node's file: there is no policy gone; there are strict, standard, permissive",
+        ),
+        (
+            case().file("ours", "base = \"gone\"").flag("ours"),
+            "NoSuchPolicy",
+            "policy file ours.toml: there is no policy gone; there are strict, standard, permissive, ours",
+        ),
+        (
+            case().file("unconfined", "base = \"strict\""),
+            "FileName",
+            "policy file \"unconfined.toml\": \"unconfined\" is not a policy: the word is reserved, and only \
+             the node's `default` or --policy may say it",
+        ),
+        (
+            case().file("Strict", "base = \"strict\""),
+            "FileName",
+            "policy file \"Strict.toml\": \"Strict\" is not a policy's name: 1 to 63 of a-z, 0-9 and -, the \
+             first not a -",
+        ),
+        (
+            case().file("ours", &"#".repeat(65_537)).flag("ours"),
+            "FileTooLong",
+            "policy file ours.toml has 65537 bytes, at most 65536 are read",
+        ),
+        (
+            case()
+                .file("ours", "base = \"strict\"\n[network]\nmode = \"lcoal\"\n")
+                .flag("ours"),
+            "File",
+            "policy file ours.toml, line 3 (\"mode = \\\"lcoal\\\"\"): \"lcoal\" is not one of none, local; \
+             did you mean local?",
+        ),
+        (
+            case()
+                .file("ours", "[network]\nmode = \"none\"")
+                .flag("ours"),
+            "FieldMissing",
+            "policy file ours.toml: filesystem.root is missing, and no `base` gives it",
+        ),
+        (
+            case()
+                .file("a", "base = \"b\"")
+                .file("b", "base = \"a\"")
+                .flag("a"),
+            "BaseCycle",
+            "policy files name each other as base: a -> b -> a",
+        ),
+        (
+            case().file("a", "base = \"a\"").flag("a"),
+            "BaseCycle",
+            "policy files name each other as base: a -> a",
+        ),
+        (
+            bases(9).flag("p0"),
+            "BaseDepth",
+            "policy files name more than 8 bases in a row: p0 -> p1 -> p2 -> p3 -> p4 -> p5 -> p6 -> p7 -> p8 -> \
+             strict",
+        ),
+        (
+            case()
+                .file("ours", "base = \"strict\"\nsyscalls.deny = [\"nosuch\"]")
+                .flag("ours"),
+            "UnknownSyscall",
+            "policy file ours.toml: syscalls.deny names nosuch, which is not a system call that agentbox knows",
+        ),
+        (
+            case()
+                .file("ours", "base = \"strict\"\nfilesystem.write = [\"/\"]")
+                .flag("ours"),
+            "RootPath",
+            "policy file ours.toml: filesystem.write is /, which is the root and no mount point below it",
+        ),
+    ]
+}
+
+fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
+    vec![
+        (
+            case().field("privileges.capabilities", "NET_RAW"),
+            "CapabilityNotAllowed",
+            "annotation dev.agentbox.privileges.capabilities: privileges.capabilities names CAP_NET_RAW, which \
+             a policy may leave to a container only if `allow.capabilities` of the node's file lists it; \
+             without that CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_KILL, CAP_SETGID, \
+             CAP_SETUID, CAP_NET_BIND_SERVICE are allowed",
+        ),
+        (
+            case()
+                .flag("strict")
+                .field("network.mode", "local")
+                .field("filesystem.scratch", "1GiB"),
+            "ExceedsCeiling",
+            "policy strict exceeds the ceiling strict (set by --policy): filesystem.scratch asks for 1GiB \
+             (annotation dev.agentbox.filesystem.scratch), allowed is at most 16MiB; network.mode asks for \
+             local (annotation dev.agentbox.network.mode), allowed is at most none",
+        ),
+        (
+            case()
+                .node("ceiling = \"strict\"\ndefault = \"standard\"")
+                .file("standard", "base = \"strict\"\nnetwork.mode = \"local\""),
+            "DefaultExceedsCeiling",
+            "the node's file: its default standard exceeds its own ceiling strict: network.mode asks for local \
+             (policy file standard.toml), allowed is at most none",
+        ),
+    ]
+}
+
+/// `p0` on `p1` on ... on a built-in policy: so many bases in a row.
+pub(super) fn bases(number: usize) -> Case {
+    (0..number).fold(case(), |case, index| {
+        let base = match index + 1 {
+            last if last == number => "strict".to_owned(),
+            next => format!("p{next}"),
+        };
+        case.file(&format!("p{index}"), &format!("base = \"{base}\""))
+    })
+}
+
+#[test]
+fn every_error_says_where_what_and_what_is_allowed() {
+    let mut seen = BTreeSet::new();
+    for (case, name, message) in table() {
+        let error = case.error();
+        assert_eq!(
+            (variant(&error), error.to_string().as_str()),
+            (name, message)
+        );
+        seen.insert(name);
+    }
+    assert_eq!(seen.len(), VARIANTS, "{seen:?}");
+}
+
+#[test]
+fn every_error_is_one_bounded_line() {
+    for (case, _, _) in table() {
+        let message = case.error().to_string();
+        assert!(message.len() < 1000 && !message.contains(char::is_control));
+        assert!(!message.ends_with('.'));
+    }
+}
