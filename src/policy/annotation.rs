@@ -257,8 +257,14 @@ fn reads_as_ours(key: &str) -> bool {
 }
 
 /// Two edits or fewer from a key of ours: `dev.agent-box.policy`.
+///
+/// This sees only keys without the word itself, so one edit is in the word and at most one elsewhere: an end of the
+/// key is as it should be. Looking at the ends first keeps an ordinary start from measuring every key of a pod.
 fn near(key: &str, ours: &str) -> bool {
-    key.len().abs_diff(ours.len()) <= 8 && distance(key, ours) <= 2
+    let (head, tail) = (&ours[..4], &ours[ours.len() - 4..]);
+    (key.starts_with(head) || key.ends_with(tail))
+        && key.chars().count().abs_diff(ours.len()) <= 2
+        && distance(key, ours) <= 2
 }
 
 /// Lower case, full-width letters as plain ones, and without what else is not ASCII (zero-width characters).

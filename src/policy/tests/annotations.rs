@@ -6,7 +6,7 @@ use super::*;
 fn every_field_has_an_annotation() {
     let resolved = case()
         .field("policy", "permissive")
-        .field("workspace", "/work")
+        .field("workspace", "/project")
         .field("filesystem.root", "read-only")
         .field("filesystem.ephemeral", "tmp, home")
         .field("filesystem.scratch", "32MiB")
@@ -42,7 +42,7 @@ fn every_field_has_an_annotation() {
         },
     };
     assert_eq!(resolved.policy, expected);
-    assert_eq!(resolved.workspace, Some("/work".parse().unwrap()));
+    assert_eq!(resolved.workspace, Some("/project".parse().unwrap()));
     for field in Field::ALL {
         let key = format!("dev.agentbox.{field}");
         assert_eq!(resolved.origins[field], Origin::Annotation(key));
@@ -110,6 +110,10 @@ fn keys_that_read_as_ours_and_are_not_are_refused() {
         ("dev.agentbox", None),
         ("agentbox", None),
         ("com.example.agentbox-team", None),
+        ("com.example.AgentBox-team", None),
+        ("com.example.agent\u{200b}box-team", None),
+        ("com.example.age\u{ff4e}tbox-team", None),
+        ("com.example.\u{430}gentb\u{43e}x-team", None),
         // Not even the word is right, but nothing else is meant.
         ("dev.agent-box.policy", Some("dev.agentbox.policy")),
         ("dev.agentbx.policy", Some("dev.agentbox.policy")),
@@ -117,6 +121,7 @@ fn keys_that_read_as_ours_and_are_not_are_refused() {
             "dev.agnetbox.network.mode",
             Some("dev.agentbox.network.mode"),
         ),
+        ("devv.agentbx.policy", Some("dev.agentbox.policy")),
         // Other alphabets: Cyrillic letters, full-width ones, and some without width.
         ("dev.agentb\u{43e}x.policy", Some("dev.agentbox.policy")),
         (

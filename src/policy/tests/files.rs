@@ -151,3 +151,74 @@ fn hostile_files_are_errors_and_nothing_worse() {
         assert!(message.len() < 1000, "{message}");
     }
 }
+
+#[test]
+fn the_documentation_lists_every_field_with_its_built_in_values() {
+    let documentation = include_str!("../../../docs/policy.md");
+    let eight: BTreeSet<Capability> = Capability::ORDINARY.into();
+    let policies = ["strict", "standard", "permissive"].map(builtin);
+    for field in Field::ALL {
+        let values = policies.each_ref().map(|policy| {
+            let (files, calls) = (&policy.filesystem, &policy.syscalls);
+            match field {
+                Field::FilesystemRoot => files.root.to_string(),
+                Field::FilesystemEphemeral => listed(&files.ephemeral),
+                Field::FilesystemScratch => files.scratch.to_string(),
+                Field::FilesystemWorkspace => files.workspace.to_string(),
+                Field::FilesystemMounts => files.mounts.to_string(),
+                Field::FilesystemWrite => listed(&files.write),
+                Field::NetworkMode => policy.network.mode.to_string(),
+                Field::SyscallsAllow => listed(&calls.allow),
+                Field::SyscallsDeny => listed(&calls.deny),
+                Field::PrivilegesCapabilities if policy.privileges.capabilities == eight => {
+                    "the eight".to_owned()
+                }
+                Field::PrivilegesCapabilities => listed(&policy.privileges.capabilities),
+            }
+        });
+        let row = format!("| `{field}` | {} |", values.join(" | "));
+        assert!(documentation.lines().any(|line| line == row), "{row}");
+    }
+}
+
+fn listed<T: ToString>(items: &BTreeSet<T>) -> String {
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    match items.is_empty() {
+        true => "nothing".to_owned(),
+        false => items.join(", "),
+    }
+}
+
+/// The block of the documentation that contains `marker`, without its fence.
+fn example(marker: &str) -> String {
+    let documentation = include_str!("../../../docs/policy.md");
+    let mut blocks = documentation.split("```toml\n").skip(1);
+    let block = blocks.find_map(|block| {
+        let (code, _) = block.split_once("```")?;
+        code.contains(marker).then_some(code)
+    });
+    block.unwrap().to_owned()
+}
+
+#[test]
+fn the_documented_files_do_what_the_documentation_says() {
+    let config = NodeConfig::parse(&example("policy-dir")).unwrap();
+    let unchanged = NodeConfig {
+        default: Some("standard".parse().unwrap()),
+        ..NodeConfig::default()
+    };
+    assert_eq!(config, unchanged);
+
+    let ci = case().file("ci", &example("ci.toml")).flag("ci");
+    let PolicyError::ExceedsCeiling { over, .. } = ci.error() else {
+        panic!("the documentation says that it exceeds permissive");
+    };
+    assert_eq!(over.len(), 1);
+    assert_eq!(over[0].exceeded.field, Field::FilesystemScratch);
+
+    let lab = case()
+        .node(&example("ceiling = \"lab\""))
+        .file("lab", &example("lab.toml"))
+        .field("privileges.capabilities", "NET_RAW");
+    assert!(lab.resolve().is_ok());
+}
