@@ -1,0 +1,213 @@
+//! The inner network namespace: what it is made of, and the check on entering it.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, accessat};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+use super::{NetworkError, Sysctl};
+use crate::sys::netlink::RouteSocket;
+use crate::sys::netns;
+
+/// The address of `lo` under [`InnerMode::AnyIp`]: the first of the range that RFC 2544 keeps for
+/// benchmarks and that no network routes.
+pub const SYNTHETIC_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+/// The same for IPv6, from the range of unique local addresses.
+pub const SYNTHETIC_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 1);
+
+/// Ours, written after the spec's and therefore stronger: nothing answers an echo that it was not
+/// asked for (under AnyIP `ping 8.8.8.8` would be answered by ourselves), and nobody opens ICMP
+/// sockets without CAP_NET_RAW.
+const FIXED_V4: [(&str, &str); 2] = [
+    ("net.ipv4.icmp_echo_ignore_all", "1"),
+    ("net.ipv4.ping_group_range", "1 0"),
+];
+const FIXED_V6: [(&str, &str); 1] = [("net.ipv6.icmp.echo_ignore_all", "1")];
+
+/// What the inner namespace does with addresses that are not its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InnerMode {
+    /// Only 127.0.0.1 and ::1 exist; connecting elsewhere fails at once with `ENETUNREACH`.
+    Loopback,
+    /// Every address of both families is local, so that it arrives at a listener of the wall.
+    AnyIp,
+}
+
+/// What to make.
+#[derive(Debug)]
+pub struct InnerConfig<'a> {
+    /// The container's user namespace, which is to own the new one.
+    pub user_namespace: Option<BorrowedFd<'a>>,
+    /// How other addresses are treated.
+    pub mode: InnerMode,
+    /// The spec's `net.*` settings: inside the container /proc/sys is read-only by then.
+    pub sysctls: Vec<Sysctl>,
+}
+
+/// A namespace that was made and checked.
+#[derive(Debug)]
+pub struct InnerNamespace {
+    /// The namespace.
+    pub netns: OwnedFd,
+    /// A detached sysfs of that namespace (read-only, nosuid, nodev, noexec), to be moved over the
+    /// container's /sys: one mounted in the engine's namespace keeps showing its interfaces.
+    pub sysfs: OwnedFd,
+    /// The number that [`enter`] and [`verify_current`] look for.
+    pub cookie: u64,
+}
+
+/// Moves the calling thread into the sandbox's network namespace, and makes sure that it is there.
+pub fn enter(netns: BorrowedFd<'_>, cookie: u64) -> Result<(), NetworkError> {
+    netns::enter_net(netns).map_err(NetworkError::step("join the namespace"))?;
+    verify_current(cookie)
+}
+
+/// Refuses unless the calling thread is in the network namespace with this cookie and sees `lo`
+/// alone. A tenant that libcontainer put into init's namespaces makes this check as well.
+pub fn verify_current(cookie: u64) -> Result<(), NetworkError> {
+    verify_loopback_only()?;
+    let have = current_cookie()?;
+    if have == cookie {
+        Ok(())
+    } else {
+        Err(NetworkError::WrongNamespace { need: cookie, have })
+    }
+}
+
+fn verify_loopback_only() -> Result<(), NetworkError> {
+    let mut route = RouteSocket::open().map_err(NetworkError::step("open a routing socket"))?;
+    let links = route
+        .links()
+        .map_err(NetworkError::step("list the links"))?;
+    if links.len() == 1 && links[0].is_loopback() {
+        return Ok(());
+    }
+    let names: Vec<String> = links
+        .iter()
+        .map(|link| link.name.escape_default().to_string())
+        .collect();
+    // Old tunnel modules put a device of their own into every namespace that is made.
+    let fallback = |name: &String| {
+        let devices = [
+            "tunl0", "gre0", "gretap0", "erspan0", "sit0", "ip6tnl0", "ip6gre0",
+        ];
+        devices.contains(&name.as_str()) || name == "ip_vti0" || name == "ip6_vti0"
+    };
+    let hint = if names.iter().any(fallback) {
+        " (set the node's sysctl net.core.fb_tunnels_only_for_init_net to 2)"
+    } else {
+        ""
+    };
+    let links = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    };
+    Err(NetworkError::ForeignLinks { links, hint })
+}
+
+fn current_cookie() -> Result<u64, NetworkError> {
+    netns::current_cookie().map_err(|source| match source.raw_os_error() {
+        Some(libc::ENOPROTOOPT) => NetworkError::NoCookie,
+        _ => NetworkError::Step {
+            step: "read SO_NETNS_COOKIE",
+            source,
+        },
+    })
+}
+
+/// Makes the namespace around the calling process, which must be the maker's child and nothing
+/// else: it is in another namespace afterwards.
+pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkError> {
+    let InnerConfig {
+        user_namespace,
+        mode,
+        sysctls,
+    } = config;
+    // First, with the node's privileges: whatever is mounted over /proc here, and although a
+    // container's user namespace may not mount one.
+    let procfs = detached("proc", MountAttrFlags::empty())
+        .map_err(NetworkError::step("mount a private procfs"))?;
+    if let Some(user) = user_namespace {
+        netns::enter_user(*user).map_err(NetworkError::step("join the user namespace"))?;
+        // fsopen asks for CAP_SYS_ADMIN over the mount namespace: one that this user owns.
+        netns::unshare_mounts().map_err(NetworkError::step("unshare the mounts"))?;
+    }
+    netns::unshare_net().map_err(NetworkError::step("unshare the network"))?;
+    let has_ipv6 = has_ipv6(procfs.as_fd())?;
+    configure_loopback(*mode, has_ipv6)?;
+    // After the addresses: `net.ipv6.conf.all.disable_ipv6=1` is a thing that engines ask for.
+    for sysctl in sysctls {
+        sysctl.apply(procfs.as_fd())?;
+    }
+    let six: &[_] = if has_ipv6 { &FIXED_V6 } else { &[] };
+    for (key, value) in FIXED_V4.iter().chain(six) {
+        Sysctl::parse(key, value)?.apply(procfs.as_fd())?;
+    }
+    let sysfs = detached(
+        "sysfs",
+        MountAttrFlags::MOUNT_ATTR_RDONLY
+            | MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+    )
+    .map_err(NetworkError::step("mount a fresh sysfs"))?;
+    let netns = netns::current().map_err(NetworkError::step("open the namespace"))?;
+    verify_loopback_only()?;
+    Ok(InnerNamespace {
+        netns,
+        sysfs,
+        cookie: current_cookie()?,
+    })
+}
+
+/// Whether this kernel has IPv6 at all (`ipv6.disable=1` leaves no such directory): without it
+/// there is nothing to fence.
+fn has_ipv6(procfs: BorrowedFd<'_>) -> Result<bool, NetworkError> {
+    use rustix::fs::Access;
+    match accessat(procfs, "sys/net/ipv6", Access::EXISTS, AtFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::NOENT) => Ok(false),
+        Err(error) => Err(NetworkError::step("look for IPv6")(error)),
+    }
+}
+
+fn configure_loopback(mode: InnerMode, has_ipv6: bool) -> Result<(), NetworkError> {
+    let mut route = RouteSocket::open().map_err(NetworkError::step("open a routing socket"))?;
+    let links = route
+        .links()
+        .map_err(NetworkError::step("list the links"))?;
+    let lo = links.iter().find(|link| link.is_loopback());
+    let lo =
+        lo.ok_or_else(|| NetworkError::step("find lo")(io::Error::from(io::ErrorKind::NotFound)))?;
+    route
+        .set_up(lo.index)
+        .map_err(NetworkError::step("set lo up"))?;
+    match mode {
+        InnerMode::Loopback => return Ok(()),
+        InnerMode::AnyIp => {}
+    }
+    let mut sources = vec![IpAddr::V4(SYNTHETIC_V4)];
+    if has_ipv6 {
+        sources.push(IpAddr::V6(SYNTHETIC_V6));
+    }
+    for source in sources {
+        route
+            .add_address(lo.index, source)
+            .map_err(NetworkError::step("add the synthetic address"))?;
+        route
+            .add_local_default(lo.index, source)
+            .map_err(NetworkError::step("add the local default route"))?;
+    }
+    Ok(())
+}
+
+/// A new instance of a file system that is mounted nowhere, opened at its root.
+fn detached(name: &str, attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+    let context = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    let mount = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    Ok(mount)
+}

@@ -1,0 +1,162 @@
+//! The short-lived child that makes an inner namespace and hands it back.
+//!
+//! A child, because unshare(2) and setns(2) move the caller, and the runtime must stay where the
+//! engine put it. It runs while the runtime does other work: [`spawn_maker`] returns at once and
+//! [`Maker::finish`] collects.
+
+use std::error::Error;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use super::NetworkError;
+use super::inner::{self, InnerConfig, InnerNamespace};
+use crate::sys::{process, socket};
+
+const WITHIN: Duration = Duration::from_secs(10);
+const MADE: u8 = b'+';
+const REFUSED: u8 = b'-';
+const MAX_ANSWER: usize = 1024;
+
+/// A child that is making a namespace. Dropped, it is killed and reaped.
+#[derive(Debug)]
+pub struct Maker {
+    /// The child, until it is reaped.
+    child: Option<Pid>,
+    socket: OwnedFd,
+}
+
+/// Forks the child and returns while it works. The calling process must be single-threaded.
+pub fn spawn_maker(config: &InnerConfig<'_>) -> Result<Maker, NetworkError> {
+    let (ours, theirs) = socket::pair().map_err(NetworkError::step("make a socket pair"))?;
+    let child = process::fork_into(|| work(config, theirs.as_fd()))
+        .map_err(NetworkError::step("fork a child"))?;
+    Ok(Maker {
+        child: Some(child),
+        socket: ours,
+    })
+}
+
+impl Maker {
+    /// Waits for the child, at most ten seconds, and takes over what it made.
+    pub fn finish(mut self) -> Result<InnerNamespace, NetworkError> {
+        let mut buffer = [0; MAX_ANSWER];
+        let answer = socket::receive_within(self.socket.as_fd(), &mut buffer, WITHIN);
+        let answer = answer.map_err(|source| {
+            if source.kind() == std::io::ErrorKind::TimedOut {
+                let seconds = WITHIN.as_secs();
+                return NetworkError::TimedOut { seconds };
+            }
+            NetworkError::step("hear from the child")(source)
+        })?;
+        self.reap()?;
+        decode(&buffer[..answer.len], answer.fds)
+    }
+
+    fn reap(&mut self) -> Result<(), NetworkError> {
+        let Some(child) = self.child.take() else {
+            return Ok(());
+        };
+        match rustix::io::retry_on_intr(|| {
+            rustix::process::waitpid(Some(child), WaitOptions::empty())
+        }) {
+            // Where SIGCHLD is ignored the kernel has reaped it already.
+            Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
+            Err(error) => Err(NetworkError::step("reap the child")(error)),
+        }
+    }
+}
+
+impl Drop for Maker {
+    fn drop(&mut self) {
+        let Some(child) = self.child else { return };
+        // Not reaped yet, so the number is still this child's. What is left is only cleaning up
+        // after an error that is being reported already.
+        if let Err(error) = rustix::process::kill_process(child, Signal::KILL) {
+            log::debug!("the namespace maker could not be killed: {error}");
+        }
+        if let Err(error) = self.reap() {
+            log::debug!("{error}");
+        }
+    }
+}
+
+/// The child's whole life.
+fn work(config: &InnerConfig<'_>, socket: BorrowedFd<'_>) -> i32 {
+    let sent = match inner::make(config) {
+        Ok(made) => {
+            let mut answer = [MADE; 9];
+            answer[1..].copy_from_slice(&made.cookie.to_ne_bytes());
+            socket::send(socket, &answer, &[made.netns.as_fd(), made.sysfs.as_fd()])
+        }
+        Err(error) => {
+            let mut answer = vec![REFUSED];
+            answer.extend(with_causes(&error).into_bytes());
+            answer.truncate(MAX_ANSWER);
+            socket::send(socket, &answer, &[])
+        }
+    };
+    // Where nothing could be sent the parent sees the socket close.
+    i32::from(sent.is_err())
+}
+
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
+}
+
+fn decode(answer: &[u8], fds: Vec<OwnedFd>) -> Result<InnerNamespace, NetworkError> {
+    let not_made = |reason: &str| NetworkError::NotMade {
+        reason: reason.to_owned(),
+    };
+    match answer.split_first() {
+        Some((&MADE, cookie)) => {
+            let cookie = cookie
+                .try_into()
+                .map_err(|_| not_made("a malformed answer"))?;
+            let [netns, sysfs] = <[OwnedFd; 2]>::try_from(fds)
+                .map_err(|_| not_made("the answer came without its descriptors"))?;
+            Ok(InnerNamespace {
+                netns,
+                sysfs,
+                cookie: u64::from_ne_bytes(cookie),
+            })
+        }
+        Some((&REFUSED, reason)) => Err(not_made(&String::from_utf8_lossy(reason))),
+        Some(_) => Err(not_made("a malformed answer")),
+        None => Err(not_made("the child ended without a word")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fd() -> OwnedFd {
+        socket::pair().unwrap().0
+    }
+
+    #[test]
+    fn takes_only_a_whole_answer() {
+        let whole = [&[MADE][..], &7_u64.to_ne_bytes()].concat();
+        assert_eq!(decode(&whole, vec![fd(), fd()]).unwrap().cookie, 7);
+        assert!(decode(&whole, vec![fd()]).is_err());
+        assert!(decode(&whole, vec![fd(), fd(), fd()]).is_err());
+        assert!(decode(&whole[..8], vec![fd(), fd()]).is_err());
+        assert!(decode(b"", Vec::new()).is_err());
+        assert!(decode(b"?", Vec::new()).is_err());
+    }
+
+    #[test]
+    fn repeats_the_reason_of_the_child() {
+        let error = decode(b"-no such sysctl", Vec::new()).unwrap_err();
+        assert!(error.to_string().ends_with("no such sysctl"));
+    }
+}

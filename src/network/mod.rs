@@ -1,0 +1,95 @@
+//! The network wall: a namespace without a route.
+//!
+//! The workload does not run in the namespace that the engine prepared, but in an **inner** one
+//! that holds `lo` and nothing else. [`inner`] makes it at `create`, in a short-lived child, and
+//! enters it at `start`, in the container's init, with a check that refuses every other
+//! namespace. [`sysctl`] parses the `net.*` keys that are written into it.
+//!
+//! May not: decide who may reach what (that is the policy's), or touch the engine's namespace.
+
+pub mod inner;
+mod maker;
+pub mod sysctl;
+
+use std::io;
+
+pub use inner::{InnerConfig, InnerMode, InnerNamespace, enter, verify_current};
+pub use maker::{Maker, spawn_maker};
+pub use sysctl::Sysctl;
+
+/// Why the network wall does not stand.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetworkError {
+    /// A step of making, entering or checking the namespace was refused.
+    #[error("cannot {step} for the inner network namespace")]
+    Step {
+        /// What was tried.
+        step: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel is older than Linux 5.14.
+    #[error(
+        "this kernel has no SO_NETNS_COOKIE (need Linux 5.14), so no namespace can be verified"
+    )]
+    NoCookie,
+    /// The namespace has links that lead out.
+    #[error("the network namespace must have lo alone but has {links}{hint}")]
+    ForeignLinks {
+        /// The names found, escaped.
+        links: String,
+        /// What may be done about it, or nothing.
+        hint: &'static str,
+    },
+    /// The namespace is another one than the plan's.
+    #[error("this is not the sandbox's network namespace: need cookie {need}, have {have}")]
+    WrongNamespace {
+        /// The cookie of the namespace that was made for the sandbox.
+        need: u64,
+        /// The cookie of the namespace that was found.
+        have: u64,
+    },
+    /// A sysctl's key or value is not one that may be written.
+    #[error("the sysctl {key:?} is refused: {reason}")]
+    BadSysctl {
+        /// The key as it was given.
+        key: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The kernel refused a sysctl.
+    #[error("cannot set the sysctl {key} to {value:?} in the inner network namespace")]
+    Sysctl {
+        /// The key, with dots.
+        key: String,
+        /// The value.
+        value: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The child that makes the namespace reported this.
+    #[error("the inner network namespace was not made: {reason}")]
+    NotMade {
+        /// The child's error with its causes.
+        reason: String,
+    },
+    /// The child that makes the namespace did not answer.
+    #[error("the inner network namespace was not made within {seconds} s")]
+    TimedOut {
+        /// How long it was waited for.
+        seconds: u64,
+    },
+}
+
+impl NetworkError {
+    /// For `map_err`: wraps what the kernel said about one step.
+    fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Step {
+            step,
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! The sidecar's own cgroup, beside the container's, so that what the sandbox makes it do is
+//! bounded and never counted against somebody else.
+//!
+//! cgroup v1, hybrid and v2 all occur. [`plan`] is pure; [`CgroupPlan::prepare`] runs in the runtime
+//! (only v2 has something to do before the sidecar is born: it is born inside);
+//! [`CgroupPlan::enter`] runs in the sidecar, because each attach to a v1 hierarchy waits for an RCU
+//! grace period, and there that waiting costs nobody anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+/// How long `remove` waits for a cgroup's last process: 100 x 10 ms.
+const REMOVE_ATTEMPTS: u32 = 100;
+const REMOVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Where the sidecar's cgroup is to be and what it may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CgroupConfig {
+    /// The cgroup that the container's own is in, below the hierarchy's root, such as `/docker`.
+    pub parent: PathBuf,
+    /// The name of the sidecar's, one path component.
+    pub name: String,
+    /// Its limits.
+    pub limits: CgroupLimits,
+}
+
+/// What a sidecar may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CgroupLimits {
+    /// Memory, swap included.
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub pids: u32,
+    /// CPU time per period.
+    pub cpu_quota_us: u64,
+    /// That period.
+    pub cpu_period_us: u64,
+}
+
+/// Why there is no such cgroup.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CgroupError {
+    /// The parent or the name is not a plain path.
+    #[error("the cgroup path {path:?} is refused: {reason}")]
+    BadPath {
+        /// The path as given.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A file or directory of the cgroup file system was refused.
+    #[error("cannot {step} {path:?}")]
+    Io {
+        /// What was tried.
+        step: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// No cgroup file system is mounted.
+    #[error("no cgroup hierarchy is mounted")]
+    NoHierarchy,
+}
+
+/// The cgroup file systems of this node.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Hierarchies {
+    /// v1: controller -> mount point.
+    v1: BTreeMap<String, PathBuf>,
+    /// v2: mount point.
+    v2: Option<PathBuf>,
+}
+
+/// The directories to make and what to write into them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CgroupPlan {
+    directories: Vec<Directory>,
+    /// What cannot be limited here, for the caller to judge.
+    missing: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Directory {
+    version: Version,
+    mount: PathBuf,
+    path: PathBuf,
+    settings: Vec<Setting>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Version {
+    V1,
+    V2,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Setting {
+    controller: String,
+    file: String,
+    value: String,
+    presence: Presence,
+}
+
+/// Whether a kernel may lack the file: swap accounting can be compiled out or switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Presence {
+    Required,
+    Optional,
+}
+
+/// Plans the cgroup for this node.
+pub(super) fn plan(config: &CgroupConfig) -> Result<CgroupPlan, CgroupError> {
+    let mountinfo = read(Path::new("/proc/self/mountinfo"))?;
+    let hierarchies = Hierarchies::parse(&mountinfo);
+    let unified = match &hierarchies.v2 {
+        Some(mount) => controllers_of(mount)?,
+        None => BTreeSet::new(),
+    };
+    plan_on(&hierarchies, &unified, config)
+}
+
+fn plan_on(
+    hierarchies: &Hierarchies,
+    unified: &BTreeSet<String>,
+    config: &CgroupConfig,
+) -> Result<CgroupPlan, CgroupError> {
+    let CgroupConfig {
+        parent,
+        name,
+        limits,
+    } = config;
+    let below = relative(parent, name)?;
+    let Hierarchies { v1, v2 } = hierarchies;
+    let mut plan = CgroupPlan::default();
+    if v1.is_empty() && v2.is_none() {
+        return Err(CgroupError::NoHierarchy);
+    }
+    // Also without any controller: on a pure v2 node it is the sidecar's own place.
+    if let (true, Some(mount)) = (v1.is_empty(), v2) {
+        plan.directory(Version::V2, mount, &below);
+    }
+    for controller in CONTROLLERS {
+        let (version, mount) = match (v1.get(controller), v2) {
+            (Some(mount), _) => (Version::V1, mount),
+            (None, Some(mount)) if unified.contains(controller) => (Version::V2, mount),
+            _ => {
+                let gap = format!("{controller}: no cgroup hierarchy here has this controller");
+                plan.missing.push(gap);
+                continue;
+            }
+        };
+        let settings = settings(version, controller, limits);
+        plan.directory(version, mount, &below)
+            .settings
+            .extend(settings);
+    }
+    Ok(plan)
+}
+
+fn settings(version: Version, controller: &str, limits: &CgroupLimits) -> Vec<Setting> {
+    use Presence::{Optional, Required};
+    let CgroupLimits {
+        memory_bytes,
+        pids,
+        cpu_quota_us,
+        cpu_period_us,
+    } = limits;
+    let table = match (version, controller) {
+        (Version::V1, "cpu") => vec![
+            ("cpu.cfs_period_us", cpu_period_us.to_string(), Required),
+            ("cpu.cfs_quota_us", cpu_quota_us.to_string(), Required),
+        ],
+        (Version::V2, "cpu") => {
+            vec![(
+                "cpu.max",
+                format!("{cpu_quota_us} {cpu_period_us}"),
+                Required,
+            )]
+        }
+        // In this order: the limit with swap may never be below the one without.
+        (Version::V1, "memory") => vec![
+            ("memory.limit_in_bytes", memory_bytes.to_string(), Required),
+            (
+                "memory.memsw.limit_in_bytes",
+                memory_bytes.to_string(),
+                Optional,
+            ),
+        ],
+        (Version::V2, "memory") => vec![
+            ("memory.max", memory_bytes.to_string(), Required),
+            ("memory.swap.max", "0".to_owned(), Optional),
+        ],
+        (_, "pids") => vec![("pids.max", pids.to_string(), Required)],
+        _ => Vec::new(),
+    };
+    let setting = |(file, value, presence): (&str, String, Presence)| Setting {
+        controller: controller.to_owned(),
+        file: file.to_owned(),
+        value,
+        presence,
+    };
+    table.into_iter().map(setting).collect()
+}
+
+impl CgroupPlan {
+    fn directory(&mut self, version: Version, mount: &Path, below: &Path) -> &mut Directory {
+        let path = mount.join(below);
+        // Two controllers may share a hierarchy (`cpu,cpuacct`, or all of v2).
+        let at = self.directories.iter().position(|known| known.path == path);
+        let at = at.unwrap_or_else(|| {
+            self.directories.push(Directory {
+                version,
+                mount: mount.to_owned(),
+                path,
+                settings: Vec::new(),
+            });
+            self.directories.len() - 1
+        });
+        &mut self.directories[at]
+    }
+
+    /// Every directory that may come to exist, for the record that `delete` works from.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.directories
+            .iter()
+            .map(|one| one.path.clone())
+            .collect()
+    }
+
+    /// What cannot be limited here.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// The runtime's share: makes the v2 cgroup, for the sidecar to be born in.
+    pub fn prepare(&mut self) -> Result<Option<OwnedFd>, CgroupError> {
+        for directory in &mut self.directories {
+            match directory.version {
+                Version::V1 => {}
+                Version::V2 => return prepare_v2(directory, &mut self.missing).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The sidecar's share: makes the v1 cgroups and moves the calling process there.
+    pub fn enter(&self) -> Result<(), CgroupError> {
+        for directory in &self.directories {
+            match directory.version {
+                Version::V1 => enter_v1(directory)?,
+                Version::V2 => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn enter_v1(directory: &Directory) -> Result<(), CgroupError> {
+    make_parents(directory)?;
+    make_fresh(&directory.path)?;
+    for setting in &directory.settings {
+        apply(&directory.path, setting)?;
+    }
+    // Last, so that it is never there without its limits. "0" is whoever writes.
+    write(&directory.path.join("cgroup.procs"), "0")
+}
+
+fn prepare_v2(
+    directory: &mut Directory,
+    missing: &mut Vec<String>,
+) -> Result<OwnedFd, CgroupError> {
+    make_parents(directory)?;
+    let wanted: BTreeSet<String> = directory
+        .settings
+        .iter()
+        .map(|setting| setting.controller.clone())
+        .collect();
+    enable(directory, &wanted);
+    make_fresh(&directory.path)?;
+    let have = controllers_of(&directory.path)?;
+    for controller in wanted.difference(&have) {
+        missing.push(format!(
+            "{controller}: not enabled for the children of {:?}",
+            directory.path.parent().unwrap_or(&directory.mount)
+        ));
+    }
+    directory
+        .settings
+        .retain(|setting| have.contains(&setting.controller));
+    for setting in &directory.settings {
+        apply(&directory.path, setting)?;
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(&directory.path, flags, Mode::empty())
+        .map_err(|error| io_error("open", &directory.path)(error.into()))
+}
+
+/// Hands the controllers down from the root to the parent. A refusal here is not an error by
+/// itself (a cgroup with processes in it may not hand anything down): what counts is what arrives,
+/// which the caller reads.
+fn enable(directory: &Directory, wanted: &BTreeSet<String>) {
+    let mut above: Vec<&Path> = directory
+        .path
+        .ancestors()
+        .skip(1)
+        .take_while(|path| path.starts_with(&directory.mount))
+        .collect();
+    above.reverse();
+    for path in above {
+        for controller in wanted {
+            let file = path.join("cgroup.subtree_control");
+            if let Err(error) = fs::write(&file, format!("+{controller}")) {
+                log::debug!("{controller} is not handed down at {file:?}: {error}");
+            }
+        }
+    }
+}
+
+fn apply(path: &Path, setting: &Setting) -> Result<(), CgroupError> {
+    let file = path.join(&setting.file);
+    match setting.presence {
+        Presence::Optional if !file.exists() => Ok(()),
+        Presence::Optional | Presence::Required => write(&file, &setting.value),
+    }
+}
+
+fn make_parents(directory: &Directory) -> Result<(), CgroupError> {
+    let parent = directory.path.parent().unwrap_or(&directory.mount);
+    fs::create_dir_all(parent).map_err(io_error("make", parent))
+}
+
+/// Makes the directory, or makes it anew where a dead sidecar left an empty one. One that still
+/// holds a process is refused.
+fn make_fresh(path: &Path) -> Result<(), CgroupError> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made.map_err(io_error("make", path)),
+    }
+    fs::remove_dir(path).map_err(io_error("reuse", path))?;
+    fs::create_dir(path).map_err(io_error("make", path))
+}
+
+/// Removes the directories, in which no process may be left; those that are gone are fine.
+pub(super) fn remove(paths: &[PathBuf]) -> Result<(), CgroupError> {
+    for path in paths {
+        remove_one(path).map_err(io_error("remove", path))?;
+    }
+    Ok(())
+}
+
+fn remove_one(path: &Path) -> io::Result<()> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // A process leaves its cgroup a moment after its pidfd became readable.
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && attempt < REMOVE_ATTEMPTS =>
+            {
+                std::thread::sleep(REMOVE_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+impl Hierarchies {
+    /// Reads /proc/self/mountinfo; the first mount of a hierarchy counts.
+    fn parse(mountinfo: &str) -> Self {
+        let mut found = Self::default();
+        for line in mountinfo.lines() {
+            let Some((left, right)) = line.split_once(" - ") else {
+                continue;
+            };
+            let Some(mount) = left.split(' ').nth(4).map(unescape) else {
+                continue;
+            };
+            let mut fields = right.split(' ');
+            match (fields.next(), fields.nth(1)) {
+                (Some("cgroup2"), _) if found.v2.is_none() => found.v2 = Some(mount),
+                (Some("cgroup"), Some(options)) => {
+                    for controller in options.split(',').filter(|one| CONTROLLERS.contains(one)) {
+                        let slot = found.v1.entry(controller.to_owned());
+                        slot.or_insert_with(|| mount.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// Undoes the `\040` of mountinfo (`mangle`, fs/seq_file.c).
+fn unescape(field: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let octal = after
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match octal {
+            Some(byte) if first == b'\\' => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+/// The path below a hierarchy's mount point, with plain components only.
+fn relative(parent: &Path, name: &str) -> Result<PathBuf, CgroupError> {
+    use std::path::Component;
+    let refuse = |path: &Path, reason| CgroupError::BadPath {
+        path: path.to_owned(),
+        reason,
+    };
+    let mut below = PathBuf::new();
+    for component in parent.components() {
+        match component {
+            Component::RootDir => {}
+            Component::Normal(part) => below.push(part),
+            Component::CurDir | Component::ParentDir | Component::Prefix(_) => {
+                return Err(refuse(parent, "it has a relative component"));
+            }
+        }
+    }
+    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0', '\n']) {
+        return Err(refuse(Path::new(name), "it is not one path component"));
+    }
+    below.push(name);
+    Ok(below)
+}
+
+fn controllers_of(cgroup: &Path) -> Result<BTreeSet<String>, CgroupError> {
+    let text = read(&cgroup.join("cgroup.controllers"))?;
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+fn read(path: &Path) -> Result<String, CgroupError> {
+    fs::read_to_string(path).map_err(io_error("read", path))
+}
+
+fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
+    fs::write(path, value).map_err(io_error("write", path))
+}
+
+fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
+    move |source| CgroupError::Io {
+        step,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+#[path = "cgroup_tests.rs"]
+mod tests;

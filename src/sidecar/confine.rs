@@ -1,0 +1,362 @@
+//! The sidecar confines itself, and reads back from the kernel that it did.
+//!
+//! The order is the design: [`hide`] needs privileges and no knowledge of the container, so it runs
+//! while the runtime still builds that; [`drop_privileges`] gives everything away; [`verify`]
+//! believes nothing of it; [`seal`] is last, because the filter forbids what the others call.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
+use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, unmount,
+};
+use rustix::process::{DumpableBehavior, Resource, Rlimit};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+use seccompiler::BpfProgram;
+use serde::{Deserialize, Serialize};
+
+use crate::sys::{netns, process};
+
+/// 1 and not 0: with 0 a core_pattern that begins with a pipe still runs its root helper on the
+/// node (core(5)).
+const CORE_BYTES: u64 = 1;
+/// Capabilities are numbered below this (`kernel_cap_t` has 64 bits).
+const MAX_CAPABILITIES: u32 = 64;
+/// statfs(2)'s number for tmpfs.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// The resource limits of the sidecar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// `RLIMIT_NOFILE`, soft and hard.
+    pub open_files: u64,
+    /// `RLIMIT_FSIZE`: it writes nothing but a line to its log.
+    pub file_bytes: u64,
+}
+
+/// What a kernel without Landlock means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LandlockNeed {
+    /// The sidecar refuses to run.
+    Required,
+    /// It runs without, as the policy names.
+    IfPresent,
+}
+
+/// Why the sidecar is not confined.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfineError {
+    /// The kernel refused a step.
+    #[error("cannot {step}")]
+    Step {
+        /// What was tried.
+        step: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// This kernel has no Landlock, or it is switched off.
+    #[error("this kernel has no Landlock, or it is switched off")]
+    NoLandlock,
+    /// Landlock refused the ruleset.
+    #[error("landlock refused the ruleset")]
+    Landlock(#[source] landlock::RulesetError),
+    /// The filter does not compile for this machine.
+    #[error("the filter does not compile")]
+    Filter(#[source] seccompiler::BackendError),
+    /// A wall was asked for and is not there.
+    #[error("{wall} was set, but the kernel shows {found}")]
+    NotHeld {
+        /// Which.
+        wall: &'static str,
+        /// What is there instead.
+        found: String,
+    },
+}
+
+impl ConfineError {
+    fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Step {
+            step,
+            source: source.into(),
+        }
+    }
+}
+
+/// Whom the sidecar becomes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Identity {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Leaves the node's files behind and sets the limits, while there is still the right to.
+pub(super) fn hide(limits: Limits) -> Result<(), ConfineError> {
+    empty_root()?;
+    for (resource, value) in resources(limits) {
+        let both = Rlimit {
+            current: Some(value),
+            maximum: Some(value),
+        };
+        rustix::process::setrlimit(resource, both)
+            .map_err(ConfineError::step("set the resource limits"))?;
+    }
+    Ok(())
+}
+
+fn resources(limits: Limits) -> [(Resource, u64); 3] {
+    let Limits {
+        open_files,
+        file_bytes,
+    } = limits;
+    [
+        (Resource::Nofile, open_files),
+        (Resource::Fsize, file_bytes),
+        (Resource::Core, CORE_BYTES),
+    ]
+}
+
+/// Makes an empty, read-only tmpfs the root of the mount namespace, which is the sidecar's own.
+fn empty_root() -> Result<(), ConfineError> {
+    // The copies of the node's mounts still propagate to it: cut that first.
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .map_err(ConfineError::step("make the mounts private"))?;
+    let root = tiny_tmpfs().map_err(ConfineError::step("make an empty tmpfs"))?;
+    move_mount(&root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .map_err(ConfineError::step("attach the empty root"))?;
+    rustix::process::fchdir(&root).map_err(ConfineError::step("enter the empty root"))?;
+    // pivot_root(".", ".") puts the old root on top of the new one; then "." is what to unmount
+    // (pivot_root(2), NOTES).
+    rustix::process::pivot_root(".", ".").map_err(ConfineError::step("pivot to the empty root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(ConfineError::step("detach the old root"))?;
+    rustix::process::chdir("/").map_err(ConfineError::step("enter the new root"))
+}
+
+fn tiny_tmpfs() -> io::Result<rustix::fd::OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(context.as_fd(), "size", "4096")?;
+    fsconfig_set_string(context.as_fd(), "nr_inodes", "1")?;
+    fsconfig_set_string(context.as_fd(), "mode", "0555")?;
+    fsconfig_create(context.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Ok(fsmount(
+        context.as_fd(),
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        attributes,
+    )?)
+}
+
+/// Moves to the engine's network namespace, from which later parts dial.
+pub(super) fn join_engine(namespace: BorrowedFd<'_>) -> Result<(), ConfineError> {
+    netns::enter_net(namespace).map_err(ConfineError::step("join the engine's network namespace"))
+}
+
+/// Gives every privilege away. Returns the Landlock ABI that holds from now on.
+pub(super) fn drop_privileges(
+    identity: Identity,
+    landlock: LandlockNeed,
+) -> Result<u32, ConfineError> {
+    // While CAP_SETPCAP is there.
+    for number in 0..MAX_CAPABILITIES {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            // Above the last capability of this kernel.
+            Err(rustix::io::Errno::INVAL) => break,
+            Err(error) => return Err(ConfineError::step("empty the bounding set")(error)),
+        }
+    }
+    rustix::thread::set_capabilities_secure_bits(secure_bits())
+        .map_err(ConfineError::step("lock the secure bits"))?;
+    change_identity(identity)?;
+    // setresuid emptied them for a uid that is not 0; no assumption is made that it was not.
+    rustix::thread::set_capabilities(None, no_capabilities())
+        .map_err(ConfineError::step("drop the capabilities"))?;
+    rustix::thread::clear_ambient_capability_set()
+        .map_err(ConfineError::step("clear the ambient capabilities"))?;
+    // After the change of identity, which sets it to fs.suid_dumpable.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(ConfineError::step("become undumpable"))?;
+    rustix::thread::set_no_new_privs(true).map_err(ConfineError::step("set no_new_privs"))?;
+    restrict(landlock)
+}
+
+/// No way back through uid 0, KEEPCAPS or ambient capabilities, for good.
+fn secure_bits() -> CapabilitiesSecureBits {
+    CapabilitiesSecureBits::NO_ROOT
+        | CapabilitiesSecureBits::NO_ROOT_LOCKED
+        | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
+        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED
+}
+
+fn no_capabilities() -> CapabilitySets {
+    CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    }
+}
+
+fn change_identity(identity: Identity) -> Result<(), ConfineError> {
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    let Identity { uid, gid } = identity;
+    let gid = rustix::process::Gid::from_raw(gid);
+    let uid = rustix::process::Uid::from_raw(uid);
+    // The calls of one thread are enough: there is one.
+    set_thread_groups(&[]).map_err(ConfineError::step("clear the groups"))?;
+    set_thread_res_gid(gid, gid, gid).map_err(ConfineError::step("set the gid"))?;
+    set_thread_res_uid(uid, uid, uid).map_err(ConfineError::step("set the uid"))
+}
+
+/// Denies all that this kernel's Landlock can deny: files, TCP, and what the scopes cover.
+fn restrict(need: LandlockNeed) -> Result<u32, ConfineError> {
+    let abi = process::landlock_abi().map_err(ConfineError::step("ask for the Landlock ABI"))?;
+    if abi == 0 {
+        return match need {
+            LandlockNeed::Required => Err(ConfineError::NoLandlock),
+            LandlockNeed::IfPresent => Ok(0),
+        };
+    }
+    // The newest the crate knows, in its best-effort mode: what the kernel does not know is left
+    // out, and that the rest took is checked here and in `verify`.
+    let newest = ABI::V9;
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(newest))
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(newest)))
+        .and_then(|rules| rules.scope(Scope::from_all(newest)))
+        .and_then(|rules| rules.create())
+        .and_then(|rules| rules.restrict_self())
+        .map_err(ConfineError::Landlock)?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(abi),
+        RulesetStatus::NotEnforced => Err(not_held("Landlock", "no ruleset")),
+    }
+}
+
+/// Reads every wall back; the first that does not stand is the error.
+pub(super) fn verify(
+    identity: Identity,
+    limits: Limits,
+    landlock_abi: u32,
+) -> Result<(), ConfineError> {
+    verify_identity(identity)?;
+    verify_capabilities()?;
+    let dumpable = rustix::process::dumpable_behavior();
+    let dumpable = dumpable.map_err(ConfineError::step("read the dumpable bit"))?;
+    if dumpable != DumpableBehavior::NotDumpable {
+        return Err(not_held("not dumpable", dumpable));
+    }
+    let no_new_privs = rustix::thread::no_new_privs();
+    if !no_new_privs.map_err(ConfineError::step("read no_new_privs"))? {
+        return Err(not_held("no_new_privs", "it is off"));
+    }
+    for (resource, value) in resources(limits) {
+        let have = rustix::process::getrlimit(resource);
+        if have.current != Some(value) || have.maximum != Some(value) {
+            return Err(not_held(
+                "a resource limit",
+                format!("{resource:?} {have:?}"),
+            ));
+        }
+    }
+    verify_root(landlock_abi)
+}
+
+fn verify_identity(identity: Identity) -> Result<(), ConfineError> {
+    let Identity { uid, gid } = identity;
+    let step = ConfineError::step::<io::Error>;
+    let uids = process::user_ids().map_err(step("read the uids"))?;
+    let gids = process::group_ids().map_err(ConfineError::step("read the gids"))?;
+    if uids != [uid; 3] || gids != [gid; 3] {
+        return Err(not_held("the identity", (uids, gids)));
+    }
+    let groups = rustix::process::getgroups();
+    let groups = groups.map_err(ConfineError::step("read the groups"))?;
+    if !groups.is_empty() {
+        return Err(not_held("no supplementary group", groups));
+    }
+    // The first of its own pid namespace.
+    let pid = rustix::process::getpid();
+    if !pid.is_init() {
+        return Err(not_held("the pid namespace", pid));
+    }
+    Ok(())
+}
+
+fn verify_capabilities() -> Result<(), ConfineError> {
+    let sets = rustix::thread::capabilities(None);
+    let sets = sets.map_err(ConfineError::step("read the capabilities"))?;
+    if sets != no_capabilities() {
+        return Err(not_held("no capability", sets));
+    }
+    for number in 0..MAX_CAPABILITIES {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        match rustix::thread::capability_is_in_bounding_set(capability) {
+            Ok(false) => {}
+            Ok(true) => return Err(not_held("an empty bounding set", capability)),
+            Err(rustix::io::Errno::INVAL) => break,
+            Err(error) => return Err(ConfineError::step("read the bounding set")(error)),
+        }
+        // The same numbers exist there.
+        let ambient = rustix::thread::capability_is_in_ambient_set(capability);
+        if ambient.map_err(ConfineError::step("read the ambient set"))? {
+            return Err(not_held("an empty ambient set", capability));
+        }
+    }
+    let bits = rustix::thread::capabilities_secure_bits();
+    let bits = bits.map_err(ConfineError::step("read the secure bits"))?;
+    if bits != secure_bits() {
+        return Err(not_held("the secure bits", bits));
+    }
+    Ok(())
+}
+
+/// The root is the empty read-only tmpfs, and under Landlock not even that can be listed.
+fn verify_root(landlock_abi: u32) -> Result<(), ConfineError> {
+    let step = "read the root";
+    let kind = rustix::fs::statfs("/").map_err(ConfineError::step(step))?;
+    if kind.f_type as u64 != TMPFS_MAGIC {
+        return Err(not_held("the empty root", kind.f_type));
+    }
+    let flags = rustix::fs::statvfs("/")
+        .map_err(ConfineError::step(step))?
+        .f_flag;
+    if !flags.contains(StatVfsMountFlags::RDONLY) {
+        return Err(not_held("the read-only root", flags));
+    }
+    let listing = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match (landlock_abi, rustix::fs::open("/", listing, Mode::empty())) {
+        (0, Ok(_)) | (1.., Err(rustix::io::Errno::ACCESS)) => Ok(()),
+        (_, outcome) => Err(not_held("Landlock", format!("open of / gives {outcome:?}"))),
+    }
+}
+
+/// Loads the filter and asks the kernel whether it is there.
+pub(super) fn seal(program: &BpfProgram) -> Result<(), ConfineError> {
+    process::load_filter(program).map_err(ConfineError::step("load the seccomp filter"))?;
+    match process::seccomp_mode().map_err(ConfineError::step("read the seccomp mode"))? {
+        2 => Ok(()),
+        mode => Err(not_held("the seccomp filter", mode)),
+    }
+}
+
+fn not_held(wall: &'static str, found: impl std::fmt::Debug) -> ConfineError {
+    ConfineError::NotHeld {
+        wall,
+        found: format!("{found:?}"),
+    }
+}

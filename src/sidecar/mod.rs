@@ -1,0 +1,94 @@
+//! The sidecar: the one companion process of a sandbox.
+//!
+//! ```text
+//! runtime, create                    sidecar                            container's init
+//! spawn() --clone3, exec-----------> argv[1] == "sidecar"
+//!         --Setup------------------> own cgroup, empty root, limits
+//!   (libcontainer builds init, the inner namespace is made)
+//! attach() --Attach + fds----------> engine's netns, uid, no capability,
+//!         <--Ready or Failed-------- Landlock, read back, seccomp
+//!                                    poll(init's pidfd, hand-over socket)
+//!                                      <--Enter---------------------- start
+//!                                      --cookie, netns, sysfs-------> setns, verify, execve
+//!                                    init's pidfd is readable: exit
+//! ```
+//!
+//! It keeps nothing alive and opens nothing when it dies: without it `start` has no namespace to
+//! enter, and a started container has no way out. No thread, no async, a single poll loop.
+
+mod cgroup;
+mod confine;
+mod filter;
+mod main;
+pub mod protocol;
+mod record;
+mod spawn;
+
+use std::ffi::CStr;
+use std::io;
+
+pub use cgroup::{CgroupConfig, CgroupError, CgroupLimits};
+pub use confine::{ConfineError, LandlockNeed, Limits};
+pub use main::main;
+pub use protocol::{Handover, ProtocolError, request_namespace};
+pub use record::{SidecarRecord, kill, remove};
+pub use spawn::{Attach, SidecarConfig, Spawned, spawn};
+
+/// argv[0] of the sidecar, as ps(1) shows it.
+pub const ARGV0: &CStr = c"agentbox-sidecar";
+/// argv[1]: the hidden verb that [`main`] serves.
+pub const VERB: &CStr = c"sidecar";
+
+/// Why a sidecar does not run, or could not be ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SidecarError {
+    /// Something was refused on the runtime's side.
+    #[error("cannot {step} for the sidecar")]
+    Step {
+        /// What was tried.
+        step: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The two sides did not understand each other.
+    #[error("the sidecar and the runtime do not understand each other")]
+    Protocol(#[source] ProtocolError),
+    /// Its cgroup was refused.
+    #[error("the sidecar's cgroup is refused")]
+    Cgroup(#[source] CgroupError),
+    /// It could not confine itself.
+    #[error("the sidecar could not confine itself")]
+    Confine(#[source] ConfineError),
+    /// It gave up and said why.
+    #[error("the sidecar did not start: {reason}")]
+    Refused {
+        /// Its error with the causes.
+        reason: String,
+    },
+    /// It ended without a word.
+    #[error("the sidecar ended before it was ready")]
+    Gone,
+    /// It did not answer, or did not end, in time.
+    #[error("the sidecar did not {what} within {seconds} s")]
+    TimedOut {
+        /// What it should have done.
+        what: &'static str,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The verb was typed by somebody.
+    #[error("`sidecar` is not a command: the runtime starts it, with its sockets")]
+    NotStartedByRuntime(#[source] io::Error),
+}
+
+impl SidecarError {
+    /// For `map_err`: wraps what the kernel said about one step.
+    fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Step {
+            step,
+            source: source.into(),
+        }
+    }
+}

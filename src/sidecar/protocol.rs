@@ -1,0 +1,352 @@
+//! What the runtime, the sidecar and the container's init say to each other.
+//!
+//! Two sockets, both nameless pairs that nobody else can reach: the **bootstrap** socket between
+//! runtime and sidecar, where [`Setup`], [`Attach`] and [`Reply`] travel as JSON and which closes
+//! once the sidecar is ready; and the **hand-over** socket that init inherits, where one fixed
+//! question gets one fixed answer, so that init needs neither a parser nor much memory.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::CgroupPlan;
+use super::confine::{LandlockNeed, Limits};
+use crate::sys::socket::{self, Received};
+
+/// The largest message of the bootstrap socket.
+const MAX_MESSAGE: usize = 32 * 1024;
+const QUESTION: &[u8; 16] = b"agentbox-enter-1";
+const ANSWER: &[u8; 16] = b"agentbox-inner-1";
+
+/// Why a message was not understood, or none came.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// The other side closed its end.
+    #[error("the {peer} is gone")]
+    Gone {
+        /// Who it was.
+        peer: &'static str,
+    },
+    /// No message came in time.
+    #[error("the {peer} did not answer within {limit:?}")]
+    TimedOut {
+        /// Who it was.
+        peer: &'static str,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// The socket failed.
+    #[error("cannot talk to the {peer}")]
+    Socket {
+        /// Who it was.
+        peer: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The bytes are not JSON of the expected shape.
+    #[error("the {peer} sent something that is not a {what}")]
+    Malformed {
+        /// Who it was.
+        peer: &'static str,
+        /// What was expected.
+        what: &'static str,
+        /// Where it went wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The bytes are not the fixed question or answer, or their descriptors are missing.
+    #[error("the {peer} sent something that is not part of the hand-over")]
+    NotHandover {
+        /// Who it was.
+        peer: &'static str,
+    },
+    /// A message came with other descriptors than it announces.
+    #[error("the {peer} sent {have} descriptors where {need} belong")]
+    Descriptors {
+        /// Who it was.
+        peer: &'static str,
+        /// How many belong.
+        need: usize,
+        /// How many came.
+        have: usize,
+    },
+}
+
+/// The first message to the sidecar: who it is to become.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Setup {
+    pub uid: u32,
+    pub gid: u32,
+    pub limits: Limits,
+    pub landlock: LandlockNeed,
+    pub cgroup: CgroupPlan,
+}
+
+/// The second message: whom it serves. Its descriptors are init's pidfd, the inner namespace, the
+/// inner sysfs and, if `engine_netns` says so, the engine's network namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Attachment {
+    pub cookie: u64,
+    pub engine_netns: EngineNetns,
+}
+
+/// Where the sidecar dials from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum EngineNetns {
+    /// From the namespace that is the fourth descriptor.
+    Sent,
+    /// From the one it was started in.
+    Inherited,
+}
+
+impl EngineNetns {
+    /// How many descriptors an [`Attachment`] comes with.
+    pub fn descriptors(self) -> usize {
+        match self {
+            Self::Sent => 4,
+            Self::Inherited => 3,
+        }
+    }
+}
+
+/// The sidecar's only answer on the bootstrap socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub(super) enum Reply {
+    /// It is confined, has read that back, and serves.
+    Ready { landlock_abi: u32 },
+    /// It is not, and exits.
+    Failed { reason: String },
+}
+
+/// Sends one message of the bootstrap socket.
+pub(super) fn send<T: Serialize>(
+    socket: BorrowedFd<'_>,
+    peer: &'static str,
+    message: &T,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), ProtocolError> {
+    let bytes = serde_json::to_vec(message).map_err(|source| ProtocolError::Malformed {
+        peer: "runtime",
+        what: "message",
+        source,
+    })?;
+    socket::send(socket, &bytes, fds).map_err(|source| failed(peer, Duration::ZERO, source))
+}
+
+/// Waits for one message of the bootstrap socket.
+pub(super) fn receive<T: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+    peer: &'static str,
+    what: &'static str,
+    limit: Duration,
+) -> Result<(T, Vec<OwnedFd>), ProtocolError> {
+    let mut buffer = vec![0; MAX_MESSAGE];
+    let received = hear(socket, peer, &mut buffer, limit)?;
+    let message = serde_json::from_slice(&buffer[..received.len])
+        .map_err(|source| ProtocolError::Malformed { peer, what, source })?;
+    Ok((message, received.fds))
+}
+
+/// What init gets at `start`.
+#[derive(Debug)]
+pub struct Handover {
+    /// The inner network namespace.
+    pub netns: OwnedFd,
+    /// Its sysfs, detached, to be moved over the container's /sys.
+    pub sysfs: OwnedFd,
+    /// The cookie that [`crate::network::enter`] must find.
+    pub cookie: u64,
+}
+
+/// Asks the sidecar for the inner network namespace; init's last errand before it enters it.
+///
+/// The sidecar answers once. A dead sidecar is an error, and then nothing may be executed.
+pub fn request_namespace(
+    socket: BorrowedFd<'_>,
+    limit: Duration,
+) -> Result<Handover, ProtocolError> {
+    const PEER: &str = "sidecar";
+    socket::send(socket, QUESTION, &[]).map_err(|source| failed(PEER, limit, source))?;
+    let mut buffer = [0; 24];
+    let Received { len, fds } = hear(socket, PEER, &mut buffer, limit)?;
+    let not_handover = || ProtocolError::NotHandover { peer: PEER };
+    let cookie = decode_answer(&buffer[..len]).ok_or_else(not_handover)?;
+    let [netns, sysfs] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| not_handover())?;
+    Ok(Handover {
+        netns,
+        sysfs,
+        cookie,
+    })
+}
+
+/// What came in on the sidecar's end of the hand-over socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Question {
+    /// Init wants to enter its namespace.
+    Enter,
+    /// Everybody who held the other end is gone.
+    Closed,
+}
+
+/// Reads the question; called when the socket is readable.
+pub(super) fn receive_question(socket: BorrowedFd<'_>) -> Result<Question, ProtocolError> {
+    const PEER: &str = "container's init";
+    let mut buffer = [0; QUESTION.len()];
+    let received = match socket::receive(socket, &mut buffer) {
+        Ok(received) => received,
+        // It left with our answer unread: gone all the same.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            return Ok(Question::Closed);
+        }
+        Err(source) => return Err(failed(PEER, Duration::ZERO, source)),
+    };
+    match &buffer[..received.len] {
+        [] => Ok(Question::Closed),
+        question if question == QUESTION && received.fds.is_empty() => Ok(Question::Enter),
+        _ => Err(ProtocolError::NotHandover { peer: PEER }),
+    }
+}
+
+/// Answers it.
+pub(super) fn send_answer(
+    socket: BorrowedFd<'_>,
+    cookie: u64,
+    netns: &OwnedFd,
+    sysfs: &OwnedFd,
+) -> Result<(), ProtocolError> {
+    let answer = encode_answer(cookie);
+    socket::send(socket, &answer, &[netns.as_fd(), sysfs.as_fd()])
+        .map_err(|source| failed("container's init", Duration::ZERO, source))
+}
+
+fn encode_answer(cookie: u64) -> [u8; 24] {
+    let mut answer = [0; 24];
+    answer[..16].copy_from_slice(ANSWER);
+    answer[16..].copy_from_slice(&cookie.to_ne_bytes());
+    answer
+}
+
+fn decode_answer(bytes: &[u8]) -> Option<u64> {
+    let cookie = bytes.strip_prefix(ANSWER)?.try_into().ok()?;
+    Some(u64::from_ne_bytes(cookie))
+}
+
+/// Receives something that is not the end.
+fn hear(
+    socket: BorrowedFd<'_>,
+    peer: &'static str,
+    buffer: &mut [u8],
+    limit: Duration,
+) -> Result<Received, ProtocolError> {
+    match socket::receive_within(socket, buffer, limit) {
+        Ok(Received { len: 0, .. }) => Err(ProtocolError::Gone { peer }),
+        Ok(received) => Ok(received),
+        Err(source) => Err(failed(peer, limit, source)),
+    }
+}
+
+fn failed(peer: &'static str, limit: Duration, source: io::Error) -> ProtocolError {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut};
+    let kind = source.kind();
+    if kind == BrokenPipe || kind == ConnectionReset {
+        ProtocolError::Gone { peer }
+    } else if kind == TimedOut {
+        ProtocolError::TimedOut { peer, limit }
+    } else {
+        ProtocolError::Socket { peer, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn the_handover_answer_survives_the_trip() {
+        assert_eq!(
+            decode_answer(&encode_answer(u64::MAX - 1)),
+            Some(u64::MAX - 1)
+        );
+    }
+
+    #[test]
+    fn only_the_exact_answer_is_an_answer() {
+        let whole = encode_answer(7);
+        for cut in 0..whole.len() {
+            assert_eq!(decode_answer(&whole[..cut]), None);
+        }
+        let mut other = whole;
+        other[0] ^= 1;
+        assert_eq!(decode_answer(&other), None);
+    }
+
+    #[test]
+    fn a_dead_sidecar_is_an_error() {
+        let (init, sidecar) = socket::pair().unwrap();
+        drop(sidecar);
+        let error = request_namespace(init.as_fd(), SOON).unwrap_err();
+        assert_eq!(error.to_string(), "the sidecar is gone");
+    }
+
+    #[test]
+    fn a_sidecar_that_dies_after_the_question_is_an_error() {
+        let (init, sidecar) = socket::pair().unwrap();
+        socket::send(init.as_fd(), QUESTION, &[]).unwrap();
+        drop(sidecar);
+        let error = request_namespace(init.as_fd(), SOON).unwrap_err();
+        assert_eq!(error.to_string(), "the sidecar is gone");
+    }
+
+    #[test]
+    fn a_silent_sidecar_is_an_error_after_the_limit() {
+        let (init, _sidecar) = socket::pair().unwrap();
+        let error = request_namespace(init.as_fd(), Duration::from_millis(5)).unwrap_err();
+        assert!(matches!(error, ProtocolError::TimedOut { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_answer_without_its_descriptors_is_an_error() {
+        let (init, sidecar) = socket::pair().unwrap();
+        socket::send(sidecar.as_fd(), &encode_answer(7), &[init.as_fd()]).unwrap();
+        let error = request_namespace(init.as_fd(), SOON).unwrap_err();
+        assert!(
+            matches!(error, ProtocolError::NotHandover { .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_sidecar_takes_only_the_exact_question() {
+        let (init, sidecar) = socket::pair().unwrap();
+        let ask = |bytes: &[u8], fds: &[BorrowedFd<'_>]| {
+            socket::send(init.as_fd(), bytes, fds).unwrap();
+            receive_question(sidecar.as_fd())
+        };
+        assert_eq!(ask(QUESTION, &[]).unwrap(), Question::Enter);
+        assert!(ask(QUESTION, &[init.as_fd()]).is_err());
+        assert!(ask(&QUESTION[1..], &[]).is_err());
+        assert!(ask(b"a message that is much longer than the question", &[]).is_err());
+        drop(init);
+        assert_eq!(receive_question(sidecar.as_fd()).unwrap(), Question::Closed);
+    }
+
+    #[test]
+    fn a_bootstrap_message_with_an_unknown_field_is_refused() {
+        let (a, b) = socket::pair().unwrap();
+        let sent = r#"{"cookie":1,"engine_netns":"sent","x":1}"#;
+        socket::send(a.as_fd(), sent.as_bytes(), &[]).unwrap();
+        let got = receive::<Attachment>(b.as_fd(), "runtime", "attachment", SOON);
+        assert!(matches!(got, Err(ProtocolError::Malformed { .. })));
+    }
+}

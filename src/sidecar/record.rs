@@ -1,0 +1,148 @@
+//! What is saved of a sidecar, and how it is ended from that: by `delete`, also long after the
+//! process that made it is gone, and as often as it is called.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use serde::{Deserialize, Serialize};
+
+use super::{SidecarError, cgroup};
+use crate::sys::socket;
+
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// A sidecar, for the saved state. Ending it needs nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SidecarRecord {
+    /// Its number in the runtime's pid namespace.
+    pub pid: i32,
+    /// When it started, in clock ticks since boot: with `pid` it names one process for ever.
+    pub start_time: u64,
+    /// The cgroups that are its own.
+    pub cgroups: Vec<PathBuf>,
+    /// Which of its cgroup's limits this node cannot enforce, and why.
+    pub unlimited: Vec<String>,
+    /// The Landlock ABI it is confined with; 0 is none, or that it is not attached yet.
+    pub landlock_abi: u32,
+}
+
+/// Kills the sidecar and waits, at most five seconds, for its end. Fine if it is gone already;
+/// another process that got its number is left alone.
+pub fn kill(record: &SidecarRecord) -> Result<(), SidecarError> {
+    let Some(pidfd) = open(record)? else {
+        return Ok(());
+    };
+    match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => return Err(SidecarError::step("kill")(error)),
+    }
+    wait_for_end(&pidfd)
+}
+
+/// Removes the sidecar's cgroups; fine if they are gone. The sidecar must have ended.
+pub fn remove(record: &SidecarRecord) -> Result<(), SidecarError> {
+    cgroup::remove(&record.cgroups).map_err(SidecarError::Cgroup)
+}
+
+/// Waits until the process of `pidfd` has ended, and reaps it if it is our child.
+pub(super) fn wait_for_end(pidfd: &OwnedFd) -> Result<(), SidecarError> {
+    let ended = socket::wait_readable(pidfd.as_fd(), END_WITHIN);
+    if !ended.map_err(SidecarError::step("wait for the end"))? {
+        return Err(SidecarError::TimedOut {
+            what: "end",
+            seconds: END_WITHIN.as_secs(),
+        });
+    }
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    match rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), options) {
+        // CHILD: some subreaper's, or reaped.
+        Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
+        Err(error) => Err(SidecarError::step("reap")(error)),
+    }
+}
+
+/// A handle on exactly the recorded process, if it still exists.
+fn open(record: &SidecarRecord) -> Result<Option<OwnedFd>, SidecarError> {
+    // A record is a file: rustix asserts that no number is negative.
+    let pid = Some(record.pid).filter(|pid| *pid > 0);
+    let Some(pid) = pid.and_then(Pid::from_raw) else {
+        return Ok(None);
+    };
+    let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => pidfd,
+        Err(rustix::io::Errno::SRCH) => return Ok(None),
+        Err(error) => return Err(SidecarError::step("open the pidfd")(error)),
+    };
+    // Read after the pidfd was opened: if the numbers agree now, the pidfd is that process, since
+    // one that started at that time cannot have come later.
+    match start_time(pid) {
+        Ok(started) if started == record.start_time => Ok(Some(pidfd)),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // ESRCH: it went between open and read of its file.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Err(error) => Err(SidecarError::step("read the start time")(error)),
+    }
+}
+
+/// Field 22 of /proc/PID/stat.
+pub(super) fn start_time(pid: Pid) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    parse_start_time(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The name, field 2, is in parentheses and may hold anything, so the fields count from the last
+/// one that closes.
+fn parse_start_time(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(pid: i32, start_time: u64) -> SidecarRecord {
+        SidecarRecord {
+            pid,
+            start_time,
+            cgroups: Vec::new(),
+            unlimited: Vec::new(),
+            landlock_abi: 0,
+        }
+    }
+
+    #[test]
+    fn finds_the_start_time_behind_any_name() {
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20";
+        assert_eq!(
+            parse_start_time(&format!("7 (a) b) (c) {rest}")),
+            Some(4242)
+        );
+        assert_eq!(parse_start_time("7 (a) S 1"), None);
+        assert_eq!(parse_start_time(""), None);
+    }
+
+    #[test]
+    fn never_kills_a_process_that_only_has_the_number() {
+        let own = rustix::process::getpid();
+        let other = record(own.as_raw_pid(), start_time(own).unwrap() + 1);
+        kill(&other).unwrap();
+        assert!(open(&other).unwrap().is_none());
+    }
+
+    #[test]
+    fn killing_nobody_and_removing_nothing_is_fine() {
+        for pid in [0, -1, i32::MAX] {
+            kill(&record(pid, 1)).unwrap();
+        }
+        let mut gone = record(0, 0);
+        gone.cgroups = vec!["/nonexistent/cgroup".into()];
+        remove(&gone).unwrap();
+    }
+}

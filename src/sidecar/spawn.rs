@@ -1,0 +1,243 @@
+//! The runtime's side: start the sidecar early, attach it when the container stands.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::Signal;
+
+use super::cgroup::{self, CgroupConfig, CgroupPlan};
+use super::protocol::{self, Attachment, EngineNetns, ProtocolError, Reply, Setup};
+use super::record::{self, SidecarRecord};
+use super::{ARGV0, LandlockNeed, Limits, SidecarError, VERB};
+use crate::network::InnerNamespace;
+use crate::sys::process::{self, Program};
+use crate::sys::socket;
+
+/// From the attachment to the acknowledgement; measured in milliseconds.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a sidecar is to be.
+#[derive(Debug)]
+pub struct SidecarConfig<'a> {
+    /// Its uid, of no other sandbox.
+    pub uid: u32,
+    /// Its gid.
+    pub gid: u32,
+    /// Its resource limits.
+    pub limits: Limits,
+    /// What a kernel without Landlock means.
+    pub landlock: LandlockNeed,
+    /// Its cgroup; `None` leaves it in the runtime's, for `wrap` without the right to make one.
+    pub cgroup: Option<CgroupConfig>,
+    /// A file for its standard error instead of /dev/null.
+    pub log: Option<BorrowedFd<'a>>,
+}
+
+/// A sidecar that is starting up. Dropped without [`Spawned::attach`], it is killed; its cgroups
+/// then wait for [`super::remove`] with the record.
+#[derive(Debug)]
+pub struct Spawned {
+    bootstrap: OwnedFd,
+    init_end: Option<OwnedFd>,
+    pidfd: OwnedFd,
+    record: SidecarRecord,
+    /// Who may kill on drop: never a forked copy of this value.
+    owner: rustix::process::Pid,
+    fate: Fate,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    KillOnDrop,
+    Keep,
+}
+
+/// What a sidecar serves.
+#[derive(Debug)]
+pub struct Attach<'a> {
+    /// The namespace that the engine prepared, for it to dial from; `None`: where it is.
+    pub engine_netns: Option<BorrowedFd<'a>>,
+    /// The container's init: the sidecar ends with it.
+    pub init_pidfd: BorrowedFd<'a>,
+    /// The inner namespace, for init.
+    pub inner: InnerNamespace,
+}
+
+/// Starts the sidecar from `exe` (this program) and returns while it starts up. The calling
+/// process must be single-threaded.
+pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned, SidecarError> {
+    let SidecarConfig {
+        uid,
+        gid,
+        limits,
+        landlock,
+        cgroup,
+        log,
+    } = config;
+    let mut plan = match cgroup {
+        Some(cgroup) => cgroup::plan(cgroup).map_err(SidecarError::Cgroup)?,
+        None => CgroupPlan::default(),
+    };
+    let born_in = plan.prepare().map_err(SidecarError::Cgroup)?;
+    let setup = Setup {
+        uid: *uid,
+        gid: *gid,
+        limits: *limits,
+        landlock: *landlock,
+        cgroup: plan,
+    };
+    let spawned = start(&setup, exe, born_in.as_ref(), *log);
+    if spawned.is_err() {
+        // Nobody else knows of them yet.
+        forget(cgroup::remove(&setup.cgroup.paths()).map_err(SidecarError::Cgroup));
+    }
+    spawned
+}
+
+fn start(
+    setup: &Setup,
+    exe: BorrowedFd<'_>,
+    born_in: Option<&OwnedFd>,
+    log: Option<BorrowedFd<'_>>,
+) -> Result<Spawned, SidecarError> {
+    let pair = || socket::pair().map_err(SidecarError::step("make a socket pair"));
+    let (bootstrap, theirs) = pair()?;
+    let (init_end, their_end) = pair()?;
+    let null = open_null()?;
+    let null = null.as_fd();
+    let log = log.unwrap_or(null);
+    // The numbers that `main` knows: 3 is the bootstrap socket, 4 the hand-over.
+    let descriptors = [null, null, log, theirs.as_fd(), their_end.as_fd()];
+    let namespaces =
+        libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    let child = process::spawn(&Program {
+        file: exe,
+        arguments: &[ARGV0.to_owned(), VERB.to_owned()],
+        descriptors: &descriptors,
+        namespaces: u64::from(namespaces.unsigned_abs()),
+        cgroup: born_in.map(AsFd::as_fd),
+    })
+    .map_err(SidecarError::step("clone a process"))?;
+    let mut spawned = Spawned {
+        bootstrap,
+        init_end: Some(init_end),
+        pidfd: child.pidfd,
+        record: SidecarRecord {
+            pid: child.pid.as_raw_pid(),
+            start_time: 0,
+            cgroups: setup.cgroup.paths(),
+            unlimited: setup.cgroup.missing().to_vec(),
+            landlock_abi: 0,
+        },
+        owner: rustix::process::getpid(),
+        fate: Fate::KillOnDrop,
+    };
+    // Our copies must go, or its end would never close for us.
+    drop((theirs, their_end));
+    spawned.record.start_time =
+        record::start_time(child.pid).map_err(SidecarError::step("read the start time"))?;
+    protocol::send(spawned.bootstrap.as_fd(), "sidecar", setup, &[])
+        .map_err(SidecarError::Protocol)?;
+    Ok(spawned)
+}
+
+fn open_null() -> Result<File, SidecarError> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let null = rustix::fs::open("/dev/null", flags, Mode::empty());
+    null.map(File::from)
+        .map_err(SidecarError::step("open /dev/null"))
+}
+
+impl Spawned {
+    /// Init's end of the hand-over socket, close-on-exec: to be moved into the Executor, which
+    /// gives it to [`super::request_namespace`]. `None` the second time.
+    pub fn take_init_end(&mut self) -> Option<OwnedFd> {
+        self.init_end.take()
+    }
+
+    /// What `delete` needs if `create` fails or dies from here on: save it before going on.
+    pub fn record(&self) -> &SidecarRecord {
+        &self.record
+    }
+
+    /// The sidecar, as a process.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// Hands over what the sidecar serves, and waits until it is confined and has read that back.
+    /// On an error the sidecar is gone, and its cgroups too.
+    pub fn attach(mut self, attach: Attach<'_>) -> Result<SidecarRecord, SidecarError> {
+        match self.exchange(attach) {
+            Ok(landlock_abi) => {
+                self.fate = Fate::Keep;
+                self.record.landlock_abi = landlock_abi;
+                Ok(self.record.clone())
+            }
+            Err(error) => {
+                forget(self.abort());
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the sidecar and removes what it had.
+    pub fn abort(mut self) -> Result<(), SidecarError> {
+        self.fate = Fate::Keep;
+        record::kill(&self.record)?;
+        record::remove(&self.record)
+    }
+
+    fn exchange(&self, attach: Attach<'_>) -> Result<u32, SidecarError> {
+        let Attach {
+            engine_netns,
+            init_pidfd,
+            inner,
+        } = attach;
+        let message = Attachment {
+            cookie: inner.cookie,
+            engine_netns: match engine_netns {
+                Some(_) => EngineNetns::Sent,
+                None => EngineNetns::Inherited,
+            },
+        };
+        let mut fds = vec![init_pidfd, inner.netns.as_fd(), inner.sysfs.as_fd()];
+        fds.extend(engine_netns);
+        match protocol::send(self.bootstrap.as_fd(), "sidecar", &message, &fds) {
+            // Gone already: but its reason may be waiting in the socket.
+            Ok(()) | Err(ProtocolError::Gone { .. }) => {}
+            Err(error) => return Err(SidecarError::Protocol(error)),
+        }
+        match protocol::receive(self.bootstrap.as_fd(), "sidecar", "reply", READY_WITHIN) {
+            Ok((Reply::Ready { landlock_abi }, _)) => Ok(landlock_abi),
+            Ok((Reply::Failed { reason }, _)) => Err(SidecarError::Refused { reason }),
+            Err(ProtocolError::Gone { .. }) => Err(SidecarError::Gone),
+            Err(ProtocolError::TimedOut { limit, .. }) => Err(SidecarError::TimedOut {
+                what: "become ready",
+                seconds: limit.as_secs(),
+            }),
+            Err(error) => Err(SidecarError::Protocol(error)),
+        }
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        if self.fate == Fate::Keep || self.owner != rustix::process::getpid() {
+            return;
+        }
+        match rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => forget(record::wait_for_end(&self.pidfd)),
+            Err(error) => log::warn!("the sidecar could not be killed: {error}"),
+        }
+    }
+}
+
+/// For cleaning up after an error that is being returned: the cause comes first, this second.
+fn forget(cleaned: Result<(), SidecarError>) {
+    if let Err(error) = cleaned {
+        log::warn!("cleaning up after the sidecar: {error}");
+    }
+}

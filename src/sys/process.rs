@@ -1,0 +1,255 @@
+#![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
+//! Making processes, and closing doors behind oneself.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rustix::process::Pid;
+
+/// linux/sched.h; libc's constant of this name does not hold its 34 bits.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// The exit code of a forked child whose code panicked.
+pub const PANICKED: i32 = 101;
+
+/// Whether this process has one thread, as every fork below requires.
+pub fn is_single_threaded() -> io::Result<bool> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
+}
+
+/// Forks; the child runs `work` and exits with what it returns, and never comes back to the
+/// caller's stack.
+///
+/// The process must be single-threaded: then the child may allocate like any other code.
+pub fn fork_into(work: impl FnOnce() -> i32) -> io::Result<Pid> {
+    debug_assert!(is_single_threaded().is_ok_and(|single| single));
+    // SAFETY: with one thread (checked above in debug builds) no lock can be held by a thread that
+    // the child does not have, so the child may run any code.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
+            // SAFETY: _exit takes an integer, does not return, and runs none of the parent's exit
+            // handlers.
+            unsafe { libc::_exit(code) }
+        }
+        pid => Pid::from_raw(pid).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// A process made by [`spawn`].
+#[derive(Debug)]
+pub struct Child {
+    /// Its number in the caller's pid namespace.
+    pub pid: Pid,
+    /// A handle that cannot be taken for another process.
+    pub pidfd: OwnedFd,
+}
+
+/// What [`spawn`] makes.
+#[derive(Debug)]
+pub struct Program<'a> {
+    /// The program's file.
+    pub file: BorrowedFd<'a>,
+    /// argv, beginning with the name.
+    pub arguments: &'a [CString],
+    /// What becomes descriptor 0, 1, 2 and so on; everything else is closed.
+    pub descriptors: &'a [BorrowedFd<'a>],
+    /// `CLONE_NEW*` flags.
+    pub namespaces: u64,
+    /// The cgroup v2 directory to be born in.
+    pub cgroup: Option<BorrowedFd<'a>>,
+}
+
+/// Starts a program in new namespaces, in a session of its own, with an empty environment, no
+/// blocked signal and exactly the given descriptors, and to die with the calling thread unless it
+/// decides otherwise.
+///
+/// One clone3(2), no intermediate process: when the caller exits, the child goes to the nearest
+/// subreaper. The process must be single-threaded.
+pub fn spawn(program: &Program<'_>) -> io::Result<Child> {
+    debug_assert!(is_single_threaded().is_ok_and(|single| single));
+    let argv: Vec<*const libc::c_char> = program
+        .arguments
+        .iter()
+        .map(|argument| argument.as_ptr())
+        .chain([std::ptr::null()])
+        .collect();
+    let mut scratch = vec![-1; program.descriptors.len()];
+    let mut pidfd: RawFd = -1;
+    // SAFETY: all-zero bytes are a valid `clone_args`: it is integers only.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = program.namespaces | libc::CLONE_PIDFD as u64;
+    args.pidfd = &raw mut pidfd as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    if let Some(cgroup) = program.cgroup {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
+    }
+    // SAFETY: `args` is valid for the size given and has no stack and no CLONE_VM, so this is a
+    // fork: the child runs on a copy of this stack. With one thread no lock is held elsewhere; the
+    // child calls only `become_program`, which takes no lock and allocates nothing.
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw mut args,
+            size_of::<libc::clone_args>(),
+        )
+    };
+    if pid == 0 {
+        become_program(program, &argv, &mut scratch);
+    }
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: CLONE_PIDFD made this descriptor for us (close-on-exec); nobody else owns it.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Child { pid, pidfd })
+}
+
+/// The child's side of [`spawn`]. `argv` ends in null and points into `program.arguments`.
+fn become_program(program: &Program<'_>, argv: &[*const libc::c_char], scratch: &mut [RawFd]) -> ! {
+    let wanted = program.descriptors.len() as RawFd;
+    let envp = [std::ptr::null::<libc::c_char>()];
+    // SAFETY: every call takes integers, or pointers to memory that lives in this frame or in the
+    // caller's (`argv`, `envp`, an empty signal set that sigemptyset initialises). `wanted` and
+    // the loop keep the descriptors that are still needed above the ones being replaced.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        libc::setsid();
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        let file = libc::fcntl(program.file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, wanted);
+        let mut ready = file >= 0;
+        for (copy, source) in scratch.iter_mut().zip(program.descriptors) {
+            *copy = libc::fcntl(source.as_raw_fd(), libc::F_DUPFD_CLOEXEC, wanted);
+            ready &= *copy >= 0;
+        }
+        for (target, copy) in (0..wanted).zip(scratch.iter()) {
+            ready &= libc::dup2(*copy, target) == target;
+        }
+        let close = libc::CLOSE_RANGE_CLOEXEC as libc::c_uint;
+        let first = wanted as libc::c_uint;
+        ready &= libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, close) == 0;
+        if ready {
+            libc::syscall(
+                libc::SYS_execveat,
+                file,
+                c"".as_ptr(),
+                argv.as_ptr(),
+                envp.as_ptr(),
+                libc::AT_EMPTY_PATH,
+            );
+        }
+        // The parent sees the bootstrap socket close and says that the sidecar did not start.
+        libc::_exit(127)
+    }
+}
+
+/// Sets the name that ps(1) shows for the calling thread (15 bytes of it).
+pub fn set_name(name: &CStr) -> io::Result<()> {
+    Ok(rustix::thread::set_name(name)?)
+}
+
+/// Blocks every signal that can be blocked.
+pub fn block_signals() -> io::Result<()> {
+    // SAFETY: the set lives in this frame; sigfillset initialises it before sigprocmask reads it.
+    let rc = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut())
+    };
+    done(rc.into())
+}
+
+/// `SECCOMP_SET_MODE_FILTER` for the calling thread; no_new_privs must be set.
+pub fn load_filter(program: &[seccompiler::sock_filter]) -> io::Result<()> {
+    let len = u16::try_from(program.len()).ok().filter(|len| *len > 0);
+    let len = len.ok_or(io::ErrorKind::InvalidInput)?;
+    let header = libc::sock_fprog {
+        len,
+        // The kernel only reads it; the pointer is mutable because C's struct says so.
+        filter: program.as_ptr().cast_mut().cast(),
+    };
+    // SAFETY: `header` points at `len` instructions that outlive the call; `seccompiler`'s
+    // `sock_filter` is `repr(C)` with the kernel's four fields. The kernel copies them.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0_u64,
+            &raw const header,
+        )
+    };
+    done(rc)
+}
+
+/// `prctl(PR_GET_SECCOMP)`: 2 when a filter is loaded.
+///
+/// Not rustix's `secure_computing_mode`: the same call, but under a filter only this exact form
+/// with zeroed arguments is sure to pass.
+pub fn seccomp_mode() -> io::Result<i32> {
+    // SAFETY: PR_GET_SECCOMP takes integers only.
+    let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
+    if mode < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(mode)
+    }
+}
+
+/// The Landlock ABI of this kernel; 0 where it has none or it is switched off.
+pub fn landlock_abi() -> io::Result<u32> {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with the VERSION flag the call wants a null pointer and size 0, and makes nothing.
+    let abi = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            VERSION,
+        )
+    };
+    if let Ok(abi) = u32::try_from(abi) {
+        return Ok(abi);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EOPNOTSUPP) => Ok(0),
+        _ => Err(error),
+    }
+}
+
+fn done(rc: libc::c_long) -> io::Result<()> {
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The real, effective and saved uid of the calling thread.
+pub fn user_ids() -> io::Result<[u32; 3]> {
+    let mut ids = [0; 3];
+    let [real, effective, saved] = &mut ids;
+    // SAFETY: three distinct writable integers of this frame; the call writes them and keeps none.
+    let rc = unsafe { libc::getresuid(real, effective, saved) };
+    done(rc.into())?;
+    Ok(ids)
+}
+
+/// The real, effective and saved gid of the calling thread.
+pub fn group_ids() -> io::Result<[u32; 3]> {
+    let mut ids = [0; 3];
+    let [real, effective, saved] = &mut ids;
+    // SAFETY: as above.
+    let rc = unsafe { libc::getresgid(real, effective, saved) };
+    done(rc.into())?;
+    Ok(ids)
+}

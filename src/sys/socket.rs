@@ -1,0 +1,227 @@
+#![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
+//! Local sockets that carry descriptors, and the question which network namespace a socket is in.
+//!
+//! Everything here is `SOCK_SEQPACKET`: one send is one receive, so a reader never has to guess
+//! where a message ends, and a truncated message is an error instead of half a message.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+/// The most descriptors that one of our messages carries.
+pub const MAX_FDS: usize = 4;
+
+/// One received message; its bytes are in the caller's buffer.
+#[derive(Debug)]
+pub struct Received {
+    /// How many bytes of the buffer were written. Zero means that the other side is gone.
+    pub len: usize,
+    /// The descriptors that came with it, all close-on-exec.
+    pub fds: Vec<OwnedFd>,
+}
+
+/// Makes a connected pair of message sockets, both close-on-exec.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+/// Sends one message with at most [`MAX_FDS`] descriptors; never raises SIGPIPE.
+pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(invalid("more descriptors than a message may carry"));
+    }
+    let sent = retry(|| {
+        rustix::net::sendmsg(
+            socket,
+            &[IoSlice::new(bytes)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        )
+    })?;
+    if sent == bytes.len() {
+        Ok(())
+    } else {
+        Err(invalid("the message was cut on sending"))
+    }
+}
+
+/// Receives one message without waiting longer than the socket itself does.
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = retry(|| {
+        rustix::net::recvmsg(
+            socket,
+            &mut [IoSliceMut::new(buffer)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    // Drained before any error returns, so that what did arrive is closed and not leaked.
+    let mut fds = Vec::new();
+    for ancillary in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = ancillary {
+            fds.extend(rights);
+        }
+    }
+    if message
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(invalid("the message is longer than agreed"));
+    }
+    Ok(Received {
+        len: message.bytes,
+        fds,
+    })
+}
+
+/// As [`receive`], but gives up with `TimedOut` after `limit`.
+pub fn receive_within(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    limit: Duration,
+) -> io::Result<Received> {
+    if !wait_readable(socket, limit)? {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    match receive(socket, buffer) {
+        // A peer that closes with our bytes unread resets the connection, and the kernel reports
+        // that before what the peer had said. Its last words are what we want: ask again, once.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => receive(socket, buffer),
+        other => other,
+    }
+}
+
+/// Waits until `fd` is readable or hung up; `false` when `limit` passed first.
+pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout =
+            Timespec::try_from(left).map_err(|_| invalid("the time limit is too long"))?;
+        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(ready) => return Ok(ready > 0),
+            // A signal handler ran; the deadline still holds.
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// `SO_NETNS_COOKIE`: the number of the network namespace that `socket` was made in.
+///
+/// Since Linux 5.14; `ENOPROTOOPT` before. Unlike an inode number it is never used twice while
+/// the machine is up, which is why namespaces are recognised by nothing else here.
+pub fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut cookie = 0_u64;
+    let mut len = 8 as libc::socklen_t;
+    // SAFETY: `cookie` is eight writable bytes and `len` says so; both live across the call, which
+    // writes at most `len` bytes and keeps neither pointer.
+    let rc = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    match rc {
+        0 if len == 8 => Ok(cookie),
+        0 => Err(invalid("the kernel's cookie is not eight bytes")),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Takes ownership of a descriptor that this program was started with, and makes it close-on-exec.
+///
+/// Call it once per number, first thing in `main`: the numbers are agreed with whoever started us.
+pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: fcntl with F_SETFD takes an integer and no pointer; a number that is not open
+    // gives EBADF.
+    let rc = unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the number is open (checked above). It came over exec, so nothing in this process
+    // owns it yet: Rust's runtime only ever owns what it opened itself.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+    Ok(rustix::io::retry_on_intr(&mut call)?)
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn carries_bytes_and_descriptors_together() {
+        let (a, b) = pair().unwrap();
+        send(a.as_fd(), b"hello", &[a.as_fd(), b.as_fd()]).unwrap();
+        let mut buffer = [0; 16];
+        let got = receive(b.as_fd(), &mut buffer).unwrap();
+        assert_eq!(&buffer[..got.len], b"hello");
+        assert_eq!(got.fds.len(), 2);
+        for fd in &got.fds {
+            let flags = rustix::io::fcntl_getfd(fd).unwrap();
+            assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        }
+    }
+
+    #[test]
+    fn refuses_a_message_that_is_longer_than_agreed() {
+        let (a, b) = pair().unwrap();
+        send(a.as_fd(), b"too long", &[]).unwrap();
+        let error = receive(b.as_fd(), &mut [0; 4]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn reads_nothing_when_the_other_side_is_gone() {
+        let (a, b) = pair().unwrap();
+        drop(a);
+        let got = receive_within(b.as_fd(), &mut [0; 4], Duration::from_secs(1)).unwrap();
+        assert_eq!(got.len, 0);
+    }
+
+    #[test]
+    fn reads_the_last_words_of_a_peer_that_left_our_bytes_unread() {
+        let (a, b) = pair().unwrap();
+        send(b.as_fd(), b"unread", &[]).unwrap();
+        send(a.as_fd(), b"why", &[]).unwrap();
+        drop(a);
+        let mut buffer = [0; 8];
+        let got = receive_within(b.as_fd(), &mut buffer, Duration::from_secs(1)).unwrap();
+        assert_eq!(&buffer[..got.len], b"why");
+    }
+
+    #[test]
+    fn gives_up_after_the_limit() {
+        let (_a, b) = pair().unwrap();
+        let error = receive_within(b.as_fd(), &mut [0; 4], Duration::from_millis(5)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}
