@@ -1,1 +1,32 @@
-fn main(){}
+//! argv -> verb -> exit code. The only place that prints an error.
+
+use std::process::ExitCode;
+
+use agentbox::cli::Cli;
+use agentbox::{cmd, log, sidecar};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    // Before anything is allocated for the command line: the sidecar stays small.
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == "sidecar") {
+        return sidecar::main();
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { 1 } else { 0 };
+            return if error.print().is_ok() { ExitCode::from(code) } else { ExitCode::FAILURE };
+        }
+    };
+    if let Err(error) = log::init(&cli.global) {
+        eprintln!("agentbox: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    match cmd::run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            log::fatal(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The command line as plain data: what was typed, no behaviour.
+//!
+//! Verbs, flags and their meaning are runc's (`man runc`), because engines and people type those; what is
+//! agentbox's own is `--policy`, `--config` and the verbs `explain` and `wrap`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// An OCI runtime that fences AI agents.
+#[derive(Debug, Parser)]
+#[command(name = "agentbox", disable_version_flag = true, subcommand_required = false)]
+pub struct Cli {
+    /// Options that precede the verb.
+    #[command(flatten)]
+    pub global: Global,
+    /// The verb.
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+}
+
+/// Options that precede the verb.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// Directory for the state of containers
+    #[arg(long, default_value = "/run/agentbox/containers", value_name = "DIR")]
+    pub root: PathBuf,
+    /// File that receives the log (default: standard error)
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Form of the log
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// Log everything, the container library included
+    #[arg(long)]
+    pub debug: bool,
+    /// Let systemd manage the cgroups (cgroupsPath is `slice:prefix:name`)
+    #[arg(long)]
+    pub systemd_cgroup: bool,
+    /// Accepted as runc does; only `auto` and `false` can be obeyed
+    #[arg(long, default_value = "auto", value_name = "auto|true|false")]
+    pub rootless: String,
+    /// Policy of this call: the choice where annotations make none, and the ceiling that they cannot exceed
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// The node's file
+    #[arg(long, default_value = "/etc/agentbox/config.toml", value_name = "FILE")]
+    pub config: PathBuf,
+    /// Print the version and stop
+    #[arg(long, short = 'v')]
+    pub version: bool,
+}
+
+/// Form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// `time="..." level=error msg="..."`
+    Text,
+    /// `{"level":"error","msg":"...","time":"..."}`, which engines parse
+    Json,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Create a container from a bundle; `start` runs its program
+    Create(Create),
+    /// Run the program of a created container, and return once it really runs
+    Start(Id),
+    /// Create and start a container, and wait for it
+    Run(Run),
+    /// Run another program in a running container, behind the same walls
+    Exec(Box<Exec>),
+    /// Send a signal to a container's first process
+    Kill(Kill),
+    /// Remove a stopped container and all that it held
+    Delete(Delete),
+    /// Print a container's state as OCI JSON
+    State(Id),
+    /// List the containers of this root directory
+    List(List),
+    /// List the processes of a container
+    Ps(Ps),
+    /// Freeze all processes of a container
+    Pause(Id),
+    /// Thaw a paused container
+    Resume(Id),
+    /// Change the resource limits of a running container
+    Update(Update),
+    /// Print what this runtime supports as OCI JSON
+    Features,
+    /// Write an example config.json
+    Spec(SpecArgs),
+    /// Show what a policy enforces for a bundle or a container, and why
+    Explain(Explain),
+    /// Run a command behind the walls, without an engine, an image or a bundle
+    Wrap(Wrap),
+}
+
+/// A verb that takes a container id alone.
+#[derive(Debug, Args)]
+pub struct Id {
+    /// Container id
+    pub id: String,
+}
+
+/// `create`
+#[derive(Debug, Args)]
+pub struct Create {
+    /// Directory with config.json and the root file system
+    #[arg(long, short, default_value = ".", value_name = "DIR")]
+    pub bundle: PathBuf,
+    /// UNIX socket that receives the pseudo-terminal
+    #[arg(long, value_name = "SOCKET")]
+    pub console_socket: Option<PathBuf>,
+    /// File to write the first process's pid to
+    #[arg(long, value_name = "FILE")]
+    pub pid_file: Option<PathBuf>,
+    /// Use MS_MOVE in place of pivot_root (for a root file system on a ramdisk)
+    #[arg(long)]
+    pub no_pivot: bool,
+    /// Do not make a session keyring; refused under a policy
+    #[arg(long)]
+    pub no_new_keyring: bool,
+    /// Number of file descriptors after standard error to pass on
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub preserve_fds: i32,
+    /// Container id
+    pub id: String,
+}
+
+/// `run`
+#[derive(Debug, Args)]
+pub struct Run {
+    /// What `create` takes.
+    #[command(flatten)]
+    pub create: Create,
+    /// Return once the container runs
+    #[arg(long, short)]
+    pub detach: bool,
+    /// Keep the container's state after it ended
+    #[arg(long)]
+    pub keep: bool,
+    /// Make no child subreaper; accepted as runc does, none is made
+    #[arg(long)]
+    pub no_subreaper: bool,
+}
+
+/// `exec`
+#[derive(Debug, Args)]
+pub struct Exec {
+    /// UNIX socket that receives the pseudo-terminal
+    #[arg(long, value_name = "SOCKET")]
+    pub console_socket: Option<PathBuf>,
+    /// Working directory in the container
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Environment variable, NAME=VALUE
+    #[arg(long, short, value_name = "K=V")]
+    pub env: Vec<String>,
+    /// Allocate a pseudo-terminal
+    #[arg(long, short)]
+    pub tty: bool,
+    /// UID[:GID]
+    #[arg(long, short, value_name = "UID[:GID]")]
+    pub user: Option<String>,
+    /// Additional group ids
+    #[arg(long, short = 'g', value_name = "GID")]
+    pub additional_gids: Vec<u32>,
+    /// process.json
+    #[arg(long, short, value_name = "FILE")]
+    pub process: Option<PathBuf>,
+    /// Return once the program runs
+    #[arg(long, short)]
+    pub detach: bool,
+    /// File to write the program's pid to
+    #[arg(long, value_name = "FILE")]
+    pub pid_file: Option<PathBuf>,
+    /// SELinux label of the program
+    #[arg(long, value_name = "LABEL")]
+    pub process_label: Option<String>,
+    /// AppArmor profile of the program
+    #[arg(long, value_name = "PROFILE")]
+    pub apparmor: Option<String>,
+    /// Set no_new_privs (under a policy it always is)
+    #[arg(long)]
+    pub no_new_privs: bool,
+    /// Additional capability; under a policy only one that the plan has
+    #[arg(long, short, value_name = "CAP")]
+    pub cap: Vec<String>,
+    /// Number of file descriptors after standard error to pass on
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub preserve_fds: i32,
+    /// Sub-cgroup of the container's cgroup
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<String>,
+    /// Run although the container is paused
+    #[arg(long)]
+    pub ignore_paused: bool,
+    /// Container id
+    pub id: String,
+    /// Program and arguments, unless --process is given
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
+}
+
+/// `kill`
+#[derive(Debug, Args)]
+pub struct Kill {
+    /// Signal every process of the container
+    #[arg(long, short)]
+    pub all: bool,
+    /// Container id
+    pub id: String,
+    /// Name or number
+    #[arg(default_value = "SIGTERM", allow_hyphen_values = true)]
+    pub signal: String,
+}
+
+/// `delete`
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// Kill the container first if it still runs; succeed if it does not exist
+    #[arg(long, short)]
+    pub force: bool,
+    /// Container id
+    pub id: String,
+}
+
+/// `list`
+#[derive(Debug, Args)]
+pub struct List {
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
+    pub format: TableFormat,
+    /// Print ids alone
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ps`
+#[derive(Debug, Args)]
+pub struct Ps {
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
+    pub format: TableFormat,
+    /// Container id
+    pub id: String,
+    /// Options for ps(1), default -ef
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub options: Vec<String>,
+}
+
+/// Form of a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// Columns
+    Table,
+    /// JSON
+    Json,
+}
+
+/// `update`
+#[derive(Debug, Args)]
+pub struct Update {
+    /// File with OCI `resources` JSON, `-` for standard input
+    #[arg(long, short, value_name = "FILE")]
+    pub resources: PathBuf,
+    /// Container id
+    pub id: String,
+}
+
+/// `spec`
+#[derive(Debug, Args)]
+pub struct SpecArgs {
+    /// Directory to write config.json to
+    #[arg(long, short, default_value = ".", value_name = "DIR")]
+    pub bundle: PathBuf,
+    /// For a container without root privileges
+    #[arg(long)]
+    pub rootless: bool,
+}
+
+/// `explain`
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// Bundle to plan for, in place of a container
+    #[arg(long, short, value_name = "DIR", conflicts_with = "id")]
+    pub bundle: Option<PathBuf>,
+    /// Machine-readable output: the plan itself
+    #[arg(long)]
+    pub json: bool,
+    /// Container id, name or a unique beginning of either; any engine's
+    #[arg(required_unless_present = "bundle")]
+    pub id: Option<String>,
+}
+
+/// `wrap`
+#[derive(Debug, Args)]
+pub struct Wrap {
+    /// Policy: strict, standard, permissive or one of the node's
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Project directory, kept with the access that the policy gives (default: the current directory)
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// Environment variable; others than PATH, HOME, TERM, LANG, LC_*, TZ and USER are not passed on
+    #[arg(long, short, value_name = "K=V")]
+    pub env: Vec<String>,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    pub command: Vec<String>,
+}

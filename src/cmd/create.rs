@@ -1,0 +1,15 @@
+//! `create`
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::{Create, Global};
+use crate::runtime::{create, seal};
+
+/// Creates a container.
+pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
+    seal::ensure()?;
+    create::create(global, args, args.console_socket.as_deref())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,41 @@
+//! `explain`
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::{Explain, Global};
+use crate::render::explain::{self, Subject};
+use crate::runtime::store::Place;
+use crate::runtime::{create, filter, store};
+
+/// Shows what is, or would be, enforced.
+pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
+    let subject = match (&args.bundle, &args.id) {
+        (Some(bundle), _) => {
+            let decision = create::decide(global, bundle)?;
+            Subject {
+                name: format!("bundle {}", decision.bundle.dir.display()),
+                filter: decision.filter.as_ref().map(|f| explain::filter(&f.program)),
+                chosen_by: decision.chosen_by,
+                plan: decision.plan,
+            }
+        }
+        (None, id) => {
+            let record = store::find(id.as_deref().unwrap_or_default())?;
+            let saved = filter::read(&Place::new(&record.root, &record.id)?.filter())?;
+            Subject {
+                name: format!("container {}", record.id),
+                filter: saved.map(|f| explain::filter(&f.program)),
+                chosen_by: record.chosen_by,
+                plan: record.plan,
+            }
+        }
+    };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&subject)?);
+    } else {
+        print!("{}", explain::text(&subject));
+    }
+    Ok(ExitCode::SUCCESS)
+}

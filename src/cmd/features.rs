@@ -1,0 +1,59 @@
+//! `features`: the OCI features document (runtime-spec, features.md).
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde_json::json;
+
+/// The newest version of the specification that bundles may be written for.
+pub const SPEC_VERSION: &str = "1.2.0";
+
+const MOUNT_OPTIONS: &[&str] = &[
+    "async", "atime", "bind", "defaults", "dev", "diratime", "dirsync", "exec", "iversion", "mand", "noatime",
+    "nodev", "nodiratime", "noexec", "noiversion", "nomand", "norelatime", "nostrictatime", "nosuid", "private",
+    "ratime", "rbind", "rdev", "rdiratime", "relatime", "remount", "rexec", "rnoatime", "rnodev", "rnodiratime",
+    "rnoexec", "rnorelatime", "rnostrictatime", "rnosuid", "ro", "rprivate", "rrelatime", "rro", "rrw", "rshared",
+    "rslave", "rstrictatime", "rsuid", "rsymfollow", "runbindable", "rw", "shared", "slave", "strictatime", "suid",
+    "sync", "unbindable",
+];
+
+const ACTIONS: &[&str] = &[
+    "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS", "SCMP_ACT_KILL_THREAD",
+    "SCMP_ACT_LOG", "SCMP_ACT_TRACE", "SCMP_ACT_TRAP",
+];
+
+const OPERATORS: &[&str] = &[
+    "SCMP_CMP_EQ", "SCMP_CMP_GE", "SCMP_CMP_GT", "SCMP_CMP_LE", "SCMP_CMP_LT", "SCMP_CMP_MASKED_EQ", "SCMP_CMP_NE",
+];
+
+/// Prints what this runtime supports.
+pub fn run() -> Result<ExitCode> {
+    let capabilities: Vec<String> = caps::all().into_iter().map(|c| c.to_string()).collect();
+    let document = json!({
+        "ociVersionMin": "1.0.0",
+        "ociVersionMax": SPEC_VERSION,
+        "hooks": ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"],
+        "mountOptions": MOUNT_OPTIONS,
+        "linux": {
+            "namespaces": ["cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"],
+            "capabilities": capabilities,
+            "cgroup": { "v1": true, "v2": true, "systemd": true, "systemdUser": false, "rdma": false },
+            "seccomp": {
+                "enabled": true,
+                "actions": ACTIONS,
+                "operators": OPERATORS,
+                "archs": ["SCMP_ARCH_X86", "SCMP_ARCH_X32", "SCMP_ARCH_X86_64"],
+            },
+            "apparmor": { "enabled": true },
+            "selinux": { "enabled": true },
+            "intelRdt": { "enabled": true },
+            "mountExtensions": { "idmap": { "enabled": false } },
+        },
+        "annotations": {
+            "dev.agentbox.version": env!("CARGO_PKG_VERSION"),
+        },
+        "potentiallyUnsafeConfigAnnotations": ["dev.agentbox."],
+    });
+    println!("{}", serde_json::to_string_pretty(&document)?);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,69 @@
+//! One file for each verb (small ones that only read are together in `show`). A verb reads in one screen.
+
+mod create;
+mod delete;
+mod exec;
+mod explain;
+mod features;
+mod kill;
+mod list;
+mod pause;
+mod ps;
+mod run;
+mod spec;
+mod start;
+mod state;
+mod update;
+mod wrap;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::CommandFactory;
+
+use crate::cli::{Cli, Verb};
+
+/// Does what was typed.
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    let Cli { global, verb } = cli;
+    if global.version {
+        version();
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !matches!(global.rootless.as_str(), "auto" | "false") {
+        bail!("--rootless={} cannot be obeyed: use auto or false", global.rootless);
+    }
+    let Some(verb) = verb else {
+        Cli::command().print_help()?;
+        return Ok(ExitCode::FAILURE);
+    };
+    match verb {
+        Verb::Create(args) => create::run(&global, &args),
+        Verb::Start(args) => start::run(&global, &args),
+        Verb::Run(args) => run::run(&global, &args),
+        Verb::Exec(args) => exec::run(&global, &args),
+        Verb::Kill(args) => kill::run(&global, &args),
+        Verb::Delete(args) => delete::run(&global, &args),
+        Verb::State(args) => state::run(&global, &args),
+        Verb::List(args) => list::run(&global, &args),
+        Verb::Ps(args) => ps::run(&global, &args),
+        Verb::Pause(args) => pause::pause(&global, &args),
+        Verb::Resume(args) => pause::resume(&global, &args),
+        Verb::Update(args) => update::run(&global, &args),
+        Verb::Features => features::run(),
+        Verb::Spec(args) => spec::run(&args),
+        Verb::Explain(args) => explain::run(&global, &args),
+        Verb::Wrap(args) => wrap::run(&global, &args),
+    }
+}
+
+/// The version in runc's form, which engines parse for the words `spec:`.
+fn version() {
+    println!("agentbox version {}", env!("CARGO_PKG_VERSION"));
+    println!("spec: {}", features::SPEC_VERSION);
+}
+
+/// An exit status for a shell: what does not fit in a byte is 255.
+fn exit_code(status: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX))
+}

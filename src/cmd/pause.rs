@@ -1,0 +1,43 @@
+//! `pause` and `resume`
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use libcontainer::container::ContainerStatus;
+
+use crate::cli::{Global, Id};
+use crate::runtime::store::Place;
+use crate::runtime::{RuntimeError, start};
+
+/// Freezes all processes of a container.
+pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
+    let place = Place::new(&global.root, &args.id)?;
+    let _lock = place.lock()?;
+    let mut container = start::load(&place)?;
+    require(&container, "pause", &args.id, &[ContainerStatus::Running])?;
+    container.pause().map_err(RuntimeError::container("pause the container"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Thaws a paused container.
+pub fn resume(global: &Global, args: &Id) -> Result<ExitCode> {
+    let place = Place::new(&global.root, &args.id)?;
+    let _lock = place.lock()?;
+    let mut container = start::load(&place)?;
+    require(&container, "resume", &args.id, &[ContainerStatus::Paused])?;
+    container.resume().map_err(RuntimeError::container("resume the container"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn require(
+    container: &libcontainer::container::Container,
+    verb: &'static str,
+    id: &str,
+    allowed: &[ContainerStatus],
+) -> Result<(), RuntimeError> {
+    let status = container.status();
+    if allowed.contains(&status) {
+        return Ok(());
+    }
+    Err(RuntimeError::State { verb, id: id.to_owned(), why: format!("it is {}", start::words(status)) })
+}

@@ -1,0 +1,226 @@
+//! The order in which the walls are raised in a process of the container. libcontainer calls
+//! [`Executor::validate`] at `create` (after pivot_root, mounts done) and [`Executor::exec`] at `start` or `exec`,
+//! as the last thing before execve; it is inherited over clone, so it may own descriptors and programs.
+//!
+//! ```text
+//! validate   judged mounts compared -> private directories -> cgroups read-only -> program found
+//! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> session keyring
+//!            -> SELinux label -> capabilities dropped and read back -> no_new_privs read back -> filter loaded
+//!            and read back -> execve
+//! ```
+//!
+//! Between the two the process holds the capabilities of [`privileges::for_setup`], runs no code but ours, is not
+//! dumpable, and nobody can join it: `exec` into a created container is refused under a policy.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use libcontainer::workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError};
+use oci_spec::runtime::{Process, Spec};
+
+use super::{EnforceError, privileges, program, rootfs, verify};
+use crate::plan::{CapabilitySets, Plan};
+use crate::runtime::filter::SavedFilter;
+use crate::sidecar::SidecarError;
+
+/// How long the sidecar may take to answer at `start`; it answers in microseconds.
+const HANDOVER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a process of a container needs to raise its walls.
+pub struct Walls {
+    /// First process or a later one.
+    pub role: Role,
+    /// The plan; `None` under `unconfined`.
+    pub plan: Option<Plan>,
+    /// The capability sets to end with.
+    pub capabilities: CapabilitySets,
+    /// Whether no_new_privs must be on.
+    pub no_new_privs: bool,
+    /// The program to load; `None` when neither the policy nor the engine has one.
+    pub filter: Option<SavedFilter>,
+    /// Receives the text of what went wrong; closed by execve.
+    pub report: OwnedFd,
+    /// Give the process a session keyring of its own.
+    pub new_keyring: bool,
+    /// Whether the container has a user namespace.
+    pub user_namespace: bool,
+    /// cgroup mount to make read-only.
+    pub cgroup_read_only: Option<PathBuf>,
+}
+
+/// First process or a later one.
+pub enum Role {
+    /// The container's first process; the socket leads to the sidecar (none under `unconfined`).
+    Init {
+        /// Where the inner namespace comes from.
+        sidecar: Option<OwnedFd>,
+    },
+    /// A process of `exec`.
+    Tenant {
+        /// Cookie of the inner namespace, in which libcontainer has already put it.
+        cookie: Option<u64>,
+        /// The container's user namespace and the ids there, which libcontainer does not join.
+        user: Option<(OwnedFd, u32, u32)>,
+    },
+}
+
+/// The executor that libcontainer calls.
+#[derive(Clone)]
+pub struct WallExecutor {
+    walls: Rc<Walls>,
+    found: Rc<RefCell<Found>>,
+}
+
+/// What `validate` and `setup_envs` learned for `exec`.
+#[derive(Default)]
+struct Found {
+    program: PathBuf,
+    added_env: HashMap<String, String>,
+}
+
+impl WallExecutor {
+    /// An executor for one process.
+    pub fn new(walls: Walls) -> Self {
+        Self { walls: Rc::new(walls), found: Rc::default() }
+    }
+
+    fn prepare(&self, spec: &Spec) -> Result<(), EnforceError> {
+        let walls = &self.walls;
+        if let (Role::Init { .. }, Some(plan)) = (&walls.role, &walls.plan) {
+            rootfs::check_judged(&plan.filesystem)?;
+            rootfs::mount_ephemeral(&plan.filesystem, walls.user_namespace)?;
+        }
+        if let (Role::Init { .. }, Some(path)) = (&walls.role, &walls.cgroup_read_only) {
+            rootfs::lock_cgroups(path)?;
+        }
+        let (args, env) = (args(spec), env(spec));
+        let name = args.first().map(String::as_str).unwrap_or_default();
+        self.found.borrow_mut().program = program::find(name, &env, cwd(spec))?;
+        Ok(())
+    }
+
+    fn enforce(&self, spec: &Spec) -> Result<(), EnforceError> {
+        let walls = &self.walls;
+        self.join_namespaces()?;
+        if walls.new_keyring {
+            crate::sys::keyring::join_new_session_keyring().map_err(EnforceError::step("join a new session keyring"))?;
+        }
+        set_selinux_label(spec)?;
+        if walls.no_new_privs {
+            // libcontainer throws the result away; setting it twice is harmless.
+            rustix::thread::set_no_new_privs(true).map_err(EnforceError::step("set no_new_privs"))?;
+        }
+        verify::no_new_privs(walls.no_new_privs)?;
+        if walls.no_new_privs {
+            // Drop first: the filter may deny what the drop needs.
+            self.drop_capabilities()?;
+            self.load_filter()
+        } else {
+            // Without no_new_privs loading a filter needs SYS_ADMIN, so the drop comes after.
+            self.load_filter()?;
+            self.drop_capabilities()
+        }
+    }
+
+    fn join_namespaces(&self) -> Result<(), EnforceError> {
+        match &self.walls.role {
+            Role::Init { sidecar: None } => Ok(()),
+            Role::Init { sidecar: Some(socket) } => {
+                let handover = crate::sidecar::protocol::request_namespace(socket.as_fd(), HANDOVER_WITHIN)
+                    .map_err(|e| EnforceError::Sidecar(SidecarError::Protocol(e)))?;
+                crate::network::inner::enter(handover.netns.as_fd(), handover.cookie)?;
+                match &self.walls.plan {
+                    Some(plan) if plan.network.sysfs => rootfs::replace_sysfs(&handover.sysfs, &plan.filesystem),
+                    _ => Ok(()),
+                }
+            }
+            Role::Tenant { cookie, user } => {
+                if let Some((namespace, uid, gid)) = user {
+                    crate::sys::user::join(namespace.as_fd(), *uid, *gid)
+                        .map_err(EnforceError::step("join the container's user namespace"))?;
+                }
+                match cookie {
+                    Some(cookie) => Ok(crate::network::inner::verify_current(*cookie)?),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn drop_capabilities(&self) -> Result<(), EnforceError> {
+        privileges::drop_to(&self.walls.capabilities)?;
+        verify::capabilities(&self.walls.capabilities)
+    }
+
+    fn load_filter(&self) -> Result<(), EnforceError> {
+        let Some(filter) = &self.walls.filter else { return Ok(()) };
+        crate::sys::seccomp::load(&filter.program, filter.flags).map_err(EnforceError::step("load the seccomp filter"))?;
+        verify::seccomp()
+    }
+
+    /// Writes the reason to the pipe that `create`, `start` or `exec` reads. Failing to is no reason to go on.
+    fn report(&self, error: &EnforceError) -> String {
+        let text = crate::log::chain(error);
+        if rustix::io::write(&self.walls.report, text.as_bytes()).is_err() {
+            tracing::error!("cannot report: {text}");
+        }
+        text
+    }
+}
+
+impl Executor for WallExecutor {
+    fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {
+        self.prepare(spec).map_err(|e| ExecutorValidationError::ArgValidationError(self.report(&e)))
+    }
+
+    fn setup_envs(&self, envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
+        // Only what libcontainer added: the map has lost the order and the duplicates of the spec's own list.
+        let added = ["HOME", "LISTEN_FDS", "LISTEN_PID"];
+        self.found.borrow_mut().added_env = envs.into_iter().filter(|(k, _)| added.contains(&k.as_str())).collect();
+        Ok(())
+    }
+
+    fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
+        let found = self.found.borrow();
+        let mut env = env(spec);
+        for (key, value) in &found.added_env {
+            if !env.iter().any(|e| e.starts_with(&format!("{key}="))) {
+                env.push(format!("{key}={value}"));
+            }
+        }
+        let args = args(spec);
+        let error = match self.enforce(spec) {
+            Ok(()) => program::execute(&found.program, &args, &env),
+            Err(error) => error,
+        };
+        Err(ExecutorError::Other(self.report(&error)))
+    }
+}
+
+fn process(spec: &Spec) -> Option<&Process> {
+    spec.process().as_ref()
+}
+
+fn args(spec: &Spec) -> Vec<String> {
+    process(spec).and_then(|p| p.args().clone()).unwrap_or_default()
+}
+
+fn env(spec: &Spec) -> Vec<String> {
+    process(spec).and_then(|p| p.env().clone()).unwrap_or_default()
+}
+
+fn cwd(spec: &Spec) -> &Path {
+    process(spec).map_or(Path::new("/"), |p| p.cwd())
+}
+
+/// Sets the label that execve will give the program; libcontainer does not (selinux(8), proc(5) attr/exec).
+fn set_selinux_label(spec: &Spec) -> Result<(), EnforceError> {
+    let Some(label) = process(spec).and_then(|p| p.selinux_label().as_ref()).filter(|l| !l.is_empty()) else {
+        return Ok(());
+    };
+    std::fs::write("/proc/thread-self/attr/exec", label).map_err(EnforceError::step(format!("set the SELinux label {label:?}")))
+}

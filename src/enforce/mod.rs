@@ -1,0 +1,70 @@
+//! SHELL. What runs inside the container's processes, between libcontainer's set-up and execve.
+//!
+//! [`executor`] holds the order; the other files each make one step of it. Everything here may only restrict:
+//! what must be opened or decided beforehand arrives as values and descriptors.
+
+pub mod executor;
+pub mod privileges;
+pub mod program;
+pub mod rootfs;
+pub mod verify;
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a process of a container was not started. The text reaches the engine's user.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnforceError {
+    /// A system call failed.
+    #[error("{step}")]
+    Step {
+        /// What was being done, with the object's name.
+        step: String,
+        /// The errno.
+        source: io::Error,
+    },
+    /// A bind mount does not show what was judged.
+    #[error("the mount {0:?} does not show the file that was judged: its source was swapped during create")]
+    Swapped(PathBuf),
+    /// The network wall did not come up.
+    #[error("network wall")]
+    Network(#[from] crate::network::NetworkError),
+    /// The sidecar did not hand over the inner namespace.
+    #[error("network wall")]
+    Sidecar(#[from] crate::sidecar::SidecarError),
+    /// What was set is not what the kernel reports.
+    #[error("{what} is not as planned: planned {planned}, the kernel reports {found}")]
+    Verify {
+        /// The property.
+        what: &'static str,
+        /// As planned.
+        planned: String,
+        /// As read back.
+        found: String,
+    },
+    /// The program cannot be executed. The texts are runc's: engines turn them into exit codes 126 and 127.
+    #[error("exec: {name:?}: {why}")]
+    Program {
+        /// As given.
+        name: String,
+        /// runc's words.
+        why: String,
+    },
+    /// A descriptor that must not be passed on.
+    #[error("file descriptor {fd} cannot be passed on: {why}")]
+    Descriptor {
+        /// Its number.
+        fd: i32,
+        /// The reason.
+        why: &'static str,
+    },
+}
+
+impl EnforceError {
+    /// For `map_err`: an errno with what was being done.
+    pub(crate) fn step<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let step = step.into();
+        move |source| Self::Step { step, source: source.into() }
+    }
+}

@@ -1,0 +1,80 @@
+//! Capability sets: what libcontainer is given for the set-up, and the drop to what was planned.
+
+use std::collections::BTreeSet;
+
+use caps::{CapSet, Capability, CapsHashSet};
+use oci_spec::runtime::{Capability as SpecCapability, LinuxCapabilities};
+
+use super::EnforceError;
+use crate::plan::CapabilitySets;
+
+/// What the steps between libcontainer's own capability drop and ours need, and why.
+const SETUP: &[SpecCapability] = &[
+    SpecCapability::SysAdmin,       // setns, mounts, loading filters without no_new_privs
+    SpecCapability::Setpcap,        // dropping from the bounding set
+    SpecCapability::NetAdmin,       // entering the inner network namespace of a user namespace
+    SpecCapability::NetBindService, // listeners of the wall on ports below 1024
+    SpecCapability::Chown,          // private directories owned like the image's
+    SpecCapability::Fowner,         // and with its modes
+    SpecCapability::DacOverride,    // whatever the user of the container is
+    SpecCapability::Setuid,         // joining a user namespace as its user (exec)
+    SpecCapability::Setgid,
+];
+
+/// The sets for libcontainer: `sets` and what the set-up needs. [`drop_to`] takes the rest away before execve.
+pub fn for_setup(sets: &LinuxCapabilities) -> LinuxCapabilities {
+    let mut out = sets.clone();
+    let with = |set: &Option<oci_spec::runtime::Capabilities>| {
+        let mut set = set.clone().unwrap_or_default();
+        set.extend(SETUP.iter().copied());
+        Some(set)
+    };
+    out.set_bounding(with(sets.bounding()));
+    out.set_effective(with(sets.effective()));
+    out.set_permitted(with(sets.permitted()));
+    out
+}
+
+/// Drops the calling process to exactly `sets`.
+///
+/// The bounding set first, while SETPCAP is there; ambient capabilities last, since the kernel takes only those
+/// that are permitted and inheritable by then (capabilities(7)).
+pub fn drop_to(sets: &CapabilitySets) -> Result<(), EnforceError> {
+    let wanted = parse(&sets.bounding)?;
+    let bounding = caps::read(None, CapSet::Bounding).map_err(failed("read the bounding set"))?;
+    for extra in bounding.difference(&wanted) {
+        caps::drop(None, CapSet::Bounding, *extra).map_err(failed("drop from the bounding set"))?;
+    }
+    caps::clear(None, CapSet::Ambient).map_err(failed("clear the ambient set"))?;
+    // Effective must be a subset of permitted at each step.
+    caps::set(None, CapSet::Effective, &parse(&sets.effective)?).map_err(failed("set the effective capabilities"))?;
+    caps::set(None, CapSet::Permitted, &parse(&sets.permitted)?).map_err(failed("set the permitted capabilities"))?;
+    caps::set(None, CapSet::Inheritable, &parse(&sets.inheritable)?).map_err(failed("set the inheritable capabilities"))?;
+    for capability in parse(&sets.ambient)? {
+        caps::raise(None, CapSet::Ambient, capability).map_err(failed("raise an ambient capability"))?;
+    }
+    Ok(())
+}
+
+/// The sets of the calling process, as the kernel reports them.
+pub fn current() -> Result<CapabilitySets, EnforceError> {
+    let read = |set| -> Result<BTreeSet<String>, EnforceError> {
+        let found = caps::read(None, set).map_err(failed("read the capabilities"))?;
+        Ok(found.into_iter().map(|c| c.to_string()).collect())
+    };
+    Ok(CapabilitySets {
+        bounding: read(CapSet::Bounding)?,
+        effective: read(CapSet::Effective)?,
+        permitted: read(CapSet::Permitted)?,
+        inheritable: read(CapSet::Inheritable)?,
+        ambient: read(CapSet::Ambient)?,
+    })
+}
+
+fn parse(set: &BTreeSet<String>) -> Result<CapsHashSet, EnforceError> {
+    set.iter().map(|name| name.parse::<Capability>().map_err(failed("parse a capability"))).collect()
+}
+
+fn failed(step: &'static str) -> impl FnOnce(caps::errors::CapsError) -> EnforceError {
+    move |e| EnforceError::Step { step: step.to_owned(), source: std::io::Error::other(e.to_string()) }
+}

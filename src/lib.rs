@@ -1,0 +1,49 @@
+//! agentbox: an OCI runtime that fences AI agents. No daemon, no second container, no change to the image.
+//!
+//! ```text
+//!  PURE (no root, no clock, no files)                                SHELL (thin, ordered)
+//!  annotations + policies/*.toml + node file --resolve--> Policy
+//!  bundle/config.json ------------------------parse----> Spec --+
+//!  kernel, bundle's files --------------------probe----> Facts --+-- plan() --> Plan (saved with the state)
+//!                                                                    |
+//!         render: spec -> shadow bundle | BPF program | files | explanation
+//!  create: probe -> plan -> sidecar, inner network namespace -> shadow bundle -> libcontainer (our Executor)
+//!  start:  release init; in init, last thing before execve, our Executor: inner namespace -> keyring
+//!          -> capabilities -> filter -> verify -> execve; `start` waits for that
+//!  exec:   process.json through the same limits -> the same Executor in init's namespaces -> the same walls
+//!  delete: from the saved record, idempotent, also after SIGKILL of anything
+//! ```
+//!
+//! **policy** is what the operator asks for, **plan** what will be enforced for one container, **spec** an OCI
+//! config.json. **init** is the container's first process, a **tenant** one that `exec` started. The **sidecar** is
+//! the one companion process of a container. A **wall** is one dimension of enforcement.
+//!
+//! | Module | Purpose | May |
+//! |---|---|---|
+//! | [`policy`] | text -> [`policy::Policy`] | nothing but compute |
+//! | [`plan`] | policy, spec, facts -> [`plan::Plan`] | nothing but compute |
+//! | [`seccomp`] | rules and the engine's profile -> one program | nothing but compute |
+//! | [`render`] | plan -> spec, files, words | nothing but compute |
+//! | [`probe`] | kernel and files -> facts | read |
+//! | [`runtime`] | the life of a container | everything, in order |
+//! | [`enforce`] | in the container's process, before execve | only restrict |
+//! | [`network`] | the inner network namespace | in its own child |
+//! | [`sidecar`] | the companion process | in its own process |
+//! | [`wrap`] | `agentbox wrap`: a bundle from the host itself | everything, in order |
+//! | [`sys`] | system calls, the only `unsafe` | one call each |
+//! | [`cmd`] | one verb each | print |
+
+pub mod cli;
+pub mod cmd;
+pub mod enforce;
+pub mod log;
+pub mod network;
+pub mod plan;
+pub mod policy;
+pub mod probe;
+pub mod render;
+pub mod runtime;
+pub mod seccomp;
+pub mod sidecar;
+pub mod sys;
+pub mod wrap;

@@ -1,0 +1,123 @@
+//! The log that engines read: one line an event, in runc's (logrus') two forms.
+//!
+//! Docker and containerd show the last error of `--log` to their user. libcontainer logs each failure at every level
+//! it passes; without `--debug` only our own lines are written.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::{Mutex, OnceLock};
+
+use anyhow::Context;
+use log::{Level, LevelFilter, Metadata, Record};
+
+use crate::cli::{Global, LogFormat};
+
+struct Logger {
+    /// `None`: standard error.
+    file: Option<Mutex<File>>,
+    format: LogFormat,
+    debug: bool,
+}
+
+static LOGGER: OnceLock<Logger> = OnceLock::new();
+
+/// Opens the log.
+pub fn init(global: &Global) -> anyhow::Result<()> {
+    let file = match &global.log {
+        Some(path) => {
+            let mut options = File::options();
+            let opened = options.append(true).create(true).mode(0o600).open(path);
+            Some(Mutex::new(opened.with_context(|| format!("open the log {path:?}"))?))
+        }
+        None => None,
+    };
+    let logger = LOGGER.get_or_init(|| Logger { file, format: global.log_format, debug: global.debug });
+    log::set_logger(logger).map_err(|e| anyhow::anyhow!("{e}"))?;
+    log::set_max_level(if global.debug { LevelFilter::Debug } else { LevelFilter::Warn });
+    Ok(())
+}
+
+/// Reports why the verb failed: in the log, and on standard error where a person looks.
+pub fn fatal(error: &anyhow::Error) {
+    log::error!("{error:#}");
+    let to_file = LOGGER.get().is_some_and(|l| l.file.is_some());
+    if to_file {
+        eprintln!("{}", escape(&format!("{error:#}")));
+    }
+}
+
+impl log::Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.debug || metadata.target().starts_with("agentbox")
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let line = line(self.format, record.level(), &record.args().to_string(), &chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Nanos, true));
+        // A log that cannot be written must not stop a container from being deleted.
+        let _written = match &self.file {
+            Some(file) => file.lock().map_or(Ok(()), |mut f| f.write_all(line.as_bytes())),
+            None => std::io::stderr().write_all(line.as_bytes()),
+        };
+    }
+
+    fn flush(&self) {}
+}
+
+fn line(format: LogFormat, level: Level, message: &str, time: &str) -> String {
+    let level = match level {
+        Level::Error => "error",
+        Level::Warn => "warning",
+        Level::Info => "info",
+        Level::Debug | Level::Trace => "debug",
+    };
+    match format {
+        LogFormat::Json => format!("{}\n", serde_json::json!({ "level": level, "msg": message, "time": time })),
+        LogFormat::Text => format!("time=\"{time}\" level={level} msg=\"{}\"\n", escape(message).replace('"', "\\\"")),
+    }
+}
+
+/// An error with its causes in one line, each once.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let next = cause.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// No control characters: a message may hold what a hostile image or workload chose.
+pub fn escape(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_stays_one_line_whatever_it_holds() {
+        let hostile = "a\n{\"level\":\"error\"}\x1b[2J\"";
+        for format in [LogFormat::Json, LogFormat::Text] {
+            let line = line(format, Level::Error, hostile, "2026-01-01T00:00:00Z");
+            assert_eq!(line.matches('\n').count(), 1, "{line:?}");
+            assert!(!line.contains('\x1b'), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_json_form_is_what_containerd_decodes() {
+        let line = line(LogFormat::Json, Level::Error, "it \"broke\"", "2026-01-01T00:00:00Z");
+        let value: serde_json::Value = serde_json::from_str(&line).expect("one JSON object");
+        assert_eq!((value["level"].as_str(), value["msg"].as_str()), (Some("error"), Some("it \"broke\"")));
+    }
+}

@@ -1,0 +1,102 @@
+//! PURE. What the shell found out about the kernel and the bundle, as values: every kernel is a test input.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::PlanError;
+use crate::policy::Policy;
+
+/// What the kernel can do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostFacts {
+    /// Release as uname(2) tells it, for messages.
+    pub release: String,
+    /// Major and minor number of the release.
+    pub version: (u32, u32),
+    /// Landlock's ABI, 0 when absent or switched off.
+    pub landlock_abi: u32,
+    /// seccomp(2) with SECCOMP_RET_KILL_PROCESS and SECCOMP_RET_USER_NOTIF.
+    pub seccomp: bool,
+    /// The file system overlay.
+    pub overlayfs: bool,
+}
+
+impl HostFacts {
+    /// Refuses a kernel on which one of the policy's walls could not stand.
+    pub(super) fn require(&self, policy: &Policy) -> Result<(), PlanError> {
+        let lacks = |need| PlanError::Kernel { policy: policy.name.to_string(), need, have: self.release.clone() };
+        // mount_setattr(2) came with 5.12, SO_NETNS_COOKIE (commit e8b9eab99232) with 5.14.
+        if self.version < (5, 14) {
+            return Err(lacks("Linux 5.14 or newer (mount_setattr, SO_NETNS_COOKIE)"));
+        }
+        if !self.seccomp {
+            return Err(lacks("seccomp filters (CONFIG_SECCOMP_FILTER)"));
+        }
+        if self.landlock_abi < 1 {
+            return Err(lacks("Landlock (CONFIG_SECURITY_LANDLOCK, and `landlock` in the lsm= list)"));
+        }
+        if !self.overlayfs {
+            return Err(lacks("the overlay file system (CONFIG_OVERLAY_FS)"));
+        }
+        Ok(())
+    }
+}
+
+/// What was found at the paths that a bundle names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BundleFacts {
+    /// For each mount of the spec, in order: what its source is; `None` for one that is no bind mount.
+    pub sources: Vec<Option<SourceFacts>>,
+    /// The home directory of the container's user, from HOME or the image's passwd file.
+    pub home: Option<PathBuf>,
+    /// Hook programs of the spec that are the engine's own network hook.
+    pub engine_hooks: Vec<PathBuf>,
+}
+
+/// What a bind mount's source is, judged once by a descriptor that follows no magic link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceFacts {
+    /// Its path after all symbolic links.
+    pub path: PathBuf,
+    /// Device number of the inode.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Its type.
+    pub kind: FileKind,
+    /// The entry of `policies/never.toml` whose inode this is, whatever the path says.
+    pub same_as: Option<PathBuf>,
+    /// Paths inside that must not be seen, relative to it.
+    pub inside: Vec<Inside>,
+    /// The search inside stopped at its bound.
+    pub search_incomplete: bool,
+}
+
+/// Something inside a mount's source that must not be seen.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inside {
+    /// Path relative to the source.
+    pub path: PathBuf,
+    /// Why.
+    pub why: String,
+}
+
+/// Type of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileKind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A UNIX socket.
+    Socket,
+    /// A block or character device.
+    Device,
+    /// A FIFO.
+    Fifo,
+}

@@ -1,0 +1,243 @@
+//! PURE. `plan(policy, spec, facts) -> Plan`: what will be enforced for one container, complete and resolved.
+//!
+//! A [`Plan`] answers a reviewer's question ("can it write /etc? which capabilities?") without the policy, the
+//! spec or the kernel at hand: no `Option` that means "default", no pattern left, sorted, so that equal plans are
+//! equal bytes. It is saved with the container's state; `exec`, `update` and `explain` read it back.
+
+pub mod facts;
+pub mod hooks;
+pub mod mounts;
+pub mod namespaces;
+pub mod never;
+pub mod privileges;
+pub mod process;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use oci_spec::runtime::Spec;
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{NetworkMode, Policy, Resolved, RootAccess};
+pub use facts::{BundleFacts, FileKind, HostFacts, Inside, SourceFacts};
+pub use mounts::{PlannedMount, Pruned};
+pub use privileges::CapabilitySets;
+
+/// What will be enforced for one container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Plan {
+    /// The policy as resolved, every field decided.
+    pub policy: Policy,
+    /// Field of the policy -> where its value came from, in words.
+    pub origins: BTreeMap<String, String>,
+    /// The file system wall.
+    pub filesystem: FilesystemPlan,
+    /// The network wall.
+    pub network: NetworkPlan,
+    /// Names of system calls added to, and taken from, the base rules.
+    pub syscalls: SyscallPlan,
+    /// Capabilities of the first process.
+    pub capabilities: CapabilitySets,
+    /// Capabilities that no process of the container may have beyond; `exec` is cut down to these.
+    pub capability_limit: BTreeSet<String>,
+    /// Namespaces that libcontainer makes or joins, as `type` or `type=path`.
+    pub namespaces: Vec<String>,
+    /// Device nodes beyond the usual eight that the node's file allows.
+    pub devices: BTreeSet<PathBuf>,
+    /// Limits of the sidecar process.
+    pub sidecar: SidecarLimits,
+    /// What is weaker than a reader might expect, and why.
+    pub warnings: Vec<String>,
+}
+
+/// The file system wall.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FilesystemPlan {
+    /// The root file system, whatever its image says.
+    pub root: RootAccess,
+    /// Directories that are private, writable and thrown away, in mount order.
+    pub ephemeral: Vec<Ephemeral>,
+    /// Upper bound of all that is ephemeral, bytes.
+    pub scratch_bytes: u64,
+    /// Mount point of the workspace, if the container has one.
+    pub workspace: Option<PathBuf>,
+    /// Mounts that the container gets, in order.
+    pub mounts: Vec<PlannedMount>,
+    /// Mounts that the engine asked for and the container does not get.
+    pub pruned: Vec<Pruned>,
+    /// Paths of the container that are made empty.
+    pub masked: Vec<PathBuf>,
+    /// Paths of the container that are made read-only.
+    pub readonly: Vec<PathBuf>,
+    /// Files of the network wall that replace the engine's: /etc/hosts, /etc/resolv.conf.
+    pub replaced: BTreeSet<PathBuf>,
+}
+
+/// A directory that is private, writable and thrown away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ephemeral {
+    /// Path in the container.
+    pub path: PathBuf,
+    /// Empty, or over what the image has there.
+    pub content: EphemeralContent,
+    /// Mount points below it that stay as they are.
+    pub keep_below: Vec<PathBuf>,
+}
+
+/// What an ephemeral directory shows at the beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EphemeralContent {
+    /// Nothing (mode 1777).
+    Empty,
+    /// What the image has there (an overlay).
+    Image,
+}
+
+/// The network wall.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NetworkPlan {
+    /// What the inner namespace offers.
+    pub mode: NetworkMode,
+    /// `net.*` settings for the inner namespace.
+    pub sysctl: BTreeMap<String, String>,
+    /// Whether the container has a sysfs, which is then replaced by the inner namespace's.
+    pub sysfs: bool,
+}
+
+/// The syscall wall, beside the base rules and the engine's own profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SyscallPlan {
+    /// Allowed beyond the base rules.
+    pub allow: BTreeSet<String>,
+    /// Denied whatever the base rules say.
+    pub deny: BTreeSet<String>,
+    /// Whether the engine's profile is merged in.
+    pub engine_profile: bool,
+}
+
+/// Limits of the sidecar's own cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SidecarLimits {
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub pids: u32,
+    /// Share of one processor, per cent.
+    pub cpu_percent: u32,
+    /// Open files.
+    pub files: u64,
+}
+
+/// Why a container cannot be planned. Nothing has been created when one is returned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The kernel lacks what the plan needs.
+    #[error("policy '{policy}' needs {need}, which this kernel ({have}) does not have: use a newer kernel, or a policy without it")]
+    Kernel {
+        /// The policy's name.
+        policy: String,
+        /// The missing feature.
+        need: &'static str,
+        /// The kernel's release.
+        have: String,
+    },
+    /// A section that every container needs is missing from config.json.
+    #[error("config.json has no `{0}` section")]
+    Missing(&'static str),
+    /// A namespace that would reach out of the container.
+    #[error("policy '{policy}' refuses the {whose} {kind} namespace: run without it, or let the node's file allow it (allow.namespaces)")]
+    Namespace {
+        /// The policy's name.
+        policy: String,
+        /// `host's` or `foreign`, with its path.
+        whose: String,
+        /// pid, ipc, ...
+        kind: &'static str,
+    },
+    /// A hook that is not the engine's network hook.
+    #[error("policy '{policy}' refuses the {when} hook {path:?}: the node's file can allow it (allow.hooks)")]
+    Hook {
+        /// The policy's name.
+        policy: String,
+        /// prestart, createRuntime, ...
+        when: &'static str,
+        /// The program.
+        path: PathBuf,
+    },
+    /// A device that the policy does not give.
+    #[error("policy '{policy}' refuses the device {path:?}: the node's file can allow it (allow.devices)")]
+    Device {
+        /// The policy's name.
+        policy: String,
+        /// The node in the container.
+        path: PathBuf,
+    },
+    /// `dev.agentbox.workspace` names no mount.
+    #[error("dev.agentbox.workspace = {0:?}: no bind mount of this container is at that path")]
+    Workspace(PathBuf),
+    /// The workspace is on the list of what is never let in.
+    #[error("the workspace {destination:?} (from {source_path:?}) is refused: {why}")]
+    WorkspaceRefused {
+        /// Mount point in the container.
+        destination: PathBuf,
+        /// Path on the node.
+        source_path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// A destination that is not an absolute, plain path.
+    #[error("the mount destination {0:?} is not an absolute path without `..`")]
+    Destination(PathBuf),
+}
+
+/// Translates a policy into what will be enforced for this spec on this host.
+pub fn plan(
+    resolved: &Resolved,
+    spec: &Spec,
+    bundle: &BundleFacts,
+    host: &HostFacts,
+) -> Result<Plan, PlanError> {
+    let policy = &resolved.policy;
+    host.require(policy)?;
+    let linux = spec.linux().as_ref().ok_or(PlanError::Missing("linux"))?;
+    let process = spec.process().as_ref().ok_or(PlanError::Missing("process"))?;
+    if spec.root().is_none() {
+        return Err(PlanError::Missing("root"));
+    }
+    let mut warnings = Vec::new();
+    hooks::check(resolved, spec, bundle)?;
+    let namespaces = namespaces::plan(resolved, linux)?;
+    let devices = privileges::devices(resolved, linux)?;
+    let filesystem = mounts::plan(resolved, spec, bundle, &mut warnings)?;
+    let sysfs = filesystem.mounts.iter().any(|m| m.destination == std::path::Path::new("/sys"));
+    let capability_limit = privileges::limit(policy);
+    // No `..`: a field added to `Policy` does not compile until it is planned.
+    let Policy { name: _, filesystem: _, network, syscalls, privileges: _ } = policy;
+    let crate::policy::Network { mode } = network;
+    let crate::policy::Syscalls { allow, deny } = syscalls;
+    Ok(Plan {
+        origins: resolved.origins.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        filesystem,
+        network: NetworkPlan { mode: *mode, sysctl: namespaces::net_sysctl(linux, &mut warnings), sysfs },
+        syscalls: SyscallPlan {
+            allow: allow.iter().map(ToString::to_string).collect(),
+            deny: deny.iter().map(ToString::to_string).collect(),
+            engine_profile: linux.seccomp().is_some(),
+        },
+        capabilities: CapabilitySets::of(process.capabilities().as_ref()).limited(&capability_limit),
+        capability_limit,
+        namespaces,
+        devices,
+        sidecar: SidecarLimits { memory_bytes: 64 << 20, pids: 16, cpu_percent: 50, files: 1024 },
+        warnings,
+        policy: policy.clone(),
+    })
+}

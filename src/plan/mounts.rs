@@ -1,0 +1,393 @@
+//! PURE. Mount pruning: which of the engine's mounts the container gets, how, and why not.
+//!
+//! Sources were opened and judged once by the shell ([`SourceFacts`]); the same inode is compared again after
+//! pivot_root, so that a path swapped in between (the subPath class of bugs, CVE-2021-25741) is noticed.
+//! Binds are made non-recursive: what else is mounted below a source stays outside.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+use oci_spec::runtime::{Mount, Spec};
+use serde::{Deserialize, Serialize};
+
+use super::never::Never;
+use super::{BundleFacts, Ephemeral, EphemeralContent, FileKind, FilesystemPlan, PlanError, SourceFacts};
+use crate::policy::{Access, EphemeralDir, MountRule, Policy, Resolved, RootAccess};
+
+/// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
+/// Docker 28's list.
+const MASKED: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/kernel/debug",
+    "/sys/kernel/security",
+    "/sys/fs/selinux",
+];
+
+/// Made read-only in every container under a policy: Docker's list.
+const READONLY: &[&str] = &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// A mount that the container gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PlannedMount {
+    /// Mount point in the container.
+    pub destination: PathBuf,
+    /// File system type; `bind` for a bind mount.
+    pub kind: String,
+    /// What is mounted.
+    pub source: PathBuf,
+    /// Options, complete.
+    pub options: Vec<String>,
+    /// Why it is there.
+    pub why: String,
+    /// Inode that must be found there after pivot_root; bind mounts have one.
+    pub judged: Option<Judged>,
+}
+
+impl PlannedMount {
+    /// Whether the container may write below it.
+    pub fn is_writable(&self) -> bool {
+        !self.options.iter().any(|o| o == "ro")
+    }
+}
+
+/// Identity of a judged source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Judged {
+    /// Device number.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Type.
+    pub kind: FileKind,
+}
+
+/// A mount that the engine asked for and the container does not get.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Pruned {
+    /// Mount point in the container.
+    pub destination: PathBuf,
+    /// What would have been mounted.
+    pub source: PathBuf,
+    /// The reason.
+    pub why: String,
+}
+
+/// Plans the file system wall.
+pub(super) fn plan(
+    resolved: &Resolved,
+    spec: &Spec,
+    bundle: &BundleFacts,
+    warnings: &mut Vec<String>,
+) -> Result<FilesystemPlan, PlanError> {
+    let never = Never::builtin();
+    let policy = &resolved.policy;
+    let workspace = workspace(resolved, spec, bundle)?;
+    let mut out = Sorted::default();
+    let mounts = spec.mounts().as_deref().unwrap_or_default();
+    for (index, mount) in mounts.iter().enumerate() {
+        let source = bundle.sources.get(index).and_then(Option::as_ref);
+        check_destination(mount.destination())?;
+        match source {
+            Some(facts) => out.bind(&never, policy, workspace.as_deref(), mount, facts, warnings)?,
+            None => out.kernel(mount),
+        }
+    }
+    let ephemeral = ephemeral(policy, bundle.home.as_deref(), &out.kept);
+    let linux = spec.linux().as_ref();
+    let masked = union(MASKED, linux.and_then(|l| l.masked_paths().as_ref()), &out.masked);
+    let readonly = union(READONLY, linux.and_then(|l| l.readonly_paths().as_ref()), &BTreeSet::new());
+    Ok(FilesystemPlan {
+        root: policy.filesystem.root,
+        ephemeral,
+        scratch_bytes: policy.filesystem.scratch.bytes(),
+        workspace: workspace.filter(|w| out.kept.iter().any(|m| &m.destination == w)),
+        mounts: out.kept,
+        pruned: out.pruned,
+        masked,
+        readonly,
+        replaced: out.replaced,
+    })
+}
+
+#[derive(Default)]
+struct Sorted {
+    kept: Vec<PlannedMount>,
+    pruned: Vec<Pruned>,
+    masked: BTreeSet<PathBuf>,
+    replaced: BTreeSet<PathBuf>,
+}
+
+impl Sorted {
+    /// A mount that is no bind: the kernel's own file systems, on their usual places only.
+    fn kernel(&mut self, mount: &Mount) {
+        let kind = mount.typ().as_deref().unwrap_or("none");
+        let destination = mount.destination();
+        let asked = mount.options().as_deref().unwrap_or_default();
+        let place = destination.to_str().unwrap_or("");
+        let options = match (kind, place) {
+            ("proc", "/proc") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
+            ("sysfs", "/sys") => only(asked, &[], &["nosuid", "nodev", "noexec", "ro"]),
+            ("cgroup" | "cgroup2", "/sys/fs/cgroup") => only(asked, &[], &["nosuid", "nodev", "noexec", "ro"]),
+            ("devpts", "/dev/pts") => keep(asked, &["nosuid", "noexec"]),
+            ("mqueue", "/dev/mqueue") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
+            ("tmpfs", "/dev") => keep(asked, &["nosuid"]),
+            ("tmpfs", _) if !is_kernel_place(destination) => keep(asked, &["nosuid", "nodev"]),
+            _ => {
+                self.prune(mount, &format!("a mount of type {kind:?} at this place is not among those that a policy keeps"));
+                return;
+            }
+        };
+        self.kept.push(PlannedMount {
+            destination: destination.clone(),
+            kind: kind.to_owned(),
+            source: mount.source().clone().unwrap_or_else(|| PathBuf::from(kind)),
+            options,
+            why: "the engine's".to_owned(),
+            judged: None,
+        });
+    }
+
+    fn bind(
+        &mut self,
+        never: &Never,
+        policy: &Policy,
+        workspace: Option<&Path>,
+        mount: &Mount,
+        facts: &SourceFacts,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), PlanError> {
+        let destination = mount.destination();
+        let place = destination.to_str().unwrap_or("");
+        if matches!(place, "/etc/hosts" | "/etc/resolv.conf") {
+            // Whatever its source is: the network wall's file takes its place.
+            self.replaced.insert(destination.clone());
+            return Ok(());
+        }
+        if let Some((why, writable)) = support(place, facts) {
+            self.keep_bind(mount, facts, writable, why.to_owned());
+            return Ok(());
+        }
+        let is_workspace = workspace == Some(destination.as_path());
+        if let Some(why) = refusal(never, destination, facts) {
+            if is_workspace {
+                return Err(PlanError::WorkspaceRefused {
+                    destination: destination.clone(),
+                    source_path: facts.path.clone(),
+                    why,
+                });
+            }
+            self.prune(mount, &why);
+            return Ok(());
+        }
+        let asked_rw = !mount.options().iter().flatten().any(|o| matches!(o.as_str(), "ro" | "rro"));
+        match access(policy, is_workspace, place) {
+            Access::None => self.prune(mount, &format!("policy '{}' keeps {}", policy.name, kept_words(policy))),
+            granted => {
+                let writable = asked_rw && granted == Access::ReadWrite;
+                let why = if is_workspace { "the workspace" } else { "the policy keeps other mounts" };
+                self.keep_bind(mount, facts, writable, why.to_owned());
+                self.mask_inside(never, destination, facts, warnings);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_bind(&mut self, mount: &Mount, facts: &SourceFacts, writable: bool, why: String) {
+        let asked = mount.options().as_deref().unwrap_or_default();
+        let mut options: Vec<String> = vec!["bind".into(), "rprivate".into(), "nosuid".into(), "nodev".into()];
+        if asked.iter().any(|o| o == "noexec") {
+            options.push("noexec".into());
+        }
+        options.push(if writable { "rw" } else { "ro" }.into());
+        self.kept.push(PlannedMount {
+            destination: mount.destination().clone(),
+            kind: "bind".to_owned(),
+            source: facts.path.clone(),
+            options,
+            why,
+            judged: Some(Judged { dev: facts.dev, ino: facts.ino, kind: facts.kind }),
+        });
+    }
+
+    fn mask_inside(&mut self, never: &Never, destination: &Path, facts: &SourceFacts, warnings: &mut Vec<String>) {
+        self.masked.extend(never.below(&facts.path).map(|(rest, _)| destination.join(rest)));
+        self.masked.extend(facts.inside.iter().map(|i| destination.join(&i.path)));
+        if facts.search_incomplete {
+            warnings.push(format!(
+                "{}: too many files to search all of them for sockets and credentials; those found are masked",
+                destination.display()
+            ));
+        }
+    }
+
+    fn prune(&mut self, mount: &Mount, why: &str) {
+        self.pruned.push(Pruned {
+            destination: mount.destination().clone(),
+            source: mount.source().clone().unwrap_or_default(),
+            why: why.to_owned(),
+        });
+    }
+}
+
+/// Which access the policy gives a bind mount that is on no list.
+fn access(policy: &Policy, is_workspace: bool, place: &str) -> Access {
+    let rules = &policy.filesystem;
+    if is_workspace {
+        return rules.workspace;
+    }
+    let listed = rules.write.iter().any(|w| w.as_str() == place);
+    match rules.mounts {
+        MountRule::Drop => Access::None,
+        MountRule::ReadOnly if listed => Access::ReadWrite,
+        MountRule::ReadOnly => Access::ReadOnly,
+        MountRule::Keep => Access::ReadWrite,
+    }
+}
+
+fn kept_words(policy: &Policy) -> &'static str {
+    match policy.filesystem.workspace {
+        Access::None => "no mounts",
+        Access::ReadOnly | Access::ReadWrite => "the workspace alone",
+    }
+}
+
+/// Why a bind mount is refused whatever the policy says.
+fn refusal(never: &Never, destination: &Path, facts: &SourceFacts) -> Option<String> {
+    if is_kernel_place(destination) || destination == Path::new("/") || destination == Path::new("/dev") {
+        return Some(format!("it would replace {} of the container", destination.display()));
+    }
+    match facts.kind {
+        FileKind::Socket => return Some("it is a socket: whoever answers it acts outside the walls".to_owned()),
+        FileKind::Device => return Some("it is a device".to_owned()),
+        FileKind::Fifo => return Some("it is a pipe to a process outside".to_owned()),
+        FileKind::Directory | FileKind::File => {}
+    }
+    if let Some(same) = &facts.same_as {
+        return Some(format!("it is {} under another name", same.display()));
+    }
+    never.refuses(&facts.path).map(|why| format!("{}: {why}", facts.path.display()))
+}
+
+/// Places where a mount would hide or replace the kernel's files, with those below them.
+fn is_kernel_place(destination: &Path) -> bool {
+    ["/proc", "/sys"].iter().any(|p| destination.starts_with(p)) || (destination.starts_with("/dev/") && destination != Path::new("/dev/shm"))
+        || destination == Path::new("/dev")
+}
+
+/// An engine's support mount, known by its target and its source together: why it is kept, and whether writable.
+fn support(place: &str, facts: &SourceFacts) -> Option<(&'static str, bool)> {
+    let source: Vec<&str> = facts.path.iter().filter_map(|c| c.to_str()).collect();
+    let name = place.rsplit('/').next().unwrap_or("");
+    let file = facts.kind == FileKind::File;
+    match (place, source.as_slice()) {
+        ("/etc/hostname", [.., "containers", id, last]) if file && is_id(id) && *last == name => Some(("Docker's host name file", false)),
+        ("/etc/hostname", [.., "sandboxes", id, last]) if file && is_id(id) && *last == name => Some(("the pod's host name file", false)),
+        ("/etc/hostname" | "/run/.containerenv", [.., "overlay-containers", id, "userdata", last]) if file && is_id(id) && *last == name => {
+            Some(("podman's file", false))
+        }
+        ("/dev/shm", [.., "overlay-containers", id, "userdata", "shm"] | [.., "sandboxes", id, "shm"]) if is_id(id) && facts.kind == FileKind::Directory => {
+            Some(("the container's shared memory", true))
+        }
+        ("/dev/termination-log", [.., "kubelet", "pods", _, "containers", _, _]) if file => Some(("kubelet's termination message", true)),
+        ("/sbin/docker-init", [.., "docker-init" | "tini" | "tini-static"]) if file => Some(("Docker's init", false)),
+        ("/run/podman-init" | "/dev/init", [.., "catatonit"]) if file => Some(("podman's init", false)),
+        _ => None,
+    }
+}
+
+/// An engine's container id: 64 hexadecimal digits.
+fn is_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// The mount point of the workspace: the one that was named, else the bind mount that holds the working directory.
+fn workspace(resolved: &Resolved, spec: &Spec, bundle: &BundleFacts) -> Result<Option<PathBuf>, PlanError> {
+    let mounts = spec.mounts().as_deref().unwrap_or_default();
+    let binds = || mounts.iter().zip(&bundle.sources).filter(|(_, s)| s.is_some()).map(|(m, _)| m.destination());
+    if let Some(named) = &resolved.workspace {
+        let named = PathBuf::from(named.as_str());
+        return if binds().any(|d| *d == named) { Ok(Some(named)) } else { Err(PlanError::Workspace(named)) };
+    }
+    let Some(cwd) = spec.process().as_ref().map(|p| p.cwd().clone()) else { return Ok(None) };
+    let holds = binds().filter(|d| cwd.starts_with(d) && d.as_path() != Path::new("/"));
+    Ok(holds.max_by_key(|d| d.components().count()).cloned())
+}
+
+fn ephemeral(policy: &Policy, home: Option<&Path>, kept: &[PlannedMount]) -> Vec<Ephemeral> {
+    // With a root that is thrown away as a whole there is nothing to add but an empty /tmp.
+    let whole_root = policy.filesystem.root == RootAccess::Ephemeral;
+    let mut out: Vec<Ephemeral> = Vec::new();
+    for dir in &policy.filesystem.ephemeral {
+        let (path, content) = match (dir, home) {
+            (EphemeralDir::Tmp, _) => (PathBuf::from("/tmp"), EphemeralContent::Empty),
+            (EphemeralDir::Var | EphemeralDir::Home, _) if whole_root => continue,
+            (EphemeralDir::Var, _) => (PathBuf::from("/var"), EphemeralContent::Image),
+            (EphemeralDir::Home, Some(home)) if is_home_like(home) => (home.to_owned(), EphemeralContent::Image),
+            (EphemeralDir::Home, _) => continue,
+        };
+        if kept.iter().any(|m| m.destination == path) || out.iter().any(|e| path.starts_with(&e.path)) {
+            continue;
+        }
+        let keep_below = kept.iter().map(|m| &m.destination).filter(|d| d.starts_with(&path)).cloned().collect();
+        out.push(Ephemeral { path, content, keep_below });
+    }
+    out.sort_by(|a, b| a.path.cmp(&b.path));
+    out
+}
+
+/// A directory that may be covered by an overlay without hiding parts of the system.
+fn is_home_like(home: &Path) -> bool {
+    let system = ["/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var"];
+    let below_kernel = ["/proc", "/sys", "/dev"].iter().any(|p| home.starts_with(p));
+    home.is_absolute() && !below_kernel && !system.iter().any(|s| home == Path::new(s)) && is_plain(home)
+}
+
+fn check_destination(destination: &Path) -> Result<(), PlanError> {
+    if destination.is_absolute() && is_plain(destination) {
+        Ok(())
+    } else {
+        Err(PlanError::Destination(destination.to_owned()))
+    }
+}
+
+fn is_plain(path: &Path) -> bool {
+    path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)))
+}
+
+fn union(base: &[&str], engine: Option<&Vec<String>>, more: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
+    let mut all: BTreeSet<PathBuf> = base.iter().map(PathBuf::from).collect();
+    all.extend(engine.into_iter().flatten().map(PathBuf::from));
+    all.extend(more.iter().cloned());
+    all.into_iter().collect()
+}
+
+/// The engine's options without those that loosen, plus `add`.
+fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
+    let loosening = ["suid", "dev", "shared", "rshared", "slave", "rslave", "rbind", "bind"];
+    let mut out: Vec<String> = asked.iter().filter(|o| !loosening.contains(&o.as_str())).cloned().collect();
+    out.extend(add.iter().map(ToString::to_string));
+    let mut seen = BTreeSet::new();
+    out.retain(|o| seen.insert(o.clone()));
+    out
+}
+
+/// `fixed`, plus those of the engine's options that `also` names.
+fn only(asked: &[String], also: &[&str], fixed: &[&str]) -> Vec<String> {
+    let mut out: Vec<String> = fixed.iter().map(ToString::to_string).collect();
+    out.extend(asked.iter().filter(|o| also.contains(&o.as_str())).cloned());
+    out
+}

@@ -1,0 +1,43 @@
+//! PURE. What a policy does to a process: the first one, and each that `exec` brings.
+
+use oci_spec::runtime::{Capabilities, LinuxCapabilities, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process};
+
+use super::{CapabilitySets, Plan};
+
+/// The process as it may run under the plan: no_new_privs, capabilities within the limit, no core dumps.
+///
+/// RLIMIT_CORE is 1, soft and hard: with 0 a `core_pattern` that is a pipe still starts its helper, as root on
+/// the host (core(5), "Piping core dumps to a program").
+pub fn confine(mut process: Process, plan: &Plan) -> Process {
+    let sets = CapabilitySets::of(process.capabilities().as_ref()).limited(&plan.capability_limit);
+    process.set_capabilities(Some(to_spec(&sets)));
+    process.set_no_new_privileges(Some(true));
+    let mut limits: Vec<PosixRlimit> = process.rlimits().clone().unwrap_or_default();
+    limits.retain(|l| l.typ() != PosixRlimitType::RlimitCore);
+    limits.push(core_limit());
+    process.set_rlimits(Some(limits));
+    process
+}
+
+fn core_limit() -> PosixRlimit {
+    PosixRlimitBuilder::default()
+        .typ(PosixRlimitType::RlimitCore)
+        .hard(1u64)
+        .soft(1u64)
+        .build()
+        .expect("all three fields of a limit are set")
+}
+
+/// The sets in the spec's own type.
+pub fn to_spec(sets: &CapabilitySets) -> LinuxCapabilities {
+    let parse = |set: &std::collections::BTreeSet<String>| -> Capabilities {
+        set.iter().filter_map(|n| n.trim_start_matches("CAP_").parse().ok()).collect()
+    };
+    let mut out = LinuxCapabilities::default();
+    out.set_bounding(Some(parse(&sets.bounding)));
+    out.set_effective(Some(parse(&sets.effective)));
+    out.set_permitted(Some(parse(&sets.permitted)));
+    out.set_inheritable(Some(parse(&sets.inheritable)));
+    out.set_ambient(Some(parse(&sets.ambient)));
+    out
+}

@@ -1,0 +1,149 @@
+//! PURE. The plan as a person wants to read it: each wall, what it allows, where that came from, what was pruned.
+//!
+//! It is written from the [`Plan`] that is enforced, never from the policy.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::log::escape;
+use crate::plan::{EphemeralContent, Plan};
+use crate::policy::{NetworkMode, RootAccess};
+use crate::seccomp::{Filter, Program};
+
+/// What is explained.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subject {
+    /// `container <id>` or `bundle <path>`.
+    pub name: String,
+    /// Who chose the policy.
+    pub chosen_by: String,
+    /// The plan; `None` under `unconfined`.
+    pub plan: Option<Plan>,
+    /// The program of the syscall wall in one line.
+    pub filter: Option<String>,
+}
+
+/// The explanation.
+pub fn text(subject: &Subject) -> String {
+    let mut out = String::new();
+    let Some(plan) = &subject.plan else {
+        line(&mut out, "", &format!("{}: unconfined (chosen by {}): none of agentbox's walls", subject.name, subject.chosen_by));
+        line(&mut out, "syscalls", subject.filter.as_deref().unwrap_or("no filter: the engine gave none"));
+        return out;
+    };
+    line(&mut out, "", &format!("{}: policy '{}', chosen by {}", subject.name, plan.policy.name, subject.chosen_by));
+    filesystem(&mut out, plan);
+    network(&mut out, plan);
+    syscalls(&mut out, plan, subject.filter.as_deref());
+    privileges(&mut out, plan);
+    for warning in &plan.warnings {
+        line(&mut out, "warning", warning);
+    }
+    origins(&mut out, plan);
+    out
+}
+
+fn filesystem(out: &mut String, plan: &Plan) {
+    let fs = &plan.filesystem;
+    let root = match fs.root {
+        RootAccess::ReadOnly => "the image, read-only".to_owned(),
+        RootAccess::Ephemeral => format!("the image; what is written is thrown away (at most {})", size(fs.scratch_bytes)),
+    };
+    line(out, "files", &root);
+    for dir in &fs.ephemeral {
+        let content = match dir.content {
+            EphemeralContent::Empty => "empty",
+            EphemeralContent::Image => "as in the image",
+        };
+        item(out, &format!("{}  writable, {content} at first, thrown away (all together at most {})", path(&dir.path), size(fs.scratch_bytes)));
+    }
+    for mount in fs.mounts.iter().filter(|m| m.judged.is_some()) {
+        let access = if mount.is_writable() { "read-write" } else { "read-only" };
+        item(out, &format!("{}  {access}, from {}: {}", path(&mount.destination), path(&mount.source), mount.why));
+    }
+    for file in &fs.replaced {
+        item(out, &format!("{}  agentbox's own, in place of the engine's", path(file)));
+    }
+    for pruned in &fs.pruned {
+        item(out, &format!("{}  not mounted (from {}): {}", path(&pruned.destination), path(&pruned.source), escape(&pruned.why)));
+    }
+    let paths = |list: &[std::path::PathBuf]| list.iter().map(|p| path(p)).collect::<Vec<_>>().join(" ");
+    item(out, &format!("empty: {}", paths(&fs.masked)));
+    item(out, &format!("read-only: {}", paths(&fs.readonly)));
+}
+
+fn network(out: &mut String, plan: &Plan) {
+    let text = match plan.network.mode {
+        NetworkMode::None => "none: a namespace of its own with the loopback interface alone",
+        NetworkMode::Local => "local: a namespace of its own with the loopback interface alone; no way out, no names",
+    };
+    line(out, "network", text);
+    for (key, value) in &plan.network.sysctl {
+        item(out, &format!("{} = {}", escape(key), escape(value)));
+    }
+}
+
+fn syscalls(out: &mut String, plan: &Plan, filter: Option<&str>) {
+    let engine = if plan.syscalls.engine_profile { "agentbox's base rules and the engine's profile, the stricter verdict of both" } else { "agentbox's base rules; the engine gave no profile" };
+    line(out, "syscalls", engine);
+    let join = |set: &std::collections::BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(" ");
+    if !plan.syscalls.allow.is_empty() {
+        item(out, &format!("added: {}", join(&plan.syscalls.allow)));
+    }
+    if !plan.syscalls.deny.is_empty() {
+        item(out, &format!("taken away: {}", join(&plan.syscalls.deny)));
+    }
+    if let Some(filter) = filter {
+        item(out, filter);
+    }
+}
+
+/// A program in one line: what it allows, checks and denies, from the program itself.
+pub fn filter(program: &Program) -> String {
+    let summary = Filter { program: program.clone(), flags: 0, notes: Vec::new() }.describe();
+    let denied: Vec<String> = summary.denied.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
+    format!(
+        "{} calls allowed, {} by their arguments, denied: {}; {} instructions",
+        summary.allowed,
+        summary.checked.len(),
+        denied.join(", "),
+        summary.instructions
+    )
+}
+
+fn privileges(out: &mut String, plan: &Plan) {
+    line(out, "privileges", "no_new_privs; set-user-ID programs have no effect; no core dumps; a session keyring of its own");
+    let caps = plan.capabilities.bounding.iter().map(|c| c.trim_start_matches("CAP_")).collect::<Vec<_>>().join(" ");
+    item(out, &format!("capabilities: {}", if caps.is_empty() { "none" } else { &caps }));
+    item(out, &format!("namespaces: {} and an inner network", escape(&plan.namespaces.join(" "))));
+    let devices: Vec<String> = plan.devices.iter().map(|d| path(d)).collect();
+    item(out, &format!("devices: the usual eight{}{}", if devices.is_empty() { "" } else { " and " }, devices.join(" ")));
+}
+
+fn origins(out: &mut String, plan: &Plan) {
+    line(out, "where each value comes from", "");
+    for (field, origin) in &plan.origins {
+        item(out, &format!("{field}: {}", escape(origin)));
+    }
+}
+
+fn line(out: &mut String, head: &str, text: &str) {
+    let separator = if head.is_empty() || text.is_empty() { "" } else { ": " };
+    // Writing to a String cannot fail.
+    writeln!(out, "{head}{separator}{text}").expect("a String takes every text");
+}
+
+fn item(out: &mut String, text: &str) {
+    writeln!(out, "  {text}").expect("a String takes every text");
+}
+
+fn path(path: &Path) -> String {
+    escape(&path.display().to_string())
+}
+
+fn size(bytes: u64) -> String {
+    if bytes % (1 << 30) == 0 { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes >> 20) }
+}

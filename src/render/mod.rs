@@ -1,0 +1,5 @@
+//! PURE. From a plan to what enforces it or tells of it: the spec for libcontainer, files, words.
+
+pub mod explain;
+pub mod files;
+pub mod spec;

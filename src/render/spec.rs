@@ -1,0 +1,164 @@
+//! PURE. The spec that libcontainer gets: the plan's for a policy, the engine's own for `unconfined`, both made so
+//! that libcontainer 0.7.0 understands them as runc would.
+
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::{
+    Linux, LinuxDevice, LinuxDeviceCgroup, LinuxDeviceCgroupBuilder, LinuxDeviceType, LinuxNamespace,
+    LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, Root, Spec,
+};
+
+use crate::plan::{Plan, PlannedMount, process};
+use crate::policy::RootAccess;
+
+/// What the shell decided about places on the host.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Absolute path of the root file system that libcontainer is to use.
+    pub rootfs: PathBuf,
+    /// Directory with the files of the network wall.
+    pub files: PathBuf,
+}
+
+/// The spec as engines write it, made digestible for libcontainer; nothing is weakened or added.
+pub fn normalise(spec: &mut Spec) {
+    if let Some(mounts) = spec.mounts_mut() {
+        for mount in mounts.iter_mut() {
+            if mount.source().is_none() {
+                // libcontainer asks for a source where the kernel needs none.
+                let name = mount.typ().clone().unwrap_or_else(|| "none".to_owned());
+                mount.set_source(Some(PathBuf::from(name)));
+            }
+        }
+    }
+    if let Some(process) = spec.process_mut() {
+        if process.capabilities().is_none() {
+            // Left out means none (runc); libcontainer would keep all.
+            process.set_capabilities(Some(process::to_spec(&crate::plan::CapabilitySets::default())));
+        }
+    }
+    if let Some(linux) = spec.linux_mut() {
+        let propagation = linux.rootfs_propagation().as_deref().map(|p| p.strip_prefix('r').filter(|q| !q.is_empty()).unwrap_or(p).to_owned());
+        linux.set_rootfs_propagation(propagation);
+    }
+}
+
+/// The shadow spec of a container without a policy: the engine's, with an absolute root.
+pub fn unconfined(mut spec: Spec, places: &Places) -> Spec {
+    set_root(&mut spec, places, None);
+    if let Some(linux) = spec.linux_mut() {
+        // Loaded by our own loader, for init and exec alike.
+        linux.set_seccomp(None);
+    }
+    spec
+}
+
+/// The shadow spec of a container under a policy.
+pub fn confined(mut spec: Spec, plan: &Plan, places: &Places) -> Spec {
+    set_root(&mut spec, places, (plan.filesystem.root == RootAccess::ReadOnly).then_some(true));
+    let mut mounts: Vec<Mount> = plan.filesystem.mounts.iter().map(mount).collect();
+    mounts.extend(plan.filesystem.replaced.iter().map(|path| replaced(path, &places.files)));
+    spec.set_mounts(Some(mounts));
+    if let Some(process) = spec.process().clone() {
+        spec.set_process(Some(process::confine(process, plan)));
+    }
+    if let Some(linux) = spec.linux().clone() {
+        spec.set_linux(Some(confined_linux(linux, plan)));
+    }
+    spec
+}
+
+fn set_root(spec: &mut Spec, places: &Places, readonly: Option<bool>) {
+    let mut root: Root = spec.root().clone().unwrap_or_default();
+    root.set_path(places.rootfs.clone());
+    let before = root.readonly();
+    root.set_readonly(readonly.or(before));
+    spec.set_root(Some(root));
+}
+
+fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
+    linux.set_seccomp(None);
+    linux.set_namespaces(Some(plan.namespaces.iter().map(|n| namespace(n)).collect()));
+    let kept: Vec<LinuxDevice> =
+        linux.devices().iter().flatten().filter(|d| plan.devices.contains(d.path())).cloned().collect();
+    let mut resources = linux.resources().clone().unwrap_or_default();
+    resources.set_devices(Some(device_rules(&kept)));
+    linux.set_resources(Some(resources));
+    linux.set_devices(Some(kept));
+    let sysctl = linux.sysctl().iter().flatten().filter(|(k, _)| !k.starts_with("net."));
+    linux.set_sysctl(Some(sysctl.map(|(k, v)| (k.clone(), v.clone())).collect()));
+    // A sysfs is replaced at start, and masked again there.
+    let masked = plan.filesystem.masked.iter().filter(|p| !(plan.network.sysfs && p.starts_with("/sys")));
+    linux.set_masked_paths(Some(masked.map(|p| p.display().to_string()).collect()));
+    linux.set_readonly_paths(Some(plan.filesystem.readonly.iter().map(|p| p.display().to_string()).collect()));
+    linux.set_rootfs_propagation(Some("private".to_owned()));
+    linux.set_net_devices(None);
+    linux
+}
+
+fn mount(planned: &PlannedMount) -> Mount {
+    MountBuilder::default()
+        .destination(planned.destination.clone())
+        .typ(planned.kind.clone())
+        .source(planned.source.clone())
+        .options(planned.options.clone())
+        .build()
+        .expect("all fields of a mount are set")
+}
+
+fn replaced(path: &Path, files: &Path) -> Mount {
+    let name = path.file_name().unwrap_or_default();
+    MountBuilder::default()
+        .destination(path.to_owned())
+        .typ("bind")
+        .source(files.join(name))
+        .options(["bind", "rprivate", "ro", "nosuid", "nodev", "noexec"].map(str::to_owned).to_vec())
+        .build()
+        .expect("all fields of a mount are set")
+}
+
+/// `type` or `type=path` of a plan.
+fn namespace(text: &str) -> LinuxNamespace {
+    let (typ, path) = match text.split_once('=') {
+        Some((typ, path)) => (typ, Some(PathBuf::from(path))),
+        None => (text, None),
+    };
+    let typ = match typ {
+        "pid" => LinuxNamespaceType::Pid,
+        "ipc" => LinuxNamespaceType::Ipc,
+        "uts" => LinuxNamespaceType::Uts,
+        "mount" => LinuxNamespaceType::Mount,
+        "cgroup" => LinuxNamespaceType::Cgroup,
+        "user" => LinuxNamespaceType::User,
+        "time" => LinuxNamespaceType::Time,
+        _ => LinuxNamespaceType::Network,
+    };
+    let builder = LinuxNamespaceBuilder::default().typ(typ);
+    match path {
+        Some(path) => builder.path(path),
+        None => builder,
+    }
+    .build()
+    .expect("the type of a namespace is set")
+}
+
+/// Device rules: nothing, but the usual devices, the pseudo-terminals and what the node's file allows.
+fn device_rules(extra: &[LinuxDevice]) -> Vec<LinuxDeviceCgroup> {
+    const CHARACTER: &[(i64, Option<i64>)] =
+        &[(1, Some(3)), (1, Some(5)), (1, Some(7)), (1, Some(8)), (1, Some(9)), (5, Some(0)), (5, Some(1)), (5, Some(2)), (136, None)];
+    let mut rules = vec![rule(false, LinuxDeviceType::A, None, None)];
+    rules.extend(CHARACTER.iter().map(|(major, minor)| rule(true, LinuxDeviceType::C, Some(*major), *minor)));
+    rules.extend(extra.iter().map(|d| rule(true, d.typ(), Some(d.major()), Some(d.minor()))));
+    rules
+}
+
+fn rule(allow: bool, typ: LinuxDeviceType, major: Option<i64>, minor: Option<i64>) -> LinuxDeviceCgroup {
+    let mut builder = LinuxDeviceCgroupBuilder::default().allow(allow).typ(typ).access("rwm");
+    if let Some(major) = major {
+        builder = builder.major(major);
+    }
+    if let Some(minor) = minor {
+        builder = builder.minor(minor);
+    }
+    builder.build().expect("all fields of a rule are set")
+}

@@ -1,0 +1,357 @@
+//! `create`: from a bundle to a process that waits, behind walls, for `start`.
+//!
+//! [`create`] is the order; whatever has been made when a step fails is taken away again, newest first.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use libcontainer::container::Container;
+use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::syscall::syscall::SyscallType;
+use oci_spec::runtime::{LinuxNamespaceType, Spec};
+
+use super::bundle::Bundle;
+use super::record::{ProcessId, Record, write_whole};
+use super::store::{self, Lock, Place};
+use super::filter::SavedFilter;
+use super::{RuntimeError, delete, filter, overlay, report, resolve, wait};
+use crate::cli::{self, Global};
+use crate::enforce::executor::{Role, WallExecutor, Walls};
+use crate::enforce::privileges;
+use crate::network::{InnerConfig, InnerMode, Maker, Sysctl, spawn_maker};
+use crate::plan::{self, CapabilitySets, Plan};
+use crate::policy::{RootAccess, Selection};
+use crate::render::files;
+use crate::render::spec::{self as shadow, Places};
+use crate::seccomp::Filter;
+use crate::sidecar::{self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, SidecarConfig};
+
+/// What was decided for a bundle: the pure part of `create`, which `explain --bundle` shares.
+pub struct Decision {
+    /// The bundle.
+    pub bundle: Bundle,
+    /// What is enforced; `None` under `unconfined`.
+    pub plan: Option<Plan>,
+    /// Who chose it.
+    pub chosen_by: String,
+    /// The syscall wall.
+    pub filter: Option<Filter>,
+}
+
+/// Reads a bundle and decides what is enforced for it. Creates nothing.
+pub fn decide(global: &Global, dir: &Path) -> Result<Decision, RuntimeError> {
+    let mut bundle = Bundle::read(dir)?;
+    shadow::normalise(&mut bundle.spec);
+    let annotations: BTreeMap<String, String> =
+        bundle.spec.annotations().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+    let engine = bundle.spec.linux().as_ref().and_then(|l| l.seccomp().as_ref());
+    let (plan, chosen_by, filter) = match resolve::selection(global, &annotations)? {
+        Selection::Unconfined { chosen_by } => (None, chosen_by.to_string(), filter::compile(None, engine)?),
+        Selection::Policy(resolved) => {
+            let facts = crate::probe::bundle(&bundle.spec, &bundle.rootfs)?;
+            let plan = plan::plan(&resolved, &bundle.spec, &facts, &crate::probe::host())?;
+            let filter = filter::compile(Some(&plan.policy.syscalls), engine)?;
+            (Some(plan), resolved.chosen_by.to_string(), filter)
+        }
+    };
+    Ok(Decision { bundle, plan, chosen_by, filter })
+}
+
+/// Creates a container; its process waits for `start`.
+pub fn create(global: &Global, args: &cli::Create, console: Option<&Path>) -> Result<(Place, Lock), RuntimeError> {
+    let place = Place::new(&global.root, &args.id)?;
+    let decision = decide(global, &args.bundle)?;
+    check_descriptors(args.preserve_fds, decision.plan.is_some())?;
+    if args.no_new_keyring && decision.plan.is_some() {
+        return Err(RuntimeError::Unsupported("--no-new-keyring is refused under a policy: the engine's keys would be in reach".into()));
+    }
+    let lock = place.lock()?;
+    if place.libcontainer_dir().exists() {
+        return Err(RuntimeError::Exists(args.id.clone()));
+    }
+    place.make_dir()?;
+    // From here on there is something to take away.
+    let mut record = new_record(global, &place, &decision);
+    match build(global, args, console, &place, &decision, &mut record) {
+        Ok(()) => Ok((place, lock)),
+        Err(error) => {
+            if let Err(cleanup) = delete::remove_all(&place, Some(&record)) {
+                log::error!("after a failed create: {}", crate::log::chain(&cleanup));
+            }
+            lock.remove()?;
+            Err(error)
+        }
+    }
+}
+
+fn build(
+    global: &Global,
+    args: &cli::Create,
+    console: Option<&Path>,
+    place: &Place,
+    decision: &Decision,
+    record: &mut Record,
+) -> Result<(), RuntimeError> {
+    let dir = place.dir();
+    record.overlay = decision.plan.as_ref().is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
+    record.save(&dir)?;
+    // First, so that both get ready while libcontainer works.
+    let mut walls = match &decision.plan {
+        Some(plan) => Some(NetworkWall::begin(plan, &decision.bundle.spec, place)?),
+        None => None,
+    };
+    let rootfs = match &decision.plan {
+        Some(plan) if record.overlay => overlay::make(&dir, &decision.bundle.rootfs, plan.filesystem.scratch_bytes)?,
+        _ => decision.bundle.rootfs.clone(),
+    };
+    let spec = write_shadow(&dir, decision, rootfs)?;
+    if let Some(filter) = &decision.filter {
+        filter::save(&place.filter(), filter)?;
+    }
+    let init_socket = walls.as_mut().and_then(NetworkWall::init_end);
+    let executor = executor(place, decision, args, init_socket)?;
+    let reader = report::reader(&place.report())?;
+    let container = libcontainer_build(global, args, console, place, &spec, executor).map_err(|error| {
+        // What our own code in the container's process says is nearer to the cause.
+        report::pending(&reader).map_or(error, RuntimeError::Init)
+    })?;
+    let pid = container.pid().map(nix::unistd::Pid::as_raw);
+    record.init = pid.and_then(ProcessId::of);
+    let Some(init) = record.init else {
+        return Err(RuntimeError::Init("the container's process ended during create".to_owned()));
+    };
+    record.save(&dir)?;
+    if let Some(walls) = walls {
+        walls.finish(init, record)?;
+    }
+    record.save(&dir)
+}
+
+fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
+    let spec = &decision.bundle.spec;
+    Record {
+        id: place.id.as_str().to_owned(),
+        root: place.root.clone(),
+        bundle: decision.bundle.dir.clone(),
+        rootfs: decision.bundle.rootfs.clone(),
+        oci_version: spec.version().clone(),
+        annotations: spec.annotations().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect(),
+        systemd_cgroup: global.systemd_cgroup,
+        plan: decision.plan.clone(),
+        chosen_by: decision.chosen_by.clone(),
+        overlay: false,
+        init: None,
+        sidecar: None,
+        netns_cookie: None,
+        started: false,
+    }
+}
+
+/// Writes the spec that libcontainer reads, now and at every `exec`, and the files of the network wall.
+fn write_shadow(dir: &Path, decision: &Decision, rootfs: PathBuf) -> Result<Spec, RuntimeError> {
+    let places = Places { rootfs, files: dir.to_owned() };
+    let spec = decision.bundle.spec.clone();
+    let mut spec = match &decision.plan {
+        Some(plan) => {
+            write_whole(&dir.join("hosts"), files::hosts(spec.hostname().as_deref()).as_bytes())?;
+            write_whole(&dir.join("resolv.conf"), files::resolv_conf().as_bytes())?;
+            for name in ["hosts", "resolv.conf"] {
+                let path = dir.join(name);
+                let mode = rustix::fs::Mode::from_raw_mode(0o644);
+                rustix::fs::chmod(&path, mode).map_err(RuntimeError::io(format!("chmod {path:?}")))?;
+            }
+            shadow::confined(spec, plan, &places)
+        }
+        None => shadow::unconfined(spec, &places),
+    };
+    if let Some(process) = spec.process_mut() {
+        let sets = process.capabilities().clone().unwrap_or_default();
+        process.set_capabilities(Some(privileges::for_setup(&sets)));
+    }
+    let path = dir.join("config.json");
+    let text = serde_json::to_vec(&spec).map_err(|e| RuntimeError::Input { path: path.clone(), why: e.to_string() })?;
+    write_whole(&path, &text)?;
+    Ok(spec)
+}
+
+fn executor(place: &Place, decision: &Decision, args: &cli::Create, sidecar: Option<OwnedFd>) -> Result<WallExecutor, RuntimeError> {
+    let spec = &decision.bundle.spec;
+    let process = spec.process().as_ref();
+    let capabilities = match &decision.plan {
+        Some(plan) => plan.capabilities.clone(),
+        None => CapabilitySets::of(process.and_then(|p| p.capabilities().as_ref())),
+    };
+    let asked = process.and_then(|p| p.no_new_privileges()).unwrap_or(false);
+    Ok(WallExecutor::new(Walls {
+        role: Role::Init { sidecar },
+        plan: decision.plan.clone(),
+        capabilities,
+        no_new_privs: decision.plan.is_some() || asked,
+        filter: decision.filter.as_ref().map(SavedFilter::from),
+        report: report::make(&place.report())?,
+        new_keyring: !args.no_new_keyring,
+        user_namespace: has_user_namespace(spec),
+        cgroup_read_only: cgroup_read_only(spec, decision.plan.is_some()),
+    }))
+}
+
+/// Whether the container gets a user namespace of its own.
+pub fn has_user_namespace(spec: &Spec) -> bool {
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    namespaces.into_iter().flatten().any(|n| n.typ() == LinuxNamespaceType::User)
+}
+
+fn cgroup_read_only(spec: &Spec, policy: bool) -> Option<PathBuf> {
+    let mount = spec.mounts().iter().flatten().find(|m| m.typ().as_deref().is_some_and(|t| t.starts_with("cgroup")))?;
+    let asked = mount.options().iter().flatten().any(|o| o == "ro");
+    (policy || asked).then(|| mount.destination().clone())
+}
+
+fn libcontainer_build(
+    global: &Global,
+    args: &cli::Create,
+    console: Option<&Path>,
+    place: &Place,
+    spec: &Spec,
+    executor: WallExecutor,
+) -> Result<Container, RuntimeError> {
+    let failed = RuntimeError::container("create the container");
+    fs::create_dir_all(&place.root).map_err(RuntimeError::io(format!("make {:?}", place.root)))?;
+    let builder = ContainerBuilder::new(place.id.as_str().to_owned(), SyscallType::default())
+        .with_executor(executor)
+        .with_root_path(&place.root)
+        .and_then(|b| b.with_pid_file(args.pid_file.as_deref()));
+    let builder = match builder {
+        Ok(builder) => builder,
+        Err(e) => return Err(failed(e)),
+    };
+    let terminal = spec.process().as_ref().and_then(|p| p.terminal()).unwrap_or(false);
+    if terminal && console.is_none() {
+        return Err(RuntimeError::Unsupported("process.terminal needs --console-socket".to_owned()));
+    }
+    builder
+        .with_console_socket(console.filter(|_| terminal))
+        .with_preserved_fds(args.preserve_fds)
+        .as_init(place.dir())
+        .with_systemd(global.systemd_cgroup)
+        .with_detach(true)
+        .with_no_pivot(args.no_pivot)
+        .build()
+        .map_err(failed)
+}
+
+/// Every descriptor that is promised to the container exists, and under a policy none is a socket: who holds one
+/// has a way out that no wall sees. Called before the runtime opens descriptors of its own would be too early for
+/// the policy; numbers that it opened since are close-on-exec, which a promised one never is.
+pub fn check_descriptors(preserve: i32, policy: bool) -> Result<(), RuntimeError> {
+    let listen: i32 = std::env::var("LISTEN_FDS").ok().and_then(|v| v.parse().ok()).unwrap_or(0);
+    let error = |fd: i32, why| RuntimeError::Init(crate::enforce::EnforceError::Descriptor { fd, why }.to_string());
+    for fd in 3..3_i32.saturating_add(preserve).saturating_add(listen) {
+        let link = fs::read_link(format!("/proc/self/fd/{fd}"));
+        let Ok(link) = link else { return Err(error(fd, "it is not open")) };
+        if wait::is_close_on_exec(fd) {
+            return Err(error(fd, "it is not open"));
+        }
+        let link = link.to_string_lossy().into_owned();
+        if policy && (link.starts_with("socket:") || link.contains("io_uring")) {
+            return Err(error(fd, "under a policy no socket is"));
+        }
+    }
+    Ok(())
+}
+
+/// The network wall while it is being raised.
+struct NetworkWall {
+    spawned: sidecar::Spawned,
+    maker: Option<Maker>,
+    config: Vec<Sysctl>,
+    user_namespace: bool,
+}
+
+impl NetworkWall {
+    /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace.
+    fn begin(plan: &Plan, spec: &Spec, place: &Place) -> Result<Self, RuntimeError> {
+        let sysctls = plan.network.sysctl.iter().map(|(k, v)| Sysctl::parse(k, v)).collect::<Result<Vec<_>, _>>()?;
+        let user_namespace = has_user_namespace(spec);
+        let exe = rustix::fs::open("/proc/self/exe", rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
+            .map_err(RuntimeError::io("open the runtime's own file"))?;
+        let spawned = sidecar::spawn(&sidecar_config(plan, spec, place), exe.as_fd())?;
+        let maker = if user_namespace { None } else { Some(spawn_maker(&inner_config(&sysctls, None))?) };
+        Ok(Self { spawned, maker, config: sysctls, user_namespace })
+    }
+
+    fn init_end(&mut self) -> Option<OwnedFd> {
+        self.spawned.take_init_end()
+    }
+
+    /// Gives the sidecar what it needs, and waits until it says that it is confined.
+    fn finish(mut self, init: ProcessId, record: &mut Record) -> Result<(), RuntimeError> {
+        let maker = match self.maker.take() {
+            Some(maker) => maker,
+            None => {
+                let user = open_namespace(init.pid, "user")?;
+                spawn_maker(&inner_config(&self.config, self.user_namespace.then(|| user.as_fd())))?
+            }
+        };
+        let inner = maker.finish()?;
+        record.netns_cookie = Some(inner.cookie);
+        let pid = rustix::process::Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
+        let init_pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+            .map_err(RuntimeError::io("open the container's process"))?;
+        let engine = open_namespace(init.pid, "net")?;
+        let attach = Attach { engine_netns: Some(engine.as_fd()), init_pidfd: init_pidfd.as_fd(), inner };
+        record.sidecar = Some(self.spawned.attach(attach)?);
+        Ok(())
+    }
+}
+
+fn inner_config<'a>(sysctls: &[Sysctl], user_namespace: Option<std::os::fd::BorrowedFd<'a>>) -> InnerConfig<'a> {
+    InnerConfig { user_namespace, mode: InnerMode::Loopback, sysctls: sysctls.to_vec() }
+}
+
+fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd, RuntimeError> {
+    let path = format!("/proc/{pid}/ns/{kind}");
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).map_err(RuntimeError::io(format!("open {path}")))
+}
+
+fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'static> {
+    let limits = plan.sidecar;
+    let id = place.id.as_str();
+    let cgroup = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone()).unwrap_or_default();
+    // Docker, containerd: /docker/<id>; systemd: slice:prefix:name, whose slice is not ours to write to.
+    let parent = match cgroup.parent() {
+        Some(parent) if cgroup.is_absolute() => parent.to_owned(),
+        _ => PathBuf::from("/agentbox"),
+    };
+    let cgroup = CgroupConfig {
+        parent,
+        name: format!("agentbox-sidecar-{id}"),
+        limits: CgroupLimits {
+            memory_bytes: limits.memory_bytes,
+            pids: limits.pids,
+            cpu_quota_us: u64::from(limits.cpu_percent) * 1000,
+            cpu_period_us: 100_000,
+        },
+    };
+    let uid = sidecar_uid(&place.dir());
+    SidecarConfig {
+        uid,
+        gid: uid,
+        limits: Limits { open_files: limits.files, file_bytes: 1 << 20 },
+        landlock: LandlockNeed::Required,
+        cgroup: Some(cgroup),
+        log: None,
+    }
+}
+
+/// A user id of the sidecar's own, in a range that neither /etc/passwd nor /etc/subuid uses by default: with
+/// `--pid=host` a root process without any capability may signal every process of root's.
+fn sidecar_uid(dir: &Path) -> u32 {
+    const FIRST: u32 = 2_000_000_000;
+    const COUNT: u64 = 1 << 26;
+    let hash = store::hash(dir.as_os_str().as_encoded_bytes());
+    FIRST + u32::try_from(hash % COUNT).expect("less than 2^26")
+}

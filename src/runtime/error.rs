@@ -1,0 +1,100 @@
+//! Why a verb failed. The texts reach people through engines, so each says what, where and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a verb failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// An id that cannot be a file name.
+    #[error("invalid container id {0:?}: use 1 to 200 letters, digits and `_ + - .`, not `.` or `..`")]
+    Id(String),
+    /// The id is taken.
+    #[error("container with given ID already exists: {0}")]
+    Exists(String),
+    /// The id is unknown.
+    #[error("container does not exist: {0}")]
+    Unknown(String),
+    /// Several containers begin like this.
+    #[error("{0:?} is the beginning of several containers: {1}")]
+    Ambiguous(String, String),
+    /// The verb does not fit the container's state. The words are runc's: containerd looks for some of them.
+    #[error("cannot {verb} container {id}: {why}")]
+    State {
+        /// What was asked.
+        verb: &'static str,
+        /// The container.
+        id: String,
+        /// Its state in words.
+        why: String,
+    },
+    /// A signal to a container that has ended. containerd looks for these words.
+    #[error("container not running")]
+    NotRunning,
+    /// config.json or process.json.
+    #[error("{path:?}: {why}")]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A signal that does not exist.
+    #[error("unknown signal {0:?}")]
+    Signal(String),
+    /// The policy cannot be resolved.
+    #[error(transparent)]
+    Policy(#[from] crate::policy::PolicyError),
+    /// The container cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] crate::plan::PlanError),
+    /// The bundle cannot be judged.
+    #[error(transparent)]
+    Probe(#[from] crate::probe::ProbeError),
+    /// The filter cannot be compiled.
+    #[error("syscall wall")]
+    Seccomp(#[from] crate::seccomp::SeccompError),
+    /// The inner namespace cannot be made.
+    #[error("network wall")]
+    Network(#[from] crate::network::NetworkError),
+    /// The sidecar does not stand.
+    #[error("network wall")]
+    Sidecar(#[from] crate::sidecar::SidecarError),
+    /// What the container's own process reported.
+    #[error("{0}")]
+    Init(String),
+    /// libcontainer failed.
+    #[error("{step}: {cause}")]
+    Container {
+        /// What was being done.
+        step: &'static str,
+        /// Its chain of causes in one line.
+        cause: String,
+    },
+    /// A system call failed.
+    #[error("{step}")]
+    Io {
+        /// What was being done, with the object's name.
+        step: String,
+        /// The errno.
+        source: io::Error,
+    },
+    /// What this runtime cannot do.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl RuntimeError {
+    /// For `map_err`: an errno with what was being done.
+    pub fn io<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let step = step.into();
+        move |source| Self::Io { step, source: source.into() }
+    }
+
+    /// For `map_err`: libcontainer's error, its causes in one line.
+    pub fn container<E: std::error::Error>(step: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Container { step, cause: crate::log::chain(&error) }
+    }
+}
+

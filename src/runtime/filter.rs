@@ -1,0 +1,64 @@
+//! The syscall wall's program: compiled once at `create`, kept as bytes for every later `exec`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use oci_spec::runtime::LinuxSeccomp;
+
+use super::RuntimeError;
+use super::record::write_whole;
+use crate::policy::Syscalls;
+use crate::seccomp::{self, DenyMode, Filter, FilterInput, Ours, Program, SyscallName};
+
+/// Compiles the program of a container; `None` when neither a policy nor the engine asks for one.
+pub fn compile(syscalls: Option<&Syscalls>, engine: Option<&LinuxSeccomp>) -> Result<Option<Filter>, RuntimeError> {
+    let sets = syscalls.map(|s| (names(&s.allow), names(&s.deny)));
+    let (allow, deny): (BTreeSet<SyscallName>, BTreeSet<SyscallName>) = match sets {
+        Some((allow, deny)) => (allow?, deny?),
+        None => Default::default(),
+    };
+    let ours = syscalls.map(|_| Ours { allow: &allow, deny: &deny, denials: DenyMode::Errno });
+    Ok(seccomp::compile(&FilterInput { ours, engine })?)
+}
+
+/// A program as it is loaded: what `create` hands to init and keeps for every `exec`.
+#[derive(Debug, Clone)]
+pub struct SavedFilter {
+    /// What the kernel runs.
+    pub program: Program,
+    /// seccomp(2)'s flags.
+    pub flags: u64,
+}
+
+impl From<&Filter> for SavedFilter {
+    fn from(filter: &Filter) -> Self {
+        Self { program: filter.program.clone(), flags: filter.flags }
+    }
+}
+
+/// Keeps a program: its flags, 8 bytes in the machine's order, then its instructions.
+pub fn save(path: &Path, filter: &Filter) -> Result<(), RuntimeError> {
+    let mut bytes = filter.flags.to_ne_bytes().to_vec();
+    bytes.extend(filter.program.to_bytes());
+    write_whole(path, &bytes)
+}
+
+/// Reads a kept program; `None` where the container has none.
+pub fn read(path: &Path) -> Result<Option<SavedFilter>, RuntimeError> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(RuntimeError::io(format!("read {path:?}"))(e)),
+    };
+    let bad = |why: &str| RuntimeError::Input { path: path.to_owned(), why: why.to_owned() };
+    let (flags, program) = bytes.split_first_chunk::<8>().ok_or_else(|| bad("it is cut short"))?;
+    let program = Program::from_bytes(program).map_err(|e| bad(&e.to_string()))?;
+    Ok(Some(SavedFilter { program, flags: u64::from_ne_bytes(*flags) }))
+}
+
+fn names(set: &BTreeSet<crate::policy::SyscallName>) -> Result<BTreeSet<SyscallName>, RuntimeError> {
+    let parse = |name: &crate::policy::SyscallName| {
+        name.as_str().parse().map_err(|e: seccomp::SyscallNameError| RuntimeError::Unsupported(e.to_string()))
+    };
+    set.iter().map(parse).collect()
+}

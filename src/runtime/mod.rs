@@ -1,0 +1,20 @@
+//! SHELL. The life of a container: the thin, ordered layer between the verbs and libcontainer.
+
+pub mod bundle;
+pub mod create;
+pub mod delete;
+pub mod error;
+pub mod exec;
+pub mod filter;
+pub mod overlay;
+pub mod record;
+pub mod report;
+pub mod resolve;
+pub mod seal;
+pub mod signal;
+pub mod start;
+pub mod store;
+pub mod tty;
+pub mod wait;
+
+pub use error::RuntimeError;

@@ -1,0 +1,108 @@
+//! What is remembered of a container: written before what it names is made, removed after it is gone.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::RuntimeError;
+use crate::plan::Plan;
+use crate::sidecar::SidecarRecord;
+
+const FILE: &str = "record.json";
+
+/// What is remembered of a container.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Record {
+    /// Its id.
+    pub id: String,
+    /// The engine's `--root`.
+    pub root: PathBuf,
+    /// The bundle as the engine named it.
+    pub bundle: PathBuf,
+    /// The root file system of the bundle.
+    pub rootfs: PathBuf,
+    /// Version of the specification that the bundle was written for.
+    pub oci_version: String,
+    /// The bundle's annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Whether systemd manages its cgroup.
+    pub systemd_cgroup: bool,
+    /// What is enforced; `None` under `unconfined`.
+    pub plan: Option<Plan>,
+    /// How `unconfined` was chosen, or the policy.
+    pub chosen_by: String,
+    /// A temporary root file system is mounted in our directory.
+    pub overlay: bool,
+    /// The first process, once it is there.
+    pub init: Option<ProcessId>,
+    /// The companion process, once it is there.
+    pub sidecar: Option<SidecarRecord>,
+    /// Cookie of the inner network namespace.
+    pub netns_cookie: Option<u64>,
+    /// Whether `start` has been called: the engine's network is then final.
+    pub started: bool,
+}
+
+/// A process, known by its number and the time at which it started: numbers are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProcessId {
+    /// The number in the runtime's pid namespace.
+    pub pid: i32,
+    /// Field 22 of /proc/<pid>/stat (proc_pid_stat(5)), clock ticks after boot.
+    pub start_time: u64,
+}
+
+impl ProcessId {
+    /// The process that has this number now.
+    pub fn of(pid: i32) -> Option<Self> {
+        Some(Self { pid, start_time: stat(pid)?.1 })
+    }
+
+    /// Whether it still runs (a zombie has ended).
+    pub fn is_alive(self) -> bool {
+        stat(self.pid).is_some_and(|(state, start)| start == self.start_time && state != 'Z' && state != 'X')
+    }
+}
+
+/// State and start time of a process.
+fn stat(pid: i32) -> Option<(char, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, parentheses included.
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+impl Record {
+    /// Reads a container's record.
+    pub fn read(dir: &Path) -> Result<Self, RuntimeError> {
+        let path = dir.join(FILE);
+        let mut text = String::new();
+        let file = File::open(&path).map_err(RuntimeError::io(format!("open {path:?}")))?;
+        file.take(64 << 20).read_to_string(&mut text).map_err(RuntimeError::io(format!("read {path:?}")))?;
+        serde_json::from_str(&text).map_err(|e| RuntimeError::Input { path, why: e.to_string() })
+    }
+
+    /// Writes it whole or not at all.
+    pub fn save(&self, dir: &Path) -> Result<(), RuntimeError> {
+        let text = serde_json::to_vec(self).map_err(|e| RuntimeError::Input { path: dir.join(FILE), why: e.to_string() })?;
+        write_whole(&dir.join(FILE), &text)
+    }
+}
+
+/// Writes a private file under another name and renames it.
+pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
+    let temporary = path.with_extension("new");
+    let step = || format!("write {path:?}");
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&temporary).map_err(RuntimeError::io(step()))?;
+    file.write_all(content).map_err(RuntimeError::io(step()))?;
+    fs::rename(&temporary, path).map_err(RuntimeError::io(step()))
+}

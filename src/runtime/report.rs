@@ -1,0 +1,69 @@
+//! The pipe by which a container's process says why it did not execute its program, and that it did.
+//!
+//! It is a FIFO in the container's directory. The process inherits a close-on-exec descriptor: end of file means
+//! that execve succeeded (or that the process is gone), text is the reason why not.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+
+use super::RuntimeError;
+
+/// How long a process may take from `start` to execve. Far more than the few milliseconds that it takes.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Longest text that is taken.
+const LONGEST: usize = 8192;
+
+/// Makes the pipe and opens the end that the container's process inherits.
+pub fn make(path: &Path) -> Result<OwnedFd, RuntimeError> {
+    let step = || format!("make the pipe {path:?}");
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).map_err(RuntimeError::io(step()))?;
+    // Read-write: opening a FIFO for writing alone would wait for a reader (fifo(7)).
+    rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()).map_err(RuntimeError::io(step()))
+}
+
+/// Opens the end that `create` and `start` read.
+pub fn reader(path: &Path) -> Result<OwnedFd, RuntimeError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(RuntimeError::io(format!("open the pipe {path:?}")))
+}
+
+/// What has been reported so far, without waiting.
+pub fn pending(reader: &OwnedFd) -> Option<String> {
+    let mut text = vec![0; LONGEST];
+    match rustix::io::read(reader, &mut text) {
+        Ok(0) | Err(_) => None,
+        Ok(n) => Some(String::from_utf8_lossy(&text[..n]).into_owned()),
+    }
+}
+
+/// Waits until the process has executed its program; its reason if it could not.
+pub fn wait(reader: &OwnedFd) -> Result<(), RuntimeError> {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        let mut fds = [PollFd::from_borrowed_fd(reader.as_fd(), PollFlags::IN)];
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(0) => {
+                return Err(RuntimeError::Init(format!("the container's process did not execute its program within {} s", LIMIT.as_secs())));
+            }
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
+        }
+        let events = fds[0].revents();
+        if events.contains(PollFlags::IN) {
+            if let Some(text) = pending(reader) {
+                return Err(RuntimeError::Init(text));
+            }
+        }
+        if events.intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Signals to a container's processes, by descriptors where there is one process and by the cgroup for all.
+
+use libcgroups::common::{AnyCgroupManager, CgroupConfig, CgroupManager, FreezerState, create_cgroup_manager};
+use libcontainer::container::Container;
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::RuntimeError;
+use super::record::ProcessId;
+
+/// Parses `KILL`, `SIGKILL`, `kill` or `9`, and SIGRTMIN+n.
+pub fn parse(text: &str) -> Result<Signal, RuntimeError> {
+    let unknown = || RuntimeError::Signal(text.chars().take(40).collect());
+    if let Ok(number) = text.parse::<i32>() {
+        return from_number(number).ok_or_else(unknown);
+    }
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    if let Some(offset) = name.strip_prefix("RTMIN").map(|r| r.trim_start_matches('+')) {
+        let offset: i32 = if offset.is_empty() { 0 } else { offset.parse().map_err(|_| unknown())? };
+        return from_number(libc::SIGRTMIN() + offset).ok_or_else(unknown);
+    }
+    let signal: nix::sys::signal::Signal = format!("SIG{name}").parse().map_err(|_| unknown())?;
+    from_number(signal as i32).ok_or_else(unknown)
+}
+
+fn from_number(number: i32) -> Option<Signal> {
+    Signal::from_named_raw(number).or_else(|| crate::sys::signal::realtime(number))
+}
+
+/// Sends a signal to the process with this number and start time; `false` when it has ended.
+pub fn send(process: ProcessId, signal: Signal) -> Result<bool, RuntimeError> {
+    let Some(pid) = rustix::process::Pid::from_raw(process.pid) else { return Ok(false) };
+    let step = || format!("signal process {}", process.pid);
+    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(fd) => fd,
+        Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL) => return Ok(false),
+        Err(e) => return Err(RuntimeError::io(step())(e)),
+    };
+    // The descriptor is of whoever has the number now; look after opening it.
+    if !process.is_alive() {
+        return Ok(false);
+    }
+    match pidfd_send_signal(&pidfd, signal) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::SRCH) => Ok(false),
+        Err(e) => Err(RuntimeError::io(step())(e)),
+    }
+}
+
+/// Sends SIGKILL to a process; it may have ended.
+pub fn kill_process(process: ProcessId) -> Result<(), RuntimeError> {
+    send(process, Signal::KILL).map(|_| ())
+}
+
+/// Sends a signal to every process in the container's cgroup. Frozen meanwhile, so that none can fork away.
+pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeError> {
+    let cgroup = cgroup(container)?;
+    let failed = |step| RuntimeError::container(step);
+    // A cgroup without a freezer still can be signalled.
+    let frozen = cgroup.freeze(FreezerState::Frozen).is_ok();
+    let pids = cgroup.get_all_pids().map_err(failed("list the container's processes"));
+    let mut result = Ok(());
+    for pid in pids? {
+        if let Some(process) = ProcessId::of(pid.as_raw()) {
+            if let Err(error) = send(process, signal) {
+                result = Err(error);
+            }
+        }
+    }
+    if frozen {
+        cgroup.freeze(FreezerState::Thawed).map_err(failed("thaw the container"))?;
+    }
+    result
+}
+
+/// The container's cgroup.
+pub fn cgroup(container: &Container) -> Result<AnyCgroupManager, RuntimeError> {
+    let config = container.spec().map_err(RuntimeError::container("read the container's cgroup path"))?;
+    create_cgroup_manager(CgroupConfig {
+        cgroup_path: config.cgroup_path,
+        systemd_cgroup: container.systemd(),
+        container_name: container.id().to_owned(),
+    })
+    .map_err(RuntimeError::container("open the container's cgroup"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_has_a_name_or_a_number() {
+        for text in ["KILL", "SIGKILL", "kill", "9"] {
+            assert_eq!(parse(text).expect(text), Signal::KILL);
+        }
+        assert_eq!(parse("SIGRTMIN+3").expect("a real-time signal").as_raw(), libc::SIGRTMIN() + 3);
+        for text in ["", "SIGNOPE", "0x9", "-1", "65", "RTMIN+99"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Where containers are kept: one directory for each, for all engines' `--root`, and one lock for each id.
+//!
+//! ```text
+//! /run/agentbox/
+//!   index/<root>-<id>/          record.json, config.json (the shadow bundle), filter, report, hosts, ...
+//!   locks/<root>-<id>           flock(2); verbs on one id take turns
+//! ```
+//! `<root>` is a short hash of the engine's `--root`, so that two engines may use one id.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use super::RuntimeError;
+use super::record::Record;
+
+/// The run directory: a tmpfs on every system that containers run on, so that nothing outlives a boot.
+const RUN: &str = "/run/agentbox";
+
+/// A container id that can be a file name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerId(String);
+
+impl ContainerId {
+    /// Parses an id: runc's characters, at most 200 of them.
+    pub fn parse(text: &str) -> Result<Self, RuntimeError> {
+        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_+-.".contains(&b));
+        if plain && (1..=200).contains(&text.len()) && text != "." && text != ".." {
+            Ok(Self(text.to_owned()))
+        } else {
+            let shown: String = text.chars().take(80).collect();
+            Err(RuntimeError::Id(shown))
+        }
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// One container's places.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its id.
+    pub id: ContainerId,
+    /// The engine's `--root`.
+    pub root: PathBuf,
+    key: String,
+}
+
+impl Place {
+    /// The places of a container of this root.
+    pub fn new(root: &Path, id: &str) -> Result<Self, RuntimeError> {
+        let id = ContainerId::parse(id)?;
+        let root = std::path::absolute(root).map_err(RuntimeError::io(format!("resolve --root {root:?}")))?;
+        let key = format!("{:016x}-{}", hash(root.as_os_str().as_encoded_bytes()), id.as_str());
+        Ok(Self { id, root, key })
+    }
+
+    /// Our directory of the container.
+    pub fn dir(&self) -> PathBuf {
+        Path::new(RUN).join("index").join(&self.key)
+    }
+
+    /// libcontainer's directory of the container.
+    pub fn libcontainer_dir(&self) -> PathBuf {
+        self.root.join(self.id.as_str())
+    }
+
+    /// The pipe by which the container's process reports what went wrong.
+    pub fn report(&self) -> PathBuf {
+        self.dir().join("report")
+    }
+
+    /// The program of the syscall wall.
+    pub fn filter(&self) -> PathBuf {
+        self.dir().join("filter")
+    }
+
+    /// Makes our directory; an error if it is there.
+    pub fn make_dir(&self) -> Result<(), RuntimeError> {
+        make_private(&Path::new(RUN).join("index"))?;
+        let dir = self.dir();
+        match fs::DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Err(RuntimeError::Exists(self.id.0.clone())),
+            Err(e) => Err(RuntimeError::io(format!("make {dir:?}"))(e)),
+        }
+    }
+
+    /// Waits for the container's lock and takes it until the value is dropped.
+    pub fn lock(&self) -> Result<Lock, RuntimeError> {
+        let dir = Path::new(RUN).join("locks");
+        make_private(&dir)?;
+        let path = dir.join(&self.key);
+        let step = || format!("lock {path:?}");
+        loop {
+            let mut options = File::options();
+            options.create(true).truncate(false).write(true).mode(0o600);
+            let file = options.open(&path).map_err(RuntimeError::io(step()))?;
+            rustix::fs::flock(file.as_fd(), FlockOperation::LockExclusive).map_err(RuntimeError::io(step()))?;
+            // Whoever deleted the container removed the file while we waited: the lock is another file's now.
+            let same = fs::metadata(&path).ok().zip(file.metadata().ok()).is_some_and(|(a, b)| a.ino() == b.ino());
+            if same {
+                return Ok(Lock { file, path });
+            }
+        }
+    }
+}
+
+/// A held lock.
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Removes the lock's file: the container is gone. Those that wait notice and take a new one.
+    pub fn remove(self) -> Result<(), RuntimeError> {
+        fs::remove_file(&self.path).map_err(RuntimeError::io(format!("remove {:?}", self.path)))?;
+        drop(self.file);
+        Ok(())
+    }
+}
+
+/// Every container on this node, whatever its engine.
+pub fn all() -> Result<Vec<Record>, RuntimeError> {
+    let index = Path::new(RUN).join("index");
+    let entries = match fs::read_dir(&index) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(RuntimeError::io(format!("read {index:?}"))(e)),
+    };
+    let mut records: Vec<Record> = entries.flatten().filter_map(|e| Record::read(&e.path()).ok()).collect();
+    records.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(records)
+}
+
+/// The one container whose id is, or begins with, `text`.
+pub fn find(text: &str) -> Result<Record, RuntimeError> {
+    let mut found: Vec<Record> = all()?.into_iter().filter(|r| r.id.starts_with(text)).collect();
+    if let Some(exact) = found.iter().position(|r| r.id == text) {
+        return Ok(found.swap_remove(exact));
+    }
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(RuntimeError::Unknown(text.chars().take(80).collect())),
+        _ => {
+            let ids: Vec<&str> = found.iter().map(|r| r.id.as_str()).take(5).collect();
+            Err(RuntimeError::Ambiguous(text.to_owned(), ids.join(", ")))
+        }
+    }
+}
+
+fn make_private(dir: &Path) -> Result<(), RuntimeError> {
+    let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(dir);
+    made.map_err(RuntimeError::io(format!("make {dir:?}")))
+}
+
+/// FNV-1a, 64 bit: a short name for a path, not a protection.
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_file_name_and_nothing_else() {
+        for good in ["a", "A_b+c-d.e", "..a", &"x".repeat(200)] {
+            assert!(ContainerId::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "../x", "a b", "a\0", "é", &"x".repeat(201)] {
+            assert!(ContainerId::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

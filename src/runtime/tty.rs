@@ -1,0 +1,116 @@
+//! A terminal for a foreground `run`, `exec` or `wrap`: the caller's, in raw mode, relayed to the container's
+//! pseudo-terminal. The caller's own terminal is never handed in: whoever holds it can push input back into the
+//! shell outside (TIOCSTI).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::termios::{OptionalActions, Termios, Winsize};
+
+use super::RuntimeError;
+
+/// A socket that receives the pseudo-terminal from libcontainer.
+pub struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Makes the socket in the container's directory.
+    pub fn new(dir: &Path) -> Result<Self, RuntimeError> {
+        let path = dir.join(format!("tty-{}.sock", std::process::id()));
+        let socket = UnixListener::bind(&path).map_err(RuntimeError::io(format!("make the socket {path:?}")))?;
+        Ok(Self { socket, path })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the master end of the pseudo-terminal; libcontainer has sent it by the time `build` returns.
+    pub fn receive(self) -> Result<OwnedFd, RuntimeError> {
+        let step = "receive the pseudo-terminal";
+        let (stream, _) = self.socket.accept().map_err(RuntimeError::io(step))?;
+        let mut name = [0; 4096];
+        let mut received = crate::sys::socket::receive(stream.as_fd(), &mut name).map_err(RuntimeError::io(step))?;
+        received.fds.pop().ok_or_else(|| RuntimeError::Init("no pseudo-terminal arrived".to_owned()))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_file(&self.path) {
+            log::debug!("remove {:?}: {e}", self.path);
+        }
+    }
+}
+
+/// The caller's terminal in raw mode; as before when dropped.
+pub struct RawTerminal {
+    before: Option<Termios>,
+}
+
+impl RawTerminal {
+    /// Switches standard input to raw mode, if it is a terminal.
+    pub fn new() -> Self {
+        let stdin = rustix::stdio::stdin();
+        let before = rustix::termios::tcgetattr(stdin).ok();
+        if let Some(before) = &before {
+            let mut raw = before.clone();
+            raw.make_raw();
+            if let Err(e) = rustix::termios::tcsetattr(stdin, OptionalActions::Now, &raw) {
+                log::debug!("raw mode: {e}");
+            }
+        }
+        Self { before }
+    }
+}
+
+impl Default for RawTerminal {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            if let Err(e) = rustix::termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, before) {
+                log::debug!("restore the terminal: {e}");
+            }
+        }
+    }
+}
+
+/// Gives the container's terminal the size of the caller's.
+pub fn copy_size(master: BorrowedFd<'_>) {
+    let size: Option<Winsize> = rustix::termios::tcgetwinsize(rustix::stdio::stdin()).ok();
+    if let Some(size) = size {
+        if let Err(e) = rustix::termios::tcsetwinsize(master, size) {
+            log::debug!("size of the terminal: {e}");
+        }
+    }
+}
+
+/// Moves what can be read from one descriptor to another; `false` at the end.
+pub fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
+    let mut buffer = [0; 16384];
+    let length = match rustix::io::read(from, &mut buffer) {
+        // A pseudo-terminal whose other side is closed answers EIO.
+        Ok(0) | Err(rustix::io::Errno::IO) => return false,
+        Ok(length) => length,
+        Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return true,
+        Err(_) => return false,
+    };
+    let mut rest = &buffer[..length];
+    while !rest.is_empty() {
+        match rustix::io::write(to, rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
