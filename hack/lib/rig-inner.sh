@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Pid 1 of a rig: makes the root, starts the engine, runs the command, ends the engine. Called by hack/rig only, in
-# namespaces of its own (private mounts), with NAME STATE CGROUP IMAGES REPO AGENTBOX_BIN set.
+# namespaces of its own (private mounts), with RIG_* and AGENTBOX_BIN set.
 #   rig-inner.sh DIRECTORY COMMAND...
 set -Eeuo pipefail
 trap 'echo "hack/rig: line $LINENO failed: $BASH_COMMAND" >&2' ERR
@@ -13,15 +13,15 @@ die() {
 
 # The machine's root, as an overlay whose upper half is memory: what the rig writes is gone with it.
 make_root() {
-    local root=$STATE/root
+    local root=$RIG_STATE/root
     # Relative paths, because ':' and ',' mean something in overlay's options.
-    cd "$STATE"
+    cd "$RIG_STATE"
     mount -t tmpfs -o mode=755 rig-scratch scratch
     mkdir scratch/upper scratch/work
     mount -t overlay -o lowerdir=/,upperdir=scratch/upper,workdir=scratch/work rig-root root
     keep_other_file_systems "$root"
-    mkdir -p "$root$REPO" "$root/.old"
-    mount --bind "$REPO" "$root$REPO"
+    mkdir -p "$root$RIG_REPO" "$root/.old"
+    mount --bind "$RIG_REPO" "$root$RIG_REPO"
     if [ -n "${CARGO_TARGET_DIR:-}" ] && [ -d "$CARGO_TARGET_DIR" ]; then
         mount --bind "$CARGO_TARGET_DIR" "$root$CARGO_TARGET_DIR"
     fi
@@ -44,7 +44,7 @@ keep_other_file_systems() {
     local root=$1 point type
     while read -r point type; do
         case $type in ext[234] | xfs | btrfs | zfs | f2fs | overlay | 9p | virtiofs | nfs*) ;; *) continue ;; esac
-        case $point in / | /proc* | /sys* | /dev* | /run* | "$STATE"/*) continue ;; esac
+        case $point in / | /proc* | /sys* | /dev* | /run* | "$RIG_STATE"/*) continue ;; esac
         [ -d "$point" ] || continue
         mount --bind "$point" "$root$point"
         mount -o remount,bind,ro "$root$point"
@@ -81,7 +81,7 @@ NODES
 # The hierarchies as this cgroup namespace sees them: they begin at the rig's own cgroup.
 make_cgroups() {
     local at=$1 controllers name
-    if [ "$CGROUP" = v2 ]; then
+    if [ "$RIG_CGROUP" = v2 ]; then
         mount -t cgroup2 -o nosuid,nodev,noexec cgroup2 "$at"
         # A cgroup with processes in it cannot hand controllers to its children.
         mkdir -p "$at/rig"
@@ -105,7 +105,7 @@ make_cgroups() {
 
 configure_engine() {
     mkdir -p /etc/docker "$DOCKER_CONFIG"
-    jq -n --arg bin "$AGENTBOX_BIN" --arg data "$STATE/docker" '{
+    jq -n --arg bin "$AGENTBOX_BIN" --arg data "$RIG_STATE/docker" '{
         "data-root": $data, "exec-root": "/run/docker", "pidfile": "/run/docker.pid", "hosts": [env.DOCKER_HOST],
         "log-level": "warn", "shutdown-timeout": 2, "ip6tables": false,
         "runtimes": {
@@ -119,7 +119,7 @@ configure_engine() {
 start_engine() {
     local try
     # A session of its own: ^C is for the command, and the engine is ended afterwards.
-    env -i PATH="$PATH" HOME=/root setsid dockerd >"$STATE/dockerd.log" 2>&1 &
+    env -i PATH="$PATH" HOME=/root setsid dockerd >"$RIG_STATE/dockerd.log" 2>&1 &
     DOCKERD=$!
     for try in {1..300}; do
         # The socket alone is not enough: it accepts before the API is there.
@@ -127,8 +127,8 @@ start_engine() {
         kill -0 "$DOCKERD" 2>/dev/null || break
         sleep 0.1
     done
-    tail -20 "$STATE/dockerd.log" >&2
-    die "dockerd did not start (all of its output: $STATE/dockerd.log)"
+    tail -20 "$RIG_STATE/dockerd.log" >&2
+    die "dockerd did not start (all of its output: $RIG_STATE/dockerd.log)"
 }
 
 # What a rig that was killed left in the data root.
@@ -142,18 +142,18 @@ remove_containers() {
 # Loads each image that the engine does not have as it was built last. build/images/NAME.id is the image's id.
 load_images() {
     local name names present id
-    if [ "$IMAGES" = built ]; then
-        mkdir -p "$REPO/build/images"
-        names=$(find "$REPO/build/images" -maxdepth 1 -name '*.id' -printf '%f\n' | sed 's/\.id$//' | sort)
+    if [ "$RIG_IMAGES" = built ]; then
+        mkdir -p "$RIG_REPO/build/images"
+        names=$(find "$RIG_REPO/build/images" -maxdepth 1 -name '*.id' -printf '%f\n' | sed 's/\.id$//' | sort)
     else
         names=${IMAGES//,/ }
     fi
     present=$(docker images -q --no-trunc)
     for name in $names; do
-        id=$(cat "$REPO/build/images/$name.id")
+        id=$(cat "$RIG_REPO/build/images/$name.id")
         grep -qxF "$id" <<<"$present" && continue
         say "loading the image $name"
-        docker load -q -i "$REPO/build/images/$name.tar" >/dev/null
+        docker load -q -i "$RIG_REPO/build/images/$name.tar" >/dev/null
         [ "$(docker image inspect -f '{{.Id}}' "$name")" = "$id" ] || die "the image $name was loaded under another id"
     done
     docker image prune -f >/dev/null
@@ -176,16 +176,16 @@ main() {
     shift
     trap 'stop_engine' EXIT
     make_root
-    hostname "rig-$NAME"
+    hostname "rig-$RIG_NAME"
     ip link set lo up
     configure_engine
     start_engine
     remove_containers
     load_images
-    touch "$STATE/ready"
+    touch "$RIG_STATE/ready"
     cd "$directory"
     # In the background, so that a signal can be taken while it runs.
-    env --default-signal=INT,QUIT "$@" <&0 &
+    env -u RIG_NAME -u RIG_STATE -u RIG_CGROUP -u RIG_IMAGES -u RIG_REPO --default-signal=INT,QUIT "$@" <&0 &
     command=$!
     trap ':' INT
     trap 'kill -TERM $command 2>/dev/null || true' TERM HUP
