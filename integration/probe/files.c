@@ -193,7 +193,6 @@ WRITE_STEP(write_irq, "/proc/irq/default_smp_affinity")
 WRITE_STEP(write_uevent_helper, "/sys/kernel/uevent_helper")
 WRITE_STEP(write_kernel_profiling, "/sys/kernel/profiling")
 WRITE_STEP(write_swappiness, "/proc/sys/vm/swappiness")
-WRITE_STEP(write_oom_score, "/proc/1/oom_score_adj")
 READ_STEP(read_kcore, "/proc/kcore")
 READ_STEP(read_keys, "/proc/keys")
 READ_STEP(read_timer_list, "/proc/timer_list")
@@ -230,7 +229,6 @@ const struct step FILE_STEPS[] = {
     {"write-uevent-helper", write_uevent_helper},
     {"write-kernel-profiling", write_kernel_profiling},
     {"write-swappiness", write_swappiness},
-    {"write-oom-score", write_oom_score},
     {"write-release-agent", write_release_agent},
     {"read-kcore", read_kcore},
     {"read-keys", read_keys},

@@ -164,7 +164,7 @@ const struct call CALLS[] = {
     // What ordinary programs need. It must be let through.
     {"ordinary-getpid", SYS_getpid, {0}},
     {"ordinary-prctl-name", SYS_prctl, {PR_SET_NAME, (unsigned long)"probe", 0, 0, 0}},
-    {"ordinary-ioctl", SYS_ioctl, {BAD_FD, TIOCGWINSZ, 0}},
+    {"ordinary-ioctl", SYS_ioctl, {0, FIOCLEX, 0}},
     {"ordinary-personality-query", SYS_personality, {0xffffffff}},
     {0},
 };
