@@ -1,1 +1,13 @@
-fn main(){}
+//! The tests that look at agentbox from outside, as one test binary.
+//!
+//! Those of `docker` need a real engine: they are ignored by a plain `cargo test`, and `hack/test` runs them in a rig
+//! (`hack/rig`) with `--include-ignored`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that meets something unexpected has failed"
+)]
+
+mod command;
+mod docker;
+mod install;

@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# What every script in hack/ starts with: where things are, and how to speak.
+
+REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+BUILD=$REPO/build
+SCRIPT=hack/$(basename "$0")
+
+say() { printf '%s: %s\n' "$SCRIPT" "$*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
+
+need_root() { [ "$(id -u)" = 0 ] || die "must run as root (it makes namespaces and cgroups)"; }
+
+# need_value NAME "$@": the value of an option that must have one.
+need_value() { [ $# -ge 2 ] || die "$1 needs a value"; }
+
+# A lock for as long as the calling script lives. with_lock FILE WHAT
+take_lock() {
+    mkdir -p "$(dirname "$1")"
+    exec {LOCK_FD}>"$1"
+    flock --nonblock "$LOCK_FD" || {
+        say "waiting for $2, which another run holds"
+        flock --timeout 900 "$LOCK_FD" || die "$2 stayed locked for 15 minutes ($1)"
+    }
+}
+drop_lock() { exec {LOCK_FD}>&-; }
+
+# need_rust: a toolchain that can build edition 2024.
+need_rust() {
+    local cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin version
+    command -v cargo >/dev/null || PATH=$cargo_bin:$PATH
+    command -v cargo >/dev/null ||
+        die "cargo is missing: install Rust 1.85 or newer with rustup (see rustup.rs), then run this again"
+    version=$(cd "$REPO" && rustc --version | awk '{print $2}')
+    [ "$(printf '%s\n1.85.0\n' "$version" | sort -V | head -1)" = 1.85.0 ] ||
+        die "rustc is $version, but 1.85 or newer is needed: run 'rustup update stable'"
+    export PATH
+}
+
+# build_release: the binary that is installed, demonstrated and tested. Prints nothing; sets AGENTBOX_BIN.
+build_release() {
+    AGENTBOX_BIN=${CARGO_TARGET_DIR:-$REPO/target}/release/agentbox
+    (cd "$REPO" && cargo build --release --locked --bin agentbox >&2)
+    [ -x "$AGENTBOX_BIN" ] || die "the build left no $AGENTBOX_BIN"
+    export AGENTBOX_BIN
+}

@@ -1,0 +1,97 @@
+//! Running a program to its end, with a limit, and keeping what it said.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a program ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The command line, for messages.
+    pub line: String,
+    /// The exit code; 128 + N for signal N, as shells say it.
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Finished {
+    /// The standard output of a program that succeeded; any other end fails the test.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "{self}");
+        self.stdout
+    }
+
+    /// The standard error of a program that failed; success fails the test.
+    #[track_caller]
+    pub fn failed(self) -> String {
+        assert_ne!(self.code, 0, "{self}\nshould have failed");
+        self.stderr
+    }
+}
+
+impl std::fmt::Display for Finished {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            line,
+            code,
+            stdout,
+            stderr,
+        } = self;
+        write!(
+            f,
+            "`{line}` ended with {code}\n--- stdout\n{stdout}\n--- stderr\n{stderr}"
+        )
+    }
+}
+
+/// Runs a program to its end, for at most a minute.
+pub fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Finished {
+    run_for(
+        Duration::from_secs(60),
+        Command::new(program).args(arguments),
+    )
+}
+
+/// Runs `command` to its end. One that outlives `limit` is killed and fails the test.
+pub fn run_for(limit: Duration, command: &mut Command) -> Finished {
+    let line = format!("{command:?}");
+    let start = Instant::now();
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{line}: {error}"));
+    let pid = child.id();
+    // Waits in a thread of its own, because the pipes must be read meanwhile and the wait must have an end.
+    let waiter = std::thread::spawn(move || child.wait_with_output());
+    while !waiter.is_finished() {
+        if start.elapsed() > limit {
+            // The child is not yet waited for, so the pid is still its own.
+            let _ = Command::new("kill")
+                .args(["-KILL", &pid.to_string()])
+                .status();
+            panic!("`{line}` was still running after {limit:?}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let output = waiter
+        .join()
+        .expect("the waiting thread does not panic")
+        .unwrap();
+    Finished {
+        line,
+        code: code_of(output.status),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn code_of(status: std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().expect("no code, so a signal"))
+}

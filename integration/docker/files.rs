@@ -1,0 +1,320 @@
+//! Files: F01, F02, F04, F09 of the threat list, and the workspace that stays usable.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::probe::{Answer, Via, Walls, all_denied, ask, attack, attack_if_built_in};
+use super::{Docker, NO_WALLS, Policy};
+
+/// A directory of the test's own on the rig's host side, removed with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("agentbox-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> &Self {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    /// The option that binds it.
+    fn bound_at(&self, target: &str) -> String {
+        format!("--volume={}:{target}", self.path().display())
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// What one question of the probe gets without walls and behind each policy, by init and by exec.
+#[track_caller]
+fn denied_everywhere(options: &[&str], step: &[&str], control: &str, denied: &[&str]) {
+    denied_under(&Policy::ALL, options, step, control, denied);
+}
+
+#[track_caller]
+fn denied_under(
+    policies: &[Policy],
+    options: &[&str],
+    step: &[&str],
+    control: &str,
+    denied: &[&str],
+) {
+    let docker = Docker::connect();
+    for via in [Via::Init, Via::Exec] {
+        let Answer { word, detail } = ask(&docker, Walls::None, via, options, step);
+        assert_eq!(
+            word, control,
+            "the control of {step:?} via {via:?}: {detail}"
+        );
+        for &policy in policies {
+            let Answer { word, detail } = ask(&docker, Walls::Of(policy), via, options, step);
+            assert!(
+                denied.contains(&word.as_str()),
+                "{policy:?} via {via:?}, {options:?}: {step:?} got {word} {detail}, not {denied:?}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f04_the_kernels_knobs_cannot_be_turned() {
+    const DENIED: &[&str] = &["EROFS", "EACCES", "EPERM", "ENOENT"];
+    all_denied(&[
+        attack("write-core-pattern", DENIED),
+        attack_if_built_in("write-modprobe", DENIED),
+        attack("write-hostname", DENIED),
+        attack("write-ip-forward", DENIED),
+        attack_if_built_in("write-sysrq", DENIED),
+        attack_if_built_in("write-irq", DENIED),
+        attack_if_built_in("write-uevent-helper", DENIED),
+        attack_if_built_in("write-kernel-profiling", DENIED),
+        attack("write-swappiness", DENIED),
+        attack("write-release-agent", &["refused"]),
+    ]);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f04_the_kernels_secrets_cannot_be_read() {
+    const MASKED: &[&str] = &["empty", "EACCES", "EPERM", "ENOENT"];
+    all_denied(&[
+        attack_if_built_in("read-kcore", MASKED),
+        attack("read-keys", MASKED),
+        attack_if_built_in("read-timer-list", MASKED),
+        attack_if_built_in("read-sched-debug", MASKED),
+        attack_if_built_in("read-latency-stats", MASKED),
+        attack_if_built_in("list-firmware", MASKED),
+        attack_if_built_in("list-acpi", MASKED),
+        attack_if_built_in("list-scsi", MASKED),
+    ]);
+}
+
+const ABSENT: &[&str] = &["ENOENT", "EACCES", "ENXIO", "empty", "EISDIR", "ENOTDIR"];
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f02_an_engines_socket_is_not_there() {
+    let step = ["list", "/var/run/docker.sock"];
+    // A socket that is there is not a directory.
+    denied_everywhere(
+        &["--volume=/run/docker.sock:/var/run/docker.sock"],
+        &step,
+        "ENOTDIR",
+        &["ENOENT", "EACCES", "empty"],
+    );
+    denied_everywhere(
+        &["--volume=/run:/host-run"],
+        &["list", "/host-run/docker.sock"],
+        "ENOTDIR",
+        &["ENOENT", "EACCES", "empty"],
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f02_the_hosts_own_directories_are_not_there() {
+    for (source, inside) in [
+        ("/", "/host/etc/passwd"),
+        ("/etc", "/host/passwd"),
+        ("/proc", "/host/1/status"),
+        ("/sys", "/host/kernel/uevent_seqnum"),
+    ] {
+        denied_everywhere(
+            &[&format!("--volume={source}:/host")],
+            &["read", inside],
+            "ok",
+            ABSENT,
+        );
+    }
+    denied_everywhere(
+        &["--volume=/dev:/host"],
+        &["list", "/host/net"],
+        "ok",
+        ABSENT,
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f02_credentials_inside_a_kept_mount_are_masked() {
+    const SECRETS: [&str; 8] = [
+        ".ssh/id_ed25519",
+        ".aws/credentials",
+        ".config/gcloud/credentials.db",
+        ".kube/config",
+        ".docker/config.json",
+        ".netrc",
+        ".gnupg/private-keys-v1.d/key",
+        ".git-credentials",
+    ];
+    let home = Scratch::new("home");
+    home.write("notes.txt", "not a secret");
+    for secret in SECRETS {
+        home.write(secret, "secret");
+    }
+    let bind = home.bound_at("/home/dev");
+    for secret in SECRETS {
+        let path = format!("/home/dev/{secret}");
+        denied_everywhere(&[&bind], &["read", &path], "ok", ABSENT);
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f01_a_bind_beside_the_workspace_cannot_be_written() {
+    let other = Scratch::new("other");
+    let workspace = Scratch::new("beside");
+    denied_under(
+        &[Policy::Strict, Policy::Standard],
+        &[
+            &other.bound_at("/data"),
+            &workspace.bound_at("/work"),
+            "--workdir=/work",
+        ],
+        &["create-in", "/data"],
+        "ok",
+        &["EROFS", "ENOENT", "EACCES"],
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f01_a_symlink_in_the_workspace_leads_nowhere() {
+    let workspace = Scratch::new("link");
+    workspace.write("plain", "text");
+    let outside = Scratch::new("outside");
+    outside.write("secret", "secret");
+    std::os::unix::fs::symlink(
+        outside.path().join("secret"),
+        workspace.path().join("way-out"),
+    )
+    .unwrap();
+    let docker = Docker::connect();
+    let bind = workspace.bound_at("/work");
+    for policy in Policy::ALL {
+        for via in [Via::Init, Via::Exec] {
+            let options = [bind.as_str(), "--workdir=/work"];
+            let plain = ask(
+                &docker,
+                Walls::Of(policy),
+                via,
+                &options,
+                &["read", "/work/plain"],
+            );
+            let link = ask(
+                &docker,
+                Walls::Of(policy),
+                via,
+                &options,
+                &["read", "/work/way-out"],
+            );
+            assert_eq!(
+                (plain.word.as_str(), link.word.as_str()),
+                ("ok", "ENOENT"),
+                "{policy:?} via {via:?}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn the_workspace_is_shared_and_writable_under_every_policy() {
+    let docker = Docker::connect();
+    for policy in Policy::ALL {
+        let workspace = Scratch::new("workspace");
+        workspace.write("in.txt", "from the host\n");
+        let bind = workspace.bound_at("/work");
+        let mut options = policy.options();
+        options.extend([bind.as_str(), "--workdir=/work", "test-probe"]);
+        let seen = docker
+            .run(
+                &options,
+                &["sh", "-c", "cat in.txt && echo from inside >out.txt"],
+            )
+            .ok();
+        assert_eq!(seen, "from the host\n", "{policy:?}");
+        let out = fs::read_to_string(workspace.path().join("out.txt")).unwrap();
+        assert_eq!(out, "from inside\n", "{policy:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn the_root_cannot_be_written_but_tmp_can() {
+    let docker = Docker::connect();
+    for via in [Via::Init, Via::Exec] {
+        for policy in [Policy::Strict, Policy::Standard] {
+            for directory in ["/bin", "/etc", "/usr", "/lib"] {
+                let Answer { word, .. } = ask(
+                    &docker,
+                    Walls::Of(policy),
+                    via,
+                    &[],
+                    &["create-in", directory],
+                );
+                assert!(
+                    ["EROFS", "EACCES"].contains(&word.as_str()),
+                    "{policy:?} via {via:?}: {directory} {word}"
+                );
+            }
+        }
+        for policy in Policy::ALL {
+            let Answer { word, .. } =
+                ask(&docker, Walls::Of(policy), via, &[], &["create-in", "/tmp"]);
+            assert_eq!(word, "ok", "{policy:?} via {via:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f09_the_runtimes_binary_cannot_be_opened_for_writing() {
+    let docker = Docker::connect();
+    for policy in Policy::ALL {
+        let mut options = policy.options();
+        options.push("test-probe");
+        let container = docker.start(&options, &["probe", "with", "watch-runtime", "4"]);
+        for _ in 0..6 {
+            // What ends as itself, and what CVE-2019-5736 did: have the runtime execute itself.
+            container.exec(&[], &["true"]).ok();
+            container.exec(&[], &["/proc/self/exe", "--version"]);
+        }
+        assert_eq!(container.call("wait", &[]).ok(), "0\n");
+        let log = container.call("logs", &[]).ok();
+        let answer = &super::probe::parse(&log)["watch-runtime"];
+        assert!(
+            ["safe", "never-seen"].contains(&answer.word.as_str()),
+            "{policy:?}: {} {}",
+            answer.word,
+            answer.detail
+        );
+    }
+    // The control: the probe does find and open a program that is not protected.
+    let control = docker.start(
+        &[&NO_WALLS[..], &["test-probe"]].concat(),
+        &["sh", "-c", "cp /bin/probe /tmp/victim; probe with watch-runtime 3 & while sleep 0.1; do /tmp/victim list >/dev/null; done"],
+    );
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let log = control.call("logs", &[]).ok();
+    assert_eq!(
+        super::probe::parse(&log)["watch-runtime"].word,
+        "writable",
+        "the control"
+    );
+}

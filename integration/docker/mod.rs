@@ -1,0 +1,201 @@
+//! agentbox behind a real dockerd: ordinary work, attacks from inside, and what is left behind.
+//!
+//! The engine is the one of the rig that `hack/test` starts. Each attack is first tried without walls (the control),
+//! so that a denial says something.
+
+mod attacks;
+mod containers;
+mod files;
+mod leftovers;
+mod network;
+mod ordinary;
+mod privileges;
+mod probe;
+mod workloads;
+
+use std::ffi::OsStr;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use crate::command::{Finished, run_for};
+
+/// Tests share the rig; the one that counts what is left has it alone.
+static RIG: RwLock<()> = RwLock::new(());
+
+#[expect(dead_code, reason = "held, never looked at")]
+enum Turn {
+    Shared(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
+/// The rig's engine, by its command line.
+pub struct Docker {
+    _turn: Turn,
+}
+
+impl Docker {
+    /// The engine, together with other tests.
+    #[track_caller]
+    pub fn connect() -> Self {
+        require_rig();
+        let turn = RIG.read().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            _turn: Turn::Shared(turn),
+        }
+    }
+
+    /// The engine while no other test uses it.
+    #[track_caller]
+    pub fn alone() -> Self {
+        require_rig();
+        let turn = RIG.write().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            _turn: Turn::Alone(turn),
+        }
+    }
+
+    /// `docker ARGUMENTS...`
+    pub fn call<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Finished {
+        run_for(
+            Duration::from_secs(60),
+            Command::new("docker").args(arguments),
+        )
+    }
+
+    /// `docker run --rm OPTIONS... COMMAND...`, to its end.
+    pub fn run(&self, options: &[&str], command: &[&str]) -> Finished {
+        self.call(&[&["run", "--rm"], options, command].concat())
+    }
+
+    /// `docker run -d OPTIONS... COMMAND...`: a container that is removed when the value is dropped.
+    #[track_caller]
+    pub fn start(&self, options: &[&str], command: &[&str]) -> Container<'_> {
+        let name = fresh_name();
+        let container = Container {
+            docker: self,
+            name: name.clone(),
+        };
+        self.call(&[&["run", "-d", "--name", &name], options, command].concat())
+            .ok();
+        container
+    }
+
+    /// `docker create OPTIONS... COMMAND...`, likewise.
+    #[track_caller]
+    pub fn create(&self, options: &[&str], command: &[&str]) -> Container<'_> {
+        let name = fresh_name();
+        let container = Container {
+            docker: self,
+            name: name.clone(),
+        };
+        self.call(&[&["create", "--name", &name], options, command].concat())
+            .ok();
+        container
+    }
+}
+
+/// A container of a test, removed with it.
+pub struct Container<'a> {
+    docker: &'a Docker,
+    pub name: String,
+}
+
+impl Container<'_> {
+    /// `docker exec OPTIONS... NAME COMMAND...`
+    pub fn exec(&self, options: &[&str], command: &[&str]) -> Finished {
+        self.docker
+            .call(&[&["exec"], options, &[self.name.as_str()], command].concat())
+    }
+
+    /// `docker VERB OPTIONS... NAME`
+    pub fn call(&self, verb: &str, options: &[&str]) -> Finished {
+        self.docker
+            .call(&[&[verb], options, &[self.name.as_str()]].concat())
+    }
+
+    /// `docker inspect -f FORMAT NAME`, without the line's end.
+    #[track_caller]
+    pub fn inspect(&self, format: &str) -> String {
+        self.call("inspect", &["-f", format])
+            .ok()
+            .trim_end()
+            .to_owned()
+    }
+
+    /// Waits until `docker inspect -f FORMAT` prints `wanted`, for at most ten seconds.
+    #[track_caller]
+    pub fn await_inspect(&self, format: &str, wanted: &str) {
+        let mut seen = String::new();
+        for _ in 0..100 {
+            seen = self.inspect(format);
+            if seen == wanted {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("{format} is '{seen}', and did not become '{wanted}' in ten seconds");
+    }
+}
+
+impl Drop for Container<'_> {
+    fn drop(&mut self) {
+        let gone = self.docker.call(&["rm", "-f", "-v", &self.name]);
+        // A test that already failed reports its own reason.
+        if !std::thread::panicking() {
+            assert_eq!(gone.code, 0, "{gone}");
+        }
+    }
+}
+
+/// A policy that an annotation may choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Policy {
+    Strict,
+    Standard,
+    Permissive,
+}
+
+impl Policy {
+    pub const ALL: [Self; 3] = [Self::Strict, Self::Standard, Self::Permissive];
+
+    /// The options of `docker run` that put a container behind this policy.
+    pub fn options(self) -> Vec<&'static str> {
+        let annotation = match self {
+            Self::Strict => "dev.agentbox.policy=strict",
+            Self::Standard => "dev.agentbox.policy=standard",
+            Self::Permissive => "dev.agentbox.policy=permissive",
+        };
+        vec![runtime(), "--annotation", annotation]
+    }
+}
+
+/// The option that chooses the runtime under test. `AGENTBOX_RUNTIME=--runtime=runc` shows what the tests say about a
+/// runtime without walls: the ordinary ones pass, the attacks fail.
+pub fn runtime() -> &'static str {
+    static CHOSEN: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    CHOSEN.get_or_init(|| {
+        std::env::var("AGENTBOX_RUNTIME").unwrap_or_else(|_| "--runtime=agentbox".to_owned())
+    })
+}
+
+/// The options of a container without any wall: what controls run with.
+pub const NO_WALLS: [&str; 3] = [
+    "--runtime=runc",
+    "--privileged",
+    "--security-opt=seccomp=unconfined",
+];
+
+fn fresh_name() -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[track_caller]
+fn require_rig() {
+    assert!(
+        std::env::var_os("AGENTBOX_RIG").is_some(),
+        "this test needs a Docker that may be broken: run hack/test, or hack/rig run -- cargo test -- --ignored"
+    );
+}
