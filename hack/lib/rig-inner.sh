@@ -146,7 +146,7 @@ load_images() {
         mkdir -p "$RIG_REPO/build/images"
         names=$(find "$RIG_REPO/build/images" -maxdepth 1 -name '*.id' -printf '%f\n' | sed 's/\.id$//' | sort)
     else
-        names=${IMAGES//,/ }
+        names=${RIG_IMAGES//,/ }
     fi
     present=$(docker images -q --no-trunc)
     for name in $names; do

@@ -3,7 +3,7 @@
 //! ```text
 //! /run/agentbox/
 //!   index/<root>-<id>/          record.json, config.json (the shadow bundle), filter, report, hosts, ...
-//!   locks/<root>-<id>           flock(2); verbs on one id take turns
+//!   locks/<root>-<id>           a POSIX record lock; verbs on one id take turns
 //! ```
 //! `<root>` is a short hash of the engine's `--root`, so that two engines may use one id.
 
@@ -92,7 +92,10 @@ impl Place {
         }
     }
 
-    /// Waits for the container's lock and takes it until the value is dropped.
+    /// Waits for the container's lock and takes it until the value is dropped or the process ends.
+    ///
+    /// A POSIX lock (fcntl_locking(2)), because it is the process's: flock(2) would go on being held by the container's
+    /// first process, which inherits every descriptor.
     pub fn lock(&self) -> Result<Lock, RuntimeError> {
         let dir = Path::new(RUN).join("locks");
         make_private(&dir)?;
@@ -102,7 +105,7 @@ impl Place {
             let mut options = File::options();
             options.create(true).truncate(false).write(true).mode(0o600);
             let file = options.open(&path).map_err(RuntimeError::io(step()))?;
-            rustix::fs::flock(file.as_fd(), FlockOperation::LockExclusive).map_err(RuntimeError::io(step()))?;
+            rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::LockExclusive).map_err(RuntimeError::io(step()))?;
             // Whoever deleted the container removed the file while we waited: the lock is another file's now.
             let same = fs::metadata(&path).ok().zip(file.metadata().ok()).is_some_and(|(a, b)| a.ino() == b.ino());
             if same {
