@@ -21,7 +21,7 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// What a sidecar is to be.
 #[derive(Debug)]
 pub struct SidecarConfig<'a> {
-    /// Its uid, of no other sandbox.
+    /// Its uid, of no other sandbox and never root's.
     pub uid: u32,
     /// Its gid.
     pub gid: u32,
@@ -76,22 +76,34 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
         cgroup,
         log,
     } = config;
+    // Root, even without a capability, may signal and trace every other root process; the largest
+    // number means "leave it as it is" to setresuid(2).
+    for id in [*uid, *gid] {
+        if id == 0 || id == u32::MAX {
+            return Err(SidecarError::BadIdentity { id });
+        }
+    }
     let mut plan = match cgroup {
         Some(cgroup) => cgroup::plan(cgroup).map_err(SidecarError::Cgroup)?,
         None => CgroupPlan::default(),
     };
-    let born_in = plan.prepare().map_err(SidecarError::Cgroup)?;
-    let setup = Setup {
-        uid: *uid,
-        gid: *gid,
-        limits: *limits,
-        landlock: *landlock,
-        cgroup: plan,
-    };
-    let spawned = start(&setup, exe, born_in.as_ref(), *log);
+    let paths = plan.paths();
+    let spawned = plan
+        .prepare()
+        .map_err(SidecarError::Cgroup)
+        .and_then(|born_in| {
+            let setup = Setup {
+                uid: *uid,
+                gid: *gid,
+                limits: *limits,
+                landlock: *landlock,
+                cgroup: plan,
+            };
+            start(&setup, exe, born_in.as_ref(), *log)
+        });
     if spawned.is_err() {
         // Nobody else knows of them yet.
-        forget(cgroup::remove(&setup.cgroup.paths()).map_err(SidecarError::Cgroup));
+        forget(cgroup::remove(&paths).map_err(SidecarError::Cgroup));
     }
     spawned
 }
