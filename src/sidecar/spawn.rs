@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::Signal;
+use rustix::process::{PidfdFlags, Signal};
 
 use super::cgroup::{self, CgroupConfig, CgroupPlan};
 use super::protocol::{self, Attachment, EngineNetns, ProtocolError, Reply, Setup};
@@ -120,8 +120,12 @@ fn start(
     let null = open_null()?;
     let null = null.as_fd();
     let log = log.unwrap_or(null);
-    // The numbers that `main` knows: 3 is the bootstrap socket, 4 the hand-over.
-    let descriptors = [null, null, log, theirs.as_fd(), their_end.as_fd()];
+    let owner = rustix::process::getpid();
+    let runtime = rustix::process::pidfd_open(owner, PidfdFlags::empty())
+        .map_err(SidecarError::step("open our own pidfd"))?;
+    // The numbers that `main` knows: 3 is the bootstrap socket, 4 the hand-over, 5 ourselves.
+    let (theirs_fd, end_fd) = (theirs.as_fd(), their_end.as_fd());
+    let descriptors = [null, null, log, theirs_fd, end_fd, runtime.as_fd()];
     let namespaces =
         libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     let child = process::spawn(&Program {
@@ -143,7 +147,7 @@ fn start(
             unlimited: setup.cgroup.missing().to_vec(),
             landlock_abi: 0,
         },
-        owner: rustix::process::getpid(),
+        owner,
         fate: Fate::KillOnDrop,
     };
     // Our copies must go, or its end would never close for us.
