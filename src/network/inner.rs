@@ -5,7 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, accessat};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+    fsopen,
+};
 
 use super::{NetworkError, Sysctl};
 use crate::sys::netlink::RouteSocket;
@@ -17,14 +20,15 @@ pub const SYNTHETIC_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// The same for IPv6, from the range of unique local addresses.
 pub const SYNTHETIC_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 1);
 
-/// Ours, written after the spec's and therefore stronger: nothing answers an echo that it was not
-/// asked for (under AnyIP `ping 8.8.8.8` would be answered by ourselves), and nobody opens ICMP
-/// sockets without CAP_NET_RAW.
-const FIXED_V4: [(&str, &str); 2] = [
-    ("net.ipv4.icmp_echo_ignore_all", "1"),
-    ("net.ipv4.ping_group_range", "1 0"),
-];
-const FIXED_V6: [(&str, &str); 1] = [("net.ipv6.icmp.echo_ignore_all", "1")];
+/// Nothing answers an echo that it was not asked for: under AnyIP `ping 8.8.8.8` would be answered
+/// by ourselves.
+const ECHO_V4: &str = "net.ipv4.icmp_echo_ignore_all";
+const ECHO_V6: &str = "net.ipv6.icmp.echo_ignore_all";
+/// Not written but left as the kernel makes it, `1 0`: nobody opens ICMP sockets without
+/// CAP_NET_RAW. (In a user namespace that does not map gid 1, `1 0` could not even be written.)
+const PING_GROUPS: &str = "net.ipv4.ping_group_range";
+/// The settings that are the wall's and not the spec's. Engines do set the last one.
+pub(super) const FIXED: [&str; 3] = [ECHO_V4, ECHO_V6, PING_GROUPS];
 
 /// What the inner namespace does with addresses that are not its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +46,8 @@ pub struct InnerConfig<'a> {
     pub user_namespace: Option<BorrowedFd<'a>>,
     /// How other addresses are treated.
     pub mode: InnerMode,
-    /// The spec's `net.*` settings: inside the container /proc/sys is read-only by then.
+    /// The spec's `net.*` settings: inside the container /proc/sys is read-only by then. Those
+    /// that are [`Sysctl::is_fixed`] stay the wall's.
     pub sysctls: Vec<Sysctl>,
 }
 
@@ -139,12 +144,12 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
     let has_ipv6 = has_ipv6(procfs.as_fd())?;
     configure_loopback(*mode, has_ipv6)?;
     // After the addresses: `net.ipv6.conf.all.disable_ipv6=1` is a thing that engines ask for.
-    for sysctl in sysctls {
+    for sysctl in sysctls.iter().filter(|sysctl| !sysctl.is_fixed()) {
         sysctl.apply(procfs.as_fd())?;
     }
-    let six: &[_] = if has_ipv6 { &FIXED_V6 } else { &[] };
-    for (key, value) in FIXED_V4.iter().chain(six) {
-        Sysctl::parse(key, value)?.apply(procfs.as_fd())?;
+    Sysctl::parse(ECHO_V4, "1")?.apply(procfs.as_fd())?;
+    if has_ipv6 {
+        Sysctl::parse(ECHO_V6, "1")?.apply(procfs.as_fd())?;
     }
     let sysfs = detached(
         "sysfs",
@@ -207,6 +212,8 @@ fn configure_loopback(mode: InnerMode, has_ipv6: bool) -> Result<(), NetworkErro
 /// A new instance of a file system that is mounted nowhere, opened at its root.
 fn detached(name: &str, attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    // What mount(8) shows as the device; "none" otherwise.
+    fsconfig_set_string(context.as_fd(), "source", name)?;
     fsconfig_create(context.as_fd())?;
     let mount = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
     Ok(mount)

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags, openat};
 
 use super::NetworkError;
+use super::inner::FIXED;
 
 const MAX_KEY: usize = 256;
 /// proc_sys_write takes at most this many bytes at once.
@@ -60,6 +61,11 @@ impl Sysctl {
             path,
             value: value.to_owned(),
         })
+    }
+
+    /// Whether the wall itself decides this setting, so that the spec's value is not applied.
+    pub fn is_fixed(&self) -> bool {
+        FIXED.iter().any(|key| swap_separators(key) == self.path)
     }
 
     /// Writes it through a procfs of the caller's own; /proc/sys/net always shows the network
@@ -142,6 +148,14 @@ mod tests {
         ] {
             assert!(Sysctl::parse(key, "1").is_err(), "{key:?}");
         }
+    }
+
+    #[test]
+    fn knows_the_settings_of_the_wall_in_both_forms() {
+        let fixed = |key| Sysctl::parse(key, "0 1").unwrap().is_fixed();
+        assert!(fixed("net.ipv4.ping_group_range"));
+        assert!(fixed("net/ipv6/icmp/echo_ignore_all"));
+        assert!(!fixed("net.ipv4.ip_forward"));
     }
 
     #[test]

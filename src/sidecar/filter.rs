@@ -45,6 +45,8 @@ pub(super) fn compile() -> Result<BpfProgram, BackendError> {
         .collect();
     // Memory for data only.
     rules.insert(libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]);
+    // In debug builds Rust makes sure that what it closes is open.
+    rules.insert(libc::SYS_fcntl, vec![equal(1, libc::F_GETFD)?]);
     // To read back that this filter is loaded.
     rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);
     let filter = SeccompFilter::new(
@@ -78,8 +80,97 @@ fn rule(argument: u8, op: SeccompCmpOp, value: libc::c_int) -> Result<SeccompRul
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+
+    use crate::sys::process;
+
+    /// Set for the copy of this test program that puts itself under the filter.
+    const CASE: &str = "AGENTBOX_TEST_FILTER_CASE";
+    const SURVIVED: i32 = 42;
+
+    type Case = (&'static str, fn());
+
+    const ALLOWED: Case = ("the loop", || {
+        let (a, b) = crate::sys::socket::pair().unwrap();
+        under_filter();
+        use std::os::fd::AsFd;
+        crate::sys::socket::send(a.as_fd(), b"x", &[b.as_fd()]).unwrap();
+        let soon = std::time::Duration::from_secs(1);
+        let got = crate::sys::socket::receive_within(b.as_fd(), &mut [0; 4], soon);
+        assert_eq!(got.unwrap().fds.len(), 1);
+        drop(vec![0_u8; 8 << 20]);
+        drop((a, b));
+        eprintln!("a line");
+    });
+
+    const DENIED: [Case; 6] = [
+        ("open", || {
+            under_filter();
+            drop(std::fs::File::open("/dev/null"));
+        }),
+        ("socket", || {
+            under_filter();
+            drop(std::net::UdpSocket::bind("127.0.0.1:0"));
+        }),
+        ("clone", || {
+            under_filter();
+            drop(std::thread::Builder::new().spawn(|| ()));
+        }),
+        ("kill", || {
+            under_filter();
+            let own = rustix::process::Pid::INIT;
+            assert!(rustix::process::test_kill_process(own).is_ok());
+        }),
+        ("setresuid", || {
+            let own = rustix::process::getuid();
+            under_filter();
+            assert!(rustix::thread::set_thread_res_uid(own, own, own).is_ok());
+        }),
+        ("another prctl", || {
+            under_filter();
+            assert!(rustix::thread::set_name(c"x").is_ok());
+        }),
+    ];
+
+    fn under_filter() {
+        let program = super::compile().unwrap();
+        rustix::thread::set_no_new_privs(true).unwrap();
+        process::load_filter(&program).unwrap();
+        assert_eq!(process::seccomp_mode().unwrap(), 2);
+    }
+
     #[test]
-    fn the_filter_compiles_and_is_short() {
+    #[expect(
+        clippy::exit,
+        reason = "the copy under the filter may not return to the harness"
+    )]
+    fn the_loop_lives_and_everything_else_dies() {
+        let cases = || DENIED.iter().chain([&ALLOWED]);
+        if let Ok(wanted) = std::env::var(CASE) {
+            cases().find(|(name, _)| *name == wanted).unwrap().1();
+            std::process::exit(SURVIVED);
+        }
+        for (name, _) in cases() {
+            let itself = module_path!().split_once("::").unwrap().1;
+            let status = Command::new(std::env::current_exe().unwrap())
+                .arg(format!("{itself}::the_loop_lives_and_everything_else_dies"))
+                .args(["--exact", "--nocapture"])
+                .env(CASE, name)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .unwrap();
+            if *name == ALLOWED.0 {
+                assert_eq!(status.code(), Some(SURVIVED), "{name}: {status}");
+            } else {
+                assert_eq!(status.signal(), Some(libc::SIGSYS), "{name}: {status}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_filter_is_short() {
         let program = super::compile().unwrap();
         assert!((10..200).contains(&program.len()), "{}", program.len());
     }

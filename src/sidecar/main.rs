@@ -5,20 +5,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use serde::de::DeserializeOwned;
 
 use super::confine::{self, Identity};
 use super::protocol::{self, Attachment, ProtocolError, Question, Reply, Setup};
 use super::{ARGV0, ConfineError, SidecarError, filter};
 use crate::sys::{process, socket};
 
-/// Agreed with [`super::spawn`]: standard streams, then these two.
+/// Agreed with [`super::spawn`]: standard streams, then these.
 const BOOTSTRAP_FD: RawFd = 3;
 const HANDOVER_FD: RawFd = 4;
+const RUNTIME_FD: RawFd = 5;
 
 /// The runtime sends it right after the clone.
 const SETUP_WITHIN: Duration = Duration::from_secs(10);
-/// In between, `create` runs the engine's hooks. A runtime that dies takes the sidecar with it (by
-/// the parent-death signal), so this bounds only one that hangs.
+/// In between, `create` runs the engine's hooks. A runtime that dies is noticed by its pidfd, so
+/// this bounds only one that hangs.
 const ATTACH_WITHIN: Duration = Duration::from_secs(600);
 
 /// Runs the sidecar; `argv[1]` was [`super::VERB`]. Must be called before any thread is made.
@@ -34,25 +36,50 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), SidecarError> {
-    let bootstrap =
-        socket::take_inherited(BOOTSTRAP_FD).map_err(SidecarError::NotStartedByRuntime)?;
-    let handover =
-        socket::take_inherited(HANDOVER_FD).map_err(SidecarError::NotStartedByRuntime)?;
-    let reply = |message: &Reply| protocol::send(bootstrap.as_fd(), "runtime", message, &[]);
+    let inherited = |fd| socket::take_inherited(fd).map_err(SidecarError::NotStartedByRuntime);
+    let bootstrap = Bootstrap {
+        socket: inherited(BOOTSTRAP_FD)?,
+        runtime: inherited(RUNTIME_FD)?,
+    };
+    let handover = inherited(HANDOVER_FD)?;
     match become_nobody(&bootstrap) {
         Ok((served, landlock_abi)) => {
-            reply(&Reply::Ready { landlock_abi }).map_err(SidecarError::Protocol)?;
+            bootstrap.reply(&Reply::Ready { landlock_abi })?;
             drop(bootstrap);
             serve(served, handover)
         }
         Err(error) => {
             let reason = with_causes(&error);
             // The error itself is what matters; a runtime that cannot hear it is gone.
-            if let Err(unheard) = reply(&Reply::Failed { reason }) {
+            if let Err(unheard) = bootstrap.reply(&Reply::Failed { reason }) {
                 eprintln!("agentbox-sidecar: {unheard}");
             }
             Err(error)
         }
+    }
+}
+
+/// The line to the runtime, until the sidecar is ready.
+struct Bootstrap {
+    socket: OwnedFd,
+    /// The runtime's pidfd.
+    runtime: OwnedFd,
+}
+
+impl Bootstrap {
+    fn receive<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        limit: Duration,
+    ) -> Result<(T, Vec<OwnedFd>), SidecarError> {
+        let socket = self.socket.as_fd();
+        protocol::wait_while_alive(socket, self.runtime.as_fd(), "runtime", limit)
+            .and_then(|()| protocol::receive(socket, "runtime", what, limit))
+            .map_err(SidecarError::Protocol)
+    }
+
+    fn reply(&self, message: &Reply) -> Result<(), SidecarError> {
+        protocol::send(self.socket.as_fd(), "runtime", message, &[]).map_err(SidecarError::Protocol)
     }
 }
 
@@ -65,13 +92,12 @@ struct Served {
 }
 
 /// Everything up to the acknowledgement, in the order that [`confine`] explains.
-fn become_nobody(bootstrap: &OwnedFd) -> Result<(Served, u32), SidecarError> {
+fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
     process::set_name(ARGV0).map_err(SidecarError::step("set the name"))?;
     // It is pid 1 of its namespace, where only SIGKILL and SIGSTOP from outside have an effect
     // anyway; blocked, no signal can interrupt a call either.
     process::block_signals().map_err(SidecarError::step("block the signals"))?;
-    let (setup, _) = protocol::receive(bootstrap.as_fd(), "runtime", "setup", SETUP_WITHIN)
-        .map_err(SidecarError::Protocol)?;
+    let (setup, _) = bootstrap.receive("setup", SETUP_WITHIN)?;
     let Setup {
         uid,
         gid,
@@ -97,10 +123,8 @@ fn become_nobody(bootstrap: &OwnedFd) -> Result<(Served, u32), SidecarError> {
     Ok((served, abi))
 }
 
-fn receive_attachment(bootstrap: &OwnedFd) -> Result<(Served, Option<OwnedFd>), SidecarError> {
-    let (attachment, fds) =
-        protocol::receive(bootstrap.as_fd(), "runtime", "attachment", ATTACH_WITHIN)
-            .map_err(SidecarError::Protocol)?;
+fn receive_attachment(bootstrap: &Bootstrap) -> Result<(Served, Option<OwnedFd>), SidecarError> {
+    let (attachment, fds) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
     let Attachment {
         cookie,
         engine_netns,

@@ -43,6 +43,12 @@ pub const VERB: &CStr = c"sidecar";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SidecarError {
+    /// The uid or gid it was to become is not one that it may have.
+    #[error("the sidecar may not have the id {id}")]
+    BadIdentity {
+        /// The uid or gid.
+        id: u32,
+    },
     /// Something was refused on the runtime's side.
     #[error("cannot {step} for the sidecar")]
     Step {

@@ -156,6 +156,25 @@ pub(super) fn receive<T: DeserializeOwned>(
     Ok((message, received.fds))
 }
 
+/// Waits for a message of the bootstrap socket or for its sender's end, whatever comes first.
+///
+/// The end of the socket is no sign of the sender's: libcontainer's init is a fork of the runtime
+/// and holds a copy of it until it executes.
+pub(super) fn wait_while_alive(
+    socket: BorrowedFd<'_>,
+    sender: BorrowedFd<'_>,
+    peer: &'static str,
+    limit: Duration,
+) -> Result<(), ProtocolError> {
+    match socket::wait_any([socket, sender], limit) {
+        // What it said before it ended still counts.
+        Ok([true, _]) => Ok(()),
+        Ok([false, true]) => Err(ProtocolError::Gone { peer }),
+        Ok([false, false]) => Err(ProtocolError::TimedOut { peer, limit }),
+        Err(source) => Err(failed(peer, limit, source)),
+    }
+}
+
 /// What init gets at `start`.
 #[derive(Debug)]
 pub struct Handover {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::Signal;
+use rustix::process::{PidfdFlags, Signal};
 
 use super::cgroup::{self, CgroupConfig, CgroupPlan};
 use super::protocol::{self, Attachment, EngineNetns, ProtocolError, Reply, Setup};
@@ -21,7 +21,7 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// What a sidecar is to be.
 #[derive(Debug)]
 pub struct SidecarConfig<'a> {
-    /// Its uid, of no other sandbox.
+    /// Its uid, of no other sandbox and never root's.
     pub uid: u32,
     /// Its gid.
     pub gid: u32,
@@ -76,22 +76,34 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
         cgroup,
         log,
     } = config;
+    // Root, even without a capability, may signal and trace every other root process; the largest
+    // number means "leave it as it is" to setresuid(2).
+    for id in [*uid, *gid] {
+        if id == 0 || id == u32::MAX {
+            return Err(SidecarError::BadIdentity { id });
+        }
+    }
     let mut plan = match cgroup {
         Some(cgroup) => cgroup::plan(cgroup).map_err(SidecarError::Cgroup)?,
         None => CgroupPlan::default(),
     };
-    let born_in = plan.prepare().map_err(SidecarError::Cgroup)?;
-    let setup = Setup {
-        uid: *uid,
-        gid: *gid,
-        limits: *limits,
-        landlock: *landlock,
-        cgroup: plan,
-    };
-    let spawned = start(&setup, exe, born_in.as_ref(), *log);
+    let paths = plan.paths();
+    let spawned = plan
+        .prepare()
+        .map_err(SidecarError::Cgroup)
+        .and_then(|born_in| {
+            let setup = Setup {
+                uid: *uid,
+                gid: *gid,
+                limits: *limits,
+                landlock: *landlock,
+                cgroup: plan,
+            };
+            start(&setup, exe, born_in.as_ref(), *log)
+        });
     if spawned.is_err() {
         // Nobody else knows of them yet.
-        forget(cgroup::remove(&setup.cgroup.paths()).map_err(SidecarError::Cgroup));
+        forget(cgroup::remove(&paths).map_err(SidecarError::Cgroup));
     }
     spawned
 }
@@ -108,8 +120,12 @@ fn start(
     let null = open_null()?;
     let null = null.as_fd();
     let log = log.unwrap_or(null);
-    // The numbers that `main` knows: 3 is the bootstrap socket, 4 the hand-over.
-    let descriptors = [null, null, log, theirs.as_fd(), their_end.as_fd()];
+    let owner = rustix::process::getpid();
+    let runtime = rustix::process::pidfd_open(owner, PidfdFlags::empty())
+        .map_err(SidecarError::step("open our own pidfd"))?;
+    // The numbers that `main` knows: 3 is the bootstrap socket, 4 the hand-over, 5 ourselves.
+    let (theirs_fd, end_fd) = (theirs.as_fd(), their_end.as_fd());
+    let descriptors = [null, null, log, theirs_fd, end_fd, runtime.as_fd()];
     let namespaces =
         libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     let child = process::spawn(&Program {
@@ -131,7 +147,7 @@ fn start(
             unlimited: setup.cgroup.missing().to_vec(),
             landlock_abi: 0,
         },
-        owner: rustix::process::getpid(),
+        owner,
         fate: Fate::KillOnDrop,
     };
     // Our copies must go, or its end would never close for us.

@@ -65,8 +65,7 @@ pub struct Program<'a> {
 }
 
 /// Starts a program in new namespaces, in a session of its own, with an empty environment, no
-/// blocked signal and exactly the given descriptors, and to die with the calling thread unless it
-/// decides otherwise.
+/// blocked signal and exactly the given descriptors.
 ///
 /// One clone3(2), no intermediate process: when the caller exits, the child goes to the nearest
 /// subreaper. The process must be single-threaded.
@@ -120,7 +119,6 @@ fn become_program(program: &Program<'_>, argv: &[*const libc::c_char], scratch: 
     // caller's (`argv`, `envp`, an empty signal set that sigemptyset initialises). `wanted` and
     // the loop keep the descriptors that are still needed above the ones being replaced.
     unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         libc::setsid();
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);

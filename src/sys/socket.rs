@@ -109,14 +109,24 @@ pub fn receive_within(
 
 /// Waits until `fd` is readable or hung up; `false` when `limit` passed first.
 pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
+    let [ready] = wait_any([fd], limit)?;
+    Ok(ready)
+}
+
+/// Waits until one of `fds` is readable or hung up, and says which are; none when `limit` passed
+/// first.
+pub fn wait_any<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    limit: Duration,
+) -> io::Result<[bool; N]> {
     let deadline = Instant::now() + limit;
+    let mut polled = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout =
             Timespec::try_from(left).map_err(|_| invalid("the time limit is too long"))?;
-        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(ready) => return Ok(ready > 0),
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(_) => return Ok(polled.map(|one| !one.revents().is_empty())),
             // A signal handler ran; the deadline still holds.
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
