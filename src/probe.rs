@@ -1,5 +1,6 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -65,13 +66,13 @@ fn knows_file_system(name: &str) -> bool {
     rustix::mount::fsopen(name, rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
 }
 
-/// Looks at everything that the bundle names on the host.
-pub fn bundle(spec: &Spec, rootfs: &Path) -> Result<BundleFacts, ProbeError> {
+/// Looks at everything that the bundle names on the host. `system` are the mount points of `wrap`'s own mounts.
+pub fn bundle(spec: &Spec, rootfs: &Path, system: &BTreeSet<PathBuf>) -> Result<BundleFacts, ProbeError> {
     let never = Never::builtin();
     let hosts = known_inodes(&never);
     let mounts = spec.mounts().as_deref().unwrap_or_default();
     let sources = mounts.iter().map(|m| source(m, &never, &hosts)).collect::<Result<_, _>>()?;
-    Ok(BundleFacts { sources, home: home(spec, rootfs), engine_hooks: engine_hooks(spec) })
+    Ok(BundleFacts { sources, home: home(spec, rootfs), system: system.clone(), engine_hooks: engine_hooks(spec) })
 }
 
 /// Whether libcontainer treats a mount as a bind mount.

@@ -1,5 +1,6 @@
 //! `create`
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -10,6 +11,6 @@ use crate::runtime::{create, seal};
 /// Creates a container.
 pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
     seal::ensure()?;
-    create::create(global, args, args.console_socket.as_deref())?;
+    create::create(global, args, args.console_socket.as_deref(), &BTreeSet::new())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! `explain`
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -13,7 +14,7 @@ use crate::runtime::{create, filter, store};
 pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
     let subject = match (&args.bundle, &args.id) {
         (Some(bundle), _) => {
-            let decision = create::decide(global, bundle)?;
+            let decision = create::decide(global, bundle, &BTreeSet::new())?;
             Subject {
                 name: format!("bundle {}", decision.bundle.dir.display()),
                 filter: decision.filter.as_ref().map(|f| explain::filter(&f.program)),

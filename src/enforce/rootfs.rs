@@ -57,7 +57,49 @@ pub fn mount_ephemeral(plan: &FilesystemPlan, user_namespace: bool) -> Result<()
     }
     // Detached either way; what was taken from it keeps it alive.
     unmount(WORKBENCH, UnmountFlags::DETACH).map_err(EnforceError::step("detach the scratch file system"))?;
-    result
+    result?;
+    // An overlay shows what lies below the mounts in its lower directory: masks there must be made again.
+    let covered = |path: &PathBuf| plan.ephemeral.iter().any(|e| path.starts_with(&e.path));
+    plan.masked.iter().filter(|p| covered(p)).try_for_each(|p| mask(p))?;
+    plan.readonly.iter().filter(|p| covered(p)).try_for_each(|p| read_only(p))
+}
+
+/// An empty directory has no places for the mounts that are to stay in it.
+fn make_mount_points(scratch: &OwnedFd, upper: &str, dir: &Ephemeral) -> Result<(), EnforceError> {
+    for below in &dir.keep_below {
+        let step = || format!("make a place for the mount {below:?}");
+        let relative = below.strip_prefix(&dir.path).unwrap_or(below);
+        let stat = rustix::fs::stat(below).map_err(EnforceError::step(step()))?;
+        let mut path = PathBuf::from(upper);
+        let mut parts = relative.components().peekable();
+        while let Some(part) = parts.next() {
+            path.push(part);
+            let file = parts.peek().is_none() && crate::probe::kind_of(stat.st_mode) != FileKind::Directory;
+            let made = if file {
+                rustix::fs::openat(scratch, &path, OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o644)).map(drop)
+            } else {
+                rustix::fs::mkdirat(scratch, &path, Mode::from_raw_mode(0o755))
+            };
+            match made {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(e) => return Err(EnforceError::step(step())(e)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes what is at a path read-only, by a mount of it over itself. Missing paths are fine.
+fn read_only(path: &Path) -> Result<(), EnforceError> {
+    let step = || format!("make {path:?} read-only");
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let tree = match open_tree(CWD, path, flags) {
+        Ok(tree) => tree,
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(()),
+        Err(e) => return Err(EnforceError::step(step())(e)),
+    };
+    make_read_only(tree.as_fd(), Depth::Recursive).map_err(EnforceError::step(step()))?;
+    attach(&tree, path)
 }
 
 fn ephemeral(scratch: &OwnedFd, index: usize, dir: &Ephemeral, user_namespace: bool) -> Result<(), EnforceError> {
@@ -74,6 +116,9 @@ fn ephemeral(scratch: &OwnedFd, index: usize, dir: &Ephemeral, user_namespace: b
         EphemeralContent::Image => like.st_mode & 0o7777,
     };
     make_dir(scratch, &upper, mode).map_err(EnforceError::step(step("make")))?;
+    if dir.content == EphemeralContent::Empty {
+        make_mount_points(scratch, &upper, dir)?;
+    }
     let mount = match dir.content {
         EphemeralContent::Empty => open_tree(scratch, upper.as_str(), OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
             .map_err(EnforceError::step(step("take")))?,

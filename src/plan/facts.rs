@@ -1,5 +1,6 @@
 //! PURE. What the shell found out about the kernel and the bundle, as values: every kernel is a test input.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,8 @@ pub struct BundleFacts {
     pub sources: Vec<Option<SourceFacts>>,
     /// The home directory of the container's user, from HOME or the image's passwd file.
     pub home: Option<PathBuf>,
+    /// Mount points of `wrap`'s own mounts: the node's system directories, kept read-only under every policy.
+    pub system: BTreeSet<PathBuf>,
     /// Hook programs of the spec that are the engine's own network hook.
     pub engine_hooks: Vec<PathBuf>,
 }

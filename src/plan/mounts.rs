@@ -102,6 +102,10 @@ pub(super) fn plan(
         let source = bundle.sources.get(index).and_then(Option::as_ref);
         check_destination(mount.destination())?;
         match source {
+            Some(facts) if bundle.system.contains(mount.destination()) => {
+                out.keep_bind(mount, facts, false, "the node's, for programs to run".to_owned());
+                out.mask_inside(&never, mount.destination(), facts, warnings);
+            }
             Some(facts) => out.bind(&never, policy, workspace.as_deref(), mount, facts, warnings)?,
             None => out.kernel(mount),
         }

@@ -2,7 +2,7 @@
 //!
 //! [`create`] is the order; whatever has been made when a step fails is taken away again, newest first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -40,8 +40,8 @@ pub struct Decision {
     pub filter: Option<Filter>,
 }
 
-/// Reads a bundle and decides what is enforced for it. Creates nothing.
-pub fn decide(global: &Global, dir: &Path) -> Result<Decision, RuntimeError> {
+/// Reads a bundle and decides what is enforced for it. Creates nothing. `system` are `wrap`'s own mounts.
+pub fn decide(global: &Global, dir: &Path, system: &BTreeSet<PathBuf>) -> Result<Decision, RuntimeError> {
     let mut bundle = Bundle::read(dir)?;
     shadow::normalise(&mut bundle.spec);
     let annotations: BTreeMap<String, String> =
@@ -50,7 +50,7 @@ pub fn decide(global: &Global, dir: &Path) -> Result<Decision, RuntimeError> {
     let (plan, chosen_by, filter) = match resolve::selection(global, &annotations)? {
         Selection::Unconfined { chosen_by } => (None, chosen_by.to_string(), filter::compile(None, engine)?),
         Selection::Policy(resolved) => {
-            let facts = crate::probe::bundle(&bundle.spec, &bundle.rootfs)?;
+            let facts = crate::probe::bundle(&bundle.spec, &bundle.rootfs, system)?;
             let plan = plan::plan(&resolved, &bundle.spec, &facts, &crate::probe::host())?;
             let filter = filter::compile(Some(&plan.policy.syscalls), engine)?;
             (Some(plan), resolved.chosen_by.to_string(), filter)
@@ -59,10 +59,15 @@ pub fn decide(global: &Global, dir: &Path) -> Result<Decision, RuntimeError> {
     Ok(Decision { bundle, plan, chosen_by, filter })
 }
 
-/// Creates a container; its process waits for `start`.
-pub fn create(global: &Global, args: &cli::Create, console: Option<&Path>) -> Result<(Place, Lock), RuntimeError> {
+/// Creates a container; its process waits for `start`. `system` are `wrap`'s own mounts.
+pub fn create(
+    global: &Global,
+    args: &cli::Create,
+    console: Option<&Path>,
+    system: &BTreeSet<PathBuf>,
+) -> Result<(Place, Lock), RuntimeError> {
     let place = Place::new(&global.root, &args.id)?;
-    let decision = decide(global, &args.bundle)?;
+    let decision = decide(global, &args.bundle, system)?;
     check_descriptors(args.preserve_fds, decision.plan.is_some())?;
     if args.no_new_keyring && decision.plan.is_some() {
         return Err(RuntimeError::Unsupported("--no-new-keyring is refused under a policy: the engine's keys would be in reach".into()));
@@ -124,6 +129,9 @@ fn build(
     };
     record.save(&dir)?;
     if let Some(walls) = walls {
+        // Saved before it is used: `delete --force` finds it if this process dies here.
+        record.sidecar = Some(walls.spawned.record().clone());
+        record.save(&dir)?;
         walls.finish(init, record)?;
     }
     record.save(&dir)

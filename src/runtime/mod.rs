@@ -6,6 +6,7 @@ pub mod delete;
 pub mod error;
 pub mod exec;
 pub mod filter;
+pub mod foreground;
 pub mod overlay;
 pub mod record;
 pub mod report;

@@ -159,6 +159,13 @@ pub fn find(text: &str) -> Result<Record, RuntimeError> {
     }
 }
 
+/// A directory of the runtime's own below its run directory.
+pub fn private_dir(name: &str) -> Result<PathBuf, RuntimeError> {
+    let dir = Path::new(RUN).join(name);
+    make_private(&dir)?;
+    Ok(dir)
+}
+
 fn make_private(dir: &Path) -> Result<(), RuntimeError> {
     let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(dir);
     made.map_err(RuntimeError::io(format!("make {dir:?}")))

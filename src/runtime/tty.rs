@@ -24,6 +24,11 @@ impl Listener {
         Ok(Self { socket, path })
     }
 
+    /// Makes the socket in the runtime's own directory, for a container that has none yet.
+    pub fn private() -> Result<Self, RuntimeError> {
+        Self::new(&super::store::private_dir("tty")?)
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path

@@ -1,4 +1,128 @@
-//! `agentbox wrap`.
-use crate::cli::{Global, Wrap};
-/// x
-pub fn run(_g: &Global, _a: &Wrap) -> anyhow::Result<i32> { Ok(0) }
+//! `agentbox wrap`: a command behind the walls without an engine, an image or a bundle.
+//!
+//! The bundle is made from the node itself: an empty root, the system's directories and toolchains read-only, a listed
+//! part of /etc, and the workspace. From there on it is a container like any other: the same plan, the same walls.
+
+mod layout;
+mod list;
+mod spec;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cli::{self, Global};
+use crate::policy::{RootAccess, Selection};
+use crate::runtime::foreground::{self, Afterwards};
+use crate::runtime::{resolve, store};
+use layout::Layout;
+use list::List;
+
+/// Runs a command; its exit status.
+pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
+    let mut global = global.clone();
+    global.policy = args.policy.clone().or(global.policy);
+    let everything = match resolve::selection(&global, &Default::default())? {
+        Selection::Unconfined { .. } => bail!("`wrap` without walls is the command itself: choose a policy with --policy"),
+        Selection::Policy(resolved) => resolved.policy.filesystem.root == RootAccess::Ephemeral,
+    };
+    if !rustix::process::geteuid().is_root() {
+        bail!("`wrap` needs root, to make namespaces and mounts: run it with sudo, the command itself runs as you");
+    }
+    let workspace = match &args.workspace {
+        Some(dir) => dir.clone(),
+        None => std::env::current_dir().context("find the current directory")?,
+    };
+    let workspace = workspace.canonicalize().with_context(|| format!("open the workspace {workspace:?}"))?;
+    let list = List::builtin();
+    let user = layout::user();
+    let environment = environment(&list, &args.env)?;
+    let layout = Layout::of(&list, &workspace, &environment, everything);
+    let bundle = Bundle::new(&layout)?;
+    let terminal = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].into_iter().all(rustix::termios::isatty);
+    let spec = spec::build(&layout, &spec::Command { args: &args.command, environment, user, terminal, id: &bundle.id });
+    bundle.write(&spec)?;
+    let create = cli::Create {
+        bundle: bundle.dir.clone(),
+        console_socket: None,
+        pid_file: None,
+        no_pivot: false,
+        no_new_keyring: false,
+        preserve_fds: 0,
+        id: bundle.id.clone(),
+    };
+    let system: BTreeSet<PathBuf> = layout.binds.iter().cloned().collect();
+    let status = foreground::run(&global, &create, &system, Afterwards::Delete)?;
+    Ok(status.unwrap_or_default())
+}
+
+/// The environment of the command: what the list passes on, and what was asked for.
+fn environment(list: &List, asked: &[String]) -> Result<Vec<String>> {
+    let mut env: Vec<(String, String)> =
+        std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect();
+    env.retain(|(key, _)| list.passes(key));
+    for pair in asked {
+        let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
+            bail!("--env {pair:?} is not NAME=VALUE");
+        };
+        env.retain(|(k, _)| k != key);
+        env.push((key.to_owned(), value.to_owned()));
+    }
+    if !env.iter().any(|(k, _)| k == "PATH") {
+        env.push(("PATH".to_owned(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()));
+    }
+    Ok(env.into_iter().map(|(k, v)| format!("{k}={v}")).collect())
+}
+
+/// A bundle in the runtime's own directory, removed with the value.
+struct Bundle {
+    dir: PathBuf,
+    id: String,
+}
+
+impl Bundle {
+    fn new(layout: &Layout) -> Result<Self> {
+        let base = store::private_dir("wrap")?;
+        // The number of a live process is nobody else's; one that a killed `wrap` left behind is cleared.
+        let id = format!("wrap-{}", std::process::id());
+        let dir = base.join(&id);
+        if dir.exists() {
+            fs::remove_dir_all(&dir).with_context(|| format!("remove {dir:?}"))?;
+        }
+        let bundle = Self { dir, id };
+        let root = bundle.dir.join("rootfs");
+        make_dir(&root)?;
+        for path in layout.directories() {
+            make_dir(&inside(&root, &path))?;
+        }
+        for (link, target) in &layout.links {
+            std::os::unix::fs::symlink(target, inside(&root, link)).with_context(|| format!("make the link {link:?}"))?;
+        }
+        Ok(bundle)
+    }
+
+    fn write(&self, spec: &oci_spec::runtime::Spec) -> Result<()> {
+        let path = self.dir.join("config.json");
+        fs::write(&path, serde_json::to_vec(spec)?).with_context(|| format!("write {path:?}"))
+    }
+}
+
+impl Drop for Bundle {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.dir) {
+            log::warn!("remove {:?}: {error}", self.dir);
+        }
+    }
+}
+
+fn make_dir(path: &Path) -> Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(path).with_context(|| format!("make {path:?}"))
+}
+
+/// A path of the container below the root directory.
+fn inside(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}

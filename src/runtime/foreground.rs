@@ -1,0 +1,60 @@
+//! `run` and `wrap`: create, start, wait, delete, in one process.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::bundle::Bundle;
+use super::record::Record;
+use super::wait::Foreground;
+use super::{RuntimeError, create, delete, start, tty};
+use crate::cli::{self, Global};
+
+/// What becomes of the container afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Afterwards {
+    /// Return as soon as it runs.
+    Detach,
+    /// Wait for its end, keep its state.
+    Keep,
+    /// Wait for its end, delete it.
+    Delete,
+}
+
+/// Runs a container; its exit status unless it is detached.
+pub fn run(
+    global: &Global,
+    args: &cli::Create,
+    system: &BTreeSet<PathBuf>,
+    afterwards: Afterwards,
+) -> Result<Option<i32>, RuntimeError> {
+    let listener = listener(args, afterwards)?;
+    let console = args.console_socket.as_deref().or_else(|| listener.as_ref().map(tty::Listener::path));
+    let (place, lock) = create::create(global, args, console, system)?;
+    let started = Record::read(&place.dir()).and_then(|record| {
+        let pid = record.init.ok_or(RuntimeError::NotRunning)?.pid;
+        // Watched before it may run: a program that ends at once is not lost.
+        let foreground = if afterwards == Afterwards::Detach { None } else { Some(Foreground::new(pid)?) };
+        start::start(&place)?;
+        Ok(foreground)
+    });
+    drop(lock);
+    let status = started.and_then(|foreground| match foreground {
+        Some(foreground) => foreground.wait(listener.map(tty::Listener::receive).transpose()?).map(Some),
+        None => Ok(None),
+    });
+    let stays = matches!((&status, afterwards), (Ok(_), Afterwards::Detach | Afterwards::Keep));
+    if !stays {
+        delete::delete(&place, true)?;
+    }
+    status
+}
+
+/// A socket for the terminal of a foreground container.
+fn listener(args: &cli::Create, afterwards: Afterwards) -> Result<Option<tty::Listener>, RuntimeError> {
+    if args.console_socket.is_some() || afterwards == Afterwards::Detach {
+        return Ok(None);
+    }
+    let bundle = Bundle::read(&args.bundle)?;
+    let terminal = bundle.spec.process().as_ref().and_then(|p| p.terminal()).unwrap_or(false);
+    if terminal { tty::Listener::private().map(Some) } else { Ok(None) }
+}

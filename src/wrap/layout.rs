@@ -1,0 +1,122 @@
+//! SHELL. Which of the node's directories and links the wrapped command sees.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::list::List;
+
+/// What becomes of the node's file system. Paths are the same inside and outside.
+pub struct Layout {
+    /// Bind mounts of the node's directories and files, read-only, parents before what lies below them.
+    pub binds: Vec<PathBuf>,
+    /// Links to make again: path and target.
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// Paths to make empty.
+    pub masked: Vec<PathBuf>,
+    /// The workspace.
+    pub workspace: PathBuf,
+    /// HOME of the command, if it is a usable path.
+    pub home: Option<PathBuf>,
+}
+
+/// User and groups of the command.
+pub struct User {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+impl Layout {
+    /// Looks at the node. `everything` shows its whole root file system, but for what the list hides.
+    pub fn of(list: &List, workspace: &Path, environment: &[String], everything: bool) -> Self {
+        let mut layout = Self {
+            binds: Vec::new(),
+            links: Vec::new(),
+            masked: Vec::new(),
+            workspace: workspace.to_owned(),
+            home: variable(environment, "HOME").map(PathBuf::from).filter(|h| h.is_absolute()),
+        };
+        let top = if everything { top_level(list) } else { list.system.clone() };
+        for path in &top {
+            layout.add(path);
+        }
+        if everything {
+            layout.add(Path::new("/etc"));
+            layout.masked = list.etc_secrets.iter().map(|s| Path::new("/etc").join(s)).collect();
+        } else {
+            for name in &list.etc {
+                layout.add(&Path::new("/etc").join(name));
+            }
+            layout.add_toolchains(list, environment);
+        }
+        layout.binds.sort();
+        layout.binds.dedup();
+        // What another bind shows already, or the workspace is, needs no mount of its own.
+        let all: BTreeSet<PathBuf> = layout.binds.iter().cloned().collect();
+        let workspace = layout.workspace.clone();
+        layout.binds.retain(|b| *b != workspace && !b.ancestors().skip(1).any(|a| all.contains(a)));
+        layout
+    }
+
+    /// A directory or file as a bind mount, a link as a link.
+    fn add(&mut self, path: &Path) {
+        let Ok(meta) = fs::symlink_metadata(path) else { return };
+        if !meta.is_symlink() {
+            self.binds.push(path.to_owned());
+        } else if path.parent() == Some(Path::new("/")) {
+            if let Ok(target) = fs::read_link(path) {
+                self.links.push((path.to_owned(), target));
+            }
+        } else if path.exists() {
+            // Inside /etc: mounted as what it leads to.
+            self.binds.push(path.to_owned());
+        }
+    }
+
+    fn add_toolchains(&mut self, list: &List, environment: &[String]) {
+        for dir in variable(environment, "PATH").unwrap_or_default().split(':').map(Path::new) {
+            if !dir.is_absolute() || list.system.iter().any(|s| dir.starts_with(s)) {
+                continue;
+            }
+            for part in list.toolchain(dir).iter().filter(|p| p.is_dir()) {
+                // A toolchain is never the whole of a home directory, nor what lies above it.
+                if !self.home.as_ref().is_some_and(|h| h.starts_with(part)) {
+                    self.binds.push(part.clone());
+                }
+            }
+        }
+    }
+
+    /// Directories of the root that are there before anything is mounted.
+    pub fn directories(&self) -> BTreeSet<PathBuf> {
+        let mut all: BTreeSet<PathBuf> =
+            ["/dev", "/etc", "/proc", "/sys", "/tmp", "/run", "/var/tmp", "/home", "/root"].map(PathBuf::from).into();
+        all.extend(self.home.clone());
+        all.insert(self.workspace.clone());
+        // Below a bind mount the directory is the node's own.
+        all.retain(|d| !self.binds.iter().any(|b| d.starts_with(b)));
+        all
+    }
+}
+
+fn top_level(list: &List) -> Vec<PathBuf> {
+    let entries = fs::read_dir("/").into_iter().flatten().flatten();
+    let shown = entries.filter(|e| !list.not_shown.iter().any(|n| e.file_name() == n.as_str()) && e.file_name() != "etc");
+    let usable = shown.filter(|e| e.file_type().is_ok_and(|t| t.is_dir() || t.is_symlink()));
+    usable.map(|e| e.path()).collect()
+}
+
+fn variable<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
+    environment.iter().find_map(|e| e.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// The person behind sudo, else root.
+pub fn user() -> User {
+    let id = |name| std::env::var(name).ok().and_then(|v| v.parse::<u32>().ok());
+    match (id("SUDO_UID"), id("SUDO_GID")) {
+        (Some(uid), Some(gid)) => User { uid, gid },
+        _ => User { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() },
+    }
+}

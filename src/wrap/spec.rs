@@ -1,0 +1,107 @@
+//! PURE. The bundle's config.json: what an engine would write for these directories.
+
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::{
+    LinuxBuilder, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, ProcessBuilder, RootBuilder, Spec,
+    SpecBuilder, UserBuilder,
+};
+
+use super::layout::{Layout, User};
+use crate::plan::{CapabilitySets, process};
+use crate::policy::Capability;
+
+/// The command and its surroundings.
+pub struct Command<'a> {
+    /// Program and arguments.
+    pub args: &'a [String],
+    /// Environment.
+    pub environment: Vec<String>,
+    /// Who runs it.
+    pub user: User,
+    /// Whether it gets a pseudo-terminal.
+    pub terminal: bool,
+    /// The container's id.
+    pub id: &'a str,
+}
+
+/// Builds the spec.
+pub fn build(layout: &Layout, command: &Command<'_>) -> Spec {
+    let mut spec = SpecBuilder::default()
+        .version("1.2.0")
+        .root(RootBuilder::default().path("rootfs").readonly(true).build().expect("path and readonly are set"))
+        .hostname("agentbox")
+        .mounts(mounts(layout))
+        .build()
+        .expect("the other fields have defaults");
+    let mut linux = LinuxBuilder::default()
+        .namespaces(namespaces())
+        .cgroups_path(PathBuf::from(format!("/agentbox-{}", command.id)))
+        .masked_paths(layout.masked.iter().map(|p| p.display().to_string()).collect::<Vec<_>>())
+        .build()
+        .expect("the other fields have defaults");
+    linux.set_seccomp(None);
+    spec.set_linux(Some(linux));
+    spec.set_process(Some(wrapped(layout, command)));
+    spec
+}
+
+fn wrapped(layout: &Layout, command: &Command<'_>) -> oci_spec::runtime::Process {
+    let user = UserBuilder::default().uid(command.user.uid).gid(command.user.gid).build().expect("both ids are set");
+    // Like an engine: root gets what the policy may leave, an ordinary user nothing.
+    let mut sets = CapabilitySets::default();
+    if command.user.uid == 0 {
+        let all: std::collections::BTreeSet<String> = Capability::ORDINARY.iter().map(ToString::to_string).collect();
+        sets = CapabilitySets { bounding: all.clone(), effective: all.clone(), permitted: all, ..sets };
+    }
+    ProcessBuilder::default()
+        .args(command.args.to_vec())
+        .env(command.environment.clone())
+        .cwd(layout.workspace.clone())
+        .user(user)
+        .terminal(command.terminal)
+        .no_new_privileges(true)
+        .capabilities(process::to_spec(&sets))
+        .build()
+        .expect("the other fields have defaults")
+}
+
+fn mounts(layout: &Layout) -> Vec<Mount> {
+    let dev = ["nosuid", "strictatime", "mode=755", "size=65536k"];
+    let quiet = ["nosuid", "noexec", "nodev"];
+    let mut all = vec![
+        mount("/proc", "proc", Path::new("proc"), &quiet),
+        mount("/dev", "tmpfs", Path::new("tmpfs"), &dev),
+        mount("/dev/pts", "devpts", Path::new("devpts"), &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),
+        mount("/dev/shm", "tmpfs", Path::new("shm"), &["nosuid", "noexec", "nodev", "mode=1777", "size=67108864"]),
+        mount("/dev/mqueue", "mqueue", Path::new("mqueue"), &quiet),
+        mount("/sys", "sysfs", Path::new("sysfs"), &["nosuid", "noexec", "nodev", "ro"]),
+        mount("/run", "tmpfs", Path::new("tmpfs"), &["nosuid", "nodev", "mode=755", "size=1048576"]),
+    ];
+    all.extend(layout.binds.iter().map(|path| bind(path, "ro")));
+    // The network wall puts its own files there.
+    all.extend(["/etc/hosts", "/etc/resolv.conf"].map(|path| mount(path, "bind", Path::new("/dev/null"), &["bind", "ro"])));
+    all.push(bind(&layout.workspace, "rw"));
+    all
+}
+
+fn bind(path: &Path, access: &str) -> Mount {
+    mount(path, "bind", path, &["bind", "rprivate", access])
+}
+
+fn mount(destination: impl AsRef<Path>, kind: &str, source: &Path, options: &[&str]) -> Mount {
+    MountBuilder::default()
+        .destination(destination.as_ref())
+        .typ(kind)
+        .source(source)
+        .options(options.iter().map(ToString::to_string).collect::<Vec<_>>())
+        .build()
+        .expect("all fields of a mount are set")
+}
+
+fn namespaces() -> Vec<oci_spec::runtime::LinuxNamespace> {
+    let new = |typ| LinuxNamespaceBuilder::default().typ(typ).build().expect("the type is set");
+    use LinuxNamespaceType::{Cgroup, Ipc, Mount, Pid, Uts};
+    // No network namespace is asked for: the sidecar is to dial from the node's own.
+    [Pid, Ipc, Uts, Mount, Cgroup].map(new).to_vec()
+}
