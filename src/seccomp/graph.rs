@@ -69,7 +69,7 @@ impl Graph {
     /// All rules at once: the strictest verdict, the first rule's where two are equally strict.
     pub(super) fn rules(&mut self, rules: &[&Rule], denials: Denials) -> Id {
         let start = At { rule: 0, case: 0, condition: 0, so_far: Verdict::Allow };
-        Chain { graph: self, rules, denials, memo: HashMap::new() }.at(start, Some(NUMBER))
+        Chain { graph: self, rules, denials, memo: HashMap::new() }.build((start, Some(NUMBER)))
     }
 
     /// A binary search over ranges: each entry is where a range begins and what is done there. The number is loaded.
@@ -126,55 +126,75 @@ struct Word {
     no: Next,
 }
 
+/// A place, and the word that the accumulator holds there.
+type Key = (At, Option<u32>);
+
 struct Chain<'a> {
     graph: &'a mut Graph,
     rules: &'a [&'a Rule],
     denials: Denials,
-    /// What was built for a place, by the word that the accumulator holds there.
-    memo: HashMap<(At, Option<u32>), Id>,
+    memo: HashMap<Key, Id>,
 }
 
 impl Chain<'_> {
-    fn at(&mut self, at: At, loaded: Option<u32>) -> Id {
+    /// The node of a place. With a stack of its own: an engine's profile may be longer than ours is deep.
+    fn build(&mut self, start: Key) -> Id {
+        let mut todo = vec![start];
+        loop {
+            let key = *todo.last().expect("the first is popped last, and ends this");
+            match self.condition(key) {
+                Err(first) => todo.push(first),
+                Ok(id) => {
+                    self.memo.insert(key, id);
+                    todo.pop();
+                    if todo.is_empty() {
+                        return id;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The node that tests the condition of a place, or the place that has to be built first.
+    fn condition(&mut self, (at, loaded): Key) -> Result<Id, Key> {
         let rule = self.rules[at.rule];
         let Some(case) = rule.cases.get(at.case) else { return self.decided(at, rule.otherwise, loaded) };
         let Some(condition) = case.when.get(at.condition) else { return self.decided(at, case.then, loaded) };
-        if let Some(id) = self.memo.get(&(at, loaded)) {
-            return *id;
-        }
         let pass = At { condition: at.condition + 1, ..at };
         let fail = At { case: at.case + 1, condition: 0, ..at };
-        let id = self.next(words(condition, pass, fail), loaded);
-        self.memo.insert((at, loaded), id);
-        id
+        self.next(words(condition, pass, fail), loaded)
     }
 
-    fn decided(&mut self, at: At, verdict: Verdict, loaded: Option<u32>) -> Id {
+    fn decided(&mut self, at: At, verdict: Verdict, loaded: Option<u32>) -> Result<Id, Key> {
         let so_far = at.so_far.stricter(verdict);
         if at.rule + 1 < self.rules.len() {
-            return self.at(At { rule: at.rule + 1, case: 0, condition: 0, so_far }, loaded);
+            return self.built((At { rule: at.rule + 1, case: 0, condition: 0, so_far }, loaded));
         }
-        match (so_far, self.denials) {
+        Ok(match (so_far, self.denials) {
             (Verdict::Errno(errno), Denials::Notify) => self.graph.ret(Verdict::Notify(errno)),
             (verdict, Denials::Errno | Denials::Notify) => self.graph.ret(verdict),
-        }
+        })
     }
 
-    fn next(&mut self, next: Next, loaded: Option<u32>) -> Id {
+    fn built(&self, key: Key) -> Result<Id, Key> {
+        self.memo.get(&key).copied().ok_or(key)
+    }
+
+    fn next(&mut self, next: Next, loaded: Option<u32>) -> Result<Id, Key> {
         let word = match next {
-            Next::At(at) => return self.at(at, loaded),
+            Next::At(at) => return self.built((at, loaded)),
             Next::Test(word) => *word,
         };
         let after = if word.mask.is_some() { None } else { Some(word.offset) };
-        let (yes, no) = (self.next(word.yes, after), self.next(word.no, after));
+        let (yes, no) = (self.next(word.yes, after)?, self.next(word.no, after)?);
         if yes == no {
-            return yes;
+            return Ok(yes);
         }
         let mut id = self.graph.test(word.code, word.k, yes, no);
         if let Some(mask) = word.mask {
             id = self.graph.add(Node::And { mask, next: id });
         }
-        if loaded == Some(word.offset) { id } else { self.graph.load(word.offset, id) }
+        Ok(if loaded == Some(word.offset) { id } else { self.graph.load(word.offset, id) })
     }
 }
 
@@ -233,36 +253,51 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Makes sure that the node is somewhere.
-    fn place(&mut self, id: Id) -> Result<usize, ProgramError> {
-        if let Some(place) = self.placed[id.0 as usize] {
-            return Ok(place);
+    /// Places a node and all that it needs, without recursion: a chain of tests is as deep as it is long.
+    fn place(&mut self, root: Id) -> Result<(), ProgramError> {
+        let mut todo = vec![root];
+        while let Some(id) = todo.last().copied() {
+            let node = self.graph.nodes[id.0 as usize];
+            let needs = match node {
+                Node::Return(_) => [None, None],
+                Node::Load { next, .. } | Node::And { next, .. } => [Some(next), None],
+                Node::Test { yes, no, .. } => [Some(yes), Some(no)],
+            };
+            if let Some(first) = needs.into_iter().flatten().find(|id| self.placed[id.0 as usize].is_none()) {
+                todo.push(first);
+                continue;
+            }
+            todo.pop();
+            if self.placed[id.0 as usize].is_none() {
+                let instruction = self.instruction(node);
+                self.push(id, instruction);
+            }
+            if self.backwards.len() > MAX_INSTRUCTIONS {
+                return Err(ProgramError::TooLong { have: self.backwards.len() });
+            }
         }
-        let instruction = match self.graph.nodes[id.0 as usize] {
+        Ok(())
+    }
+
+    /// The instruction of a node of which all that follows is placed, and near enough afterwards.
+    fn instruction(&mut self, node: Node) -> Instruction {
+        match node {
             Node::Return(value) => Instruction { code: RETURN, jt: 0, jf: 0, k: value },
             Node::Load { offset, next } => {
-                self.adjacent(next)?;
+                self.within(next, 0);
                 Instruction { code: LOAD, jt: 0, jf: 0, k: offset }
             }
             Node::And { mask, next } => {
-                self.adjacent(next)?;
+                self.within(next, 0);
                 Instruction { code: AND, jt: 0, jf: 0, k: mask }
             }
             Node::Test { code, k, yes, no } => {
-                self.place(yes)?;
-                self.place(no)?;
                 // The second may add one instruction in front of the first, hence one less.
                 let yes = self.within(yes, 254);
                 let no = self.within(no, 255);
                 Instruction { code, jt: self.skip(yes), jf: self.skip(no), k }
             }
-        };
-        self.push(id, instruction);
-        // Each node adds at most three instructions, so this bounds memory and time for hostile profiles.
-        if self.backwards.len() > MAX_INSTRUCTIONS {
-            return Err(ProgramError::TooLong { have: self.backwards.len() });
         }
-        Ok(self.backwards.len() - 1)
     }
 
     fn push(&mut self, id: Id, instruction: Instruction) {
@@ -279,14 +314,7 @@ impl Layout<'_> {
         u8::try_from(self.distance(place)).expect("within() brought it near")
     }
 
-    /// Makes the node the very next instruction.
-    fn adjacent(&mut self, id: Id) -> Result<(), ProgramError> {
-        self.place(id)?;
-        self.within(id, 0);
-        Ok(())
-    }
-
-    /// A place at most this far away from which a placed node goes on. Comparisons jump by at most 255, so what is farther
+    /// A place at most this far away from which a placed node goes on; 0 is the very next instruction. Comparisons jump by at most 255, so what is farther
     /// gets a copy, where it is a return, or a long jump.
     fn within(&mut self, id: Id, reach: usize) -> usize {
         let place = self.placed[id.0 as usize].expect("its users place it first");

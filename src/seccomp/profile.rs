@@ -99,11 +99,19 @@ struct Table {
     slots: Vec<Slot>,
     /// The highest number that any rule names.
     last: Option<u32>,
+    /// Are the rules wanted, or only `last`?
+    keeps: Keeps,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Rules,
+    Last,
 }
 
 impl Table {
-    fn new(abi: Abi) -> Self {
-        Table { abi, slots: Vec::new(), last: None }
+    fn new(abi: Abi, keeps: Keeps) -> Self {
+        Table { abi, slots: Vec::new(), last: None, keeps }
     }
 
     fn saw(&mut self, number: u16) {
@@ -263,14 +271,17 @@ struct Reader {
 
 impl Reader {
     fn new(seccomp: &LinuxSeccomp, scope: Scope, default: Verdict) -> Self {
-        let lists = |arch| {
-            scope == Scope::Listed && seccomp.architectures().as_ref().is_some_and(|list| list.contains(&arch))
+        let lists = |arch| seccomp.architectures().as_ref().is_some_and(|list| list.contains(&arch));
+        // Under a policy every x32 call is killed, but listing x32 also changes what is said of numbers above its bit.
+        let (has_i386, x32) = match scope {
+            Scope::Listed => (lists(Arch::ScmpArchX86), Keeps::Rules),
+            Scope::NativeOnly => (false, Keeps::Last),
         };
         Reader {
             default,
-            native: Table::new(Abi::X86_64),
-            i386: lists(Arch::ScmpArchX86).then(|| Table::new(Abi::I386)),
-            x32: lists(Arch::ScmpArchX32).then(|| Table::new(Abi::X32)),
+            native: Table::new(Abi::X86_64, Keeps::Rules),
+            i386: has_i386.then(|| Table::new(Abi::I386, Keeps::Rules)),
+            x32: lists(Arch::ScmpArchX32).then(|| Table::new(Abi::X32, x32)),
             notifies: false,
             notes: Vec::new(),
         }
@@ -315,7 +326,7 @@ impl Reader {
         for (table, number) in tables {
             let Some(table) = table.filter(|_| number != NONE) else { continue };
             table.saw(number);
-            if !is_redundant {
+            if !is_redundant && table.keeps == Keeps::Rules {
                 for when in alternatives(name, args, table.abi)? {
                     table.add(number, when, then);
                 }

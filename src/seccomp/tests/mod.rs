@@ -2,7 +2,6 @@
 
 mod against;
 mod engine;
-mod kernel;
 mod merge;
 mod source;
 
