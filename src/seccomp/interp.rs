@@ -1,0 +1,170 @@
+//! Running a filter outside the kernel: for tests, for `explain`, and to know the errno of a denied call.
+
+use std::collections::BTreeSet;
+
+use super::program::{AND, Instruction, JUMP, JUMP_EQ, JUMP_GE, JUMP_GT, JUMP_SET, LOAD, Program, RETURN};
+use super::rule::Verdict;
+
+/// `AUDIT_ARCH_X86_64`
+pub const ARCH_X86_64: u32 = 0xc000_003e;
+/// `AUDIT_ARCH_I386`
+pub const ARCH_I386: u32 = 0x4000_0003;
+
+/// Offset of the number in `struct seccomp_data`.
+pub(super) const NUMBER: u32 = 0;
+/// Offset of the architecture in `struct seccomp_data`.
+pub(super) const ARCH: u32 = 4;
+/// Offset of the first argument in `struct seccomp_data`; each has eight bytes, low half first.
+pub(super) const ARGS: u32 = 16;
+
+/// `struct seccomp_data` without the instruction pointer, which no filter of ours looks at (it reads as 0).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// The number, with `__X32_SYSCALL_BIT` where it is an x32 call.
+    pub number: u32,
+    /// [`ARCH_X86_64`] or [`ARCH_I386`].
+    pub arch: u32,
+    /// The arguments as the registers held them.
+    pub args: [u64; 6],
+}
+
+impl Call {
+    fn word(&self, offset: u32) -> u32 {
+        match offset {
+            NUMBER => self.number,
+            ARCH => self.arch,
+            ARGS.. => {
+                let index = (offset - ARGS) as usize;
+                self.args.get(index / 8).map_or(0, |arg| (arg >> (8 * (index % 8))) as u32)
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// Does the comparison of a conditional jump hold? `None` for any other instruction.
+fn compare(instruction: &Instruction, accumulator: u32) -> Option<bool> {
+    match instruction.code {
+        JUMP_EQ => Some(accumulator == instruction.k),
+        JUMP_GT => Some(accumulator > instruction.k),
+        JUMP_GE => Some(accumulator >= instruction.k),
+        JUMP_SET => Some(accumulator & instruction.k != 0),
+        _ => None,
+    }
+}
+
+/// What the filter says of the call.
+pub fn run(program: &Program, call: &Call) -> Verdict {
+    let instructions = program.instructions();
+    let (mut at, mut accumulator) = (0, 0);
+    // Every jump goes forward, so this ends; `Program` holds only paths that return.
+    while let Some(instruction) = instructions.get(at) {
+        match instruction.code {
+            LOAD => accumulator = call.word(instruction.k),
+            AND => accumulator &= instruction.k,
+            JUMP => at += instruction.k as usize,
+            RETURN => return Verdict::from_raw(instruction.k),
+            _ => match compare(instruction, accumulator) {
+                Some(true) => at += usize::from(instruction.jt),
+                Some(false) => at += usize::from(instruction.jf),
+                None => return Verdict::KillProcess,
+            },
+        }
+        at += 1;
+    }
+    Verdict::KillProcess
+}
+
+/// Every verdict that the filter can give this call, whatever its arguments: one verdict means that they do not matter.
+///
+/// A superset where two tests of one argument exclude each other, as the kernel's own cache would see it.
+pub fn outcomes(program: &Program, arch: u32, number: u32) -> BTreeSet<Verdict> {
+    let instructions = program.instructions();
+    let call = Call { number, arch, args: [0; 6] };
+    let mut verdicts = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    // The accumulator is `None` where it holds an argument.
+    let mut todo = vec![(0_usize, Some(0_u32))];
+    while let Some((at, accumulator)) = todo.pop() {
+        let Some(instruction) = instructions.get(at) else { continue };
+        if !seen.insert((at, accumulator)) {
+            continue;
+        }
+        match instruction.code {
+            LOAD if instruction.k < ARGS => todo.push((at + 1, Some(call.word(instruction.k)))),
+            LOAD => todo.push((at + 1, None)),
+            AND => todo.push((at + 1, accumulator.map(|value| value & instruction.k))),
+            JUMP => todo.push((at + 1 + instruction.k as usize, accumulator)),
+            RETURN => {
+                verdicts.insert(Verdict::from_raw(instruction.k));
+            }
+            _ => {
+                let holds = accumulator.and_then(|value| compare(instruction, value));
+                if holds != Some(false) {
+                    todo.push((at + 1 + usize::from(instruction.jt), accumulator));
+                }
+                if holds != Some(true) {
+                    todo.push((at + 1 + usize::from(instruction.jf), accumulator));
+                }
+            }
+        }
+    }
+    verdicts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(lines: &[(u16, u8, u8, u32)]) -> Program {
+        Program::new(lines.iter().map(|&(code, jt, jf, k)| Instruction { code, jt, jf, k }).collect()).unwrap()
+    }
+
+    #[test]
+    fn reads_each_half_of_each_argument() {
+        let args = [0x1_0000_0002, 0x3_0000_0004, 5, 6, 7, 0x8_0000_0009];
+        let call = Call { number: 41, arch: ARCH_X86_64, args };
+        let words: Vec<u32> = (0..16).map(|index| call.word(4 * index)).collect();
+        assert_eq!(words, [41, ARCH_X86_64, 0, 0, 2, 1, 4, 3, 5, 0, 6, 0, 7, 0, 9, 8]);
+    }
+
+    #[test]
+    fn every_instruction_does_what_the_kernel_does() {
+        // if (nr & 0xff) == 7 allow, else if nr > 9 errno 1, else if nr >= 5 errno 2, else if nr & 1 errno 3, else trap
+        let program = program(&[
+            (LOAD, 0, 0, 0),
+            (AND, 0, 0, 0xff),
+            (JUMP_EQ, 0, 1, 7),
+            (RETURN, 0, 0, 0x7fff_0000),
+            (LOAD, 0, 0, 0),
+            (JUMP_GT, 3, 0, 9),
+            (JUMP_GE, 3, 0, 5),
+            (JUMP_SET, 3, 0, 1),
+            (JUMP, 0, 0, 3),
+            (RETURN, 0, 0, 0x0005_0001),
+            (RETURN, 0, 0, 0x0005_0002),
+            (RETURN, 0, 0, 0x0005_0003),
+            (RETURN, 0, 0, 0x0003_0000),
+        ]);
+        let verdict = |number| run(&program, &Call { number, arch: ARCH_X86_64, args: [0; 6] });
+        assert_eq!(verdict(0x107), Verdict::Allow);
+        assert_eq!(verdict(10), Verdict::Errno(1));
+        assert_eq!(verdict(5), Verdict::Errno(2));
+        assert_eq!(verdict(3), Verdict::Errno(3));
+        assert_eq!(verdict(2), Verdict::Trap);
+    }
+
+    #[test]
+    fn outcomes_follow_both_ways_only_where_an_argument_decides() {
+        let program = program(&[
+            (LOAD, 0, 0, 0),
+            (JUMP_EQ, 0, 2, 1),
+            (LOAD, 0, 0, 16),
+            (JUMP_EQ, 1, 0, 5),
+            (RETURN, 0, 0, 0x0005_0001),
+            (RETURN, 0, 0, 0x7fff_0000),
+        ]);
+        assert_eq!(outcomes(&program, ARCH_X86_64, 1), BTreeSet::from([Verdict::Errno(1), Verdict::Allow]));
+        assert_eq!(outcomes(&program, ARCH_X86_64, 2), BTreeSet::from([Verdict::Errno(1)]));
+    }
+}

@@ -1,0 +1,75 @@
+//! Our side of the wall: the base rules, and what a policy adds to or takes from them.
+
+use std::collections::BTreeSet;
+
+use super::SeccompError;
+use super::base::{BASE, Base, REASONS};
+use super::rule::{ENOSYS, EPERM, Rule, Verdict};
+use super::table::SyscallName;
+
+/// `__X32_SYSCALL_BIT`
+pub(super) const X32_BIT: u32 = 0x4000_0000;
+
+/// Calls without which the runtime cannot hand the container over: it still has to execute the program behind the filter,
+/// send the filter's listener away, and report what went wrong.
+const REQUIRED: [&str; 9] =
+    ["close", "execve", "exit", "exit_group", "fcntl", "read", "rt_sigreturn", "sendmsg", "write"];
+
+/// Our rules for x86_64, by number.
+pub(super) struct OurRules {
+    by_number: Vec<Rule>,
+    unknown: Rule,
+    x32: Rule,
+}
+
+impl OurRules {
+    pub(super) fn new(
+        allow: &BTreeSet<SyscallName>,
+        deny: &BTreeSet<SyscallName>,
+    ) -> Result<Self, SeccompError> {
+        let end = BASE.last().map_or(0, |base| usize::from(base.number) + 1);
+        let mut by_number = vec![Rule::always(ENOSYS); end];
+        for base in BASE {
+            by_number[usize::from(base.number)] = base.rule.clone();
+        }
+        for name in allow {
+            by_number[name.number() as usize] = Rule::always(Verdict::Allow);
+        }
+        // After the allows: a denied call stays denied whatever else names it.
+        for name in deny {
+            if REQUIRED.contains(&name.as_str()) {
+                return Err(SeccompError::DeniesRuntime { name: *name });
+            }
+            by_number[name.number() as usize] = denied(*name);
+        }
+        Ok(OurRules { by_number, unknown: Rule::always(ENOSYS), x32: Rule::always(Verdict::KillProcess) })
+    }
+
+    /// What we say of a number. x32 calls kill: nothing ordinary makes them, and they are the same calls under numbers that
+    /// filters forget. -1 has that bit too but is no call of any ABI, so it gets the kernel's own answer.
+    pub(super) fn rule(&self, number: u32) -> &Rule {
+        if number & X32_BIT != 0 && number != u32::MAX {
+            return &self.x32;
+        }
+        usize::try_from(number).ok().and_then(|index| self.by_number.get(index)).unwrap_or(&self.unknown)
+    }
+}
+
+/// What a policy's `deny` makes of a call: the base's own errno where the base denies it always, else EPERM.
+fn denied(name: SyscallName) -> Rule {
+    match base(name) {
+        Base { rule, .. } if rule.cases.is_empty() && rule.otherwise.is_denial() => rule.clone(),
+        _ => Rule::always(EPERM),
+    }
+}
+
+fn base(name: SyscallName) -> &'static Base {
+    let number = name.number();
+    let index = BASE.binary_search_by_key(&number, |base| u32::from(base.number));
+    &BASE[index.expect("a test holds that every name has a rule")]
+}
+
+/// Why the base rules treat a call as they do.
+pub fn reason(name: SyscallName) -> &'static str {
+    REASONS[usize::from(base(name).reason)]
+}

@@ -1,0 +1,421 @@
+//! The engine's seccomp profile, read as runc and libseccomp read it.
+//!
+//! Precedents: `libcontainer/seccomp/seccomp_linux.go` and `patchbpf/enosys_linux.go` of runc, `src/db.c` and
+//! `src/arch-x86.c` of libseccomp.
+
+use std::borrow::Cow;
+
+use oci_spec::runtime::{
+    Arch, LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompFilterFlag, LinuxSeccompOperator, LinuxSyscall,
+};
+
+use super::numbers::NONE;
+use super::ours::X32_BIT;
+use super::rule::{Case, Condition, ENOSYS, Op, Rule, Verdict, Width};
+use super::table::{is_elsewhere, row};
+use super::{Note, SeccompError};
+
+/// `SECCOMP_FILTER_FLAG_TSYNC`
+const TSYNC: u64 = 1;
+/// `SECCOMP_FILTER_FLAG_LOG`
+const LOG: u64 = 1 << 1;
+/// `SECCOMP_FILTER_FLAG_SPEC_ALLOW`
+const SPEC_ALLOW: u64 = 1 << 2;
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
+pub(super) const NEW_LISTENER: u64 = 1 << 3;
+/// `SECCOMP_FILTER_FLAG_TSYNC_ESRCH`
+const TSYNC_ESRCH: u64 = 1 << 4;
+/// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`
+const WAIT_KILLABLE_RECV: u64 = 1 << 5;
+
+/// The calls behind i386's `socketcall` and their numbers there (`linux/net.h`); `send` and `recv` exist nowhere else.
+const SOCKETCALL: [(&str, u64); 20] = [
+    ("socket", 1),
+    ("bind", 2),
+    ("connect", 3),
+    ("listen", 4),
+    ("accept", 5),
+    ("getsockname", 6),
+    ("getpeername", 7),
+    ("socketpair", 8),
+    ("send", 9),
+    ("recv", 10),
+    ("sendto", 11),
+    ("recvfrom", 12),
+    ("shutdown", 13),
+    ("setsockopt", 14),
+    ("getsockopt", 15),
+    ("sendmsg", 16),
+    ("recvmsg", 17),
+    ("accept4", 18),
+    ("recvmmsg", 19),
+    ("sendmmsg", 20),
+];
+/// The calls behind i386's `ipc` (`linux/ipc.h`).
+const IPC: [(&str, u64); 12] = [
+    ("semop", 1),
+    ("semget", 2),
+    ("semctl", 3),
+    ("semtimedop", 4),
+    ("msgsnd", 11),
+    ("msgrcv", 12),
+    ("msgget", 13),
+    ("msgctl", 14),
+    ("shmat", 21),
+    ("shmdt", 22),
+    ("shmget", 23),
+    ("shmctl", 24),
+];
+
+/// Which of the x86 ABIs a table is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Abi {
+    X86_64,
+    I386,
+    X32,
+}
+
+impl Abi {
+    /// libseccomp compares all 64 bits on x86_64, and the low 32 on the ABIs with 32-bit longs.
+    const fn width(self) -> Width {
+        match self {
+            Abi::X86_64 => Width::Long,
+            Abi::I386 | Abi::X32 => Width::Int,
+        }
+    }
+}
+
+/// What the profile has said of one call so far.
+#[derive(Clone)]
+enum Slot {
+    Nothing,
+    Always(Verdict),
+    Cases(Vec<Case>),
+}
+
+/// The profile's rules for one ABI, by number.
+struct Table {
+    abi: Abi,
+    slots: Vec<Slot>,
+    /// The highest number that any rule names.
+    last: Option<u32>,
+    /// Are the rules wanted, or only `last`?
+    keeps: Keeps,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Rules,
+    Last,
+}
+
+impl Table {
+    fn new(abi: Abi, keeps: Keeps) -> Self {
+        Table { abi, slots: Vec::new(), last: None, keeps }
+    }
+
+    fn saw(&mut self, number: u16) {
+        self.last = self.last.max(Some(u32::from(number)));
+    }
+
+    /// libseccomp's `_db_...rule_add`: the first unconditional rule of a call wins over all others of that call.
+    fn add(&mut self, number: u16, when: Vec<Condition>, then: Verdict) {
+        let index = usize::from(number);
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, Slot::Nothing);
+        }
+        let slot = &mut self.slots[index];
+        match (&mut *slot, when.is_empty()) {
+            (Slot::Always(_), _) => {}
+            (_, true) => *slot = Slot::Always(then),
+            (Slot::Nothing, false) => *slot = Slot::Cases(vec![Case { when: Cow::Owned(when), then }]),
+            (Slot::Cases(cases), false) => cases.push(Case { when: Cow::Owned(when), then }),
+        }
+    }
+
+    /// libseccomp leaves the order of overlapping conditional rules to its tree. Here the stricter one is asked first.
+    fn finish(self, default: Verdict) -> Finished {
+        let rule = |slot| match slot {
+            Slot::Nothing => Rule::always(default),
+            Slot::Always(verdict) => Rule::always(verdict),
+            Slot::Cases(mut cases) => {
+                cases.sort_by(|a, b| match (a.then.is_stricter_than(b.then), b.then.is_stricter_than(a.then)) {
+                    (true, _) => std::cmp::Ordering::Less,
+                    (_, true) => std::cmp::Ordering::Greater,
+                    _ => std::cmp::Ordering::Equal,
+                });
+                Rule { cases: Cow::Owned(cases), otherwise: default }
+            }
+        };
+        Finished { rules: self.slots.into_iter().map(rule).collect(), last: self.last }
+    }
+}
+
+struct Finished {
+    rules: Vec<Rule>,
+    last: Option<u32>,
+}
+
+impl Finished {
+    fn rule(&self, number: u32) -> Option<&Rule> {
+        self.rules.get(usize::try_from(number).ok()?)
+    }
+
+    fn is_beyond(&self, number: u32) -> bool {
+        self.last.is_some_and(|last| number > last)
+    }
+}
+
+/// Which ABIs a compiled profile has to answer for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Under a policy: the others are killed anyway.
+    NativeOnly,
+    /// Unconfined: all that the profile lists.
+    Listed,
+}
+
+/// An engine's profile, by number.
+pub(super) struct Profile {
+    native: Finished,
+    i386: Option<Finished>,
+    x32: Option<Finished>,
+    default: Rule,
+    enosys: Rule,
+    bad_arch: Rule,
+    /// Are calls beyond the last known one answered ENOSYS?
+    has_stub: bool,
+    /// Does a rule ask a listener of the engine's?
+    pub(super) notifies: bool,
+    /// seccomp(2)'s flags.
+    pub(super) flags: u64,
+    pub(super) notes: Vec<Note>,
+}
+
+impl Profile {
+    pub(super) fn new(seccomp: &LinuxSeccomp, scope: Scope) -> Result<Self, SeccompError> {
+        let default = verdict(seccomp.default_action(), seccomp.default_errno_ret());
+        if matches!(default, Verdict::Notify(_)) {
+            // runc: the program could not even be executed.
+            return Err(SeccompError::NotifyByDefault);
+        }
+        let mut reader = Reader::new(seccomp, scope, default);
+        for syscall in seccomp.syscalls().iter().flatten() {
+            reader.read(syscall)?;
+        }
+        let flags = flags(seccomp, reader.notifies)?;
+        let Reader { native, i386, x32, notifies, notes, .. } = reader;
+        // runc's patchbpf: programs probe new calls and take ENOSYS, not EPERM, for "this kernel does not have it".
+        let has_stub = !matches!(default, Verdict::Allow | Verdict::Log | Verdict::Trace(_));
+        Ok(Profile {
+            native: native.finish(default),
+            i386: i386.map(|table| table.finish(default)),
+            x32: x32.map(|table| table.finish(default)),
+            default: Rule::always(default),
+            enosys: Rule::always(ENOSYS),
+            // SCMP_FLTATR_ACT_BADARCH
+            bad_arch: Rule::always(Verdict::KillThread),
+            has_stub,
+            notifies,
+            flags,
+            notes,
+        })
+    }
+
+    /// What the profile says of a number of the x86_64 entry, x32 calls included.
+    pub(super) fn rule(&self, number: u32) -> &Rule {
+        let plain = number & !X32_BIT;
+        let beyond = match (number & X32_BIT == 0, &self.x32) {
+            (true, _) => self.native.is_beyond(number),
+            (false, Some(x32)) => x32.is_beyond(plain),
+            (false, None) => false,
+        };
+        if self.has_stub && beyond {
+            return &self.enosys;
+        }
+        if number < X32_BIT {
+            return self.native.rule(number).unwrap_or(&self.default);
+        }
+        match &self.x32 {
+            Some(x32) if plain < X32_BIT && number == plain | X32_BIT => x32.rule(plain).unwrap_or(&self.default),
+            Some(_) => &self.default,
+            // libseccomp lets -1 through to the default: tracers write it to skip a call.
+            None if number == u32::MAX => &self.default,
+            None => &self.bad_arch,
+        }
+    }
+
+    /// What it says of a number of int 0x80; `None` where the profile does not list that architecture.
+    pub(super) fn i386_rule(&self, number: u32) -> Option<&Rule> {
+        let i386 = self.i386.as_ref()?;
+        if self.has_stub && i386.is_beyond(number) {
+            return Some(&self.enosys);
+        }
+        Some(i386.rule(number).unwrap_or(&self.default))
+    }
+
+    /// What it says of any other architecture.
+    pub(super) fn foreign_rule(&self) -> &Rule {
+        &self.bad_arch
+    }
+}
+
+struct Reader {
+    default: Verdict,
+    native: Table,
+    i386: Option<Table>,
+    x32: Option<Table>,
+    notifies: bool,
+    notes: Vec<Note>,
+}
+
+impl Reader {
+    fn new(seccomp: &LinuxSeccomp, scope: Scope, default: Verdict) -> Self {
+        let lists = |arch| seccomp.architectures().as_ref().is_some_and(|list| list.contains(&arch));
+        // Under a policy every x32 call is killed, but listing x32 also changes what is said of numbers above its bit.
+        let (has_i386, x32) = match scope {
+            Scope::Listed => (lists(Arch::ScmpArchX86), Keeps::Rules),
+            Scope::NativeOnly => (false, Keeps::Last),
+        };
+        Reader {
+            default,
+            native: Table::new(Abi::X86_64, Keeps::Rules),
+            i386: has_i386.then(|| Table::new(Abi::I386, Keeps::Rules)),
+            x32: lists(Arch::ScmpArchX32).then(|| Table::new(Abi::X32, x32)),
+            notifies: false,
+            notes: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, syscall: &LinuxSyscall) -> Result<(), SeccompError> {
+        let then = verdict(syscall.action(), syscall.errno_ret());
+        // runc: libseccomp refuses a rule that says what the default says, so such rules do not exist.
+        let is_redundant = then == self.default;
+        let args = syscall.args().as_deref().unwrap_or_default();
+        if !is_redundant && matches!(then, Verdict::Notify(_)) {
+            self.notifies = true;
+        }
+        for name in syscall.names() {
+            if name == "write" && matches!(then, Verdict::Notify(_)) {
+                // runc: the listener is announced with write(2), which would then wait for the listener.
+                return Err(SeccompError::NotifyOnWrite);
+            }
+            self.name(name, args, then, is_redundant)?;
+        }
+        Ok(())
+    }
+
+    fn name(
+        &mut self,
+        name: &str,
+        args: &[LinuxSeccompArg],
+        then: Verdict,
+        is_redundant: bool,
+    ) -> Result<(), SeccompError> {
+        let row = row(name);
+        if row.is_none() && !is_elsewhere(name) {
+            // Skipping an allow only denies more; skipping a deny would be an open door.
+            if then.is_stricter_than(self.default) {
+                return Err(SeccompError::UnknownDeny { name: name.to_owned() });
+            }
+            self.notes.push(Note::UnknownName(name.to_owned()));
+            return Ok(());
+        }
+        let (native, i386, x32) = row.map_or((NONE, NONE, NONE), |row| (row.1, row.2, row.3));
+        let tables = [(Some(&mut self.native), native), (self.i386.as_mut(), i386), (self.x32.as_mut(), x32)];
+        for (table, number) in tables {
+            let Some(table) = table.filter(|_| number != NONE) else { continue };
+            table.saw(number);
+            if !is_redundant && table.keeps == Keeps::Rules {
+                for when in alternatives(name, args, table.abi)? {
+                    table.add(number, when, then);
+                }
+            }
+        }
+        match self.i386.as_mut() {
+            Some(table) if !is_redundant => multiplexed(table, name, args, then),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// On i386 a socket or IPC call is also reachable through a multiplexer, whose first argument says which it is. As libseccomp
+/// does, that takes the place of the rule's own first argument, and the others stay.
+fn multiplexed(table: &mut Table, name: &str, args: &[LinuxSeccompArg], then: Verdict) -> Result<(), SeccompError> {
+    for (multiplexer, calls) in [("socketcall", &SOCKETCALL[..]), ("ipc", &IPC[..])] {
+        let Some((_, call)) = calls.iter().find(|(call, _)| *call == name) else { continue };
+        let number = row(multiplexer).map(|row| row.2).expect("i386 has both");
+        table.saw(number);
+        let first = Condition { arg: 0, width: Width::Int, op: Op::Eq, value: *call };
+        for mut when in alternatives(name, args, table.abi)? {
+            when.retain(|condition| condition.arg != 0);
+            when.insert(0, first);
+            table.add(number, when, then);
+        }
+    }
+    Ok(())
+}
+
+/// The conditions of a rule. All must hold, but a rule that names an argument twice is as many rules (runc's `matchCall`).
+fn alternatives(name: &str, args: &[LinuxSeccompArg], abi: Abi) -> Result<Vec<Vec<Condition>>, SeccompError> {
+    let mut conditions = Vec::with_capacity(args.len());
+    let mut seen = [false; 6];
+    let mut repeats = false;
+    for arg in args {
+        let Some(seen) = seen.get_mut(arg.index()) else {
+            return Err(SeccompError::ArgumentIndex { name: name.to_owned(), index: arg.index() });
+        };
+        repeats |= std::mem::replace(seen, true);
+        conditions.push(condition(arg, abi));
+    }
+    if repeats { Ok(conditions.into_iter().map(|one| vec![one]).collect()) } else { Ok(vec![conditions]) }
+}
+
+fn condition(arg: &LinuxSeccompArg, abi: Abi) -> Condition {
+    let width = abi.width();
+    let fit = |value: u64| if width == Width::Int { value & 0xffff_ffff } else { value };
+    let (value, two) = (fit(arg.value()), fit(arg.value_two().unwrap_or(0)));
+    let (op, value) = match arg.op() {
+        LinuxSeccompOperator::ScmpCmpNe => (Op::Ne, value),
+        LinuxSeccompOperator::ScmpCmpLt => (Op::Lt, value),
+        LinuxSeccompOperator::ScmpCmpLe => (Op::Le, value),
+        LinuxSeccompOperator::ScmpCmpEq => (Op::Eq, value),
+        LinuxSeccompOperator::ScmpCmpGe => (Op::Ge, value),
+        LinuxSeccompOperator::ScmpCmpGt => (Op::Gt, value),
+        // Here `value` is the mask; libseccomp drops bits of the datum that the mask does not have.
+        LinuxSeccompOperator::ScmpCmpMaskedEq => (Op::MaskedEq(value), two & value),
+    };
+    let arg = u8::try_from(arg.index()).expect("alternatives() checked that it is below 6");
+    Condition { arg, width, op, value }
+}
+
+/// runc's `getAction`: EPERM where an errno or a trace message is not given.
+fn verdict(action: LinuxSeccompAction, data: Option<u32>) -> Verdict {
+    // runc keeps 16 bits, as the kernel does.
+    let data = (data.unwrap_or(1) & 0xffff) as u16;
+    match action {
+        LinuxSeccompAction::ScmpActKill | LinuxSeccompAction::ScmpActKillThread => Verdict::KillThread,
+        LinuxSeccompAction::ScmpActKillProcess => Verdict::KillProcess,
+        LinuxSeccompAction::ScmpActTrap => Verdict::Trap,
+        LinuxSeccompAction::ScmpActErrno => Verdict::Errno(data),
+        LinuxSeccompAction::ScmpActNotify => Verdict::Notify(0),
+        LinuxSeccompAction::ScmpActTrace => Verdict::Trace(data),
+        LinuxSeccompAction::ScmpActLog => Verdict::Log,
+        LinuxSeccompAction::ScmpActAllow => Verdict::Allow,
+    }
+}
+
+fn flags(seccomp: &LinuxSeccomp, notifies: bool) -> Result<u64, SeccompError> {
+    let mut flags = if notifies { NEW_LISTENER } else { 0 };
+    for flag in seccomp.flags().iter().flatten() {
+        flags |= match flag {
+            // The kernel takes both together only if a failure to synchronise is an errno, not a thread id.
+            LinuxSeccompFilterFlag::SeccompFilterFlagTsync => TSYNC | TSYNC_ESRCH,
+            LinuxSeccompFilterFlag::SeccompFilterFlagLog => LOG,
+            LinuxSeccompFilterFlag::SeccompFilterFlagSpecAllow => SPEC_ALLOW,
+            LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv if notifies => WAIT_KILLABLE_RECV,
+            LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv => return Err(SeccompError::NothingToWaitFor),
+        };
+    }
+    Ok(flags)
+}
