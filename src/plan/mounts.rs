@@ -110,7 +110,7 @@ pub(super) fn plan(
             None => out.kernel(mount),
         }
     }
-    let ephemeral = ephemeral(policy, bundle.home.as_deref(), &out.kept);
+    let ephemeral = ephemeral(policy, bundle, &out.kept);
     let linux = spec.linux().as_ref();
     let masked = union(MASKED, linux.and_then(|l| l.masked_paths().as_ref()), &out.masked);
     let readonly = union(READONLY, linux.and_then(|l| l.readonly_paths().as_ref()), &BTreeSet::new());
@@ -331,19 +331,21 @@ fn workspace(resolved: &Resolved, spec: &Spec, bundle: &BundleFacts) -> Result<O
     Ok(holds.max_by_key(|d| d.components().count()).cloned())
 }
 
-fn ephemeral(policy: &Policy, home: Option<&Path>, kept: &[PlannedMount]) -> Vec<Ephemeral> {
-    // With a root that is thrown away as a whole there is nothing to add but an empty /tmp.
-    let whole_root = policy.filesystem.root == RootAccess::Ephemeral;
+fn ephemeral(policy: &Policy, bundle: &BundleFacts, kept: &[PlannedMount]) -> Vec<Ephemeral> {
+    // With a root that is thrown away as a whole there is nothing to add but an empty /tmp, and what a mount covers.
+    let root = policy.filesystem.root == RootAccess::Ephemeral;
+    let by_root = |path: &Path| root && !kept.iter().any(|m| m.judged.is_some() && path.starts_with(&m.destination));
     let mut out: Vec<Ephemeral> = Vec::new();
     for dir in &policy.filesystem.ephemeral {
-        let (path, content) = match (dir, home) {
+        let (path, content) = match (dir, bundle.home.as_deref()) {
             (EphemeralDir::Tmp, _) => (PathBuf::from("/tmp"), EphemeralContent::Empty),
-            (EphemeralDir::Var | EphemeralDir::Home, _) if whole_root => continue,
             (EphemeralDir::Var, _) => (PathBuf::from("/var"), EphemeralContent::Image),
             (EphemeralDir::Home, Some(home)) if is_home_like(home) => (home.to_owned(), EphemeralContent::Image),
             (EphemeralDir::Home, _) => continue,
         };
-        if kept.iter().any(|m| m.destination == path) || out.iter().any(|e| path.starts_with(&e.path)) {
+        let empty = content == EphemeralContent::Empty;
+        let mounted = kept.iter().any(|m| m.destination == path && !bundle.system.contains(&path));
+        if mounted || (!empty && by_root(&path)) || out.iter().any(|e| path.starts_with(&e.path)) {
             continue;
         }
         let keep_below = kept.iter().map(|m| &m.destination).filter(|d| d.starts_with(&path)).cloned().collect();
