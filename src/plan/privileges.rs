@@ -71,7 +71,7 @@ pub(super) fn limit(policy: &Policy) -> BTreeSet<String> {
 /// as one without `--privileged` would. A device that was asked for by name (`--device`) is an error.
 pub(super) fn devices(resolved: &Resolved, linux: &Linux) -> Result<BTreeSet<PathBuf>, PlanError> {
     let asked: Vec<PathBuf> = linux.devices().iter().flatten().map(|d| d.path().clone()).collect();
-    let usual = |path: &PathBuf| USUAL_DEVICES.iter().any(|u| path == &PathBuf::from(u)) || path == &PathBuf::from("/dev/fuse");
+    let usual = |path: &PathBuf| USUAL_DEVICES.iter().any(|u| path == &PathBuf::from(u));
     let allowed = |path: &PathBuf| resolved.node_allow.devices.iter().any(|p| path == p.as_ref() as &std::path::Path);
     let extra: Vec<PathBuf> = asked.into_iter().filter(|p| !usual(p)).collect();
     // More than a person would type: an engine's `--privileged`.
