@@ -146,7 +146,7 @@ load_images() {
         mkdir -p "$RIG_REPO/build/images"
         names=$(find "$RIG_REPO/build/images" -maxdepth 1 -name '*.id' -printf '%f\n' | sed 's/\.id$//' | sort)
     else
-        names=${IMAGES//,/ }
+        names=${RIG_IMAGES//,/ }
     fi
     present=$(docker images -q --no-trunc)
     for name in $names; do
@@ -178,6 +178,10 @@ main() {
     make_root
     hostname "rig-$RIG_NAME"
     ip link set lo up
+    # An IPv6 address of a bridge is usable at once, not after two seconds of looking for duplicates.
+    if [ -e /proc/sys/net/ipv6/conf/default/accept_dad ]; then
+        echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+    fi
     configure_engine
     start_engine
     remove_containers

@@ -4,7 +4,7 @@
 //! is that no byte arrives there, whatever connect() said.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,11 +19,12 @@ struct FarSide {
 }
 
 impl FarSide {
-    /// Listens on every address of the rig. Its threads end with the test binary.
-    fn listen() -> Self {
-        let tcp = TcpListener::bind("[::]:0").unwrap();
+    /// Listens on one address of the rig. Its threads end with the test binary.
+    fn listen(address: &str) -> Self {
+        let address: IpAddr = address.parse().unwrap();
+        let tcp = TcpListener::bind((address, 0)).unwrap();
         let address = tcp.local_addr().unwrap();
-        let udp = UdpSocket::bind(SocketAddr::new(address.ip(), address.port())).unwrap();
+        let udp = UdpSocket::bind(address).unwrap();
         let arrived = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&arrived);
         std::thread::spawn(move || {
@@ -65,7 +66,7 @@ fn add_address(address: &str) {
 #[track_caller]
 fn nothing_arrives(options: &[&str], protocol: &str, address: &str) {
     let docker = Docker::connect();
-    let far = FarSide::listen();
+    let far = FarSide::listen(address);
     let question = [protocol, address, far.port.as_str()];
     for via in [Via::Init, Via::Exec] {
         let control = ask(&docker, Walls::None, via, options, &question);
