@@ -66,7 +66,18 @@ client.sendall(b"x")
 assert server.accept()[0].recv(1) == b"x"'
 }
 
-# The work. ([ -w ] asks the kernel whether a file could be written, and writes nothing.)
+# A file without a name in a directory: it could be written there, and is gone again.
+write_to() {
+    python3 - "$1" <<'PY'
+import os, sys
+try:
+    os.close(os.open(sys.argv[1], os.O_TMPFILE | os.O_WRONLY, 0o600))
+except OSError as error:
+    sys.exit(f"{sys.argv[1]}: {error.strerror}")
+PY
+}
+
+# The work.
 try "write a file in the workspace" bash -c 'echo "print(6 * 7)" >answer.py'
 try "run a program on it" bash -c '[ "$(python3 answer.py)" = 42 ]'
 try "use a temporary file" bash -c 'f=$(mktemp) && echo x >"$f" && rm "$f"'
@@ -75,10 +86,9 @@ try "serve and connect on loopback" own_server
 
 # The rest.
 try "read the SSH key" cat "$DEMO_HOME/.ssh/id_ed25519"
-try "write to /etc" test -w /etc
-try "write to /usr/bin" test -w /usr/bin
-try "leave a program in the home directory" test -w "$DEMO_HOME"
-try "find the token in the environment" test -n "${DEMO_TOKEN:-}"
+try "write to /etc" write_to /etc
+try "write to /usr/bin" write_to /usr/bin
+try "find the token in the environment" bash -c 'echo "${DEMO_TOKEN:?is not there}"'
 try "send data to a server" connect_to 127.0.0.1 "$DEMO_PORT"
 try "signal a process outside" kill -0 "$DEMO_PID"
 try "make a raw socket" raw_socket
