@@ -116,8 +116,8 @@ impl Layout<'_> {
         u8::try_from(self.distance(place)).expect("within() brought it near")
     }
 
-    /// A place at most this far away from which a placed node goes on; 0 is the very next instruction. Comparisons jump by at most 255, so what is farther
-    /// gets a copy, where it is a return, or a long jump.
+    /// A place at most this far away from which a placed node goes on; 0 is the very next instruction. Comparisons jump by
+    /// at most 255, so what is farther gets a copy, where it is a return, or a long jump.
     fn within(&mut self, id: Id, reach: usize) -> usize {
         let place = self.placed[id.0 as usize].expect("its users place it first");
         let distance = self.distance(place);

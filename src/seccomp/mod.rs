@@ -46,7 +46,7 @@ pub use table::{SyscallName, SyscallNameError, is_known};
 /// What a policy asks of the syscall wall.
 #[derive(Debug, Clone, Copy)]
 pub struct Ours<'a> {
-    /// Calls that the base denies or checks, allowed whatever their arguments.
+    /// Calls that the base denies or checks, allowed whatever their arguments, as far as the engine's profile allows them.
     pub allow: &'a BTreeSet<SyscallName>,
     /// Calls denied whatever else allows them.
     pub deny: &'a BTreeSet<SyscallName>,
