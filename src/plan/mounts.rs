@@ -95,12 +95,11 @@ pub(super) fn plan(
 ) -> Result<FilesystemPlan, PlanError> {
     let never = Never::builtin();
     let policy = &resolved.policy;
-    let workspace = workspace(resolved, spec, bundle)?;
+    let mounts = spec.mounts().iter().flatten().map(canonical).collect::<Result<Vec<Mount>, _>>()?;
+    let workspace = workspace(resolved, spec, &mounts, bundle)?;
     let mut out = Sorted::default();
-    let mounts = spec.mounts().as_deref().unwrap_or_default();
     for (index, mount) in mounts.iter().enumerate() {
         let source = bundle.sources.get(index).and_then(Option::as_ref);
-        check_destination(mount.destination())?;
         match source {
             Some(facts) if bundle.system.contains(mount.destination()) => {
                 out.keep_bind(mount, facts, false, "the node's, for programs to run".to_owned());
@@ -319,8 +318,7 @@ fn is_id(text: &str) -> bool {
 }
 
 /// The mount point of the workspace: the one that was named, else the bind mount that holds the working directory.
-fn workspace(resolved: &Resolved, spec: &Spec, bundle: &BundleFacts) -> Result<Option<PathBuf>, PlanError> {
-    let mounts = spec.mounts().as_deref().unwrap_or_default();
+fn workspace(resolved: &Resolved, spec: &Spec, mounts: &[Mount], bundle: &BundleFacts) -> Result<Option<PathBuf>, PlanError> {
     let binds = || mounts.iter().zip(&bundle.sources).filter(|(_, s)| s.is_some()).map(|(m, _)| m.destination());
     if let Some(named) = &resolved.workspace {
         let named = PathBuf::from(named.as_str());
@@ -362,12 +360,15 @@ fn is_home_like(home: &Path) -> bool {
     home.is_absolute() && !below_kernel && !system.iter().any(|s| home == Path::new(s)) && is_plain(home)
 }
 
-fn check_destination(destination: &Path) -> Result<(), PlanError> {
-    if destination.is_absolute() && is_plain(destination) {
-        Ok(())
-    } else {
-        Err(PlanError::Destination(destination.to_owned()))
+/// The mount with the one spelling of its destination: `/etc//hosts` and `/proc/` are compared as text later on.
+fn canonical(mount: &Mount) -> Result<Mount, PlanError> {
+    let destination = mount.destination();
+    if !destination.is_absolute() || !is_plain(destination) {
+        return Err(PlanError::Destination(destination.clone()));
     }
+    let mut mount = mount.clone();
+    mount.set_destination(destination.components().collect());
+    Ok(mount)
 }
 
 fn is_plain(path: &Path) -> bool {
