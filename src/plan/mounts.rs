@@ -180,8 +180,9 @@ impl Sorted {
             self.replaced.insert(destination.clone());
             return Ok(());
         }
+        let asked_rw = !mount.options().iter().flatten().any(|o| matches!(o.as_str(), "ro" | "rro"));
         if let Some((why, writable)) = support(place, facts) {
-            self.keep_bind(mount, facts, writable, why.to_owned());
+            self.keep_bind(mount, facts, writable && asked_rw, why.to_owned());
             return Ok(());
         }
         let is_workspace = workspace == Some(destination.as_path());
@@ -196,7 +197,6 @@ impl Sorted {
             self.prune(mount, &why);
             return Ok(());
         }
-        let asked_rw = !mount.options().iter().flatten().any(|o| matches!(o.as_str(), "ro" | "rro"));
         match access(policy, is_workspace, place) {
             Access::None => self.prune(mount, &format!("policy '{}' keeps {}", policy.name, kept_words(policy))),
             granted => {
