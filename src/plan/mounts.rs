@@ -148,7 +148,7 @@ impl Sorted {
             ("devpts", "/dev/pts") => keep(asked, &["nosuid", "noexec"]),
             ("mqueue", "/dev/mqueue") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
             ("tmpfs", "/dev") => keep(asked, &["nosuid"]),
-            ("tmpfs", _) if !is_kernel_place(destination) => keep(asked, &["nosuid", "nodev"]),
+            ("tmpfs", _) if !is_kernel_place(destination) && place != "/" => keep(asked, &["nosuid", "nodev"]),
             _ => {
                 self.prune(mount, &format!("a mount of type {kind:?} at this place is not among those that a policy keeps"));
                 return;
