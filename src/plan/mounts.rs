@@ -338,26 +338,38 @@ fn ephemeral(policy: &Policy, bundle: &BundleFacts, kept: &[PlannedMount]) -> Ve
         let (path, content) = match (dir, bundle.home.as_deref()) {
             (EphemeralDir::Tmp, _) => (PathBuf::from("/tmp"), EphemeralContent::Empty),
             (EphemeralDir::Var, _) => (PathBuf::from("/var"), EphemeralContent::Image),
-            (EphemeralDir::Home, Some(home)) if is_home_like(home) => (home.to_owned(), EphemeralContent::Image),
+            (EphemeralDir::Home, Some(home)) if is_home_like(home) => (home.components().collect(), EphemeralContent::Image),
             (EphemeralDir::Home, _) => continue,
         };
         let empty = content == EphemeralContent::Empty;
-        let mounted = kept.iter().any(|m| m.destination == path && !bundle.system.contains(&path));
-        if mounted || (!empty && by_root(&path)) || out.iter().any(|e| path.starts_with(&e.path)) {
+        if is_mounted(&path, bundle, kept) || (!empty && by_root(&path)) {
             continue;
         }
-        let keep_below = kept.iter().map(|m| &m.destination).filter(|d| d.starts_with(&path)).cloned().collect();
+        let below = |d: &&PathBuf| d.starts_with(&path) && **d != path;
+        let keep_below = kept.iter().map(|m| &m.destination).filter(below).cloned().collect();
         out.push(Ephemeral { path, content, keep_below });
     }
+    // A home below /var is private with /var, whichever was named first: the kernel stacks two overlays, and the
+    // image's own is one of them (FILESYSTEM_MAX_STACK_DEPTH).
     out.sort_by(|a, b| a.path.cmp(&b.path));
+    out.dedup_by(|later, earlier| later.path.starts_with(&earlier.path));
     out
+}
+
+/// A mount of the engine is at the path, or a writable one above it: what is written there is to stay.
+fn is_mounted(path: &Path, bundle: &BundleFacts, kept: &[PlannedMount]) -> bool {
+    let above = kept.iter().filter(|m| path.starts_with(&m.destination) && !bundle.system.contains(&m.destination));
+    let nearest = above.max_by_key(|m| m.destination.components().count());
+    nearest.is_some_and(|m| m.destination == path || m.is_writable())
 }
 
 /// A directory that may be covered by an overlay without hiding parts of the system.
 fn is_home_like(home: &Path) -> bool {
     let system = ["/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var"];
     let below_kernel = ["/proc", "/sys", "/dev"].iter().any(|p| home.starts_with(p));
-    home.is_absolute() && !below_kernel && !system.iter().any(|s| home == Path::new(s)) && is_plain(home)
+    // The overlay file system reads `:` and `\\` in the name of its lower directory.
+    let nameable = home.to_str().is_some_and(|h| !h.contains([':', '\\']));
+    home.is_absolute() && !below_kernel && !system.iter().any(|s| home == Path::new(s)) && is_plain(home) && nameable
 }
 
 /// The mount with the one spelling of its destination: `/etc//hosts` and `/proc/` are compared as text later on.
