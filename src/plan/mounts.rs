@@ -238,6 +238,11 @@ impl Sorted {
     }
 
     fn prune(&mut self, mount: &Mount, why: &str) {
+        // What it was to cover stays covered: /dev/null over a project's .env is how secrets are kept from a container.
+        let over = |m: &PlannedMount| m.judged.is_some() && mount.destination().starts_with(&m.destination);
+        if self.kept.iter().any(over) {
+            self.masked.insert(mount.destination().clone());
+        }
         self.pruned.push(Pruned {
             destination: mount.destination().clone(),
             source: mount.source().clone().unwrap_or_default(),
