@@ -354,7 +354,7 @@ fn the_walls_stand_whatever_a_bundle_says() {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let base = serde_json::to_value(fixtures::bundle("docker26-run")).unwrap();
     let mut planned = 0;
-    for round in 0..4000 {
+    for round in 0..1500 {
         let spec = hostile(&mut dice, &base);
         let mut spec: Spec = serde_json::from_value(spec).unwrap();
         shadow::normalise(&mut spec);
@@ -374,7 +374,7 @@ fn the_walls_stand_whatever_a_bundle_says() {
         }
     }
     assert!(
-        planned > 1000,
+        planned > 400,
         "most rounds must get as far as a plan: {planned}"
     );
 }
@@ -729,7 +729,7 @@ fn an_allow_never_removes_a_deny_and_changes_no_other_call() {
     });
     let alone = alone.unwrap().unwrap();
     let names = names();
-    for round in 0..40 {
+    for round in 0..16 {
         let engine = (round % 2 == 0).then_some(&docker);
         let mut base = Syscalls {
             allow: BTreeSet::new(),
