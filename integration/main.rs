@@ -10,4 +10,8 @@
 
 mod command;
 mod docker;
+mod fixtures;
+mod golden;
 mod install;
+mod layering;
+mod properties;

@@ -22,7 +22,9 @@ pub(super) fn check(resolved: &Resolved, spec: &Spec, bundle: &BundleFacts) -> R
     ];
     for (when, list) in all {
         for hook in list.iter().flatten() {
-            let known = bundle.engine_hooks.contains(hook.path());
+            // The path alone is the engine's whole program: at another time, or told something else, it is not that hook.
+            let told = hook.args().iter().flatten().next().is_some_and(|a| a == "libnetwork-setkey");
+            let known = when == "prestart" && told && bundle.engine_hooks.contains(hook.path());
             let allowed = resolved.node_allow.hooks.iter().any(|p| hook.path() == p.as_ref() as &std::path::Path);
             if !known && !allowed {
                 return Err(PlanError::Hook {

@@ -95,12 +95,11 @@ pub(super) fn plan(
 ) -> Result<FilesystemPlan, PlanError> {
     let never = Never::builtin();
     let policy = &resolved.policy;
-    let workspace = workspace(resolved, spec, bundle)?;
+    let mounts = spec.mounts().iter().flatten().map(canonical).collect::<Result<Vec<Mount>, _>>()?;
+    let workspace = workspace(resolved, spec, &mounts, bundle)?;
     let mut out = Sorted::default();
-    let mounts = spec.mounts().as_deref().unwrap_or_default();
     for (index, mount) in mounts.iter().enumerate() {
         let source = bundle.sources.get(index).and_then(Option::as_ref);
-        check_destination(mount.destination())?;
         match source {
             Some(facts) if bundle.system.contains(mount.destination()) => {
                 out.keep_bind(mount, facts, false, "the node's, for programs to run".to_owned());
@@ -149,7 +148,7 @@ impl Sorted {
             ("devpts", "/dev/pts") => keep(asked, &["nosuid", "noexec"]),
             ("mqueue", "/dev/mqueue") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
             ("tmpfs", "/dev") => keep(asked, &["nosuid"]),
-            ("tmpfs", _) if !is_kernel_place(destination) => keep(asked, &["nosuid", "nodev"]),
+            ("tmpfs", _) if !is_kernel_place(destination) && place != "/" => keep(asked, &["nosuid", "nodev"]),
             _ => {
                 self.prune(mount, &format!("a mount of type {kind:?} at this place is not among those that a policy keeps"));
                 return;
@@ -181,8 +180,9 @@ impl Sorted {
             self.replaced.insert(destination.clone());
             return Ok(());
         }
+        let asked_rw = !mount.options().iter().flatten().any(|o| matches!(o.as_str(), "ro" | "rro"));
         if let Some((why, writable)) = support(place, facts) {
-            self.keep_bind(mount, facts, writable, why.to_owned());
+            self.keep_bind(mount, facts, writable && asked_rw, why.to_owned());
             return Ok(());
         }
         let is_workspace = workspace == Some(destination.as_path());
@@ -197,7 +197,6 @@ impl Sorted {
             self.prune(mount, &why);
             return Ok(());
         }
-        let asked_rw = !mount.options().iter().flatten().any(|o| matches!(o.as_str(), "ro" | "rro"));
         match access(policy, is_workspace, place) {
             Access::None => self.prune(mount, &format!("policy '{}' keeps {}", policy.name, kept_words(policy))),
             granted => {
@@ -239,6 +238,11 @@ impl Sorted {
     }
 
     fn prune(&mut self, mount: &Mount, why: &str) {
+        // What it was to cover stays covered: /dev/null over a project's .env is how secrets are kept from a container.
+        let over = |m: &PlannedMount| m.judged.is_some() && mount.destination().starts_with(&m.destination);
+        if self.kept.iter().any(over) {
+            self.masked.insert(mount.destination().clone());
+        }
         self.pruned.push(Pruned {
             destination: mount.destination().clone(),
             source: mount.source().clone().unwrap_or_default(),
@@ -319,8 +323,7 @@ fn is_id(text: &str) -> bool {
 }
 
 /// The mount point of the workspace: the one that was named, else the bind mount that holds the working directory.
-fn workspace(resolved: &Resolved, spec: &Spec, bundle: &BundleFacts) -> Result<Option<PathBuf>, PlanError> {
-    let mounts = spec.mounts().as_deref().unwrap_or_default();
+fn workspace(resolved: &Resolved, spec: &Spec, mounts: &[Mount], bundle: &BundleFacts) -> Result<Option<PathBuf>, PlanError> {
     let binds = || mounts.iter().zip(&bundle.sources).filter(|(_, s)| s.is_some()).map(|(m, _)| m.destination());
     if let Some(named) = &resolved.workspace {
         let named = PathBuf::from(named.as_str());
@@ -340,34 +343,49 @@ fn ephemeral(policy: &Policy, bundle: &BundleFacts, kept: &[PlannedMount]) -> Ve
         let (path, content) = match (dir, bundle.home.as_deref()) {
             (EphemeralDir::Tmp, _) => (PathBuf::from("/tmp"), EphemeralContent::Empty),
             (EphemeralDir::Var, _) => (PathBuf::from("/var"), EphemeralContent::Image),
-            (EphemeralDir::Home, Some(home)) if is_home_like(home) => (home.to_owned(), EphemeralContent::Image),
+            (EphemeralDir::Home, Some(home)) if is_home_like(home) => (home.components().collect(), EphemeralContent::Image),
             (EphemeralDir::Home, _) => continue,
         };
         let empty = content == EphemeralContent::Empty;
-        let mounted = kept.iter().any(|m| m.destination == path && !bundle.system.contains(&path));
-        if mounted || (!empty && by_root(&path)) || out.iter().any(|e| path.starts_with(&e.path)) {
+        if is_mounted(&path, bundle, kept) || (!empty && by_root(&path)) {
             continue;
         }
-        let keep_below = kept.iter().map(|m| &m.destination).filter(|d| d.starts_with(&path)).cloned().collect();
+        let below = |d: &&PathBuf| d.starts_with(&path) && **d != path;
+        let keep_below = kept.iter().map(|m| &m.destination).filter(below).cloned().collect();
         out.push(Ephemeral { path, content, keep_below });
     }
+    // A home below /var is private with /var, whichever was named first: the kernel stacks two overlays, and the
+    // image's own is one of them (FILESYSTEM_MAX_STACK_DEPTH).
     out.sort_by(|a, b| a.path.cmp(&b.path));
+    out.dedup_by(|later, earlier| later.path.starts_with(&earlier.path));
     out
+}
+
+/// A mount of the engine is at the path, or a writable one above it: what is written there is to stay.
+fn is_mounted(path: &Path, bundle: &BundleFacts, kept: &[PlannedMount]) -> bool {
+    let above = kept.iter().filter(|m| path.starts_with(&m.destination) && !bundle.system.contains(&m.destination));
+    let nearest = above.max_by_key(|m| m.destination.components().count());
+    nearest.is_some_and(|m| m.destination == path || m.is_writable())
 }
 
 /// A directory that may be covered by an overlay without hiding parts of the system.
 fn is_home_like(home: &Path) -> bool {
     let system = ["/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var"];
     let below_kernel = ["/proc", "/sys", "/dev"].iter().any(|p| home.starts_with(p));
-    home.is_absolute() && !below_kernel && !system.iter().any(|s| home == Path::new(s)) && is_plain(home)
+    // The overlay file system reads `:` and `\\` in the name of its lower directory.
+    let nameable = home.to_str().is_some_and(|h| !h.contains([':', '\\']));
+    home.is_absolute() && !below_kernel && !system.iter().any(|s| home == Path::new(s)) && is_plain(home) && nameable
 }
 
-fn check_destination(destination: &Path) -> Result<(), PlanError> {
-    if destination.is_absolute() && is_plain(destination) {
-        Ok(())
-    } else {
-        Err(PlanError::Destination(destination.to_owned()))
+/// The mount with the one spelling of its destination: `/etc//hosts` and `/proc/` are compared as text later on.
+fn canonical(mount: &Mount) -> Result<Mount, PlanError> {
+    let destination = mount.destination();
+    if !destination.is_absolute() || !is_plain(destination) {
+        return Err(PlanError::Destination(destination.clone()));
     }
+    let mut mount = mount.clone();
+    mount.set_destination(destination.components().collect());
+    Ok(mount)
 }
 
 fn is_plain(path: &Path) -> bool {

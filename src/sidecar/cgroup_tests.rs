@@ -1,3 +1,5 @@
+//! Finding the cgroup file systems, from texts of /proc/self/mountinfo and /proc/self/cgroup.
+
 use super::*;
 
 const HYBRID: &str = "\

@@ -1,0 +1,101 @@
+//! What one crate cannot have the compiler check: the pure core stays pure, `unsafe` stays in `src/sys`, and every
+//! file says what it is for.
+
+use std::path::{Path, PathBuf};
+
+use crate::fixtures;
+
+/// Directories whose files only compute.
+const PURE: [&str; 4] = ["policy", "plan", "render", "seccomp"];
+
+/// What computing does not need: files, the environment, processes, system calls, a clock, a log.
+const SHELL: [&str; 13] = [
+    "std::fs",
+    "std::env",
+    "std::process",
+    "std::net",
+    "std::thread",
+    "crate::sys",
+    "rustix::",
+    "nix::",
+    "libc::",
+    "tokio::",
+    "tracing::",
+    "SystemTime",
+    "Instant",
+];
+
+/// Every source file, by its path below `src/`.
+fn sources() -> Vec<(PathBuf, String)> {
+    let root = fixtures::path("../src");
+    let mut found = Vec::new();
+    let mut directories = vec![root.clone()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path.strip_prefix(&root).unwrap().to_owned(), text));
+            }
+        }
+    }
+    assert!(found.len() > 80, "src/ has moved: {}", found.len());
+    found
+}
+
+/// The lines that are built into the program, without their comments; tests come last in a file.
+fn production(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text
+        .lines()
+        .take_while(|line| line.trim() != "#[cfg(test)]");
+    lines.map(|line| line.split("//").next().unwrap_or(""))
+}
+
+fn is_test(path: &Path) -> bool {
+    path.iter()
+        .any(|part| part == "tests" || part == "tests.rs")
+}
+
+/// `word` in `line`, not as a part of a longer one.
+fn has_word(line: &str, word: &str) -> bool {
+    let mut parts = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    parts.any(|part| part == word)
+}
+
+#[test]
+fn the_pure_core_names_nothing_of_the_shell() {
+    let files = sources();
+    let pure = files
+        .iter()
+        .filter(|(path, _)| PURE.iter().any(|p| path.starts_with(p)) && !is_test(path));
+    for (path, text) in pure {
+        for line in production(text) {
+            let named = SHELL.iter().find(|name| line.contains(**name));
+            assert_eq!(named, None, "src/{}: {line}", path.display());
+        }
+    }
+}
+
+#[test]
+fn only_sys_has_unsafe_code() {
+    for (path, text) in sources()
+        .iter()
+        .filter(|(path, _)| !path.starts_with("sys"))
+    {
+        let mut lines = text
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or(""));
+        let found = lines.find(|line| has_word(line, "unsafe"));
+        assert_eq!(found, None, "src/{}", path.display());
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for (path, text) in sources() {
+        let documented = text.lines().any(|line| line.starts_with("//! "));
+        assert!(documented, "src/{} has no //! text", path.display());
+    }
+}
