@@ -150,11 +150,10 @@ fn search(root: &OwnedFd, never: &Never, facts: &mut SourceFacts) {
             let path = relative.join(std::ffi::OsStr::from_bytes(file));
             if let Some(why) = unwanted(never, &path, entry.file_type()) {
                 facts.inside.push(Inside { path, why });
-            } else if entry.file_type() == FileType::Directory {
-                if depth + 1 < SEARCH_DEPTH {
+            } else if entry.file_type() == FileType::Directory
+                && depth + 1 < SEARCH_DEPTH {
                     queue.push_back((path, depth + 1));
                 }
-            }
         }
     }
 }

@@ -94,7 +94,7 @@ fn live(docker: &Docker, number: usize) {
     options.extend(["--name", &name, "test-probe", "sleep", "300"]);
     docker.call(&[&["create"], &options[..]].concat()).ok();
     docker.call(&["start", &name]).ok();
-    if number % 4 == 0 {
+    if number.is_multiple_of(4) {
         docker.call(&["exec", &name, "true"]).ok();
     }
     docker.call(&["kill", &name]).ok();

@@ -12,7 +12,7 @@ use crate::runtime::{RuntimeError, start};
 /// Freezes all processes of a container.
 pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
     let place = Place::new(&global.root, &args.id)?;
-    let _lock = place.lock()?;
+    let _lock = place.lock_existing()?;
     let mut container = start::load(&place)?;
     require(&container, "pause", &args.id, &[ContainerStatus::Running])?;
     container.pause().map_err(RuntimeError::container("pause the container"))?;
@@ -22,7 +22,7 @@ pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
 /// Thaws a paused container.
 pub fn resume(global: &Global, args: &Id) -> Result<ExitCode> {
     let place = Place::new(&global.root, &args.id)?;
-    let _lock = place.lock()?;
+    let _lock = place.lock_existing()?;
     let mut container = start::load(&place)?;
     require(&container, "resume", &args.id, &[ContainerStatus::Paused])?;
     container.resume().map_err(RuntimeError::container("resume the container"))?;

@@ -16,7 +16,7 @@ use crate::runtime::{RuntimeError, bundle, signal, start};
 pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
     let place = Place::new(&global.root, &args.id)?;
     let mut resources = read(args)?;
-    let _lock = place.lock()?;
+    let _lock = place.lock_existing()?;
     let container = start::load(&place)?;
     let record = Record::read(&place.dir())?;
     if record.plan.is_some() {

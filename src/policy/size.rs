@@ -55,7 +55,7 @@ impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, unit) = UNITS
             .iter()
-            .find(|(_, unit)| self.0 % unit == 0)
+            .find(|(_, unit)| self.0.is_multiple_of(*unit))
             .expect("every size was parsed as a multiple of a KiB");
         write!(f, "{}{name}", self.0 / unit)
     }

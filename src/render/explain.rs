@@ -145,5 +145,5 @@ fn path(path: &Path) -> String {
 }
 
 fn size(bytes: u64) -> String {
-    if bytes % (1 << 30) == 0 { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes >> 20) }
+    if bytes.is_multiple_of(1 << 30) { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes >> 20) }
 }

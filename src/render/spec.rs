@@ -31,12 +31,11 @@ pub fn normalise(spec: &mut Spec) {
             }
         }
     }
-    if let Some(process) = spec.process_mut() {
-        if process.capabilities().is_none() {
+    if let Some(process) = spec.process_mut()
+        && process.capabilities().is_none() {
             // Left out means none (runc); libcontainer would keep all.
             process.set_capabilities(Some(process::to_spec(&crate::plan::CapabilitySets::default())));
         }
-    }
     if let Some(linux) = spec.linux_mut() {
         let propagation = linux.rootfs_propagation().as_deref().map(|p| p.strip_prefix('r').filter(|q| !q.is_empty()).unwrap_or(p).to_owned());
         linux.set_rootfs_propagation(propagation);

@@ -27,7 +27,7 @@ pub struct Started {
 /// Starts a process in a running container and returns once it has executed its program.
 pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     // `start` holds the lock until the first process has left the engine's network namespace.
-    let lock = place.lock()?;
+    let lock = place.lock_existing()?;
     let unknown = |_| RuntimeError::Unknown(place.id.as_str().to_owned());
     let record = Record::read(&place.dir()).map_err(unknown)?;
     check_state(place, &record, args.ignore_paused)?;

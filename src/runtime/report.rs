@@ -57,11 +57,10 @@ pub fn wait(reader: &OwnedFd) -> Result<(), RuntimeError> {
             Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
         }
         let events = fds[0].revents();
-        if events.contains(PollFlags::IN) {
-            if let Some(text) = pending(reader) {
+        if events.contains(PollFlags::IN)
+            && let Some(text) = pending(reader) {
                 return Err(RuntimeError::Init(text));
             }
-        }
         if events.intersects(PollFlags::HUP | PollFlags::ERR) {
             return Ok(());
         }

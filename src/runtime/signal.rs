@@ -61,11 +61,10 @@ pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeErro
     let pids = cgroup.get_all_pids().map_err(failed("list the container's processes"));
     let mut result = Ok(());
     for pid in pids? {
-        if let Some(process) = ProcessId::of(pid.as_raw()) {
-            if let Err(error) = send(process, signal) {
+        if let Some(process) = ProcessId::of(pid.as_raw())
+            && let Err(error) = send(process, signal) {
                 result = Err(error);
             }
-        }
     }
     if frozen {
         cgroup.freeze(FreezerState::Thawed).map_err(failed("thaw the container"))?;

@@ -92,6 +92,11 @@ impl Place {
         }
     }
 
+    /// The lock of a container that exists; nothing is made for one that does not.
+    pub fn lock_existing(&self) -> Result<Lock, RuntimeError> {
+        if self.dir().exists() { self.lock() } else { Err(RuntimeError::Unknown(self.id.0.clone())) }
+    }
+
     /// Waits for the container's lock and takes it until the value is dropped or the process ends.
     ///
     /// A POSIX lock (fcntl_locking(2)), because it is the process's: flock(2) would go on being held by the container's

@@ -81,22 +81,20 @@ impl Default for RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            if let Err(e) = rustix::termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, before) {
+        if let Some(before) = &self.before
+            && let Err(e) = rustix::termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, before) {
                 log::debug!("restore the terminal: {e}");
             }
-        }
     }
 }
 
 /// Gives the container's terminal the size of the caller's.
 pub fn copy_size(master: BorrowedFd<'_>) {
     let size: Option<Winsize> = rustix::termios::tcgetwinsize(rustix::stdio::stdin()).ok();
-    if let Some(size) = size {
-        if let Err(e) = rustix::termios::tcsetwinsize(master, size) {
+    if let Some(size) = size
+        && let Err(e) = rustix::termios::tcsetwinsize(master, size) {
             log::debug!("size of the terminal: {e}");
         }
-    }
 }
 
 /// Moves what can be read from one descriptor to another; `false` at the end.
