@@ -11,6 +11,8 @@ pub mod namespaces;
 pub mod never;
 pub mod privileges;
 pub mod process;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
