@@ -62,7 +62,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
             search_incomplete: false,
         })
     };
-    let facts = BundleFacts { sources: spec.mounts().iter().flatten().map(source).collect(), ..Default::default() };
+    let facts = BundleFacts { sources: spec.mounts().iter().flatten().map(source).collect(), devices: ["/dev/kvm".into()].into(), ..Default::default() };
     let host = HostFacts { release: "6.18".into(), version: (6, 18), landlock_abi: 7, seccomp: true, overlayfs: true };
     plan(&resolved, spec, &facts, &host).unwrap()
 }

@@ -45,6 +45,15 @@ fn a_device_by_name_is_refused_and_those_of_privileged_are_left_out() {
 }
 
 #[test]
+fn the_node_allows_a_device_and_not_any_device_of_its_name() {
+    let mut case = under("standard").set("/linux", "devices", json!([device("/dev/kvm", "c", 10)])).node("allow.devices = [\"/dev/kvm\"]");
+    // `--device /dev/sda:/dev/kvm`: the name is the container's, the numbers are the disk's.
+    assert!(case.refused().contains("not the one"), "{}", case.refused());
+    case.facts.devices = [PathBuf::from("/dev/kvm")].into();
+    assert_eq!(case.plan().devices, case.facts.devices);
+}
+
+#[test]
 fn exec_is_cut_down_to_the_plan() {
     let process = json!({
         "args": ["sh"], "cwd": "/", "user": {"uid": 0, "gid": 0}, "noNewPrivileges": false,
