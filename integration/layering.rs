@@ -48,7 +48,8 @@ fn sources() -> Vec<(PathBuf, String)> {
 /// The lines that are built into the program, without their comments; a module of tests in a file comes last in it.
 fn production(text: &str) -> impl Iterator<Item = &str> {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
-    text.lines().map(|line| line.split("//").next().unwrap_or(""))
+    text.lines()
+        .map(|line| line.split("//").next().unwrap_or(""))
 }
 
 fn is_test(path: &Path) -> bool {
