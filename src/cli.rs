@@ -290,8 +290,10 @@ pub struct Explain {
     /// Machine-readable output: the plan itself
     #[arg(long)]
     pub json: bool,
-    /// Container id, name or a unique beginning of either; any engine's
-    #[arg(required_unless_present = "bundle")]
+    /// Policy to explain `wrap` for, where neither a bundle nor a container is given
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["bundle", "id"])]
+    pub policy: Option<String>,
+    /// Container id or a unique beginning of it; any engine's. Without one: what `wrap` would enforce here
     pub id: Option<String>,
 }
 

@@ -131,12 +131,13 @@ start_engine() {
     die "dockerd did not start (all of its output: $RIG_STATE/dockerd.log)"
 }
 
-# What a rig that was killed left in the data root.
+# What a command, or a rig that was killed, left in the data root; images stay.
 remove_containers() {
     local ids
     ids=$(docker ps -aq)
     # shellcheck disable=SC2086 # one word for each container
     [ -z "$ids" ] || timeout 60 docker rm -fv $ids >/dev/null || say "some containers could not be removed"
+    docker network prune -f >/dev/null || say "some networks could not be removed"
 }
 
 # Loads each image that the engine does not have as it was built last. build/images/NAME.id is the image's id.
@@ -178,6 +179,10 @@ main() {
     make_root
     hostname "rig-$RIG_NAME"
     ip link set lo up
+    # An IPv6 address of a bridge is usable at once, not after two seconds of looking for duplicates.
+    if [ -e /proc/sys/net/ipv6/conf/default/accept_dad ]; then
+        echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+    fi
     configure_engine
     start_engine
     remove_containers

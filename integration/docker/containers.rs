@@ -1,6 +1,6 @@
 //! What a container asks for and does not get: F10, F14 and F18 of the threat list. A refusal names what was asked.
 
-use super::{Docker, Policy, runtime};
+use super::{Docker, Network, Policy, runtime};
 
 /// `docker run` must fail, and its message must contain each of `words`.
 #[track_caller]
@@ -138,16 +138,15 @@ fn unconfined_is_what_the_engine_asked_for() {
 #[ignore = "needs the rig: hack/test"]
 fn f18_a_running_container_gains_no_network() {
     let docker = Docker::connect();
-    docker.call(&["network", "create", "test-later"]).ok();
+    // Before the container, so that it is removed after it.
+    let network = Network::create(&docker, &[]);
     let mut options = Policy::Standard.options();
     options.push("test-probe");
     let container = docker.start(&options, &["sleep", "300"]);
     // The engine may do it or fail: what counts is what the workload sees.
-    docker.call(&["network", "connect", "test-later", &container.name]);
+    docker.call(&["network", "connect", &network.name, &container.name]);
     assert_eq!(
         container.exec(&[], &["probe", "links"]).ok(),
         "links\tseen\tlo\n"
     );
-    drop(container);
-    docker.call(&["network", "rm", "test-later"]).ok();
 }

@@ -96,6 +96,36 @@ impl Docker {
     }
 }
 
+/// A network of a test, removed with it.
+pub struct Network<'a> {
+    docker: &'a Docker,
+    pub name: String,
+}
+
+impl<'a> Network<'a> {
+    /// `docker network create OPTIONS... NAME`
+    #[track_caller]
+    pub fn create(docker: &'a Docker, options: &[&str]) -> Self {
+        let network = Self {
+            docker,
+            name: fresh_name(),
+        };
+        docker
+            .call(&[&["network", "create"], options, &[network.name.as_str()]].concat())
+            .ok();
+        network
+    }
+}
+
+impl Drop for Network<'_> {
+    fn drop(&mut self) {
+        let gone = self.docker.call(&["network", "rm", &self.name]);
+        if !std::thread::panicking() {
+            assert_eq!(gone.code, 0, "{gone}");
+        }
+    }
+}
+
 /// A container of a test, removed with it.
 pub struct Container<'a> {
     docker: &'a Docker,

@@ -4,12 +4,12 @@
 //! is that no byte arrives there, whatever connect() said.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::probe::{Report, User, Via, Walls, all_denied, ask, attack};
-use super::{Docker, Policy};
+use super::{Docker, Network, Policy};
 use crate::command::run;
 
 /// A server of the test's own, TCP and UDP on one port, that answers and counts.
@@ -19,11 +19,12 @@ struct FarSide {
 }
 
 impl FarSide {
-    /// Listens on every address of the rig. Its threads end with the test binary.
-    fn listen() -> Self {
-        let tcp = TcpListener::bind("[::]:0").unwrap();
+    /// Listens on one address of the rig. Its threads end with the test binary.
+    fn listen(address: &str) -> Self {
+        let address: IpAddr = address.parse().unwrap();
+        let tcp = TcpListener::bind((address, 0)).unwrap();
         let address = tcp.local_addr().unwrap();
-        let udp = UdpSocket::bind(SocketAddr::new(address.ip(), address.port())).unwrap();
+        let udp = UdpSocket::bind(address).unwrap();
         let arrived = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&arrived);
         std::thread::spawn(move || {
@@ -63,12 +64,11 @@ fn add_address(address: &str) {
 
 /// Asks from a container without walls, which must be answered, then from behind each policy, which must not.
 #[track_caller]
-fn nothing_arrives(options: &[&str], protocol: &str, address: &str) {
-    let docker = Docker::connect();
-    let far = FarSide::listen();
+fn nothing_arrives(docker: &Docker, options: &[&str], protocol: &str, address: &str) {
+    let far = FarSide::listen(address);
     let question = [protocol, address, far.port.as_str()];
     for via in [Via::Init, Via::Exec] {
-        let control = ask(&docker, Walls::None, via, options, &question);
+        let control = ask(docker, Walls::None, via, options, &question);
         assert_eq!(
             control.word, "answered",
             "the control of {question:?} via {via:?}"
@@ -78,7 +78,7 @@ fn nothing_arrives(options: &[&str], protocol: &str, address: &str) {
     assert!(before >= 2, "the controls arrived");
     for policy in Policy::ALL {
         for via in [Via::Init, Via::Exec] {
-            let answer = ask(&docker, Walls::Of(policy), via, options, &question);
+            let answer = ask(docker, Walls::Of(policy), via, options, &question);
             assert_ne!(
                 answer.word, "answered",
                 "{policy:?} via {via:?}: {question:?}"
@@ -92,8 +92,9 @@ fn nothing_arrives(options: &[&str], protocol: &str, address: &str) {
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn n01_no_tcp_reaches_an_address() {
+    let docker = Docker::connect();
     add_address("198.51.100.7/32");
-    nothing_arrives(&[], "tcp", "198.51.100.7");
+    nothing_arrives(&docker, &[], "tcp", "198.51.100.7");
 }
 
 #[test]
@@ -104,15 +105,15 @@ fn n01_no_tcp_reaches_the_bridges_gateway() {
     let gateway = docker
         .call(&["network", "inspect", "bridge", "-f", format])
         .ok();
-    drop(docker);
-    nothing_arrives(&[], "tcp", gateway.trim());
+    nothing_arrives(&docker, &[], "tcp", gateway.trim());
 }
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn n13_no_datagram_reaches_an_address() {
+    let docker = Docker::connect();
     add_address("198.51.100.8/32");
-    nothing_arrives(&[], "udp", "198.51.100.8");
+    nothing_arrives(&docker, &[], "udp", "198.51.100.8");
 }
 
 #[test]
@@ -120,26 +121,19 @@ fn n13_no_datagram_reaches_an_address() {
 fn n15_nothing_goes_out_by_ipv6() {
     add_address("2001:db8:7::7/128");
     let docker = Docker::connect();
-    let network = [
-        "network",
-        "create",
-        "--ipv6",
-        "--subnet=2001:db8:1::/64",
-        "test-ipv6",
-    ];
-    docker.call(&network).ok();
-    drop(docker);
-    nothing_arrives(&["--network=test-ipv6"], "tcp", "2001:db8:7::7");
-    nothing_arrives(&["--network=test-ipv6"], "udp", "2001:db8:7::7");
-    Docker::connect().call(&["network", "rm", "test-ipv6"]).ok();
+    let network = Network::create(&docker, &["--ipv6", "--subnet=2001:db8:1::/64"]);
+    let option = format!("--network={}", network.name);
+    nothing_arrives(&docker, &[&option], "tcp", "2001:db8:7::7");
+    nothing_arrives(&docker, &[&option], "udp", "2001:db8:7::7");
 }
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn n01_the_hosts_network_is_not_a_way_out() {
+    let docker = Docker::connect();
     let options = ["--network=host"];
-    nothing_arrives(&options, "tcp", "127.0.0.1");
-    nothing_arrives(&options, "udp", "127.0.0.1");
+    nothing_arrives(&docker, &options, "tcp", "127.0.0.1");
+    nothing_arrives(&docker, &options, "udp", "127.0.0.1");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::cli::{Explain, Global};
 use crate::render::explain::{self, Subject};
 use crate::runtime::store::Place;
 use crate::runtime::{create, filter, store};
+use crate::wrap;
 
 /// Shows what is, or would be, enforced.
 pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
@@ -22,8 +23,17 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 plan: decision.plan,
             }
         }
-        (None, id) => {
-            let record = store::find(id.as_deref().unwrap_or_default())?;
+        (None, None) => {
+            let decision = wrap::decide(global, args.policy.as_deref())?;
+            Subject {
+                name: "wrap in this directory".to_owned(),
+                filter: decision.filter.as_ref().map(|f| explain::filter(&f.program)),
+                chosen_by: decision.chosen_by,
+                plan: decision.plan,
+            }
+        }
+        (None, Some(id)) => {
+            let record = store::find(id)?;
             let saved = filter::read(&Place::new(&record.root, &record.id)?.filter())?;
             Subject {
                 name: format!("container {}", record.id),

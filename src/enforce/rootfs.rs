@@ -134,18 +134,24 @@ fn ephemeral(scratch: &OwnedFd, index: usize, dir: &Ephemeral, user_namespace: b
 }
 
 /// Puts `mount` over `path`, and the mounts at `keep_below` back on top of it.
-pub fn cover(path: &Path, mount: &OwnedFd, keep_below: &[PathBuf]) -> Result<(), EnforceError> {
-    let mut kept = Vec::new();
-    for below in keep_below {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-        let tree = open_tree(CWD, below, flags).map_err(EnforceError::step(format!("keep the mount {below:?}")))?;
-        kept.push((below, tree));
-    }
+fn cover(path: &Path, mount: &OwnedFd, keep_below: &[PathBuf]) -> Result<(), EnforceError> {
+    let kept = clone_all(keep_below)?;
     attach(mount, path)?;
-    for (below, tree) in kept {
-        attach(&tree, below)?;
-    }
-    Ok(())
+    attach_all(kept)
+}
+
+/// Copies of mounts with what is mounted below them, held by descriptors.
+fn clone_all(paths: &[PathBuf]) -> Result<Vec<(&PathBuf, OwnedFd)>, EnforceError> {
+    let clone = |path| {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let tree = open_tree(CWD, path, flags).map_err(EnforceError::step(format!("keep the mount {path:?}")))?;
+        Ok((path, tree))
+    };
+    paths.iter().map(clone).collect()
+}
+
+fn attach_all(kept: Vec<(&PathBuf, OwnedFd)>) -> Result<(), EnforceError> {
+    kept.iter().try_for_each(|(path, tree)| attach(tree, path))
 }
 
 /// Makes the cgroup file systems read-only where the engine asked for it: libcontainer mounts the controllers of
@@ -166,7 +172,11 @@ pub fn replace_sysfs(sysfs: &OwnedFd, plan: &FilesystemPlan) -> Result<(), Enfor
     let sys = Path::new("/sys");
     let below: Vec<PathBuf> =
         plan.mounts.iter().map(|m| m.destination.clone()).filter(|d| d != sys && d.starts_with(sys)).collect();
-    cover(sys, sysfs, &below)?;
+    let kept = clone_all(&below)?;
+    // The engine's goes, rather than lying below ours: /proc/mounts then names one.
+    unmount(sys, UnmountFlags::DETACH).map_err(EnforceError::step("unmount the engine's sysfs"))?;
+    attach(sysfs, sys)?;
+    attach_all(kept)?;
     for path in plan.masked.iter().filter(|p| p.starts_with(sys)) {
         mask(path)?;
     }

@@ -72,7 +72,7 @@ pub(super) fn limit(policy: &Policy) -> BTreeSet<String> {
 /// So is one under an allowed name that is another device: `--device /dev/sda:/dev/kvm`.
 pub(super) fn devices(resolved: &Resolved, linux: &Linux, bundle: &BundleFacts) -> Result<BTreeSet<PathBuf>, PlanError> {
     let asked: Vec<PathBuf> = linux.devices().iter().flatten().map(|d| d.path().clone()).collect();
-    let usual = |path: &PathBuf| USUAL_DEVICES.iter().any(|u| path == &PathBuf::from(u)) || path == &PathBuf::from("/dev/fuse");
+    let usual = |path: &PathBuf| USUAL_DEVICES.iter().any(|u| path == &PathBuf::from(u));
     let allowed = |path: &PathBuf| resolved.node_allow.devices.iter().any(|p| path == p.as_ref() as &std::path::Path);
     let extra: Vec<PathBuf> = asked.into_iter().filter(|p| !usual(p)).collect();
     // More than a person would type: an engine's `--privileged`.

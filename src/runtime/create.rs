@@ -107,6 +107,11 @@ fn build(
         Some(plan) => Some(NetworkWall::begin(plan, &decision.bundle.spec, place)?),
         None => None,
     };
+    if let Some(walls) = &walls {
+        // Saved before it is used: `delete --force` finds it if this process dies here.
+        record.sidecar = Some(walls.spawned.record().clone());
+        record.save(&dir)?;
+    }
     let rootfs = match &decision.plan {
         Some(plan) if record.overlay => overlay::make(&dir, &decision.bundle.rootfs, plan.filesystem.scratch_bytes)?,
         _ => decision.bundle.rootfs.clone(),
@@ -129,9 +134,6 @@ fn build(
     };
     record.save(&dir)?;
     if let Some(walls) = walls {
-        // Saved before it is used: `delete --force` finds it if this process dies here.
-        record.sidecar = Some(walls.spawned.record().clone());
-        record.save(&dir)?;
         walls.finish(init, record)?;
     }
     record.save(&dir)

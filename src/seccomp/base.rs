@@ -2,7 +2,6 @@
 //! at every start would take longer than compiling the filter.
 //!
 //! `AGENTBOX_BLESS=1 cargo test base_rs_is_what_base_toml_says` writes this file.
-#![cfg_attr(rustfmt, rustfmt::skip)]
 
 use std::borrow::Cow;
 

@@ -1,27 +1,36 @@
-//! From rules to instructions: a graph of tests in which equal parts are shared, laid out as a program.
+//! From rules to a graph of tests in which equal parts are shared.
 //!
-//! The number is found by binary search over ranges of equal verdict; argument checks are chains behind it. Built
-//! backwards, so that every jump goes forward, as classic BPF wants it.
+//! The number is found by binary search over ranges of equal verdict; argument checks are chains behind it. Built from
+//! its ends, so that every edge goes forward, as classic BPF wants its jumps.
 
 use std::collections::HashMap;
 
 use super::interp::{ARGS, NUMBER};
-use super::program::{
-    AND, Instruction, JUMP, JUMP_EQ, JUMP_GE, JUMP_GT, JUMP_SET, LOAD, MAX_INSTRUCTIONS, Program, ProgramError, RETURN,
-};
+use super::program::{JUMP_EQ, JUMP_GE, JUMP_GT, JUMP_SET};
 use super::rule::{Condition, Op, Rule, Verdict, Width};
 
 /// A node of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Id(u32);
+pub(super) struct Id(pub u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Node {
+pub(super) enum Node {
     /// A word of `struct seccomp_data` into the accumulator.
-    Load { offset: u32, next: Id },
-    And { mask: u32, next: Id },
+    Load {
+        offset: u32,
+        next: Id,
+    },
+    And {
+        mask: u32,
+        next: Id,
+    },
     /// `code` is one of the conditional jumps.
-    Test { code: u16, k: u32, yes: Id, no: Id },
+    Test {
+        code: u16,
+        k: u32,
+        yes: Id,
+        no: Id,
+    },
     Return(u32),
 }
 
@@ -35,7 +44,7 @@ pub(super) enum Denials {
 /// The graph under construction. Equal nodes are one node.
 #[derive(Default)]
 pub(super) struct Graph {
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
     ids: HashMap<Node, Id>,
 }
 
@@ -44,7 +53,8 @@ impl Graph {
         if let Some(id) = self.ids.get(&node) {
             return *id;
         }
-        let id = Id(u32::try_from(self.nodes.len()).expect("a graph is bounded by what is in memory"));
+        let id =
+            Id(u32::try_from(self.nodes.len()).expect("a graph is bounded by what is in memory"));
         self.nodes.push(node);
         self.ids.insert(node, id);
         id
@@ -54,22 +64,53 @@ impl Graph {
         self.add(Node::Return(verdict.to_raw()))
     }
 
+    fn denial(&mut self, verdict: Verdict, denials: Denials) -> Id {
+        match (verdict, denials) {
+            (Verdict::Errno(errno), Denials::Notify) => self.ret(Verdict::Notify(errno)),
+            (verdict, Denials::Errno | Denials::Notify) => self.ret(verdict),
+        }
+    }
+
     pub(super) fn load(&mut self, offset: u32, next: Id) -> Id {
         // A return does not care what is loaded.
         match self.nodes[next.0 as usize] {
             Node::Return(_) => next,
-            Node::Load { .. } | Node::And { .. } | Node::Test { .. } => self.add(Node::Load { offset, next }),
+            Node::Load { .. } | Node::And { .. } | Node::Test { .. } => {
+                self.add(Node::Load { offset, next })
+            }
         }
     }
 
     pub(super) fn test(&mut self, code: u16, k: u32, yes: Id, no: Id) -> Id {
-        if yes == no { yes } else { self.add(Node::Test { code, k, yes, no }) }
+        if yes == no {
+            yes
+        } else {
+            self.add(Node::Test { code, k, yes, no })
+        }
     }
 
     /// All rules at once: the strictest verdict, the first rule's where two are equally strict.
     pub(super) fn rules(&mut self, rules: &[&Rule], denials: Denials) -> Id {
-        let start = At { rule: 0, case: 0, condition: 0, so_far: Verdict::Allow };
-        Chain { graph: self, rules, denials, memo: HashMap::new() }.build((start, Some(NUMBER)))
+        if rules.iter().all(|rule| rule.cases.is_empty()) {
+            // Nine in ten: nothing to build.
+            let verdict = rules.iter().fold(Verdict::Allow, |so_far, rule| {
+                so_far.stricter(rule.otherwise)
+            });
+            return self.denial(verdict, denials);
+        }
+        let start = At {
+            rule: 0,
+            case: 0,
+            condition: 0,
+            so_far: Verdict::Allow,
+        };
+        Chain {
+            graph: self,
+            rules,
+            denials,
+            memo: HashMap::new(),
+        }
+        .build((start, Some(NUMBER)))
     }
 
     /// A binary search over ranges: each entry is where a range begins and what is done there. The number is loaded.
@@ -78,7 +119,9 @@ impl Graph {
             [] => unreachable!("every number is in a range"),
             [(_, only)] => *only,
             // One number among equal neighbours: the commonest shape, and one test instead of two.
-            [(_, around), (number, at), (after, same)] if around == same && number + 1 == *after => {
+            [(_, around), (number, at), (after, same)]
+                if around == same && number + 1 == *after =>
+            {
                 self.test(JUMP_EQ, *number, *at, *around)
             }
             _ => {
@@ -88,15 +131,6 @@ impl Graph {
                 self.test(JUMP_GE, start, yes, no)
             }
         }
-    }
-
-    /// The graph from this node on, as a program.
-    pub(super) fn assemble(&self, root: Id) -> Result<Program, ProgramError> {
-        let mut layout = Layout { graph: self, backwards: Vec::new(), placed: vec![None; self.nodes.len()] };
-        layout.place(root)?;
-        let mut instructions = layout.backwards;
-        instructions.reverse();
-        Program::new(instructions)
     }
 }
 
@@ -141,7 +175,9 @@ impl Chain<'_> {
     fn build(&mut self, start: Key) -> Id {
         let mut todo = vec![start];
         loop {
-            let key = *todo.last().expect("the first is popped last, and ends this");
+            let key = *todo
+                .last()
+                .expect("the first is popped last, and ends this");
             match self.condition(key) {
                 Err(first) => todo.push(first),
                 Ok(id) => {
@@ -158,22 +194,38 @@ impl Chain<'_> {
     /// The node that tests the condition of a place, or the place that has to be built first.
     fn condition(&mut self, (at, loaded): Key) -> Result<Id, Key> {
         let rule = self.rules[at.rule];
-        let Some(case) = rule.cases.get(at.case) else { return self.decided(at, rule.otherwise, loaded) };
-        let Some(condition) = case.when.get(at.condition) else { return self.decided(at, case.then, loaded) };
-        let pass = At { condition: at.condition + 1, ..at };
-        let fail = At { case: at.case + 1, condition: 0, ..at };
+        let Some(case) = rule.cases.get(at.case) else {
+            return self.decided(at, rule.otherwise, loaded);
+        };
+        let Some(condition) = case.when.get(at.condition) else {
+            return self.decided(at, case.then, loaded);
+        };
+        let pass = At {
+            condition: at.condition + 1,
+            ..at
+        };
+        let fail = At {
+            case: at.case + 1,
+            condition: 0,
+            ..at
+        };
         self.next(words(condition, pass, fail), loaded)
     }
 
     fn decided(&mut self, at: At, verdict: Verdict, loaded: Option<u32>) -> Result<Id, Key> {
         let so_far = at.so_far.stricter(verdict);
         if at.rule + 1 < self.rules.len() {
-            return self.built((At { rule: at.rule + 1, case: 0, condition: 0, so_far }, loaded));
+            return self.built((
+                At {
+                    rule: at.rule + 1,
+                    case: 0,
+                    condition: 0,
+                    so_far,
+                },
+                loaded,
+            ));
         }
-        Ok(match (so_far, self.denials) {
-            (Verdict::Errno(errno), Denials::Notify) => self.graph.ret(Verdict::Notify(errno)),
-            (verdict, Denials::Errno | Denials::Notify) => self.graph.ret(verdict),
-        })
+        Ok(self.graph.denial(so_far, self.denials))
     }
 
     fn built(&self, key: Key) -> Result<Id, Key> {
@@ -185,7 +237,11 @@ impl Chain<'_> {
             Next::At(at) => return self.built((at, loaded)),
             Next::Test(word) => *word,
         };
-        let after = if word.mask.is_some() { None } else { Some(word.offset) };
+        let after = if word.mask.is_some() {
+            None
+        } else {
+            Some(word.offset)
+        };
         let (yes, no) = (self.next(word.yes, after)?, self.next(word.no, after)?);
         if yes == no {
             return Ok(yes);
@@ -194,7 +250,11 @@ impl Chain<'_> {
         if let Some(mask) = word.mask {
             id = self.graph.add(Node::And { mask, next: id });
         }
-        Ok(if loaded == Some(word.offset) { id } else { self.graph.load(word.offset, id) })
+        Ok(if loaded == Some(word.offset) {
+            id
+        } else {
+            self.graph.load(word.offset, id)
+        })
     }
 }
 
@@ -202,14 +262,30 @@ impl Chain<'_> {
 fn words(condition: &Condition, pass: At, fail: At) -> Next {
     let low = ARGS + 8 * u32::from(condition.arg);
     let (value_low, value_high) = halves(condition.value);
-    let word = |offset, code, k, yes, no| Next::Test(Box::new(Word { offset, mask: None, code, k, yes, no }));
+    let word = |offset, code, k, yes, no| {
+        Next::Test(Box::new(Word {
+            offset,
+            mask: None,
+            code,
+            k,
+            yes,
+            no,
+        }))
+    };
     let masked = |offset, mask: u32, k: u32, yes: Next, no: Next| match (mask, k) {
         (0, 0) => yes,
         (0, _) => no,
         (u32::MAX, _) => word(offset, JUMP_EQ, k, yes, no),
         // Keeps the accumulator for the next test.
         (_, 0) => word(offset, JUMP_SET, mask, no, yes),
-        _ => Next::Test(Box::new(Word { offset, mask: Some(mask), code: JUMP_EQ, k, yes, no })),
+        _ => Next::Test(Box::new(Word {
+            offset,
+            mask: Some(mask),
+            code: JUMP_EQ,
+            k,
+            yes,
+            no,
+        })),
     };
     // gt and ge by the high half first; lt and le are their opposites.
     let ordered = |code, pass: At, fail: At| match condition.width {
@@ -239,97 +315,6 @@ fn words(condition: &Condition, pass: At, fail: At) -> Next {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "taking the halves apart is the purpose")]
 const fn halves(value: u64) -> (u32, u32) {
     (value as u32, (value >> 32) as u32)
-}
-
-/// The program, last instruction first: what a node jumps to is placed before the node.
-struct Layout<'a> {
-    graph: &'a Graph,
-    backwards: Vec<Instruction>,
-    /// The nearest place from which a node goes on: itself, or a long jump to it.
-    placed: Vec<Option<usize>>,
-}
-
-impl Layout<'_> {
-    /// Places a node and all that it needs, without recursion: a chain of tests is as deep as it is long.
-    fn place(&mut self, root: Id) -> Result<(), ProgramError> {
-        let mut todo = vec![root];
-        while let Some(id) = todo.last().copied() {
-            let node = self.graph.nodes[id.0 as usize];
-            let needs = match node {
-                Node::Return(_) => [None, None],
-                Node::Load { next, .. } | Node::And { next, .. } => [Some(next), None],
-                Node::Test { yes, no, .. } => [Some(yes), Some(no)],
-            };
-            if let Some(first) = needs.into_iter().flatten().find(|id| self.placed[id.0 as usize].is_none()) {
-                todo.push(first);
-                continue;
-            }
-            todo.pop();
-            if self.placed[id.0 as usize].is_none() {
-                let instruction = self.instruction(node);
-                self.push(id, instruction);
-            }
-            if self.backwards.len() > MAX_INSTRUCTIONS {
-                return Err(ProgramError::TooLong { have: self.backwards.len() });
-            }
-        }
-        Ok(())
-    }
-
-    /// The instruction of a node of which all that follows is placed, and near enough afterwards.
-    fn instruction(&mut self, node: Node) -> Instruction {
-        match node {
-            Node::Return(value) => Instruction { code: RETURN, jt: 0, jf: 0, k: value },
-            Node::Load { offset, next } => {
-                self.within(next, 0);
-                Instruction { code: LOAD, jt: 0, jf: 0, k: offset }
-            }
-            Node::And { mask, next } => {
-                self.within(next, 0);
-                Instruction { code: AND, jt: 0, jf: 0, k: mask }
-            }
-            Node::Test { code, k, yes, no } => {
-                // The second may add one instruction in front of the first, hence one less.
-                let yes = self.within(yes, 254);
-                let no = self.within(no, 255);
-                Instruction { code, jt: self.skip(yes), jf: self.skip(no), k }
-            }
-        }
-    }
-
-    fn push(&mut self, id: Id, instruction: Instruction) {
-        self.placed[id.0 as usize] = Some(self.backwards.len());
-        self.backwards.push(instruction);
-    }
-
-    /// How many instructions lie between the one to be pushed next and this place.
-    fn distance(&self, place: usize) -> usize {
-        self.backwards.len() - place - 1
-    }
-
-    fn skip(&self, place: usize) -> u8 {
-        u8::try_from(self.distance(place)).expect("within() brought it near")
-    }
-
-    /// A place at most this far away from which a placed node goes on; 0 is the very next instruction. Comparisons jump by at most 255, so what is farther
-    /// gets a copy, where it is a return, or a long jump.
-    fn within(&mut self, id: Id, reach: usize) -> usize {
-        let place = self.placed[id.0 as usize].expect("its users place it first");
-        let distance = self.distance(place);
-        if distance <= reach {
-            return place;
-        }
-        let instruction = match self.graph.nodes[id.0 as usize] {
-            Node::Return(value) => Instruction { code: RETURN, jt: 0, jf: 0, k: value },
-            Node::Load { .. } | Node::And { .. } | Node::Test { .. } => {
-                let k = u32::try_from(distance).expect("a program has at most 4,096 instructions");
-                Instruction { code: JUMP, jt: 0, jf: 0, k }
-            }
-        };
-        self.push(id, instruction);
-        self.backwards.len() - 1
-    }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::program::{AND, Instruction, JUMP, JUMP_EQ, JUMP_GE, JUMP_GT, JUMP_SET, LOAD, Program, RETURN};
+use super::program::{
+    AND, Instruction, JUMP, JUMP_EQ, JUMP_GE, JUMP_GT, JUMP_SET, LOAD, Program, RETURN,
+};
 use super::rule::Verdict;
 
 /// `AUDIT_ARCH_X86_64`
@@ -35,7 +37,9 @@ impl Call {
             ARCH => self.arch,
             ARGS.. => {
                 let index = (offset - ARGS) as usize;
-                self.args.get(index / 8).map_or(0, |arg| (arg >> (8 * (index % 8))) as u32)
+                self.args
+                    .get(index / 8)
+                    .map_or(0, |arg| (arg >> (8 * (index % 8))) as u32)
             }
             _ => 0,
         }
@@ -80,13 +84,19 @@ pub fn run(program: &Program, call: &Call) -> Verdict {
 /// A superset where two tests of one argument exclude each other, as the kernel's own cache would see it.
 pub fn outcomes(program: &Program, arch: u32, number: u32) -> BTreeSet<Verdict> {
     let instructions = program.instructions();
-    let call = Call { number, arch, args: [0; 6] };
+    let call = Call {
+        number,
+        arch,
+        args: [0; 6],
+    };
     let mut verdicts = BTreeSet::new();
     let mut seen = BTreeSet::new();
     // The accumulator is `None` where it holds an argument.
     let mut todo = vec![(0_usize, Some(0_u32))];
     while let Some((at, accumulator)) = todo.pop() {
-        let Some(instruction) = instructions.get(at) else { continue };
+        let Some(instruction) = instructions.get(at) else {
+            continue;
+        };
         if !seen.insert((at, accumulator)) {
             continue;
         }
@@ -117,15 +127,28 @@ mod tests {
     use super::*;
 
     fn program(lines: &[(u16, u8, u8, u32)]) -> Program {
-        Program::new(lines.iter().map(|&(code, jt, jf, k)| Instruction { code, jt, jf, k }).collect()).unwrap()
+        Program::new(
+            lines
+                .iter()
+                .map(|&(code, jt, jf, k)| Instruction { code, jt, jf, k })
+                .collect(),
+        )
+        .unwrap()
     }
 
     #[test]
     fn reads_each_half_of_each_argument() {
         let args = [0x1_0000_0002, 0x3_0000_0004, 5, 6, 7, 0x8_0000_0009];
-        let call = Call { number: 41, arch: ARCH_X86_64, args };
+        let call = Call {
+            number: 41,
+            arch: ARCH_X86_64,
+            args,
+        };
         let words: Vec<u32> = (0..16).map(|index| call.word(4 * index)).collect();
-        assert_eq!(words, [41, ARCH_X86_64, 0, 0, 2, 1, 4, 3, 5, 0, 6, 0, 7, 0, 9, 8]);
+        assert_eq!(
+            words,
+            [41, ARCH_X86_64, 0, 0, 2, 1, 4, 3, 5, 0, 6, 0, 7, 0, 9, 8]
+        );
     }
 
     #[test]
@@ -146,7 +169,16 @@ mod tests {
             (RETURN, 0, 0, 0x0005_0003),
             (RETURN, 0, 0, 0x0003_0000),
         ]);
-        let verdict = |number| run(&program, &Call { number, arch: ARCH_X86_64, args: [0; 6] });
+        let verdict = |number| {
+            run(
+                &program,
+                &Call {
+                    number,
+                    arch: ARCH_X86_64,
+                    args: [0; 6],
+                },
+            )
+        };
         assert_eq!(verdict(0x107), Verdict::Allow);
         assert_eq!(verdict(10), Verdict::Errno(1));
         assert_eq!(verdict(5), Verdict::Errno(2));
@@ -164,7 +196,13 @@ mod tests {
             (RETURN, 0, 0, 0x0005_0001),
             (RETURN, 0, 0, 0x7fff_0000),
         ]);
-        assert_eq!(outcomes(&program, ARCH_X86_64, 1), BTreeSet::from([Verdict::Errno(1), Verdict::Allow]));
-        assert_eq!(outcomes(&program, ARCH_X86_64, 2), BTreeSet::from([Verdict::Errno(1)]));
+        assert_eq!(
+            outcomes(&program, ARCH_X86_64, 1),
+            BTreeSet::from([Verdict::Errno(1), Verdict::Allow])
+        );
+        assert_eq!(
+            outcomes(&program, ARCH_X86_64, 2),
+            BTreeSet::from([Verdict::Errno(1)])
+        );
     }
 }

@@ -10,10 +10,13 @@
 //! Why our own compiler: seccompiler has one match action per filter, no NOTIFY, no i386, no x32 check, and its chain is
 //! linear (1,513 instructions for Docker's profile). It is the reference for the meaning of our rules in the tests.
 
+#[rustfmt::skip]
 mod base;
 mod graph;
 mod interp;
+mod layout;
 mod numbers;
+mod oci;
 mod ours;
 mod profile;
 mod program;
@@ -29,8 +32,9 @@ use oci_spec::runtime::LinuxSeccomp;
 use graph::{Denials, Graph};
 use interp::{ARCH, NUMBER};
 use numbers::ROWS;
+use oci::NEW_LISTENER;
 use ours::{OurRules, X32_BIT};
-use profile::{NEW_LISTENER, Profile, Scope};
+use profile::{Profile, Scope};
 use program::JUMP_EQ;
 
 pub use interp::{ARCH_I386, ARCH_X86_64, Call, outcomes, run};
@@ -42,7 +46,7 @@ pub use table::{SyscallName, SyscallNameError, is_known};
 /// What a policy asks of the syscall wall.
 #[derive(Debug, Clone, Copy)]
 pub struct Ours<'a> {
-    /// Calls that the base denies or checks, allowed whatever their arguments.
+    /// Calls that the base denies or checks, allowed whatever their arguments, as far as the engine's profile allows them.
     pub allow: &'a BTreeSet<SyscallName>,
     /// Calls denied whatever else allows them.
     pub deny: &'a BTreeSet<SyscallName>,
@@ -95,7 +99,9 @@ pub enum Note {
 #[non_exhaustive]
 pub enum SeccompError {
     /// A policy denies what every start needs.
-    #[error("system call {name} cannot be denied: without it the runtime cannot start the program behind the filter")]
+    #[error(
+        "system call {name} cannot be denied: without it the runtime cannot start the program behind the filter"
+    )]
     DeniesRuntime {
         /// the call
         name: SyscallName,
@@ -107,7 +113,9 @@ pub enum SeccompError {
         name: String,
     },
     /// A system call has six arguments.
-    #[error("the seccomp profile's rule for {name:?} checks argument {index}, but the last one is 5")]
+    #[error(
+        "the seccomp profile's rule for {name:?} checks argument {index}, but the last one is 5"
+    )]
     ArgumentIndex {
         /// the call
         name: String,
@@ -131,10 +139,20 @@ pub enum SeccompError {
 /// Compiles both sides to one filter; `None` where neither side asks for one.
 pub fn compile(input: &FilterInput<'_>) -> Result<Option<Filter>, SeccompError> {
     let FilterInput { ours, engine } = *input;
-    let scope = if ours.is_some() { Scope::NativeOnly } else { Scope::Listed };
-    let profile = engine.map(|engine| Profile::new(engine, scope)).transpose()?;
-    let rules = ours.map(|ours| OurRules::new(ours.allow, ours.deny)).transpose()?;
-    let (mut flags, mut notes) = profile.as_ref().map_or((0, Vec::new()), |p| (p.flags, p.notes.clone()));
+    let scope = if ours.is_some() {
+        Scope::NativeOnly
+    } else {
+        Scope::Listed
+    };
+    let profile = engine
+        .map(|engine| Profile::new(engine, scope))
+        .transpose()?;
+    let rules = ours
+        .map(|ours| OurRules::new(ours.allow, ours.deny))
+        .transpose()?;
+    let (mut flags, mut notes) = profile
+        .as_ref()
+        .map_or((0, Vec::new()), |p| (p.flags, p.notes.clone()));
     let mut denials = Denials::Errno;
     if ours.is_some_and(|ours| ours.denials == DenyMode::Notify) {
         if profile.as_ref().is_some_and(|profile| profile.notifies) {
@@ -146,9 +164,18 @@ pub fn compile(input: &FilterInput<'_>) -> Result<Option<Filter>, SeccompError> 
     }
     let program = match (rules, profile) {
         (None, None) => return Ok(None),
-        (rules, profile) => Sides { rules, profile, denials }.program()?,
+        (rules, profile) => Sides {
+            rules,
+            profile,
+            denials,
+        }
+        .program()?,
     };
-    Ok(Some(Filter { program, flags, notes }))
+    Ok(Some(Filter {
+        program,
+        flags,
+        notes,
+    }))
 }
 
 /// What is compiled, at least one of both.
@@ -167,10 +194,9 @@ impl Sides {
             (None, Some(profile)) => graph.rules(&[profile.foreign_rule()], self.denials),
             _ => graph.ret(Verdict::KillProcess),
         };
-        if let (None, Some(profile)) = (&self.rules, &self.profile) {
-            if let Some(i386) = self.i386(&mut graph, profile) {
-                other = graph.test(JUMP_EQ, ARCH_I386, i386, other);
-            }
+        let theirs = self.profile.as_ref().filter(|_| self.rules.is_none());
+        if let Some(i386) = theirs.and_then(|profile| self.i386(&mut graph, profile)) {
+            other = graph.test(JUMP_EQ, ARCH_I386, i386, other);
         }
         let by_arch = graph.test(JUMP_EQ, ARCH_X86_64, native, other);
         let root = graph.load(ARCH, by_arch);
@@ -179,10 +205,20 @@ impl Sides {
 
     fn native(&self, graph: &mut Graph) -> graph::Id {
         let mut ranges = Ranges::default();
-        for number in edges(|row| row.1).chain(edges(|row| row.3).map(|number| number | X32_BIT)).chain(BITS) {
-            let rules = [self.rules.as_ref().map(|r| r.rule(number)), self.profile.as_ref().map(|p| p.rule(number))];
-            let rules: Vec<_> = rules.into_iter().flatten().collect();
-            ranges.push(number, graph.rules(&rules, self.denials));
+        for number in edges(|row| row.1)
+            .chain(edges(|row| row.3).map(|number| number | X32_BIT))
+            .chain(BITS)
+        {
+            let id = match (&self.rules, &self.profile) {
+                // Ours first: the first names the errno.
+                (Some(ours), Some(theirs)) => {
+                    graph.rules(&[ours.rule(number), theirs.rule(number)], self.denials)
+                }
+                (Some(ours), None) => graph.rules(&[ours.rule(number)], self.denials),
+                (None, Some(theirs)) => graph.rules(&[theirs.rule(number)], self.denials),
+                (None, None) => graph.ret(Verdict::KillProcess),
+            };
+            ranges.push(number, id);
         }
         ranges.search(graph)
     }
@@ -190,7 +226,10 @@ impl Sides {
     fn i386(&self, graph: &mut Graph, profile: &Profile) -> Option<graph::Id> {
         let mut ranges = Ranges::default();
         for number in edges(|row| row.2) {
-            ranges.push(number, graph.rules(&[profile.i386_rule(number)?], self.denials));
+            ranges.push(
+                number,
+                graph.rules(&[profile.i386_rule(number)?], self.denials),
+            );
         }
         Some(ranges.search(graph))
     }
@@ -201,7 +240,11 @@ const BITS: [u32; 3] = [0x8000_0000, 0xc000_0000, u32::MAX];
 
 /// Every number up to one past the last known: between two of these nothing can change.
 fn edges(column: impl Fn(&numbers::Row) -> u16) -> impl Iterator<Item = u32> {
-    let last = ROWS.iter().map(column).filter(|number| *number != numbers::NONE).max();
+    let last = ROWS
+        .iter()
+        .map(column)
+        .filter(|number| *number != numbers::NONE)
+        .max();
     0..=last.map_or(0, |last| u32::from(last) + 1)
 }
 
@@ -244,7 +287,12 @@ impl Filter {
     /// Counts for `explain`.
     pub fn describe(&self) -> Summary {
         let instructions = self.program.instructions().len();
-        let mut summary = Summary { instructions, allowed: 0, checked: BTreeSet::new(), denied: BTreeMap::new() };
+        let mut summary = Summary {
+            instructions,
+            allowed: 0,
+            checked: BTreeSet::new(),
+            denied: BTreeMap::new(),
+        };
         for name in SyscallName::all() {
             let outcomes = outcomes(&self.program, ARCH_X86_64, name.number());
             match outcomes.first() {

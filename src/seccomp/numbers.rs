@@ -212,7 +212,7 @@ pub(super) const ROWS: &[Row] = &[
     ("lstat", 6, 107, 6),
     ("lstat64", NONE, 196, NONE),
     ("madvise", 28, 219, 28),
-    ("map_shadow_stack", 453, 453, 453),
+    ("map_shadow_stack", 453, 453, NONE),
     ("mbind", 237, 274, 237),
     ("membarrier", 324, 375, 324),
     ("memfd_create", 319, 356, 319),

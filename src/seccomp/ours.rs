@@ -12,8 +12,17 @@ pub(super) const X32_BIT: u32 = 0x4000_0000;
 
 /// Calls without which the runtime cannot hand the container over: it still has to execute the program behind the filter,
 /// send the filter's listener away, and report what went wrong.
-const REQUIRED: [&str; 9] =
-    ["close", "execve", "exit", "exit_group", "fcntl", "read", "rt_sigreturn", "sendmsg", "write"];
+const REQUIRED: [&str; 9] = [
+    "close",
+    "execve",
+    "exit",
+    "exit_group",
+    "fcntl",
+    "read",
+    "rt_sigreturn",
+    "sendmsg",
+    "write",
+];
 
 /// Our rules for x86_64, by number.
 pub(super) struct OurRules {
@@ -42,7 +51,11 @@ impl OurRules {
             }
             by_number[name.number() as usize] = denied(*name);
         }
-        Ok(OurRules { by_number, unknown: Rule::always(ENOSYS), x32: Rule::always(Verdict::KillProcess) })
+        Ok(OurRules {
+            by_number,
+            unknown: Rule::always(ENOSYS),
+            x32: Rule::always(Verdict::KillProcess),
+        })
     }
 
     /// What we say of a number. x32 calls kill: nothing ordinary makes them, and they are the same calls under numbers that
@@ -51,7 +64,10 @@ impl OurRules {
         if number & X32_BIT != 0 && number != u32::MAX {
             return &self.x32;
         }
-        usize::try_from(number).ok().and_then(|index| self.by_number.get(index)).unwrap_or(&self.unknown)
+        usize::try_from(number)
+            .ok()
+            .and_then(|index| self.by_number.get(index))
+            .unwrap_or(&self.unknown)
     }
 }
 

@@ -5,28 +5,14 @@
 
 use std::borrow::Cow;
 
-use oci_spec::runtime::{
-    Arch, LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompFilterFlag, LinuxSeccompOperator, LinuxSyscall,
-};
+use oci_spec::runtime::{Arch, LinuxSeccomp, LinuxSeccompArg, LinuxSyscall};
 
 use super::numbers::NONE;
+use super::oci::{Abi, alternatives, flags, verdict};
 use super::ours::X32_BIT;
 use super::rule::{Case, Condition, ENOSYS, Op, Rule, Verdict, Width};
 use super::table::{is_elsewhere, row};
 use super::{Note, SeccompError};
-
-/// `SECCOMP_FILTER_FLAG_TSYNC`
-const TSYNC: u64 = 1;
-/// `SECCOMP_FILTER_FLAG_LOG`
-const LOG: u64 = 1 << 1;
-/// `SECCOMP_FILTER_FLAG_SPEC_ALLOW`
-const SPEC_ALLOW: u64 = 1 << 2;
-/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
-pub(super) const NEW_LISTENER: u64 = 1 << 3;
-/// `SECCOMP_FILTER_FLAG_TSYNC_ESRCH`
-const TSYNC_ESRCH: u64 = 1 << 4;
-/// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`
-const WAIT_KILLABLE_RECV: u64 = 1 << 5;
 
 /// The calls behind i386's `socketcall` and their numbers there (`linux/net.h`); `send` and `recv` exist nowhere else.
 const SOCKETCALL: [(&str, u64); 20] = [
@@ -67,24 +53,6 @@ const IPC: [(&str, u64); 12] = [
     ("shmctl", 24),
 ];
 
-/// Which of the x86 ABIs a table is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Abi {
-    X86_64,
-    I386,
-    X32,
-}
-
-impl Abi {
-    /// libseccomp compares all 64 bits on x86_64, and the low 32 on the ABIs with 32-bit longs.
-    const fn width(self) -> Width {
-        match self {
-            Abi::X86_64 => Width::Long,
-            Abi::I386 | Abi::X32 => Width::Int,
-        }
-    }
-}
-
 /// What the profile has said of one call so far.
 #[derive(Clone)]
 enum Slot {
@@ -111,7 +79,12 @@ enum Keeps {
 
 impl Table {
     fn new(abi: Abi, keeps: Keeps) -> Self {
-        Table { abi, slots: Vec::new(), last: None, keeps }
+        Table {
+            abi,
+            slots: Vec::new(),
+            last: None,
+            keeps,
+        }
     }
 
     fn saw(&mut self, number: u16) {
@@ -128,8 +101,16 @@ impl Table {
         match (&mut *slot, when.is_empty()) {
             (Slot::Always(_), _) => {}
             (_, true) => *slot = Slot::Always(then),
-            (Slot::Nothing, false) => *slot = Slot::Cases(vec![Case { when: Cow::Owned(when), then }]),
-            (Slot::Cases(cases), false) => cases.push(Case { when: Cow::Owned(when), then }),
+            (Slot::Nothing, false) => {
+                *slot = Slot::Cases(vec![Case {
+                    when: Cow::Owned(when),
+                    then,
+                }])
+            }
+            (Slot::Cases(cases), false) => cases.push(Case {
+                when: Cow::Owned(when),
+                then,
+            }),
         }
     }
 
@@ -139,15 +120,26 @@ impl Table {
             Slot::Nothing => Rule::always(default),
             Slot::Always(verdict) => Rule::always(verdict),
             Slot::Cases(mut cases) => {
-                cases.sort_by(|a, b| match (a.then.is_stricter_than(b.then), b.then.is_stricter_than(a.then)) {
-                    (true, _) => std::cmp::Ordering::Less,
-                    (_, true) => std::cmp::Ordering::Greater,
-                    _ => std::cmp::Ordering::Equal,
+                cases.sort_by(|a, b| {
+                    match (
+                        a.then.is_stricter_than(b.then),
+                        b.then.is_stricter_than(a.then),
+                    ) {
+                        (true, _) => std::cmp::Ordering::Less,
+                        (_, true) => std::cmp::Ordering::Greater,
+                        _ => std::cmp::Ordering::Equal,
+                    }
                 });
-                Rule { cases: Cow::Owned(cases), otherwise: default }
+                Rule {
+                    cases: Cow::Owned(cases),
+                    otherwise: default,
+                }
             }
         };
-        Finished { rules: self.slots.into_iter().map(rule).collect(), last: self.last }
+        Finished {
+            rules: self.slots.into_iter().map(rule).collect(),
+            last: self.last,
+        }
     }
 }
 
@@ -204,7 +196,14 @@ impl Profile {
             reader.read(syscall)?;
         }
         let flags = flags(seccomp, reader.notifies)?;
-        let Reader { native, i386, x32, notifies, notes, .. } = reader;
+        let Reader {
+            native,
+            i386,
+            x32,
+            notifies,
+            notes,
+            ..
+        } = reader;
         // runc's patchbpf: programs probe new calls and take ENOSYS, not EPERM, for "this kernel does not have it".
         let has_stub = !matches!(default, Verdict::Allow | Verdict::Log | Verdict::Trace(_));
         Ok(Profile {
@@ -237,7 +236,9 @@ impl Profile {
             return self.native.rule(number).unwrap_or(&self.default);
         }
         match &self.x32 {
-            Some(x32) if plain < X32_BIT && number == plain | X32_BIT => x32.rule(plain).unwrap_or(&self.default),
+            Some(x32) if plain < X32_BIT && number == plain | X32_BIT => {
+                x32.rule(plain).unwrap_or(&self.default)
+            }
             Some(_) => &self.default,
             // libseccomp lets -1 through to the default: tracers write it to skip a call.
             None if number == u32::MAX => &self.default,
@@ -271,7 +272,12 @@ struct Reader {
 
 impl Reader {
     fn new(seccomp: &LinuxSeccomp, scope: Scope, default: Verdict) -> Self {
-        let lists = |arch| seccomp.architectures().as_ref().is_some_and(|list| list.contains(&arch));
+        let lists = |arch| {
+            seccomp
+                .architectures()
+                .as_ref()
+                .is_some_and(|list| list.contains(&arch))
+        };
         // Under a policy every x32 call is killed, but listing x32 also changes what is said of numbers above its bit.
         let (has_i386, x32) = match scope {
             Scope::Listed => (lists(Arch::ScmpArchX86), Keeps::Rules),
@@ -316,17 +322,30 @@ impl Reader {
         if row.is_none() && !is_elsewhere(name) {
             // Skipping an allow only denies more; skipping a deny would be an open door.
             if then.is_stricter_than(self.default) {
-                return Err(SeccompError::UnknownDeny { name: name.to_owned() });
+                return Err(SeccompError::UnknownDeny {
+                    name: name.to_owned(),
+                });
             }
             self.notes.push(Note::UnknownName(name.to_owned()));
             return Ok(());
         }
         let (native, i386, x32) = row.map_or((NONE, NONE, NONE), |row| (row.1, row.2, row.3));
-        let tables = [(Some(&mut self.native), native), (self.i386.as_mut(), i386), (self.x32.as_mut(), x32)];
+        let tables = [
+            (Some(&mut self.native), native),
+            (self.i386.as_mut(), i386),
+            (self.x32.as_mut(), x32),
+        ];
         for (table, number) in tables {
-            let Some(table) = table.filter(|_| number != NONE) else { continue };
+            let Some(table) = table.filter(|_| number != NONE) else {
+                continue;
+            };
             table.saw(number);
-            if !is_redundant && table.keeps == Keeps::Rules {
+            if is_redundant || table.keeps == Keeps::Last {
+                continue;
+            }
+            if args.is_empty() {
+                table.add(number, Vec::new(), then);
+            } else {
                 for when in alternatives(name, args, table.abi)? {
                     table.add(number, when, then);
                 }
@@ -341,12 +360,24 @@ impl Reader {
 
 /// On i386 a socket or IPC call is also reachable through a multiplexer, whose first argument says which it is. As libseccomp
 /// does, that takes the place of the rule's own first argument, and the others stay.
-fn multiplexed(table: &mut Table, name: &str, args: &[LinuxSeccompArg], then: Verdict) -> Result<(), SeccompError> {
+fn multiplexed(
+    table: &mut Table,
+    name: &str,
+    args: &[LinuxSeccompArg],
+    then: Verdict,
+) -> Result<(), SeccompError> {
     for (multiplexer, calls) in [("socketcall", &SOCKETCALL[..]), ("ipc", &IPC[..])] {
-        let Some((_, call)) = calls.iter().find(|(call, _)| *call == name) else { continue };
+        let Some((_, call)) = calls.iter().find(|(call, _)| *call == name) else {
+            continue;
+        };
         let number = row(multiplexer).map(|row| row.2).expect("i386 has both");
         table.saw(number);
-        let first = Condition { arg: 0, width: Width::Int, op: Op::Eq, value: *call };
+        let first = Condition {
+            arg: 0,
+            width: Width::Int,
+            op: Op::Eq,
+            value: *call,
+        };
         for mut when in alternatives(name, args, table.abi)? {
             when.retain(|condition| condition.arg != 0);
             when.insert(0, first);
@@ -354,68 +385,4 @@ fn multiplexed(table: &mut Table, name: &str, args: &[LinuxSeccompArg], then: Ve
         }
     }
     Ok(())
-}
-
-/// The conditions of a rule. All must hold, but a rule that names an argument twice is as many rules (runc's `matchCall`).
-fn alternatives(name: &str, args: &[LinuxSeccompArg], abi: Abi) -> Result<Vec<Vec<Condition>>, SeccompError> {
-    let mut conditions = Vec::with_capacity(args.len());
-    let mut seen = [false; 6];
-    let mut repeats = false;
-    for arg in args {
-        let Some(seen) = seen.get_mut(arg.index()) else {
-            return Err(SeccompError::ArgumentIndex { name: name.to_owned(), index: arg.index() });
-        };
-        repeats |= std::mem::replace(seen, true);
-        conditions.push(condition(arg, abi));
-    }
-    if repeats { Ok(conditions.into_iter().map(|one| vec![one]).collect()) } else { Ok(vec![conditions]) }
-}
-
-fn condition(arg: &LinuxSeccompArg, abi: Abi) -> Condition {
-    let width = abi.width();
-    let fit = |value: u64| if width == Width::Int { value & 0xffff_ffff } else { value };
-    let (value, two) = (fit(arg.value()), fit(arg.value_two().unwrap_or(0)));
-    let (op, value) = match arg.op() {
-        LinuxSeccompOperator::ScmpCmpNe => (Op::Ne, value),
-        LinuxSeccompOperator::ScmpCmpLt => (Op::Lt, value),
-        LinuxSeccompOperator::ScmpCmpLe => (Op::Le, value),
-        LinuxSeccompOperator::ScmpCmpEq => (Op::Eq, value),
-        LinuxSeccompOperator::ScmpCmpGe => (Op::Ge, value),
-        LinuxSeccompOperator::ScmpCmpGt => (Op::Gt, value),
-        // Here `value` is the mask; libseccomp drops bits of the datum that the mask does not have.
-        LinuxSeccompOperator::ScmpCmpMaskedEq => (Op::MaskedEq(value), two & value),
-    };
-    let arg = u8::try_from(arg.index()).expect("alternatives() checked that it is below 6");
-    Condition { arg, width, op, value }
-}
-
-/// runc's `getAction`: EPERM where an errno or a trace message is not given.
-fn verdict(action: LinuxSeccompAction, data: Option<u32>) -> Verdict {
-    // runc keeps 16 bits, as the kernel does.
-    let data = (data.unwrap_or(1) & 0xffff) as u16;
-    match action {
-        LinuxSeccompAction::ScmpActKill | LinuxSeccompAction::ScmpActKillThread => Verdict::KillThread,
-        LinuxSeccompAction::ScmpActKillProcess => Verdict::KillProcess,
-        LinuxSeccompAction::ScmpActTrap => Verdict::Trap,
-        LinuxSeccompAction::ScmpActErrno => Verdict::Errno(data),
-        LinuxSeccompAction::ScmpActNotify => Verdict::Notify(0),
-        LinuxSeccompAction::ScmpActTrace => Verdict::Trace(data),
-        LinuxSeccompAction::ScmpActLog => Verdict::Log,
-        LinuxSeccompAction::ScmpActAllow => Verdict::Allow,
-    }
-}
-
-fn flags(seccomp: &LinuxSeccomp, notifies: bool) -> Result<u64, SeccompError> {
-    let mut flags = if notifies { NEW_LISTENER } else { 0 };
-    for flag in seccomp.flags().iter().flatten() {
-        flags |= match flag {
-            // The kernel takes both together only if a failure to synchronise is an errno, not a thread id.
-            LinuxSeccompFilterFlag::SeccompFilterFlagTsync => TSYNC | TSYNC_ESRCH,
-            LinuxSeccompFilterFlag::SeccompFilterFlagLog => LOG,
-            LinuxSeccompFilterFlag::SeccompFilterFlagSpecAllow => SPEC_ALLOW,
-            LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv if notifies => WAIT_KILLABLE_RECV,
-            LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv => return Err(SeccompError::NothingToWaitFor),
-        };
-    }
-    Ok(flags)
 }

@@ -78,7 +78,9 @@ impl Program {
                 LOAD => instruction.k % 4 == 0 && instruction.k < DATA_BYTES && room > 0,
                 AND => room > 0,
                 JUMP => usize::try_from(instruction.k).is_ok_and(|skip| skip < room),
-                JUMP_EQ | JUMP_GT | JUMP_GE | JUMP_SET => usize::from(instruction.jt.max(instruction.jf)) < room,
+                JUMP_EQ | JUMP_GT | JUMP_GE | JUMP_SET => {
+                    usize::from(instruction.jt.max(instruction.jf)) < room
+                }
                 RETURN => true,
                 _ => false,
             };
@@ -125,7 +127,12 @@ impl Program {
 mod tests {
     use super::*;
 
-    const ALLOW: Instruction = Instruction { code: RETURN, jt: 0, jf: 0, k: 0x7fff_0000 };
+    const ALLOW: Instruction = Instruction {
+        code: RETURN,
+        jt: 0,
+        jf: 0,
+        k: 0x7fff_0000,
+    };
 
     #[test]
     fn an_empty_program_is_an_error_and_not_a_filter_that_allows_all() {
@@ -135,28 +142,76 @@ mod tests {
 
     #[test]
     fn refuses_what_the_kernel_would_refuse() {
-        let load = |k| Instruction { code: LOAD, jt: 0, jf: 0, k };
-        let jump = |jt| Instruction { code: JUMP_EQ, jt, jf: 0, k: 0 };
+        let load = |k| Instruction {
+            code: LOAD,
+            jt: 0,
+            jf: 0,
+            k,
+        };
+        let jump = |jt| Instruction {
+            code: JUMP_EQ,
+            jt,
+            jf: 0,
+            k: 0,
+        };
         for (program, at) in [
             (vec![load(0)], 0),
             (vec![load(64), ALLOW], 0),
             (vec![load(2), ALLOW], 0),
             (vec![jump(1), ALLOW], 0),
-            (vec![load(0), Instruction { code: JUMP, k: 1, ..ALLOW }, ALLOW], 1),
-            (vec![Instruction { code: 0x07, ..ALLOW }, ALLOW], 0),
+            (
+                vec![
+                    load(0),
+                    Instruction {
+                        code: JUMP,
+                        k: 1,
+                        ..ALLOW
+                    },
+                    ALLOW,
+                ],
+                1,
+            ),
+            (
+                vec![
+                    Instruction {
+                        code: 0x07,
+                        ..ALLOW
+                    },
+                    ALLOW,
+                ],
+                0,
+            ),
         ] {
             assert_eq!(Program::new(program), Err(ProgramError::Malformed(at)));
         }
-        assert_eq!(Program::new(vec![ALLOW; 4097]), Err(ProgramError::TooLong { have: 4097 }));
+        assert_eq!(
+            Program::new(vec![ALLOW; 4097]),
+            Err(ProgramError::TooLong { have: 4097 })
+        );
         assert!(Program::new(vec![jump(0), ALLOW]).is_ok());
     }
 
     #[test]
     fn survives_a_file_and_notices_a_cut_one() {
-        let program = Program::new(vec![Instruction { code: LOAD, jt: 0, jf: 0, k: 4 }, ALLOW]).unwrap();
+        let program = Program::new(vec![
+            Instruction {
+                code: LOAD,
+                jt: 0,
+                jf: 0,
+                k: 4,
+            },
+            ALLOW,
+        ])
+        .unwrap();
         let bytes = program.to_bytes();
         assert_eq!(Program::from_bytes(&bytes), Ok(program));
-        assert_eq!(Program::from_bytes(&bytes[..15]), Err(ProgramError::Cut(15)));
-        assert_eq!(Program::from_bytes(&bytes[..8]), Err(ProgramError::Malformed(0)));
+        assert_eq!(
+            Program::from_bytes(&bytes[..15]),
+            Err(ProgramError::Cut(15))
+        );
+        assert_eq!(
+            Program::from_bytes(&bytes[..8]),
+            Err(ProgramError::Malformed(0))
+        );
     }
 }

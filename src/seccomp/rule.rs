@@ -83,7 +83,11 @@ impl Verdict {
     /// The stricter of both; `self` where they are equally strict, so that it names the errno.
     #[must_use]
     pub const fn stricter(self, other: Verdict) -> Verdict {
-        if other.is_stricter_than(self) { other } else { self }
+        if other.is_stricter_than(self) {
+            other
+        } else {
+            self
+        }
     }
 }
 
@@ -193,7 +197,10 @@ pub(super) struct Rule {
 impl Rule {
     /// The same verdict whatever the arguments.
     pub(super) const fn always(verdict: Verdict) -> Self {
-        Rule { cases: Cow::Borrowed(&[]), otherwise: verdict }
+        Rule {
+            cases: Cow::Borrowed(&[]),
+            otherwise: verdict,
+        }
     }
 
     /// The plain meaning of a rule.
@@ -233,16 +240,27 @@ mod tests {
 
     #[test]
     fn the_first_names_the_errno_where_both_deny() {
-        assert_eq!(Verdict::Errno(38).stricter(Verdict::Errno(1)), Verdict::Errno(38));
+        assert_eq!(
+            Verdict::Errno(38).stricter(Verdict::Errno(1)),
+            Verdict::Errno(38)
+        );
         assert_eq!(Verdict::Errno(38).stricter(Verdict::Trap), Verdict::Trap);
         assert_eq!(Verdict::Allow.stricter(Verdict::Log), Verdict::Log);
     }
 
     #[test]
     fn an_int_is_compared_without_its_high_half() {
-        let tiocsti = Condition { arg: 1, width: Width::Int, op: Op::Eq, value: 0x5412 };
+        let tiocsti = Condition {
+            arg: 1,
+            width: Width::Int,
+            op: Op::Eq,
+            value: 0x5412,
+        };
         assert!(tiocsti.holds(&[0, 0x5412 | 1 << 32, 0, 0, 0, 0]));
-        let pointer = Condition { width: Width::Long, ..tiocsti };
+        let pointer = Condition {
+            width: Width::Long,
+            ..tiocsti
+        };
         assert!(!pointer.holds(&[0, 0x5412 | 1 << 32, 0, 0, 0, 0]));
     }
 }

@@ -26,7 +26,9 @@ pub enum SyscallNameError {
     #[error("{0:?} is not a system call of Linux 6.18 on x86")]
     Unknown(String),
     /// It exists, but a filter under a policy has no use for it.
-    #[error("{0:?} is a 32-bit system call; under a policy all of those are refused, and 64-bit ones have other names")]
+    #[error(
+        "{0:?} is a 32-bit system call; under a policy all of those are refused, and 64-bit ones have other names"
+    )]
     Only32Bit(&'static str),
 }
 
@@ -48,7 +50,10 @@ impl SyscallName {
 
     /// All of them, in the order of their names.
     pub fn all() -> impl Iterator<Item = Self> {
-        (0..).zip(ROWS).filter(|(_, row)| row.1 != NONE).map(|(index, _)| SyscallName(index))
+        (0..)
+            .zip(ROWS)
+            .filter(|(_, row)| row.1 != NONE)
+            .map(|(index, _)| SyscallName(index))
     }
 }
 
@@ -56,7 +61,9 @@ impl FromStr for SyscallName {
     type Err = SyscallNameError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let Some(index) = index(name) else { return Err(SyscallNameError::Unknown(name.to_owned())) };
+        let Some(index) = index(name) else {
+            return Err(SyscallNameError::Unknown(name.to_owned()));
+        };
         match (ROWS[index], u16::try_from(index)) {
             ((_, number, _, _), Ok(index)) if number != NONE => Ok(SyscallName(index)),
             ((name, ..), _) => Err(SyscallNameError::Only32Bit(name)),
@@ -125,7 +132,11 @@ mod tests {
     #[test]
     fn no_number_has_two_names() {
         for column in [|row: &Row| row.1, |row: &Row| row.2, |row: &Row| row.3] {
-            let numbers: Vec<u16> = ROWS.iter().map(column).filter(|number| *number != NONE).collect();
+            let numbers: Vec<u16> = ROWS
+                .iter()
+                .map(column)
+                .filter(|number| *number != NONE)
+                .collect();
             let distinct: BTreeSet<u16> = numbers.iter().copied().collect();
             assert_eq!(numbers.len(), distinct.len());
         }
@@ -151,7 +162,12 @@ mod tests {
 
     #[test]
     fn the_table_reaches_linux_6_18() {
-        for (name, number) in [("file_setattr", 469), ("uprobe", 336), ("uretprobe", 335), ("removexattrat", 466)] {
+        for (name, number) in [
+            ("file_setattr", 469),
+            ("uprobe", 336),
+            ("uretprobe", 335),
+            ("removexattrat", 466),
+        ] {
             assert_eq!(name.parse::<SyscallName>().unwrap().number(), number);
         }
         assert_eq!(row("clock_gettime64").map(|row| row.2), Some(403));
@@ -160,8 +176,14 @@ mod tests {
 
     #[test]
     fn refuses_names_that_no_filter_can_act_on() {
-        assert_eq!("opennat".parse::<SyscallName>(), Err(SyscallNameError::Unknown("opennat".to_owned())));
-        assert_eq!("socketcall".parse::<SyscallName>(), Err(SyscallNameError::Only32Bit("socketcall")));
+        assert_eq!(
+            "opennat".parse::<SyscallName>(),
+            Err(SyscallNameError::Unknown("opennat".to_owned()))
+        );
+        assert_eq!(
+            "socketcall".parse::<SyscallName>(),
+            Err(SyscallNameError::Only32Bit("socketcall"))
+        );
         assert!(!is_known("Read"));
         assert!(is_known("read"));
         assert_eq!(SyscallName::from_number(600), None);

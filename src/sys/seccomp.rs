@@ -24,18 +24,27 @@ struct Fprog {
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER` in `flags` the answer is the listener, close-on-exec.
 pub fn load(program: &Program, flags: u64) -> io::Result<Option<OwnedFd>> {
     let instructions = program.instructions();
-    let len = u16::try_from(instructions.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let fprog = Fprog { len, filter: instructions.as_ptr() };
+    let len = u16::try_from(instructions.len())
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let fprog = Fprog {
+        len,
+        filter: instructions.as_ptr(),
+    };
     // SAFETY: the kernel reads `len` instructions from `filter`; both come from one slice, which `program` keeps alive during
     // the call. `Instruction` and `Fprog` are `repr(C)` with the fields of `struct sock_filter` and `struct sock_fprog`. The
     // call writes nothing to our memory.
-    let result = unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const fprog) };
-    match i32::try_from(result) {
-        // SAFETY: with NEW_LISTENER a result that is not negative is a new descriptor, which nobody else owns yet.
-        Ok(fd) if fd >= 0 && flags & NEW_LISTENER != 0 => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
-        Ok(0) => Ok(None),
+    let result =
+        unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const fprog) };
+    let fd = match i32::try_from(result) {
+        Ok(fd) if fd >= 0 && flags & NEW_LISTENER != 0 => fd,
+        Ok(0) => return Ok(None),
         // SECCOMP_FILTER_FLAG_TSYNC without TSYNC_ESRCH answers the id of a thread that could not follow.
-        Ok(1..) => Err(io::Error::from(io::ErrorKind::ResourceBusy)),
-        _ => Err(io::Error::last_os_error()),
-    }
+        Ok(1..) => return Err(io::Error::from(io::ErrorKind::ResourceBusy)),
+        _ => return Err(io::Error::last_os_error()),
+    };
+    // SAFETY: with NEW_LISTENER a result that is not negative is a new descriptor, which nobody else owns yet.
+    Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
+
+#[cfg(test)]
+mod tests;

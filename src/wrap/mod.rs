@@ -17,12 +17,48 @@ use anyhow::{Context, Result, bail};
 use crate::cli::{self, Global};
 use crate::policy::{RootAccess, Selection};
 use crate::runtime::foreground::{self, Afterwards};
+use crate::runtime::create::{self, Decision};
 use crate::runtime::{resolve, store};
 use layout::Layout;
 use list::List;
 
 /// Runs a command; its exit status.
 pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
+    let prepared = prepare(global, args)?;
+    let status = foreground::run(&prepared.global, &prepared.create(), &prepared.system, Afterwards::Delete)?;
+    Ok(status.unwrap_or_default())
+}
+
+/// What would be enforced for a command in the current directory.
+pub fn decide(global: &Global, policy: Option<&str>) -> Result<Decision> {
+    let command = vec!["true".to_owned()];
+    let args = cli::Wrap { policy: policy.map(str::to_owned), workspace: None, env: Vec::new(), command };
+    let prepared = prepare(global, &args)?;
+    Ok(create::decide(&prepared.global, &prepared.bundle.dir, &prepared.system)?)
+}
+
+/// A bundle made for a command, and how it is to be run.
+struct Prepared {
+    global: Global,
+    bundle: Bundle,
+    system: BTreeSet<PathBuf>,
+}
+
+impl Prepared {
+    fn create(&self) -> cli::Create {
+        cli::Create {
+            bundle: self.bundle.dir.clone(),
+            console_socket: None,
+            pid_file: None,
+            no_pivot: false,
+            no_new_keyring: false,
+            preserve_fds: 0,
+            id: self.bundle.id.clone(),
+        }
+    }
+}
+
+fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     let mut global = global.clone();
     global.policy = args.policy.clone().or(global.policy);
     let everything = match resolve::selection(&global, &Default::default())? {
@@ -38,25 +74,19 @@ pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
     };
     let workspace = workspace.canonicalize().with_context(|| format!("open the workspace {workspace:?}"))?;
     let list = List::builtin();
-    let user = layout::user();
     let environment = environment(&list, &args.env)?;
     let layout = Layout::of(&list, &workspace, &environment, everything);
     let bundle = Bundle::new(&layout)?;
-    let terminal = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].into_iter().all(rustix::termios::isatty);
-    let spec = spec::build(&layout, &spec::Command { args: &args.command, environment, user, terminal, id: &bundle.id });
-    bundle.write(&spec)?;
-    let create = cli::Create {
-        bundle: bundle.dir.clone(),
-        console_socket: None,
-        pid_file: None,
-        no_pivot: false,
-        no_new_keyring: false,
-        preserve_fds: 0,
-        id: bundle.id.clone(),
+    let stdio = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let command = spec::Command {
+        args: &args.command,
+        environment,
+        user: layout::user(),
+        terminal: stdio.into_iter().all(rustix::termios::isatty),
+        id: &bundle.id,
     };
-    let system: BTreeSet<PathBuf> = layout.binds.iter().cloned().collect();
-    let status = foreground::run(&global, &create, &system, Afterwards::Delete)?;
-    Ok(status.unwrap_or_default())
+    bundle.write(&spec::build(&layout, &command))?;
+    Ok(Prepared { global, bundle, system: layout.binds.iter().cloned().collect() })
 }
 
 /// The environment of the command: what the list passes on, and what was asked for.

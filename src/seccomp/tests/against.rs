@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
 };
 
 use super::super::interp::{ARCH_I386, ARCH_X86_64, Call, outcomes, run};
@@ -37,7 +38,13 @@ pub(super) fn interesting_args(rule: &Rule) -> Vec<[u64; 6]> {
     }
     let everything: Vec<Vec<u64>> = named
         .iter()
-        .map(|values| if values.len() > 1 { interesting_values(values.iter().copied()) } else { Vec::new() })
+        .map(|values| {
+            if values.len() > 1 {
+                interesting_values(values.iter().copied())
+            } else {
+                Vec::new()
+            }
+        })
         .collect();
     let combinations = lists.clone();
     // Stepping over some combinations keeps the test under a second and still meets each named value.
@@ -67,7 +74,11 @@ fn the_program_means_what_the_toml_says() {
             } else {
                 rule.verdict(&args)
             };
-            let call = Call { number, arch: ARCH_X86_64, args };
+            let call = Call {
+                number,
+                arch: ARCH_X86_64,
+                args,
+            };
             assert_eq!(filter.verdict(&call), expected, "{call:x?}");
         }
     }
@@ -95,18 +106,36 @@ fn by_seccompiler() -> Program {
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for (number, (name, rule, _)) in source::base() {
         let cases: Vec<_> = rule.cases.iter().collect();
-        let allows = cases.iter().take_while(|case| case.then == Verdict::Allow).count();
-        assert!(cases[allows..].iter().all(|case| case.then.is_denial()), "{name}: an allow after a denial");
+        let allows = cases
+            .iter()
+            .take_while(|case| case.then == Verdict::Allow)
+            .count();
+        assert!(
+            cases[allows..].iter().all(|case| case.then.is_denial()),
+            "{name}: an allow after a denial"
+        );
         if rule.otherwise == Verdict::Allow || allows > 0 {
             let conditions = |when: &[Condition]| when.iter().map(seccompiler_condition).collect();
-            let rules = cases[..allows].iter().map(|case| SeccompRule::new(conditions(&case.when)).unwrap());
+            let rules = cases[..allows]
+                .iter()
+                .map(|case| SeccompRule::new(conditions(&case.when)).unwrap());
             allowed.insert(i64::from(number), rules.collect());
         }
     }
-    let filter =
-        SeccompFilter::new(allowed, SeccompAction::Errno(1), SeccompAction::Allow, TargetArch::x86_64).unwrap();
+    let filter = SeccompFilter::new(
+        allowed,
+        SeccompAction::Errno(1),
+        SeccompAction::Allow,
+        TargetArch::x86_64,
+    )
+    .unwrap();
     let program: BpfProgram = filter.try_into().unwrap();
-    let instruction = |i: seccompiler::sock_filter| Instruction { code: i.code, jt: i.jt, jf: i.jf, k: i.k };
+    let instruction = |i: seccompiler::sock_filter| Instruction {
+        code: i.code,
+        jt: i.jt,
+        jf: i.jf,
+        k: i.k,
+    };
     Program::new(program.into_iter().map(instruction).collect()).unwrap()
 }
 
@@ -117,9 +146,17 @@ fn seccompiler_allows_exactly_what_our_program_allows() {
     let unknown = Rule::always(errno(38));
     for number in interesting_numbers() {
         for args in interesting_args(rules.get(&number).map_or(&unknown, |(_, rule, _)| rule)) {
-            let call = Call { number, arch: ARCH_X86_64, args };
+            let call = Call {
+                number,
+                arch: ARCH_X86_64,
+                args,
+            };
             let (have, want) = (filter.verdict(&call), run(&reference, &call));
-            assert_eq!(have == Verdict::Allow, want == Verdict::Allow, "{call:x?}: {have} and {want}");
+            assert_eq!(
+                have == Verdict::Allow,
+                want == Verdict::Allow,
+                "{call:x?}: {have} and {want}"
+            );
         }
     }
     assert!(filter.program.instructions().len() < reference.instructions().len() / 2);
@@ -130,7 +167,14 @@ fn a_foreign_architecture_is_killed_whatever_it_calls() {
     let filter = ours(&["socket"], &[], None);
     for arch in [ARCH_I386, 0x4000_0028, 0xc000_00b7, 0, u32::MAX] {
         for number in interesting_numbers() {
-            assert_eq!(filter.verdict(&Call { number, arch, args: [0; 6] }), Verdict::KillProcess);
+            assert_eq!(
+                filter.verdict(&Call {
+                    number,
+                    arch,
+                    args: [0; 6]
+                }),
+                Verdict::KillProcess
+            );
         }
     }
 }
@@ -138,7 +182,13 @@ fn a_foreign_architecture_is_killed_whatever_it_calls() {
 #[test]
 fn x32_kills_and_minus_one_is_only_no_call() {
     let filter = ours(&[], &[], None);
-    let verdict = |number| filter.verdict(&Call { number, arch: ARCH_X86_64, args: [0; 6] });
+    let verdict = |number| {
+        filter.verdict(&Call {
+            number,
+            arch: ARCH_X86_64,
+            args: [0; 6],
+        })
+    };
     assert_eq!(verdict(0x4000_0000), Verdict::KillProcess);
     assert_eq!(verdict(0x4000_0000 | 520), Verdict::KillProcess);
     assert_eq!(verdict(0xffff_fffe), Verdict::KillProcess);
@@ -170,7 +220,11 @@ const ANSWERS: &[(&str, [u64; 6], u16)] = &[
     ("clone", [0x2000_0000, 0, 0, 0, 0, 0], 1),
     ("clone", [0x4000_0000, 0, 0, 0, 0, 0], 1),
     ("clone", [0x1000_0000 | 1 << 32, 0, 0, 0, 0, 0], 1),
-    ("clone", [0x7e02_0011 | 0xffff_ffff_0000_0000, 0, 0, 0, 0, 0], 1),
+    (
+        "clone",
+        [0x7e02_0011 | 0xffff_ffff_0000_0000, 0, 0, 0, 0, 0],
+        1,
+    ),
     // S05 to S07
     ("mount", [0; 6], 1),
     ("umount2", [0; 6], 1),
@@ -245,7 +299,11 @@ const ANSWERS: &[(&str, [u64; 6], u16)] = &[
 fn every_attack_of_the_threat_list_gets_its_errno() {
     let filter = ours(&[], &[], None);
     for (name, args, number) in ANSWERS {
-        assert_eq!(filter.verdict(&call(name, *args)), errno(*number), "{name} {args:x?}");
+        assert_eq!(
+            filter.verdict(&call(name, *args)),
+            errno(*number),
+            "{name} {args:x?}"
+        );
     }
 }
 
@@ -279,15 +337,26 @@ fn what_ordinary_programs_ask_for_is_allowed() {
         ("execve", [0; 6]),
         ("memfd_create", [0; 6]),
     ] {
-        assert_eq!(filter.verdict(&call(name, args)), Verdict::Allow, "{name} {args:x?}");
+        assert_eq!(
+            filter.verdict(&call(name, args)),
+            Verdict::Allow,
+            "{name} {args:x?}"
+        );
     }
 }
 
 #[test]
 fn a_policy_allows_whole_calls_and_its_denials_win() {
-    let filter = ours(&["ptrace", "socket", "keyctl", "read"], &["keyctl", "memfd_create", "io_uring_setup"], None);
+    let filter = ours(
+        &["ptrace", "socket", "keyctl", "read"],
+        &["keyctl", "memfd_create", "io_uring_setup"],
+        None,
+    );
     assert_eq!(filter.verdict(&call("ptrace", [0; 6])), Verdict::Allow);
-    assert_eq!(filter.verdict(&call("socket", [38, 5, 0, 0, 0, 0])), Verdict::Allow);
+    assert_eq!(
+        filter.verdict(&call("socket", [38, 5, 0, 0, 0, 0])),
+        Verdict::Allow
+    );
     assert_eq!(filter.verdict(&call("keyctl", [0; 6])), errno(1));
     assert_eq!(filter.verdict(&call("memfd_create", [0; 6])), errno(1));
     // What the base denies keeps the base's errno.
@@ -295,5 +364,9 @@ fn a_policy_allows_whole_calls_and_its_denials_win() {
     // Nothing else changed.
     assert_eq!(filter.verdict(&call("bpf", [0; 6])), errno(1));
     let decided = outcomes(&filter.program, ARCH_X86_64, 41);
-    assert_eq!(decided, BTreeSet::from([Verdict::Allow]), "no checks are left on socket");
+    assert_eq!(
+        decided,
+        BTreeSet::from([Verdict::Allow]),
+        "no checks are left on socket"
+    );
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use oci_spec::runtime::{Arch, LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompArgBuilder, LinuxSeccompOperator, LinuxSyscall};
+use oci_spec::runtime::{
+    Arch, LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompArgBuilder,
+    LinuxSeccompOperator, LinuxSyscall,
+};
 
 use super::super::interp::{ARCH_I386, ARCH_X86_64, Call};
 use super::super::numbers::{NONE, ROWS, Row};
@@ -39,14 +42,28 @@ const ACTIONS: [LinuxSeccompAction; 7] = [
     LinuxSeccompAction::ScmpActKillProcess,
 ];
 
-const VALUES: [u64; 10] =
-    [0, 1, 2, 8, 40, 0x2_0008, 0x7e02_0000, 0xffff_ffff, 1 << 32, 0x1234_5678_9abc_def0];
+const VALUES: [u64; 10] = [
+    0,
+    1,
+    2,
+    8,
+    40,
+    0x2_0008,
+    0x7e02_0000,
+    0xffff_ffff,
+    1 << 32,
+    0x1234_5678_9abc_def0,
+];
 
 /// A profile with any action, operator and argument.
 pub(super) fn random_profile(random: &mut Random) -> LinuxSeccomp {
     let mut profile = LinuxSeccomp::default();
     profile.set_default_action(random.pick(&ACTIONS));
-    profile.set_architectures(Some(vec![Arch::ScmpArchX86_64, Arch::ScmpArchX86, Arch::ScmpArchX32]));
+    profile.set_architectures(Some(vec![
+        Arch::ScmpArchX86_64,
+        Arch::ScmpArchX86,
+        Arch::ScmpArchX32,
+    ]));
     let operators = [
         LinuxSeccompOperator::ScmpCmpNe,
         LinuxSeccompOperator::ScmpCmpLt,
@@ -74,7 +91,11 @@ pub(super) fn random_profile(random: &mut Random) -> LinuxSeccomp {
             });
             let args: Vec<_> = args.collect();
             // A few calls only, or the program would not fit.
-            let args = if row.0.len() % 4 == 0 { args } else { Vec::new() };
+            let args = if row.0.len() % 4 == 0 {
+                args
+            } else {
+                Vec::new()
+            };
             syscall.set_args((!args.is_empty()).then_some(args));
             syscalls.push(syscall);
         }
@@ -97,7 +118,9 @@ fn holds(arg: &LinuxSeccompArg, args: &[u64; 6], is_wide: bool) -> bool {
         LinuxSeccompOperator::ScmpCmpEq => have == value,
         LinuxSeccompOperator::ScmpCmpGe => have >= value,
         LinuxSeccompOperator::ScmpCmpGt => have > value,
-        LinuxSeccompOperator::ScmpCmpMaskedEq => have & value == fit(arg.value_two().unwrap_or(0)) & value,
+        LinuxSeccompOperator::ScmpCmpMaskedEq => {
+            have & value == fit(arg.value_two().unwrap_or(0)) & value
+        }
     }
 }
 
@@ -124,10 +147,15 @@ impl<'a> Plain<'a> {
     fn new(profile: &'a LinuxSeccomp) -> Self {
         let mut rules = [BTreeMap::new(), BTreeMap::new(), BTreeMap::new()];
         for rule in profile.syscalls().iter().flatten() {
-            for row in ROWS.iter().filter(|row| rule.names().iter().any(|name| name == row.0)) {
+            for row in ROWS
+                .iter()
+                .filter(|row| rule.names().iter().any(|name| name == row.0))
+            {
                 for (map, column) in rules.iter_mut().zip(COLUMNS) {
                     if column(row) != NONE {
-                        map.entry(u32::from(column(row))).or_insert_with(Vec::new).push(rule);
+                        map.entry(u32::from(column(row)))
+                            .or_insert_with(Vec::new)
+                            .push(rule);
                     }
                 }
             }
@@ -137,8 +165,16 @@ impl<'a> Plain<'a> {
 
     /// What the profile says of a call, read rule by rule. Multiplexed i386 calls are not in here.
     fn verdict(&self, call: &Call) -> Verdict {
-        let default = action(self.profile.default_action(), self.profile.default_errno_ret());
-        let listed = |arch| self.profile.architectures().as_ref().is_some_and(|list| list.contains(&arch));
+        let default = action(
+            self.profile.default_action(),
+            self.profile.default_errno_ret(),
+        );
+        let listed = |arch| {
+            self.profile
+                .architectures()
+                .as_ref()
+                .is_some_and(|list| list.contains(&arch))
+        };
         let has_x32 = listed(Arch::ScmpArchX32);
         let is_x32 = call.number & 0x4000_0000 != 0;
         let (rules, number) = match call.arch {
@@ -149,10 +185,19 @@ impl<'a> Plain<'a> {
         };
         let permissive = matches!(default, Verdict::Allow | Verdict::Log | Verdict::Trace(_));
         let asked = call.arch != ARCH_X86_64 || !is_x32 || has_x32;
-        if !permissive && asked && rules.last_key_value().is_some_and(|(last, _)| number > *last) {
+        if !permissive
+            && asked
+            && rules
+                .last_key_value()
+                .is_some_and(|(last, _)| number > *last)
+        {
             return errno(38);
         }
-        if call.arch == ARCH_X86_64 && call.number >= 0x4000_0000 && !has_x32 && call.number != u32::MAX {
+        if call.arch == ARCH_X86_64
+            && call.number >= 0x4000_0000
+            && !has_x32
+            && call.number != u32::MAX
+        {
             return Verdict::KillThread;
         }
         if call.arch == ARCH_X86_64 && call.number >= 0x8000_0000 {
@@ -163,8 +208,12 @@ impl<'a> Plain<'a> {
         let is_wide = call.arch == ARCH_X86_64 && !is_x32;
         let unconditional = mine.iter().find(|rule| rule.args().is_none());
         let matching = || {
-            let matching = mine.iter().filter(|rule| matches(rule, &call.args, is_wide));
-            matching.map(|rule| action(rule.action(), rule.errno_ret())).reduce(Verdict::stricter)
+            let matching = mine
+                .iter()
+                .filter(|rule| matches(rule, &call.args, is_wide));
+            matching
+                .map(|rule| action(rule.action(), rule.errno_ret()))
+                .reduce(Verdict::stricter)
         };
         let unconditional = unconditional.map(|rule| action(rule.action(), rule.errno_ret()));
         unconditional.or_else(matching).unwrap_or(default)
@@ -174,7 +223,12 @@ impl<'a> Plain<'a> {
 fn argument_lists() -> Vec<[u64; 6]> {
     let mut lists = vec![[0; 6], [u64::MAX; 6]];
     for value in VALUES {
-        for near in [value.wrapping_sub(1), value, value.wrapping_add(1), value | 1 << 32] {
+        for near in [
+            value.wrapping_sub(1),
+            value,
+            value.wrapping_add(1),
+            value | 1 << 32,
+        ] {
             lists.push([near; 6]);
             lists.push([near, 0, near, 1, near, 2]);
         }
@@ -198,8 +252,16 @@ fn a_profile_means_what_a_plain_reading_of_it_says() {
                     if arch == ARCH_I386 && matches!(number, 102 | 117) {
                         continue;
                     }
-                    let call = Call { number, arch, args: *args };
-                    assert_eq!(filter.verdict(&call), plain.verdict(&call), "{round} {call:x?}");
+                    let call = Call {
+                        number,
+                        arch,
+                        args: *args,
+                    };
+                    assert_eq!(
+                        filter.verdict(&call),
+                        plain.verdict(&call),
+                        "{round} {call:x?}"
+                    );
                 }
             }
         }
@@ -212,22 +274,60 @@ fn dockers_profile_is_compiled_as_runc_would() {
     assert_eq!(filter.verdict(&call("read", [0; 6])), Verdict::Allow);
     assert_eq!(filter.verdict(&call("mount", [0; 6])), errno(1));
     assert_eq!(filter.verdict(&call("clone3", [0; 6])), errno(38));
-    assert_eq!(filter.verdict(&call("clone", [0x1000_0000, 0, 0, 0, 0, 0])), errno(1));
-    assert_eq!(filter.verdict(&call("clone", [0x11, 0, 0, 0, 0, 0])), Verdict::Allow);
-    assert_eq!(filter.verdict(&call("socket", [40, 1, 0, 0, 0, 0])), errno(1));
+    assert_eq!(
+        filter.verdict(&call("clone", [0x1000_0000, 0, 0, 0, 0, 0])),
+        errno(1)
+    );
+    assert_eq!(
+        filter.verdict(&call("clone", [0x11, 0, 0, 0, 0, 0])),
+        Verdict::Allow
+    );
+    assert_eq!(
+        filter.verdict(&call("socket", [40, 1, 0, 0, 0, 0])),
+        errno(1)
+    );
     // Docker compares 64 bits, and so do we when only Docker asks: unconfined is the spec as the engine wrote it.
-    assert_eq!(filter.verdict(&call("socket", [40 | 1 << 32, 1, 0, 0, 0, 0])), Verdict::Allow);
-    let i386 = |number, args| filter.verdict(&Call { number, arch: ARCH_I386, args });
+    assert_eq!(
+        filter.verdict(&call("socket", [40 | 1 << 32, 1, 0, 0, 0, 0])),
+        Verdict::Allow
+    );
+    let i386 = |number, args| {
+        filter.verdict(&Call {
+            number,
+            arch: ARCH_I386,
+            args,
+        })
+    };
     assert_eq!(i386(3, [0; 6]), Verdict::Allow);
     assert_eq!(i386(21, [0; 6]), errno(1));
     assert_eq!(i386(102, [1, 0, 0, 0, 0, 0]), Verdict::Allow);
     assert_eq!(i386(1000, [0; 6]), errno(38));
-    let x32 = |number: u32| filter.verdict(&Call { number: number | 0x4000_0000, arch: ARCH_X86_64, args: [0; 6] });
+    let x32 = |number: u32| {
+        filter.verdict(&Call {
+            number: number | 0x4000_0000,
+            arch: ARCH_X86_64,
+            args: [0; 6],
+        })
+    };
     assert_eq!(x32(0), Verdict::Allow);
     assert_eq!(x32(520), Verdict::Allow);
     assert_eq!(x32(59), errno(1));
-    assert_eq!(filter.verdict(&Call { number: 600, arch: ARCH_X86_64, args: [0; 6] }), errno(38));
-    assert_eq!(filter.verdict(&Call { number: 0, arch: 0xc000_00b7, args: [0; 6] }), Verdict::KillThread);
+    assert_eq!(
+        filter.verdict(&Call {
+            number: 600,
+            arch: ARCH_X86_64,
+            args: [0; 6]
+        }),
+        errno(38)
+    );
+    assert_eq!(
+        filter.verdict(&Call {
+            number: 0,
+            arch: 0xc000_00b7,
+            args: [0; 6]
+        }),
+        Verdict::KillThread
+    );
 }
 
 #[test]
@@ -237,7 +337,13 @@ fn a_rule_on_a_socket_call_reaches_i386s_multiplexer_too() {
             {"names": ["connect", "send", "shmat"], "action": "SCMP_ACT_ALLOW"}]}"#,
     );
     let filter = engine_alone(&only_sockets);
-    let verdict = |number, first| filter.verdict(&Call { number, arch: ARCH_I386, args: [first, 0, 0, 0, 0, 0] });
+    let verdict = |number, first| {
+        filter.verdict(&Call {
+            number,
+            arch: ARCH_I386,
+            args: [first, 0, 0, 0, 0, 0],
+        })
+    };
     assert_eq!(verdict(362, 0), Verdict::Allow);
     assert_eq!(verdict(102, 3), Verdict::Allow);
     assert_eq!(verdict(102, 9), Verdict::Allow);
@@ -250,20 +356,38 @@ fn a_rule_on_a_socket_call_reaches_i386s_multiplexer_too() {
 fn an_unknown_name_is_skipped_in_an_allow_and_an_error_in_a_deny() {
     let allow = r#"{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [
         {"names": ["read", "brand_new_call", "riscv_flush_icache"], "action": "SCMP_ACT_ALLOW"}]}"#;
-    assert_eq!(engine_alone(&profile(allow)).notes, [Note::UnknownName("brand_new_call".to_owned())]);
+    assert_eq!(
+        engine_alone(&profile(allow)).notes,
+        [Note::UnknownName("brand_new_call".to_owned())]
+    );
     let deny = r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
         {"names": ["mount", "brand_new_call"], "action": "SCMP_ACT_ERRNO"}]}"#;
-    let error = compile(&FilterInput { ours: None, engine: Some(&profile(deny)) }).unwrap_err();
-    assert_eq!(error, SeccompError::UnknownDeny { name: "brand_new_call".to_owned() });
+    let error = compile(&FilterInput {
+        ours: None,
+        engine: Some(&profile(deny)),
+    })
+    .unwrap_err();
+    assert_eq!(
+        error,
+        SeccompError::UnknownDeny {
+            name: "brand_new_call".to_owned()
+        }
+    );
     // A call of another architecture cannot be made here, so denying it takes nothing.
     let elsewhere = deny.replace("brand_new_call", "pciconfig_read");
-    assert_eq!(engine_alone(&profile(&elsewhere)).verdict(&call("mount", [0; 6])), errno(1));
+    assert_eq!(
+        engine_alone(&profile(&elsewhere)).verdict(&call("mount", [0; 6])),
+        errno(1)
+    );
 }
 
 #[test]
 fn profiles_that_no_kernel_or_runc_would_take_are_errors() {
     for (json, error) in [
-        (r#"{"defaultAction": "SCMP_ACT_NOTIFY"}"#, SeccompError::NotifyByDefault),
+        (
+            r#"{"defaultAction": "SCMP_ACT_NOTIFY"}"#,
+            SeccompError::NotifyByDefault,
+        ),
         (
             r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["write"], "action": "SCMP_ACT_NOTIFY"}]}"#,
             SeccompError::NotifyOnWrite,
@@ -271,29 +395,47 @@ fn profiles_that_no_kernel_or_runc_would_take_are_errors() {
         (
             r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["read"], "action": "SCMP_ACT_ERRNO",
                 "args": [{"index": 6, "value": 0, "op": "SCMP_CMP_EQ"}]}]}"#,
-            SeccompError::ArgumentIndex { name: "read".to_owned(), index: 6 },
+            SeccompError::ArgumentIndex {
+                name: "read".to_owned(),
+                index: 6,
+            },
         ),
         (
             r#"{"defaultAction": "SCMP_ACT_ALLOW", "flags": ["SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"]}"#,
             SeccompError::NothingToWaitFor,
         ),
     ] {
-        let compiled = compile(&FilterInput { ours: None, engine: Some(&profile(json)) });
+        let compiled = compile(&FilterInput {
+            ours: None,
+            engine: Some(&profile(json)),
+        });
         assert_eq!(compiled, Err(error));
     }
 }
 
 #[test]
 fn a_profile_too_long_for_a_program_is_an_error() {
-    let args: Vec<String> =
-        (0..5000).map(|value| format!(r#"{{"index": 0, "value": {}, "op": "SCMP_CMP_EQ"}}"#, value * 3)).collect();
+    let args: Vec<String> = (0..5000)
+        .map(|value| {
+            format!(
+                r#"{{"index": 0, "value": {}, "op": "SCMP_CMP_EQ"}}"#,
+                value * 3
+            )
+        })
+        .collect();
     let json = format!(
         r#"{{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [
             {{"names": ["read"], "action": "SCMP_ACT_ALLOW", "args": [{}]}}]}}"#,
         args.join(",")
     );
-    let compiled = compile(&FilterInput { ours: None, engine: Some(&profile(&json)) });
-    assert!(matches!(compiled, Err(SeccompError::Program(_))), "{compiled:?}");
+    let compiled = compile(&FilterInput {
+        ours: None,
+        engine: Some(&profile(&json)),
+    });
+    assert!(
+        matches!(compiled, Err(SeccompError::Program(_))),
+        "{compiled:?}"
+    );
 }
 
 #[test]
@@ -306,9 +448,24 @@ fn flags_are_passed_on() {
         engine_alone(&profile(&json)).flags
     };
     assert_eq!(flags("", "SCMP_ACT_ERRNO"), 0);
-    assert_eq!(flags(r#""SECCOMP_FILTER_FLAG_LOG", "SECCOMP_FILTER_FLAG_SPEC_ALLOW""#, "SCMP_ACT_ERRNO"), 0b110);
-    assert_eq!(flags(r#""SECCOMP_FILTER_FLAG_TSYNC""#, "SCMP_ACT_ERRNO"), 0b1_0001);
-    assert_eq!(flags(r#""SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV""#, "SCMP_ACT_NOTIFY"), 0b10_1000);
+    assert_eq!(
+        flags(
+            r#""SECCOMP_FILTER_FLAG_LOG", "SECCOMP_FILTER_FLAG_SPEC_ALLOW""#,
+            "SCMP_ACT_ERRNO"
+        ),
+        0b110
+    );
+    assert_eq!(
+        flags(r#""SECCOMP_FILTER_FLAG_TSYNC""#, "SCMP_ACT_ERRNO"),
+        0b1_0001
+    );
+    assert_eq!(
+        flags(
+            r#""SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV""#,
+            "SCMP_ACT_NOTIFY"
+        ),
+        0b10_1000
+    );
 }
 
 #[test]
@@ -316,7 +473,11 @@ fn every_fixture_compiles_alone_and_keeps_hot_calls_free_of_checks() {
     for name in BUNDLES {
         let filter = engine_alone(&bundle(name));
         let summary = filter.describe();
-        assert!(filter.program.instructions().len() < 700, "{name}: {}", filter.program.instructions().len());
+        assert!(
+            filter.program.instructions().len() < 700,
+            "{name}: {}",
+            filter.program.instructions().len()
+        );
         assert!(summary.checked.len() <= 4, "{name}: {:?}", summary.checked);
     }
 }

@@ -1,9 +1,13 @@
 //! Both sides in one program: never weaker than either, whatever the engine wrote and the policy asks.
 
 use super::super::interp::{ARCH_X86_64, Call};
-use super::super::{DenyMode, FilterInput, Note, Ours, SeccompError, SyscallName, Verdict, compile};
+use super::super::{
+    DenyMode, FilterInput, Note, Ours, SeccompError, SyscallName, Verdict, compile,
+};
 use super::engine::{Random, random_profile};
-use super::{BUNDLES, bundle, call, engine_alone, errno, interesting_numbers, names, ours, profile};
+use super::{
+    BUNDLES, bundle, call, engine_alone, errno, interesting_numbers, names, ours, profile,
+};
 
 /// Arguments that some rule somewhere names.
 const ARGS: [[u64; 6]; 12] = [
@@ -35,26 +39,49 @@ fn the_stricter_side_wins_and_ours_names_the_errno() {
     assert_eq!(filter.verdict(&call("read", [0; 6])), errno(5));
     assert_eq!(filter.verdict(&call("bpf", [0; 6])), errno(1));
     assert_eq!(filter.verdict(&call("write", [0; 6])), Verdict::KillProcess);
-    assert_eq!(filter.verdict(&call("io_uring_setup", [0; 6])), Verdict::KillProcess);
+    assert_eq!(
+        filter.verdict(&call("io_uring_setup", [0; 6])),
+        Verdict::KillProcess
+    );
     assert_eq!(filter.verdict(&call("lseek", [0; 6])), Verdict::Log);
-    assert_eq!(filter.verdict(&call("socket", [38, 5, 0, 0, 0, 0])), Verdict::Trap);
-    assert_eq!(filter.verdict(&call("socket", [17, 3, 0, 0, 0, 0])), errno(97));
-    assert_eq!(filter.verdict(&call("socket", [1, 1, 0, 0, 0, 0])), Verdict::Allow);
+    assert_eq!(
+        filter.verdict(&call("socket", [38, 5, 0, 0, 0, 0])),
+        Verdict::Trap
+    );
+    assert_eq!(
+        filter.verdict(&call("socket", [17, 3, 0, 0, 0, 0])),
+        errno(97)
+    );
+    assert_eq!(
+        filter.verdict(&call("socket", [1, 1, 0, 0, 0, 0])),
+        Verdict::Allow
+    );
     assert_eq!(filter.verdict(&call("close", [0; 6])), Verdict::Allow);
 }
 
 #[test]
 fn a_merged_filter_is_never_weaker_than_either_side() {
     let mut random = Random::new(1);
-    let profiles = BUNDLES.iter().map(|name| bundle(name)).chain((0..20).map(|_| random_profile(&mut random)));
+    let profiles = BUNDLES
+        .iter()
+        .map(|name| bundle(name))
+        .chain((0..20).map(|_| random_profile(&mut random)));
     let alone = ours(&[], &[], None);
     for engine in profiles.collect::<Vec<_>>() {
         let (theirs, both) = (engine_alone(&engine), ours(&[], &[], Some(&engine)));
         for number in interesting_numbers() {
             for args in ARGS {
-                let call = Call { number, arch: ARCH_X86_64, args };
+                let call = Call {
+                    number,
+                    arch: ARCH_X86_64,
+                    args,
+                };
                 let (a, b) = (alone.verdict(&call), theirs.verdict(&call));
-                assert_eq!(both.verdict(&call), a.stricter(b), "{call:x?}: ours {a}, the engine's {b}");
+                assert_eq!(
+                    both.verdict(&call),
+                    a.stricter(b),
+                    "{call:x?}: ours {a}, the engine's {b}"
+                );
             }
         }
     }
@@ -66,24 +93,48 @@ fn adding_an_allow_never_removes_a_deny_and_a_deny_never_allows() {
     let all: Vec<SyscallName> = SyscallName::all().collect();
     let docker = bundle("docker26-run");
     let some = |random: &mut Random| -> Vec<&'static str> {
-        (0..random.below(12)).map(|_| all[random.below(all.len())].as_str()).collect()
+        (0..random.below(12))
+            .map(|_| all[random.below(all.len())].as_str())
+            .collect()
     };
     for _ in 0..12 {
         let engine = (random.below(2) == 0).then_some(&docker);
         let (allow, more, mut deny) = (some(&mut random), some(&mut random), some(&mut random));
-        deny.retain(|name| !matches!(*name, "execve" | "close" | "read" | "write" | "exit" | "exit_group"));
+        deny.retain(|name| {
+            !matches!(
+                *name,
+                "execve" | "close" | "read" | "write" | "exit" | "exit_group"
+            )
+        });
         deny.retain(|name| !matches!(*name, "rt_sigreturn" | "sendmsg" | "fcntl"));
         let without = ours(&allow, &[], engine);
         let with = ours(&allow, &deny, engine);
         let wider = ours(&[&allow[..], &more[..]].concat(), &deny, engine);
         for name in &all {
             for args in ARGS {
-                let call = Call { number: name.number(), arch: ARCH_X86_64, args };
-                let (before, denied, after) = (without.verdict(&call), with.verdict(&call), wider.verdict(&call));
-                assert!(!before.is_stricter_than(denied), "{name}: a deny allowed it");
-                assert!(!after.is_stricter_than(denied), "{name}: an allow made it stricter");
+                let call = Call {
+                    number: name.number(),
+                    arch: ARCH_X86_64,
+                    args,
+                };
+                let (before, denied, after) = (
+                    without.verdict(&call),
+                    with.verdict(&call),
+                    wider.verdict(&call),
+                );
+                assert!(
+                    !before.is_stricter_than(denied),
+                    "{name}: a deny allowed it"
+                );
+                assert!(
+                    !after.is_stricter_than(denied),
+                    "{name}: an allow made it stricter"
+                );
                 if deny.contains(&name.as_str()) {
-                    assert!(denied.is_denial() && after.is_denial(), "{name}: denied by name");
+                    assert!(
+                        denied.is_denial() && after.is_denial(),
+                        "{name}: denied by name"
+                    );
                 }
             }
         }
@@ -95,18 +146,31 @@ fn notify_answers_the_same_errnos_through_the_listener() {
     let (allow, deny) = (names(&["ptrace"]), names(&["memfd_create"]));
     for engine in [None, Some(bundle("docker26-run"))] {
         let filter = |denials| {
-            let ours = Ours { allow: &allow, deny: &deny, denials };
-            compile(&FilterInput { ours: Some(ours), engine: engine.as_ref() }).unwrap().unwrap()
+            let ours = Ours {
+                allow: &allow,
+                deny: &deny,
+                denials,
+            };
+            compile(&FilterInput {
+                ours: Some(ours),
+                engine: engine.as_ref(),
+            })
+            .unwrap()
+            .unwrap()
         };
         let (errnos, notify) = (filter(DenyMode::Errno), filter(DenyMode::Notify));
         assert_eq!((errnos.flags, notify.flags), (0, 1 << 3));
         for number in interesting_numbers() {
             for args in ARGS {
-                let call = Call { number, arch: ARCH_X86_64, args };
-                let expected = match errnos.verdict(&call) {
-                    Verdict::Errno(errno) => Verdict::Notify(errno),
-                    other => other,
+                let call = Call {
+                    number,
+                    arch: ARCH_X86_64,
+                    args,
                 };
+                let mut expected = errnos.verdict(&call);
+                if let Verdict::Errno(errno) = expected {
+                    expected = Verdict::Notify(errno);
+                }
                 assert_eq!(notify.verdict(&call), expected, "{call:x?}");
             }
         }
@@ -120,8 +184,17 @@ fn an_engine_with_its_own_listener_keeps_it_and_our_denials_stay_errnos() {
             {"names": ["mkdir", "mount"], "action": "SCMP_ACT_NOTIFY"}]}"#,
     );
     let (allow, deny) = (names(&[]), names(&[]));
-    let ours = Ours { allow: &allow, deny: &deny, denials: DenyMode::Notify };
-    let filter = compile(&FilterInput { ours: Some(ours), engine: Some(&engine) }).unwrap().unwrap();
+    let ours = Ours {
+        allow: &allow,
+        deny: &deny,
+        denials: DenyMode::Notify,
+    };
+    let filter = compile(&FilterInput {
+        ours: Some(ours),
+        engine: Some(&engine),
+    })
+    .unwrap()
+    .unwrap();
     assert_eq!(filter.notes, [Note::EngineNotifies]);
     assert_eq!(filter.flags, 1 << 3);
     assert_eq!(filter.verdict(&call("mkdir", [0; 6])), Verdict::Notify(0));
@@ -132,9 +205,22 @@ fn an_engine_with_its_own_listener_keeps_it_and_our_denials_stay_errnos() {
 #[test]
 fn a_policy_cannot_deny_what_the_runtime_itself_still_calls() {
     let (allow, deny) = (names(&[]), names(&["execve"]));
-    let ours = Ours { allow: &allow, deny: &deny, denials: DenyMode::Errno };
-    let error = compile(&FilterInput { ours: Some(ours), engine: None }).unwrap_err();
-    assert_eq!(error, SeccompError::DeniesRuntime { name: "execve".parse().unwrap() });
+    let ours = Ours {
+        allow: &allow,
+        deny: &deny,
+        denials: DenyMode::Errno,
+    };
+    let error = compile(&FilterInput {
+        ours: Some(ours),
+        engine: None,
+    })
+    .unwrap_err();
+    assert_eq!(
+        error,
+        SeccompError::DeniesRuntime {
+            name: "execve".parse().unwrap()
+        }
+    );
 }
 
 #[test]
@@ -143,10 +229,17 @@ fn real_profiles_merge_into_short_programs() {
     for name in BUNDLES {
         let engine = bundle(name);
         let merged = ours(&[], &[], Some(&engine));
-        assert!(merged.program.instructions().len() < 500, "{name}: {}", merged.program.instructions().len());
+        assert!(
+            merged.program.instructions().len() < 500,
+            "{name}: {}",
+            merged.program.instructions().len()
+        );
         let summary = merged.describe();
         let denied: usize = summary.denied.values().sum();
-        assert_eq!(summary.allowed + summary.checked.len() + denied, SyscallName::all().count());
+        assert_eq!(
+            summary.allowed + summary.checked.len() + denied,
+            SyscallName::all().count()
+        );
         assert!(summary.allowed > 250, "{name}: {summary:?}");
         assert!(summary.checked.contains(&"socket".parse().unwrap()));
     }

@@ -8,7 +8,9 @@ mod source;
 use std::collections::BTreeSet;
 
 use super::interp::ARCH_X86_64;
-use super::{Call, DenyMode, Filter, FilterInput, LinuxSeccomp, Ours, SyscallName, Verdict, compile};
+use super::{
+    Call, DenyMode, Filter, FilterInput, LinuxSeccomp, Ours, SyscallName, Verdict, compile,
+};
 
 fn names(names: &[&str]) -> BTreeSet<SyscallName> {
     names.iter().map(|name| name.parse().unwrap()).collect()
@@ -16,17 +18,35 @@ fn names(names: &[&str]) -> BTreeSet<SyscallName> {
 
 fn ours(allow: &[&str], deny: &[&str], engine: Option<&LinuxSeccomp>) -> Filter {
     let (allow, deny) = (names(allow), names(deny));
-    let ours = Ours { allow: &allow, deny: &deny, denials: DenyMode::Errno };
-    compile(&FilterInput { ours: Some(ours), engine }).unwrap().unwrap()
+    let ours = Ours {
+        allow: &allow,
+        deny: &deny,
+        denials: DenyMode::Errno,
+    };
+    compile(&FilterInput {
+        ours: Some(ours),
+        engine,
+    })
+    .unwrap()
+    .unwrap()
 }
 
 fn engine_alone(engine: &LinuxSeccomp) -> Filter {
-    compile(&FilterInput { ours: None, engine: Some(engine) }).unwrap().unwrap()
+    compile(&FilterInput {
+        ours: None,
+        engine: Some(engine),
+    })
+    .unwrap()
+    .unwrap()
 }
 
 fn call(name: &str, args: [u64; 6]) -> Call {
     let number = name.parse::<SyscallName>().unwrap().number();
-    Call { number, arch: ARCH_X86_64, args }
+    Call {
+        number,
+        arch: ARCH_X86_64,
+        args,
+    }
 }
 
 /// A profile that a real engine wrote.
@@ -37,15 +57,23 @@ fn bundle(name: &str) -> LinuxSeccomp {
         "docker28-run" => include_str!("../../../integration/fixtures/bundles/docker28-run.json"),
         "podman43-run" => include_str!("../../../integration/fixtures/bundles/podman43-run.json"),
         "podman54-run" => include_str!("../../../integration/fixtures/bundles/podman54-run.json"),
-        "cri21-container" => include_str!("../../../integration/fixtures/bundles/cri21-container.json"),
+        "cri21-container" => {
+            include_str!("../../../integration/fixtures/bundles/cri21-container.json")
+        }
         _ => unreachable!("{name} is no fixture"),
     };
     let spec: oci_spec::runtime::Spec = serde_json::from_str(json).unwrap();
     spec.linux().as_ref().unwrap().seccomp().clone().unwrap()
 }
 
-const BUNDLES: [&str; 6] =
-    ["docker20-run", "docker26-run", "docker28-run", "podman43-run", "podman54-run", "cri21-container"];
+const BUNDLES: [&str; 6] = [
+    "docker20-run",
+    "docker26-run",
+    "docker28-run",
+    "podman43-run",
+    "podman54-run",
+    "cri21-container",
+];
 
 /// A profile written in a test.
 fn profile(json: &str) -> LinuxSeccomp {
@@ -54,14 +82,29 @@ fn profile(json: &str) -> LinuxSeccomp {
 
 #[test]
 fn nothing_asked_is_no_filter() {
-    assert_eq!(compile(&FilterInput { ours: None, engine: None }), Ok(None));
+    assert_eq!(
+        compile(&FilterInput {
+            ours: None,
+            engine: None
+        }),
+        Ok(None)
+    );
 }
 
 /// Numbers and arguments worth asking about.
 fn interesting_numbers() -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..=600).collect();
     numbers.extend((0..=600).map(|number| number | 0x4000_0000));
-    numbers.extend([0x3fff_ffff, 0x7fff_ffff, 0x8000_0000, 0x8000_0001, 0xbfff_ffff, 0xc000_0000, 0xffff_fffe, u32::MAX]);
+    numbers.extend([
+        0x3fff_ffff,
+        0x7fff_ffff,
+        0x8000_0000,
+        0x8000_0001,
+        0xbfff_ffff,
+        0xc000_0000,
+        0xffff_fffe,
+        u32::MAX,
+    ]);
     numbers
 }
 
@@ -71,7 +114,13 @@ fn interesting_values(named: impl IntoIterator<Item = u64>) -> Vec<u64> {
     values.extend([0, u64::MAX, u64::from(u32::MAX)]);
     for value in named {
         for near in [value.wrapping_sub(1), value, value.wrapping_add(1)] {
-            values.extend([near, near | 1 << 32, near | 1 << 63, near & 0xffff_ffff, near ^ 0x8000_0000]);
+            values.extend([
+                near,
+                near | 1 << 32,
+                near | 1 << 63,
+                near & 0xffff_ffff,
+                near ^ 0x8000_0000,
+            ]);
         }
     }
     values.into_iter().collect()

@@ -91,7 +91,10 @@ fn verdict(word: &str) -> Verdict {
     if word == "allow" {
         return Verdict::Allow;
     }
-    let (_, errno) = ERRNOS.iter().find(|(name, _)| *name == word).unwrap_or_else(|| panic!("{word} is no verdict"));
+    let (_, errno) = ERRNOS
+        .iter()
+        .find(|(name, _)| *name == word)
+        .unwrap_or_else(|| panic!("{word} is no verdict"));
     Verdict::Errno(*errno)
 }
 
@@ -117,15 +120,26 @@ fn conditions(source: &SourceCondition) -> Vec<Vec<Condition>> {
     };
     let condition = |value| {
         assert!(source.arg < 6);
-        assert!(width == Width::Long || value <= u64::from(u32::MAX), "{value:#x} is no int");
+        assert!(
+            width == Width::Long || value <= u64::from(u32::MAX),
+            "{value:#x} is no int"
+        );
         if let Op::MaskedEq(mask) = op {
             assert_eq!(value & !mask, 0, "{value:#x} is not within {mask:#x}");
         }
-        Condition { arg: source.arg, width, op, value }
+        Condition {
+            arg: source.arg,
+            width,
+            op,
+            value,
+        }
     };
     match source.op {
         SourceOp::Ne => vec![values.into_iter().map(condition).collect()],
-        SourceOp::Eq | SourceOp::MaskedEq => values.into_iter().map(|value| vec![condition(value)]).collect(),
+        SourceOp::Eq | SourceOp::MaskedEq => values
+            .into_iter()
+            .map(|value| vec![condition(value)])
+            .collect(),
         SourceOp::Lt | SourceOp::Le | SourceOp::Gt | SourceOp::Ge => {
             assert_eq!(values.len(), 1, "an order has one bound");
             vec![vec![condition(values[0])]]
@@ -139,10 +153,20 @@ fn cases(source: &SourceCase) -> Vec<Case> {
         let alternatives = conditions(condition);
         products = products
             .iter()
-            .flat_map(|so_far| alternatives.iter().map(move |more| [&so_far[..], &more[..]].concat()))
+            .flat_map(|so_far| {
+                alternatives
+                    .iter()
+                    .map(move |more| [&so_far[..], &more[..]].concat())
+            })
             .collect();
     }
-    products.into_iter().map(|when| Case { when: Cow::Owned(when), then: verdict(&source.then) }).collect()
+    products
+        .into_iter()
+        .map(|when| Case {
+            when: Cow::Owned(when),
+            then: verdict(&source.then),
+        })
+        .collect()
 }
 
 /// The base rules as the TOML says them: by number, with their reasons.
@@ -165,7 +189,10 @@ pub(super) fn base() -> BTreeMap<u32, (SyscallName, Rule, String)> {
     }
     for check in &source.check {
         let cases: Vec<Case> = check.cases.iter().flat_map(cases).collect();
-        let rule = Rule { cases: Cow::Owned(cases), otherwise: verdict(&check.otherwise) };
+        let rule = Rule {
+            cases: Cow::Owned(cases),
+            otherwise: verdict(&check.otherwise),
+        };
         add(check.call, rule, &check.reason);
     }
     rules
@@ -174,7 +201,10 @@ pub(super) fn base() -> BTreeMap<u32, (SyscallName, Rule, String)> {
 /// `base.rs`, written from the TOML.
 fn generated() -> String {
     let rules = base();
-    let mut reasons: Vec<&str> = rules.values().map(|(_, _, reason)| reason.as_str()).collect();
+    let mut reasons: Vec<&str> = rules
+        .values()
+        .map(|(_, _, reason)| reason.as_str())
+        .collect();
     reasons.sort_unstable();
     reasons.dedup();
     let mut text = String::from(HEADER);
@@ -189,7 +219,10 @@ fn generated() -> String {
             (true, Verdict::Allow) => format!("allow({number}, {reason})"),
             (true, Verdict::Errno(errno)) => format!("deny({number}, {reason}, {errno})"),
             (false, Verdict::Errno(errno)) => {
-                format!("check({number}, {reason}, &{}, {errno})", name.as_str().to_uppercase())
+                format!(
+                    "check({number}, {reason}, &{}, {errno})",
+                    name.as_str().to_uppercase()
+                )
             }
             other => panic!("{name}: {other:?}"),
         };
@@ -198,15 +231,21 @@ fn generated() -> String {
     text.push_str("];\n");
     for (name, rule, _) in rules.values().filter(|(_, rule, _)| !rule.cases.is_empty()) {
         let constant = name.as_str().to_uppercase();
-        writeln!(text, "\nstatic {constant}: [Case; {}] = [", rule.cases.len()).unwrap();
+        writeln!(
+            text,
+            "\nstatic {constant}: [Case; {}] = [",
+            rule.cases.len()
+        )
+        .unwrap();
         for case in rule.cases.iter() {
             let conditions: Vec<String> = case
                 .when
                 .iter()
                 .map(|c| {
-                    let op = match c.op {
-                        Op::MaskedEq(mask) => format!("Op::MaskedEq({mask:#x})"),
-                        other => format!("Op::{other:?}"),
+                    let op = if let Op::MaskedEq(mask) = c.op {
+                        format!("Op::MaskedEq({mask:#x})")
+                    } else {
+                        format!("Op::{:?}", c.op)
                     };
                     format!(
                         "Condition {{ arg: {}, width: Width::{:?}, op: {op}, value: {:#x} }}",
@@ -215,7 +254,12 @@ fn generated() -> String {
                 })
                 .collect();
             let when = conditions.join(", ");
-            writeln!(text, "    Case {{ when: Cow::Borrowed(&[{when}]), then: Verdict::{:?} }},", case.then).unwrap();
+            writeln!(
+                text,
+                "    Case {{ when: Cow::Borrowed(&[{when}]), then: Verdict::{:?} }},",
+                case.then
+            )
+            .unwrap();
         }
         text.push_str("];\n");
     }
@@ -226,7 +270,6 @@ const HEADER: &str = r#"//! Generated from `policies/syscalls/base.toml`, which 
 //! at every start would take longer than compiling the filter.
 //!
 //! `AGENTBOX_BLESS=1 cargo test base_rs_is_what_base_toml_says` writes this file.
-#![cfg_attr(rustfmt, rustfmt::skip)]
 
 use std::borrow::Cow;
 
@@ -262,17 +305,25 @@ fn base_rs_is_what_base_toml_says() {
         std::fs::write(path, &expected).unwrap();
         return;
     }
-    assert!(include_str!("../base.rs") == expected, "base.rs is stale: AGENTBOX_BLESS=1 cargo test base_rs_is");
+    assert!(
+        include_str!("../base.rs") == expected,
+        "base.rs is stale: AGENTBOX_BLESS=1 cargo test base_rs_is"
+    );
 }
 
 #[test]
 fn every_system_call_has_exactly_one_rule_and_a_reason() {
     let rules = base();
-    let missing: Vec<_> = SyscallName::all().filter(|name| !rules.contains_key(&name.number())).collect();
+    let missing: Vec<_> = SyscallName::all()
+        .filter(|name| !rules.contains_key(&name.number()))
+        .collect();
     assert!(missing.is_empty(), "no rule for {missing:?}");
     assert!(rules.values().all(|(_, _, reason)| reason.len() > 5));
     assert_eq!(rules.len(), BASE.len());
-    assert!(BASE.iter().all(|base| usize::from(base.reason) < REASONS.len()));
+    assert!(
+        BASE.iter()
+            .all(|base| usize::from(base.reason) < REASONS.len())
+    );
     let socket = "socket".parse().unwrap();
     assert!(super::super::reason(socket).contains("NETLINK_ROUTE"));
 }
@@ -280,8 +331,23 @@ fn every_system_call_has_exactly_one_rule_and_a_reason() {
 #[test]
 fn calls_that_ordinary_programs_make_often_have_no_argument_checks() {
     let rules = base();
-    for name in ["read", "write", "openat", "close", "mmap", "mprotect", "futex", "newfstatat", "lseek", "epoll_wait"] {
+    for name in [
+        "read",
+        "write",
+        "openat",
+        "close",
+        "mmap",
+        "mprotect",
+        "futex",
+        "newfstatat",
+        "lseek",
+        "epoll_wait",
+    ] {
         let name: SyscallName = name.parse().unwrap();
-        assert_eq!(rules[&name.number()].1, Rule::always(Verdict::Allow), "{name}");
+        assert_eq!(
+            rules[&name.number()].1,
+            Rule::always(Verdict::Allow),
+            "{name}"
+        );
     }
 }

@@ -1,0 +1,147 @@
+//! From a graph of tests to a program: where each node goes, and jumps that are too far for a comparison.
+
+use super::graph::{Graph, Id, Node};
+use super::program::{
+    AND, Instruction, JUMP, LOAD, MAX_INSTRUCTIONS, Program, ProgramError, RETURN,
+};
+
+impl Graph {
+    /// The graph from this node on, as a program.
+    pub(super) fn assemble(&self, root: Id) -> Result<Program, ProgramError> {
+        let mut layout = Layout {
+            graph: self,
+            backwards: Vec::new(),
+            placed: vec![None; self.nodes.len()],
+        };
+        layout.place(root)?;
+        let mut instructions = layout.backwards;
+        instructions.reverse();
+        Program::new(instructions)
+    }
+}
+
+/// The program, last instruction first: what a node jumps to is placed before the node.
+struct Layout<'a> {
+    graph: &'a Graph,
+    backwards: Vec<Instruction>,
+    /// The nearest place from which a node goes on: itself, or a long jump to it.
+    placed: Vec<Option<usize>>,
+}
+
+impl Layout<'_> {
+    /// Places a node and all that it needs, without recursion: a chain of tests is as deep as it is long.
+    fn place(&mut self, root: Id) -> Result<(), ProgramError> {
+        let mut todo = vec![root];
+        while let Some(id) = todo.last().copied() {
+            let node = self.graph.nodes[id.0 as usize];
+            let needs = match node {
+                Node::Return(_) => [None, None],
+                Node::Load { next, .. } | Node::And { next, .. } => [Some(next), None],
+                Node::Test { yes, no, .. } => [Some(yes), Some(no)],
+            };
+            if let Some(first) = needs
+                .into_iter()
+                .flatten()
+                .find(|id| self.placed[id.0 as usize].is_none())
+            {
+                todo.push(first);
+                continue;
+            }
+            todo.pop();
+            if self.placed[id.0 as usize].is_none() {
+                let instruction = self.instruction(node);
+                self.push(id, instruction);
+            }
+            if self.backwards.len() > MAX_INSTRUCTIONS {
+                return Err(ProgramError::TooLong {
+                    have: self.backwards.len(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The instruction of a node of which all that follows is placed, and near enough afterwards.
+    fn instruction(&mut self, node: Node) -> Instruction {
+        match node {
+            Node::Return(value) => Instruction {
+                code: RETURN,
+                jt: 0,
+                jf: 0,
+                k: value,
+            },
+            Node::Load { offset, next } => {
+                self.within(next, 0);
+                Instruction {
+                    code: LOAD,
+                    jt: 0,
+                    jf: 0,
+                    k: offset,
+                }
+            }
+            Node::And { mask, next } => {
+                self.within(next, 0);
+                Instruction {
+                    code: AND,
+                    jt: 0,
+                    jf: 0,
+                    k: mask,
+                }
+            }
+            Node::Test { code, k, yes, no } => {
+                // The second may add one instruction in front of the first, hence one less.
+                let yes = self.within(yes, 254);
+                let no = self.within(no, 255);
+                Instruction {
+                    code,
+                    jt: self.skip(yes),
+                    jf: self.skip(no),
+                    k,
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, id: Id, instruction: Instruction) {
+        self.placed[id.0 as usize] = Some(self.backwards.len());
+        self.backwards.push(instruction);
+    }
+
+    /// How many instructions lie between the one to be pushed next and this place.
+    fn distance(&self, place: usize) -> usize {
+        self.backwards.len() - place - 1
+    }
+
+    fn skip(&self, place: usize) -> u8 {
+        u8::try_from(self.distance(place)).expect("within() brought it near")
+    }
+
+    /// A place at most this far away from which a placed node goes on; 0 is the very next instruction. Comparisons jump by
+    /// at most 255, so what is farther gets a copy, where it is a return, or a long jump.
+    fn within(&mut self, id: Id, reach: usize) -> usize {
+        let place = self.placed[id.0 as usize].expect("its users place it first");
+        let distance = self.distance(place);
+        if distance <= reach {
+            return place;
+        }
+        let instruction = match self.graph.nodes[id.0 as usize] {
+            Node::Return(value) => Instruction {
+                code: RETURN,
+                jt: 0,
+                jf: 0,
+                k: value,
+            },
+            Node::Load { .. } | Node::And { .. } | Node::Test { .. } => {
+                let k = u32::try_from(distance).expect("a program has at most 4,096 instructions");
+                Instruction {
+                    code: JUMP,
+                    jt: 0,
+                    jf: 0,
+                    k,
+                }
+            }
+        };
+        self.push(id, instruction);
+        self.backwards.len() - 1
+    }
+}

@@ -1,0 +1,131 @@
+//! The words of an OCI profile as ours: actions, operators, arguments, flags.
+
+use oci_spec::runtime::{
+    LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompFilterFlag, LinuxSeccompOperator,
+};
+
+use super::SeccompError;
+use super::rule::{Condition, Op, Verdict, Width};
+
+/// `SECCOMP_FILTER_FLAG_TSYNC`
+const TSYNC: u64 = 1;
+/// `SECCOMP_FILTER_FLAG_LOG`
+const LOG: u64 = 1 << 1;
+/// `SECCOMP_FILTER_FLAG_SPEC_ALLOW`
+const SPEC_ALLOW: u64 = 1 << 2;
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
+pub(super) const NEW_LISTENER: u64 = 1 << 3;
+/// `SECCOMP_FILTER_FLAG_TSYNC_ESRCH`
+const TSYNC_ESRCH: u64 = 1 << 4;
+/// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`
+const WAIT_KILLABLE_RECV: u64 = 1 << 5;
+
+/// Which of the x86 ABIs a table is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Abi {
+    X86_64,
+    I386,
+    X32,
+}
+
+impl Abi {
+    /// libseccomp compares all 64 bits on x86_64, and the low 32 on the ABIs with 32-bit longs.
+    const fn width(self) -> Width {
+        match self {
+            Abi::X86_64 => Width::Long,
+            Abi::I386 | Abi::X32 => Width::Int,
+        }
+    }
+}
+
+/// The conditions of a rule. All must hold, but a rule that names an argument twice is as many rules (runc's `matchCall`).
+pub(super) fn alternatives(
+    name: &str,
+    args: &[LinuxSeccompArg],
+    abi: Abi,
+) -> Result<Vec<Vec<Condition>>, SeccompError> {
+    let mut conditions = Vec::with_capacity(args.len());
+    let mut seen = [false; 6];
+    let mut repeats = false;
+    for arg in args {
+        let Some(seen) = seen.get_mut(arg.index()) else {
+            return Err(SeccompError::ArgumentIndex {
+                name: name.to_owned(),
+                index: arg.index(),
+            });
+        };
+        repeats |= std::mem::replace(seen, true);
+        conditions.push(condition(arg, abi));
+    }
+    if repeats {
+        Ok(conditions.into_iter().map(|one| vec![one]).collect())
+    } else {
+        Ok(vec![conditions])
+    }
+}
+
+fn condition(arg: &LinuxSeccompArg, abi: Abi) -> Condition {
+    let width = abi.width();
+    let fit = |value: u64| {
+        if width == Width::Int {
+            value & 0xffff_ffff
+        } else {
+            value
+        }
+    };
+    let (value, two) = (fit(arg.value()), fit(arg.value_two().unwrap_or(0)));
+    let (op, value) = match arg.op() {
+        LinuxSeccompOperator::ScmpCmpNe => (Op::Ne, value),
+        LinuxSeccompOperator::ScmpCmpLt => (Op::Lt, value),
+        LinuxSeccompOperator::ScmpCmpLe => (Op::Le, value),
+        LinuxSeccompOperator::ScmpCmpEq => (Op::Eq, value),
+        LinuxSeccompOperator::ScmpCmpGe => (Op::Ge, value),
+        LinuxSeccompOperator::ScmpCmpGt => (Op::Gt, value),
+        // Here `value` is the mask; libseccomp drops bits of the datum that the mask does not have.
+        LinuxSeccompOperator::ScmpCmpMaskedEq => (Op::MaskedEq(value), two & value),
+    };
+    let arg = u8::try_from(arg.index()).expect("alternatives() checked that it is below 6");
+    Condition {
+        arg,
+        width,
+        op,
+        value,
+    }
+}
+
+/// runc's `getAction`: EPERM where an errno or a trace message is not given.
+pub(super) fn verdict(action: LinuxSeccompAction, data: Option<u32>) -> Verdict {
+    // runc keeps 16 bits, as the kernel does.
+    let data = (data.unwrap_or(1) & 0xffff) as u16;
+    match action {
+        LinuxSeccompAction::ScmpActKill | LinuxSeccompAction::ScmpActKillThread => {
+            Verdict::KillThread
+        }
+        LinuxSeccompAction::ScmpActKillProcess => Verdict::KillProcess,
+        LinuxSeccompAction::ScmpActTrap => Verdict::Trap,
+        LinuxSeccompAction::ScmpActErrno => Verdict::Errno(data),
+        LinuxSeccompAction::ScmpActNotify => Verdict::Notify(0),
+        LinuxSeccompAction::ScmpActTrace => Verdict::Trace(data),
+        LinuxSeccompAction::ScmpActLog => Verdict::Log,
+        LinuxSeccompAction::ScmpActAllow => Verdict::Allow,
+    }
+}
+
+pub(super) fn flags(seccomp: &LinuxSeccomp, notifies: bool) -> Result<u64, SeccompError> {
+    let mut flags = if notifies { NEW_LISTENER } else { 0 };
+    for flag in seccomp.flags().iter().flatten() {
+        flags |= match flag {
+            // The kernel takes both together only if a failure to synchronise is an errno, not a thread id.
+            LinuxSeccompFilterFlag::SeccompFilterFlagTsync => TSYNC | TSYNC_ESRCH,
+            LinuxSeccompFilterFlag::SeccompFilterFlagLog => LOG,
+            LinuxSeccompFilterFlag::SeccompFilterFlagSpecAllow => SPEC_ALLOW,
+            LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv if notifies => {
+                WAIT_KILLABLE_RECV
+            }
+            LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv => {
+                return Err(SeccompError::NothingToWaitFor);
+            }
+        };
+    }
+    Ok(flags)
+}
