@@ -129,10 +129,13 @@ pub fn facts(spec: &Spec) -> BundleFacts {
         let first = hook.args().iter().flatten().next();
         first.is_some_and(|argument| argument == "libnetwork-setkey")
     });
+    let linux = spec.linux().iter();
+    let devices = linux.filter_map(|l| l.devices().as_ref()).flatten();
     BundleFacts {
         sources: mounts.map(source).collect(),
         home: home(spec),
         system: BTreeSet::new(),
+        devices: devices.map(|device| device.path().clone()).collect(),
         engine_hooks: setkey.map(|hook| hook.path().clone()).collect(),
     }
 }

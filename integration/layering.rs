@@ -45,12 +45,11 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The lines that are built into the program, without their comments; tests come last in a file.
+/// The lines that are built into the program, without their comments; a module of tests in a file comes last in it.
 fn production(text: &str) -> impl Iterator<Item = &str> {
-    let lines = text
-        .lines()
-        .take_while(|line| line.trim() != "#[cfg(test)]");
-    lines.map(|line| line.split("//").next().unwrap_or(""))
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
+    text.lines()
+        .map(|line| line.split("//").next().unwrap_or(""))
 }
 
 fn is_test(path: &Path) -> bool {

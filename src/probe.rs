@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::{Mount, Spec};
+use oci_spec::runtime::{LinuxDevice, LinuxDeviceType, Mount, Spec};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 
 use crate::plan::never::Never;
@@ -72,7 +72,13 @@ pub fn bundle(spec: &Spec, rootfs: &Path, system: &BTreeSet<PathBuf>) -> Result<
     let hosts = known_inodes(&never);
     let mounts = spec.mounts().as_deref().unwrap_or_default();
     let sources = mounts.iter().map(|m| source(m, &never, &hosts)).collect::<Result<_, _>>()?;
-    Ok(BundleFacts { sources, home: home(spec, rootfs), system: system.clone(), engine_hooks: engine_hooks(spec) })
+    Ok(BundleFacts {
+        sources,
+        home: home(spec, rootfs),
+        system: system.clone(),
+        devices: devices(spec),
+        engine_hooks: engine_hooks(spec),
+    })
 }
 
 /// Whether libcontainer treats a mount as a bind mount.
@@ -176,6 +182,30 @@ pub fn kind_of(mode: u32) -> FileKind {
     }
 }
 
+/// Devices of the spec that the node has under the same path.
+fn devices(spec: &Spec) -> BTreeSet<PathBuf> {
+    let devices = spec.linux().iter().filter_map(|l| l.devices().as_ref()).flatten();
+    let mut same = BTreeSet::new();
+    let mut other = BTreeSet::new();
+    for device in devices {
+        let set = if is_device(device) { &mut same } else { &mut other };
+        set.insert(device.path().clone());
+    }
+    // Of two devices with one name both count.
+    &same - &other
+}
+
+fn is_device(device: &LinuxDevice) -> bool {
+    let Ok(stat) = rustix::fs::stat(device.path()) else { return false };
+    let typ = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::CharacterDevice => [LinuxDeviceType::C, LinuxDeviceType::U].contains(&device.typ()),
+        FileType::BlockDevice => device.typ() == LinuxDeviceType::B,
+        _ => false,
+    };
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    typ && (i64::from(major), i64::from(minor)) == (device.major(), device.minor())
+}
+
 /// HOME of the process, else the image's passwd entry of its user.
 fn home(spec: &Spec, rootfs: &Path) -> Option<PathBuf> {
     let process = spec.process().as_ref()?;
@@ -229,5 +259,24 @@ mod tests {
         assert_eq!(parse_release("6.1.0-37-amd64"), (6, 1));
         assert_eq!(parse_release("5.15.167.4-microsoft-standard-WSL2"), (5, 15));
         assert_eq!(parse_release("next"), (0, 0));
+    }
+
+    #[test]
+    fn a_device_is_known_by_type_and_numbers_not_by_its_name() {
+        let spec = |path: &str, typ: &str, major: i64, minor: i64| -> Spec {
+            let device = serde_json::json!({"path": path, "type": typ, "major": major, "minor": minor});
+            serde_json::from_value(serde_json::json!({"ociVersion": "1.2.0", "linux": {"devices": [device]}})).unwrap()
+        };
+        assert_eq!(devices(&spec("/dev/null", "c", 1, 3)), [PathBuf::from("/dev/null")].into());
+        for (path, typ, major, minor) in [
+            ("/dev/null", "b", 1, 3),
+            ("/dev/null", "c", 8, 0),
+            ("/dev/null", "c", 1, 4),
+            ("/dev/null", "a", 1, 3),
+            ("/dev/no-such", "c", 1, 3),
+            ("/etc/passwd", "c", 1, 3),
+        ] {
+            assert_eq!(devices(&spec(path, typ, major, minor)), BTreeSet::new(), "{path} {typ} {major}:{minor}");
+        }
     }
 }

@@ -54,6 +54,8 @@ pub struct BundleFacts {
     pub home: Option<PathBuf>,
     /// Mount points of `wrap`'s own mounts: the node's system directories, kept read-only under every policy.
     pub system: BTreeSet<PathBuf>,
+    /// Device nodes of the spec that are, by type and number, what the node has under the same path.
+    pub devices: BTreeSet<PathBuf>,
     /// Hook programs of the spec that are the engine's own network hook.
     pub engine_hooks: Vec<PathBuf>,
 }

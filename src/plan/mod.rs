@@ -11,6 +11,8 @@ pub mod namespaces;
 pub mod never;
 pub mod privileges;
 pub mod process;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -180,6 +182,9 @@ pub enum PlanError {
         /// The node in the container.
         path: PathBuf,
     },
+    /// A device that has the name of one that the node's file allows, and is another.
+    #[error("the device {0:?} is not the one that has this path on the node: the node's file allows that one alone (allow.devices)")]
+    OtherDevice(PathBuf),
     /// `dev.agentbox.workspace` names no mount.
     #[error("dev.agentbox.workspace = {0:?}: no bind mount of this container is at that path")]
     Workspace(PathBuf),
@@ -215,7 +220,7 @@ pub fn plan(
     let mut warnings = Vec::new();
     hooks::check(resolved, spec, bundle)?;
     let namespaces = namespaces::plan(resolved, linux)?;
-    let devices = privileges::devices(resolved, linux)?;
+    let devices = privileges::devices(resolved, linux, bundle)?;
     let filesystem = mounts::plan(resolved, spec, bundle, &mut warnings)?;
     let sysfs = filesystem.mounts.iter().any(|m| m.destination == std::path::Path::new("/sys"));
     let capability_limit = privileges::limit(policy);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use oci_spec::runtime::{Capabilities, Linux, LinuxCapabilities};
 use serde::{Deserialize, Serialize};
 
-use super::PlanError;
+use super::{BundleFacts, PlanError};
 use crate::policy::{Policy, Resolved};
 
 /// Device nodes that every container has; libcontainer makes them.
@@ -69,7 +69,8 @@ pub(super) fn limit(policy: &Policy) -> BTreeSet<String> {
 ///
 /// `--privileged` lists every device of the host; they are left out, not refused, because the container is to run
 /// as one without `--privileged` would. A device that was asked for by name (`--device`) is an error.
-pub(super) fn devices(resolved: &Resolved, linux: &Linux) -> Result<BTreeSet<PathBuf>, PlanError> {
+/// So is one under an allowed name that is another device: `--device /dev/sda:/dev/kvm`.
+pub(super) fn devices(resolved: &Resolved, linux: &Linux, bundle: &BundleFacts) -> Result<BTreeSet<PathBuf>, PlanError> {
     let asked: Vec<PathBuf> = linux.devices().iter().flatten().map(|d| d.path().clone()).collect();
     let usual = |path: &PathBuf| USUAL_DEVICES.iter().any(|u| path == &PathBuf::from(u));
     let allowed = |path: &PathBuf| resolved.node_allow.devices.iter().any(|p| path == p.as_ref() as &std::path::Path);
@@ -79,7 +80,11 @@ pub(super) fn devices(resolved: &Resolved, linux: &Linux) -> Result<BTreeSet<Pat
     if let Some(path) = extra.iter().find(|p| !allowed(p) && !privileged) {
         return Err(PlanError::Device { policy: resolved.policy.name.to_string(), path: path.clone() });
     }
-    Ok(extra.into_iter().filter(allowed).collect())
+    let extra: BTreeSet<PathBuf> = extra.into_iter().filter(allowed).collect();
+    match extra.iter().find(|p| !bundle.devices.contains(*p)) {
+        Some(other) => Err(PlanError::OtherDevice(other.clone())),
+        None => Ok(extra),
+    }
 }
 
 fn allows_every_device(linux: &Linux) -> bool {

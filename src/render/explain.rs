@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::log::escape;
-use crate::plan::{EphemeralContent, Plan};
+use crate::plan::{EphemeralContent, Plan, PlannedMount};
 use crate::policy::{NetworkMode, RootAccess};
 use crate::seccomp::{Filter, Program};
 
@@ -60,7 +60,9 @@ fn filesystem(out: &mut String, plan: &Plan) {
         };
         item(out, &format!("{}  writable, {content} at first, thrown away (all together at most {})", path(&dir.path), size(fs.scratch_bytes)));
     }
-    for mount in fs.mounts.iter().filter(|m| m.judged.is_some()) {
+    // The kernel's own file systems are the same in every container; a tmpfs of the engine is one more place to write.
+    let told = |m: &&PlannedMount| m.judged.is_some() || (m.kind == "tmpfs" && !m.destination.starts_with("/dev"));
+    for mount in fs.mounts.iter().filter(told) {
         let access = if mount.is_writable() { "read-write" } else { "read-only" };
         item(out, &format!("{}  {access}, from {}: {}", path(&mount.destination), path(&mount.source), mount.why));
     }

@@ -3,3 +3,5 @@
 pub mod explain;
 pub mod files;
 pub mod spec;
+#[cfg(test)]
+mod tests;

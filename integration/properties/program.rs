@@ -1,0 +1,93 @@
+//! What holds for the program of any policy, beside Docker's profile or alone.
+
+use std::collections::BTreeSet;
+
+use agentbox::policy::{self, Syscalls};
+use agentbox::runtime::{RuntimeError, filter};
+use agentbox::seccomp::{self, ARCH_X86_64, Call, Filter, SeccompError};
+use oci_spec::runtime::LinuxSeccomp;
+
+use super::Dice;
+use crate::fixtures;
+
+const ARGUMENTS: [u64; 8] = [0, 1, 2, 16, 38, 0x5412, 0x10_0000, u64::MAX];
+
+fn call(dice: &mut Dice, number: u32) -> Call {
+    let args = std::array::from_fn(|_| dice.pick(&ARGUMENTS));
+    Call {
+        number,
+        arch: ARCH_X86_64,
+        args,
+    }
+}
+
+/// Compiles; names that no policy can deny are taken out of `deny`.
+fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> Filter {
+    for _ in 0..64 {
+        match filter::compile(Some(syscalls), engine) {
+            Ok(filter) => return filter.unwrap(),
+            Err(RuntimeError::Seccomp(SeccompError::DeniesRuntime { name })) => {
+                syscalls
+                    .deny
+                    .retain(|denied| denied.as_str() != name.as_str());
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("more than 64 calls cannot be denied");
+}
+
+fn names() -> Vec<policy::SyscallName> {
+    seccomp::SyscallName::all()
+        .map(|n| n.as_str().parse().unwrap())
+        .collect()
+}
+
+fn number(name: &policy::SyscallName) -> u32 {
+    name.as_str()
+        .parse::<seccomp::SyscallName>()
+        .unwrap()
+        .number()
+}
+
+#[test]
+fn an_allow_never_removes_a_deny_and_changes_no_other_call() {
+    let mut dice = Dice(0x0123_4567_89ab_cdef);
+    let spec = fixtures::bundle("docker26-run");
+    let docker = spec.linux().as_ref().unwrap().seccomp().clone().unwrap();
+    let alone = seccomp::compile(&seccomp::FilterInput {
+        ours: None,
+        engine: Some(&docker),
+    });
+    let alone = alone.unwrap().unwrap();
+    let names = names();
+    for round in 0..16 {
+        let engine = (round % 2 == 0).then_some(&docker);
+        let mut base = Syscalls {
+            allow: BTreeSet::new(),
+            deny: dice.some(&names, 12).into_iter().collect(),
+        };
+        let before = compiled(&mut base, engine);
+        let allow: BTreeSet<_> = dice.some(&names, 6).into_iter().collect();
+        let mut more = Syscalls {
+            allow: allow.clone(),
+            deny: base.deny.clone(),
+        };
+        let after = compiled(&mut more, engine);
+        for name in &names {
+            let call = call(&mut dice, number(name));
+            let (was, is) = (before.verdict(&call), after.verdict(&call));
+            if base.deny.contains(name) {
+                assert!(was.is_denial() && is.is_denial(), "{name}: {was:?} {is:?}");
+            } else if !allow.contains(name) {
+                assert_eq!(was, is, "{name}");
+            }
+            if engine.is_some() && alone.verdict(&call).is_denial() {
+                assert!(
+                    is.is_denial(),
+                    "{name} is allowed over the engine's profile"
+                );
+            }
+        }
+    }
+}

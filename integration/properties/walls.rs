@@ -1,0 +1,351 @@
+//! What no shadow spec may lack or have, whatever the bundle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+use agentbox::plan::never::Never;
+use agentbox::plan::{BundleFacts, EphemeralContent, Plan, plan};
+use agentbox::policy::{self, MountRule, Resolved, RootAccess};
+use agentbox::render::spec as shadow;
+use oci_spec::runtime::{Mount, Spec};
+use serde_json::{Value, json};
+
+use super::Dice;
+use super::hostile::{facts, policy as some_policy, spec as hostile};
+use crate::fixtures::{self, POLICIES};
+
+/// Docker 28's lists, which every container under a policy has, `--privileged` or not.
+const MASKED: [&str; 10] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+];
+const MASKED_SYS: [&str; 2] = ["/sys/devices/virtual/powercap", "/sys/firmware"];
+const READ_ONLY: [&str; 5] = [
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
+
+/// Support mounts of engines may be written where they must: shared memory, and kubelet's message.
+const WRITABLE_SUPPORT: [&str; 2] = ["/dev/shm", "/dev/termination-log"];
+
+/// Everything that no shadow spec may lack or have.
+fn check(resolved: &Resolved, spec: &Spec, facts: &BundleFacts, plan: &Plan) {
+    let rendered = shadow::confined(spec.clone(), plan, &fixtures::places());
+    check_mounts(resolved, spec, plan, rendered.mounts().as_deref().unwrap());
+    check_files(plan, &rendered);
+    check_process(resolved, &rendered);
+    check_linux(plan, &rendered);
+    check_again(resolved, &rendered, facts, plan);
+}
+
+fn check_mounts(resolved: &Resolved, spec: &Spec, plan: &Plan, mounts: &[Mount]) {
+    let never = Never::builtin();
+    for mount in mounts {
+        let destination = mount.destination();
+        let options = mount.options().clone().unwrap_or_default();
+        let has = |option: &str| options.iter().any(|o| o == option);
+        assert!(is_canonical(destination), "{mount:?}");
+        assert!(has("nosuid") && !has("suid") && !has("dev"), "{mount:?}");
+        let own_nodes = destination == Path::new("/dev") || destination == Path::new("/dev/pts");
+        assert!(has("nodev") || own_nodes, "{mount:?}");
+        for shared in ["rbind", "shared", "rshared", "slave", "rslave"] {
+            assert!(!has(shared), "{mount:?}");
+        }
+        assert_ne!(destination, Path::new("/"));
+        let source = mount.source().as_deref().unwrap();
+        if mount.typ().as_deref() != Some("bind") {
+            assert!(!has("bind"), "{mount:?}");
+            continue;
+        }
+        if plan.filesystem.replaced.contains(destination) && source.starts_with("/state") {
+            assert!(has("ro"), "{mount:?}");
+            continue;
+        }
+        let planned = plan.filesystem.mounts.iter();
+        let planned: Vec<_> = planned
+            .filter(|m| m.destination == *destination && m.source == source)
+            .collect();
+        assert!(!planned.is_empty(), "{mount:?}");
+        let support = WRITABLE_SUPPORT.iter().any(|s| destination == Path::new(s));
+        let listed = is_writable_by_policy(resolved, plan, destination);
+        assert!(has("ro") || listed || support, "{mount:?}");
+        let from = fixtures_of(spec, destination, source);
+        assert!(
+            has("ro") || from.iter().any(|m| !asks_read_only(m)),
+            "{mount:?}"
+        );
+        let is_support = !matches!(
+            &*planned[0].why,
+            "the workspace" | "the policy keeps other mounts"
+        );
+        if !is_support {
+            assert_eq!(never.refuses(source), None, "{mount:?}");
+            assert!(!destination.starts_with("/proc") && !destination.starts_with("/sys"));
+        }
+    }
+    for pruned in &plan.filesystem.pruned {
+        // Two mounts may name one place; what is left then is the one that was kept.
+        let kept = |d: &Path| plan.filesystem.mounts.iter().any(|m| m.destination == d);
+        let there = mounts
+            .iter()
+            .any(|m| *m.destination() == pruned.destination);
+        let replaced = plan.filesystem.replaced.contains(&pruned.destination);
+        assert!(
+            !there || kept(&pruned.destination) || replaced,
+            "{pruned:?}"
+        );
+    }
+}
+
+fn is_canonical(path: &Path) -> bool {
+    let again: PathBuf = path.components().collect();
+    let plain = path
+        .components()
+        .all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
+    path.is_absolute() && plain && again.as_os_str() == path.as_os_str()
+}
+
+fn is_writable_by_policy(resolved: &Resolved, plan: &Plan, destination: &Path) -> bool {
+    let rules = &resolved.policy.filesystem;
+    match rules.mounts {
+        MountRule::Keep => true,
+        _ if plan.filesystem.workspace.as_deref() == Some(destination) => {
+            rules.workspace == policy::Access::ReadWrite
+        }
+        MountRule::ReadOnly => rules
+            .write
+            .iter()
+            .any(|w| Path::new(w.as_str()) == destination),
+        MountRule::Drop => false,
+    }
+}
+
+fn fixtures_of<'a>(spec: &'a Spec, destination: &Path, source: &Path) -> Vec<&'a Mount> {
+    let all = spec.mounts().iter().flatten();
+    all.filter(|m| m.destination() == destination && m.source().as_deref() == Some(source))
+        .collect()
+}
+
+fn asks_read_only(mount: &Mount) -> bool {
+    mount
+        .options()
+        .iter()
+        .flatten()
+        .any(|o| o == "ro" || o == "rro")
+}
+
+fn check_files(plan: &Plan, rendered: &Spec) {
+    let files = &plan.filesystem;
+    let linux = rendered.linux().as_ref().unwrap();
+    let masked = linux.masked_paths().clone().unwrap();
+    let readonly = linux.readonly_paths().clone().unwrap();
+    for path in MASKED {
+        assert!(
+            files.masked.contains(&PathBuf::from(path)) && masked.iter().any(|m| m == path),
+            "{path}"
+        );
+    }
+    for path in MASKED_SYS {
+        assert!(files.masked.contains(&PathBuf::from(path)), "{path}");
+        // A sysfs is replaced at start and masked there.
+        assert!(
+            plan.network.sysfs || masked.iter().any(|m| m == path),
+            "{path}"
+        );
+    }
+    for path in READ_ONLY {
+        assert!(readonly.iter().any(|r| r == path), "{path}");
+    }
+    let read_only_root = rendered.root().as_ref().unwrap().readonly() == Some(true);
+    assert!(read_only_root || files.root == RootAccess::Ephemeral);
+    for (index, dir) in files.ephemeral.iter().enumerate() {
+        assert!(is_canonical(&dir.path), "{dir:?}");
+        assert!(
+            !dir.path.to_str().unwrap().contains([':', '\\']),
+            "not a lower directory: {dir:?}"
+        );
+        // An overlay on an overlay on the image's overlay is more than the kernel stacks.
+        let others = files
+            .ephemeral
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != index);
+        for (_, other) in others {
+            assert!(
+                dir.content == EphemeralContent::Empty || !dir.path.starts_with(&other.path),
+                "{dir:?} {other:?}"
+            );
+        }
+    }
+}
+
+fn check_process(resolved: &Resolved, rendered: &Spec) {
+    let process = rendered.process().as_ref().unwrap();
+    assert_eq!(process.no_new_privileges(), Some(true));
+    let limits = serde_json::to_value(process.rlimits()).unwrap();
+    let core = limits
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|l| l["type"] == "RLIMIT_CORE");
+    let core: Vec<_> = core
+        .map(|l| (l["soft"].as_u64(), l["hard"].as_u64()))
+        .collect();
+    assert_eq!(core, [(Some(1), Some(1))]);
+    let limit = &resolved.policy.privileges.capabilities;
+    let limit: BTreeSet<String> = limit.iter().map(ToString::to_string).collect();
+    let sets = serde_json::to_value(process.capabilities().as_ref().unwrap()).unwrap();
+    let sets: BTreeMap<String, BTreeSet<String>> = serde_json::from_value(sets).unwrap();
+    assert_eq!(sets.len(), 5);
+    for (set, names) in sets {
+        assert!(names.is_subset(&limit), "{set}: {names:?}");
+    }
+}
+
+fn check_linux(plan: &Plan, rendered: &Spec) {
+    let linux = serde_json::to_value(rendered.linux()).unwrap();
+    assert_eq!(linux.get("seccomp"), None);
+    assert_eq!(linux.get("netDevices"), None);
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let namespaces = list(&linux["namespaces"]);
+    for kind in ["pid", "ipc", "uts", "mount", "cgroup", "network"] {
+        let of_kind: Vec<_> = namespaces.iter().filter(|n| n["type"] == kind).collect();
+        assert_eq!(of_kind.len(), 1, "{kind}: {namespaces:?}");
+    }
+    for namespace in &namespaces {
+        assert!(
+            namespace.get("path").is_none() || namespace["type"] == "network",
+            "{namespace:?}"
+        );
+    }
+    for device in list(&linux["devices"]) {
+        let path = PathBuf::from(device["path"].as_str().unwrap());
+        assert!(plan.devices.contains(&path), "{device:?}");
+    }
+    let rules = list(&linux["resources"]["devices"]);
+    assert_eq!(
+        rules[0],
+        json!({"allow": false, "type": "a", "access": "rwm"})
+    );
+    for rule in &rules[1..] {
+        assert!(rule["type"] != "a" && rule["major"].is_i64(), "{rule:?}");
+    }
+    let sysctl = linux["sysctl"].as_object().unwrap();
+    assert!(
+        sysctl.keys().all(|key| !key.starts_with("net.")),
+        "{sysctl:?}"
+    );
+}
+
+/// A plan of what was planned changes nothing.
+///
+/// What differs for good reason is not compared: the engine's profile and `net.*` settings are not in the shadow spec
+/// (the program and the inner namespace have them), masks below /sys are made at start and so left out of it, and
+/// what was pruned once is not there to be pruned again.
+fn check_again(resolved: &Resolved, rendered: &Spec, facts: &BundleFacts, before: &Plan) {
+    let judged = before
+        .filesystem
+        .mounts
+        .iter()
+        .map(|m| m.judged.is_some().then_some(&m.source));
+    let by_path = facts.sources.iter().flatten();
+    let by_path: BTreeMap<&PathBuf, _> = by_path.map(|s| (&s.path, s)).collect();
+    let kept = judged.map(|path| path.map(|p| by_path[p].clone()));
+    // The shell's files are regular ones; what they are does not matter, because they are replaced again.
+    let ours = fixtures::facts(rendered)
+        .sources
+        .into_iter()
+        .skip(before.filesystem.mounts.len());
+    let facts = BundleFacts {
+        sources: kept.chain(ours).collect(),
+        ..facts.clone()
+    };
+    let after = plan(resolved, rendered, &facts, &fixtures::newest()).unwrap();
+    let same = |paths: &[PathBuf]| -> Vec<PathBuf> {
+        let paths = paths
+            .iter()
+            .filter(|p| !(before.network.sysfs && p.starts_with("/sys")));
+        paths.cloned().collect()
+    };
+    let (was, is) = (&before.filesystem, &after.filesystem);
+    assert_eq!(was.mounts, is.mounts);
+    assert_eq!(
+        (was.root, &was.ephemeral, &was.workspace),
+        (is.root, &is.ephemeral, &is.workspace)
+    );
+    assert_eq!(same(&was.masked), same(&is.masked));
+    assert_eq!((&was.readonly, &was.replaced), (&is.readonly, &is.replaced));
+    assert_eq!(is.pruned, []);
+    assert_eq!(
+        (&before.capabilities, &before.capability_limit),
+        (&after.capabilities, &after.capability_limit)
+    );
+    assert_eq!(
+        (&before.namespaces, &before.devices),
+        (&after.namespaces, &after.devices)
+    );
+    assert_eq!(
+        (before.network.mode, before.network.sysfs),
+        (after.network.mode, after.network.sysfs)
+    );
+    assert_eq!(
+        (&before.policy, &before.syscalls.deny),
+        (&after.policy, &after.syscalls.deny)
+    );
+}
+
+#[test]
+fn the_walls_stand_for_every_bundle_of_an_engine() {
+    let mut planned = 0;
+    for policy in POLICIES {
+        let resolved = fixtures::policy(policy, &[]);
+        for (_, spec) in fixtures::bundles() {
+            if let Ok(plan) = fixtures::planned(&resolved, &spec) {
+                check(&resolved, &spec, &fixtures::facts(&spec), &plan);
+                planned += 1;
+            }
+        }
+    }
+    assert!(planned > 100, "{planned}");
+}
+
+#[test]
+fn the_walls_stand_whatever_a_bundle_says() {
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let base = serde_json::to_value(fixtures::bundle("docker26-run")).unwrap();
+    let mut planned = 0;
+    for round in 0..1500 {
+        let spec = hostile(&mut dice, &base);
+        let mut spec: Spec = serde_json::from_value(spec).unwrap();
+        shadow::normalise(&mut spec);
+        let facts = facts(&mut dice, &spec);
+        let resolved = some_policy(&mut dice);
+        match plan(&resolved, &spec, &facts, &fixtures::newest()) {
+            Ok(plan) => {
+                planned += 1;
+                let result = std::panic::catch_unwind(|| check(&resolved, &spec, &facts, &plan));
+                assert!(
+                    result.is_ok(),
+                    "round {round}:\n{:#?}\n{facts:#?}",
+                    spec.mounts()
+                );
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    assert!(
+        planned > 400,
+        "most rounds must get as far as a plan: {planned}"
+    );
+}

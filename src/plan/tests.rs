@@ -1,0 +1,199 @@
+//! Plans of small containers: what is asked in, what is enforced out.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Spec;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::policy::{NodeConfig, Selection, Sources, resolve};
+
+mod ephemeral;
+mod mounts;
+mod namespaces;
+mod privileges;
+
+/// An engine's container id.
+const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+/// A container, built by naming what differs from the plainest one.
+struct Case {
+    spec: Value,
+    facts: BundleFacts,
+    annotations: BTreeMap<String, String>,
+    node: NodeConfig,
+}
+
+/// The plainest container under a built-in policy.
+fn under(policy: &str) -> Case {
+    let namespaces: Vec<Value> = ["pid", "ipc", "uts", "mount", "network", "cgroup"].iter().map(|t| json!({"type": t})).collect();
+    let spec = json!({
+        "ociVersion": "1.2.0",
+        "root": {"path": "rootfs"},
+        "process": {"args": ["sh"], "cwd": "/", "user": {"uid": 0, "gid": 0}},
+        "mounts": [],
+        "linux": {"namespaces": namespaces},
+    });
+    let annotations = BTreeMap::from([("dev.agentbox.policy".to_owned(), policy.to_owned())]);
+    Case { spec, facts: BundleFacts::default(), annotations, node: NodeConfig::default() }
+}
+
+impl Case {
+    /// `-v source:destination`, where the source is what its name says.
+    fn bind(self, source: &str, destination: &str) -> Self {
+        self.bind_of(FileKind::Directory, source, destination)
+    }
+
+    fn bind_of(self, kind: FileKind, source: &str, destination: &str) -> Self {
+        let facts = SourceFacts {
+            path: source.into(),
+            dev: 1,
+            ino: source.len() as u64,
+            kind,
+            same_as: None,
+            inside: Vec::new(),
+            search_incomplete: false,
+        };
+        self.mount("bind", source, destination, &["rbind", "rprivate"], Some(facts))
+    }
+
+    /// Changes what was found at the last bind's source.
+    fn found(mut self, change: impl FnOnce(&mut SourceFacts)) -> Self {
+        change(self.facts.sources.last_mut().and_then(Option::as_mut).unwrap());
+        self
+    }
+
+    /// Adds options to the last mount.
+    fn options(mut self, more: &[&str]) -> Self {
+        let last = self.spec["mounts"].as_array_mut().unwrap().last_mut().unwrap();
+        last["options"].as_array_mut().unwrap().extend(more.iter().map(|o| json!(o)));
+        self
+    }
+
+    fn mount(mut self, typ: &str, source: &str, destination: &str, options: &[&str], facts: Option<SourceFacts>) -> Self {
+        let mount = json!({"destination": destination, "type": typ, "source": source, "options": options});
+        self.spec["mounts"].as_array_mut().unwrap().push(mount);
+        self.facts.sources.push(facts);
+        self
+    }
+
+    fn tmpfs(self, destination: &str) -> Self {
+        self.mount("tmpfs", "tmpfs", destination, &["suid", "dev", "rw"], None)
+    }
+
+    fn set(mut self, pointer: &str, key: &str, value: Value) -> Self {
+        self.spec.pointer_mut(pointer).unwrap()[key] = value;
+        self
+    }
+
+    fn cwd(self, path: &str) -> Self {
+        self.set("/process", "cwd", json!(path))
+    }
+
+    fn home(mut self, path: &str) -> Self {
+        self.facts.home = Some(path.into());
+        self
+    }
+
+    fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(format!("dev.agentbox.{key}"), value.to_owned());
+        self
+    }
+
+    fn node(mut self, text: &str) -> Self {
+        self.node = NodeConfig::parse(text).unwrap();
+        self
+    }
+
+    fn plan_on(&self, host: &HostFacts) -> Result<Plan, PlanError> {
+        let spec: Spec = serde_json::from_value(self.spec.clone()).unwrap();
+        let selection = resolve(&Sources {
+            annotations: &self.annotations,
+            flag: None,
+            node: &self.node,
+            files: &BTreeMap::new(),
+            known_syscall: |_| true,
+        });
+        match selection.unwrap() {
+            Selection::Policy(resolved) => plan(&resolved, &spec, &self.facts, host),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        self.plan_on(&host()).unwrap()
+    }
+
+    fn refused(&self) -> String {
+        self.plan_on(&host()).unwrap_err().to_string()
+    }
+}
+
+fn host() -> HostFacts {
+    HostFacts { release: "6.18.0".into(), version: (6, 18), landlock_abi: 7, seccomp: true, overlayfs: true }
+}
+
+/// The access of a mount: `ro`, `rw`, or why it was pruned.
+fn access(plan: &Plan, destination: &str) -> String {
+    let mounts = &plan.filesystem;
+    let kept = mounts.mounts.iter().find(|m| m.destination == Path::new(destination));
+    let pruned = mounts.pruned.iter().find(|m| m.destination == Path::new(destination));
+    match (kept, pruned) {
+        (Some(mount), None) => if mount.is_writable() { "rw" } else { "ro" }.to_owned(),
+        (None, Some(pruned)) => pruned.why.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_kernel_without_what_a_wall_needs_is_refused_by_name() {
+    let case = under("standard");
+    for (change, need) in [
+        ((|h| h.version = (5, 13)) as fn(&mut HostFacts), "Linux 5.14"),
+        (|h| h.seccomp = false, "seccomp"),
+        (|h| h.landlock_abi = 0, "Landlock"),
+        (|h| h.overlayfs = false, "overlay"),
+    ] {
+        let mut host = host();
+        change(&mut host);
+        let message = case.plan_on(&host).unwrap_err().to_string();
+        assert!(message.contains(need) && message.contains("standard") && message.contains("6.18.0"), "{message}");
+    }
+    let floor = HostFacts { version: (5, 14), landlock_abi: 1, ..host() };
+    assert_eq!(case.plan_on(&floor).unwrap(), case.plan());
+}
+
+#[test]
+fn a_section_that_is_missing_is_an_error() {
+    for section in ["linux", "process", "root"] {
+        let mut case = under("standard");
+        case.spec.as_object_mut().unwrap().remove(section);
+        assert!(case.refused().contains(section));
+    }
+}
+
+#[test]
+fn only_the_engines_network_hook_and_those_of_the_node_run() {
+    let hook = |when: &str, path: &str, argument: &str| {
+        let mut case = under("standard");
+        case.facts.engine_hooks = vec!["/proc/1/exe".into()];
+        let mut hooks = json!({});
+        hooks[when] = json!([{"path": path, "args": [argument]}]);
+        case.set("", "hooks", hooks)
+    };
+    hook("prestart", "/proc/1/exe", "libnetwork-setkey").plan();
+    for (when, path, argument) in [
+        ("prestart", "/proc/2/exe", "libnetwork-setkey"),
+        ("prestart", "/proc/1/exe", "daemon"),
+        ("poststop", "/proc/1/exe", "libnetwork-setkey"),
+        ("createRuntime", "/usr/bin/hook", "hook"),
+        ("createContainer", "/usr/bin/hook", "hook"),
+        ("startContainer", "/usr/bin/hook", "hook"),
+        ("poststart", "/usr/bin/hook", "hook"),
+    ] {
+        let message = hook(when, path, argument).refused();
+        assert!(message.contains(when) && message.contains(path) && message.contains("allow.hooks"), "{message}");
+    }
+    hook("poststart", "/usr/bin/hook", "hook").node("allow.hooks = [\"/usr/bin/hook\"]").plan();
+}

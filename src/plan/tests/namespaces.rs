@@ -1,0 +1,66 @@
+//! Namespaces and the network's settings.
+
+use super::*;
+
+fn namespaces(list: Value) -> Case {
+    under("standard").set("/linux", "namespaces", list)
+}
+
+fn without(kind: &str) -> Value {
+    let all = ["pid", "ipc", "uts", "mount", "network", "cgroup"];
+    all.iter().filter(|k| **k != kind).map(|k| json!({"type": k})).collect()
+}
+
+fn foreign(kind: &str) -> Value {
+    let mut list = without(kind);
+    list.as_array_mut().unwrap().push(json!({"type": kind, "path": "/proc/7/ns/x"}));
+    list
+}
+
+#[test]
+fn the_hosts_and_foreign_namespaces_are_refused_unless_the_node_allows_them() {
+    for kind in ["pid", "ipc", "uts"] {
+        let message = namespaces(without(kind)).refused();
+        assert!(message.contains(&format!("the host's {kind} namespace")), "{message}");
+        let plan = namespaces(without(kind)).node(&format!("allow.namespaces = [\"{kind}\"]")).plan();
+        assert!(!plan.namespaces.iter().any(|n| n == kind));
+    }
+    for kind in ["pid", "ipc", "uts", "cgroup", "user"] {
+        let message = namespaces(foreign(kind)).refused();
+        assert!(message.contains(kind) && message.contains("/proc/7/ns/x"), "{message}");
+        let plan = namespaces(foreign(kind)).node(&format!("allow.namespaces = [\"{kind}\"]")).plan();
+        assert!(plan.namespaces.contains(&format!("{kind}=/proc/7/ns/x")), "{:?}", plan.namespaces);
+    }
+    assert!(namespaces(without("mount")).refused().contains("mount"));
+    assert!(namespaces(foreign("mount")).refused().contains("mount"));
+}
+
+#[test]
+fn what_is_missing_and_harmless_is_added() {
+    assert_eq!(namespaces(without("cgroup")).plan().namespaces, under("standard").plan().namespaces);
+    let host_network = namespaces(without("network")).plan();
+    assert!(host_network.namespaces.contains(&"network=/proc/self/ns/net".to_owned()));
+    let pods = namespaces(foreign("network")).plan();
+    assert!(pods.namespaces.contains(&"network=/proc/7/ns/x".to_owned()));
+}
+
+#[test]
+fn the_first_of_two_namespaces_of_a_kind_counts() {
+    let mut list = without("");
+    list.as_array_mut().unwrap().push(json!({"type": "pid", "path": "/proc/1/ns/pid"}));
+    assert_eq!(namespaces(list).plan().namespaces, under("standard").plan().namespaces);
+}
+
+#[test]
+fn net_settings_go_to_the_inner_namespace_where_they_mean_something() {
+    let settings = json!({
+        "net.core.somaxconn": "9",
+        "net.ipv4.ping_group_range": "0 2147483647",
+        "net.ipv4.conf.eth0.forwarding": "1",
+        "net.ipv6.conf.all.disable_ipv6": "1",
+        "kernel.shmmax": "1",
+    });
+    let plan = under("standard").set("/linux", "sysctl", settings).plan();
+    assert_eq!(plan.network.sysctl, [("net.core.somaxconn".to_owned(), "9".to_owned())].into());
+    assert_eq!(plan.warnings.len(), 2, "{:?}", plan.warnings);
+}

@@ -1,0 +1,82 @@
+//! Capabilities, devices, and what `exec` makes of a process.
+
+use super::*;
+use crate::plan::process::confine;
+
+fn with(names: &[&str]) -> Value {
+    json!({"bounding": names, "effective": names, "permitted": names, "inheritable": names, "ambient": names})
+}
+
+fn device(path: &str, typ: &str, major: i64) -> Value {
+    json!({"path": path, "type": typ, "major": major, "minor": 0})
+}
+
+#[test]
+fn a_container_gets_what_the_engine_gave_and_the_policy_leaves() {
+    let some = ["CAP_CHOWN", "CAP_KILL", "CAP_SYS_ADMIN", "CAP_NET_RAW"];
+    let case = |policy: &str| under(policy).set("/process", "capabilities", with(&some)).plan().capabilities;
+    let cut = CapabilitySets::of(None);
+    assert_eq!(case("strict"), cut);
+    let two: BTreeSet<String> = ["CAP_CHOWN".to_owned(), "CAP_KILL".to_owned()].into();
+    for policy in ["standard", "permissive"] {
+        let sets = case(policy);
+        for set in [&sets.bounding, &sets.effective, &sets.permitted, &sets.inheritable, &sets.ambient] {
+            assert_eq!(*set, two, "{policy}");
+        }
+    }
+}
+
+#[test]
+fn capabilities_that_are_left_out_are_none() {
+    assert_eq!(under("permissive").plan().capabilities, CapabilitySets::default());
+}
+
+#[test]
+fn a_device_by_name_is_refused_and_those_of_privileged_are_left_out() {
+    let devices = |list: Value| under("permissive").set("/linux", "devices", list);
+    let message = devices(json!([device("/dev/sda", "b", 8)])).refused();
+    assert!(message.contains("/dev/sda") && message.contains("allow.devices"), "{message}");
+    let many: Value = (0..100).map(|n| device(&format!("/dev/d{n}"), "b", 8)).collect();
+    assert_eq!(devices(many).plan().devices, BTreeSet::new());
+    let all = json!({"devices": [{"allow": false, "access": "rwm"}, {"allow": true, "access": "rwm"}]});
+    let privileged = devices(json!([device("/dev/sda", "b", 8)])).set("/linux", "resources", all);
+    assert_eq!(privileged.plan().devices, BTreeSet::new());
+    assert_eq!(devices(json!([device("/dev/null", "c", 1), device("/dev/tty", "c", 5)])).plan().devices, BTreeSet::new());
+}
+
+#[test]
+fn the_node_allows_a_device_and_not_any_device_of_its_name() {
+    let mut case = under("standard").set("/linux", "devices", json!([device("/dev/kvm", "c", 10)])).node("allow.devices = [\"/dev/kvm\"]");
+    // `--device /dev/sda:/dev/kvm`: the name is the container's, the numbers are the disk's.
+    assert!(case.refused().contains("not the one"), "{}", case.refused());
+    case.facts.devices = [PathBuf::from("/dev/kvm")].into();
+    assert_eq!(case.plan().devices, case.facts.devices);
+}
+
+#[test]
+fn exec_is_cut_down_to_the_plan() {
+    let process = json!({
+        "args": ["sh"], "cwd": "/", "user": {"uid": 0, "gid": 0}, "noNewPrivileges": false,
+        "capabilities": with(&["CAP_SYS_ADMIN", "CAP_SETUID"]),
+        "rlimits": [
+            {"type": "RLIMIT_CORE", "soft": 5, "hard": 5}, {"type": "RLIMIT_NOFILE", "soft": 5, "hard": 6},
+            {"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
+        ],
+    });
+    let confined = confine(serde_json::from_value(process).unwrap(), &under("standard").plan());
+    let confined = serde_json::to_value(confined).unwrap();
+    assert_eq!(confined["noNewPrivileges"], true);
+    for set in ["bounding", "effective", "permitted", "inheritable", "ambient"] {
+        assert_eq!(confined["capabilities"][set], json!(["CAP_SETUID"]), "{set}");
+    }
+    let limits = json!([{"type": "RLIMIT_NOFILE", "soft": 5, "hard": 6}, {"type": "RLIMIT_CORE", "soft": 1, "hard": 1}]);
+    assert_eq!(confined["rlimits"], limits);
+}
+
+#[test]
+fn exec_without_capabilities_gets_none() {
+    let process = json!({"args": ["sh"], "cwd": "/", "user": {"uid": 0, "gid": 0}});
+    let confined = confine(serde_json::from_value(process).unwrap(), &under("standard").plan());
+    assert_eq!(CapabilitySets::of(confined.capabilities().as_ref()), CapabilitySets::default());
+    assert!(confined.capabilities().as_ref().unwrap().bounding().is_some());
+}

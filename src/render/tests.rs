@@ -1,0 +1,157 @@
+//! What the shadow specs have that the engine's do not, and the reverse.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use oci_spec::runtime::Spec;
+use serde_json::{Value, json};
+
+use super::spec::{Places, confined, normalise, unconfined};
+use crate::plan::{BundleFacts, HostFacts, Plan, plan};
+use crate::policy::{NodeConfig, Selection, Sources, resolve};
+
+fn places() -> Places {
+    Places { rootfs: "/new/root".into(), files: "/state".into() }
+}
+
+/// A container with something of everything that is rewritten.
+fn engine() -> Value {
+    json!({
+        "ociVersion": "1.2.0",
+        "hostname": "box",
+        "root": {"path": "rootfs"},
+        "process": {"args": ["sh"], "cwd": "/", "user": {"uid": 0, "gid": 0}, "noNewPrivileges": false},
+        "mounts": [
+            {"destination": "/proc", "type": "proc"},
+            {"destination": "/sys", "type": "sysfs", "source": "sysfs"},
+            {"destination": "/etc/hosts", "type": "bind", "source": "/srv/hosts", "options": ["rbind", "rw"]},
+            {"destination": "/data", "type": "bind", "source": "/srv/data", "options": ["rbind", "rw"]},
+        ],
+        "linux": {
+            "namespaces": [{"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"}, {"type": "user"}],
+            "seccomp": {"defaultAction": "SCMP_ACT_ALLOW"},
+            "rootfsPropagation": "rshared",
+            "devices": [{"path": "/dev/kvm", "type": "c", "major": 10, "minor": 232}],
+            "resources": {"memory": {"limit": 5}, "devices": [{"allow": true, "access": "rwm"}]},
+            "sysctl": {"net.core.somaxconn": "9", "kernel.shmmax": "1"},
+        },
+    })
+}
+
+fn parse(value: Value) -> Spec {
+    serde_json::from_value(value).unwrap()
+}
+
+fn planned(spec: &Spec, node: &str) -> Plan {
+    let selection = resolve(&Sources {
+        annotations: &BTreeMap::new(),
+        flag: Some("strict"),
+        node: &NodeConfig::parse(node).unwrap(),
+        files: &BTreeMap::new(),
+        known_syscall: |_| true,
+    });
+    let Selection::Policy(resolved) = selection.unwrap() else { panic!("it is a policy") };
+    let source = |m: &oci_spec::runtime::Mount| {
+        m.typ().as_deref().filter(|t| *t == "bind").map(|_| crate::plan::SourceFacts {
+            path: m.source().clone().unwrap(),
+            dev: 1,
+            ino: 1,
+            kind: crate::plan::FileKind::Directory,
+            same_as: None,
+            inside: vec![],
+            search_incomplete: false,
+        })
+    };
+    let facts = BundleFacts { sources: spec.mounts().iter().flatten().map(source).collect(), devices: ["/dev/kvm".into()].into(), ..Default::default() };
+    let host = HostFacts { release: "6.18".into(), version: (6, 18), landlock_abi: 7, seccomp: true, overlayfs: true };
+    plan(&resolved, spec, &facts, &host).unwrap()
+}
+
+#[test]
+fn normalising_names_what_libcontainer_needs_named() {
+    let mut spec = parse(engine());
+    normalise(&mut spec);
+    assert_eq!(spec.mounts().as_ref().unwrap()[0].source(), &Some(PathBuf::from("proc")));
+    let sets = serde_json::to_value(spec.process().as_ref().unwrap().capabilities()).unwrap();
+    for set in ["bounding", "effective", "permitted", "inheritable", "ambient"] {
+        assert_eq!(sets[set], json!([]), "{set}: left out means none");
+    }
+    let once = spec.clone();
+    normalise(&mut spec);
+    assert_eq!(spec, once);
+}
+
+#[test]
+fn normalising_spells_the_propagation_as_libcontainer_does() {
+    for (given, expect) in [("rprivate", "private"), ("rshared", "shared"), ("rslave", "slave"), ("shared", "shared"), ("runbindable", "unbindable")] {
+        let mut value = engine();
+        value["linux"]["rootfsPropagation"] = given.into();
+        let mut spec = parse(value);
+        normalise(&mut spec);
+        assert_eq!(spec.linux().as_ref().unwrap().rootfs_propagation().as_deref(), Some(expect), "{given}");
+    }
+}
+
+#[test]
+fn unconfined_is_the_engines_spec_but_for_the_root_and_the_filter() {
+    let mut expect = engine();
+    expect["root"]["path"] = "/new/root".into();
+    expect["linux"].as_object_mut().unwrap().remove("seccomp");
+    let rendered = unconfined(parse(engine()), &places());
+    assert_eq!(rendered, parse(expect));
+}
+
+#[test]
+fn the_shadow_spec_of_a_policy_is_the_plans() {
+    let spec = parse(engine());
+    let node = "allow.devices = [\"/dev/kvm\"]";
+    let plan = planned(&spec, node);
+    let shadow = serde_json::to_value(confined(spec, &plan, &places())).unwrap();
+    assert_eq!(shadow["root"], json!({"path": "/new/root", "readonly": true}));
+    assert_eq!(shadow["hostname"], "box");
+    let mounts: Vec<_> = shadow["mounts"].as_array().unwrap().iter().map(|m| (&m["destination"], &m["source"])).collect();
+    assert_eq!(
+        mounts,
+        [(&json!("/proc"), &json!("proc")), (&json!("/sys"), &json!("sysfs")), (&json!("/etc/hosts"), &json!("/state/hosts"))]
+    );
+    let hosts = &shadow["mounts"][2]["options"];
+    assert_eq!(*hosts, json!(["bind", "rprivate", "ro", "nosuid", "nodev", "noexec"]));
+    let linux = &shadow["linux"];
+    assert_eq!(linux.get("seccomp"), None, "our own loader has it");
+    assert_eq!(linux["rootfsPropagation"], "private");
+    assert_eq!(linux["sysctl"], json!({"kernel.shmmax": "1"}), "net.* go to the inner namespace");
+    assert_eq!(linux["devices"][0]["path"], "/dev/kvm");
+    assert_eq!(linux["resources"]["memory"]["limit"], 5, "limits are the engine's");
+    let kinds: Vec<_> = linux["namespaces"].as_array().unwrap().iter().map(|n| (n["type"].as_str().unwrap(), n.get("path"))).collect();
+    let own = json!("/proc/self/ns/net");
+    assert_eq!(
+        kinds,
+        [("cgroup", None), ("ipc", None), ("mount", None), ("network", Some(&own)), ("pid", None), ("user", None), ("uts", None)]
+    );
+}
+
+#[test]
+fn the_device_rules_deny_all_and_name_each_exception() {
+    let spec = parse(engine());
+    let plan = planned(&spec, "allow.devices = [\"/dev/kvm\"]");
+    let shadow = serde_json::to_value(confined(spec, &plan, &places())).unwrap();
+    let rules = shadow["linux"]["resources"]["devices"].as_array().unwrap().clone();
+    assert_eq!(rules[0], json!({"allow": false, "type": "a", "access": "rwm"}));
+    assert_eq!(rules.last(), Some(&json!({"allow": true, "type": "c", "major": 10, "minor": 232, "access": "rwm"})));
+    assert!(rules[1..].iter().all(|r| r["type"] == "c" && r["major"].is_i64()), "{rules:?}");
+}
+
+#[test]
+fn masks_of_a_sysfs_are_left_to_the_one_that_is_mounted_at_start() {
+    let shadow = |spec: Spec| {
+        let plan = planned(&spec, "");
+        let shadow = serde_json::to_value(confined(spec, &plan, &places())).unwrap();
+        let masked = shadow["linux"]["maskedPaths"].as_array().unwrap().clone();
+        (masked.contains(&json!("/sys/firmware")), masked.contains(&json!("/proc/kcore")))
+    };
+    let mut with = engine();
+    with["linux"]["devices"] = json!([]);
+    let mut without = with.clone();
+    without["mounts"].as_array_mut().unwrap().remove(1);
+    assert_eq!((shadow(parse(with)), shadow(parse(without))), ((false, true), (true, true)));
+}
