@@ -10,6 +10,8 @@ die() {
     say "$*"
     exit 1
 }
+# shellcheck source=cgroups.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cgroups.sh"
 
 # The machine's root, as an overlay whose upper half is memory: what the rig writes is gone with it.
 make_root() {
@@ -29,7 +31,7 @@ make_root() {
     make_dev "$root/dev"
     mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
     mount -t sysfs -o nosuid,nodev,noexec sysfs "$root/sys"
-    make_cgroups "$root/sys/fs/cgroup"
+    mount_cgroups "$RIG_CGROUP" "$root/sys/fs/cgroup"
     cd "$root"
     mount --make-rprivate /
     pivot_root . .old
@@ -76,31 +78,6 @@ NODES
     ln -s fd/0 "$dev/stdin"
     ln -s fd/1 "$dev/stdout"
     ln -s fd/2 "$dev/stderr"
-}
-
-# The hierarchies as this cgroup namespace sees them: they begin at the rig's own cgroup.
-make_cgroups() {
-    local at=$1 controllers name
-    if [ "$RIG_CGROUP" = v2 ]; then
-        mount -t cgroup2 -o nosuid,nodev,noexec cgroup2 "$at"
-        # A cgroup with processes in it cannot hand controllers to its children.
-        mkdir -p "$at/rig"
-        echo 0 >"$at/rig/cgroup.procs"
-        for name in $(cat "$at/cgroup.controllers"); do
-            echo "+$name" >"$at/cgroup.subtree_control" || say "cgroup controller $name cannot be handed on"
-        done
-        return
-    fi
-    mount -t tmpfs -o mode=755,nosuid,nodev,noexec tmpfs "$at"
-    while IFS=: read -r _ controllers _; do
-        case $controllers in
-            '') continue ;; # the unified hierarchy of a hybrid layout: crun and old engines refuse to see both
-            name=*) name=${controllers#name=} controllers=none,$controllers ;;
-            *) name=$controllers ;;
-        esac
-        mkdir "$at/$name"
-        mount -t cgroup -o "nosuid,nodev,noexec,$controllers" cgroup "$at/$name"
-    done </proc/self/cgroup
 }
 
 configure_engine() {

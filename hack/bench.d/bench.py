@@ -1,0 +1,427 @@
+"""Measures, compares, judges and prints. Called by hack/bench and, inside its namespaces, by inner.sh."""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from stats import difference, ratio, table, verdict
+
+FIGURES = ["lifecycle", "memory", "sidecar", "filter", "wrap", "calls"]
+ROUNDS = {"lifecycle": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12)}
+WARM_UP = 3
+# What a command leaves to the kernel's workers (namespaces, cgroups) is not to burden the next one.
+PAUSE = 0.005
+LIMIT = 60
+VERBS = ["create", "start", "end", "delete"]
+
+
+class CannotMeasure(Exception):
+    pass
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="hack/bench")
+    parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", action="append", choices=FIGURES, metavar="FIGURE")
+    parser.add_argument("--update-docs", action="store_true")
+    args = parser.parse_args()
+    if args.update_docs and (args.quick or args.only):
+        parser.error("--update-docs is for a full run")
+    return args
+
+
+# --- running things -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    milliseconds: float
+    peak_mib: float
+
+
+def steps(state, *commands):
+    """Runs commands one after another; a Step for each, and what they wrote. One that fails ends the benchmark."""
+    words = []
+    for command in commands:
+        words += [*map(str, command), ";"]
+    with tempfile.TemporaryFile() as said:
+        done = subprocess.run([state / "steps", *words[:-1]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, timeout=LIMIT)
+        said.seek(0)
+        text = said.read().decode(errors="replace")
+    if done.returncode != 0:
+        raise CannotMeasure(f"{' '.join(words)}\n{done.stdout.decode()}{text}")
+    fields = [line.split() for line in done.stdout.decode().splitlines()]
+    return [Step(int(ns) / 1e6, int(kib) / 1024) for ns, kib, _ in fields], text
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A runtime with its options, and the bundle it gets."""
+
+    name: str
+    runtime: tuple
+    bundle: str
+
+    def commands(self, state, number):
+        container = f"bench-{number}"
+        pid_file = Path("/run/bench.pid")
+        return [
+            [*self.runtime, "create", "--bundle", state / "bundles" / self.bundle, "--pid-file", pid_file, container],
+            [*self.runtime, "start", container],
+            ["@ended", pid_file],
+            [*self.runtime, "delete", container],
+        ]
+
+
+def interleave(runs, rounds):
+    """Calls every one of `runs` once in each round, forwards and backwards in turn; name -> results in order."""
+    results = {name: [] for name in runs}
+    for number in range(WARM_UP + rounds):
+        order = list(runs) if number % 2 == 0 else list(reversed(runs))
+        for name in order:
+            time.sleep(PAUSE)
+            result = runs[name](number)
+            if number >= WARM_UP:
+                results[name].append(result)
+    return results
+
+
+# --- the benchmark --------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.repo, self.state = Path(os.environ["BENCH_REPO"]), Path(os.environ["BENCH_STATE"])
+        self.agentbox = os.environ["AGENTBOX_BIN"]
+        self.figures = args.only or FIGURES
+        self.sections = []
+        self.failed = []
+        standard = (self.agentbox, "--root", "/run/bench/agentbox", "--policy", "standard")
+        unconfined = (self.agentbox, "--root", "/run/bench/unconfined", "--policy", "unconfined")
+        crun, runc = ("crun", "--root", "/run/bench/crun"), ("runc", "--root", "/run/bench/runc")
+        self.contestants = [
+            Contestant("agentbox, all walls of standard", standard, "docker"),
+            Contestant("crun", crun, "docker"),
+            Contestant("runc", runc, "docker"),
+            Contestant("crun, without seccomp", crun, "plain"),
+            Contestant("agentbox, unconfined", unconfined, "docker"),
+            Contestant("agentbox, unconfined, without seccomp", unconfined, "plain"),
+        ]
+        self.ours, self.crun, self.runc, self.crun_plain, self.unconfined, self.unconfined_plain = self.contestants
+
+    def rounds(self, figure):
+        return ROUNDS[figure][1 if self.args.quick else 0]
+
+    def make_bundles(self):
+        template = json.loads((self.repo / "hack/bench.d/config.json").read_text())
+        template["root"]["path"] = str(self.state / "rootfs")
+        shutil.rmtree(self.state / "bundles", ignore_errors=True)
+
+        def bundle(name, args, seccomp):
+            spec = json.loads(json.dumps(template))
+            spec["process"]["args"] = args
+            if not seccomp:
+                del spec["linux"]["seccomp"]
+            directory = self.state / "bundles" / name
+            directory.mkdir(parents=True)
+            (directory / "config.json").write_text(json.dumps(spec))
+
+        bundle("docker", ["/bin/true"], True)
+        bundle("plain", ["/bin/true"], False)
+        bundle("calls", ["/bin/calls"], True)
+        bundle("calls-plain", ["/bin/calls"], False)
+        bundle("sleep", ["/bin/sleep", "600"], True)
+
+    def section(self, title, *parts):
+        text = "\n\n".join([f"### {title}", *parts])
+        self.sections.append(text)
+        print("\n" + text, flush=True)
+
+    def bar(self, name, measured, limit):
+        """A row of a ratio table; a failed bar is remembered."""
+        outcome = verdict(measured, limit)
+        if outcome == "FAILED":
+            self.failed.append(f"{name}: {measured.text()}, bar {limit}")
+        return [name, measured.text(), f"<= {limit}", outcome]
+
+    def run(self):
+        self.make_bundles()
+        started = time.monotonic()
+        head = self.machine()
+        print(head, flush=True)
+        self.sections.append(head)
+        if {"lifecycle", "memory", "filter"} & set(self.figures):
+            self.lifecycles()
+        for figure in ["sidecar", "wrap", "calls"]:
+            if figure in self.figures:
+                getattr(self, figure)()
+        tail = f"Load average at the end: {load()}; {time.monotonic() - started:.0f} seconds in all."
+        print("\n" + tail)
+        self.sections.append(tail)
+
+    def machine(self):
+        cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+        versions = [
+            [name, first_line([program, "--version"]), f"{Path(shutil.which(program)).resolve().stat().st_size / 1e6:.1f} MB"]
+            for name, program in [("agentbox", self.agentbox), ("runc", "runc"), ("crun", "crun"), ("bubblewrap", "bwrap")]
+        ]
+        about = f"{os.cpu_count()} cores ({cpu.group(1) if cpu else 'unknown'}), kernel {os.uname().release}, load average at the start: {load()}."
+        return about + "\n\n" + table(["", "Version", "File"], versions)
+
+    # create + start + delete, and what can be read from the same samples
+
+    def lifecycles(self):
+        wanted = {
+            "lifecycle": [self.ours, self.crun, self.runc, self.crun_plain, self.unconfined],
+            "memory": [self.ours, self.crun, self.runc],
+            "filter": [self.ours, self.unconfined, self.unconfined_plain, self.crun, self.crun_plain],
+        }
+        chosen = [c for c in self.contestants if any(c in wanted.get(f, []) for f in self.figures)]
+        runs = {c.name: lambda number, c=c: steps(self.state, *c.commands(self.state, number))[0] for c in chosen}
+        samples = interleave(runs, self.rounds("lifecycle"))
+        if "lifecycle" in self.figures:
+            self.lifecycle({c: samples[c.name] for c in wanted["lifecycle"]})
+        if "memory" in self.figures:
+            self.memory({c: samples[c.name] for c in wanted["memory"]})
+        if "filter" in self.figures:
+            self.filter({c: samples[c.name] for c in wanted["filter"]})
+
+    def lifecycle(self, samples):
+        def commands(runs):
+            return [sum(step.milliseconds for verb, step in zip(VERBS, run) if verb != "end") for run in runs]
+
+        def everything(runs):
+            return [sum(step.milliseconds for step in run) for run in runs]
+
+        rows = []
+        for contestant, runs in samples.items():
+            verbs = [f"{median(run[i].milliseconds for run in runs):.1f}" for i in range(4)]
+            rows.append([contestant.name, *verbs, f"{median(commands(runs)):.1f}"])
+        times = table(["Median milliseconds", *VERBS, "three commands"], rows)
+
+        ours, theirs = commands(samples[self.ours]), {c: commands(runs) for c, runs in samples.items()}
+        rows = [
+            self.bar("agentbox / crun", ratio(ours, theirs[self.crun]), 1.0),
+            self.bar("agentbox / runc", ratio(ours, theirs[self.runc]), 0.5),
+            ["agentbox / crun without seccomp", ratio(ours, theirs[self.crun_plain]).text(), "", ""],
+            ["agentbox unconfined / crun", ratio(theirs[self.unconfined], theirs[self.crun]).text(), "", ""],
+        ]
+        for contestant in [self.crun, self.runc]:
+            name = f"agentbox / {contestant.name}, with the wait for the end"
+            rows.append([name, ratio(everything(samples[self.ours]), everything(samples[contestant])).text(), "", ""])
+        ratios = table(["create + start + delete", "Ratio [95 %]", "Bar", ""], rows)
+        self.section(f"lifecycle ({len(ours)} rounds)", times, ratios)
+
+    def memory(self, samples):
+        index = {"create": 0, "start": 1, "delete": 3}
+
+        def peaks(contestant, verb):
+            return [run[index[verb]].peak_mib for run in samples[contestant]]
+
+        rows = [[c.name, *(f"{median(peaks(c, verb)):.1f}" for verb in index)] for c in samples]
+        bars = [self.bar(f"{verb}: agentbox / runc", ratio(peaks(self.ours, verb), peaks(self.runc, verb)), 1.0) for verb in index]
+        self.section(
+            "memory",
+            table(["Median peak resident MiB", *index], rows),
+            table(["Peak memory", "Ratio [95 %]", "Bar", ""], bars),
+        )
+
+    def filter(self, samples):
+        def created(runs):
+            return [run[0].milliseconds + run[1].milliseconds for run in runs]
+
+        rows = []
+        for name, more, less in [
+            ("agentbox, unconfined", self.unconfined, self.unconfined_plain),
+            ("crun", self.crun, self.crun_plain),
+        ]:
+            cost = difference(created(samples[more]), created(samples[less]))
+            whole = median(created(samples[more]))
+            rows.append([name, cost.text(), f"{whole:.1f}", f"{100 * cost.value / whole:.0f} %"])
+        sizes = []
+        for name, policy, bundle in [
+            ("standard and Docker's profile", "standard", "docker"),
+            ("standard alone", "standard", "plain"),
+            ("Docker's profile alone", "unconfined", "docker"),
+        ]:
+            command = [self.agentbox, "--policy", policy, "explain", "--json", "--bundle", self.state / "bundles" / bundle]
+            described = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=LIMIT).stdout)["filter"]
+            sizes.append([name, re.search(r"(\d+) instructions", described).group(1)])
+        self.section(
+            "filter",
+            table(["Program", "Instructions"], sizes),
+            table(["create + start, with the profile minus without", "Milliseconds [95 %]", "of", "Share"], rows),
+        )
+
+    # The companion process
+
+    def sidecar(self):
+        resident, waiting = [], []
+        for number in range(self.rounds("sidecar")):
+            contestant = Contestant("", self.ours.runtime, "sleep")
+            create, start, _, delete = contestant.commands(self.state, f"sidecar-{number}")
+            before = set(pids("agentbox-sidecar"))
+            steps(self.state, create)
+            init = int(Path("/run/bench.pid").read_text())
+            waiting.append(memory_kib(init, "VmRSS"))
+            steps(self.state, start)
+            found = [pid for pid in pids("agentbox-sidecar") if pid not in before]
+            if len(found) != 1:
+                raise CannotMeasure(f"expected one new sidecar, found {found}")
+            resident.append(memory_kib(found[0], "VmRSS"))
+            os.kill(init, 9)
+            wait_until_gone(init)
+            steps(self.state, delete)
+        limit = 4096
+        worst = max(resident)
+        if worst >= limit:
+            self.failed.append(f"sidecar: {worst} KiB resident, bar {limit} KiB")
+        rows = [
+            ["sidecar", median(resident), worst, f"< {limit}", "FAILED" if worst >= limit else "met"],
+            ["the container's process between create and start", median(waiting), max(waiting), "", ""],
+        ]
+        self.section(f"sidecar ({len(resident)} containers)", table(["Resident KiB", "Median", "Most", "Bar", ""], rows))
+
+    # wrap
+
+    def wrap(self):
+        ours = [self.agentbox, "wrap", "--policy", "standard", "--workspace", self.state / "bundles", "--", "true"]
+        theirs = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "true"]
+        runs = {
+            "agentbox wrap --policy standard": lambda _: steps(self.state, ours)[0][0],
+            "bwrap --unshare-all": lambda _: steps(self.state, theirs)[0][0],
+        }
+        samples = interleave(runs, self.rounds("wrap"))
+        rows = []
+        for name, results in samples.items():
+            rows.append([name, f"{median(s.milliseconds for s in results):.1f}", f"{median(s.peak_mib for s in results):.1f}"])
+        first, second = ([s.milliseconds for s in results] for results in samples.values())
+        self.section(
+            f"wrap ({len(first)} rounds)",
+            table(["Running `true`", "Median ms", "Peak MiB"], rows),
+            table(["Ratio [95 %]", ""], [["agentbox wrap / bwrap", ratio(first, second).text()]]),
+        )
+
+    # system calls
+
+    def calls(self):
+        contestants = {
+            "agentbox": Contestant("agentbox", self.ours.runtime, "calls"),
+            "runc": Contestant("runc", self.runc.runtime, "calls"),
+            "no filter (crun)": Contestant("crun", self.crun.runtime, "calls-plain"),
+        }
+
+        def measure(contestant, number):
+            _, said = steps(self.state, *contestant.commands(self.state, f"calls-{number}"))
+            found = {m[1]: (float(m[2]), int(m[3])) for m in re.finditer(r"^call (\w+) ([\d.]+) (\d+)$", said, re.M)}
+            if len(found) != 4:
+                raise CannotMeasure(f"the container's program printed {said!r}")
+            return found
+
+        samples = interleave({n: lambda number, c=c: measure(c, number) for n, c in contestants.items()}, self.rounds("calls"))
+        kinds = {
+            "getppid": "allowed",
+            "read": "allowed, 1 byte of /dev/zero",
+            "personality": "allowed, argument checked",
+            "kexec_load": "denied",
+        }
+        times, ratios = [], []
+        for call, kind in kinds.items():
+            nanoseconds = {name: [found[call][0] for found in results] for name, results in samples.items()}
+            errors = {name: {found[call][1] for found in results} for name, results in samples.items()}
+            for name in ["agentbox", "runc"]:
+                if (errors[name] == {0}) != (call != "kexec_load"):
+                    raise CannotMeasure(f"{call} under {name} gave errno {errors[name]}")
+            times.append([f"{call} ({kind})", *(f"{median(values):.0f}" for values in nanoseconds.values())])
+            measured = ratio(nanoseconds["agentbox"], nanoseconds["runc"])
+            if kind == "denied":
+                ratios.append([f"{call}: agentbox / runc", measured.text(), "", ""])
+            else:
+                ratios.append(self.bar(f"{call}: agentbox / runc", measured, 1.1))
+        self.section(
+            f"calls ({len(samples['runc'])} containers of each)",
+            table(["Best nanoseconds", *samples], times),
+            table(["One call", "Ratio [95 %]", "Bar", ""], ratios),
+        )
+
+
+# --- small things ---------------------------------------------------------------------------------------------------
+
+
+def load():
+    return " ".join(Path("/proc/loadavg").read_text().split()[:3])
+
+
+def first_line(command):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=LIMIT).stdout.decode().splitlines()[0]
+
+
+def pids(title):
+    """Processes whose argv[0] is `title`."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if (directory / "cmdline").read_bytes().split(b"\0")[0] == title.encode():
+                found.append(int(directory.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def memory_kib(pid, field):
+    return int(re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.M).group(1))
+
+
+def wait_until_gone(pid):
+    end = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists():
+        if time.monotonic() > end:
+            raise CannotMeasure(f"process {pid} does not end")
+        time.sleep(0.001)
+
+
+def update_docs(path, sections):
+    """Replaces what stands between the two marks."""
+    begin, end = "<!-- hack/bench: begin -->", "<!-- hack/bench: end -->"
+    text = path.read_text()
+    before, rest = text.split(begin, 1)
+    _, after = rest.split(end, 1)
+    path.write_text(before + begin + "\n\n" + "\n\n".join(sections) + "\n\n" + end + after)
+
+
+def main():
+    args = arguments()
+    if args.check:
+        return 0
+    bench = Bench(args)
+    try:
+        bench.run()
+    except (CannotMeasure, subprocess.SubprocessError) as error:
+        print(f"hack/bench: could not measure: {error}", file=sys.stderr)
+        return 2
+    if args.update_docs:
+        update_docs(bench.repo / "docs/benchmarks.md", bench.sections)
+    for failure in bench.failed:
+        print(f"hack/bench: FAILED {failure}", file=sys.stderr)
+    print("\nall bars met, or not told from noise" if not bench.failed else f"\n{len(bench.failed)} bars failed")
+    return 1 if bench.failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Exception:  # Python would exit with 1, which here says that a bar failed.
+        traceback.print_exc()
+        sys.exit(2)
