@@ -27,21 +27,29 @@ take_lock() {
 }
 drop_lock() { exec {LOCK_FD}>&-; }
 
-# need_rust: a toolchain that can build edition 2024.
+# need_rust: a toolchain as new as Cargo.toml asks for.
 need_rust() {
-    local cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin version
-    command -v cargo >/dev/null || PATH=$cargo_bin:$PATH
+    local need have
+    need=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$REPO/Cargo.toml")
+    command -v cargo >/dev/null || PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
     command -v cargo >/dev/null ||
-        die "cargo is missing: install Rust 1.85 or newer with rustup (see rustup.rs), then run this again"
-    version=$(cd "$REPO" && rustc --version | awk '{print $2}')
-    [ "$(printf '%s\n1.85.0\n' "$version" | sort -V | head -1)" = 1.85.0 ] ||
-        die "rustc is $version, but 1.85 or newer is needed: run 'rustup update stable'"
+        die "cargo is missing: install Rust $need or newer with rustup (see rustup.rs), then run this again"
+    have=$(cd "$REPO" && rustc --version | awk '{print $2}')
+    [ "$(printf '%s\n' "$have" "$need" | sort -V | head -1)" = "$need" ] ||
+        die "rustc is $have, but $need or newer is needed: run 'rustup update stable'"
     export PATH
+}
+
+# release_binary: where a release build puts the binary. .cargo/config.toml may name a target, which cargo makes a folder.
+release_binary() {
+    local target
+    target=$(sed -n 's/^target = "\(.*\)"$/\1\//p' "$REPO/.cargo/config.toml" 2>/dev/null | head -1)
+    printf '%s/%srelease/agentbox\n' "${CARGO_TARGET_DIR:-$REPO/target}" "$target"
 }
 
 # build_release: the binary that is installed, demonstrated and tested. Prints nothing; sets AGENTBOX_BIN.
 build_release() {
-    AGENTBOX_BIN=${CARGO_TARGET_DIR:-$REPO/target}/release/agentbox
+    AGENTBOX_BIN=$(release_binary)
     (cd "$REPO" && cargo build --release --locked --bin agentbox >&2)
     [ -x "$AGENTBOX_BIN" ] || die "the build left no $AGENTBOX_BIN"
     export AGENTBOX_BIN

@@ -145,6 +145,19 @@ impl Container<'_> {
             .call(&[&[verb], options, &[self.name.as_str()]].concat())
     }
 
+    /// What the container has printed once `word` is in it, for which this waits at most twenty seconds.
+    #[track_caller]
+    pub fn await_log(&self, word: &str) -> String {
+        for _ in 0..200 {
+            let log = self.call("logs", &[]).ok();
+            if log.contains(word) {
+                return log;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("{} did not print '{word}' in twenty seconds", self.name);
+    }
+
     /// `docker inspect -f FORMAT NAME`, without the line's end.
     #[track_caller]
     pub fn inspect(&self, format: &str) -> String {

@@ -78,12 +78,13 @@ fn s15_set_user_id_and_file_capabilities_give_nothing() {
             for step in ["set-user-id-program", "file-capability-program"] {
                 let answer = report.answer(step);
                 let about = report.about();
+                // The kernel does not start a program whose file promises more than the bounding set holds.
+                if step == "file-capability-program" && answer.word == "not-run" {
+                    continue;
+                }
                 assert_eq!(answer.word, "plain", "{about}: {step} {}", answer.detail);
-                assert!(
-                    answer.detail.contains(" euid=1000 "),
-                    "{about}: {}",
-                    answer.detail
-                );
+                let kept = answer.detail.contains(" euid=1000 ");
+                assert!(kept, "{about}: {step} {}", answer.detail);
             }
         }
     }
