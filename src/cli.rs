@@ -9,7 +9,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// An OCI runtime that fences AI agents.
 #[derive(Debug, Parser)]
-#[command(name = "agentbox", disable_version_flag = true, subcommand_required = false)]
+#[command(
+    name = "agentbox",
+    disable_version_flag = true,
+    subcommand_required = false
+)]
 pub struct Cli {
     /// Options that precede the verb.
     #[command(flatten)]

@@ -28,13 +28,23 @@ pub fn init(global: &Global) -> anyhow::Result<()> {
         Some(path) => {
             let mut options = File::options();
             let opened = options.append(true).create(true).mode(0o600).open(path);
-            Some(Mutex::new(opened.with_context(|| format!("open the log {path:?}"))?))
+            Some(Mutex::new(
+                opened.with_context(|| format!("open the log {path:?}"))?,
+            ))
         }
         None => None,
     };
-    let logger = LOGGER.get_or_init(|| Logger { file, format: global.log_format, debug: global.debug });
+    let logger = LOGGER.get_or_init(|| Logger {
+        file,
+        format: global.log_format,
+        debug: global.debug,
+    });
     log::set_logger(logger).map_err(|e| anyhow::anyhow!("{e}"))?;
-    log::set_max_level(if global.debug { LevelFilter::Debug } else { LevelFilter::Warn });
+    log::set_max_level(if global.debug {
+        LevelFilter::Debug
+    } else {
+        LevelFilter::Warn
+    });
     Ok(())
 }
 
@@ -56,10 +66,17 @@ impl log::Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let line = line(self.format, record.level(), &record.args().to_string(), &chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Nanos, true));
+        let line = line(
+            self.format,
+            record.level(),
+            &record.args().to_string(),
+            &chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Nanos, true),
+        );
         // A log that cannot be written must not stop a container from being deleted.
         let _written = match &self.file {
-            Some(file) => file.lock().map_or(Ok(()), |mut f| f.write_all(line.as_bytes())),
+            Some(file) => file
+                .lock()
+                .map_or(Ok(()), |mut f| f.write_all(line.as_bytes())),
             None => std::io::stderr().write_all(line.as_bytes()),
         };
     }
@@ -75,8 +92,14 @@ fn line(format: LogFormat, level: Level, message: &str, time: &str) -> String {
         Level::Debug | Level::Trace => "debug",
     };
     match format {
-        LogFormat::Json => format!("{}\n", serde_json::json!({ "level": level, "msg": message, "time": time })),
-        LogFormat::Text => format!("time=\"{time}\" level={level} msg=\"{}\"\n", escape(message).replace('"', "\\\"")),
+        LogFormat::Json => format!(
+            "{}\n",
+            serde_json::json!({ "level": level, "msg": message, "time": time })
+        ),
+        LogFormat::Text => format!(
+            "time=\"{time}\" level={level} msg=\"{}\"\n",
+            escape(message).replace('"', "\\\"")
+        ),
     }
 }
 
@@ -97,7 +120,15 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 /// No control characters: a message may hold what a hostile image or workload chose.
 pub fn escape(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+    text.chars()
+        .flat_map(|c| {
+            if c.is_control() {
+                c.escape_default().collect::<Vec<_>>()
+            } else {
+                vec![c]
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -116,8 +147,16 @@ mod tests {
 
     #[test]
     fn the_json_form_is_what_containerd_decodes() {
-        let line = line(LogFormat::Json, Level::Error, "it \"broke\"", "2026-01-01T00:00:00Z");
+        let line = line(
+            LogFormat::Json,
+            Level::Error,
+            "it \"broke\"",
+            "2026-01-01T00:00:00Z",
+        );
         let value: serde_json::Value = serde_json::from_str(&line).expect("one JSON object");
-        assert_eq!((value["level"].as_str(), value["msg"].as_str()), (Some("error"), Some("it \"broke\"")));
+        assert_eq!(
+            (value["level"].as_str(), value["msg"].as_str()),
+            (Some("error"), Some("it \"broke\""))
+        );
     }
 }

@@ -8,14 +8,21 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     // Before anything is allocated for the command line: the sidecar stays small.
-    if std::env::args_os().nth(1).is_some_and(|verb| verb == "sidecar") {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|verb| verb == "sidecar")
+    {
         return sidecar::main();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { 1 } else { 0 };
-            return if error.print().is_ok() { ExitCode::from(code) } else { ExitCode::FAILURE };
+            return if error.print().is_ok() {
+                ExitCode::from(code)
+            } else {
+                ExitCode::FAILURE
+            };
         }
     };
     if let Err(error) = log::init(&cli.global) {

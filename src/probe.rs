@@ -57,7 +57,9 @@ pub fn host() -> HostFacts {
 
 /// `6.1.0-37-amd64` -> (6, 1); an unreadable one is the oldest kernel there is, so that it is refused.
 fn parse_release(release: &str) -> (u32, u32) {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
@@ -67,11 +69,18 @@ fn knows_file_system(name: &str) -> bool {
 }
 
 /// Looks at everything that the bundle names on the host. `system` are the mount points of `wrap`'s own mounts.
-pub fn bundle(spec: &Spec, rootfs: &Path, system: &BTreeSet<PathBuf>) -> Result<BundleFacts, ProbeError> {
+pub fn bundle(
+    spec: &Spec,
+    rootfs: &Path,
+    system: &BTreeSet<PathBuf>,
+) -> Result<BundleFacts, ProbeError> {
     let never = Never::builtin();
     let hosts = known_inodes(&never);
     let mounts = spec.mounts().as_deref().unwrap_or_default();
-    let sources = mounts.iter().map(|m| source(m, &never, &hosts)).collect::<Result<_, _>>()?;
+    let sources = mounts
+        .iter()
+        .map(|m| source(m, &never, &hosts))
+        .collect::<Result<_, _>>()?;
     Ok(BundleFacts {
         sources,
         home: home(spec, rootfs),
@@ -84,10 +93,18 @@ pub fn bundle(spec: &Spec, rootfs: &Path, system: &BTreeSet<PathBuf>) -> Result<
 /// Whether libcontainer treats a mount as a bind mount.
 pub fn is_bind(mount: &Mount) -> bool {
     mount.typ().as_deref() == Some("bind")
-        || mount.options().iter().flatten().any(|o| o == "bind" || o == "rbind")
+        || mount
+            .options()
+            .iter()
+            .flatten()
+            .any(|o| o == "bind" || o == "rbind")
 }
 
-fn source(mount: &Mount, never: &Never, hosts: &[(u64, u64, PathBuf)]) -> Result<Option<SourceFacts>, ProbeError> {
+fn source(
+    mount: &Mount,
+    never: &Never,
+    hosts: &[(u64, u64, PathBuf)],
+) -> Result<Option<SourceFacts>, ProbeError> {
     if !is_bind(mount) {
         return Ok(None);
     }
@@ -98,12 +115,23 @@ fn source(mount: &Mount, never: &Never, hosts: &[(u64, u64, PathBuf)]) -> Result
         source: e.into(),
     };
     // No magic links: /proc/<pid>/root and /proc/self/fd lead out of what a path can be judged by.
-    let fd = rustix::fs::openat2(CWD, &path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
-        .map_err(fail)?;
+    let fd = rustix::fs::openat2(
+        CWD,
+        &path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_MAGICLINKS,
+    )
+    .map_err(fail)?;
     let stat = rustix::fs::fstat(&fd).map_err(fail)?;
-    let real = real_path(fd.as_fd()).map_err(|source| ProbeError::Read { path: path.clone(), source })?;
+    let real = real_path(fd.as_fd()).map_err(|source| ProbeError::Read {
+        path: path.clone(),
+        source,
+    })?;
     let kind = kind_of(stat.st_mode);
-    let same_as = hosts.iter().find(|(dev, ino, name)| (*dev, *ino) == (stat.st_dev, stat.st_ino) && *name != real);
+    let same_as = hosts
+        .iter()
+        .find(|(dev, ino, name)| (*dev, *ino) == (stat.st_dev, stat.st_ino) && *name != real);
     let mut facts = SourceFacts {
         path: real,
         dev: stat.st_dev,
@@ -114,7 +142,10 @@ fn source(mount: &Mount, never: &Never, hosts: &[(u64, u64, PathBuf)]) -> Result
         search_incomplete: false,
     };
     // What is refused anyway is not searched.
-    if kind == FileKind::Directory && facts.same_as.is_none() && never.refuses(&facts.path).is_none() {
+    if kind == FileKind::Directory
+        && facts.same_as.is_none()
+        && never.refuses(&facts.path).is_none()
+    {
         search(&fd, never, &mut facts);
     }
     Ok(Some(facts))
@@ -127,7 +158,11 @@ fn real_path(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
 
 /// Inodes of the host paths that are never let in, so that a bind mount or hard link of one is known as it.
 fn known_inodes(never: &Never) -> Vec<(u64, u64, PathBuf)> {
-    let stat = |p: &PathBuf| rustix::fs::stat(p).ok().map(|s| (s.st_dev, s.st_ino, p.clone()));
+    let stat = |p: &PathBuf| {
+        rustix::fs::stat(p)
+            .ok()
+            .map(|s| (s.st_dev, s.st_ino, p.clone()))
+    };
     never.host.iter().filter_map(|h| stat(&h.path)).collect()
 }
 
@@ -136,10 +171,20 @@ fn search(root: &OwnedFd, never: &Never, facts: &mut SourceFacts) {
     let mut queue = std::collections::VecDeque::from([(PathBuf::new(), 0)]);
     let mut seen = 0;
     while let Some((relative, depth)) = queue.pop_front() {
-        let name = if relative.as_os_str().is_empty() { Path::new(".") } else { &relative };
+        let name = if relative.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            &relative
+        };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // Unreadable for root means that it is unreadable in the container as well.
-        let Ok(fd) = rustix::fs::openat2(root, name, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV) else {
+        let Ok(fd) = rustix::fs::openat2(
+            root,
+            name,
+            flags,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
+        ) else {
             continue;
         };
         let Ok(entries) = Dir::new(fd) else { continue };
@@ -156,10 +201,9 @@ fn search(root: &OwnedFd, never: &Never, facts: &mut SourceFacts) {
             let path = relative.join(std::ffi::OsStr::from_bytes(file));
             if let Some(why) = unwanted(never, &path, entry.file_type()) {
                 facts.inside.push(Inside { path, why });
-            } else if entry.file_type() == FileType::Directory
-                && depth + 1 < SEARCH_DEPTH {
-                    queue.push_back((path, depth + 1));
-                }
+            } else if entry.file_type() == FileType::Directory && depth + 1 < SEARCH_DEPTH {
+                queue.push_back((path, depth + 1));
+            }
         }
     }
 }
@@ -184,11 +228,19 @@ pub fn kind_of(mode: u32) -> FileKind {
 
 /// Devices of the spec that the node has under the same path.
 fn devices(spec: &Spec) -> BTreeSet<PathBuf> {
-    let devices = spec.linux().iter().filter_map(|l| l.devices().as_ref()).flatten();
+    let devices = spec
+        .linux()
+        .iter()
+        .filter_map(|l| l.devices().as_ref())
+        .flatten();
     let mut same = BTreeSet::new();
     let mut other = BTreeSet::new();
     for device in devices {
-        let set = if is_device(device) { &mut same } else { &mut other };
+        let set = if is_device(device) {
+            &mut same
+        } else {
+            &mut other
+        };
         set.insert(device.path().clone());
     }
     // Of two devices with one name both count.
@@ -196,58 +248,113 @@ fn devices(spec: &Spec) -> BTreeSet<PathBuf> {
 }
 
 fn is_device(device: &LinuxDevice) -> bool {
-    let Ok(stat) = rustix::fs::stat(device.path()) else { return false };
+    let Ok(stat) = rustix::fs::stat(device.path()) else {
+        return false;
+    };
     let typ = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::CharacterDevice => [LinuxDeviceType::C, LinuxDeviceType::U].contains(&device.typ()),
+        FileType::CharacterDevice => {
+            [LinuxDeviceType::C, LinuxDeviceType::U].contains(&device.typ())
+        }
         FileType::BlockDevice => device.typ() == LinuxDeviceType::B,
         _ => false,
     };
-    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let (major, minor) = (
+        rustix::fs::major(stat.st_rdev),
+        rustix::fs::minor(stat.st_rdev),
+    );
     typ && (i64::from(major), i64::from(minor)) == (device.major(), device.minor())
 }
 
 /// HOME of the process, else the image's passwd entry of its user.
 fn home(spec: &Spec, rootfs: &Path) -> Option<PathBuf> {
     let process = spec.process().as_ref()?;
-    let given = process.env().iter().flatten().rev().find_map(|e| e.strip_prefix("HOME="));
+    let given = process
+        .env()
+        .iter()
+        .flatten()
+        .rev()
+        .find_map(|e| e.strip_prefix("HOME="));
     if let Some(home) = given.filter(|h| !h.is_empty()) {
         return Some(PathBuf::from(home));
     }
     let uid = process.user().uid().to_string();
     let passwd = read_in_root(rootfs, Path::new("etc/passwd"))?;
-    let line = passwd.lines().find(|l| l.split(':').nth(2) == Some(uid.as_str()))?;
-    line.split(':').nth(5).filter(|h| !h.is_empty()).map(PathBuf::from)
+    let line = passwd
+        .lines()
+        .find(|l| l.split(':').nth(2) == Some(uid.as_str()))?;
+    line.split(':')
+        .nth(5)
+        .filter(|h| !h.is_empty())
+        .map(PathBuf::from)
 }
 
 /// A small file of the image, resolved as the container would.
 fn read_in_root(rootfs: &Path, path: &Path) -> Option<String> {
     use std::io::Read;
-    let root = rustix::fs::open(rootfs, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let root = rustix::fs::open(
+        rootfs,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = rustix::fs::openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS).ok()?;
+    let fd = rustix::fs::openat2(
+        &root,
+        path,
+        flags,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+    )
+    .ok()?;
     if rustix::fs::fstat(&fd).map(|s| kind_of(s.st_mode)) != Ok(FileKind::File) {
         return None;
     }
     let mut text = String::new();
-    std::fs::File::from(fd).take(1 << 20).read_to_string(&mut text).ok()?;
+    std::fs::File::from(fd)
+        .take(1 << 20)
+        .read_to_string(&mut text)
+        .ok()?;
     Some(text)
 }
 
 /// Hook programs that are dockerd's own `libnetwork-setkey`: `/proc/<pid>/exe` of a root-owned `dockerd`.
 fn engine_hooks(spec: &Spec) -> Vec<PathBuf> {
     #[allow(deprecated)] // Docker 20.10 to 27 use prestart.
-    let prestart = spec.hooks().as_ref().and_then(|h| h.prestart().clone()).unwrap_or_default();
-    let is_setkey = |args: &Option<Vec<String>>| args.iter().flatten().next().is_some_and(|a| a == "libnetwork-setkey");
-    prestart.iter().filter(|h| is_setkey(h.args()) && is_dockerd(h.path())).map(|h| h.path().clone()).collect()
+    let prestart = spec
+        .hooks()
+        .as_ref()
+        .and_then(|h| h.prestart().clone())
+        .unwrap_or_default();
+    let is_setkey = |args: &Option<Vec<String>>| {
+        args.iter()
+            .flatten()
+            .next()
+            .is_some_and(|a| a == "libnetwork-setkey")
+    };
+    prestart
+        .iter()
+        .filter(|h| is_setkey(h.args()) && is_dockerd(h.path()))
+        .map(|h| h.path().clone())
+        .collect()
 }
 
 fn is_dockerd(path: &Path) -> bool {
     let text = path.to_str().unwrap_or("");
-    let pid = text.strip_prefix("/proc/").and_then(|t| t.strip_suffix("/exe")).unwrap_or("");
-    let Ok(real) = std::fs::read_link(path) else { return false };
-    let Ok(stat) = rustix::fs::stat(path) else { return false };
+    let pid = text
+        .strip_prefix("/proc/")
+        .and_then(|t| t.strip_suffix("/exe"))
+        .unwrap_or("");
+    let Ok(real) = std::fs::read_link(path) else {
+        return false;
+    };
+    let Ok(stat) = rustix::fs::stat(path) else {
+        return false;
+    };
     let private = stat.st_uid == 0 && stat.st_mode & 0o022 == 0;
-    !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()) && real.file_name().is_some_and(|n| n == "dockerd") && private
+    !pid.is_empty()
+        && pid.bytes().all(|b| b.is_ascii_digit())
+        && real.file_name().is_some_and(|n| n == "dockerd")
+        && private
 }
 
 #[cfg(test)]
@@ -264,10 +371,17 @@ mod tests {
     #[test]
     fn a_device_is_known_by_type_and_numbers_not_by_its_name() {
         let spec = |path: &str, typ: &str, major: i64, minor: i64| -> Spec {
-            let device = serde_json::json!({"path": path, "type": typ, "major": major, "minor": minor});
-            serde_json::from_value(serde_json::json!({"ociVersion": "1.2.0", "linux": {"devices": [device]}})).unwrap()
+            let device =
+                serde_json::json!({"path": path, "type": typ, "major": major, "minor": minor});
+            serde_json::from_value(
+                serde_json::json!({"ociVersion": "1.2.0", "linux": {"devices": [device]}}),
+            )
+            .unwrap()
         };
-        assert_eq!(devices(&spec("/dev/null", "c", 1, 3)), [PathBuf::from("/dev/null")].into());
+        assert_eq!(
+            devices(&spec("/dev/null", "c", 1, 3)),
+            [PathBuf::from("/dev/null")].into()
+        );
         for (path, typ, major, minor) in [
             ("/dev/null", "b", 1, 3),
             ("/dev/null", "c", 8, 0),
@@ -276,7 +390,11 @@ mod tests {
             ("/dev/no-such", "c", 1, 3),
             ("/etc/passwd", "c", 1, 3),
         ] {
-            assert_eq!(devices(&spec(path, typ, major, minor)), BTreeSet::new(), "{path} {typ} {major}:{minor}");
+            assert_eq!(
+                devices(&spec(path, typ, major, minor)),
+                BTreeSet::new(),
+                "{path} {typ} {major}:{minor}"
+            );
         }
     }
 }

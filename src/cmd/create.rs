@@ -11,6 +11,11 @@ use crate::runtime::{create, seal};
 /// Creates a container.
 pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
     seal::ensure()?;
-    create::create(global, args, args.console_socket.as_deref(), &BTreeSet::new())?;
+    create::create(
+        global,
+        args,
+        args.console_socket.as_deref(),
+        &BTreeSet::new(),
+    )?;
     Ok(ExitCode::SUCCESS)
 }

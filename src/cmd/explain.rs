@@ -18,7 +18,10 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             let decision = create::decide(global, bundle, &BTreeSet::new())?;
             Subject {
                 name: format!("bundle {}", decision.bundle.dir.display()),
-                filter: decision.filter.as_ref().map(|f| explain::filter(&f.program)),
+                filter: decision
+                    .filter
+                    .as_ref()
+                    .map(|f| explain::filter(&f.program)),
                 chosen_by: decision.chosen_by,
                 plan: decision.plan,
             }
@@ -27,7 +30,10 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             let decision = wrap::decide(global, args.policy.as_deref())?;
             Subject {
                 name: "wrap in this directory".to_owned(),
-                filter: decision.filter.as_ref().map(|f| explain::filter(&f.program)),
+                filter: decision
+                    .filter
+                    .as_ref()
+                    .map(|f| explain::filter(&f.program)),
                 chosen_by: decision.chosen_by,
                 plan: decision.plan,
             }

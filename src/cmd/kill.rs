@@ -19,7 +19,9 @@ pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
         signal::kill_all(&container, signal)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let init = Record::read(&place.dir())?.init.ok_or(RuntimeError::NotRunning)?;
+    let init = Record::read(&place.dir())?
+        .init
+        .ok_or(RuntimeError::NotRunning)?;
     if !signal::send(init, signal)? {
         return Err(RuntimeError::NotRunning.into());
     }
@@ -33,5 +35,7 @@ pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
 fn thaw(container: &libcontainer::container::Container) -> Result<(), RuntimeError> {
     use libcgroups::common::{CgroupManager, FreezerState};
     let cgroup = signal::cgroup(container)?;
-    cgroup.freeze(FreezerState::Thawed).map_err(RuntimeError::container("thaw the container"))
+    cgroup
+        .freeze(FreezerState::Thawed)
+        .map_err(RuntimeError::container("thaw the container"))
 }

@@ -33,12 +33,28 @@ fn table(states: &[State]) {
     let mut rows = vec![header];
     rows.extend(states.iter().map(|s| {
         let bundle = crate::log::escape(&s.bundle.display().to_string());
-        [s.id.clone(), s.pid.to_string(), s.status.to_owned(), bundle, s.created.clone(), s.owner.clone()]
+        [
+            s.id.clone(),
+            s.pid.to_string(),
+            s.status.to_owned(),
+            bundle,
+            s.created.clone(),
+            s.owner.clone(),
+        ]
     }));
-    let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|r| r[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..6).map(width).collect();
     for row in &rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         println!("{}", cells.join("   ").trim_end());
     }
 }

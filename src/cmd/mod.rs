@@ -31,7 +31,10 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !matches!(global.rootless.as_str(), "auto" | "false") {
-        bail!("--rootless={} cannot be obeyed: use auto or false", global.rootless);
+        bail!(
+            "--rootless={} cannot be obeyed: use auto or false",
+            global.rootless
+        );
     }
     let Some(verb) = verb else {
         Cli::command().print_help()?;

@@ -15,7 +15,9 @@ pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
     let _lock = place.lock_existing()?;
     let mut container = start::load(&place)?;
     require(&container, "pause", &args.id, &[ContainerStatus::Running])?;
-    container.pause().map_err(RuntimeError::container("pause the container"))?;
+    container
+        .pause()
+        .map_err(RuntimeError::container("pause the container"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -25,7 +27,9 @@ pub fn resume(global: &Global, args: &Id) -> Result<ExitCode> {
     let _lock = place.lock_existing()?;
     let mut container = start::load(&place)?;
     require(&container, "resume", &args.id, &[ContainerStatus::Paused])?;
-    container.resume().map_err(RuntimeError::container("resume the container"))?;
+    container
+        .resume()
+        .map_err(RuntimeError::container("resume the container"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -39,5 +43,9 @@ fn require(
     if allowed.contains(&status) {
         return Ok(());
     }
-    Err(RuntimeError::State { verb, id: id.to_owned(), why: format!("it is {}", start::words(status)) })
+    Err(RuntimeError::State {
+        verb,
+        id: id.to_owned(),
+        why: format!("it is {}", start::words(status)),
+    })
 }

@@ -14,7 +14,9 @@ pub fn run(global: &Global, args: &Ps) -> Result<ExitCode> {
     let place = Place::new(&global.root, &args.id)?;
     let container = start::load(&place)?;
     let cgroup = signal::cgroup(&container)?;
-    let found = cgroup.get_all_pids().map_err(RuntimeError::container("list the container's processes"))?;
+    let found = cgroup
+        .get_all_pids()
+        .map_err(RuntimeError::container("list the container's processes"))?;
     let mut pids: Vec<i32> = found.into_iter().map(nix::unistd::Pid::as_raw).collect();
     pids.sort_unstable();
     pids.dedup();
@@ -27,10 +29,20 @@ pub fn run(global: &Global, args: &Ps) -> Result<ExitCode> {
 
 fn table(pids: &[i32], options: &[String]) -> Result<()> {
     let default = ["-ef".to_owned()];
-    let options = if options.is_empty() { &default[..] } else { options };
-    let output = Command::new("ps").args(options).output().context("run ps(1)")?;
+    let options = if options.is_empty() {
+        &default[..]
+    } else {
+        options
+    };
+    let output = Command::new("ps")
+        .args(options)
+        .output()
+        .context("run ps(1)")?;
     if !output.status.success() {
-        bail!("ps: {}", crate::log::escape(String::from_utf8_lossy(&output.stderr).trim()));
+        bail!(
+            "ps: {}",
+            crate::log::escape(String::from_utf8_lossy(&output.stderr).trim())
+        );
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let mut lines = text.lines();
@@ -40,7 +52,10 @@ fn table(pids: &[i32], options: &[String]) -> Result<()> {
     };
     println!("{header}");
     for line in lines {
-        let pid = line.split_ascii_whitespace().nth(column).and_then(|p| p.parse().ok());
+        let pid = line
+            .split_ascii_whitespace()
+            .nth(column)
+            .and_then(|p| p.parse().ok());
         if pid.is_some_and(|p| pids.contains(&p)) {
             println!("{}", crate::log::escape(line));
         }

@@ -13,7 +13,11 @@ pub fn run(args: &SpecArgs) -> Result<ExitCode> {
     if path.exists() {
         bail!("File {path:?} exists. Remove it first");
     }
-    let mut spec = if args.rootless { Spec::rootless(1000, 1000) } else { Spec::default() };
+    let mut spec = if args.rootless {
+        Spec::rootless(1000, 1000)
+    } else {
+        Spec::default()
+    };
     if let Some(process) = spec.process_mut() {
         // As runc's: an example to try at a terminal.
         process.set_terminal(Some(true));

@@ -50,7 +50,10 @@ impl State {
             status: start::words(status),
             bundle: record.bundle,
             rootfs: record.rootfs,
-            created: container.created().map(|t| t.to_rfc3339()).unwrap_or_default(),
+            created: container
+                .created()
+                .map(|t| t.to_rfc3339())
+                .unwrap_or_default(),
             annotations: record.annotations,
             owner: owner(container),
         }
@@ -60,10 +63,16 @@ impl State {
 /// The name of the user who created the container. Read from /etc/passwd: the runtime is a static binary, in which
 /// the C library's look-up would load code from the system.
 fn owner(container: &Container) -> String {
-    let Some(uid) = container.state.creator else { return String::new() };
+    let Some(uid) = container.state.creator else {
+        return String::new();
+    };
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let entry = passwd.lines().find(|l| l.split(':').nth(2) == Some(uid.to_string().as_str()));
-    entry.and_then(|l| l.split(':').next()).map_or_else(|| uid.to_string(), str::to_owned)
+    let entry = passwd
+        .lines()
+        .find(|l| l.split(':').nth(2) == Some(uid.to_string().as_str()));
+    entry
+        .and_then(|l| l.split(':').next())
+        .map_or_else(|| uid.to_string(), str::to_owned)
 }
 
 /// Prints a container's state.

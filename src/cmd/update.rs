@@ -23,9 +23,15 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
         resources.set_devices(None);
     }
     let cgroup = signal::cgroup(&container)?;
-    let options =
-        ControllerOpt { resources: &resources, disable_oom_killer: false, oom_score_adj: None, freezer_state: None };
-    cgroup.apply(&options).map_err(RuntimeError::container("apply the limits"))?;
+    let options = ControllerOpt {
+        resources: &resources,
+        disable_oom_killer: false,
+        oom_score_adj: None,
+        freezer_state: None,
+    };
+    cgroup
+        .apply(&options)
+        .map_err(RuntimeError::container("apply the limits"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -34,6 +40,9 @@ fn read(args: &Update) -> Result<LinuxResources> {
         return Ok(bundle::read_json(&args.resources)?);
     }
     let mut text = String::new();
-    std::io::stdin().take(1 << 20).read_to_string(&mut text).context("read the limits from standard input")?;
+    std::io::stdin()
+        .take(1 << 20)
+        .read_to_string(&mut text)
+        .context("read the limits from standard input")?;
     serde_json::from_str(&text).context("the limits on standard input")
 }

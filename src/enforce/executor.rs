@@ -19,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use libcontainer::workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError};
+use libcontainer::workload::{
+    Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError,
+};
 use oci_spec::runtime::{Process, Spec};
 
 use super::{EnforceError, privileges, program, rootfs, verify};
@@ -85,7 +87,10 @@ struct Found {
 impl WallExecutor {
     /// An executor for one process.
     pub fn new(walls: Walls) -> Self {
-        Self { walls: Rc::new(walls), found: Rc::default() }
+        Self {
+            walls: Rc::new(walls),
+            found: Rc::default(),
+        }
     }
 
     fn prepare(&self, spec: &Spec) -> Result<(), EnforceError> {
@@ -107,12 +112,14 @@ impl WallExecutor {
         let walls = &self.walls;
         self.join_namespaces()?;
         if walls.new_keyring {
-            crate::sys::keyring::join_new_session_keyring().map_err(EnforceError::step("join a new session keyring"))?;
+            crate::sys::keyring::join_new_session_keyring()
+                .map_err(EnforceError::step("join a new session keyring"))?;
         }
         set_selinux_label(spec)?;
         if walls.no_new_privs {
             // libcontainer throws the result away; setting it twice is harmless.
-            rustix::thread::set_no_new_privs(true).map_err(EnforceError::step("set no_new_privs"))?;
+            rustix::thread::set_no_new_privs(true)
+                .map_err(EnforceError::step("set no_new_privs"))?;
         }
         verify::no_new_privs(walls.no_new_privs)?;
         if walls.no_new_privs {
@@ -129,12 +136,17 @@ impl WallExecutor {
     fn join_namespaces(&self) -> Result<(), EnforceError> {
         match &self.walls.role {
             Role::Init { sidecar: None } => Ok(()),
-            Role::Init { sidecar: Some(socket) } => {
-                let handover = crate::sidecar::protocol::request_namespace(socket.as_fd(), HANDOVER_WITHIN)
-                    .map_err(|e| EnforceError::Sidecar(SidecarError::Protocol(e)))?;
+            Role::Init {
+                sidecar: Some(socket),
+            } => {
+                let handover =
+                    crate::sidecar::protocol::request_namespace(socket.as_fd(), HANDOVER_WITHIN)
+                        .map_err(|e| EnforceError::Sidecar(SidecarError::Protocol(e)))?;
                 crate::network::inner::enter(handover.netns.as_fd(), handover.cookie)?;
                 match &self.walls.plan {
-                    Some(plan) if plan.network.sysfs => rootfs::replace_sysfs(&handover.sysfs, &plan.filesystem),
+                    Some(plan) if plan.network.sysfs => {
+                        rootfs::replace_sysfs(&handover.sysfs, &plan.filesystem)
+                    }
                     _ => Ok(()),
                 }
             }
@@ -157,8 +169,11 @@ impl WallExecutor {
     }
 
     fn load_filter(&self) -> Result<(), EnforceError> {
-        let Some(filter) = &self.walls.filter else { return Ok(()) };
-        crate::sys::seccomp::load(&filter.program, filter.flags).map_err(EnforceError::step("load the seccomp filter"))?;
+        let Some(filter) = &self.walls.filter else {
+            return Ok(());
+        };
+        crate::sys::seccomp::load(&filter.program, filter.flags)
+            .map_err(EnforceError::step("load the seccomp filter"))?;
         verify::seccomp()
     }
 
@@ -174,13 +189,17 @@ impl WallExecutor {
 
 impl Executor for WallExecutor {
     fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {
-        self.prepare(spec).map_err(|e| ExecutorValidationError::ArgValidationError(self.report(&e)))
+        self.prepare(spec)
+            .map_err(|e| ExecutorValidationError::ArgValidationError(self.report(&e)))
     }
 
     fn setup_envs(&self, envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
         // Only what libcontainer added: the map has lost the order and the duplicates of the spec's own list.
         let added = ["HOME", "LISTEN_FDS", "LISTEN_PID"];
-        self.found.borrow_mut().added_env = envs.into_iter().filter(|(k, _)| added.contains(&k.as_str())).collect();
+        self.found.borrow_mut().added_env = envs
+            .into_iter()
+            .filter(|(k, _)| added.contains(&k.as_str()))
+            .collect();
         Ok(())
     }
 
@@ -206,11 +225,15 @@ fn process(spec: &Spec) -> Option<&Process> {
 }
 
 fn args(spec: &Spec) -> Vec<String> {
-    process(spec).and_then(|p| p.args().clone()).unwrap_or_default()
+    process(spec)
+        .and_then(|p| p.args().clone())
+        .unwrap_or_default()
 }
 
 fn env(spec: &Spec) -> Vec<String> {
-    process(spec).and_then(|p| p.env().clone()).unwrap_or_default()
+    process(spec)
+        .and_then(|p| p.env().clone())
+        .unwrap_or_default()
 }
 
 fn cwd(spec: &Spec) -> &Path {
@@ -219,8 +242,13 @@ fn cwd(spec: &Spec) -> &Path {
 
 /// Sets the label that execve will give the program; libcontainer does not (selinux(8), proc(5) attr/exec).
 fn set_selinux_label(spec: &Spec) -> Result<(), EnforceError> {
-    let Some(label) = process(spec).and_then(|p| p.selinux_label().as_ref()).filter(|l| !l.is_empty()) else {
+    let Some(label) = process(spec)
+        .and_then(|p| p.selinux_label().as_ref())
+        .filter(|l| !l.is_empty())
+    else {
         return Ok(());
     };
-    std::fs::write("/proc/thread-self/attr/exec", label).map_err(EnforceError::step(format!("set the SELinux label {label:?}")))
+    std::fs::write("/proc/thread-self/attr/exec", label).map_err(EnforceError::step(format!(
+        "set the SELinux label {label:?}"
+    )))
 }

@@ -25,7 +25,9 @@ pub enum EnforceError {
         source: io::Error,
     },
     /// A bind mount does not show what was judged.
-    #[error("the mount {0:?} does not show the file that was judged: its source was swapped during create")]
+    #[error(
+        "the mount {0:?} does not show the file that was judged: its source was swapped during create"
+    )]
     Swapped(PathBuf),
     /// The network wall did not come up.
     #[error("network wall")]
@@ -65,6 +67,9 @@ impl EnforceError {
     /// For `map_err`: an errno with what was being done.
     pub(crate) fn step<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();
-        move |source| Self::Step { step, source: source.into() }
+        move |source| Self::Step {
+            step,
+            source: source.into(),
+        }
     }
 }

@@ -10,14 +10,14 @@ use crate::plan::CapabilitySets;
 
 /// What the steps between libcontainer's own capability drop and ours need, and why.
 const SETUP: &[SpecCapability] = &[
-    SpecCapability::SysAdmin,       // setns, mounts, loading filters without no_new_privs
-    SpecCapability::Setpcap,        // dropping from the bounding set
-    SpecCapability::NetAdmin,       // entering the inner network namespace of a user namespace
+    SpecCapability::SysAdmin, // setns, mounts, loading filters without no_new_privs
+    SpecCapability::Setpcap,  // dropping from the bounding set
+    SpecCapability::NetAdmin, // entering the inner network namespace of a user namespace
     SpecCapability::NetBindService, // listeners of the wall on ports below 1024
-    SpecCapability::Chown,          // private directories owned like the image's
-    SpecCapability::Fowner,         // and with its modes
-    SpecCapability::DacOverride,    // whatever the user of the container is
-    SpecCapability::Setuid,         // joining a user namespace as its user (exec)
+    SpecCapability::Chown,    // private directories owned like the image's
+    SpecCapability::Fowner,   // and with its modes
+    SpecCapability::DacOverride, // whatever the user of the container is
+    SpecCapability::Setuid,   // joining a user namespace as its user (exec)
     SpecCapability::Setgid,
 ];
 
@@ -47,11 +47,15 @@ pub fn drop_to(sets: &CapabilitySets) -> Result<(), EnforceError> {
     }
     caps::clear(None, CapSet::Ambient).map_err(failed("clear the ambient set"))?;
     // Effective must be a subset of permitted at each step.
-    caps::set(None, CapSet::Effective, &parse(&sets.effective)?).map_err(failed("set the effective capabilities"))?;
-    caps::set(None, CapSet::Permitted, &parse(&sets.permitted)?).map_err(failed("set the permitted capabilities"))?;
-    caps::set(None, CapSet::Inheritable, &parse(&sets.inheritable)?).map_err(failed("set the inheritable capabilities"))?;
+    caps::set(None, CapSet::Effective, &parse(&sets.effective)?)
+        .map_err(failed("set the effective capabilities"))?;
+    caps::set(None, CapSet::Permitted, &parse(&sets.permitted)?)
+        .map_err(failed("set the permitted capabilities"))?;
+    caps::set(None, CapSet::Inheritable, &parse(&sets.inheritable)?)
+        .map_err(failed("set the inheritable capabilities"))?;
     for capability in parse(&sets.ambient)? {
-        caps::raise(None, CapSet::Ambient, capability).map_err(failed("raise an ambient capability"))?;
+        caps::raise(None, CapSet::Ambient, capability)
+            .map_err(failed("raise an ambient capability"))?;
     }
     Ok(())
 }
@@ -72,9 +76,17 @@ pub fn current() -> Result<CapabilitySets, EnforceError> {
 }
 
 fn parse(set: &BTreeSet<String>) -> Result<CapsHashSet, EnforceError> {
-    set.iter().map(|name| name.parse::<Capability>().map_err(failed("parse a capability"))).collect()
+    set.iter()
+        .map(|name| {
+            name.parse::<Capability>()
+                .map_err(failed("parse a capability"))
+        })
+        .collect()
 }
 
 fn failed(step: &'static str) -> impl FnOnce(caps::errors::CapsError) -> EnforceError {
-    move |e| EnforceError::Step { step: step.to_owned(), source: std::io::Error::other(e.to_string()) }
+    move |e| EnforceError::Step {
+        step: step.to_owned(),
+        source: std::io::Error::other(e.to_string()),
+    }
 }

@@ -12,7 +12,10 @@ use super::EnforceError;
 
 /// The file that `name` means: itself when it has a slash, else the first match on the container's PATH.
 pub fn find(name: &str, env: &[String], cwd: &Path) -> Result<PathBuf, EnforceError> {
-    let error = |why: String| EnforceError::Program { name: name.to_owned(), why };
+    let error = |why: String| EnforceError::Program {
+        name: name.to_owned(),
+        why,
+    };
     if name.contains('/') {
         let path = cwd.join(name);
         return match check(&path) {
@@ -21,7 +24,11 @@ pub fn find(name: &str, env: &[String], cwd: &Path) -> Result<PathBuf, EnforceEr
             Err(e) => Err(error(format!("stat {name}: {}", words(e)))),
         };
     }
-    let path = env.iter().rev().find_map(|e| e.strip_prefix("PATH=")).unwrap_or("");
+    let path = env
+        .iter()
+        .rev()
+        .find_map(|e| e.strip_prefix("PATH="))
+        .unwrap_or("");
     let mut denied = false;
     for dir in path.split(':') {
         let candidate = Path::new(if dir.is_empty() { "." } else { dir }).join(name);
@@ -30,7 +37,11 @@ pub fn find(name: &str, env: &[String], cwd: &Path) -> Result<PathBuf, EnforceEr
             Err(e) => denied |= e == Errno::ACCESS,
         }
     }
-    Err(error(if denied { "permission denied".to_owned() } else { "executable file not found in $PATH".to_owned() }))
+    Err(error(if denied {
+        "permission denied".to_owned()
+    } else {
+        "executable file not found in $PATH".to_owned()
+    }))
 }
 
 /// An executable regular file.
@@ -38,18 +49,36 @@ fn check(path: &Path) -> Result<(), Errno> {
     let stat = rustix::fs::stat(path)?;
     let regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
     // Any of the three bits, as runc does: whose bit counts is execve's business.
-    if regular && stat.st_mode & 0o111 != 0 { Ok(()) } else { Err(Errno::ACCESS) }
+    if regular && stat.st_mode & 0o111 != 0 {
+        Ok(())
+    } else {
+        Err(Errno::ACCESS)
+    }
 }
 
 /// Replaces the process. Returns only the reason why it could not.
 pub fn execute(file: &Path, args: &[String], env: &[String]) -> EnforceError {
     let name = args.first().cloned().unwrap_or_default();
-    let strings = |list: &[String]| list.iter().map(|s| CString::new(s.as_str())).collect::<Result<Vec<_>, _>>();
-    let (Ok(path), Ok(args), Ok(env)) = (CString::new(file.as_os_str().as_encoded_bytes()), strings(args), strings(env)) else {
-        return EnforceError::Program { name, why: "an argument or environment variable has a NUL byte".to_owned() };
+    let strings = |list: &[String]| {
+        list.iter()
+            .map(|s| CString::new(s.as_str()))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let (Ok(path), Ok(args), Ok(env)) = (
+        CString::new(file.as_os_str().as_encoded_bytes()),
+        strings(args),
+        strings(env),
+    ) else {
+        return EnforceError::Program {
+            name,
+            why: "an argument or environment variable has a NUL byte".to_owned(),
+        };
     };
     let Err(errno) = nix::unistd::execve(&path, &args, &env);
-    EnforceError::Program { name, why: words(Errno::from_raw_os_error(errno as i32)) }
+    EnforceError::Program {
+        name,
+        why: words(Errno::from_raw_os_error(errno as i32)),
+    }
 }
 
 /// Go's words for an errno, which are the C library's in lower case.
@@ -57,7 +86,10 @@ fn words(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or(&text).to_owned();
     let mut chars = text.chars();
-    chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
+    chars
+        .next()
+        .map(|c| c.to_lowercase().chain(chars).collect())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -67,17 +99,36 @@ mod tests {
     #[test]
     fn a_missing_program_is_told_in_the_words_that_engines_look_for() {
         let env = vec!["PATH=/nonexistent:/usr/bin".to_owned()];
-        let text = |name: &str| find(name, &env, Path::new("/")).expect_err("it is missing").to_string();
-        assert_eq!(text("no-such-program"), "exec: \"no-such-program\": executable file not found in $PATH");
-        assert_eq!(text("/no/such"), "exec: \"/no/such\": stat /no/such: no such file or directory");
-        assert_eq!(text("/etc/passwd"), "exec: \"/etc/passwd\": permission denied");
+        let text = |name: &str| {
+            find(name, &env, Path::new("/"))
+                .expect_err("it is missing")
+                .to_string()
+        };
+        assert_eq!(
+            text("no-such-program"),
+            "exec: \"no-such-program\": executable file not found in $PATH"
+        );
+        assert_eq!(
+            text("/no/such"),
+            "exec: \"/no/such\": stat /no/such: no such file or directory"
+        );
+        assert_eq!(
+            text("/etc/passwd"),
+            "exec: \"/etc/passwd\": permission denied"
+        );
         assert_eq!(text("/etc"), "exec: \"/etc\": permission denied");
     }
 
     #[test]
     fn the_path_of_the_container_is_searched_in_order() {
         let env = vec!["PATH=/nonexistent:/bin".to_owned()];
-        assert_eq!(find("sh", &env, Path::new("/")).expect("sh is there"), Path::new("/bin/sh"));
-        assert!(find("sh", &[], Path::new("/")).is_err(), "without PATH nothing is found");
+        assert_eq!(
+            find("sh", &env, Path::new("/")).expect("sh is there"),
+            Path::new("/bin/sh")
+        );
+        assert!(
+            find("sh", &[], Path::new("/")).is_err(),
+            "without PATH nothing is found"
+        );
     }
 }

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+    open_tree, unmount,
 };
 
 use super::EnforceError;
@@ -25,7 +26,9 @@ const WORKBENCH: &str = "/dev";
 /// Compares every kept bind mount with the inode that was judged on the host.
 pub fn check_judged(plan: &FilesystemPlan) -> Result<(), EnforceError> {
     for mount in &plan.mounts {
-        let Some(judged) = &mount.judged else { continue };
+        let Some(judged) = &mount.judged else {
+            continue;
+        };
         if found(&mount.destination)? != *judged {
             return Err(EnforceError::Swapped(mount.destination.clone()));
         }
@@ -35,10 +38,15 @@ pub fn check_judged(plan: &FilesystemPlan) -> Result<(), EnforceError> {
 
 fn found(path: &Path) -> Result<Judged, EnforceError> {
     let step = || format!("look at the mount {path:?}");
-    let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(EnforceError::step(step()))?;
+    let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(EnforceError::step(step()))?;
     let stat = rustix::fs::fstat(&fd).map_err(EnforceError::step(step()))?;
     let kind = crate::probe::kind_of(stat.st_mode);
-    Ok(Judged { dev: stat.st_dev, ino: stat.st_ino, kind })
+    Ok(Judged {
+        dev: stat.st_dev,
+        ino: stat.st_ino,
+        kind,
+    })
 }
 
 /// Mounts the private directories: one size-limited tmpfs, and overlays that write to it.
@@ -56,12 +64,19 @@ pub fn mount_ephemeral(plan: &FilesystemPlan, user_namespace: bool) -> Result<()
         }
     }
     // Detached either way; what was taken from it keeps it alive.
-    unmount(WORKBENCH, UnmountFlags::DETACH).map_err(EnforceError::step("detach the scratch file system"))?;
+    unmount(WORKBENCH, UnmountFlags::DETACH)
+        .map_err(EnforceError::step("detach the scratch file system"))?;
     result?;
     // An overlay shows what lies below the mounts in its lower directory: masks there must be made again.
     let covered = |path: &PathBuf| plan.ephemeral.iter().any(|e| path.starts_with(&e.path));
-    plan.masked.iter().filter(|p| covered(p)).try_for_each(|p| mask(p))?;
-    plan.readonly.iter().filter(|p| covered(p)).try_for_each(|p| read_only(p))
+    plan.masked
+        .iter()
+        .filter(|p| covered(p))
+        .try_for_each(|p| mask(p))?;
+    plan.readonly
+        .iter()
+        .filter(|p| covered(p))
+        .try_for_each(|p| read_only(p))
 }
 
 /// An empty directory has no places for the mounts that are to stay in it.
@@ -74,9 +89,16 @@ fn make_mount_points(scratch: &OwnedFd, upper: &str, dir: &Ephemeral) -> Result<
         let mut parts = relative.components().peekable();
         while let Some(part) = parts.next() {
             path.push(part);
-            let file = parts.peek().is_none() && crate::probe::kind_of(stat.st_mode) != FileKind::Directory;
+            let file = parts.peek().is_none()
+                && crate::probe::kind_of(stat.st_mode) != FileKind::Directory;
             let made = if file {
-                rustix::fs::openat(scratch, &path, OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o644)).map(drop)
+                rustix::fs::openat(
+                    scratch,
+                    &path,
+                    OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+                    Mode::from_raw_mode(0o644),
+                )
+                .map(drop)
             } else {
                 rustix::fs::mkdirat(scratch, &path, Mode::from_raw_mode(0o755))
             };
@@ -92,7 +114,9 @@ fn make_mount_points(scratch: &OwnedFd, upper: &str, dir: &Ephemeral) -> Result<
 /// Makes what is at a path read-only, by a mount of it over itself. Missing paths are fine.
 fn read_only(path: &Path) -> Result<(), EnforceError> {
     let step = || format!("make {path:?} read-only");
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
     let tree = match open_tree(CWD, path, flags) {
         Ok(tree) => tree,
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(()),
@@ -102,7 +126,12 @@ fn read_only(path: &Path) -> Result<(), EnforceError> {
     attach(&tree, path)
 }
 
-fn ephemeral(scratch: &OwnedFd, index: usize, dir: &Ephemeral, user_namespace: bool) -> Result<(), EnforceError> {
+fn ephemeral(
+    scratch: &OwnedFd,
+    index: usize,
+    dir: &Ephemeral,
+    user_namespace: bool,
+) -> Result<(), EnforceError> {
     let step = |what: &str| format!("{what} the private {}", dir.path.display());
     let like = match rustix::fs::stat(&dir.path) {
         Ok(stat) => stat,
@@ -120,14 +149,29 @@ fn ephemeral(scratch: &OwnedFd, index: usize, dir: &Ephemeral, user_namespace: b
         make_mount_points(scratch, &upper, dir)?;
     }
     let mount = match dir.content {
-        EphemeralContent::Empty => open_tree(scratch, upper.as_str(), OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
-            .map_err(EnforceError::step(step("take")))?,
+        EphemeralContent::Empty => open_tree(
+            scratch,
+            upper.as_str(),
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+        )
+        .map_err(EnforceError::step(step("take")))?,
         EphemeralContent::Image => {
-            let (uid, gid) = (rustix::fs::Uid::from_raw(like.st_uid), rustix::fs::Gid::from_raw(like.st_gid));
-            rustix::fs::chownat(scratch, upper.as_str(), Some(uid), Some(gid), AtFlags::empty()).map_err(EnforceError::step(step("own")))?;
+            let (uid, gid) = (
+                rustix::fs::Uid::from_raw(like.st_uid),
+                rustix::fs::Gid::from_raw(like.st_gid),
+            );
+            rustix::fs::chownat(
+                scratch,
+                upper.as_str(),
+                Some(uid),
+                Some(gid),
+                AtFlags::empty(),
+            )
+            .map_err(EnforceError::step(step("own")))?;
             let work = format!("{index}.work");
             make_dir(scratch, &work, 0o700).map_err(EnforceError::step(step("make")))?;
-            overlay(&dir.path, &upper, &work, user_namespace).map_err(EnforceError::step(step("overlay")))?
+            overlay(&dir.path, &upper, &work, user_namespace)
+                .map_err(EnforceError::step(step("overlay")))?
         }
     };
     cover(&dir.path, &mount, &dir.keep_below)
@@ -143,8 +187,11 @@ fn cover(path: &Path, mount: &OwnedFd, keep_below: &[PathBuf]) -> Result<(), Enf
 /// Copies of mounts with what is mounted below them, held by descriptors.
 fn clone_all(paths: &[PathBuf]) -> Result<Vec<(&PathBuf, OwnedFd)>, EnforceError> {
     let clone = |path| {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-        let tree = open_tree(CWD, path, flags).map_err(EnforceError::step(format!("keep the mount {path:?}")))?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE;
+        let tree = open_tree(CWD, path, flags)
+            .map_err(EnforceError::step(format!("keep the mount {path:?}")))?;
         Ok((path, tree))
     };
     paths.iter().map(clone).collect()
@@ -170,8 +217,12 @@ pub fn lock_cgroups(path: &Path) -> Result<(), EnforceError> {
 /// mounted before the move goes on showing the engine's interfaces.
 pub fn replace_sysfs(sysfs: &OwnedFd, plan: &FilesystemPlan) -> Result<(), EnforceError> {
     let sys = Path::new("/sys");
-    let below: Vec<PathBuf> =
-        plan.mounts.iter().map(|m| m.destination.clone()).filter(|d| d != sys && d.starts_with(sys)).collect();
+    let below: Vec<PathBuf> = plan
+        .mounts
+        .iter()
+        .map(|m| m.destination.clone())
+        .filter(|d| d != sys && d.starts_with(sys))
+        .collect();
     let kept = clone_all(&below)?;
     // The engine's goes, rather than lying below ours: /proc/mounts then names one.
     unmount(sys, UnmountFlags::DETACH).map_err(EnforceError::step("unmount the engine's sysfs"))?;
@@ -192,13 +243,23 @@ fn mask(path: &Path) -> Result<(), EnforceError> {
         Err(e) => return Err(EnforceError::step(step())(e)),
     };
     let cover = if crate::probe::kind_of(stat.st_mode) == FileKind::Directory {
-        let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(EnforceError::step(step()))?;
+        let fs =
+            fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(EnforceError::step(step()))?;
         fsconfig_set_string(&fs, "nr_inodes", "1").map_err(EnforceError::step(step()))?;
         fsconfig_create(&fs).map_err(EnforceError::step(step()))?;
-        fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_RDONLY).map_err(EnforceError::step(step()))?
+        fsmount(
+            &fs,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            MountAttrFlags::MOUNT_ATTR_RDONLY,
+        )
+        .map_err(EnforceError::step(step()))?
     } else {
-        open_tree(CWD, "/dev/null", OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
-            .map_err(EnforceError::step(step()))?
+        open_tree(
+            CWD,
+            "/dev/null",
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+        )
+        .map_err(EnforceError::step(step()))?
     };
     attach(&cover, path)
 }
@@ -206,7 +267,9 @@ fn mask(path: &Path) -> Result<(), EnforceError> {
 fn tmpfs(bytes: u64) -> Result<OwnedFd, EnforceError> {
     let step = "make the scratch file system";
     let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(EnforceError::step(step))?;
-    let set = |key: &str, value: String| fsconfig_set_string(&fs, key, value).map_err(EnforceError::step(step));
+    let set = |key: &str, value: String| {
+        fsconfig_set_string(&fs, key, value).map_err(EnforceError::step(step))
+    };
     set("size", bytes.to_string())?;
     // A file costs the kernel about a kilobyte even when it is empty: files are bounded with the bytes.
     set("nr_inodes", (bytes / 1024).max(1024).to_string())?;
@@ -217,7 +280,12 @@ fn tmpfs(bytes: u64) -> Result<OwnedFd, EnforceError> {
     fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(EnforceError::step(step))
 }
 
-fn overlay(lower: &Path, upper: &str, work: &str, user_namespace: bool) -> rustix::io::Result<OwnedFd> {
+fn overlay(
+    lower: &Path,
+    upper: &str,
+    work: &str,
+    user_namespace: bool,
+) -> rustix::io::Result<OwnedFd> {
     let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&fs, "source", "agentbox")?;
     fsconfig_set_string(&fs, "lowerdir", lower)?;
@@ -228,7 +296,11 @@ fn overlay(lower: &Path, upper: &str, work: &str, user_namespace: bool) -> rusti
         fsconfig_set_flag(&fs, "userxattr")?;
     }
     fsconfig_create(&fs)?;
-    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
+    fsmount(
+        &fs,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )
 }
 
 fn make_dir(at: &OwnedFd, name: &str, mode: u32) -> rustix::io::Result<()> {
@@ -239,5 +311,6 @@ fn make_dir(at: &OwnedFd, name: &str, mode: u32) -> rustix::io::Result<()> {
 
 fn attach(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
-    move_mount(mount, "", CWD, path, flags).map_err(EnforceError::step(format!("mount over {path:?}")))
+    move_mount(mount, "", CWD, path, flags)
+        .map_err(EnforceError::step(format!("mount over {path:?}")))
 }

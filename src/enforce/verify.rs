@@ -24,12 +24,17 @@ pub fn no_new_privs(planned: bool) -> Result<(), EnforceError> {
     if found == planned || !planned {
         return Ok(());
     }
-    Err(EnforceError::Verify { what: "no_new_privs", planned: planned.to_string(), found: found.to_string() })
+    Err(EnforceError::Verify {
+        what: "no_new_privs",
+        planned: planned.to_string(),
+        found: found.to_string(),
+    })
 }
 
 /// A seccomp filter is loaded.
 pub fn seccomp() -> Result<(), EnforceError> {
-    let found = rustix::thread::secure_computing_mode().map_err(EnforceError::step("read the seccomp mode"))?;
+    let found = rustix::thread::secure_computing_mode()
+        .map_err(EnforceError::step("read the seccomp mode"))?;
     if found == rustix::thread::SecureComputingMode::Filter {
         return Ok(());
     }

@@ -27,16 +27,24 @@ pub struct HostFacts {
 impl HostFacts {
     /// Refuses a kernel on which one of the policy's walls could not stand.
     pub(super) fn require(&self, policy: &Policy) -> Result<(), PlanError> {
-        let lacks = |need| PlanError::Kernel { policy: policy.name.to_string(), need, have: self.release.clone() };
+        let lacks = |need| PlanError::Kernel {
+            policy: policy.name.to_string(),
+            need,
+            have: self.release.clone(),
+        };
         // mount_setattr(2) came with 5.12, SO_NETNS_COOKIE (commit e8b9eab99232) with 5.14.
         if self.version < (5, 14) {
-            return Err(lacks("Linux 5.14 or newer (mount_setattr, SO_NETNS_COOKIE)"));
+            return Err(lacks(
+                "Linux 5.14 or newer (mount_setattr, SO_NETNS_COOKIE)",
+            ));
         }
         if !self.seccomp {
             return Err(lacks("seccomp filters (CONFIG_SECCOMP_FILTER)"));
         }
         if self.landlock_abi < 1 {
-            return Err(lacks("Landlock (CONFIG_SECURITY_LANDLOCK, and `landlock` in the lsm= list)"));
+            return Err(lacks(
+                "Landlock (CONFIG_SECURITY_LANDLOCK, and `landlock` in the lsm= list)",
+            ));
         }
         if !self.overlayfs {
             return Err(lacks("the overlay file system (CONFIG_OVERLAY_FS)"));

@@ -9,8 +9,14 @@ use super::{BundleFacts, PlanError};
 use crate::policy::Resolved;
 
 /// Refuses a spec with a hook that neither the engine's network nor the node's file accounts for.
-pub(super) fn check(resolved: &Resolved, spec: &Spec, bundle: &BundleFacts) -> Result<(), PlanError> {
-    let Some(hooks) = spec.hooks() else { return Ok(()) };
+pub(super) fn check(
+    resolved: &Resolved,
+    spec: &Spec,
+    bundle: &BundleFacts,
+) -> Result<(), PlanError> {
+    let Some(hooks) = spec.hooks() else {
+        return Ok(());
+    };
     #[allow(deprecated)] // Docker 20.10 to 27 still use prestart.
     let all: [(&'static str, &Option<Vec<Hook>>); 6] = [
         ("prestart", hooks.prestart()),
@@ -23,9 +29,18 @@ pub(super) fn check(resolved: &Resolved, spec: &Spec, bundle: &BundleFacts) -> R
     for (when, list) in all {
         for hook in list.iter().flatten() {
             // The path alone is the engine's whole program: at another time, or told something else, it is not that hook.
-            let told = hook.args().iter().flatten().next().is_some_and(|a| a == "libnetwork-setkey");
+            let told = hook
+                .args()
+                .iter()
+                .flatten()
+                .next()
+                .is_some_and(|a| a == "libnetwork-setkey");
             let known = when == "prestart" && told && bundle.engine_hooks.contains(hook.path());
-            let allowed = resolved.node_allow.hooks.iter().any(|p| hook.path() == p.as_ref() as &std::path::Path);
+            let allowed = resolved
+                .node_allow
+                .hooks
+                .iter()
+                .any(|p| hook.path() == p.as_ref() as &std::path::Path);
             if !known && !allowed {
                 return Err(PlanError::Hook {
                     policy: resolved.policy.name.to_string(),

@@ -142,7 +142,9 @@ pub struct SidecarLimits {
 #[non_exhaustive]
 pub enum PlanError {
     /// The kernel lacks what the plan needs.
-    #[error("policy '{policy}' needs {need}, which this kernel ({have}) does not have: use a newer kernel, or a policy without it")]
+    #[error(
+        "policy '{policy}' needs {need}, which this kernel ({have}) does not have: use a newer kernel, or a policy without it"
+    )]
     Kernel {
         /// The policy's name.
         policy: String,
@@ -155,7 +157,9 @@ pub enum PlanError {
     #[error("config.json has no `{0}` section")]
     Missing(&'static str),
     /// A namespace that would reach out of the container.
-    #[error("policy '{policy}' refuses the {whose} {kind} namespace: run without it, or let the node's file allow it (allow.namespaces)")]
+    #[error(
+        "policy '{policy}' refuses the {whose} {kind} namespace: run without it, or let the node's file allow it (allow.namespaces)"
+    )]
     Namespace {
         /// The policy's name.
         policy: String,
@@ -165,7 +169,9 @@ pub enum PlanError {
         kind: &'static str,
     },
     /// A hook that is not the engine's network hook.
-    #[error("policy '{policy}' refuses the {when} hook {path:?}: the node's file can allow it (allow.hooks)")]
+    #[error(
+        "policy '{policy}' refuses the {when} hook {path:?}: the node's file can allow it (allow.hooks)"
+    )]
     Hook {
         /// The policy's name.
         policy: String,
@@ -175,7 +181,9 @@ pub enum PlanError {
         path: PathBuf,
     },
     /// A device that the policy does not give.
-    #[error("policy '{policy}' refuses the device {path:?}: the node's file can allow it (allow.devices)")]
+    #[error(
+        "policy '{policy}' refuses the device {path:?}: the node's file can allow it (allow.devices)"
+    )]
     Device {
         /// The policy's name.
         policy: String,
@@ -183,7 +191,9 @@ pub enum PlanError {
         path: PathBuf,
     },
     /// A device that has the name of one that the node's file allows, and is another.
-    #[error("the device {0:?} is not the one that has this path on the node: the node's file allows that one alone (allow.devices)")]
+    #[error(
+        "the device {0:?} is not the one that has this path on the node: the node's file allows that one alone (allow.devices)"
+    )]
     OtherDevice(PathBuf),
     /// `dev.agentbox.workspace` names no mount.
     #[error("dev.agentbox.workspace = {0:?}: no bind mount of this container is at that path")]
@@ -213,7 +223,10 @@ pub fn plan(
     let policy = &resolved.policy;
     host.require(policy)?;
     let linux = spec.linux().as_ref().ok_or(PlanError::Missing("linux"))?;
-    let process = spec.process().as_ref().ok_or(PlanError::Missing("process"))?;
+    let process = spec
+        .process()
+        .as_ref()
+        .ok_or(PlanError::Missing("process"))?;
     if spec.root().is_none() {
         return Err(PlanError::Missing("root"));
     }
@@ -222,26 +235,49 @@ pub fn plan(
     let namespaces = namespaces::plan(resolved, linux)?;
     let devices = privileges::devices(resolved, linux, bundle)?;
     let filesystem = mounts::plan(resolved, spec, bundle, &mut warnings)?;
-    let sysfs = filesystem.mounts.iter().any(|m| m.destination == std::path::Path::new("/sys"));
+    let sysfs = filesystem
+        .mounts
+        .iter()
+        .any(|m| m.destination == std::path::Path::new("/sys"));
     let capability_limit = privileges::limit(policy);
     // No `..`: a field added to `Policy` does not compile until it is planned.
-    let Policy { name: _, filesystem: _, network, syscalls, privileges: _ } = policy;
+    let Policy {
+        name: _,
+        filesystem: _,
+        network,
+        syscalls,
+        privileges: _,
+    } = policy;
     let crate::policy::Network { mode } = network;
     let crate::policy::Syscalls { allow, deny } = syscalls;
     Ok(Plan {
-        origins: resolved.origins.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        origins: resolved
+            .origins
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect(),
         filesystem,
-        network: NetworkPlan { mode: *mode, sysctl: namespaces::net_sysctl(linux, &mut warnings), sysfs },
+        network: NetworkPlan {
+            mode: *mode,
+            sysctl: namespaces::net_sysctl(linux, &mut warnings),
+            sysfs,
+        },
         syscalls: SyscallPlan {
             allow: allow.iter().map(ToString::to_string).collect(),
             deny: deny.iter().map(ToString::to_string).collect(),
             engine_profile: linux.seccomp().is_some(),
         },
-        capabilities: CapabilitySets::of(process.capabilities().as_ref()).limited(&capability_limit),
+        capabilities: CapabilitySets::of(process.capabilities().as_ref())
+            .limited(&capability_limit),
         capability_limit,
         namespaces,
         devices,
-        sidecar: SidecarLimits { memory_bytes: 64 << 20, pids: 16, cpu_percent: 50, files: 1024 },
+        sidecar: SidecarLimits {
+            memory_bytes: 64 << 20,
+            pids: 16,
+            cpu_percent: 50,
+            files: 1024,
+        },
         warnings,
         policy: policy.clone(),
     })

@@ -11,7 +11,9 @@ use oci_spec::runtime::{Mount, Spec};
 use serde::{Deserialize, Serialize};
 
 use super::never::Never;
-use super::{BundleFacts, Ephemeral, EphemeralContent, FileKind, FilesystemPlan, PlanError, SourceFacts};
+use super::{
+    BundleFacts, Ephemeral, EphemeralContent, FileKind, FilesystemPlan, PlanError, SourceFacts,
+};
 use crate::policy::{Access, EphemeralDir, MountRule, Policy, Resolved, RootAccess};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
@@ -35,7 +37,13 @@ const MASKED: &[&str] = &[
 ];
 
 /// Made read-only in every container under a policy: Docker's list.
-const READONLY: &[&str] = &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+const READONLY: &[&str] = &[
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
 
 /// A mount that the container gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,24 +103,44 @@ pub(super) fn plan(
 ) -> Result<FilesystemPlan, PlanError> {
     let never = Never::builtin();
     let policy = &resolved.policy;
-    let mounts = spec.mounts().iter().flatten().map(canonical).collect::<Result<Vec<Mount>, _>>()?;
+    let mounts = spec
+        .mounts()
+        .iter()
+        .flatten()
+        .map(canonical)
+        .collect::<Result<Vec<Mount>, _>>()?;
     let workspace = workspace(resolved, spec, &mounts, bundle)?;
     let mut out = Sorted::default();
     for (index, mount) in mounts.iter().enumerate() {
         let source = bundle.sources.get(index).and_then(Option::as_ref);
         match source {
             Some(facts) if bundle.system.contains(mount.destination()) => {
-                out.keep_bind(mount, facts, false, "the node's, for programs to run".to_owned());
+                out.keep_bind(
+                    mount,
+                    facts,
+                    false,
+                    "the node's, for programs to run".to_owned(),
+                );
                 out.mask_inside(&never, mount.destination(), facts, warnings);
             }
-            Some(facts) => out.bind(&never, policy, workspace.as_deref(), mount, facts, warnings)?,
+            Some(facts) => {
+                out.bind(&never, policy, workspace.as_deref(), mount, facts, warnings)?
+            }
             None => out.kernel(mount),
         }
     }
     let ephemeral = ephemeral(policy, bundle, &out.kept);
     let linux = spec.linux().as_ref();
-    let masked = union(MASKED, linux.and_then(|l| l.masked_paths().as_ref()), &out.masked);
-    let readonly = union(READONLY, linux.and_then(|l| l.readonly_paths().as_ref()), &BTreeSet::new());
+    let masked = union(
+        MASKED,
+        linux.and_then(|l| l.masked_paths().as_ref()),
+        &out.masked,
+    );
+    let readonly = union(
+        READONLY,
+        linux.and_then(|l| l.readonly_paths().as_ref()),
+        &BTreeSet::new(),
+    );
     Ok(FilesystemPlan {
         root: policy.filesystem.root,
         ephemeral,
@@ -144,11 +172,15 @@ impl Sorted {
         let options = match (kind, place) {
             ("proc", "/proc") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
             ("sysfs", "/sys") => only(asked, &[], &["nosuid", "nodev", "noexec", "ro"]),
-            ("cgroup" | "cgroup2", "/sys/fs/cgroup") => only(asked, &[], &["nosuid", "nodev", "noexec", "ro"]),
+            ("cgroup" | "cgroup2", "/sys/fs/cgroup") => {
+                only(asked, &[], &["nosuid", "nodev", "noexec", "ro"])
+            }
             ("devpts", "/dev/pts") => keep(asked, &["nosuid", "noexec"]),
             ("mqueue", "/dev/mqueue") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
             ("tmpfs", "/dev") => keep(asked, &["nosuid"]),
-            ("tmpfs", _) if !is_kernel_place(destination) && place != "/" => keep(asked, &["nosuid", "nodev"]),
+            ("tmpfs", _) if !is_kernel_place(destination) && place != "/" => {
+                keep(asked, &["nosuid", "nodev"])
+            }
             _ => {
                 self.prune(mount, &format!("a mount of type {kind:?} at this place is not among those that a policy keeps"));
                 return;
@@ -157,7 +189,10 @@ impl Sorted {
         self.kept.push(PlannedMount {
             destination: destination.clone(),
             kind: kind.to_owned(),
-            source: mount.source().clone().unwrap_or_else(|| PathBuf::from(kind)),
+            source: mount
+                .source()
+                .clone()
+                .unwrap_or_else(|| PathBuf::from(kind)),
             options,
             why: "the engine's".to_owned(),
             judged: None,
@@ -180,7 +215,11 @@ impl Sorted {
             self.replaced.insert(destination.clone());
             return Ok(());
         }
-        let asked_rw = !mount.options().iter().flatten().any(|o| matches!(o.as_str(), "ro" | "rro"));
+        let asked_rw = !mount
+            .options()
+            .iter()
+            .flatten()
+            .any(|o| matches!(o.as_str(), "ro" | "rro"));
         if let Some((why, writable)) = support(place, facts) {
             self.keep_bind(mount, facts, writable && asked_rw, why.to_owned());
             return Ok(());
@@ -198,10 +237,17 @@ impl Sorted {
             return Ok(());
         }
         match access(policy, is_workspace, place) {
-            Access::None => self.prune(mount, &format!("policy '{}' keeps {}", policy.name, kept_words(policy))),
+            Access::None => self.prune(
+                mount,
+                &format!("policy '{}' keeps {}", policy.name, kept_words(policy)),
+            ),
             granted => {
                 let writable = asked_rw && granted == Access::ReadWrite;
-                let why = if is_workspace { "the workspace" } else { "the policy keeps other mounts" };
+                let why = if is_workspace {
+                    "the workspace"
+                } else {
+                    "the policy keeps other mounts"
+                };
                 self.keep_bind(mount, facts, writable, why.to_owned());
                 self.mask_inside(never, destination, facts, warnings);
             }
@@ -211,7 +257,12 @@ impl Sorted {
 
     fn keep_bind(&mut self, mount: &Mount, facts: &SourceFacts, writable: bool, why: String) {
         let asked = mount.options().as_deref().unwrap_or_default();
-        let mut options: Vec<String> = vec!["bind".into(), "rprivate".into(), "nosuid".into(), "nodev".into()];
+        let mut options: Vec<String> = vec![
+            "bind".into(),
+            "rprivate".into(),
+            "nosuid".into(),
+            "nodev".into(),
+        ];
         if asked.iter().any(|o| o == "noexec") {
             options.push("noexec".into());
         }
@@ -222,13 +273,28 @@ impl Sorted {
             source: facts.path.clone(),
             options,
             why,
-            judged: Some(Judged { dev: facts.dev, ino: facts.ino, kind: facts.kind }),
+            judged: Some(Judged {
+                dev: facts.dev,
+                ino: facts.ino,
+                kind: facts.kind,
+            }),
         });
     }
 
-    fn mask_inside(&mut self, never: &Never, destination: &Path, facts: &SourceFacts, warnings: &mut Vec<String>) {
-        self.masked.extend(never.below(&facts.path).map(|(rest, _)| destination.join(rest)));
-        self.masked.extend(facts.inside.iter().map(|i| destination.join(&i.path)));
+    fn mask_inside(
+        &mut self,
+        never: &Never,
+        destination: &Path,
+        facts: &SourceFacts,
+        warnings: &mut Vec<String>,
+    ) {
+        self.masked.extend(
+            never
+                .below(&facts.path)
+                .map(|(rest, _)| destination.join(rest)),
+        );
+        self.masked
+            .extend(facts.inside.iter().map(|i| destination.join(&i.path)));
         if facts.search_incomplete {
             warnings.push(format!(
                 "{}: too many files to search all of them for sockets and credentials; those found are masked",
@@ -239,7 +305,9 @@ impl Sorted {
 
     fn prune(&mut self, mount: &Mount, why: &str) {
         // What it was to cover stays covered: /dev/null over a project's .env is how secrets are kept from a container.
-        let over = |m: &PlannedMount| m.judged.is_some() && mount.destination().starts_with(&m.destination);
+        let over = |m: &PlannedMount| {
+            m.judged.is_some() && mount.destination().starts_with(&m.destination)
+        };
         if self.kept.iter().any(over) {
             self.masked.insert(mount.destination().clone());
         }
@@ -275,11 +343,19 @@ fn kept_words(policy: &Policy) -> &'static str {
 
 /// Why a bind mount is refused whatever the policy says.
 fn refusal(never: &Never, destination: &Path, facts: &SourceFacts) -> Option<String> {
-    if is_kernel_place(destination) || destination == Path::new("/") || destination == Path::new("/dev") {
-        return Some(format!("it would replace {} of the container", destination.display()));
+    if is_kernel_place(destination)
+        || destination == Path::new("/")
+        || destination == Path::new("/dev")
+    {
+        return Some(format!(
+            "it would replace {} of the container",
+            destination.display()
+        ));
     }
     match facts.kind {
-        FileKind::Socket => return Some("it is a socket: whoever answers it acts outside the walls".to_owned()),
+        FileKind::Socket => {
+            return Some("it is a socket: whoever answers it acts outside the walls".to_owned());
+        }
         FileKind::Device => return Some("it is a device".to_owned()),
         FileKind::Fifo => return Some("it is a pipe to a process outside".to_owned()),
         FileKind::Directory | FileKind::File => {}
@@ -287,12 +363,15 @@ fn refusal(never: &Never, destination: &Path, facts: &SourceFacts) -> Option<Str
     if let Some(same) = &facts.same_as {
         return Some(format!("it is {} under another name", same.display()));
     }
-    never.refuses(&facts.path).map(|why| format!("{}: {why}", facts.path.display()))
+    never
+        .refuses(&facts.path)
+        .map(|why| format!("{}: {why}", facts.path.display()))
 }
 
 /// Places where a mount would hide or replace the kernel's files, with those below them.
 fn is_kernel_place(destination: &Path) -> bool {
-    ["/proc", "/sys"].iter().any(|p| destination.starts_with(p)) || (destination.starts_with("/dev/") && destination != Path::new("/dev/shm"))
+    ["/proc", "/sys"].iter().any(|p| destination.starts_with(p))
+        || (destination.starts_with("/dev/") && destination != Path::new("/dev/shm"))
         || destination == Path::new("/dev")
 }
 
@@ -302,17 +381,31 @@ fn support(place: &str, facts: &SourceFacts) -> Option<(&'static str, bool)> {
     let name = place.rsplit('/').next().unwrap_or("");
     let file = facts.kind == FileKind::File;
     match (place, source.as_slice()) {
-        ("/etc/hostname", [.., "containers", id, last]) if file && is_id(id) && *last == name => Some(("Docker's host name file", false)),
-        ("/etc/hostname", [.., "sandboxes", id, last]) if file && is_id(id) && *last == name => Some(("the pod's host name file", false)),
-        ("/etc/hostname" | "/run/.containerenv", [.., "overlay-containers", id, "userdata", last]) if file && is_id(id) && *last == name => {
-            Some(("podman's file", false))
+        ("/etc/hostname", [.., "containers", id, last]) if file && is_id(id) && *last == name => {
+            Some(("Docker's host name file", false))
         }
-        ("/dev/shm", [.., "overlay-containers", id, "userdata", "shm"] | [.., "sandboxes", id, "shm"]) if is_id(id) && facts.kind == FileKind::Directory => {
+        ("/etc/hostname", [.., "sandboxes", id, last]) if file && is_id(id) && *last == name => {
+            Some(("the pod's host name file", false))
+        }
+        (
+            "/etc/hostname" | "/run/.containerenv",
+            [.., "overlay-containers", id, "userdata", last],
+        ) if file && is_id(id) && *last == name => Some(("podman's file", false)),
+        (
+            "/dev/shm",
+            [.., "overlay-containers", id, "userdata", "shm"] | [.., "sandboxes", id, "shm"],
+        ) if is_id(id) && facts.kind == FileKind::Directory => {
             Some(("the container's shared memory", true))
         }
-        ("/dev/termination-log", [.., "kubelet", "pods", _, "containers", _, _]) if file => Some(("kubelet's termination message", true)),
-        ("/sbin/docker-init", [.., "docker-init" | "tini" | "tini-static"]) if file => Some(("Docker's init", false)),
-        ("/run/podman-init" | "/dev/init", [.., "catatonit"]) if file => Some(("podman's init", false)),
+        ("/dev/termination-log", [.., "kubelet", "pods", _, "containers", _, _]) if file => {
+            Some(("kubelet's termination message", true))
+        }
+        ("/sbin/docker-init", [.., "docker-init" | "tini" | "tini-static"]) if file => {
+            Some(("Docker's init", false))
+        }
+        ("/run/podman-init" | "/dev/init", [.., "catatonit"]) if file => {
+            Some(("podman's init", false))
+        }
         _ => None,
     }
 }
@@ -323,13 +416,30 @@ fn is_id(text: &str) -> bool {
 }
 
 /// The mount point of the workspace: the one that was named, else the bind mount that holds the working directory.
-fn workspace(resolved: &Resolved, spec: &Spec, mounts: &[Mount], bundle: &BundleFacts) -> Result<Option<PathBuf>, PlanError> {
-    let binds = || mounts.iter().zip(&bundle.sources).filter(|(_, s)| s.is_some()).map(|(m, _)| m.destination());
+fn workspace(
+    resolved: &Resolved,
+    spec: &Spec,
+    mounts: &[Mount],
+    bundle: &BundleFacts,
+) -> Result<Option<PathBuf>, PlanError> {
+    let binds = || {
+        mounts
+            .iter()
+            .zip(&bundle.sources)
+            .filter(|(_, s)| s.is_some())
+            .map(|(m, _)| m.destination())
+    };
     if let Some(named) = &resolved.workspace {
         let named = PathBuf::from(named.as_str());
-        return if binds().any(|d| *d == named) { Ok(Some(named)) } else { Err(PlanError::Workspace(named)) };
+        return if binds().any(|d| *d == named) {
+            Ok(Some(named))
+        } else {
+            Err(PlanError::Workspace(named))
+        };
     }
-    let Some(cwd) = spec.process().as_ref().map(|p| p.cwd().clone()) else { return Ok(None) };
+    let Some(cwd) = spec.process().as_ref().map(|p| p.cwd().clone()) else {
+        return Ok(None);
+    };
     let holds = binds().filter(|d| cwd.starts_with(d) && d.as_path() != Path::new("/"));
     Ok(holds.max_by_key(|d| d.components().count()).cloned())
 }
@@ -337,13 +447,19 @@ fn workspace(resolved: &Resolved, spec: &Spec, mounts: &[Mount], bundle: &Bundle
 fn ephemeral(policy: &Policy, bundle: &BundleFacts, kept: &[PlannedMount]) -> Vec<Ephemeral> {
     // With a root that is thrown away as a whole there is nothing to add but an empty /tmp, and what a mount covers.
     let root = policy.filesystem.root == RootAccess::Ephemeral;
-    let by_root = |path: &Path| root && !kept.iter().any(|m| m.judged.is_some() && path.starts_with(&m.destination));
+    let by_root = |path: &Path| {
+        root && !kept
+            .iter()
+            .any(|m| m.judged.is_some() && path.starts_with(&m.destination))
+    };
     let mut out: Vec<Ephemeral> = Vec::new();
     for dir in &policy.filesystem.ephemeral {
         let (path, content) = match (dir, bundle.home.as_deref()) {
             (EphemeralDir::Tmp, _) => (PathBuf::from("/tmp"), EphemeralContent::Empty),
             (EphemeralDir::Var, _) => (PathBuf::from("/var"), EphemeralContent::Image),
-            (EphemeralDir::Home, Some(home)) if is_home_like(home) => (home.components().collect(), EphemeralContent::Image),
+            (EphemeralDir::Home, Some(home)) if is_home_like(home) => {
+                (home.components().collect(), EphemeralContent::Image)
+            }
             (EphemeralDir::Home, _) => continue,
         };
         let empty = content == EphemeralContent::Empty;
@@ -351,8 +467,17 @@ fn ephemeral(policy: &Policy, bundle: &BundleFacts, kept: &[PlannedMount]) -> Ve
             continue;
         }
         let below = |d: &&PathBuf| d.starts_with(&path) && **d != path;
-        let keep_below = kept.iter().map(|m| &m.destination).filter(below).cloned().collect();
-        out.push(Ephemeral { path, content, keep_below });
+        let keep_below = kept
+            .iter()
+            .map(|m| &m.destination)
+            .filter(below)
+            .cloned()
+            .collect();
+        out.push(Ephemeral {
+            path,
+            content,
+            keep_below,
+        });
     }
     // A home below /var is private with /var, whichever was named first: the kernel stacks two overlays, and the
     // image's own is one of them (FILESYSTEM_MAX_STACK_DEPTH).
@@ -363,18 +488,29 @@ fn ephemeral(policy: &Policy, bundle: &BundleFacts, kept: &[PlannedMount]) -> Ve
 
 /// A mount of the engine is at the path, or a writable one above it: what is written there is to stay.
 fn is_mounted(path: &Path, bundle: &BundleFacts, kept: &[PlannedMount]) -> bool {
-    let above = kept.iter().filter(|m| path.starts_with(&m.destination) && !bundle.system.contains(&m.destination));
+    let above = kept
+        .iter()
+        .filter(|m| path.starts_with(&m.destination) && !bundle.system.contains(&m.destination));
     let nearest = above.max_by_key(|m| m.destination.components().count());
     nearest.is_some_and(|m| m.destination == path || m.is_writable())
 }
 
 /// A directory that may be covered by an overlay without hiding parts of the system.
 fn is_home_like(home: &Path) -> bool {
-    let system = ["/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var"];
-    let below_kernel = ["/proc", "/sys", "/dev"].iter().any(|p| home.starts_with(p));
+    let system = [
+        "/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys",
+        "/tmp", "/usr", "/var",
+    ];
+    let below_kernel = ["/proc", "/sys", "/dev"]
+        .iter()
+        .any(|p| home.starts_with(p));
     // The overlay file system reads `:` and `\\` in the name of its lower directory.
     let nameable = home.to_str().is_some_and(|h| !h.contains([':', '\\']));
-    home.is_absolute() && !below_kernel && !system.iter().any(|s| home == Path::new(s)) && is_plain(home) && nameable
+    home.is_absolute()
+        && !below_kernel
+        && !system.iter().any(|s| home == Path::new(s))
+        && is_plain(home)
+        && nameable
 }
 
 /// The mount with the one spelling of its destination: `/etc//hosts` and `/proc/` are compared as text later on.
@@ -389,7 +525,8 @@ fn canonical(mount: &Mount) -> Result<Mount, PlanError> {
 }
 
 fn is_plain(path: &Path) -> bool {
-    path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)))
+    path.components()
+        .all(|c| matches!(c, Component::RootDir | Component::Normal(_)))
 }
 
 fn union(base: &[&str], engine: Option<&Vec<String>>, more: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
@@ -401,8 +538,14 @@ fn union(base: &[&str], engine: Option<&Vec<String>>, more: &BTreeSet<PathBuf>) 
 
 /// The engine's options without those that loosen, plus `add`.
 fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
-    let loosening = ["suid", "dev", "shared", "rshared", "slave", "rslave", "rbind", "bind"];
-    let mut out: Vec<String> = asked.iter().filter(|o| !loosening.contains(&o.as_str())).cloned().collect();
+    let loosening = [
+        "suid", "dev", "shared", "rshared", "slave", "rslave", "rbind", "bind",
+    ];
+    let mut out: Vec<String> = asked
+        .iter()
+        .filter(|o| !loosening.contains(&o.as_str()))
+        .cloned()
+        .collect();
     out.extend(add.iter().map(ToString::to_string));
     let mut seen = BTreeSet::new();
     out.retain(|o| seen.insert(o.clone()));

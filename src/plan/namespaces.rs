@@ -29,10 +29,18 @@ pub(super) fn plan(resolved: &Resolved, linux: &Linux) -> Result<Vec<String>, Pl
         }
     }
     let cgroup = given.iter().find(|n| n.typ() == Type::Cgroup);
-    let foreign_cgroup = resolved.node_allow.namespaces.contains(&NamespaceKind::Cgroup);
-    out.push(cgroup.map_or(Ok("cgroup".to_owned()), |ns| own_or_allowed(resolved, ns, foreign_cgroup, "cgroup"))?);
+    let foreign_cgroup = resolved
+        .node_allow
+        .namespaces
+        .contains(&NamespaceKind::Cgroup);
+    out.push(cgroup.map_or(Ok("cgroup".to_owned()), |ns| {
+        own_or_allowed(resolved, ns, foreign_cgroup, "cgroup")
+    })?);
     if let Some(ns) = given.iter().find(|n| n.typ() == Type::User) {
-        let allowed = resolved.node_allow.namespaces.contains(&NamespaceKind::User);
+        let allowed = resolved
+            .node_allow
+            .namespaces
+            .contains(&NamespaceKind::User);
         out.push(own_or_allowed(resolved, ns, allowed, "user")?);
     }
     if given.iter().any(|n| n.typ() == Type::Time) {
@@ -55,7 +63,12 @@ fn network(given: &[LinuxNamespace]) -> String {
     }
 }
 
-fn own_or_allowed(resolved: &Resolved, ns: &LinuxNamespace, allowed: bool, name: &'static str) -> Result<String, PlanError> {
+fn own_or_allowed(
+    resolved: &Resolved,
+    ns: &LinuxNamespace,
+    allowed: bool,
+    name: &'static str,
+) -> Result<String, PlanError> {
     match ns.path() {
         None => Ok(name.to_owned()),
         Some(path) if allowed => Ok(format!("{name}={}", path.display())),
@@ -68,19 +81,30 @@ fn foreign(path: &Path) -> String {
 }
 
 fn refused(resolved: &Resolved, whose: String, kind: &'static str) -> PlanError {
-    PlanError::Namespace { policy: resolved.policy.name.to_string(), whose, kind }
+    PlanError::Namespace {
+        policy: resolved.policy.name.to_string(),
+        whose,
+        kind,
+    }
 }
 
 /// The spec's `net.*` settings for the inner namespace.
 pub(super) fn net_sysctl(linux: &Linux, warnings: &mut Vec<String>) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
-    for (key, value) in linux.sysctl().iter().flatten().filter(|(k, _)| k.starts_with("net.")) {
+    for (key, value) in linux
+        .sysctl()
+        .iter()
+        .flatten()
+        .filter(|(k, _)| k.starts_with("net."))
+    {
         if key == "net.ipv4.ping_group_range" {
             // Docker opens ping sockets to everyone; the wall keeps them closed.
             continue;
         }
         if key.starts_with("net.ipv4.conf.") || key.starts_with("net.ipv6.conf.") {
-            warnings.push(format!("sysctl {key} is not applied: the container has no interface but lo"));
+            warnings.push(format!(
+                "sysctl {key} is not applied: the container has no interface but lo"
+            ));
             continue;
         }
         out.insert(key.clone(), value.clone());

@@ -36,18 +36,27 @@ struct Credentials {
 impl Never {
     /// The list that is built in.
     pub fn builtin() -> Self {
-        toml::from_str(include_str!("../../policies/never.toml")).expect("a test parses the built-in list")
+        toml::from_str(include_str!("../../policies/never.toml"))
+            .expect("a test parses the built-in list")
     }
 
     /// Why `real` (a path without links) is never let in, if it is.
     pub fn refuses(&self, real: &Path) -> Option<&str> {
-        let host = self.host.iter().find(|h| h.covers(real)).map(|h| h.why.as_str());
-        host.or_else(|| self.holds_credentials(real).then_some(self.credentials.why.as_str()))
+        let host = self
+            .host
+            .iter()
+            .find(|h| h.covers(real))
+            .map(|h| h.why.as_str());
+        host.or_else(|| {
+            self.holds_credentials(real)
+                .then_some(self.credentials.why.as_str())
+        })
     }
 
     /// Why a file with this path relative to a mount's source must be masked, if it must.
     pub fn credential(&self, relative: &Path) -> Option<&str> {
-        self.ends_in_credentials(relative).then_some(self.credentials.why.as_str())
+        self.ends_in_credentials(relative)
+            .then_some(self.credentials.why.as_str())
     }
 
     /// Entries of the list that lie strictly below `real`: they are masked when `real` is mounted.
@@ -75,7 +84,10 @@ impl HostPath {
             return real == Path::new("/");
         }
         match real.strip_prefix(&self.path) {
-            Ok(rest) => !self.except.iter().any(|pattern| matches_or_below(pattern, rest)),
+            Ok(rest) => !self
+                .except
+                .iter()
+                .any(|pattern| matches_or_below(pattern, rest)),
             Err(_) => false,
         }
     }
@@ -98,16 +110,34 @@ mod tests {
     fn the_built_in_list_parses_and_holds_what_the_documentation_promises() {
         let never = Never::builtin();
         for path in [
-            "/", "/etc", "/etc/shadow", "/proc/sys", "/sys", "/dev/mem", "/run/docker.sock", "/var/lib/docker",
-            "/var/lib/docker/overlay2/x/merged", "/var/lib/kubelet/pki", "/home/me/.ssh", "/root/.aws/config",
-            "/home/me/.config/gcloud", "/home/me/.docker/config.json", "/srv/.netrc",
+            "/",
+            "/etc",
+            "/etc/shadow",
+            "/proc/sys",
+            "/sys",
+            "/dev/mem",
+            "/run/docker.sock",
+            "/var/lib/docker",
+            "/var/lib/docker/overlay2/x/merged",
+            "/var/lib/kubelet/pki",
+            "/home/me/.ssh",
+            "/root/.aws/config",
+            "/home/me/.config/gcloud",
+            "/home/me/.docker/config.json",
+            "/srv/.netrc",
             "/var/lib/kubelet/pods/u/volumes/kubernetes.io~projected/kube-api-access-x",
         ] {
             assert!(never.refuses(Path::new(path)).is_some(), "{path} is let in");
         }
         for path in [
-            "/home/me", "/home/me/project", "/srv", "/var/lib/docker/volumes/v/_data",
-            "/var/lib/docker/volumes/v/_data/below", "/etcetera", "/home/me/.config", "/home/me/ssh",
+            "/home/me",
+            "/home/me/project",
+            "/srv",
+            "/var/lib/docker/volumes/v/_data",
+            "/var/lib/docker/volumes/v/_data/below",
+            "/etcetera",
+            "/home/me/.config",
+            "/home/me/ssh",
             "/var/lib/kubelet/pods/u/volumes/kubernetes.io~empty-dir/cache",
         ] {
             assert_eq!(never.refuses(Path::new(path)), None, "{path} is refused");
@@ -117,7 +147,11 @@ mod tests {
     #[test]
     fn an_exception_does_not_cover_its_siblings_or_parents() {
         let never = Never::builtin();
-        for path in ["/var/lib/docker/volumes", "/var/lib/docker/volumes/v", "/var/lib/docker/volumes/v/other"] {
+        for path in [
+            "/var/lib/docker/volumes",
+            "/var/lib/docker/volumes/v",
+            "/var/lib/docker/volumes/v/other",
+        ] {
             assert!(never.refuses(Path::new(path)).is_some(), "{path} is let in");
         }
     }
@@ -125,9 +159,17 @@ mod tests {
     #[test]
     fn what_lies_below_a_kept_mount_is_named_for_masking() {
         let never = Never::builtin();
-        let below: Vec<_> = never.below(Path::new("/var/lib")).map(|(p, _)| p.to_path_buf()).collect();
-        assert!(below.contains(&PathBuf::from("docker")) && below.contains(&PathBuf::from("kubelet")));
-        assert_eq!(never.credential(Path::new("u/.ssh")), Some("it holds credentials"));
+        let below: Vec<_> = never
+            .below(Path::new("/var/lib"))
+            .map(|(p, _)| p.to_path_buf())
+            .collect();
+        assert!(
+            below.contains(&PathBuf::from("docker")) && below.contains(&PathBuf::from("kubelet"))
+        );
+        assert_eq!(
+            never.credential(Path::new("u/.ssh")),
+            Some("it holds credentials")
+        );
         assert_eq!(never.credential(Path::new("u/.ssh/id_rsa")), None);
     }
 }

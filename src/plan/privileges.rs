@@ -10,8 +10,16 @@ use super::{BundleFacts, PlanError};
 use crate::policy::{Policy, Resolved};
 
 /// Device nodes that every container has; libcontainer makes them.
-pub const USUAL_DEVICES: &[&str] =
-    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/console", "/dev/ptmx"];
+pub const USUAL_DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/console",
+    "/dev/ptmx",
+];
 
 /// The five capability sets of a process (capabilities(7)), as `CAP_*` names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +40,9 @@ pub struct CapabilitySets {
 impl CapabilitySets {
     /// The sets of a spec; none at all where it has none (runc's reading; libcontainer would keep every one).
     pub fn of(given: Option<&LinuxCapabilities>) -> Self {
-        let Some(given) = given else { return Self::default() };
+        let Some(given) = given else {
+            return Self::default();
+        };
         Self {
             bounding: names(given.bounding().as_ref()),
             effective: names(given.effective().as_ref()),
@@ -44,8 +54,16 @@ impl CapabilitySets {
 
     /// The sets without what `limit` does not have.
     pub fn limited(self, limit: &BTreeSet<String>) -> Self {
-        let cut = |set: BTreeSet<String>| -> BTreeSet<String> { set.intersection(limit).cloned().collect() };
-        let Self { bounding, effective, permitted, inheritable, ambient } = self;
+        let cut = |set: BTreeSet<String>| -> BTreeSet<String> {
+            set.intersection(limit).cloned().collect()
+        };
+        let Self {
+            bounding,
+            effective,
+            permitted,
+            inheritable,
+            ambient,
+        } = self;
         Self {
             bounding: cut(bounding),
             effective: cut(effective),
@@ -57,12 +75,21 @@ impl CapabilitySets {
 }
 
 fn names(set: Option<&Capabilities>) -> BTreeSet<String> {
-    set.into_iter().flatten().map(|c| format!("CAP_{}", c)).map(|n| n.replacen("CAP_CAP_", "CAP_", 1)).collect()
+    set.into_iter()
+        .flatten()
+        .map(|c| format!("CAP_{}", c))
+        .map(|n| n.replacen("CAP_CAP_", "CAP_", 1))
+        .collect()
 }
 
 /// The capabilities that no process of the container may exceed.
 pub(super) fn limit(policy: &Policy) -> BTreeSet<String> {
-    policy.privileges.capabilities.iter().map(ToString::to_string).collect()
+    policy
+        .privileges
+        .capabilities
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 /// Devices beyond the usual eight: only those of the node's file.
@@ -70,15 +97,33 @@ pub(super) fn limit(policy: &Policy) -> BTreeSet<String> {
 /// `--privileged` lists every device of the host; they are left out, not refused, because the container is to run
 /// as one without `--privileged` would. A device that was asked for by name (`--device`) is an error.
 /// So is one under an allowed name that is another device: `--device /dev/sda:/dev/kvm`.
-pub(super) fn devices(resolved: &Resolved, linux: &Linux, bundle: &BundleFacts) -> Result<BTreeSet<PathBuf>, PlanError> {
-    let asked: Vec<PathBuf> = linux.devices().iter().flatten().map(|d| d.path().clone()).collect();
+pub(super) fn devices(
+    resolved: &Resolved,
+    linux: &Linux,
+    bundle: &BundleFacts,
+) -> Result<BTreeSet<PathBuf>, PlanError> {
+    let asked: Vec<PathBuf> = linux
+        .devices()
+        .iter()
+        .flatten()
+        .map(|d| d.path().clone())
+        .collect();
     let usual = |path: &PathBuf| USUAL_DEVICES.iter().any(|u| path == &PathBuf::from(u));
-    let allowed = |path: &PathBuf| resolved.node_allow.devices.iter().any(|p| path == p.as_ref() as &std::path::Path);
+    let allowed = |path: &PathBuf| {
+        resolved
+            .node_allow
+            .devices
+            .iter()
+            .any(|p| path == p.as_ref() as &std::path::Path)
+    };
     let extra: Vec<PathBuf> = asked.into_iter().filter(|p| !usual(p)).collect();
     // More than a person would type: an engine's `--privileged`.
     let privileged = extra.len() > 16 || allows_every_device(linux);
     if let Some(path) = extra.iter().find(|p| !allowed(p) && !privileged) {
-        return Err(PlanError::Device { policy: resolved.policy.name.to_string(), path: path.clone() });
+        return Err(PlanError::Device {
+            policy: resolved.policy.name.to_string(),
+            path: path.clone(),
+        });
     }
     let extra: BTreeSet<PathBuf> = extra.into_iter().filter(allowed).collect();
     match extra.iter().find(|p| !bundle.devices.contains(*p)) {
@@ -88,6 +133,15 @@ pub(super) fn devices(resolved: &Resolved, linux: &Linux, bundle: &BundleFacts) 
 }
 
 fn allows_every_device(linux: &Linux) -> bool {
-    let rules = linux.resources().as_ref().and_then(|r| r.devices().as_ref());
-    rules.into_iter().flatten().next_back().is_some_and(|d| d.allow() && d.major().is_none() && d.minor().is_none() && d.typ().is_none_or(|t| t == oci_spec::runtime::LinuxDeviceType::A))
+    let rules = linux
+        .resources()
+        .as_ref()
+        .and_then(|r| r.devices().as_ref());
+    rules.into_iter().flatten().next_back().is_some_and(|d| {
+        d.allow()
+            && d.major().is_none()
+            && d.minor().is_none()
+            && d.typ()
+                .is_none_or(|t| t == oci_spec::runtime::LinuxDeviceType::A)
+    })
 }

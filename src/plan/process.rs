@@ -1,6 +1,8 @@
 //! PURE. What a policy does to a process: the first one, and each that `exec` brings.
 
-use oci_spec::runtime::{Capabilities, LinuxCapabilities, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process};
+use oci_spec::runtime::{
+    Capabilities, LinuxCapabilities, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process,
+};
 
 use super::{CapabilitySets, Plan};
 
@@ -31,7 +33,9 @@ fn core_limit() -> PosixRlimit {
 /// The sets in the spec's own type.
 pub fn to_spec(sets: &CapabilitySets) -> LinuxCapabilities {
     let parse = |set: &std::collections::BTreeSet<String>| -> Capabilities {
-        set.iter().filter_map(|n| n.trim_start_matches("CAP_").parse().ok()).collect()
+        set.iter()
+            .filter_map(|n| n.trim_start_matches("CAP_").parse().ok())
+            .collect()
     };
     let mut out = LinuxCapabilities::default();
     out.set_bounding(Some(parse(&sets.bounding)));

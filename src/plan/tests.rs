@@ -27,7 +27,10 @@ struct Case {
 
 /// The plainest container under a built-in policy.
 fn under(policy: &str) -> Case {
-    let namespaces: Vec<Value> = ["pid", "ipc", "uts", "mount", "network", "cgroup"].iter().map(|t| json!({"type": t})).collect();
+    let namespaces: Vec<Value> = ["pid", "ipc", "uts", "mount", "network", "cgroup"]
+        .iter()
+        .map(|t| json!({"type": t}))
+        .collect();
     let spec = json!({
         "ociVersion": "1.2.0",
         "root": {"path": "rootfs"},
@@ -36,7 +39,12 @@ fn under(policy: &str) -> Case {
         "linux": {"namespaces": namespaces},
     });
     let annotations = BTreeMap::from([("dev.agentbox.policy".to_owned(), policy.to_owned())]);
-    Case { spec, facts: BundleFacts::default(), annotations, node: NodeConfig::default() }
+    Case {
+        spec,
+        facts: BundleFacts::default(),
+        annotations,
+        node: NodeConfig::default(),
+    }
 }
 
 impl Case {
@@ -55,24 +63,51 @@ impl Case {
             inside: Vec::new(),
             search_incomplete: false,
         };
-        self.mount("bind", source, destination, &["rbind", "rprivate"], Some(facts))
+        self.mount(
+            "bind",
+            source,
+            destination,
+            &["rbind", "rprivate"],
+            Some(facts),
+        )
     }
 
     /// Changes what was found at the last bind's source.
     fn found(mut self, change: impl FnOnce(&mut SourceFacts)) -> Self {
-        change(self.facts.sources.last_mut().and_then(Option::as_mut).unwrap());
+        change(
+            self.facts
+                .sources
+                .last_mut()
+                .and_then(Option::as_mut)
+                .unwrap(),
+        );
         self
     }
 
     /// Adds options to the last mount.
     fn options(mut self, more: &[&str]) -> Self {
-        let last = self.spec["mounts"].as_array_mut().unwrap().last_mut().unwrap();
-        last["options"].as_array_mut().unwrap().extend(more.iter().map(|o| json!(o)));
+        let last = self.spec["mounts"]
+            .as_array_mut()
+            .unwrap()
+            .last_mut()
+            .unwrap();
+        last["options"]
+            .as_array_mut()
+            .unwrap()
+            .extend(more.iter().map(|o| json!(o)));
         self
     }
 
-    fn mount(mut self, typ: &str, source: &str, destination: &str, options: &[&str], facts: Option<SourceFacts>) -> Self {
-        let mount = json!({"destination": destination, "type": typ, "source": source, "options": options});
+    fn mount(
+        mut self,
+        typ: &str,
+        source: &str,
+        destination: &str,
+        options: &[&str],
+        facts: Option<SourceFacts>,
+    ) -> Self {
+        let mount =
+            json!({"destination": destination, "type": typ, "source": source, "options": options});
         self.spec["mounts"].as_array_mut().unwrap().push(mount);
         self.facts.sources.push(facts);
         self
@@ -97,7 +132,8 @@ impl Case {
     }
 
     fn annotation(mut self, key: &str, value: &str) -> Self {
-        self.annotations.insert(format!("dev.agentbox.{key}"), value.to_owned());
+        self.annotations
+            .insert(format!("dev.agentbox.{key}"), value.to_owned());
         self
     }
 
@@ -131,14 +167,26 @@ impl Case {
 }
 
 fn host() -> HostFacts {
-    HostFacts { release: "6.18.0".into(), version: (6, 18), landlock_abi: 7, seccomp: true, overlayfs: true }
+    HostFacts {
+        release: "6.18.0".into(),
+        version: (6, 18),
+        landlock_abi: 7,
+        seccomp: true,
+        overlayfs: true,
+    }
 }
 
 /// The access of a mount: `ro`, `rw`, or why it was pruned.
 fn access(plan: &Plan, destination: &str) -> String {
     let mounts = &plan.filesystem;
-    let kept = mounts.mounts.iter().find(|m| m.destination == Path::new(destination));
-    let pruned = mounts.pruned.iter().find(|m| m.destination == Path::new(destination));
+    let kept = mounts
+        .mounts
+        .iter()
+        .find(|m| m.destination == Path::new(destination));
+    let pruned = mounts
+        .pruned
+        .iter()
+        .find(|m| m.destination == Path::new(destination));
     match (kept, pruned) {
         (Some(mount), None) => if mount.is_writable() { "rw" } else { "ro" }.to_owned(),
         (None, Some(pruned)) => pruned.why.clone(),
@@ -150,7 +198,10 @@ fn access(plan: &Plan, destination: &str) -> String {
 fn a_kernel_without_what_a_wall_needs_is_refused_by_name() {
     let case = under("standard");
     for (change, need) in [
-        ((|h| h.version = (5, 13)) as fn(&mut HostFacts), "Linux 5.14"),
+        (
+            (|h| h.version = (5, 13)) as fn(&mut HostFacts),
+            "Linux 5.14",
+        ),
         (|h| h.seccomp = false, "seccomp"),
         (|h| h.landlock_abi = 0, "Landlock"),
         (|h| h.overlayfs = false, "overlay"),
@@ -158,9 +209,16 @@ fn a_kernel_without_what_a_wall_needs_is_refused_by_name() {
         let mut host = host();
         change(&mut host);
         let message = case.plan_on(&host).unwrap_err().to_string();
-        assert!(message.contains(need) && message.contains("standard") && message.contains("6.18.0"), "{message}");
+        assert!(
+            message.contains(need) && message.contains("standard") && message.contains("6.18.0"),
+            "{message}"
+        );
     }
-    let floor = HostFacts { version: (5, 14), landlock_abi: 1, ..host() };
+    let floor = HostFacts {
+        version: (5, 14),
+        landlock_abi: 1,
+        ..host()
+    };
     assert_eq!(case.plan_on(&floor).unwrap(), case.plan());
 }
 
@@ -193,7 +251,12 @@ fn only_the_engines_network_hook_and_those_of_the_node_run() {
         ("poststart", "/usr/bin/hook", "hook"),
     ] {
         let message = hook(when, path, argument).refused();
-        assert!(message.contains(when) && message.contains(path) && message.contains("allow.hooks"), "{message}");
+        assert!(
+            message.contains(when) && message.contains(path) && message.contains("allow.hooks"),
+            "{message}"
+        );
     }
-    hook("poststart", "/usr/bin/hook", "hook").node("allow.hooks = [\"/usr/bin/hook\"]").plan();
+    hook("poststart", "/usr/bin/hook", "hook")
+        .node("allow.hooks = [\"/usr/bin/hook\"]")
+        .plan();
 }

@@ -30,11 +30,32 @@ pub struct Subject {
 pub fn text(subject: &Subject) -> String {
     let mut out = String::new();
     let Some(plan) = &subject.plan else {
-        line(&mut out, "", &format!("{}: unconfined (chosen by {}): none of agentbox's walls", subject.name, subject.chosen_by));
-        line(&mut out, "syscalls", subject.filter.as_deref().unwrap_or("no filter: the engine gave none"));
+        line(
+            &mut out,
+            "",
+            &format!(
+                "{}: unconfined (chosen by {}): none of agentbox's walls",
+                subject.name, subject.chosen_by
+            ),
+        );
+        line(
+            &mut out,
+            "syscalls",
+            subject
+                .filter
+                .as_deref()
+                .unwrap_or("no filter: the engine gave none"),
+        );
         return out;
     };
-    line(&mut out, "", &format!("{}: policy '{}', chosen by {}", subject.name, plan.policy.name, subject.chosen_by));
+    line(
+        &mut out,
+        "",
+        &format!(
+            "{}: policy '{}', chosen by {}",
+            subject.name, plan.policy.name, subject.chosen_by
+        ),
+    );
     filesystem(&mut out, plan);
     network(&mut out, plan);
     syscalls(&mut out, plan, subject.filter.as_deref());
@@ -50,7 +71,10 @@ fn filesystem(out: &mut String, plan: &Plan) {
     let fs = &plan.filesystem;
     let root = match fs.root {
         RootAccess::ReadOnly => "the image, read-only".to_owned(),
-        RootAccess::Ephemeral => format!("the image; what is written is thrown away (at most {})", size(fs.scratch_bytes)),
+        RootAccess::Ephemeral => format!(
+            "the image; what is written is thrown away (at most {})",
+            size(fs.scratch_bytes)
+        ),
     };
     line(out, "files", &root);
     for dir in &fs.ephemeral {
@@ -58,21 +82,54 @@ fn filesystem(out: &mut String, plan: &Plan) {
             EphemeralContent::Empty => "empty",
             EphemeralContent::Image => "as in the image",
         };
-        item(out, &format!("{}  writable, {content} at first, thrown away (all together at most {})", path(&dir.path), size(fs.scratch_bytes)));
+        item(
+            out,
+            &format!(
+                "{}  writable, {content} at first, thrown away (all together at most {})",
+                path(&dir.path),
+                size(fs.scratch_bytes)
+            ),
+        );
     }
     // The kernel's own file systems are the same in every container; a tmpfs of the engine is one more place to write.
-    let told = |m: &&PlannedMount| m.judged.is_some() || (m.kind == "tmpfs" && !m.destination.starts_with("/dev"));
+    let told = |m: &&PlannedMount| {
+        m.judged.is_some() || (m.kind == "tmpfs" && !m.destination.starts_with("/dev"))
+    };
     for mount in fs.mounts.iter().filter(told) {
-        let access = if mount.is_writable() { "read-write" } else { "read-only" };
-        item(out, &format!("{}  {access}, from {}: {}", path(&mount.destination), path(&mount.source), mount.why));
+        let access = if mount.is_writable() {
+            "read-write"
+        } else {
+            "read-only"
+        };
+        item(
+            out,
+            &format!(
+                "{}  {access}, from {}: {}",
+                path(&mount.destination),
+                path(&mount.source),
+                mount.why
+            ),
+        );
     }
     for file in &fs.replaced {
-        item(out, &format!("{}  agentbox's own, in place of the engine's", path(file)));
+        item(
+            out,
+            &format!("{}  agentbox's own, in place of the engine's", path(file)),
+        );
     }
     for pruned in &fs.pruned {
-        item(out, &format!("{}  not mounted (from {}): {}", path(&pruned.destination), path(&pruned.source), escape(&pruned.why)));
+        item(
+            out,
+            &format!(
+                "{}  not mounted (from {}): {}",
+                path(&pruned.destination),
+                path(&pruned.source),
+                escape(&pruned.why)
+            ),
+        );
     }
-    let paths = |list: &[std::path::PathBuf]| list.iter().map(|p| path(p)).collect::<Vec<_>>().join(" ");
+    let paths =
+        |list: &[std::path::PathBuf]| list.iter().map(|p| path(p)).collect::<Vec<_>>().join(" ");
     item(out, &format!("empty: {}", paths(&fs.masked)));
     item(out, &format!("read-only: {}", paths(&fs.readonly)));
 }
@@ -80,7 +137,9 @@ fn filesystem(out: &mut String, plan: &Plan) {
 fn network(out: &mut String, plan: &Plan) {
     let text = match plan.network.mode {
         NetworkMode::None => "none: a namespace of its own with the loopback interface alone",
-        NetworkMode::Local => "local: a namespace of its own with the loopback interface alone; no way out, no names",
+        NetworkMode::Local => {
+            "local: a namespace of its own with the loopback interface alone; no way out, no names"
+        }
     };
     line(out, "network", text);
     for (key, value) in &plan.network.sysctl {
@@ -89,9 +148,15 @@ fn network(out: &mut String, plan: &Plan) {
 }
 
 fn syscalls(out: &mut String, plan: &Plan, filter: Option<&str>) {
-    let engine = if plan.syscalls.engine_profile { "agentbox's base rules and the engine's profile, the stricter verdict of both" } else { "agentbox's base rules; the engine gave no profile" };
+    let engine = if plan.syscalls.engine_profile {
+        "agentbox's base rules and the engine's profile, the stricter verdict of both"
+    } else {
+        "agentbox's base rules; the engine gave no profile"
+    };
     line(out, "syscalls", engine);
-    let join = |set: &std::collections::BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(" ");
+    let join = |set: &std::collections::BTreeSet<String>| {
+        set.iter().cloned().collect::<Vec<_>>().join(" ")
+    };
     if !plan.syscalls.allow.is_empty() {
         item(out, &format!("added: {}", join(&plan.syscalls.allow)));
     }
@@ -105,8 +170,17 @@ fn syscalls(out: &mut String, plan: &Plan, filter: Option<&str>) {
 
 /// A program in one line: what it allows, checks and denies, from the program itself.
 pub fn filter(program: &Program) -> String {
-    let summary = Filter { program: program.clone(), flags: 0, notes: Vec::new() }.describe();
-    let denied: Vec<String> = summary.denied.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
+    let summary = Filter {
+        program: program.clone(),
+        flags: 0,
+        notes: Vec::new(),
+    }
+    .describe();
+    let denied: Vec<String> = summary
+        .denied
+        .iter()
+        .map(|(verdict, count)| format!("{count} {verdict}"))
+        .collect();
     format!(
         "{} calls allowed, {} by their arguments, denied: {}; {} instructions",
         summary.allowed,
@@ -117,12 +191,41 @@ pub fn filter(program: &Program) -> String {
 }
 
 fn privileges(out: &mut String, plan: &Plan) {
-    line(out, "privileges", "no_new_privs; set-user-ID programs have no effect; no core dumps; a session keyring of its own");
-    let caps = plan.capabilities.bounding.iter().map(|c| c.trim_start_matches("CAP_")).collect::<Vec<_>>().join(" ");
-    item(out, &format!("capabilities: {}", if caps.is_empty() { "none" } else { &caps }));
-    item(out, &format!("namespaces: {} and an inner network", escape(&plan.namespaces.join(" "))));
+    line(
+        out,
+        "privileges",
+        "no_new_privs; set-user-ID programs have no effect; no core dumps; a session keyring of its own",
+    );
+    let caps = plan
+        .capabilities
+        .bounding
+        .iter()
+        .map(|c| c.trim_start_matches("CAP_"))
+        .collect::<Vec<_>>()
+        .join(" ");
+    item(
+        out,
+        &format!(
+            "capabilities: {}",
+            if caps.is_empty() { "none" } else { &caps }
+        ),
+    );
+    item(
+        out,
+        &format!(
+            "namespaces: {} and an inner network",
+            escape(&plan.namespaces.join(" "))
+        ),
+    );
     let devices: Vec<String> = plan.devices.iter().map(|d| path(d)).collect();
-    item(out, &format!("devices: the usual eight{}{}", if devices.is_empty() { "" } else { " and " }, devices.join(" ")));
+    item(
+        out,
+        &format!(
+            "devices: the usual eight{}{}",
+            if devices.is_empty() { "" } else { " and " },
+            devices.join(" ")
+        ),
+    );
 }
 
 fn origins(out: &mut String, plan: &Plan) {
@@ -133,7 +236,11 @@ fn origins(out: &mut String, plan: &Plan) {
 }
 
 fn line(out: &mut String, head: &str, text: &str) {
-    let separator = if head.is_empty() || text.is_empty() { "" } else { ": " };
+    let separator = if head.is_empty() || text.is_empty() {
+        ""
+    } else {
+        ": "
+    };
     // Writing to a String cannot fail.
     writeln!(out, "{head}{separator}{text}").expect("a String takes every text");
 }
@@ -147,5 +254,9 @@ fn path(path: &Path) -> String {
 }
 
 fn size(bytes: u64) -> String {
-    if bytes.is_multiple_of(1 << 30) { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes >> 20) }
+    if bytes.is_multiple_of(1 << 30) {
+        format!("{} GiB", bytes >> 30)
+    } else {
+        format!("{} MiB", bytes >> 20)
+    }
 }

@@ -2,7 +2,8 @@
 
 /// /etc/hosts: the container itself, and nobody else. What the engine writes there names its other containers.
 pub fn hosts(hostname: Option<&str>) -> String {
-    let mut text = String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
+    let mut text =
+        String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
     if let Some(name) = hostname.filter(|n| is_host_name(n)) {
         text.push_str(&format!("127.0.1.1\t{name}\n"));
     }
@@ -15,7 +16,11 @@ pub fn resolv_conf() -> String {
 }
 
 fn is_host_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 253 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+    !name.is_empty()
+        && name.len() <= 253
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
 }
 
 #[cfg(test)]

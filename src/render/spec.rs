@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{
-    Linux, LinuxDevice, LinuxDeviceCgroup, LinuxDeviceCgroupBuilder, LinuxDeviceType, LinuxNamespace,
-    LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, Root, Spec,
+    Linux, LinuxDevice, LinuxDeviceCgroup, LinuxDeviceCgroupBuilder, LinuxDeviceType,
+    LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, Root, Spec,
 };
 
 use crate::plan::{Plan, PlannedMount, process};
@@ -32,12 +32,20 @@ pub fn normalise(spec: &mut Spec) {
         }
     }
     if let Some(process) = spec.process_mut()
-        && process.capabilities().is_none() {
-            // Left out means none (runc); libcontainer would keep all.
-            process.set_capabilities(Some(process::to_spec(&crate::plan::CapabilitySets::default())));
-        }
+        && process.capabilities().is_none()
+    {
+        // Left out means none (runc); libcontainer would keep all.
+        process.set_capabilities(Some(process::to_spec(
+            &crate::plan::CapabilitySets::default(),
+        )));
+    }
     if let Some(linux) = spec.linux_mut() {
-        let propagation = linux.rootfs_propagation().as_deref().map(|p| p.strip_prefix('r').filter(|q| !q.is_empty()).unwrap_or(p).to_owned());
+        let propagation = linux.rootfs_propagation().as_deref().map(|p| {
+            p.strip_prefix('r')
+                .filter(|q| !q.is_empty())
+                .unwrap_or(p)
+                .to_owned()
+        });
         linux.set_rootfs_propagation(propagation);
     }
 }
@@ -54,9 +62,18 @@ pub fn unconfined(mut spec: Spec, places: &Places) -> Spec {
 
 /// The shadow spec of a container under a policy.
 pub fn confined(mut spec: Spec, plan: &Plan, places: &Places) -> Spec {
-    set_root(&mut spec, places, (plan.filesystem.root == RootAccess::ReadOnly).then_some(true));
+    set_root(
+        &mut spec,
+        places,
+        (plan.filesystem.root == RootAccess::ReadOnly).then_some(true),
+    );
     let mut mounts: Vec<Mount> = plan.filesystem.mounts.iter().map(mount).collect();
-    mounts.extend(plan.filesystem.replaced.iter().map(|path| replaced(path, &places.files)));
+    mounts.extend(
+        plan.filesystem
+            .replaced
+            .iter()
+            .map(|path| replaced(path, &places.files)),
+    );
     spec.set_mounts(Some(mounts));
     if let Some(process) = spec.process().clone() {
         spec.set_process(Some(process::confine(process, plan)));
@@ -78,18 +95,37 @@ fn set_root(spec: &mut Spec, places: &Places, readonly: Option<bool>) {
 fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
     linux.set_seccomp(None);
     linux.set_namespaces(Some(plan.namespaces.iter().map(|n| namespace(n)).collect()));
-    let kept: Vec<LinuxDevice> =
-        linux.devices().iter().flatten().filter(|d| plan.devices.contains(d.path())).cloned().collect();
+    let kept: Vec<LinuxDevice> = linux
+        .devices()
+        .iter()
+        .flatten()
+        .filter(|d| plan.devices.contains(d.path()))
+        .cloned()
+        .collect();
     let mut resources = linux.resources().clone().unwrap_or_default();
     resources.set_devices(Some(device_rules(&kept)));
     linux.set_resources(Some(resources));
     linux.set_devices(Some(kept));
-    let sysctl = linux.sysctl().iter().flatten().filter(|(k, _)| !k.starts_with("net."));
+    let sysctl = linux
+        .sysctl()
+        .iter()
+        .flatten()
+        .filter(|(k, _)| !k.starts_with("net."));
     linux.set_sysctl(Some(sysctl.map(|(k, v)| (k.clone(), v.clone())).collect()));
     // A sysfs is replaced at start, and masked again there.
-    let masked = plan.filesystem.masked.iter().filter(|p| !(plan.network.sysfs && p.starts_with("/sys")));
+    let masked = plan
+        .filesystem
+        .masked
+        .iter()
+        .filter(|p| !(plan.network.sysfs && p.starts_with("/sys")));
     linux.set_masked_paths(Some(masked.map(|p| p.display().to_string()).collect()));
-    linux.set_readonly_paths(Some(plan.filesystem.readonly.iter().map(|p| p.display().to_string()).collect()));
+    linux.set_readonly_paths(Some(
+        plan.filesystem
+            .readonly
+            .iter()
+            .map(|p| p.display().to_string())
+            .collect(),
+    ));
     linux.set_rootfs_propagation(Some("private".to_owned()));
     linux.set_net_devices(None);
     linux
@@ -111,7 +147,11 @@ fn replaced(path: &Path, files: &Path) -> Mount {
         .destination(path.to_owned())
         .typ("bind")
         .source(files.join(name))
-        .options(["bind", "rprivate", "ro", "nosuid", "nodev", "noexec"].map(str::to_owned).to_vec())
+        .options(
+            ["bind", "rprivate", "ro", "nosuid", "nodev", "noexec"]
+                .map(str::to_owned)
+                .to_vec(),
+        )
         .build()
         .expect("all fields of a mount are set")
 }
@@ -143,16 +183,41 @@ fn namespace(text: &str) -> LinuxNamespace {
 
 /// Device rules: nothing, but the usual devices, the pseudo-terminals and what the node's file allows.
 fn device_rules(extra: &[LinuxDevice]) -> Vec<LinuxDeviceCgroup> {
-    const CHARACTER: &[(i64, Option<i64>)] =
-        &[(1, Some(3)), (1, Some(5)), (1, Some(7)), (1, Some(8)), (1, Some(9)), (5, Some(0)), (5, Some(1)), (5, Some(2)), (136, None)];
+    const CHARACTER: &[(i64, Option<i64>)] = &[
+        (1, Some(3)),
+        (1, Some(5)),
+        (1, Some(7)),
+        (1, Some(8)),
+        (1, Some(9)),
+        (5, Some(0)),
+        (5, Some(1)),
+        (5, Some(2)),
+        (136, None),
+    ];
     let mut rules = vec![rule(false, LinuxDeviceType::A, None, None)];
-    rules.extend(CHARACTER.iter().map(|(major, minor)| rule(true, LinuxDeviceType::C, Some(*major), *minor)));
-    rules.extend(extra.iter().map(|d| rule(true, d.typ(), Some(d.major()), Some(d.minor()))));
+    rules.extend(
+        CHARACTER
+            .iter()
+            .map(|(major, minor)| rule(true, LinuxDeviceType::C, Some(*major), *minor)),
+    );
+    rules.extend(
+        extra
+            .iter()
+            .map(|d| rule(true, d.typ(), Some(d.major()), Some(d.minor()))),
+    );
     rules
 }
 
-fn rule(allow: bool, typ: LinuxDeviceType, major: Option<i64>, minor: Option<i64>) -> LinuxDeviceCgroup {
-    let mut builder = LinuxDeviceCgroupBuilder::default().allow(allow).typ(typ).access("rwm");
+fn rule(
+    allow: bool,
+    typ: LinuxDeviceType,
+    major: Option<i64>,
+    minor: Option<i64>,
+) -> LinuxDeviceCgroup {
+    let mut builder = LinuxDeviceCgroupBuilder::default()
+        .allow(allow)
+        .typ(typ)
+        .access("rwm");
     if let Some(major) = major {
         builder = builder.major(major);
     }

@@ -11,7 +11,10 @@ use crate::plan::{BundleFacts, HostFacts, Plan, plan};
 use crate::policy::{NodeConfig, Selection, Sources, resolve};
 
 fn places() -> Places {
-    Places { rootfs: "/new/root".into(), files: "/state".into() }
+    Places {
+        rootfs: "/new/root".into(),
+        files: "/state".into(),
+    }
 }
 
 /// A container with something of everything that is rewritten.
@@ -50,20 +53,35 @@ fn planned(spec: &Spec, node: &str) -> Plan {
         files: &BTreeMap::new(),
         known_syscall: |_| true,
     });
-    let Selection::Policy(resolved) = selection.unwrap() else { panic!("it is a policy") };
-    let source = |m: &oci_spec::runtime::Mount| {
-        m.typ().as_deref().filter(|t| *t == "bind").map(|_| crate::plan::SourceFacts {
-            path: m.source().clone().unwrap(),
-            dev: 1,
-            ino: 1,
-            kind: crate::plan::FileKind::Directory,
-            same_as: None,
-            inside: vec![],
-            search_incomplete: false,
-        })
+    let Selection::Policy(resolved) = selection.unwrap() else {
+        panic!("it is a policy")
     };
-    let facts = BundleFacts { sources: spec.mounts().iter().flatten().map(source).collect(), devices: ["/dev/kvm".into()].into(), ..Default::default() };
-    let host = HostFacts { release: "6.18".into(), version: (6, 18), landlock_abi: 7, seccomp: true, overlayfs: true };
+    let source = |m: &oci_spec::runtime::Mount| {
+        m.typ()
+            .as_deref()
+            .filter(|t| *t == "bind")
+            .map(|_| crate::plan::SourceFacts {
+                path: m.source().clone().unwrap(),
+                dev: 1,
+                ino: 1,
+                kind: crate::plan::FileKind::Directory,
+                same_as: None,
+                inside: vec![],
+                search_incomplete: false,
+            })
+    };
+    let facts = BundleFacts {
+        sources: spec.mounts().iter().flatten().map(source).collect(),
+        devices: ["/dev/kvm".into()].into(),
+        ..Default::default()
+    };
+    let host = HostFacts {
+        release: "6.18".into(),
+        version: (6, 18),
+        landlock_abi: 7,
+        seccomp: true,
+        overlayfs: true,
+    };
     plan(&resolved, spec, &facts, &host).unwrap()
 }
 
@@ -71,9 +89,18 @@ fn planned(spec: &Spec, node: &str) -> Plan {
 fn normalising_names_what_libcontainer_needs_named() {
     let mut spec = parse(engine());
     normalise(&mut spec);
-    assert_eq!(spec.mounts().as_ref().unwrap()[0].source(), &Some(PathBuf::from("proc")));
+    assert_eq!(
+        spec.mounts().as_ref().unwrap()[0].source(),
+        &Some(PathBuf::from("proc"))
+    );
     let sets = serde_json::to_value(spec.process().as_ref().unwrap().capabilities()).unwrap();
-    for set in ["bounding", "effective", "permitted", "inheritable", "ambient"] {
+    for set in [
+        "bounding",
+        "effective",
+        "permitted",
+        "inheritable",
+        "ambient",
+    ] {
         assert_eq!(sets[set], json!([]), "{set}: left out means none");
     }
     let once = spec.clone();
@@ -83,12 +110,26 @@ fn normalising_names_what_libcontainer_needs_named() {
 
 #[test]
 fn normalising_spells_the_propagation_as_libcontainer_does() {
-    for (given, expect) in [("rprivate", "private"), ("rshared", "shared"), ("rslave", "slave"), ("shared", "shared"), ("runbindable", "unbindable")] {
+    for (given, expect) in [
+        ("rprivate", "private"),
+        ("rshared", "shared"),
+        ("rslave", "slave"),
+        ("shared", "shared"),
+        ("runbindable", "unbindable"),
+    ] {
         let mut value = engine();
         value["linux"]["rootfsPropagation"] = given.into();
         let mut spec = parse(value);
         normalise(&mut spec);
-        assert_eq!(spec.linux().as_ref().unwrap().rootfs_propagation().as_deref(), Some(expect), "{given}");
+        assert_eq!(
+            spec.linux()
+                .as_ref()
+                .unwrap()
+                .rootfs_propagation()
+                .as_deref(),
+            Some(expect),
+            "{given}"
+        );
     }
 }
 
@@ -107,26 +148,61 @@ fn the_shadow_spec_of_a_policy_is_the_plans() {
     let node = "allow.devices = [\"/dev/kvm\"]";
     let plan = planned(&spec, node);
     let shadow = serde_json::to_value(confined(spec, &plan, &places())).unwrap();
-    assert_eq!(shadow["root"], json!({"path": "/new/root", "readonly": true}));
+    assert_eq!(
+        shadow["root"],
+        json!({"path": "/new/root", "readonly": true})
+    );
     assert_eq!(shadow["hostname"], "box");
-    let mounts: Vec<_> = shadow["mounts"].as_array().unwrap().iter().map(|m| (&m["destination"], &m["source"])).collect();
+    let mounts: Vec<_> = shadow["mounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| (&m["destination"], &m["source"]))
+        .collect();
     assert_eq!(
         mounts,
-        [(&json!("/proc"), &json!("proc")), (&json!("/sys"), &json!("sysfs")), (&json!("/etc/hosts"), &json!("/state/hosts"))]
+        [
+            (&json!("/proc"), &json!("proc")),
+            (&json!("/sys"), &json!("sysfs")),
+            (&json!("/etc/hosts"), &json!("/state/hosts"))
+        ]
     );
     let hosts = &shadow["mounts"][2]["options"];
-    assert_eq!(*hosts, json!(["bind", "rprivate", "ro", "nosuid", "nodev", "noexec"]));
+    assert_eq!(
+        *hosts,
+        json!(["bind", "rprivate", "ro", "nosuid", "nodev", "noexec"])
+    );
     let linux = &shadow["linux"];
     assert_eq!(linux.get("seccomp"), None, "our own loader has it");
     assert_eq!(linux["rootfsPropagation"], "private");
-    assert_eq!(linux["sysctl"], json!({"kernel.shmmax": "1"}), "net.* go to the inner namespace");
+    assert_eq!(
+        linux["sysctl"],
+        json!({"kernel.shmmax": "1"}),
+        "net.* go to the inner namespace"
+    );
     assert_eq!(linux["devices"][0]["path"], "/dev/kvm");
-    assert_eq!(linux["resources"]["memory"]["limit"], 5, "limits are the engine's");
-    let kinds: Vec<_> = linux["namespaces"].as_array().unwrap().iter().map(|n| (n["type"].as_str().unwrap(), n.get("path"))).collect();
+    assert_eq!(
+        linux["resources"]["memory"]["limit"], 5,
+        "limits are the engine's"
+    );
+    let kinds: Vec<_> = linux["namespaces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| (n["type"].as_str().unwrap(), n.get("path")))
+        .collect();
     let own = json!("/proc/self/ns/net");
     assert_eq!(
         kinds,
-        [("cgroup", None), ("ipc", None), ("mount", None), ("network", Some(&own)), ("pid", None), ("user", None), ("uts", None)]
+        [
+            ("cgroup", None),
+            ("ipc", None),
+            ("mount", None),
+            ("network", Some(&own)),
+            ("pid", None),
+            ("user", None),
+            ("uts", None)
+        ]
     );
 }
 
@@ -135,10 +211,24 @@ fn the_device_rules_deny_all_and_name_each_exception() {
     let spec = parse(engine());
     let plan = planned(&spec, "allow.devices = [\"/dev/kvm\"]");
     let shadow = serde_json::to_value(confined(spec, &plan, &places())).unwrap();
-    let rules = shadow["linux"]["resources"]["devices"].as_array().unwrap().clone();
-    assert_eq!(rules[0], json!({"allow": false, "type": "a", "access": "rwm"}));
-    assert_eq!(rules.last(), Some(&json!({"allow": true, "type": "c", "major": 10, "minor": 232, "access": "rwm"})));
-    assert!(rules[1..].iter().all(|r| r["type"] == "c" && r["major"].is_i64()), "{rules:?}");
+    let rules = shadow["linux"]["resources"]["devices"]
+        .as_array()
+        .unwrap()
+        .clone();
+    assert_eq!(
+        rules[0],
+        json!({"allow": false, "type": "a", "access": "rwm"})
+    );
+    assert_eq!(
+        rules.last(),
+        Some(&json!({"allow": true, "type": "c", "major": 10, "minor": 232, "access": "rwm"}))
+    );
+    assert!(
+        rules[1..]
+            .iter()
+            .all(|r| r["type"] == "c" && r["major"].is_i64()),
+        "{rules:?}"
+    );
 }
 
 #[test]
@@ -147,11 +237,17 @@ fn masks_of_a_sysfs_are_left_to_the_one_that_is_mounted_at_start() {
         let plan = planned(&spec, "");
         let shadow = serde_json::to_value(confined(spec, &plan, &places())).unwrap();
         let masked = shadow["linux"]["maskedPaths"].as_array().unwrap().clone();
-        (masked.contains(&json!("/sys/firmware")), masked.contains(&json!("/proc/kcore")))
+        (
+            masked.contains(&json!("/sys/firmware")),
+            masked.contains(&json!("/proc/kcore")),
+        )
     };
     let mut with = engine();
     with["linux"]["devices"] = json!([]);
     let mut without = with.clone();
     without["mounts"].as_array_mut().unwrap().remove(1);
-    assert_eq!((shadow(parse(with)), shadow(parse(without))), ((false, true), (true, true)));
+    assert_eq!(
+        (shadow(parse(with)), shadow(parse(without))),
+        ((false, true), (true, true))
+    );
 }

@@ -25,22 +25,41 @@ pub struct Bundle {
 impl Bundle {
     /// Reads a bundle.
     pub fn read(dir: &Path) -> Result<Self, RuntimeError> {
-        let dir = dir.canonicalize().map_err(RuntimeError::io(format!("open the bundle {dir:?}")))?;
+        let dir = dir
+            .canonicalize()
+            .map_err(RuntimeError::io(format!("open the bundle {dir:?}")))?;
         let path = dir.join("config.json");
         let spec: Spec = read_json(&path)?;
-        let bad = |why: &str| RuntimeError::Input { path: path.clone(), why: why.to_owned() };
+        let bad = |why: &str| RuntimeError::Input {
+            path: path.clone(),
+            why: why.to_owned(),
+        };
         if !spec.version().starts_with("1.") {
             return Err(bad(&format!("ociVersion {:?} is not 1.x", spec.version())));
         }
-        let root = spec.root().as_ref().ok_or_else(|| bad("no `root` section"))?;
-        let args = spec.process().as_ref().ok_or_else(|| bad("no `process` section"))?.args();
-        if args.as_ref().is_none_or(|a| a.first().is_none_or(String::is_empty)) {
+        let root = spec
+            .root()
+            .as_ref()
+            .ok_or_else(|| bad("no `root` section"))?;
+        let args = spec
+            .process()
+            .as_ref()
+            .ok_or_else(|| bad("no `process` section"))?
+            .args();
+        if args
+            .as_ref()
+            .is_none_or(|a| a.first().is_none_or(String::is_empty))
+        {
             return Err(bad("process.args is empty"));
         }
         let rootfs = dir.join(root.path());
-        let rootfs = rootfs.canonicalize().map_err(RuntimeError::io(format!("open the root file system {rootfs:?}")))?;
+        let rootfs = rootfs.canonicalize().map_err(RuntimeError::io(format!(
+            "open the root file system {rootfs:?}"
+        )))?;
         if !rootfs.is_dir() {
-            return Err(bad(&format!("the root file system {rootfs:?} is no directory")));
+            return Err(bad(&format!(
+                "the root file system {rootfs:?} is no directory"
+            )));
         }
         Ok(Self { dir, rootfs, spec })
     }
@@ -49,14 +68,20 @@ impl Bundle {
 /// Reads a JSON file of at most 16 MiB. serde_json bounds the depth at 128.
 pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(RuntimeError::io(format!("open {path:?}")))?;
-    let bad = |why: String| RuntimeError::Input { path: path.to_owned(), why };
+    let fd = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(RuntimeError::io(format!("open {path:?}")))?;
+    let bad = |why: String| RuntimeError::Input {
+        path: path.to_owned(),
+        why,
+    };
     let stat = rustix::fs::fstat(&fd).map_err(RuntimeError::io(format!("look at {path:?}")))?;
     if crate::probe::kind_of(stat.st_mode) != FileKind::File {
         return Err(bad("it is no regular file".to_owned()));
     }
     let mut text = Vec::new();
-    let read = std::fs::File::from(fd).take(LARGEST + 1).read_to_end(&mut text);
+    let read = std::fs::File::from(fd)
+        .take(LARGEST + 1)
+        .read_to_end(&mut text);
     read.map_err(RuntimeError::io(format!("read {path:?}")))?;
     if text.len() as u64 > LARGEST {
         return Err(bad(format!("it is larger than {} MiB", LARGEST >> 20)));

@@ -13,9 +13,9 @@ use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use super::bundle::Bundle;
+use super::filter::SavedFilter;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::{self, Lock, Place};
-use super::filter::SavedFilter;
 use super::{RuntimeError, delete, filter, overlay, report, resolve, wait};
 use crate::cli::{self, Global};
 use crate::enforce::executor::{Role, WallExecutor, Walls};
@@ -26,7 +26,9 @@ use crate::policy::{RootAccess, Selection};
 use crate::render::files;
 use crate::render::spec::{self as shadow, Places};
 use crate::seccomp::Filter;
-use crate::sidecar::{self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, SidecarConfig};
+use crate::sidecar::{
+    self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, SidecarConfig,
+};
 
 /// What was decided for a bundle: the pure part of `create`, which `explain --bundle` shares.
 pub struct Decision {
@@ -41,14 +43,29 @@ pub struct Decision {
 }
 
 /// Reads a bundle and decides what is enforced for it. Creates nothing. `system` are `wrap`'s own mounts.
-pub fn decide(global: &Global, dir: &Path, system: &BTreeSet<PathBuf>) -> Result<Decision, RuntimeError> {
+pub fn decide(
+    global: &Global,
+    dir: &Path,
+    system: &BTreeSet<PathBuf>,
+) -> Result<Decision, RuntimeError> {
     let mut bundle = Bundle::read(dir)?;
     shadow::normalise(&mut bundle.spec);
-    let annotations: BTreeMap<String, String> =
-        bundle.spec.annotations().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
-    let engine = bundle.spec.linux().as_ref().and_then(|l| l.seccomp().as_ref());
+    let annotations: BTreeMap<String, String> = bundle
+        .spec
+        .annotations()
+        .iter()
+        .flatten()
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    let engine = bundle
+        .spec
+        .linux()
+        .as_ref()
+        .and_then(|l| l.seccomp().as_ref());
     let (plan, chosen_by, filter) = match resolve::selection(global, &annotations)? {
-        Selection::Unconfined { chosen_by } => (None, chosen_by.to_string(), filter::compile(None, engine)?),
+        Selection::Unconfined { chosen_by } => {
+            (None, chosen_by.to_string(), filter::compile(None, engine)?)
+        }
         Selection::Policy(resolved) => {
             let facts = crate::probe::bundle(&bundle.spec, &bundle.rootfs, system)?;
             let plan = plan::plan(&resolved, &bundle.spec, &facts, &crate::probe::host())?;
@@ -56,7 +73,12 @@ pub fn decide(global: &Global, dir: &Path, system: &BTreeSet<PathBuf>) -> Result
             (Some(plan), resolved.chosen_by.to_string(), filter)
         }
     };
-    Ok(Decision { bundle, plan, chosen_by, filter })
+    Ok(Decision {
+        bundle,
+        plan,
+        chosen_by,
+        filter,
+    })
 }
 
 /// Creates a container; its process waits for `start`. `system` are `wrap`'s own mounts.
@@ -70,7 +92,10 @@ pub fn create(
     let decision = decide(global, &args.bundle, system)?;
     check_descriptors(args.preserve_fds, decision.plan.is_some())?;
     if args.no_new_keyring && decision.plan.is_some() {
-        return Err(RuntimeError::Unsupported("--no-new-keyring is refused under a policy: the engine's keys would be in reach".into()));
+        return Err(RuntimeError::Unsupported(
+            "--no-new-keyring is refused under a policy: the engine's keys would be in reach"
+                .into(),
+        ));
     }
     let lock = place.lock()?;
     if place.libcontainer_dir().exists() {
@@ -100,7 +125,10 @@ fn build(
     record: &mut Record,
 ) -> Result<(), RuntimeError> {
     let dir = place.dir();
-    record.overlay = decision.plan.as_ref().is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
+    record.overlay = decision
+        .plan
+        .as_ref()
+        .is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
     record.save(&dir)?;
     // First, so that both get ready while libcontainer works.
     let mut walls = match &decision.plan {
@@ -113,7 +141,9 @@ fn build(
         record.save(&dir)?;
     }
     let rootfs = match &decision.plan {
-        Some(plan) if record.overlay => overlay::make(&dir, &decision.bundle.rootfs, plan.filesystem.scratch_bytes)?,
+        Some(plan) if record.overlay => {
+            overlay::make(&dir, &decision.bundle.rootfs, plan.filesystem.scratch_bytes)?
+        }
         _ => decision.bundle.rootfs.clone(),
     };
     let spec = write_shadow(&dir, decision, rootfs)?;
@@ -123,14 +153,17 @@ fn build(
     let init_socket = walls.as_mut().and_then(NetworkWall::init_end);
     let executor = executor(place, decision, args, init_socket)?;
     let reader = report::reader(&place.report())?;
-    let container = libcontainer_build(global, args, console, place, &spec, executor).map_err(|error| {
-        // What our own code in the container's process says is nearer to the cause.
-        report::pending(&reader).map_or(error, RuntimeError::Init)
-    })?;
+    let container =
+        libcontainer_build(global, args, console, place, &spec, executor).map_err(|error| {
+            // What our own code in the container's process says is nearer to the cause.
+            report::pending(&reader).map_or(error, RuntimeError::Init)
+        })?;
     let pid = container.pid().map(nix::unistd::Pid::as_raw);
     record.init = pid.and_then(ProcessId::of);
     let Some(init) = record.init else {
-        return Err(RuntimeError::Init("the container's process ended during create".to_owned()));
+        return Err(RuntimeError::Init(
+            "the container's process ended during create".to_owned(),
+        ));
     };
     record.save(&dir)?;
     if let Some(walls) = walls {
@@ -147,7 +180,12 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
         bundle: decision.bundle.dir.clone(),
         rootfs: decision.bundle.rootfs.clone(),
         oci_version: spec.version().clone(),
-        annotations: spec.annotations().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect(),
+        annotations: spec
+            .annotations()
+            .iter()
+            .flatten()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect(),
         systemd_cgroup: global.systemd_cgroup,
         plan: decision.plan.clone(),
         chosen_by: decision.chosen_by.clone(),
@@ -161,16 +199,23 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
 
 /// Writes the spec that libcontainer reads, now and at every `exec`, and the files of the network wall.
 fn write_shadow(dir: &Path, decision: &Decision, rootfs: PathBuf) -> Result<Spec, RuntimeError> {
-    let places = Places { rootfs, files: dir.to_owned() };
+    let places = Places {
+        rootfs,
+        files: dir.to_owned(),
+    };
     let spec = decision.bundle.spec.clone();
     let mut spec = match &decision.plan {
         Some(plan) => {
-            write_whole(&dir.join("hosts"), files::hosts(spec.hostname().as_deref()).as_bytes())?;
+            write_whole(
+                &dir.join("hosts"),
+                files::hosts(spec.hostname().as_deref()).as_bytes(),
+            )?;
             write_whole(&dir.join("resolv.conf"), files::resolv_conf().as_bytes())?;
             for name in ["hosts", "resolv.conf"] {
                 let path = dir.join(name);
                 let mode = rustix::fs::Mode::from_raw_mode(0o644);
-                rustix::fs::chmod(&path, mode).map_err(RuntimeError::io(format!("chmod {path:?}")))?;
+                rustix::fs::chmod(&path, mode)
+                    .map_err(RuntimeError::io(format!("chmod {path:?}")))?;
             }
             shadow::confined(spec, plan, &places)
         }
@@ -181,12 +226,20 @@ fn write_shadow(dir: &Path, decision: &Decision, rootfs: PathBuf) -> Result<Spec
         process.set_capabilities(Some(privileges::for_setup(&sets)));
     }
     let path = dir.join("config.json");
-    let text = serde_json::to_vec(&spec).map_err(|e| RuntimeError::Input { path: path.clone(), why: e.to_string() })?;
+    let text = serde_json::to_vec(&spec).map_err(|e| RuntimeError::Input {
+        path: path.clone(),
+        why: e.to_string(),
+    })?;
     write_whole(&path, &text)?;
     Ok(spec)
 }
 
-fn executor(place: &Place, decision: &Decision, args: &cli::Create, sidecar: Option<OwnedFd>) -> Result<WallExecutor, RuntimeError> {
+fn executor(
+    place: &Place,
+    decision: &Decision,
+    args: &cli::Create,
+    sidecar: Option<OwnedFd>,
+) -> Result<WallExecutor, RuntimeError> {
     let spec = &decision.bundle.spec;
     let process = spec.process().as_ref();
     let capabilities = match &decision.plan {
@@ -210,11 +263,18 @@ fn executor(place: &Place, decision: &Decision, args: &cli::Create, sidecar: Opt
 /// Whether the container gets a user namespace of its own.
 pub fn has_user_namespace(spec: &Spec) -> bool {
     let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
-    namespaces.into_iter().flatten().any(|n| n.typ() == LinuxNamespaceType::User)
+    namespaces
+        .into_iter()
+        .flatten()
+        .any(|n| n.typ() == LinuxNamespaceType::User)
 }
 
 fn cgroup_read_only(spec: &Spec, policy: bool) -> Option<PathBuf> {
-    let mount = spec.mounts().iter().flatten().find(|m| m.typ().as_deref().is_some_and(|t| t.starts_with("cgroup")))?;
+    let mount = spec
+        .mounts()
+        .iter()
+        .flatten()
+        .find(|m| m.typ().as_deref().is_some_and(|t| t.starts_with("cgroup")))?;
     let asked = mount.options().iter().flatten().any(|o| o == "ro");
     (policy || asked).then(|| mount.destination().clone())
 }
@@ -237,9 +297,15 @@ fn libcontainer_build(
         Ok(builder) => builder,
         Err(e) => return Err(failed(e)),
     };
-    let terminal = spec.process().as_ref().and_then(|p| p.terminal()).unwrap_or(false);
+    let terminal = spec
+        .process()
+        .as_ref()
+        .and_then(|p| p.terminal())
+        .unwrap_or(false);
     if terminal && console.is_none() {
-        return Err(RuntimeError::Unsupported("process.terminal needs --console-socket".to_owned()));
+        return Err(RuntimeError::Unsupported(
+            "process.terminal needs --console-socket".to_owned(),
+        ));
     }
     builder
         .with_console_socket(console.filter(|_| terminal))
@@ -256,11 +322,18 @@ fn libcontainer_build(
 /// has a way out that no wall sees. Called before the runtime opens descriptors of its own would be too early for
 /// the policy; numbers that it opened since are close-on-exec, which a promised one never is.
 pub fn check_descriptors(preserve: i32, policy: bool) -> Result<(), RuntimeError> {
-    let listen: i32 = std::env::var("LISTEN_FDS").ok().and_then(|v| v.parse().ok()).unwrap_or(0);
-    let error = |fd: i32, why| RuntimeError::Init(crate::enforce::EnforceError::Descriptor { fd, why }.to_string());
+    let listen: i32 = std::env::var("LISTEN_FDS")
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(0);
+    let error = |fd: i32, why| {
+        RuntimeError::Init(crate::enforce::EnforceError::Descriptor { fd, why }.to_string())
+    };
     for fd in 3..3_i32.saturating_add(preserve).saturating_add(listen) {
         let link = fs::read_link(format!("/proc/self/fd/{fd}"));
-        let Ok(link) = link else { return Err(error(fd, "it is not open")) };
+        let Ok(link) = link else {
+            return Err(error(fd, "it is not open"));
+        };
         if wait::is_close_on_exec(fd) {
             return Err(error(fd, "it is not open"));
         }
@@ -283,13 +356,31 @@ struct NetworkWall {
 impl NetworkWall {
     /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace.
     fn begin(plan: &Plan, spec: &Spec, place: &Place) -> Result<Self, RuntimeError> {
-        let sysctls = plan.network.sysctl.iter().map(|(k, v)| Sysctl::parse(k, v)).collect::<Result<Vec<_>, _>>()?;
+        let sysctls = plan
+            .network
+            .sysctl
+            .iter()
+            .map(|(k, v)| Sysctl::parse(k, v))
+            .collect::<Result<Vec<_>, _>>()?;
         let user_namespace = has_user_namespace(spec);
-        let exe = rustix::fs::open("/proc/self/exe", rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
-            .map_err(RuntimeError::io("open the runtime's own file"))?;
+        let exe = rustix::fs::open(
+            "/proc/self/exe",
+            rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .map_err(RuntimeError::io("open the runtime's own file"))?;
         let spawned = sidecar::spawn(&sidecar_config(plan, spec, place), exe.as_fd())?;
-        let maker = if user_namespace { None } else { Some(spawn_maker(&inner_config(&sysctls, None))?) };
-        Ok(Self { spawned, maker, config: sysctls, user_namespace })
+        let maker = if user_namespace {
+            None
+        } else {
+            Some(spawn_maker(&inner_config(&sysctls, None))?)
+        };
+        Ok(Self {
+            spawned,
+            maker,
+            config: sysctls,
+            user_namespace,
+        })
     }
 
     fn init_end(&mut self) -> Option<OwnedFd> {
@@ -302,7 +393,10 @@ impl NetworkWall {
             Some(maker) => maker,
             None => {
                 let user = open_namespace(init.pid, "user")?;
-                spawn_maker(&inner_config(&self.config, self.user_namespace.then(|| user.as_fd())))?
+                spawn_maker(&inner_config(
+                    &self.config,
+                    self.user_namespace.then(|| user.as_fd()),
+                ))?
             }
         };
         let inner = maker.finish()?;
@@ -311,26 +405,42 @@ impl NetworkWall {
         let init_pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
             .map_err(RuntimeError::io("open the container's process"))?;
         let engine = open_namespace(init.pid, "net")?;
-        let attach = Attach { engine_netns: Some(engine.as_fd()), init_pidfd: init_pidfd.as_fd(), inner };
+        let attach = Attach {
+            engine_netns: Some(engine.as_fd()),
+            init_pidfd: init_pidfd.as_fd(),
+            inner,
+        };
         record.sidecar = Some(self.spawned.attach(attach)?);
         Ok(())
     }
 }
 
-fn inner_config<'a>(sysctls: &[Sysctl], user_namespace: Option<std::os::fd::BorrowedFd<'a>>) -> InnerConfig<'a> {
-    InnerConfig { user_namespace, mode: InnerMode::Loopback, sysctls: sysctls.to_vec() }
+fn inner_config<'a>(
+    sysctls: &[Sysctl],
+    user_namespace: Option<std::os::fd::BorrowedFd<'a>>,
+) -> InnerConfig<'a> {
+    InnerConfig {
+        user_namespace,
+        mode: InnerMode::Loopback,
+        sysctls: sysctls.to_vec(),
+    }
 }
 
 fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd, RuntimeError> {
     let path = format!("/proc/{pid}/ns/{kind}");
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-    rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).map_err(RuntimeError::io(format!("open {path}")))
+    rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
+        .map_err(RuntimeError::io(format!("open {path}")))
 }
 
 fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'static> {
     let limits = plan.sidecar;
     let id = place.id.as_str();
-    let cgroup = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone()).unwrap_or_default();
+    let cgroup = spec
+        .linux()
+        .as_ref()
+        .and_then(|l| l.cgroups_path().clone())
+        .unwrap_or_default();
     // Docker, containerd: /docker/<id>; systemd: slice:prefix:name, whose slice is not ours to write to.
     let parent = match cgroup.parent() {
         Some(parent) if cgroup.is_absolute() => parent.to_owned(),
@@ -350,7 +460,10 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
     SidecarConfig {
         uid,
         gid: uid,
-        limits: Limits { open_files: limits.files, file_bytes: 1 << 20 },
+        limits: Limits {
+            open_files: limits.files,
+            file_bytes: 1 << 20,
+        },
         landlock: LandlockNeed::Required,
         cgroup: Some(cgroup),
         log: None,

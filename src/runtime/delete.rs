@@ -20,13 +20,23 @@ pub fn delete(place: &Place, force: bool) -> Result<(), RuntimeError> {
     let record = Record::read(&place.dir()).ok();
     if record.is_none() && !place.dir().exists() && !place.libcontainer_dir().exists() {
         lock.remove()?;
-        return if force { Ok(()) } else { Err(RuntimeError::Unknown(place.id.as_str().to_owned())) };
+        return if force {
+            Ok(())
+        } else {
+            Err(RuntimeError::Unknown(place.id.as_str().to_owned()))
+        };
     }
     if !force {
-        let status = start::load(place).map(|c| c.status()).unwrap_or(ContainerStatus::Stopped);
+        let status = start::load(place)
+            .map(|c| c.status())
+            .unwrap_or(ContainerStatus::Stopped);
         if !matches!(status, ContainerStatus::Stopped | ContainerStatus::Created) {
             let why = format!("that is not stopped: {}", start::words(status));
-            return Err(RuntimeError::State { verb: "delete", id: place.id.as_str().to_owned(), why });
+            return Err(RuntimeError::State {
+                verb: "delete",
+                id: place.id.as_str().to_owned(),
+                why,
+            });
         }
     }
     remove_all(place, record.as_ref())?;
@@ -75,7 +85,9 @@ fn remove_container(place: &Place, init: Option<ProcessId>) -> Result<(), Runtim
             if let Some(pid) = pid {
                 wait_for_end(pid);
             }
-            container.delete(true).map_err(RuntimeError::container("delete the container"))
+            container
+                .delete(true)
+                .map_err(RuntimeError::container("delete the container"))
         }
         // The runtime was killed before it wrote the state: there is nothing but the directory.
         Err(_) => remove_dir(&dir),
@@ -94,7 +106,9 @@ fn wait_for_end(process: ProcessId) {
 
 fn remove_dir(dir: &Path) -> Result<(), RuntimeError> {
     match fs::remove_dir_all(dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(RuntimeError::io(format!("remove {dir:?}"))(e)),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(RuntimeError::io(format!("remove {dir:?}"))(e))
+        }
         _ => Ok(()),
     }
 }

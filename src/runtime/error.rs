@@ -8,7 +8,9 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum RuntimeError {
     /// An id that cannot be a file name.
-    #[error("invalid container id {0:?}: use 1 to 200 letters, digits and `_ + - .`, not `.` or `..`")]
+    #[error(
+        "invalid container id {0:?}: use 1 to 200 letters, digits and `_ + - .`, not `.` or `..`"
+    )]
     Id(String),
     /// The id is taken.
     #[error("container with given ID already exists: {0}")]
@@ -89,12 +91,17 @@ impl RuntimeError {
     /// For `map_err`: an errno with what was being done.
     pub fn io<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();
-        move |source| Self::Io { step, source: source.into() }
+        move |source| Self::Io {
+            step,
+            source: source.into(),
+        }
     }
 
     /// For `map_err`: libcontainer's error, its causes in one line.
     pub fn container<E: std::error::Error>(step: &'static str) -> impl FnOnce(E) -> Self {
-        move |error| Self::Container { step, cause: crate::log::chain(&error) }
+        move |error| Self::Container {
+            step,
+            cause: crate::log::chain(&error),
+        }
     }
 }
-

@@ -39,18 +39,30 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     };
     create::check_descriptors(args.preserve_fds, record.plan.is_some())?;
     let listener = terminal_listener(place, args, &wanted)?;
-    let console = args.console_socket.clone().or_else(|| listener.as_ref().map(|l| l.path().to_owned()));
+    let console = args
+        .console_socket
+        .clone()
+        .or_else(|| listener.as_ref().map(|l| l.path().to_owned()));
     let scratch = Scratch::new(place);
     let pid = build(place, args, &record, &shadow, wanted, console, &scratch);
     drop(scratch);
     drop(lock);
-    Ok(Started { pid: pid?, terminal: listener })
+    Ok(Started {
+        pid: pid?,
+        terminal: listener,
+    })
 }
 
 fn check_state(place: &Place, record: &Record, ignore_paused: bool) -> Result<(), RuntimeError> {
     let container = start::load(place)?;
     let status = container.status();
-    let refuse = |why: String| Err(RuntimeError::State { verb: "exec in", id: record.id.clone(), why });
+    let refuse = |why: String| {
+        Err(RuntimeError::State {
+            verb: "exec in",
+            id: record.id.clone(),
+            why,
+        })
+    };
     match status {
         ContainerStatus::Running => Ok(()),
         ContainerStatus::Paused if ignore_paused => Ok(()),
@@ -59,7 +71,9 @@ fn check_state(place: &Place, record: &Record, ignore_paused: bool) -> Result<()
             refuse("it is not started, so its network wall does not stand yet".to_owned())
         }
         ContainerStatus::Stopped => refuse("it is stopped".to_owned()),
-        ContainerStatus::Created | ContainerStatus::Creating => refuse(format!("it is {}", start::words(status))),
+        ContainerStatus::Created | ContainerStatus::Creating => {
+            refuse(format!("it is {}", start::words(status)))
+        }
     }
 }
 
@@ -72,10 +86,16 @@ fn build(
     console: Option<PathBuf>,
     scratch: &Scratch,
 ) -> Result<i32, RuntimeError> {
-    let init = record.init.filter(|i| i.is_alive()).ok_or(RuntimeError::NotRunning)?;
+    let init = record
+        .init
+        .filter(|i| i.is_alive())
+        .ok_or(RuntimeError::NotRunning)?;
     let capabilities = CapabilitySets::of(wanted.capabilities().as_ref());
     let executor = WallExecutor::new(Walls {
-        role: Role::Tenant { cookie: record.netns_cookie, user: user_namespace(shadow, init, &wanted)? },
+        role: Role::Tenant {
+            cookie: record.netns_cookie,
+            user: user_namespace(shadow, init, &wanted)?,
+        },
         plan: record.plan.clone(),
         capabilities,
         no_new_privs: wanted.no_new_privileges().unwrap_or(false),
@@ -89,7 +109,10 @@ fn build(
     let sets = wanted.capabilities().clone().unwrap_or_default();
     wanted.set_capabilities(Some(privileges::for_setup(&sets)));
     let path = scratch.process();
-    let text = serde_json::to_vec(&wanted).map_err(|e| RuntimeError::Input { path: path.clone(), why: e.to_string() })?;
+    let text = serde_json::to_vec(&wanted).map_err(|e| RuntimeError::Input {
+        path: path.clone(),
+        why: e.to_string(),
+    })?;
     write_whole(&path, &text)?;
     let failed = RuntimeError::container("exec in the container");
     let builder = ContainerBuilder::new(place.id.as_str().to_owned(), SyscallType::default())
@@ -122,7 +145,10 @@ fn wanted_process(args: &cli::Exec, shadow: &Spec) -> Result<Process, RuntimeErr
     if args.command.is_empty() {
         return Err(unusable("exec needs a program or --process"));
     }
-    let mut process = shadow.process().clone().ok_or_else(|| unusable("the container has no process section"))?;
+    let mut process = shadow
+        .process()
+        .clone()
+        .ok_or_else(|| unusable("the container has no process section"))?;
     process.set_args(Some(args.command.clone()));
     process.set_terminal(Some(args.tty));
     if let Some(cwd) = &args.cwd {
@@ -145,7 +171,9 @@ fn wanted_process(args: &cli::Exec, shadow: &Spec) -> Result<Process, RuntimeErr
 
 fn set_user(process: &mut Process, text: &str) -> Result<(), RuntimeError> {
     let bad = || RuntimeError::Unsupported(format!("--user {text:?} is not UID[:GID]"));
-    let (uid, gid) = text.split_once(':').map_or((text, None), |(u, g)| (u, Some(g)));
+    let (uid, gid) = text
+        .split_once(':')
+        .map_or((text, None), |(u, g)| (u, Some(g)));
     let mut user = process.user().clone();
     user.set_uid(uid.parse().map_err(|_| bad())?);
     if let Some(gid) = gid {
@@ -158,14 +186,23 @@ fn set_user(process: &mut Process, text: &str) -> Result<(), RuntimeError> {
 fn set_privileges(process: &mut Process, args: &cli::Exec) -> Result<(), RuntimeError> {
     let mut sets = process.capabilities().clone().unwrap_or_default();
     for name in &args.cap {
-        let plain = name.to_ascii_uppercase().trim_start_matches("CAP_").to_owned();
-        let capability = plain.parse().map_err(|_| RuntimeError::Unsupported(format!("unknown capability {name:?}")))?;
+        let plain = name
+            .to_ascii_uppercase()
+            .trim_start_matches("CAP_")
+            .to_owned();
+        let capability = plain
+            .parse()
+            .map_err(|_| RuntimeError::Unsupported(format!("unknown capability {name:?}")))?;
         let with = |set: &Option<oci_spec::runtime::Capabilities>| {
             let mut set = set.clone().unwrap_or_default();
             set.insert(capability);
             Some(set)
         };
-        let (bounding, effective, permitted) = (with(sets.bounding()), with(sets.effective()), with(sets.permitted()));
+        let (bounding, effective, permitted) = (
+            with(sets.bounding()),
+            with(sets.effective()),
+            with(sets.permitted()),
+        );
         sets.set_bounding(bounding);
         sets.set_effective(effective);
         sets.set_permitted(permitted);
@@ -184,20 +221,31 @@ fn set_privileges(process: &mut Process, args: &cli::Exec) -> Result<(), Runtime
 }
 
 /// libcontainer runs tenants in the host's user namespace; the executor joins the container's.
-fn user_namespace(shadow: &Spec, init: ProcessId, wanted: &Process) -> Result<Option<(OwnedFd, u32, u32)>, RuntimeError> {
+fn user_namespace(
+    shadow: &Spec,
+    init: ProcessId,
+    wanted: &Process,
+) -> Result<Option<(OwnedFd, u32, u32)>, RuntimeError> {
     if !create::has_user_namespace(shadow) {
         return Ok(None);
     }
     let path = format!("/proc/{}/ns/user", init.pid);
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-    let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).map_err(RuntimeError::io(format!("open {path}")))?;
+    let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
+        .map_err(RuntimeError::io(format!("open {path}")))?;
     Ok(Some((fd, wanted.user().uid(), wanted.user().gid())))
 }
 
-fn terminal_listener(place: &Place, args: &cli::Exec, wanted: &Process) -> Result<Option<tty::Listener>, RuntimeError> {
+fn terminal_listener(
+    place: &Place,
+    args: &cli::Exec,
+    wanted: &Process,
+) -> Result<Option<tty::Listener>, RuntimeError> {
     let terminal = wanted.terminal().unwrap_or(false);
     match (terminal, &args.console_socket, args.detach) {
-        (true, None, true) => Err(RuntimeError::Unsupported("a detached terminal needs --console-socket".to_owned())),
+        (true, None, true) => Err(RuntimeError::Unsupported(
+            "a detached terminal needs --console-socket".to_owned(),
+        )),
         (true, None, false) => Ok(Some(tty::Listener::new(&place.dir())?)),
         _ => Ok(None),
     }
@@ -210,7 +258,9 @@ struct Scratch {
 
 impl Scratch {
     fn new(place: &Place) -> Self {
-        Self { base: place.dir().join(format!("exec-{}", std::process::id())) }
+        Self {
+            base: place.dir().join(format!("exec-{}", std::process::id())),
+        }
     }
 
     fn process(&self) -> PathBuf {

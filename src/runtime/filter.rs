@@ -11,13 +11,20 @@ use crate::policy::Syscalls;
 use crate::seccomp::{self, DenyMode, Filter, FilterInput, Ours, Program, SyscallName};
 
 /// Compiles the program of a container; `None` when neither a policy nor the engine asks for one.
-pub fn compile(syscalls: Option<&Syscalls>, engine: Option<&LinuxSeccomp>) -> Result<Option<Filter>, RuntimeError> {
+pub fn compile(
+    syscalls: Option<&Syscalls>,
+    engine: Option<&LinuxSeccomp>,
+) -> Result<Option<Filter>, RuntimeError> {
     let sets = syscalls.map(|s| (names(&s.allow), names(&s.deny)));
     let (allow, deny): (BTreeSet<SyscallName>, BTreeSet<SyscallName>) = match sets {
         Some((allow, deny)) => (allow?, deny?),
         None => Default::default(),
     };
-    let ours = syscalls.map(|_| Ours { allow: &allow, deny: &deny, denials: DenyMode::Errno });
+    let ours = syscalls.map(|_| Ours {
+        allow: &allow,
+        deny: &deny,
+        denials: DenyMode::Errno,
+    });
     Ok(seccomp::compile(&FilterInput { ours, engine })?)
 }
 
@@ -32,7 +39,10 @@ pub struct SavedFilter {
 
 impl From<&Filter> for SavedFilter {
     fn from(filter: &Filter) -> Self {
-        Self { program: filter.program.clone(), flags: filter.flags }
+        Self {
+            program: filter.program.clone(),
+            flags: filter.flags,
+        }
     }
 }
 
@@ -50,15 +60,27 @@ pub fn read(path: &Path) -> Result<Option<SavedFilter>, RuntimeError> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(RuntimeError::io(format!("read {path:?}"))(e)),
     };
-    let bad = |why: &str| RuntimeError::Input { path: path.to_owned(), why: why.to_owned() };
-    let (flags, program) = bytes.split_first_chunk::<8>().ok_or_else(|| bad("it is cut short"))?;
+    let bad = |why: &str| RuntimeError::Input {
+        path: path.to_owned(),
+        why: why.to_owned(),
+    };
+    let (flags, program) = bytes
+        .split_first_chunk::<8>()
+        .ok_or_else(|| bad("it is cut short"))?;
     let program = Program::from_bytes(program).map_err(|e| bad(&e.to_string()))?;
-    Ok(Some(SavedFilter { program, flags: u64::from_ne_bytes(*flags) }))
+    Ok(Some(SavedFilter {
+        program,
+        flags: u64::from_ne_bytes(*flags),
+    }))
 }
 
-fn names(set: &BTreeSet<crate::policy::SyscallName>) -> Result<BTreeSet<SyscallName>, RuntimeError> {
+fn names(
+    set: &BTreeSet<crate::policy::SyscallName>,
+) -> Result<BTreeSet<SyscallName>, RuntimeError> {
     let parse = |name: &crate::policy::SyscallName| {
-        name.as_str().parse().map_err(|e: seccomp::SyscallNameError| RuntimeError::Unsupported(e.to_string()))
+        name.as_str()
+            .parse()
+            .map_err(|e: seccomp::SyscallNameError| RuntimeError::Unsupported(e.to_string()))
     };
     set.iter().map(parse).collect()
 }

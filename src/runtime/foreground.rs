@@ -28,21 +28,33 @@ pub fn run(
     afterwards: Afterwards,
 ) -> Result<Option<i32>, RuntimeError> {
     let listener = listener(args, afterwards)?;
-    let console = args.console_socket.as_deref().or_else(|| listener.as_ref().map(tty::Listener::path));
+    let console = args
+        .console_socket
+        .as_deref()
+        .or_else(|| listener.as_ref().map(tty::Listener::path));
     let (place, lock) = create::create(global, args, console, system)?;
     let started = Record::read(&place.dir()).and_then(|record| {
         let pid = record.init.ok_or(RuntimeError::NotRunning)?.pid;
         // Watched before it may run: a program that ends at once is not lost.
-        let foreground = if afterwards == Afterwards::Detach { None } else { Some(Foreground::new(pid)?) };
+        let foreground = if afterwards == Afterwards::Detach {
+            None
+        } else {
+            Some(Foreground::new(pid)?)
+        };
         start::start(&place)?;
         Ok(foreground)
     });
     drop(lock);
     let status = started.and_then(|foreground| match foreground {
-        Some(foreground) => foreground.wait(listener.map(tty::Listener::receive).transpose()?).map(Some),
+        Some(foreground) => foreground
+            .wait(listener.map(tty::Listener::receive).transpose()?)
+            .map(Some),
         None => Ok(None),
     });
-    let stays = matches!((&status, afterwards), (Ok(_), Afterwards::Detach | Afterwards::Keep));
+    let stays = matches!(
+        (&status, afterwards),
+        (Ok(_), Afterwards::Detach | Afterwards::Keep)
+    );
     if !stays {
         delete::delete(&place, true)?;
     }
@@ -50,11 +62,23 @@ pub fn run(
 }
 
 /// A socket for the terminal of a foreground container.
-fn listener(args: &cli::Create, afterwards: Afterwards) -> Result<Option<tty::Listener>, RuntimeError> {
+fn listener(
+    args: &cli::Create,
+    afterwards: Afterwards,
+) -> Result<Option<tty::Listener>, RuntimeError> {
     if args.console_socket.is_some() || afterwards == Afterwards::Detach {
         return Ok(None);
     }
     let bundle = Bundle::read(&args.bundle)?;
-    let terminal = bundle.spec.process().as_ref().and_then(|p| p.terminal()).unwrap_or(false);
-    if terminal { tty::Listener::private().map(Some) } else { Ok(None) }
+    let terminal = bundle
+        .spec
+        .process()
+        .as_ref()
+        .and_then(|p| p.terminal())
+        .unwrap_or(false);
+    if terminal {
+        tty::Listener::private().map(Some)
+    } else {
+        Ok(None)
+    }
 }

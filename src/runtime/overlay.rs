@@ -16,20 +16,36 @@ pub fn make(dir: &Path, lower: &Path, bytes: u64) -> Result<PathBuf, RuntimeErro
     let text = lower.to_str().filter(|t| !t.contains([':', ',', '\\']));
     let Some(lower) = text else {
         let why = "an ephemeral root needs a path without `:`, `,` and `\\`".to_owned();
-        return Err(RuntimeError::Input { path: lower.to_owned(), why });
+        return Err(RuntimeError::Input {
+            path: lower.to_owned(),
+            why,
+        });
     };
     for path in [&scratch, &root] {
         fs::create_dir(path).map_err(RuntimeError::io(format!("make {path:?}")))?;
     }
-    let limits = format!("size={bytes},nr_inodes={},mode=0755", (bytes / 1024).max(1024));
+    let limits = format!(
+        "size={bytes},nr_inodes={},mode=0755",
+        (bytes / 1024).max(1024)
+    );
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("agentbox", &scratch, "tmpfs", flags, Some(c_string(&limits)?.as_c_str()))
-        .map_err(RuntimeError::io("mount the scratch file system"))?;
+    mount(
+        "agentbox",
+        &scratch,
+        "tmpfs",
+        flags,
+        Some(c_string(&limits)?.as_c_str()),
+    )
+    .map_err(RuntimeError::io("mount the scratch file system"))?;
     let (upper, work) = (scratch.join("upper"), scratch.join("work"));
     for path in [&upper, &work] {
         fs::create_dir(path).map_err(RuntimeError::io(format!("make {path:?}")))?;
     }
-    let options = format!("lowerdir={lower},upperdir={},workdir={}", upper.display(), work.display());
+    let options = format!(
+        "lowerdir={lower},upperdir={},workdir={}",
+        upper.display(),
+        work.display()
+    );
     mount("agentbox", &root, "overlay", MountFlags::empty(), Some(c_string(&options)?.as_c_str())).map_err(
         RuntimeError::io("mount the temporary root file system (an overlay on an overlay on an overlay is more than the kernel takes)"),
     )?;
@@ -50,5 +66,6 @@ pub fn remove(dir: &Path) -> Result<(), RuntimeError> {
 }
 
 fn c_string(text: &str) -> Result<std::ffi::CString, RuntimeError> {
-    std::ffi::CString::new(text).map_err(|_| RuntimeError::Unsupported("a path has a NUL byte".to_owned()))
+    std::ffi::CString::new(text)
+        .map_err(|_| RuntimeError::Unsupported("a path has a NUL byte".to_owned()))
 }

@@ -61,12 +61,16 @@ pub struct ProcessId {
 impl ProcessId {
     /// The process that has this number now.
     pub fn of(pid: i32) -> Option<Self> {
-        Some(Self { pid, start_time: stat(pid)?.1 })
+        Some(Self {
+            pid,
+            start_time: stat(pid)?.1,
+        })
     }
 
     /// Whether it still runs (a zombie has ended).
     pub fn is_alive(self) -> bool {
-        stat(self.pid).is_some_and(|(state, start)| start == self.start_time && state != 'Z' && state != 'X')
+        stat(self.pid)
+            .is_some_and(|(state, start)| start == self.start_time && state != 'Z' && state != 'X')
     }
 }
 
@@ -85,13 +89,21 @@ impl Record {
         let path = dir.join(FILE);
         let mut text = String::new();
         let file = File::open(&path).map_err(RuntimeError::io(format!("open {path:?}")))?;
-        file.take(64 << 20).read_to_string(&mut text).map_err(RuntimeError::io(format!("read {path:?}")))?;
-        serde_json::from_str(&text).map_err(|e| RuntimeError::Input { path, why: e.to_string() })
+        file.take(64 << 20)
+            .read_to_string(&mut text)
+            .map_err(RuntimeError::io(format!("read {path:?}")))?;
+        serde_json::from_str(&text).map_err(|e| RuntimeError::Input {
+            path,
+            why: e.to_string(),
+        })
     }
 
     /// Writes it whole or not at all.
     pub fn save(&self, dir: &Path) -> Result<(), RuntimeError> {
-        let text = serde_json::to_vec(self).map_err(|e| RuntimeError::Input { path: dir.join(FILE), why: e.to_string() })?;
+        let text = serde_json::to_vec(self).map_err(|e| RuntimeError::Input {
+            path: dir.join(FILE),
+            why: e.to_string(),
+        })?;
         write_whole(&dir.join(FILE), &text)
     }
 }

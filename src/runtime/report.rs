@@ -21,15 +21,22 @@ const LONGEST: usize = 8192;
 /// Makes the pipe and opens the end that the container's process inherits.
 pub fn make(path: &Path) -> Result<OwnedFd, RuntimeError> {
     let step = || format!("make the pipe {path:?}");
-    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).map_err(RuntimeError::io(step()))?;
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+        .map_err(RuntimeError::io(step()))?;
     // Read-write: opening a FIFO for writing alone would wait for a reader (fifo(7)).
-    rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()).map_err(RuntimeError::io(step()))
+    rustix::fs::open(
+        path,
+        OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK,
+        Mode::empty(),
+    )
+    .map_err(RuntimeError::io(step()))
 }
 
 /// Opens the end that `create` and `start` read.
 pub fn reader(path: &Path) -> Result<OwnedFd, RuntimeError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(RuntimeError::io(format!("open the pipe {path:?}")))
+    rustix::fs::open(path, flags, Mode::empty())
+        .map_err(RuntimeError::io(format!("open the pipe {path:?}")))
 }
 
 /// What has been reported so far, without waiting.
@@ -46,11 +53,17 @@ pub fn wait(reader: &OwnedFd) -> Result<(), RuntimeError> {
     let end = Instant::now() + LIMIT;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let timeout = Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        let timeout = Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
         let mut fds = [PollFd::from_borrowed_fd(reader.as_fd(), PollFlags::IN)];
         match rustix::event::poll(&mut fds, Some(&timeout)) {
             Ok(0) => {
-                return Err(RuntimeError::Init(format!("the container's process did not execute its program within {} s", LIMIT.as_secs())));
+                return Err(RuntimeError::Init(format!(
+                    "the container's process did not execute its program within {} s",
+                    LIMIT.as_secs()
+                )));
             }
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
@@ -58,9 +71,10 @@ pub fn wait(reader: &OwnedFd) -> Result<(), RuntimeError> {
         }
         let events = fds[0].revents();
         if events.contains(PollFlags::IN)
-            && let Some(text) = pending(reader) {
-                return Err(RuntimeError::Init(text));
-            }
+            && let Some(text) = pending(reader)
+        {
+            return Err(RuntimeError::Init(text));
+        }
         if events.intersects(PollFlags::HUP | PollFlags::ERR) {
             return Ok(());
         }

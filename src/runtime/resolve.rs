@@ -8,7 +8,10 @@ use crate::cli::Global;
 use crate::policy::{NodeConfig, Selection, Sources, resolve};
 
 /// Chooses and resolves the policy of a container with these annotations.
-pub fn selection(global: &Global, annotations: &BTreeMap<String, String>) -> Result<Selection, RuntimeError> {
+pub fn selection(
+    global: &Global,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Selection, RuntimeError> {
     let node = node(&global.config)?;
     let files = policy_files(node.policy_dir.as_ref())?;
     Ok(resolve(&Sources {
@@ -25,7 +28,9 @@ fn node(path: &Path) -> Result<NodeConfig, RuntimeError> {
         Ok(text) => Ok(NodeConfig::parse(&text)?),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(NodeConfig::default()),
         // Unreadable is not absent: it may hold the ceiling.
-        Err(e) => Err(RuntimeError::io(format!("read the node's file {path:?}"))(e)),
+        Err(e) => Err(RuntimeError::io(format!("read the node's file {path:?}"))(
+            e,
+        )),
     }
 }
 
@@ -39,9 +44,13 @@ fn policy_files(dir: &Path) -> Result<BTreeMap<String, String>, RuntimeError> {
     let mut files = BTreeMap::new();
     for entry in entries {
         let path = entry.map_err(RuntimeError::io(step()))?.path();
-        let name = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".toml"));
+        let name = path
+            .file_name()
+            .and_then(|n| n.to_str())
+            .and_then(|n| n.strip_suffix(".toml"));
         if let Some(name) = name {
-            let text = std::fs::read_to_string(&path).map_err(RuntimeError::io(format!("read the policy {path:?}")))?;
+            let text = std::fs::read_to_string(&path)
+                .map_err(RuntimeError::io(format!("read the policy {path:?}")))?;
             files.insert(name.to_owned(), text);
         }
     }

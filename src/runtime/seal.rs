@@ -20,24 +20,40 @@ const EXE: &str = "/proc/self/exe";
 /// Executes this program again from a read-only mount, unless it already runs from one.
 pub fn ensure() -> Result<(), RuntimeError> {
     let step = "protect the runtime's own file (CVE-2019-5736)";
-    let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(RuntimeError::io(step))?;
-    let flags = rustix::fs::fstatvfs(&exe).map_err(RuntimeError::io(step))?.f_flag;
+    let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(RuntimeError::io(step))?;
+    let flags = rustix::fs::fstatvfs(&exe)
+        .map_err(RuntimeError::io(step))?
+        .f_flag;
     if flags.contains(StatVfsMountFlags::RDONLY) {
         return Ok(());
     }
-    let tree = open_tree(CWD, EXE, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC).map_err(RuntimeError::io(step))?;
+    let tree = open_tree(
+        CWD,
+        EXE,
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+    )
+    .map_err(RuntimeError::io(step))?;
     make_read_only(tree.as_fd(), Depth::One).map_err(RuntimeError::io(step))?;
     Err(RuntimeError::io(step)(execute_again(&tree)))
 }
 
 fn execute_again(tree: &OwnedFd) -> std::io::Error {
-    let strings = |items: Vec<std::ffi::OsString>| items.iter().map(|i| CString::new(i.as_bytes())).collect::<Result<Vec<_>, _>>();
+    let strings = |items: Vec<std::ffi::OsString>| {
+        items
+            .iter()
+            .map(|i| CString::new(i.as_bytes()))
+            .collect::<Result<Vec<_>, _>>()
+    };
     let env = std::env::vars_os().map(|(mut k, v)| {
         k.push("=");
         k.push(v);
         k
     });
-    let (Ok(args), Ok(env)) = (strings(std::env::args_os().collect()), strings(env.collect())) else {
+    let (Ok(args), Ok(env)) = (
+        strings(std::env::args_os().collect()),
+        strings(env.collect()),
+    ) else {
         return std::io::Error::other("an argument has a NUL byte");
     };
     let Err(errno) = nix::unistd::fexecve(tree.as_raw_fd(), &args, &env);

@@ -1,6 +1,8 @@
 //! Signals to a container's processes, by descriptors where there is one process and by the cgroup for all.
 
-use libcgroups::common::{AnyCgroupManager, CgroupConfig, CgroupManager, FreezerState, create_cgroup_manager};
+use libcgroups::common::{
+    AnyCgroupManager, CgroupConfig, CgroupManager, FreezerState, create_cgroup_manager,
+};
 use libcontainer::container::Container;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -15,8 +17,15 @@ pub fn parse(text: &str) -> Result<Signal, RuntimeError> {
     }
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    if let Some(offset) = name.strip_prefix("RTMIN").map(|r| r.trim_start_matches('+')) {
-        let offset: i32 = if offset.is_empty() { 0 } else { offset.parse().map_err(|_| unknown())? };
+    if let Some(offset) = name
+        .strip_prefix("RTMIN")
+        .map(|r| r.trim_start_matches('+'))
+    {
+        let offset: i32 = if offset.is_empty() {
+            0
+        } else {
+            offset.parse().map_err(|_| unknown())?
+        };
         return from_number(libc::SIGRTMIN() + offset).ok_or_else(unknown);
     }
     let signal: nix::sys::signal::Signal = format!("SIG{name}").parse().map_err(|_| unknown())?;
@@ -29,7 +38,9 @@ fn from_number(number: i32) -> Option<Signal> {
 
 /// Sends a signal to the process with this number and start time; `false` when it has ended.
 pub fn send(process: ProcessId, signal: Signal) -> Result<bool, RuntimeError> {
-    let Some(pid) = rustix::process::Pid::from_raw(process.pid) else { return Ok(false) };
+    let Some(pid) = rustix::process::Pid::from_raw(process.pid) else {
+        return Ok(false);
+    };
     let step = || format!("signal process {}", process.pid);
     let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(fd) => fd,
@@ -58,23 +69,30 @@ pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeErro
     let failed = |step| RuntimeError::container(step);
     // A cgroup without a freezer still can be signalled.
     let frozen = cgroup.freeze(FreezerState::Frozen).is_ok();
-    let pids = cgroup.get_all_pids().map_err(failed("list the container's processes"));
+    let pids = cgroup
+        .get_all_pids()
+        .map_err(failed("list the container's processes"));
     let mut result = Ok(());
     for pid in pids? {
         if let Some(process) = ProcessId::of(pid.as_raw())
-            && let Err(error) = send(process, signal) {
-                result = Err(error);
-            }
+            && let Err(error) = send(process, signal)
+        {
+            result = Err(error);
+        }
     }
     if frozen {
-        cgroup.freeze(FreezerState::Thawed).map_err(failed("thaw the container"))?;
+        cgroup
+            .freeze(FreezerState::Thawed)
+            .map_err(failed("thaw the container"))?;
     }
     result
 }
 
 /// The container's cgroup.
 pub fn cgroup(container: &Container) -> Result<AnyCgroupManager, RuntimeError> {
-    let config = container.spec().map_err(RuntimeError::container("read the container's cgroup path"))?;
+    let config = container
+        .spec()
+        .map_err(RuntimeError::container("read the container's cgroup path"))?;
     create_cgroup_manager(CgroupConfig {
         cgroup_path: config.cgroup_path,
         systemd_cgroup: container.systemd(),
@@ -92,7 +110,10 @@ mod tests {
         for text in ["KILL", "SIGKILL", "kill", "9"] {
             assert_eq!(parse(text).expect(text), Signal::KILL);
         }
-        assert_eq!(parse("SIGRTMIN+3").expect("a real-time signal").as_raw(), libc::SIGRTMIN() + 3);
+        assert_eq!(
+            parse("SIGRTMIN+3").expect("a real-time signal").as_raw(),
+            libc::SIGRTMIN() + 3
+        );
         for text in ["", "SIGNOPE", "0x9", "-1", "65", "RTMIN+99"] {
             assert!(parse(text).is_err(), "{text}");
         }

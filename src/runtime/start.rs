@@ -9,22 +9,37 @@ use super::{RuntimeError, report};
 /// Starts a created container. The caller holds its lock: libcontainer says Running before the process has moved to
 /// the inner network namespace, and an `exec` in that moment would join the engine's.
 pub fn start(place: &Place) -> Result<(), RuntimeError> {
-    let mut record = Record::read(&place.dir()).map_err(|_| RuntimeError::Unknown(place.id.as_str().to_owned()))?;
-    let refuse = |why: &str| RuntimeError::State { verb: "start", id: record.id.clone(), why: why.to_owned() };
+    let mut record = Record::read(&place.dir())
+        .map_err(|_| RuntimeError::Unknown(place.id.as_str().to_owned()))?;
+    let refuse = |why: &str| RuntimeError::State {
+        verb: "start",
+        id: record.id.clone(),
+        why: why.to_owned(),
+    };
     let mut container = load(place)?;
     if container.status() != ContainerStatus::Created {
-        return Err(refuse(&format!("it is {}, not created", words(container.status()))));
+        return Err(refuse(&format!(
+            "it is {}, not created",
+            words(container.status())
+        )));
     }
     if let Some(sidecar) = &record.sidecar {
-        let process = ProcessId { pid: sidecar.pid, start_time: sidecar.start_time };
+        let process = ProcessId {
+            pid: sidecar.pid,
+            start_time: sidecar.start_time,
+        };
         if !process.is_alive() {
-            return Err(refuse("its sidecar is gone, so there is no network wall: delete and create it again"));
+            return Err(refuse(
+                "its sidecar is gone, so there is no network wall: delete and create it again",
+            ));
         }
     }
     let reader = report::reader(&place.report())?;
     record.started = true;
     record.save(&place.dir())?;
-    container.start().map_err(RuntimeError::container("start the container"))?;
+    container
+        .start()
+        .map_err(RuntimeError::container("start the container"))?;
     report::wait(&reader)
 }
 

@@ -27,7 +27,9 @@ pub struct ContainerId(String);
 impl ContainerId {
     /// Parses an id: runc's characters, at most 200 of them.
     pub fn parse(text: &str) -> Result<Self, RuntimeError> {
-        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_+-.".contains(&b));
+        let plain = text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_+-.".contains(&b));
         if plain && (1..=200).contains(&text.len()) && text != "." && text != ".." {
             Ok(Self(text.to_owned()))
         } else {
@@ -56,8 +58,13 @@ impl Place {
     /// The places of a container of this root.
     pub fn new(root: &Path, id: &str) -> Result<Self, RuntimeError> {
         let id = ContainerId::parse(id)?;
-        let root = std::path::absolute(root).map_err(RuntimeError::io(format!("resolve --root {root:?}")))?;
-        let key = format!("{:016x}-{}", hash(root.as_os_str().as_encoded_bytes()), id.as_str());
+        let root = std::path::absolute(root)
+            .map_err(RuntimeError::io(format!("resolve --root {root:?}")))?;
+        let key = format!(
+            "{:016x}-{}",
+            hash(root.as_os_str().as_encoded_bytes()),
+            id.as_str()
+        );
         Ok(Self { id, root, key })
     }
 
@@ -87,14 +94,20 @@ impl Place {
         let dir = self.dir();
         match fs::DirBuilder::new().mode(0o700).create(&dir) {
             Ok(()) => Ok(()),
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Err(RuntimeError::Exists(self.id.0.clone())),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(RuntimeError::Exists(self.id.0.clone()))
+            }
             Err(e) => Err(RuntimeError::io(format!("make {dir:?}"))(e)),
         }
     }
 
     /// The lock of a container that exists; nothing is made for one that does not.
     pub fn lock_existing(&self) -> Result<Lock, RuntimeError> {
-        if self.dir().exists() { self.lock() } else { Err(RuntimeError::Unknown(self.id.0.clone())) }
+        if self.dir().exists() {
+            self.lock()
+        } else {
+            Err(RuntimeError::Unknown(self.id.0.clone()))
+        }
     }
 
     /// Waits for the container's lock and takes it until the value is dropped or the process ends.
@@ -110,9 +123,13 @@ impl Place {
             let mut options = File::options();
             options.create(true).truncate(false).write(true).mode(0o600);
             let file = options.open(&path).map_err(RuntimeError::io(step()))?;
-            rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::LockExclusive).map_err(RuntimeError::io(step()))?;
+            rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::LockExclusive)
+                .map_err(RuntimeError::io(step()))?;
             // Whoever deleted the container removed the file while we waited: the lock is another file's now.
-            let same = fs::metadata(&path).ok().zip(file.metadata().ok()).is_some_and(|(a, b)| a.ino() == b.ino());
+            let same = fs::metadata(&path)
+                .ok()
+                .zip(file.metadata().ok())
+                .is_some_and(|(a, b)| a.ino() == b.ino());
             if same {
                 return Ok(Lock { file, path });
             }
@@ -143,14 +160,20 @@ pub fn all() -> Result<Vec<Record>, RuntimeError> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(RuntimeError::io(format!("read {index:?}"))(e)),
     };
-    let mut records: Vec<Record> = entries.flatten().filter_map(|e| Record::read(&e.path()).ok()).collect();
+    let mut records: Vec<Record> = entries
+        .flatten()
+        .filter_map(|e| Record::read(&e.path()).ok())
+        .collect();
     records.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(records)
 }
 
 /// The one container whose id is, or begins with, `text`.
 pub fn find(text: &str) -> Result<Record, RuntimeError> {
-    let mut found: Vec<Record> = all()?.into_iter().filter(|r| r.id.starts_with(text)).collect();
+    let mut found: Vec<Record> = all()?
+        .into_iter()
+        .filter(|r| r.id.starts_with(text))
+        .collect();
     if let Some(exact) = found.iter().position(|r| r.id == text) {
         return Ok(found.swap_remove(exact));
     }
@@ -172,13 +195,18 @@ pub fn private_dir(name: &str) -> Result<PathBuf, RuntimeError> {
 }
 
 fn make_private(dir: &Path) -> Result<(), RuntimeError> {
-    let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(dir);
+    let made = fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(dir);
     made.map_err(RuntimeError::io(format!("make {dir:?}")))
 }
 
 /// FNV-1a, 64 bit: a short name for a path, not a protection.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+        (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -190,7 +218,17 @@ mod tests {
         for good in ["a", "A_b+c-d.e", "..a", &"x".repeat(200)] {
             assert!(ContainerId::parse(good).is_ok(), "{good}");
         }
-        for bad in ["", ".", "..", "a/b", "../x", "a b", "a\0", "é", &"x".repeat(201)] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "../x",
+            "a b",
+            "a\0",
+            "é",
+            &"x".repeat(201),
+        ] {
             assert!(ContainerId::parse(bad).is_err(), "{bad}");
         }
     }

@@ -20,7 +20,8 @@ impl Listener {
     /// Makes the socket in the container's directory.
     pub fn new(dir: &Path) -> Result<Self, RuntimeError> {
         let path = dir.join(format!("tty-{}.sock", std::process::id()));
-        let socket = UnixListener::bind(&path).map_err(RuntimeError::io(format!("make the socket {path:?}")))?;
+        let socket = UnixListener::bind(&path)
+            .map_err(RuntimeError::io(format!("make the socket {path:?}")))?;
         Ok(Self { socket, path })
     }
 
@@ -39,8 +40,12 @@ impl Listener {
         let step = "receive the pseudo-terminal";
         let (stream, _) = self.socket.accept().map_err(RuntimeError::io(step))?;
         let mut name = [0; 4096];
-        let mut received = crate::sys::socket::receive(stream.as_fd(), &mut name).map_err(RuntimeError::io(step))?;
-        received.fds.pop().ok_or_else(|| RuntimeError::Init("no pseudo-terminal arrived".to_owned()))
+        let mut received = crate::sys::socket::receive(stream.as_fd(), &mut name)
+            .map_err(RuntimeError::io(step))?;
+        received
+            .fds
+            .pop()
+            .ok_or_else(|| RuntimeError::Init("no pseudo-terminal arrived".to_owned()))
     }
 }
 
@@ -82,9 +87,11 @@ impl Default for RawTerminal {
 impl Drop for RawTerminal {
     fn drop(&mut self) {
         if let Some(before) = &self.before
-            && let Err(e) = rustix::termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, before) {
-                log::debug!("restore the terminal: {e}");
-            }
+            && let Err(e) =
+                rustix::termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, before)
+        {
+            log::debug!("restore the terminal: {e}");
+        }
     }
 }
 
@@ -92,9 +99,10 @@ impl Drop for RawTerminal {
 pub fn copy_size(master: BorrowedFd<'_>) {
     let size: Option<Winsize> = rustix::termios::tcgetwinsize(rustix::stdio::stdin()).ok();
     if let Some(size) = size
-        && let Err(e) = rustix::termios::tcsetwinsize(master, size) {
-            log::debug!("size of the terminal: {e}");
-        }
+        && let Err(e) = rustix::termios::tcsetwinsize(master, size)
+    {
+        log::debug!("size of the terminal: {e}");
+    }
 }
 
 /// Moves what can be read from one descriptor to another; `false` at the end.

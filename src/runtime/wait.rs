@@ -14,7 +14,17 @@ use rustix::event::{PollFd, PollFlags};
 use super::{RuntimeError, tty};
 
 /// Signals that mean this process, or the terminal's job control, and are not passed on.
-const KEPT: &[Signal] = &[Signal::SIGCHLD, Signal::SIGWINCH, Signal::SIGPIPE, Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGTTIN, Signal::SIGTTOU];
+const KEPT: &[Signal] = &[
+    Signal::SIGCHLD,
+    Signal::SIGWINCH,
+    Signal::SIGPIPE,
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+    Signal::SIGFPE,
+    Signal::SIGILL,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+];
 
 /// A child in the foreground.
 pub struct Foreground {
@@ -29,12 +39,20 @@ impl Foreground {
     pub fn new(pid: i32) -> Result<Self, RuntimeError> {
         let step = "watch the container's process";
         let raw = rustix::process::Pid::from_raw(pid).ok_or(RuntimeError::NotRunning)?;
-        let pidfd = rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty()).map_err(RuntimeError::io(step))?;
+        let pidfd = rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty())
+            .map_err(RuntimeError::io(step))?;
         let all = SigSet::all();
         let mut before = SigSet::empty();
-        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&all), Some(&mut before)).map_err(RuntimeError::io(step))?;
-        let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(RuntimeError::io(step))?;
-        Ok(Self { pid: Pid::from_raw(pid), pidfd, signals, before })
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&all), Some(&mut before))
+            .map_err(RuntimeError::io(step))?;
+        let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            .map_err(RuntimeError::io(step))?;
+        Ok(Self {
+            pid: Pid::from_raw(pid),
+            pidfd,
+            signals,
+            before,
+        })
     }
 
     /// Waits for the child's end and returns its status as a shell would: 128 + n for signal n.
@@ -54,12 +72,18 @@ impl Foreground {
             drain(master, output);
         }
         drop(raw);
-        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None).map_err(RuntimeError::io("restore the signal mask"))?;
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)
+            .map_err(RuntimeError::io("restore the signal mask"))?;
         status(self.pid)
     }
 
     /// Waits for the next event and handles it; `true` when the child has ended.
-    fn turn(&mut self, terminal: Option<&OwnedFd>, input: &mut bool, output: &mut bool) -> Result<bool, RuntimeError> {
+    fn turn(
+        &mut self,
+        terminal: Option<&OwnedFd>,
+        input: &mut bool,
+        output: &mut bool,
+    ) -> Result<bool, RuntimeError> {
         let stdin = rustix::stdio::stdin();
         let mut fds = vec![
             PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN),
@@ -67,8 +91,14 @@ impl Foreground {
         ];
         if let Some(master) = terminal {
             let (none, read) = (PollFlags::empty(), PollFlags::IN);
-            fds.push(PollFd::from_borrowed_fd(master.as_fd(), if *output { read } else { none }));
-            fds.push(PollFd::from_borrowed_fd(stdin, if *input { read } else { none }));
+            fds.push(PollFd::from_borrowed_fd(
+                master.as_fd(),
+                if *output { read } else { none },
+            ));
+            fds.push(PollFd::from_borrowed_fd(
+                stdin,
+                if *input { read } else { none },
+            ));
         }
         match rustix::event::poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -91,14 +121,20 @@ impl Foreground {
     }
 
     fn pass_signals(&mut self, terminal: Option<&OwnedFd>) -> Result<(), RuntimeError> {
-        while let Some(info) = self.signals.read_signal().map_err(RuntimeError::io("read signals"))? {
+        while let Some(info) = self
+            .signals
+            .read_signal()
+            .map_err(RuntimeError::io("read signals"))?
+        {
             let signal = Signal::try_from(i32::try_from(info.ssi_signo).unwrap_or_default()).ok();
             match (signal, terminal) {
                 (Some(Signal::SIGWINCH), Some(master)) => tty::copy_size(master.as_fd()),
-                (Some(signal), _) if !KEPT.contains(&signal) => match nix::sys::signal::kill(self.pid, signal) {
-                    Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
-                    Err(e) => return Err(RuntimeError::io("pass on a signal")(e)),
-                },
+                (Some(signal), _) if !KEPT.contains(&signal) => {
+                    match nix::sys::signal::kill(self.pid, signal) {
+                        Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
+                        Err(e) => return Err(RuntimeError::io("pass on a signal")(e)),
+                    }
+                }
                 _ => {}
             }
         }
@@ -110,8 +146,12 @@ impl Foreground {
 fn drain(master: &OwnedFd, mut open: bool) {
     while open {
         let mut fds = [PollFd::from_borrowed_fd(master.as_fd(), PollFlags::IN)];
-        let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        open = matches!(rustix::event::poll(&mut fds, Some(&none)), Ok(n) if n > 0) && tty::copy(master.as_fd(), rustix::stdio::stdout());
+        let none = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        open = matches!(rustix::event::poll(&mut fds, Some(&none)), Ok(n) if n > 0)
+            && tty::copy(master.as_fd(), rustix::stdio::stdout());
     }
 }
 

@@ -10,6 +10,19 @@ const JOIN_SESSION_KEYRING: libc::c_long = 1;
 /// (keyctl_join_session_keyring(3)): keys of the engine's session are then out of reach.
 pub fn join_new_session_keyring() -> io::Result<()> {
     // SAFETY: with a null name the kernel reads no memory of ours; the remaining arguments are ignored.
-    let rc = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<libc::c_char>(), 0, 0, 0) };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_keyctl,
+            JOIN_SESSION_KEYRING,
+            std::ptr::null::<libc::c_char>(),
+            0,
+            0,
+            0,
+        )
+    };
+    if rc < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

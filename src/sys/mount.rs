@@ -17,7 +17,12 @@ pub enum Depth {
 ///
 /// Since Linux 5.12; ENOSYS before.
 pub fn make_read_only(root: BorrowedFd<'_>, depth: Depth) -> io::Result<()> {
-    let attr = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let attr = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
     let recursive = match depth {
         Depth::One => 0,
         Depth::Recursive => libc::AT_RECURSIVE,
@@ -34,5 +39,9 @@ pub fn make_read_only(root: BorrowedFd<'_>, depth: Depth) -> io::Result<()> {
             size_of::<libc::mount_attr>(),
         )
     };
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -17,5 +17,9 @@ pub fn join(namespace: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
 }
 
 fn check(rc: libc::c_long) -> io::Result<()> {
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

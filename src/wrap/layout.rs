@@ -36,15 +36,25 @@ impl Layout {
             links: Vec::new(),
             masked: Vec::new(),
             workspace: workspace.to_owned(),
-            home: variable(environment, "HOME").map(PathBuf::from).filter(|h| h.is_absolute()),
+            home: variable(environment, "HOME")
+                .map(PathBuf::from)
+                .filter(|h| h.is_absolute()),
         };
-        let top = if everything { top_level(list) } else { list.system.clone() };
+        let top = if everything {
+            top_level(list)
+        } else {
+            list.system.clone()
+        };
         for path in &top {
             layout.add(path);
         }
         if everything {
             layout.add(Path::new("/etc"));
-            layout.masked = list.etc_secrets.iter().map(|s| Path::new("/etc").join(s)).collect();
+            layout.masked = list
+                .etc_secrets
+                .iter()
+                .map(|s| Path::new("/etc").join(s))
+                .collect();
         } else {
             for name in &list.etc {
                 layout.add(&Path::new("/etc").join(name));
@@ -56,13 +66,17 @@ impl Layout {
         // What another bind shows already, or the workspace is, needs no mount of its own.
         let all: BTreeSet<PathBuf> = layout.binds.iter().cloned().collect();
         let workspace = layout.workspace.clone();
-        layout.binds.retain(|b| *b != workspace && !b.ancestors().skip(1).any(|a| all.contains(a)));
+        layout
+            .binds
+            .retain(|b| *b != workspace && !b.ancestors().skip(1).any(|a| all.contains(a)));
         layout
     }
 
     /// A directory or file as a bind mount, a link as a link.
     fn add(&mut self, path: &Path) {
-        let Ok(meta) = fs::symlink_metadata(path) else { return };
+        let Ok(meta) = fs::symlink_metadata(path) else {
+            return;
+        };
         if !meta.is_symlink() {
             self.binds.push(path.to_owned());
         } else if path.parent() == Some(Path::new("/")) {
@@ -76,7 +90,11 @@ impl Layout {
     }
 
     fn add_toolchains(&mut self, list: &List, environment: &[String]) {
-        for dir in variable(environment, "PATH").unwrap_or_default().split(':').map(Path::new) {
+        for dir in variable(environment, "PATH")
+            .unwrap_or_default()
+            .split(':')
+            .map(Path::new)
+        {
             if !dir.is_absolute() || list.system.iter().any(|s| dir.starts_with(s)) {
                 continue;
             }
@@ -91,8 +109,11 @@ impl Layout {
 
     /// Directories of the root that are there before anything is mounted.
     pub fn directories(&self) -> BTreeSet<PathBuf> {
-        let mut all: BTreeSet<PathBuf> =
-            ["/dev", "/etc", "/proc", "/sys", "/tmp", "/run", "/var/tmp", "/home", "/root"].map(PathBuf::from).into();
+        let mut all: BTreeSet<PathBuf> = [
+            "/dev", "/etc", "/proc", "/sys", "/tmp", "/run", "/var/tmp", "/home", "/root",
+        ]
+        .map(PathBuf::from)
+        .into();
         all.extend(self.home.clone());
         all.insert(self.workspace.clone());
         // Below a bind mount the directory is the node's own.
@@ -103,13 +124,17 @@ impl Layout {
 
 fn top_level(list: &List) -> Vec<PathBuf> {
     let entries = fs::read_dir("/").into_iter().flatten().flatten();
-    let shown = entries.filter(|e| !list.not_shown.iter().any(|n| e.file_name() == n.as_str()) && e.file_name() != "etc");
+    let shown = entries.filter(|e| {
+        !list.not_shown.iter().any(|n| e.file_name() == n.as_str()) && e.file_name() != "etc"
+    });
     let usable = shown.filter(|e| e.file_type().is_ok_and(|t| t.is_dir() || t.is_symlink()));
     usable.map(|e| e.path()).collect()
 }
 
 fn variable<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
-    environment.iter().find_map(|e| e.strip_prefix(name)?.strip_prefix('='))
+    environment
+        .iter()
+        .find_map(|e| e.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// The person behind sudo, else root.
@@ -117,6 +142,9 @@ pub fn user() -> User {
     let id = |name| std::env::var(name).ok().and_then(|v| v.parse::<u32>().ok());
     match (id("SUDO_UID"), id("SUDO_GID")) {
         (Some(uid), Some(gid)) => User { uid, gid },
-        _ => User { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() },
+        _ => User {
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+        },
     }
 }

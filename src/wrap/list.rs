@@ -31,21 +31,26 @@ struct Toolchain {
 impl List {
     /// The list that is built in.
     pub fn builtin() -> Self {
-        toml::from_str(include_str!("../../policies/wrap.toml")).expect("a test parses the built-in list")
+        toml::from_str(include_str!("../../policies/wrap.toml"))
+            .expect("a test parses the built-in list")
     }
 
     /// Whether an environment variable is passed on.
     pub fn passes(&self, key: &str) -> bool {
-        self.environment.iter().any(|name| match name.strip_suffix('*') {
-            Some(prefix) => key.starts_with(prefix),
-            None => key == name,
-        })
+        self.environment
+            .iter()
+            .any(|name| match name.strip_suffix('*') {
+                Some(prefix) => key.starts_with(prefix),
+                None => key == name,
+            })
     }
 
     /// What a directory of PATH needs to be of use: its toolchain's parts, or itself.
     pub fn toolchain(&self, bin: &Path) -> Vec<PathBuf> {
         let known = self.toolchains.iter().find(|t| bin.ends_with(&t.bin));
-        let Some(known) = known else { return vec![bin.to_owned()] };
+        let Some(known) = known else {
+            return vec![bin.to_owned()];
+        };
         let depth = known.bin.components().count();
         let base = bin.ancestors().nth(depth).unwrap_or(bin);
         known.needs.iter().map(|n| base.join(n)).collect()
@@ -60,15 +65,31 @@ mod tests {
     fn a_toolchain_brings_its_parts_and_not_its_credentials() {
         let list = List::builtin();
         let cargo = list.toolchain(Path::new("/home/me/.cargo/bin"));
-        assert_eq!(cargo, [PathBuf::from("/home/me/.cargo/bin"), PathBuf::from("/home/me/.rustup")]);
-        assert_eq!(list.toolchain(Path::new("/srv/tools")), [PathBuf::from("/srv/tools")]);
+        assert_eq!(
+            cargo,
+            [
+                PathBuf::from("/home/me/.cargo/bin"),
+                PathBuf::from("/home/me/.rustup")
+            ]
+        );
+        assert_eq!(
+            list.toolchain(Path::new("/srv/tools")),
+            [PathBuf::from("/srv/tools")]
+        );
     }
 
     #[test]
     fn secrets_of_the_environment_are_not_passed_on() {
         let list = List::builtin();
         assert!(list.passes("PATH") && list.passes("LC_ALL"));
-        for key in ["AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "GITHUB_TOKEN", "LD_PRELOAD", "LC", "HOMEX"] {
+        for key in [
+            "AWS_SECRET_ACCESS_KEY",
+            "SSH_AUTH_SOCK",
+            "GITHUB_TOKEN",
+            "LD_PRELOAD",
+            "LC",
+            "HOMEX",
+        ] {
             assert!(!list.passes(key), "{key}");
         }
     }

@@ -16,8 +16,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::cli::{self, Global};
 use crate::policy::{RootAccess, Selection};
-use crate::runtime::foreground::{self, Afterwards};
 use crate::runtime::create::{self, Decision};
+use crate::runtime::foreground::{self, Afterwards};
 use crate::runtime::{resolve, store};
 use layout::Layout;
 use list::List;
@@ -25,16 +25,30 @@ use list::List;
 /// Runs a command; its exit status.
 pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
     let prepared = prepare(global, args)?;
-    let status = foreground::run(&prepared.global, &prepared.create(), &prepared.system, Afterwards::Delete)?;
+    let status = foreground::run(
+        &prepared.global,
+        &prepared.create(),
+        &prepared.system,
+        Afterwards::Delete,
+    )?;
     Ok(status.unwrap_or_default())
 }
 
 /// What would be enforced for a command in the current directory.
 pub fn decide(global: &Global, policy: Option<&str>) -> Result<Decision> {
     let command = vec!["true".to_owned()];
-    let args = cli::Wrap { policy: policy.map(str::to_owned), workspace: None, env: Vec::new(), command };
+    let args = cli::Wrap {
+        policy: policy.map(str::to_owned),
+        workspace: None,
+        env: Vec::new(),
+        command,
+    };
     let prepared = prepare(global, &args)?;
-    Ok(create::decide(&prepared.global, &prepared.bundle.dir, &prepared.system)?)
+    Ok(create::decide(
+        &prepared.global,
+        &prepared.bundle.dir,
+        &prepared.system,
+    )?)
 }
 
 /// A bundle made for a command, and how it is to be run.
@@ -62,22 +76,32 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     let mut global = global.clone();
     global.policy = args.policy.clone().or(global.policy);
     let everything = match resolve::selection(&global, &Default::default())? {
-        Selection::Unconfined { .. } => bail!("`wrap` without walls is the command itself: choose a policy with --policy"),
+        Selection::Unconfined { .. } => {
+            bail!("`wrap` without walls is the command itself: choose a policy with --policy")
+        }
         Selection::Policy(resolved) => resolved.policy.filesystem.root == RootAccess::Ephemeral,
     };
     if !rustix::process::geteuid().is_root() {
-        bail!("`wrap` needs root, to make namespaces and mounts: run it with sudo, the command itself runs as you");
+        bail!(
+            "`wrap` needs root, to make namespaces and mounts: run it with sudo, the command itself runs as you"
+        );
     }
     let workspace = match &args.workspace {
         Some(dir) => dir.clone(),
         None => std::env::current_dir().context("find the current directory")?,
     };
-    let workspace = workspace.canonicalize().with_context(|| format!("open the workspace {workspace:?}"))?;
+    let workspace = workspace
+        .canonicalize()
+        .with_context(|| format!("open the workspace {workspace:?}"))?;
     let list = List::builtin();
     let environment = environment(&list, &args.env)?;
     let layout = Layout::of(&list, &workspace, &environment, everything);
     let bundle = Bundle::new(&layout)?;
-    let stdio = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let stdio = [
+        rustix::stdio::stdin(),
+        rustix::stdio::stdout(),
+        rustix::stdio::stderr(),
+    ];
     let command = spec::Command {
         args: &args.command,
         environment,
@@ -86,13 +110,18 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
         id: &bundle.id,
     };
     bundle.write(&spec::build(&layout, &command))?;
-    Ok(Prepared { global, bundle, system: layout.binds.iter().cloned().collect() })
+    Ok(Prepared {
+        global,
+        bundle,
+        system: layout.binds.iter().cloned().collect(),
+    })
 }
 
 /// The environment of the command: what the list passes on, and what was asked for.
 fn environment(list: &List, asked: &[String]) -> Result<Vec<String>> {
-    let mut env: Vec<(String, String)> =
-        std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect();
+    let mut env: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+        .collect();
     env.retain(|(key, _)| list.passes(key));
     for pair in asked {
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
@@ -102,7 +131,10 @@ fn environment(list: &List, asked: &[String]) -> Result<Vec<String>> {
         env.push((key.to_owned(), value.to_owned()));
     }
     if !env.iter().any(|(k, _)| k == "PATH") {
-        env.push(("PATH".to_owned(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()));
+        env.push((
+            "PATH".to_owned(),
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+        ));
     }
     Ok(env.into_iter().map(|(k, v)| format!("{k}={v}")).collect())
 }
@@ -129,7 +161,8 @@ impl Bundle {
             make_dir(&inside(&root, &path))?;
         }
         for (link, target) in &layout.links {
-            std::os::unix::fs::symlink(target, inside(&root, link)).with_context(|| format!("make the link {link:?}"))?;
+            std::os::unix::fs::symlink(target, inside(&root, link))
+                .with_context(|| format!("make the link {link:?}"))?;
         }
         Ok(bundle)
     }
@@ -149,7 +182,11 @@ impl Drop for Bundle {
 }
 
 fn make_dir(path: &Path) -> Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(path).with_context(|| format!("make {path:?}"))
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(path)
+        .with_context(|| format!("make {path:?}"))
 }
 
 /// A path of the container below the root directory.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{
-    LinuxBuilder, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, ProcessBuilder, RootBuilder, Spec,
-    SpecBuilder, UserBuilder,
+    LinuxBuilder, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, ProcessBuilder,
+    RootBuilder, Spec, SpecBuilder, UserBuilder,
 };
 
 use super::layout::{Layout, User};
@@ -29,7 +29,13 @@ pub struct Command<'a> {
 pub fn build(layout: &Layout, command: &Command<'_>) -> Spec {
     let mut spec = SpecBuilder::default()
         .version("1.2.0")
-        .root(RootBuilder::default().path("rootfs").readonly(true).build().expect("path and readonly are set"))
+        .root(
+            RootBuilder::default()
+                .path("rootfs")
+                .readonly(true)
+                .build()
+                .expect("path and readonly are set"),
+        )
         .hostname("agentbox")
         .mounts(mounts(layout))
         .build()
@@ -37,7 +43,13 @@ pub fn build(layout: &Layout, command: &Command<'_>) -> Spec {
     let mut linux = LinuxBuilder::default()
         .namespaces(namespaces())
         .cgroups_path(PathBuf::from(format!("/agentbox-{}", command.id)))
-        .masked_paths(layout.masked.iter().map(|p| p.display().to_string()).collect::<Vec<_>>())
+        .masked_paths(
+            layout
+                .masked
+                .iter()
+                .map(|p| p.display().to_string())
+                .collect::<Vec<_>>(),
+        )
         .build()
         .expect("the other fields have defaults");
     linux.set_seccomp(None);
@@ -47,12 +59,24 @@ pub fn build(layout: &Layout, command: &Command<'_>) -> Spec {
 }
 
 fn wrapped(layout: &Layout, command: &Command<'_>) -> oci_spec::runtime::Process {
-    let user = UserBuilder::default().uid(command.user.uid).gid(command.user.gid).build().expect("both ids are set");
+    let user = UserBuilder::default()
+        .uid(command.user.uid)
+        .gid(command.user.gid)
+        .build()
+        .expect("both ids are set");
     // Like an engine: root gets what the policy may leave, an ordinary user nothing.
     let mut sets = CapabilitySets::default();
     if command.user.uid == 0 {
-        let all: std::collections::BTreeSet<String> = Capability::ORDINARY.iter().map(ToString::to_string).collect();
-        sets = CapabilitySets { bounding: all.clone(), effective: all.clone(), permitted: all, ..sets };
+        let all: std::collections::BTreeSet<String> = Capability::ORDINARY
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        sets = CapabilitySets {
+            bounding: all.clone(),
+            effective: all.clone(),
+            permitted: all,
+            ..sets
+        };
     }
     ProcessBuilder::default()
         .args(command.args.to_vec())
@@ -72,15 +96,44 @@ fn mounts(layout: &Layout) -> Vec<Mount> {
     let mut all = vec![
         mount("/proc", "proc", Path::new("proc"), &quiet),
         mount("/dev", "tmpfs", Path::new("tmpfs"), &dev),
-        mount("/dev/pts", "devpts", Path::new("devpts"), &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),
-        mount("/dev/shm", "tmpfs", Path::new("shm"), &["nosuid", "noexec", "nodev", "mode=1777", "size=67108864"]),
+        mount(
+            "/dev/pts",
+            "devpts",
+            Path::new("devpts"),
+            &[
+                "nosuid",
+                "noexec",
+                "newinstance",
+                "ptmxmode=0666",
+                "mode=0620",
+            ],
+        ),
+        mount(
+            "/dev/shm",
+            "tmpfs",
+            Path::new("shm"),
+            &["nosuid", "noexec", "nodev", "mode=1777", "size=67108864"],
+        ),
         mount("/dev/mqueue", "mqueue", Path::new("mqueue"), &quiet),
-        mount("/sys", "sysfs", Path::new("sysfs"), &["nosuid", "noexec", "nodev", "ro"]),
-        mount("/run", "tmpfs", Path::new("tmpfs"), &["nosuid", "nodev", "mode=755", "size=1048576"]),
+        mount(
+            "/sys",
+            "sysfs",
+            Path::new("sysfs"),
+            &["nosuid", "noexec", "nodev", "ro"],
+        ),
+        mount(
+            "/run",
+            "tmpfs",
+            Path::new("tmpfs"),
+            &["nosuid", "nodev", "mode=755", "size=1048576"],
+        ),
     ];
     all.extend(layout.binds.iter().map(|path| bind(path, "ro")));
     // The network wall puts its own files there.
-    all.extend(["/etc/hosts", "/etc/resolv.conf"].map(|path| mount(path, "bind", Path::new("/dev/null"), &["bind", "ro"])));
+    all.extend(
+        ["/etc/hosts", "/etc/resolv.conf"]
+            .map(|path| mount(path, "bind", Path::new("/dev/null"), &["bind", "ro"])),
+    );
     all.push(bind(&layout.workspace, "rw"));
     all
 }
@@ -100,7 +153,12 @@ fn mount(destination: impl AsRef<Path>, kind: &str, source: &Path, options: &[&s
 }
 
 fn namespaces() -> Vec<oci_spec::runtime::LinuxNamespace> {
-    let new = |typ| LinuxNamespaceBuilder::default().typ(typ).build().expect("the type is set");
+    let new = |typ| {
+        LinuxNamespaceBuilder::default()
+            .typ(typ)
+            .build()
+            .expect("the type is set")
+    };
     use LinuxNamespaceType::{Cgroup, Ipc, Mount, Pid, Uts};
     // No network namespace is asked for: the sidecar is to dial from the node's own.
     [Pid, Ipc, Uts, Mount, Cgroup].map(new).to_vec()

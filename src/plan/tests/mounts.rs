@@ -10,37 +10,91 @@ fn a_support_mount_is_known_by_target_and_source_together() {
     let log = "/var/lib/kubelet/pods/44ef987d/containers/a/abfecb25";
     for (kind, source, destination, expect) in [
         (FileKind::File, docker.clone(), "/etc/hostname", "ro"),
-        (FileKind::File, format!("{pod}/hostname"), "/etc/hostname", "ro"),
-        (FileKind::File, format!("{podman}/hostname"), "/etc/hostname", "ro"),
-        (FileKind::File, format!("{podman}/.containerenv"), "/run/.containerenv", "ro"),
-        (FileKind::Directory, format!("{podman}/shm"), "/dev/shm", "rw"),
+        (
+            FileKind::File,
+            format!("{pod}/hostname"),
+            "/etc/hostname",
+            "ro",
+        ),
+        (
+            FileKind::File,
+            format!("{podman}/hostname"),
+            "/etc/hostname",
+            "ro",
+        ),
+        (
+            FileKind::File,
+            format!("{podman}/.containerenv"),
+            "/run/.containerenv",
+            "ro",
+        ),
+        (
+            FileKind::Directory,
+            format!("{podman}/shm"),
+            "/dev/shm",
+            "rw",
+        ),
         (FileKind::Directory, format!("{pod}/shm"), "/dev/shm", "rw"),
         (FileKind::File, log.to_owned(), "/dev/termination-log", "rw"),
-        (FileKind::File, "/usr/bin/docker-init".to_owned(), "/sbin/docker-init", "ro"),
-        (FileKind::File, "/usr/bin/tini".to_owned(), "/sbin/docker-init", "ro"),
-        (FileKind::File, "/usr/libexec/podman/catatonit".to_owned(), "/run/podman-init", "ro"),
+        (
+            FileKind::File,
+            "/usr/bin/docker-init".to_owned(),
+            "/sbin/docker-init",
+            "ro",
+        ),
+        (
+            FileKind::File,
+            "/usr/bin/tini".to_owned(),
+            "/sbin/docker-init",
+            "ro",
+        ),
+        (
+            FileKind::File,
+            "/usr/libexec/podman/catatonit".to_owned(),
+            "/run/podman-init",
+            "ro",
+        ),
     ] {
         let plan = under("strict").bind_of(kind, &source, destination).plan();
         assert_eq!(access(&plan, destination), expect, "{source}:{destination}");
-        let plan = under("strict").bind_of(kind, &source, destination).options(&["ro"]).plan();
-        assert_eq!(access(&plan, destination), "ro", "{source}:{destination}:ro");
+        let plan = under("strict")
+            .bind_of(kind, &source, destination)
+            .options(&["ro"])
+            .plan();
+        assert_eq!(
+            access(&plan, destination),
+            "ro",
+            "{source}:{destination}:ro"
+        );
     }
     for (kind, source, destination) in [
         (FileKind::File, "/etc/shadow".to_owned(), "/etc/hostname"),
         (FileKind::File, docker.clone(), "/etc/passwd"),
         (FileKind::Directory, docker.clone(), "/etc/hostname"),
         (FileKind::File, docker.replace(ID, "short"), "/etc/hostname"),
-        (FileKind::File, format!("/var/lib/docker/containers/{ID}/config.v2.json"), "/etc/hostname"),
+        (
+            FileKind::File,
+            format!("/var/lib/docker/containers/{ID}/config.v2.json"),
+            "/etc/hostname",
+        ),
         (FileKind::Directory, "/dev/shm".to_owned(), "/dev/shm"),
         (FileKind::Directory, format!("{pod}/shm"), "/shm"),
-        (FileKind::File, "/usr/bin/bash".to_owned(), "/sbin/docker-init"),
+        (
+            FileKind::File,
+            "/usr/bin/bash".to_owned(),
+            "/sbin/docker-init",
+        ),
         (FileKind::File, log.to_owned(), "/log"),
     ] {
         for policy in ["strict", "standard", "permissive"] {
             let plan = under(policy).bind_of(kind, &source, destination).plan();
             // What is not a support mount is judged as any other: the policy's rule, or the never list.
             let answer = access(&plan, destination);
-            let judged = if source.starts_with("/usr") && policy != "strict" { answer.len() == 2 } else { answer.len() > 2 };
+            let judged = if source.starts_with("/usr") && policy != "strict" {
+                answer.len() == 2
+            } else {
+                answer.len() > 2
+            };
             assert!(judged, "{policy}: {source}:{destination}: {answer}");
         }
     }
@@ -48,10 +102,22 @@ fn a_support_mount_is_known_by_target_and_source_together() {
 
 #[test]
 fn hosts_and_resolv_conf_are_replaced_whatever_their_source_and_spelling() {
-    for (source, destination) in [("/etc/shadow", "/etc/hosts"), ("/srv/mine", "/etc//hosts"), ("/srv/mine", "/etc/./hosts/")] {
-        let plan = under("permissive").bind_of(FileKind::File, source, destination).plan();
-        assert_eq!(plan.filesystem.replaced, [PathBuf::from("/etc/hosts")].into());
-        assert_eq!((plan.filesystem.mounts, plan.filesystem.pruned), (vec![], vec![]));
+    for (source, destination) in [
+        ("/etc/shadow", "/etc/hosts"),
+        ("/srv/mine", "/etc//hosts"),
+        ("/srv/mine", "/etc/./hosts/"),
+    ] {
+        let plan = under("permissive")
+            .bind_of(FileKind::File, source, destination)
+            .plan();
+        assert_eq!(
+            plan.filesystem.replaced,
+            [PathBuf::from("/etc/hosts")].into()
+        );
+        assert_eq!(
+            (plan.filesystem.mounts, plan.filesystem.pruned),
+            (vec![], vec![])
+        );
     }
 }
 
@@ -60,63 +126,127 @@ fn no_policy_lets_in_what_is_on_the_never_list() {
     for (kind, source, why) in [
         (FileKind::Directory, "/", "whole file system"),
         (FileKind::File, "/etc/shadow", "password hashes"),
-        (FileKind::Directory, "/var/lib/docker/overlay2/x", "every container"),
+        (
+            FileKind::Directory,
+            "/var/lib/docker/overlay2/x",
+            "every container",
+        ),
         (FileKind::Directory, "/home/me/.ssh", "credentials"),
         (FileKind::Socket, "/srv/agent", "socket"),
         (FileKind::Device, "/srv/disk", "device"),
         (FileKind::Fifo, "/srv/pipe", "pipe"),
     ] {
         let case = under("permissive").bind_of(kind, source, "/data");
-        assert!(access(&case.plan(), "/data").contains(why), "{source}: {}", access(&case.plan(), "/data"));
+        assert!(
+            access(&case.plan(), "/data").contains(why),
+            "{source}: {}",
+            access(&case.plan(), "/data")
+        );
         let message = case.annotation("workspace", "/data").refused();
-        assert!(message.contains(why) && message.contains("workspace"), "{message}");
+        assert!(
+            message.contains(why) && message.contains("workspace"),
+            "{message}"
+        );
     }
-    let plan = under("permissive").bind("/var/lib/docker/volumes/v/_data", "/data").plan();
+    let plan = under("permissive")
+        .bind("/var/lib/docker/volumes/v/_data", "/data")
+        .plan();
     assert_eq!(access(&plan, "/data"), "rw");
 }
 
 #[test]
 fn another_name_of_a_refused_directory_is_refused() {
-    let alias = under("permissive").bind("/srv/alias", "/data").found(|f| f.same_as = Some("/etc".into()));
-    assert_eq!(access(&alias.plan(), "/data"), "it is /etc under another name");
+    let alias = under("permissive")
+        .bind("/srv/alias", "/data")
+        .found(|f| f.same_as = Some("/etc".into()));
+    assert_eq!(
+        access(&alias.plan(), "/data"),
+        "it is /etc under another name"
+    );
 }
 
 #[test]
 fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
-    let inside = vec![Inside { path: "me/agent.sock".into(), why: "it is a socket".into() }];
+    let inside = vec![Inside {
+        path: "me/agent.sock".into(),
+        why: "it is a socket".into(),
+    }];
     let case = under("standard").bind("/var/lib", "/data").found(|f| {
         f.inside = inside;
         f.search_incomplete = true;
     });
     let plan = case.plan();
     for path in ["/data/me/agent.sock", "/data/docker", "/data/kubelet"] {
-        assert!(plan.filesystem.masked.contains(&PathBuf::from(path)), "{path}");
+        assert!(
+            plan.filesystem.masked.contains(&PathBuf::from(path)),
+            "{path}"
+        );
     }
-    assert!(plan.warnings.iter().any(|w| w.contains("too many files")), "{:?}", plan.warnings);
+    assert!(
+        plan.warnings.iter().any(|w| w.contains("too many files")),
+        "{:?}",
+        plan.warnings
+    );
 }
 
 #[test]
 fn what_a_pruned_mount_was_to_cover_stays_covered() {
     let project = || under("standard").bind("/srv/project", "/project");
-    let plan = project().bind_of(FileKind::Device, "/dev/null", "/project/.env").plan();
-    assert!(plan.filesystem.masked.contains(&PathBuf::from("/project/.env")));
+    let plan = project()
+        .bind_of(FileKind::Device, "/dev/null", "/project/.env")
+        .plan();
+    assert!(
+        plan.filesystem
+            .masked
+            .contains(&PathBuf::from("/project/.env"))
+    );
     // Over the image's own files there is nothing of the host to see.
-    let plan = project().bind_of(FileKind::Device, "/dev/null", "/other").plan();
+    let plan = project()
+        .bind_of(FileKind::Device, "/dev/null", "/other")
+        .plan();
     assert!(!plan.filesystem.masked.contains(&PathBuf::from("/other")));
 }
 
 #[test]
 fn no_mount_replaces_the_kernels_files_or_the_root() {
-    for place in ["/", "/proc", "/proc/self/x", "/proc/", "//proc", "/sys", "/sys/fs/cgroup/y", "/dev", "/dev/null", "/dev/shm/x"] {
+    for place in [
+        "/",
+        "/proc",
+        "/proc/self/x",
+        "/proc/",
+        "//proc",
+        "/sys",
+        "/sys/fs/cgroup/y",
+        "/dev",
+        "/dev/null",
+        "/dev/shm/x",
+    ] {
         let bind = under("permissive").bind("/srv/data", place).plan();
-        assert_eq!((bind.filesystem.mounts.len(), bind.filesystem.pruned.len()), (0, 1), "{place}");
+        assert_eq!(
+            (bind.filesystem.mounts.len(), bind.filesystem.pruned.len()),
+            (0, 1),
+            "{place}"
+        );
         if place != "/dev" {
             let tmpfs = under("permissive").tmpfs(place).plan();
-            assert_eq!((tmpfs.filesystem.mounts.len(), tmpfs.filesystem.pruned.len()), (0, 1), "{place}");
+            assert_eq!(
+                (tmpfs.filesystem.mounts.len(), tmpfs.filesystem.pruned.len()),
+                (0, 1),
+                "{place}"
+            );
         }
     }
-    for (typ, place) in [("proc", "/srv/proc"), ("sysfs", "/proc"), ("overlay", "/data"), ("ext4", "/data"), ("cgroup2", "/cgroup"), ("none", "/data")] {
-        let plan = under("permissive").mount(typ, typ, place, &["rw"], None).plan();
+    for (typ, place) in [
+        ("proc", "/srv/proc"),
+        ("sysfs", "/proc"),
+        ("overlay", "/data"),
+        ("ext4", "/data"),
+        ("cgroup2", "/cgroup"),
+        ("none", "/data"),
+    ] {
+        let plan = under("permissive")
+            .mount(typ, typ, place, &["rw"], None)
+            .plan();
         assert_eq!(plan.filesystem.pruned.len(), 1, "{typ} at {place}");
     }
 }
@@ -132,7 +262,15 @@ fn kernel_file_systems_get_the_options_of_the_plan() {
         ("tmpfs", "/dev", "rw,mode=0620,nosuid"),
         ("tmpfs", "/data", "rw,mode=0620,nosuid,nodev"),
     ] {
-        let plan = under("strict").mount(typ, typ, place, &["rw", "suid", "dev", "rshared", "mode=0620"], None).plan();
+        let plan = under("strict")
+            .mount(
+                typ,
+                typ,
+                place,
+                &["rw", "suid", "dev", "rshared", "mode=0620"],
+                None,
+            )
+            .plan();
         assert_eq!(plan.filesystem.mounts[0].options.join(","), expect, "{typ}");
         assert_eq!(plan.network.sysfs, typ == "sysfs");
     }
@@ -158,56 +296,131 @@ fn the_workspace_is_what_is_named_or_what_holds_the_working_directory() {
     ] {
         let plan = case.plan();
         assert_eq!(plan.filesystem.workspace, expect.map(PathBuf::from));
-        let kept: Vec<_> = plan.filesystem.mounts.iter().map(|m| m.destination.clone()).collect();
+        let kept: Vec<_> = plan
+            .filesystem
+            .mounts
+            .iter()
+            .map(|m| m.destination.clone())
+            .collect();
         assert_eq!(kept, Vec::from_iter(expect.map(PathBuf::from)));
     }
-    assert!(two().annotation("workspace", "/c").refused().contains("no bind mount"));
-    assert!(under("strict").tmpfs("/c").annotation("workspace", "/c").refused().contains("no bind mount"));
+    assert!(
+        two()
+            .annotation("workspace", "/c")
+            .refused()
+            .contains("no bind mount")
+    );
+    assert!(
+        under("strict")
+            .tmpfs("/c")
+            .annotation("workspace", "/c")
+            .refused()
+            .contains("no bind mount")
+    );
 }
 
 #[test]
 fn each_rule_gives_the_access_it_says() {
-    let case = |policy: &str| under(policy).bind("/srv/work", "/work").bind("/srv/data", "/data").cwd("/work");
-    for (policy, work, data) in [("strict", "rw", "policy 'strict' keeps the workspace alone"), ("standard", "rw", "ro"), ("permissive", "rw", "rw")] {
+    let case = |policy: &str| {
+        under(policy)
+            .bind("/srv/work", "/work")
+            .bind("/srv/data", "/data")
+            .cwd("/work")
+    };
+    for (policy, work, data) in [
+        ("strict", "rw", "policy 'strict' keeps the workspace alone"),
+        ("standard", "rw", "ro"),
+        ("permissive", "rw", "rw"),
+    ] {
         let plan = case(policy).plan();
-        assert_eq!((access(&plan, "/work"), access(&plan, "/data")), (work.to_owned(), data.to_owned()));
+        assert_eq!(
+            (access(&plan, "/work"), access(&plan, "/data")),
+            (work.to_owned(), data.to_owned())
+        );
     }
     // The engine's `ro` stays.
     let plan = case("permissive").options(&["ro"]).plan();
     assert_eq!(access(&plan, "/data"), "ro");
-    let plan = case("permissive").annotation("filesystem.workspace", "read-only").plan();
+    let plan = case("permissive")
+        .annotation("filesystem.workspace", "read-only")
+        .plan();
     assert_eq!(access(&plan, "/work"), "ro");
-    let plan = case("strict").annotation("filesystem.workspace", "none").plan();
-    assert_eq!((plan.filesystem.workspace, plan.filesystem.mounts), (None, vec![]));
+    let plan = case("strict")
+        .annotation("filesystem.workspace", "none")
+        .plan();
+    assert_eq!(
+        (plan.filesystem.workspace, plan.filesystem.mounts),
+        (None, vec![])
+    );
 }
 
 #[test]
 fn write_lifts_read_only_and_neither_brings_back_what_is_dropped_nor_speaks_for_the_workspace() {
     let case = |policy: &str| {
-        let case = under(policy).bind("/srv/work", "/work").bind("/srv/data", "/data").bind("/srv/more", "/data/more");
-        case.cwd("/work").annotation("filesystem.write", "/data,/work")
+        let case = under(policy)
+            .bind("/srv/work", "/work")
+            .bind("/srv/data", "/data")
+            .bind("/srv/more", "/data/more");
+        case.cwd("/work")
+            .annotation("filesystem.write", "/data,/work")
     };
-    let plan = case("standard").annotation("filesystem.workspace", "read-only").plan();
-    assert_eq!((access(&plan, "/work"), access(&plan, "/data"), access(&plan, "/data/more")), ("ro".into(), "rw".into(), "ro".into()));
+    let plan = case("standard")
+        .annotation("filesystem.workspace", "read-only")
+        .plan();
+    assert_eq!(
+        (
+            access(&plan, "/work"),
+            access(&plan, "/data"),
+            access(&plan, "/data/more")
+        ),
+        ("ro".into(), "rw".into(), "ro".into())
+    );
     let dropped = case("strict").plan();
-    assert!(access(&dropped, "/data").contains("keeps"), "{}", access(&dropped, "/data"));
+    assert!(
+        access(&dropped, "/data").contains("keeps"),
+        "{}",
+        access(&dropped, "/data")
+    );
 }
 
 #[test]
 fn binds_are_private_not_recursive_and_keep_the_judged_inode() {
-    let plan = under("permissive").bind("/srv/data", "/data").options(&["rshared", "suid", "dev", "noexec"]).plan();
+    let plan = under("permissive")
+        .bind("/srv/data", "/data")
+        .options(&["rshared", "suid", "dev", "noexec"])
+        .plan();
     let mount = &plan.filesystem.mounts[0];
-    assert_eq!(mount.options, ["bind", "rprivate", "nosuid", "nodev", "noexec", "rw"]);
+    assert_eq!(
+        mount.options,
+        ["bind", "rprivate", "nosuid", "nodev", "noexec", "rw"]
+    );
     let judged = mount.judged.unwrap();
-    assert_eq!((judged.dev, judged.ino, judged.kind), (1, 9, FileKind::Directory));
+    assert_eq!(
+        (judged.dev, judged.ino, judged.kind),
+        (1, 9, FileKind::Directory)
+    );
 }
 
 #[test]
 fn masks_are_the_same_where_the_engine_has_none() {
     let plan = under("permissive").plan();
-    for path in ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware", "/sys/devices/virtual/powercap"] {
-        assert!(plan.filesystem.masked.contains(&PathBuf::from(path)), "{path}");
+    for path in [
+        "/proc/kcore",
+        "/proc/keys",
+        "/proc/timer_list",
+        "/sys/firmware",
+        "/sys/devices/virtual/powercap",
+    ] {
+        assert!(
+            plan.filesystem.masked.contains(&PathBuf::from(path)),
+            "{path}"
+        );
     }
-    let engine = under("permissive").set("/linux", "maskedPaths", json!(["/srv/x"])).plan();
-    assert_eq!(engine.filesystem.masked.len(), plan.filesystem.masked.len() + 1);
+    let engine = under("permissive")
+        .set("/linux", "maskedPaths", json!(["/srv/x"]))
+        .plan();
+    assert_eq!(
+        engine.filesystem.masked.len(),
+        plan.filesystem.masked.len() + 1
+    );
 }

@@ -8,12 +8,17 @@ fn namespaces(list: Value) -> Case {
 
 fn without(kind: &str) -> Value {
     let all = ["pid", "ipc", "uts", "mount", "network", "cgroup"];
-    all.iter().filter(|k| **k != kind).map(|k| json!({"type": k})).collect()
+    all.iter()
+        .filter(|k| **k != kind)
+        .map(|k| json!({"type": k}))
+        .collect()
 }
 
 fn foreign(kind: &str) -> Value {
     let mut list = without(kind);
-    list.as_array_mut().unwrap().push(json!({"type": kind, "path": "/proc/7/ns/x"}));
+    list.as_array_mut()
+        .unwrap()
+        .push(json!({"type": kind, "path": "/proc/7/ns/x"}));
     list
 }
 
@@ -21,15 +26,29 @@ fn foreign(kind: &str) -> Value {
 fn the_hosts_and_foreign_namespaces_are_refused_unless_the_node_allows_them() {
     for kind in ["pid", "ipc", "uts"] {
         let message = namespaces(without(kind)).refused();
-        assert!(message.contains(&format!("the host's {kind} namespace")), "{message}");
-        let plan = namespaces(without(kind)).node(&format!("allow.namespaces = [\"{kind}\"]")).plan();
+        assert!(
+            message.contains(&format!("the host's {kind} namespace")),
+            "{message}"
+        );
+        let plan = namespaces(without(kind))
+            .node(&format!("allow.namespaces = [\"{kind}\"]"))
+            .plan();
         assert!(!plan.namespaces.iter().any(|n| n == kind));
     }
     for kind in ["pid", "ipc", "uts", "cgroup", "user"] {
         let message = namespaces(foreign(kind)).refused();
-        assert!(message.contains(kind) && message.contains("/proc/7/ns/x"), "{message}");
-        let plan = namespaces(foreign(kind)).node(&format!("allow.namespaces = [\"{kind}\"]")).plan();
-        assert!(plan.namespaces.contains(&format!("{kind}=/proc/7/ns/x")), "{:?}", plan.namespaces);
+        assert!(
+            message.contains(kind) && message.contains("/proc/7/ns/x"),
+            "{message}"
+        );
+        let plan = namespaces(foreign(kind))
+            .node(&format!("allow.namespaces = [\"{kind}\"]"))
+            .plan();
+        assert!(
+            plan.namespaces.contains(&format!("{kind}=/proc/7/ns/x")),
+            "{:?}",
+            plan.namespaces
+        );
     }
     assert!(namespaces(without("mount")).refused().contains("mount"));
     assert!(namespaces(foreign("mount")).refused().contains("mount"));
@@ -37,9 +56,16 @@ fn the_hosts_and_foreign_namespaces_are_refused_unless_the_node_allows_them() {
 
 #[test]
 fn what_is_missing_and_harmless_is_added() {
-    assert_eq!(namespaces(without("cgroup")).plan().namespaces, under("standard").plan().namespaces);
+    assert_eq!(
+        namespaces(without("cgroup")).plan().namespaces,
+        under("standard").plan().namespaces
+    );
     let host_network = namespaces(without("network")).plan();
-    assert!(host_network.namespaces.contains(&"network=/proc/self/ns/net".to_owned()));
+    assert!(
+        host_network
+            .namespaces
+            .contains(&"network=/proc/self/ns/net".to_owned())
+    );
     let pods = namespaces(foreign("network")).plan();
     assert!(pods.namespaces.contains(&"network=/proc/7/ns/x".to_owned()));
 }
@@ -47,8 +73,13 @@ fn what_is_missing_and_harmless_is_added() {
 #[test]
 fn the_first_of_two_namespaces_of_a_kind_counts() {
     let mut list = without("");
-    list.as_array_mut().unwrap().push(json!({"type": "pid", "path": "/proc/1/ns/pid"}));
-    assert_eq!(namespaces(list).plan().namespaces, under("standard").plan().namespaces);
+    list.as_array_mut()
+        .unwrap()
+        .push(json!({"type": "pid", "path": "/proc/1/ns/pid"}));
+    assert_eq!(
+        namespaces(list).plan().namespaces,
+        under("standard").plan().namespaces
+    );
 }
 
 #[test]
@@ -61,6 +92,9 @@ fn net_settings_go_to_the_inner_namespace_where_they_mean_something() {
         "kernel.shmmax": "1",
     });
     let plan = under("standard").set("/linux", "sysctl", settings).plan();
-    assert_eq!(plan.network.sysctl, [("net.core.somaxconn".to_owned(), "9".to_owned())].into());
+    assert_eq!(
+        plan.network.sysctl,
+        [("net.core.somaxconn".to_owned(), "9".to_owned())].into()
+    );
     assert_eq!(plan.warnings.len(), 2, "{:?}", plan.warnings);
 }

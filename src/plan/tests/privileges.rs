@@ -14,13 +14,24 @@ fn device(path: &str, typ: &str, major: i64) -> Value {
 #[test]
 fn a_container_gets_what_the_engine_gave_and_the_policy_leaves() {
     let some = ["CAP_CHOWN", "CAP_KILL", "CAP_SYS_ADMIN", "CAP_NET_RAW"];
-    let case = |policy: &str| under(policy).set("/process", "capabilities", with(&some)).plan().capabilities;
+    let case = |policy: &str| {
+        under(policy)
+            .set("/process", "capabilities", with(&some))
+            .plan()
+            .capabilities
+    };
     let cut = CapabilitySets::of(None);
     assert_eq!(case("strict"), cut);
     let two: BTreeSet<String> = ["CAP_CHOWN".to_owned(), "CAP_KILL".to_owned()].into();
     for policy in ["standard", "permissive"] {
         let sets = case(policy);
-        for set in [&sets.bounding, &sets.effective, &sets.permitted, &sets.inheritable, &sets.ambient] {
+        for set in [
+            &sets.bounding,
+            &sets.effective,
+            &sets.permitted,
+            &sets.inheritable,
+            &sets.ambient,
+        ] {
             assert_eq!(*set, two, "{policy}");
         }
     }
@@ -28,25 +39,44 @@ fn a_container_gets_what_the_engine_gave_and_the_policy_leaves() {
 
 #[test]
 fn capabilities_that_are_left_out_are_none() {
-    assert_eq!(under("permissive").plan().capabilities, CapabilitySets::default());
+    assert_eq!(
+        under("permissive").plan().capabilities,
+        CapabilitySets::default()
+    );
 }
 
 #[test]
 fn a_device_by_name_is_refused_and_those_of_privileged_are_left_out() {
     let devices = |list: Value| under("permissive").set("/linux", "devices", list);
     let message = devices(json!([device("/dev/sda", "b", 8)])).refused();
-    assert!(message.contains("/dev/sda") && message.contains("allow.devices"), "{message}");
-    let many: Value = (0..100).map(|n| device(&format!("/dev/d{n}"), "b", 8)).collect();
+    assert!(
+        message.contains("/dev/sda") && message.contains("allow.devices"),
+        "{message}"
+    );
+    let many: Value = (0..100)
+        .map(|n| device(&format!("/dev/d{n}"), "b", 8))
+        .collect();
     assert_eq!(devices(many).plan().devices, BTreeSet::new());
-    let all = json!({"devices": [{"allow": false, "access": "rwm"}, {"allow": true, "access": "rwm"}]});
+    let all =
+        json!({"devices": [{"allow": false, "access": "rwm"}, {"allow": true, "access": "rwm"}]});
     let privileged = devices(json!([device("/dev/sda", "b", 8)])).set("/linux", "resources", all);
     assert_eq!(privileged.plan().devices, BTreeSet::new());
-    assert_eq!(devices(json!([device("/dev/null", "c", 1), device("/dev/tty", "c", 5)])).plan().devices, BTreeSet::new());
+    assert_eq!(
+        devices(json!([
+            device("/dev/null", "c", 1),
+            device("/dev/tty", "c", 5)
+        ]))
+        .plan()
+        .devices,
+        BTreeSet::new()
+    );
 }
 
 #[test]
 fn the_node_allows_a_device_and_not_any_device_of_its_name() {
-    let mut case = under("standard").set("/linux", "devices", json!([device("/dev/kvm", "c", 10)])).node("allow.devices = [\"/dev/kvm\"]");
+    let mut case = under("standard")
+        .set("/linux", "devices", json!([device("/dev/kvm", "c", 10)]))
+        .node("allow.devices = [\"/dev/kvm\"]");
     // `--device /dev/sda:/dev/kvm`: the name is the container's, the numbers are the disk's.
     assert!(case.refused().contains("not the one"), "{}", case.refused());
     case.facts.devices = [PathBuf::from("/dev/kvm")].into();
@@ -63,11 +93,24 @@ fn exec_is_cut_down_to_the_plan() {
             {"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
         ],
     });
-    let confined = confine(serde_json::from_value(process).unwrap(), &under("standard").plan());
+    let confined = confine(
+        serde_json::from_value(process).unwrap(),
+        &under("standard").plan(),
+    );
     let confined = serde_json::to_value(confined).unwrap();
     assert_eq!(confined["noNewPrivileges"], true);
-    for set in ["bounding", "effective", "permitted", "inheritable", "ambient"] {
-        assert_eq!(confined["capabilities"][set], json!(["CAP_SETUID"]), "{set}");
+    for set in [
+        "bounding",
+        "effective",
+        "permitted",
+        "inheritable",
+        "ambient",
+    ] {
+        assert_eq!(
+            confined["capabilities"][set],
+            json!(["CAP_SETUID"]),
+            "{set}"
+        );
     }
     let limits = json!([{"type": "RLIMIT_NOFILE", "soft": 5, "hard": 6}, {"type": "RLIMIT_CORE", "soft": 1, "hard": 1}]);
     assert_eq!(confined["rlimits"], limits);
@@ -76,7 +119,20 @@ fn exec_is_cut_down_to_the_plan() {
 #[test]
 fn exec_without_capabilities_gets_none() {
     let process = json!({"args": ["sh"], "cwd": "/", "user": {"uid": 0, "gid": 0}});
-    let confined = confine(serde_json::from_value(process).unwrap(), &under("standard").plan());
-    assert_eq!(CapabilitySets::of(confined.capabilities().as_ref()), CapabilitySets::default());
-    assert!(confined.capabilities().as_ref().unwrap().bounding().is_some());
+    let confined = confine(
+        serde_json::from_value(process).unwrap(),
+        &under("standard").plan(),
+    );
+    assert_eq!(
+        CapabilitySets::of(confined.capabilities().as_ref()),
+        CapabilitySets::default()
+    );
+    assert!(
+        confined
+            .capabilities()
+            .as_ref()
+            .unwrap()
+            .bounding()
+            .is_some()
+    );
 }
