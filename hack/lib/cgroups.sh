@@ -41,7 +41,7 @@ remove_cgroups() {
     return 1
 }
 
-# mount_cgroups VERSION DIRECTORY: the hierarchies as this cgroup namespace sees them: they begin at the rig's own cgroup.
+# mount_cgroups VERSION DIRECTORY: the hierarchies as this cgroup namespace sees them: they begin at its own cgroup.
 mount_cgroups() {
     local version=$1 at=$2 controllers name
     if [ "$version" = v2 ]; then
