@@ -79,7 +79,7 @@ pub fn bundle(
     let mounts = spec.mounts().as_deref().unwrap_or_default();
     let sources = mounts
         .iter()
-        .map(|m| source(m, &never, &hosts))
+        .map(|m| source(m, &never, &hosts, system))
         .collect::<Result<_, _>>()?;
     Ok(BundleFacts {
         sources,
@@ -104,6 +104,7 @@ fn source(
     mount: &Mount,
     never: &Never,
     hosts: &[(u64, u64, PathBuf)],
+    system: &BTreeSet<PathBuf>,
 ) -> Result<Option<SourceFacts>, ProbeError> {
     if !is_bind(mount) {
         return Ok(None);
@@ -145,10 +146,18 @@ fn source(
     if kind == FileKind::Directory
         && facts.same_as.is_none()
         && never.refuses(&facts.path).is_none()
+        && !(system.contains(mount.destination()) && is_programs(mount.destination()))
     {
         search(&fd, never, &mut facts);
     }
     Ok(Some(facts))
+}
+
+/// Whether one of `wrap`'s own mounts holds programs alone: the system's directories, listed parts of /etc, and
+/// toolchains, which are all named deeper than the top level. Nobody keeps credentials there, and they are large.
+fn is_programs(path: &Path) -> bool {
+    const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
+    path.components().count() > 2 || SYSTEM.iter().any(|s| path == Path::new(s))
 }
 
 fn real_path(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {

@@ -45,6 +45,9 @@ const READONLY: &[&str] = &[
     "/proc/sysrq-trigger",
 ];
 
+/// Why the workspace's mount is there.
+const WORKSPACE: &str = "the workspace";
+
 /// A mount that the container gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -130,6 +133,10 @@ pub(super) fn plan(
         }
     }
     let ephemeral = ephemeral(policy, bundle, &out.kept);
+    let named = resolved.workspace.as_ref().map(|w| PathBuf::from(w.as_str()));
+    if let Some(named) = named.filter(|n| !out.kept.iter().any(|m| m.destination == *n && m.why == WORKSPACE)) {
+        return Err(PlanError::Workspace(named));
+    }
     let linux = spec.linux().as_ref();
     let masked = union(
         MASKED,
@@ -244,7 +251,7 @@ impl Sorted {
             granted => {
                 let writable = asked_rw && granted == Access::ReadWrite;
                 let why = if is_workspace {
-                    "the workspace"
+                    WORKSPACE
                 } else {
                     "the policy keeps other mounts"
                 };
@@ -497,18 +504,17 @@ fn is_mounted(path: &Path, bundle: &BundleFacts, kept: &[PlannedMount]) -> bool 
 
 /// A directory that may be covered by an overlay without hiding parts of the system.
 fn is_home_like(home: &Path) -> bool {
+    let exactly = ["/", "/tmp", "/var"];
+    // Below these lie programs and settings: writable for a while is writable enough to plant one (F07).
     let system = [
-        "/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys",
-        "/tmp", "/usr", "/var",
+        "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc",
+        "/run", "/sbin", "/sys", "/usr",
     ];
-    let below_kernel = ["/proc", "/sys", "/dev"]
-        .iter()
-        .any(|p| home.starts_with(p));
     // The overlay file system reads `:` and `\\` in the name of its lower directory.
     let nameable = home.to_str().is_some_and(|h| !h.contains([':', '\\']));
     home.is_absolute()
-        && !below_kernel
-        && !system.iter().any(|s| home == Path::new(s))
+        && !exactly.iter().any(|s| home == Path::new(s))
+        && !system.iter().any(|s| home.starts_with(s))
         && is_plain(home)
         && nameable
 }

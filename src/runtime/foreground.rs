@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::bundle::Bundle;
 use super::record::Record;
 use super::wait::Foreground;
-use super::{RuntimeError, create, delete, start, tty};
+use super::{RuntimeError, create, delete, start, tty, warm};
 use crate::cli::{self, Global};
 
 /// What becomes of the container afterwards.
@@ -27,12 +27,14 @@ pub fn run(
     system: &BTreeSet<PathBuf>,
     afterwards: Afterwards,
 ) -> Result<Option<i32>, RuntimeError> {
+    let warming = warm::begin();
     let listener = listener(args, afterwards)?;
     let console = args
         .console_socket
         .as_deref()
         .or_else(|| listener.as_ref().map(tty::Listener::path));
     let (place, lock) = create::create(global, args, console, system)?;
+    drop(warming);
     let started = Record::read(&place.dir()).and_then(|record| {
         let pid = record.init.ok_or(RuntimeError::NotRunning)?.pid;
         // Watched before it may run: a program that ends at once is not lost.

@@ -17,5 +17,6 @@ pub mod start;
 pub mod store;
 pub mod tty;
 pub mod wait;
+pub mod warm;
 
 pub use error::RuntimeError;

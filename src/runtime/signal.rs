@@ -67,11 +67,17 @@ pub fn kill_process(process: ProcessId) -> Result<(), RuntimeError> {
 pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeError> {
     let cgroup = cgroup(container)?;
     let failed = |step| RuntimeError::container(step);
+    let list = || {
+        cgroup
+            .get_all_pids()
+            .map_err(failed("list the container's processes"))
+    };
+    if list()?.is_empty() {
+        return Ok(());
+    }
     // A cgroup without a freezer still can be signalled.
     let frozen = cgroup.freeze(FreezerState::Frozen).is_ok();
-    let pids = cgroup
-        .get_all_pids()
-        .map_err(failed("list the container's processes"));
+    let pids = list();
     let mut result = Ok(());
     for pid in pids? {
         if let Some(process) = ProcessId::of(pid.as_raw())

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::confine::{self, Identity};
 use super::protocol::{self, Attachment, ProtocolError, Question, Reply, Setup};
 use super::{ARGV0, ConfineError, SidecarError, filter};
-use crate::sys::{process, socket};
+use crate::sys::{memory, process, socket};
 
 /// Agreed with [`super::spawn`]: standard streams, then these.
 const BOOTSTRAP_FD: RawFd = 3;
@@ -109,6 +109,8 @@ fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
     let filter = filter::compile()
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
+    // While /proc is still there. What the start touched of a whole runtime's code is not needed again.
+    memory::release_code().map_err(SidecarError::step("give back the code of the start"))?;
     // Before the root goes, which hides the cgroup file systems.
     cgroup.enter().map_err(SidecarError::Cgroup)?;
     confine::hide(limits).map_err(SidecarError::Confine)?;

@@ -3,6 +3,7 @@
 //! A wrapper makes one call, is named after it, returns `io::Result`, and decides nothing.
 
 pub mod keyring;
+pub mod memory;
 pub mod mount;
 pub mod netlink;
 pub mod netns;

@@ -1,0 +1,50 @@
+//! Paying for the first cgroup migration while something else is done.
+//!
+//! Moving a process to a cgroup of version 1 takes a lock for which the kernel waits a grace period of RCU, some
+//! milliseconds; moves that follow soon after take microseconds (cgroup_threadgroup_rwsem, rcu_sync in
+//! kernel/rcu/sync.c). A child that moves itself to where it is already pays that at the beginning of `create`, while the
+//! bundle is read. Nothing depends on it: where it cannot be done, the first real move takes the time.
+
+use std::fs;
+use std::io::Write;
+
+use rustix::process::{Pid, WaitOptions};
+
+use crate::sys::process::fork_into;
+
+/// The child.
+pub struct Warming(Option<Pid>);
+
+/// Starts the child, on a system with a hierarchy of version 1.
+pub fn begin() -> Warming {
+    let procs = own_procs_file();
+    Warming(procs.and_then(|path| {
+        fork_into(move || {
+            let moved = fs::OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(b"0"));
+            i32::from(moved.is_err())
+        })
+        .ok()
+    }))
+}
+
+impl Drop for Warming {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0.take() {
+            if let Err(error) = rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
+                log::debug!("wait for the cgroup helper: {error}");
+            }
+        }
+    }
+}
+
+/// `cgroup.procs` of the calling process's own cgroup in some hierarchy of version 1.
+fn own_procs_file() -> Option<String> {
+    let cgroups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    cgroups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let name = controllers.strip_prefix("name=").unwrap_or(controllers);
+        let file = format!("/sys/fs/cgroup/{name}{}/cgroup.procs", path.trim_end_matches('/'));
+        (!name.is_empty() && fs::metadata(&file).is_ok()).then_some(file)
+    })
+}

@@ -1,0 +1,57 @@
+//! madvise(2).
+#![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
+
+use std::io;
+
+/// Gives back the pages of this program's code that are in memory; they come back from the page cache when they run.
+///
+/// A process that starts up once and then mostly sleeps keeps all that its start touched otherwise. Only executable,
+/// unwritable, file-backed mappings: what was relocated or written would be lost (MADV_DONTNEED, madvise(2)).
+pub fn release_code() -> io::Result<()> {
+    for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
+        if let Some((start, end)) = code_mapping(line) {
+            // SAFETY: a mapping of this process as the kernel has just told, private, never written (`r-xp`) and backed
+            // by a file, so that every page is read again, unchanged, when it is next touched.
+            let rc = unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
+            if rc != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bounds of a line of /proc/self/maps that is code of a file (proc_pid_maps(5)).
+fn code_mapping(line: &str) -> Option<(usize, usize)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let is_code = fields.next()? == "r-xp";
+    let is_file = fields.nth(3)?.starts_with('/');
+    let bounds = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+    (is_code && is_file).then_some(bounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_code_of_files_is_released() {
+        let code = "7f0000001000-7f0000003000 r-xp 00001000 fe:00 1234 /usr/bin/agentbox";
+        assert_eq!(code_mapping(code), Some((0x7f00_0000_1000, 0x7f00_0000_3000)));
+        for other in [
+            "7f0000001000-7f0000003000 r--p 00001000 fe:00 1234 /usr/bin/agentbox",
+            "7f0000001000-7f0000003000 rw-p 00001000 fe:00 1234 /usr/bin/agentbox",
+            "7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0 [vdso]",
+            "7f0000001000-7f0000003000 rwxp 00000000 00:00 0",
+        ] {
+            assert_eq!(code_mapping(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_program_runs_on_after_its_code_was_released() {
+        release_code().unwrap();
+        assert_eq!(code_mapping("nonsense"), None);
+    }
+}
