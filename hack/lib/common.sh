@@ -2,6 +2,7 @@
 # What every script in hack/ starts with: where things are, and how to speak.
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck disable=SC2034 # used by those that source this
 BUILD=$REPO/build
 SCRIPT=hack/$(basename "$0")
 

@@ -28,6 +28,9 @@ make_root() {
         mount --bind "$CARGO_TARGET_DIR" "$root$CARGO_TARGET_DIR"
     fi
     mount -t tmpfs -o mode=755 tmpfs "$root/run"
+    # This machine's own settings are not the rig's.
+    mkdir -p "$root/etc/agentbox"
+    mount -t tmpfs -o mode=755 tmpfs "$root/etc/agentbox"
     make_dev "$root/dev"
     mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
     mount -t sysfs -o nosuid,nodev,noexec sysfs "$root/sys"
