@@ -156,7 +156,9 @@ fn source(
 /// Whether one of `wrap`'s own mounts holds programs alone: the system's directories, listed parts of /etc, and
 /// toolchains, which are all named deeper than the top level. Nobody keeps credentials there, and they are large.
 fn is_programs(path: &Path) -> bool {
-    const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
+    const SYSTEM: [&str; 8] = [
+        "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
+    ];
     path.components().count() > 2 || SYSTEM.iter().any(|s| path == Path::new(s))
 }
 

@@ -133,8 +133,15 @@ pub(super) fn plan(
         }
     }
     let ephemeral = ephemeral(policy, bundle, &out.kept);
-    let named = resolved.workspace.as_ref().map(|w| PathBuf::from(w.as_str()));
-    if let Some(named) = named.filter(|n| !out.kept.iter().any(|m| m.destination == *n && m.why == WORKSPACE)) {
+    let named = resolved
+        .workspace
+        .as_ref()
+        .map(|w| PathBuf::from(w.as_str()));
+    if let Some(named) = named.filter(|n| {
+        !out.kept
+            .iter()
+            .any(|m| m.destination == *n && m.why == WORKSPACE)
+    }) {
         return Err(PlanError::Workspace(named));
     }
     let linux = spec.linux().as_ref();

@@ -20,7 +20,10 @@ pub fn begin() -> Warming {
     let procs = own_procs_file();
     Warming(procs.and_then(|path| {
         fork_into(move || {
-            let moved = fs::OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(b"0"));
+            let moved = fs::OpenOptions::new()
+                .write(true)
+                .open(path)
+                .and_then(|mut f| f.write_all(b"0"));
             i32::from(moved.is_err())
         })
         .ok()
@@ -44,7 +47,10 @@ fn own_procs_file() -> Option<String> {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
         let name = controllers.strip_prefix("name=").unwrap_or(controllers);
-        let file = format!("/sys/fs/cgroup/{name}{}/cgroup.procs", path.trim_end_matches('/'));
+        let file = format!(
+            "/sys/fs/cgroup/{name}{}/cgroup.procs",
+            path.trim_end_matches('/')
+        );
         (!name.is_empty() && fs::metadata(&file).is_ok()).then_some(file)
     })
 }

@@ -12,7 +12,9 @@ pub fn release_code() -> io::Result<()> {
         if let Some((start, end)) = code_mapping(line) {
             // SAFETY: a mapping of this process as the kernel has just told, private, never written (`r-xp`) and backed
             // by a file, so that every page is read again, unchanged, when it is next touched.
-            let rc = unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
+            let rc = unsafe {
+                libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED)
+            };
             if rc != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -27,7 +29,10 @@ fn code_mapping(line: &str) -> Option<(usize, usize)> {
     let (start, end) = fields.next()?.split_once('-')?;
     let is_code = fields.next()? == "r-xp";
     let is_file = fields.nth(3)?.starts_with('/');
-    let bounds = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+    let bounds = (
+        usize::from_str_radix(start, 16).ok()?,
+        usize::from_str_radix(end, 16).ok()?,
+    );
     (is_code && is_file).then_some(bounds)
 }
 
@@ -38,7 +43,10 @@ mod tests {
     #[test]
     fn only_the_code_of_files_is_released() {
         let code = "7f0000001000-7f0000003000 r-xp 00001000 fe:00 1234 /usr/bin/agentbox";
-        assert_eq!(code_mapping(code), Some((0x7f00_0000_1000, 0x7f00_0000_3000)));
+        assert_eq!(
+            code_mapping(code),
+            Some((0x7f00_0000_1000, 0x7f00_0000_3000))
+        );
         for other in [
             "7f0000001000-7f0000003000 r--p 00001000 fe:00 1234 /usr/bin/agentbox",
             "7f0000001000-7f0000003000 rw-p 00001000 fe:00 1234 /usr/bin/agentbox",
