@@ -8,10 +8,13 @@
     reason = "a test that meets something unexpected has failed"
 )]
 
+mod alone;
 mod command;
 mod docker;
 mod fixtures;
 mod golden;
+mod inner_namespace;
 mod install;
 mod layering;
 mod properties;
+mod sidecar;
