@@ -54,6 +54,28 @@ pub struct Walls {
     pub cgroup_read_only: Option<PathBuf>,
 }
 
+impl Walls {
+    /// Under a plan nothing that enforces it may be missing: an absent value must never mean an absent wall.
+    fn check_complete(&self) -> Result<(), EnforceError> {
+        if self.plan.is_none() {
+            return Ok(());
+        }
+        let network = match &self.role {
+            Role::Init { sidecar } => sidecar.is_some(),
+            Role::Tenant { cookie, .. } => cookie.is_some(),
+        };
+        let all = [
+            ("network", network),
+            ("syscall", self.filter.is_some()),
+            ("privilege", self.no_new_privs && self.new_keyring),
+        ];
+        match all.iter().find(|(_, there)| !there) {
+            Some((wall, _)) => Err(EnforceError::Incomplete(wall)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// First process or a later one.
 pub enum Role {
     /// The container's first process; the socket leads to the sidecar (none under `unconfined`).
@@ -110,6 +132,7 @@ impl WallExecutor {
 
     fn enforce(&self, spec: &Spec) -> Result<(), EnforceError> {
         let walls = &self.walls;
+        walls.check_complete()?;
         self.join_namespaces()?;
         if walls.new_keyring {
             crate::sys::keyring::join_new_session_keyring()
@@ -251,4 +274,47 @@ fn set_selinux_label(spec: &Spec) -> Result<(), EnforceError> {
     std::fs::write("/proc/thread-self/attr/exec", label).map_err(EnforceError::step(format!(
         "set the SELinux label {label:?}"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walls(role: Role, plan: Option<Plan>) -> Walls {
+        let (report, _other) = crate::sys::socket::pair().unwrap();
+        Walls {
+            role,
+            plan,
+            capabilities: CapabilitySets::default(),
+            no_new_privs: true,
+            filter: None,
+            report,
+            new_keyring: true,
+            user_namespace: false,
+            cgroup_read_only: None,
+        }
+    }
+
+    #[test]
+    fn a_plan_without_what_enforces_it_is_an_error() {
+        let plan = crate::plan::tests::sample();
+        for role in [
+            Role::Init { sidecar: None },
+            Role::Tenant {
+                cookie: None,
+                user: None,
+            },
+        ] {
+            let error = walls(role, Some(plan.clone())).check_complete();
+            assert!(matches!(error, Err(EnforceError::Incomplete("network"))));
+        }
+        let tenant = Role::Tenant {
+            cookie: Some(7),
+            user: None,
+        };
+        let error = walls(tenant, Some(plan)).check_complete();
+        assert!(matches!(error, Err(EnforceError::Incomplete("syscall"))));
+        let nothing_asked = walls(Role::Init { sidecar: None }, None).check_complete();
+        assert!(nothing_asked.is_ok());
+    }
 }

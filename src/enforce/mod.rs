@@ -53,6 +53,9 @@ pub enum EnforceError {
         /// runc's words.
         why: String,
     },
+    /// A plan without what enforces it. The runtime's own mistake, or a state directory that somebody changed.
+    #[error("the plan asks for the {0} wall, but nothing that raises it is there")]
+    Incomplete(&'static str),
     /// A descriptor that must not be passed on.
     #[error("file descriptor {fd} cannot be passed on: {why}")]
     Descriptor {

@@ -12,7 +12,7 @@ pub mod never;
 pub mod privileges;
 pub mod process;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

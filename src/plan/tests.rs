@@ -47,6 +47,11 @@ fn under(policy: &str) -> Case {
     }
 }
 
+/// A plan for tests of other modules.
+pub(crate) fn sample() -> Plan {
+    under("standard").plan()
+}
+
 impl Case {
     /// `-v source:destination`, where the source is what its name says.
     fn bind(self, source: &str, destination: &str) -> Self {

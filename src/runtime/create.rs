@@ -192,6 +192,7 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
         overlay: false,
         init: None,
         sidecar: None,
+        filtered: decision.filter.is_some(),
         netns_cookie: None,
         started: false,
     }

@@ -91,6 +91,15 @@ fn build(
         .filter(|i| i.is_alive())
         .ok_or(RuntimeError::NotRunning)?;
     let capabilities = CapabilitySets::of(wanted.capabilities().as_ref());
+    let kept = filter::read(&place.filter())?;
+    if kept.is_some() != record.filtered {
+        let why = "its seccomp filter is gone from the state directory".to_owned();
+        return Err(RuntimeError::State {
+            verb: "exec in",
+            id: record.id.clone(),
+            why,
+        });
+    }
     let executor = WallExecutor::new(Walls {
         role: Role::Tenant {
             cookie: record.netns_cookie,
@@ -99,7 +108,7 @@ fn build(
         plan: record.plan.clone(),
         capabilities,
         no_new_privs: wanted.no_new_privileges().unwrap_or(false),
-        filter: filter::read(&place.filter())?,
+        filter: kept,
         report: report::make(&scratch.report())?,
         new_keyring: true,
         user_namespace: create::has_user_namespace(shadow),

@@ -42,6 +42,8 @@ pub struct Record {
     pub init: Option<ProcessId>,
     /// The companion process, once it is there.
     pub sidecar: Option<SidecarRecord>,
+    /// Whether a seccomp filter is kept with it, the engine's or the merged one.
+    pub filtered: bool,
     /// Cookie of the inner network namespace.
     pub netns_cookie: Option<u64>,
     /// Whether `start` has been called: the engine's network is then final.
