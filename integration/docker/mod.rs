@@ -5,6 +5,7 @@
 
 mod attacks;
 mod containers;
+mod demo;
 mod files;
 mod leftovers;
 mod network;
