@@ -116,7 +116,6 @@ pub fn planned(resolved: &Resolved, spec: &Spec) -> Result<Plan, PlanError> {
 pub fn places() -> Places {
     Places {
         rootfs: "/rootfs".into(),
-        files: "/state".into(),
     }
 }
 
@@ -133,6 +132,7 @@ pub fn facts(spec: &Spec) -> BundleFacts {
     let devices = linux.filter_map(|l| l.devices().as_ref()).flatten();
     BundleFacts {
         sources: mounts.map(source).collect(),
+        destinations: Vec::new(),
         home: home(spec),
         system: BTreeSet::new(),
         devices: devices.map(|device| device.path().clone()).collect(),
@@ -148,6 +148,8 @@ fn source(mount: &Mount) -> Option<SourceFacts> {
             ino: inode(&path),
             kind: kind(&path),
             path,
+            trusted: true,
+            tmpfs: true,
             same_as: None,
             inside: Vec::new(),
             search_incomplete: false,

@@ -14,8 +14,11 @@ use crate::plan::{BundleFacts, FileKind, HostFacts, Inside, SourceFacts};
 
 /// Entries looked at inside one mount's source, and how deep: enough for a home directory or a project's top, and
 /// a bounded share of the start time for a large one.
-const SEARCH_ENTRIES: usize = 4096;
-const SEARCH_DEPTH: usize = 3;
+const SEARCH_ENTRIES: usize = 16_384;
+const SEARCH_DEPTH: usize = 4;
+
+/// TMPFS_MAGIC of linux/magic.h.
+const TMPFS: i64 = 0x0102_1994;
 
 /// Why the bundle cannot be judged.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +33,14 @@ pub enum ProbeError {
         destination: PathBuf,
         /// The errno.
         source: io::Error,
+    },
+    /// The root file system is the node's own, or part of it that is never let in.
+    #[error("the root file system {rootfs:?} is the node's {name:?}: use an image")]
+    Root {
+        /// As the bundle names it.
+        rootfs: PathBuf,
+        /// What it is.
+        name: PathBuf,
     },
     /// A file or directory cannot be read.
     #[error("{path:?}")]
@@ -68,26 +79,188 @@ fn knows_file_system(name: &str) -> bool {
     rustix::mount::fsopen(name, rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
 }
 
-/// Looks at everything that the bundle names on the host. `system` are the mount points of `wrap`'s own mounts.
+/// A bind mount's source, held open since it was judged.
+pub struct Opened {
+    /// Its path after all symbolic links, for finding it again.
+    pub path: PathBuf,
+    /// Device number of the inode.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// O_PATH descriptor.
+    pub fd: OwnedFd,
+}
+
+/// Looks at everything that the bundle names on the host, and keeps the sources of bind mounts open. `system` are the
+/// mount points of `wrap`'s own mounts.
 pub fn bundle(
     spec: &Spec,
     rootfs: &Path,
     system: &BTreeSet<PathBuf>,
-) -> Result<BundleFacts, ProbeError> {
+) -> Result<(BundleFacts, Vec<Opened>), ProbeError> {
     let never = Never::builtin();
-    let hosts = known_inodes(&never);
-    let mounts = spec.mounts().as_deref().unwrap_or_default();
-    let sources = mounts
-        .iter()
-        .map(|m| source(m, &never, &hosts, system))
-        .collect::<Result<_, _>>()?;
-    Ok(BundleFacts {
+    let hosts = Hosts::of(&never, rootfs);
+    let root = open_path(rootfs, ResolveFlags::empty()).map_err(|e| ProbeError::Read {
+        path: rootfs.to_owned(),
+        source: e.into(),
+    })?;
+    if let Some(name) = hosts.is_one(&root).filter(|_| system.is_empty()) {
+        return Err(ProbeError::Root {
+            rootfs: rootfs.to_owned(),
+            name,
+        });
+    }
+    let (mut sources, mut opened, mut destinations) = (Vec::new(), Vec::new(), Vec::new());
+    for mount in spec.mounts().iter().flatten() {
+        destinations.push(destination_in(&root, mount.destination()));
+        let found = source(mount, &never, &hosts, system)?;
+        sources.push(found.as_ref().map(|(facts, _)| facts.clone()));
+        opened.extend(found.map(|(facts, fd)| Opened {
+            path: facts.path,
+            dev: facts.dev,
+            ino: facts.ino,
+            fd,
+        }));
+    }
+    let facts = BundleFacts {
         sources,
+        destinations,
         home: home(spec, rootfs),
         system: system.clone(),
         devices: devices(spec),
         engine_hooks: engine_hooks(spec),
-    })
+    };
+    Ok((facts, opened))
+}
+
+fn open_path(path: &Path, resolve: ResolveFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)
+}
+
+/// Where the image's own links lead a destination: the part that exists resolved as in the container, the rest as it is.
+fn destination_in(root: &OwnedFd, destination: &Path) -> PathBuf {
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let Ok(base) = real_path(root.as_fd()) else {
+        return destination.to_owned();
+    };
+    for existing in destination.ancestors() {
+        let fd = rustix::fs::openat2(root, existing, flags, Mode::empty(), resolve);
+        let real = fd.ok().and_then(|fd| real_path(fd.as_fd()).ok());
+        let inside = real.and_then(|r| r.strip_prefix(&base).map(Path::to_path_buf).ok());
+        if let Some(inside) = inside {
+            let rest = destination.strip_prefix(existing).unwrap_or(Path::new(""));
+            return Path::new("/")
+                .join(inside)
+                .join(rest)
+                .components()
+                .collect();
+        }
+    }
+    destination.to_owned()
+}
+
+/// Paths of the node that are never let in, as they are on this node.
+struct Hosts {
+    known: Vec<Known>,
+}
+
+struct Known {
+    dev: u64,
+    ino: u64,
+    /// As the list names it.
+    name: PathBuf,
+    /// Where that really is.
+    real: PathBuf,
+    /// Not in the list: it is known on this node alone, so the list's names do not cover it.
+    extra: bool,
+}
+
+impl Hosts {
+    /// The list's paths, and the engine's data directory as the root file system's place betrays it.
+    fn of(never: &Never, rootfs: &Path) -> Self {
+        let listed = never.host.iter().map(|h| (h.path.clone(), false));
+        let store = rootfs
+            .ancestors()
+            .find(|a| a.file_name().is_some_and(|n| n == "overlay2"));
+        let data = store.and_then(Path::parent).into_iter();
+        let data = data.flat_map(|d| ["overlay2", "containers"].map(|name| (d.join(name), true)));
+        let known = listed.chain(data).filter_map(|(name, extra)| {
+            let stat = rustix::fs::stat(&name).ok()?;
+            let real = name.canonicalize().ok()?;
+            Some(Known {
+                dev: stat.st_dev,
+                ino: stat.st_ino,
+                name,
+                real,
+                extra,
+            })
+        });
+        Self {
+            known: known.collect(),
+        }
+    }
+
+    /// The entry whose inode this is.
+    fn is_one(&self, fd: &OwnedFd) -> Option<PathBuf> {
+        let stat = rustix::fs::fstat(fd).ok()?;
+        self.by_inode(stat.st_dev, stat.st_ino)
+            .map(|k| k.name.clone())
+    }
+
+    fn by_inode(&self, dev: u64, ino: u64) -> Option<&Known> {
+        self.known.iter().find(|k| (k.dev, k.ino) == (dev, ino))
+    }
+
+    /// The entry that this is, or lies in, under another name than the list's: by a bind mount, a link or a hard link.
+    fn other_name(&self, fd: &OwnedFd, real: &Path) -> Option<PathBuf> {
+        let mut at =
+            rustix::fs::openat(fd, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
+        if at.is_none() {
+            let parent = real.parent()?;
+            at = open_path(parent, ResolveFlags::NO_SYMLINKS).ok();
+        }
+        if let Some(known) = rustix::fs::fstat(fd)
+            .ok()
+            .and_then(|s| self.by_inode(s.st_dev, s.st_ino))
+        {
+            return (known.extra || known.name != *real).then(|| known.name.clone());
+        }
+        // At most as deep as paths can be.
+        for _ in 0..2048 {
+            let here = at?;
+            let stat = rustix::fs::fstat(&here).ok()?;
+            let path = real_path(here.as_fd()).ok()?;
+            if let Some(known) = self.by_inode(stat.st_dev, stat.st_ino) {
+                // Below "/" lies everything; below another name of it lies everything as well, but hidden.
+                let by_its_name = path == known.name && !known.extra;
+                return (!by_its_name).then(|| known.name.clone());
+            }
+            if path == Path::new("/") {
+                return None;
+            }
+            at =
+                rustix::fs::openat(&here, "..", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
+        }
+        None
+    }
+
+    /// Entries that lie inside a source although the list's names do not say so.
+    fn inside<'a>(&'a self, real: &'a Path) -> impl Iterator<Item = Inside> + 'a {
+        let moved = self
+            .known
+            .iter()
+            .filter(|k| (k.extra || k.real != k.name) && k.name != Path::new("/"));
+        moved.filter_map(move |k| {
+            let rest = k.real.strip_prefix(real).ok()?;
+            rest.components().next()?;
+            Some(Inside {
+                path: rest.to_owned(),
+                why: format!("it is {}", k.name.display()),
+            })
+        })
+    }
 }
 
 /// Whether libcontainer treats a mount as a bind mount.
@@ -103,9 +276,9 @@ pub fn is_bind(mount: &Mount) -> bool {
 fn source(
     mount: &Mount,
     never: &Never,
-    hosts: &[(u64, u64, PathBuf)],
+    hosts: &Hosts,
     system: &BTreeSet<PathBuf>,
-) -> Result<Option<SourceFacts>, ProbeError> {
+) -> Result<Option<(SourceFacts, OwnedFd)>, ProbeError> {
     if !is_bind(mount) {
         return Ok(None);
     }
@@ -130,16 +303,16 @@ fn source(
         source,
     })?;
     let kind = kind_of(stat.st_mode);
-    let same_as = hosts
-        .iter()
-        .find(|(dev, ino, name)| (*dev, *ino) == (stat.st_dev, stat.st_ino) && *name != real);
+    let same_as = hosts.other_name(&fd, &real).or_else(|| hard_link(&stat));
     let mut facts = SourceFacts {
-        path: real,
+        path: real.clone(),
         dev: stat.st_dev,
         ino: stat.st_ino,
         kind,
-        same_as: same_as.map(|(_, _, name)| name.clone()),
-        inside: Vec::new(),
+        trusted: stat.st_uid == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
+        tmpfs: rustix::fs::fstatfs(&fd).is_ok_and(|f| f.f_type == TMPFS),
+        same_as,
+        inside: hosts.inside(&real).collect(),
         search_incomplete: false,
     };
     // What is refused anyway is not searched.
@@ -150,7 +323,7 @@ fn source(
     {
         search(&fd, never, &mut facts);
     }
-    Ok(Some(facts))
+    Ok(Some((facts, fd)))
 }
 
 /// Whether one of `wrap`'s own mounts holds programs alone: the system's directories, listed parts of /etc, and
@@ -167,14 +340,11 @@ fn real_path(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Inodes of the host paths that are never let in, so that a bind mount or hard link of one is known as it.
-fn known_inodes(never: &Never) -> Vec<(u64, u64, PathBuf)> {
-    let stat = |p: &PathBuf| {
-        rustix::fs::stat(p)
-            .ok()
-            .map(|s| (s.st_dev, s.st_ino, p.clone()))
-    };
-    never.host.iter().filter_map(|h| stat(&h.path)).collect()
+/// A file of root's that others may not read, under one of several names: a hard link of /etc/shadow has its inode.
+fn hard_link(stat: &rustix::fs::Stat) -> Option<PathBuf> {
+    let secret =
+        kind_of(stat.st_mode) == FileKind::File && stat.st_uid == 0 && stat.st_mode & 0o004 == 0;
+    (secret && stat.st_nlink > 1).then(|| PathBuf::from("a file of root's with several names"))
 }
 
 /// Sockets and credentials inside a directory, breadth first, within the bounds.
@@ -205,7 +375,8 @@ fn search(root: &OwnedFd, never: &Never, facts: &mut SourceFacts) {
                 continue;
             }
             seen += 1;
-            if seen > SEARCH_ENTRIES {
+            // The top is looked at whole: files planted there must not hide what lies beside them.
+            if seen > SEARCH_ENTRIES && depth > 0 {
                 facts.search_incomplete = true;
                 return;
             }
@@ -362,7 +533,14 @@ fn is_dockerd(path: &Path) -> bool {
         return false;
     };
     let private = stat.st_uid == 0 && stat.st_mode & 0o022 == 0;
+    // A process of a container may be called dockerd too, and be root in its own user namespace.
+    let same = |kind: &str| {
+        let link = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/{kind}")).ok();
+        link(pid).is_some() && link(pid) == link("self")
+    };
     !pid.is_empty()
+        && same("user")
+        && same("pid")
         && pid.bytes().all(|b| b.is_ascii_digit())
         && real.file_name().is_some_and(|n| n == "dockerd")
         && private

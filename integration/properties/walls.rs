@@ -254,6 +254,7 @@ fn check_linux(plan: &Plan, rendered: &Spec) {
 /// (the program and the inner namespace have them), masks below /sys are made at start and so left out of it, and
 /// what was pruned once is not there to be pruned again.
 fn check_again(resolved: &Resolved, rendered: &Spec, facts: &BundleFacts, before: &Plan) {
+    let rendered = &with_late_mounts(rendered, before);
     let judged = before
         .filesystem
         .mounts
@@ -348,4 +349,35 @@ fn the_walls_stand_whatever_a_bundle_says() {
         planned > 400,
         "most rounds must get as far as a plan: {planned}"
     );
+}
+
+/// The shadow spec with what the container's first process mounts and masks itself.
+fn with_late_mounts(rendered: &Spec, plan: &Plan) -> Spec {
+    let fs = &plan.filesystem;
+    let one = |destination: &PathBuf, kind: &str, source: &PathBuf, options: &[String]| {
+        oci_spec::runtime::MountBuilder::default()
+            .destination(destination)
+            .typ(kind)
+            .source(source)
+            .options(options)
+            .build()
+            .unwrap()
+    };
+    let planned = fs
+        .mounts
+        .iter()
+        .map(|m| one(&m.destination, &m.kind, &m.source, &m.options));
+    let bind = ["bind".to_owned(), "ro".to_owned()];
+    let replaced = fs
+        .replaced
+        .iter()
+        .map(|path| one(path, "bind", path, &bind));
+    let mut whole = rendered.clone();
+    whole.set_mounts(Some(planned.chain(replaced).collect()));
+    let mut linux = whole.linux().clone().unwrap();
+    let text = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect();
+    linux.set_masked_paths(Some(text(&fs.masked)));
+    linux.set_readonly_paths(Some(text(&fs.readonly)));
+    whole.set_linux(Some(linux));
+    whole
 }

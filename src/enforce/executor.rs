@@ -3,7 +3,7 @@
 //! as the last thing before execve; it is inherited over clone, so it may own descriptors and programs.
 //!
 //! ```text
-//! validate   judged mounts compared -> private directories -> cgroups read-only -> program found
+//! validate   judged mounts attached, private directories, masks -> cgroups read-only -> program found
 //! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> session keyring
 //!            -> SELinux label -> capabilities dropped and read back -> no_new_privs read back -> filter loaded
 //!            and read back -> execve
@@ -15,7 +15,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use libcontainer::workload::{
 };
 use oci_spec::runtime::{Process, Spec};
 
+use super::rootfs::LateMount;
 use super::{EnforceError, privileges, program, rootfs, verify};
 use crate::plan::{CapabilitySets, Plan};
 use crate::runtime::filter::SavedFilter;
@@ -50,6 +51,10 @@ pub struct Walls {
     pub new_keyring: bool,
     /// Whether the container has a user namespace.
     pub user_namespace: bool,
+    /// Working directory to enter once the mounts are there; `None` where libcontainer has entered it.
+    pub cwd: Option<PathBuf>,
+    /// Mounts that the first process makes itself.
+    pub late_mounts: Vec<LateMount>,
     /// cgroup mount to make read-only.
     pub cgroup_read_only: Option<PathBuf>,
 }
@@ -118,15 +123,18 @@ impl WallExecutor {
     fn prepare(&self, spec: &Spec) -> Result<(), EnforceError> {
         let walls = &self.walls;
         if let (Role::Init { .. }, Some(plan)) = (&walls.role, &walls.plan) {
-            rootfs::check_judged(&plan.filesystem)?;
-            rootfs::mount_ephemeral(&plan.filesystem, walls.user_namespace)?;
+            rootfs::mount_all(&plan.filesystem, &walls.late_mounts, walls.user_namespace)?;
         }
         if let (Role::Init { .. }, Some(path)) = (&walls.role, &walls.cgroup_read_only) {
             rootfs::lock_cgroups(path)?;
         }
+        if let Some(cwd) = &walls.cwd {
+            program::enter(cwd)?;
+        }
         let (args, env) = (args(spec), env(spec));
         let name = args.first().map(String::as_str).unwrap_or_default();
-        self.found.borrow_mut().program = program::find(name, &env, cwd(spec))?;
+        // Names are looked up from the working directory, where the process is by now.
+        self.found.borrow_mut().program = program::find(name, &env)?;
         Ok(())
     }
 
@@ -259,10 +267,6 @@ fn env(spec: &Spec) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn cwd(spec: &Spec) -> &Path {
-    process(spec).map_or(Path::new("/"), |p| p.cwd())
-}
-
 /// Sets the label that execve will give the program; libcontainer does not (selinux(8), proc(5) attr/exec).
 fn set_selinux_label(spec: &Spec) -> Result<(), EnforceError> {
     let Some(label) = process(spec)
@@ -291,6 +295,8 @@ mod tests {
             report,
             new_keyring: true,
             user_namespace: false,
+            cwd: None,
+            late_mounts: Vec::new(),
             cgroup_read_only: None,
         }
     }

@@ -24,11 +24,11 @@ pub enum EnforceError {
         /// The errno.
         source: io::Error,
     },
-    /// A bind mount does not show what was judged.
+    /// A place for a mount turned out to be a symbolic link.
     #[error(
-        "the mount {0:?} does not show the file that was judged: its source was swapped during create"
+        "{0:?} is a symbolic link, and a mount over it would land elsewhere: name the real directory, or use an image without the link"
     )]
-    Swapped(PathBuf),
+    Link(PathBuf),
     /// The network wall did not come up.
     #[error("network wall")]
     Network(#[from] crate::network::NetworkError),
@@ -51,6 +51,14 @@ pub enum EnforceError {
         /// As given.
         name: String,
         /// runc's words.
+        why: String,
+    },
+    /// The working directory cannot be entered. The text is runc's.
+    #[error("chdir to cwd ({cwd:?}) set in config.json failed: {why}")]
+    Cwd {
+        /// process.cwd
+        cwd: PathBuf,
+        /// The errno in words.
         why: String,
     },
     /// A plan without what enforces it. The runtime's own mistake, or a state directory that somebody changed.

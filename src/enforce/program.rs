@@ -6,19 +6,19 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::EnforceError;
 
 /// The file that `name` means: itself when it has a slash, else the first match on the container's PATH.
-pub fn find(name: &str, env: &[String], cwd: &Path) -> Result<PathBuf, EnforceError> {
+pub fn find(name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
     let error = |why: String| EnforceError::Program {
         name: name.to_owned(),
         why,
     };
     if name.contains('/') {
-        let path = cwd.join(name);
-        return match check(&path) {
+        return match check(Path::new(name)) {
             Ok(()) => Ok(PathBuf::from(name)),
             Err(Errno::ACCESS) => Err(error("permission denied".to_owned())),
             Err(e) => Err(error(format!("stat {name}: {}", words(e)))),
@@ -32,7 +32,7 @@ pub fn find(name: &str, env: &[String], cwd: &Path) -> Result<PathBuf, EnforceEr
     let mut denied = false;
     for dir in path.split(':') {
         let candidate = Path::new(if dir.is_empty() { "." } else { dir }).join(name);
-        match check(&cwd.join(&candidate)) {
+        match check(&candidate) {
             Ok(()) => return Ok(candidate),
             Err(e) => denied |= e == Errno::ACCESS,
         }
@@ -42,6 +42,31 @@ pub fn find(name: &str, env: &[String], cwd: &Path) -> Result<PathBuf, EnforceEr
     } else {
         "executable file not found in $PATH".to_owned()
     }))
+}
+
+/// Enters the working directory. No magic link is followed: /proc/self/fd/N would lead out of the container
+/// (CVE-2024-21626). The words are runc's.
+pub fn enter(cwd: &Path) -> Result<(), EnforceError> {
+    let failed = |e: Errno| EnforceError::Cwd {
+        cwd: cwd.to_owned(),
+        why: words(e),
+    };
+    let directory = rustix::fs::openat2(
+        CWD,
+        cwd,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_MAGICLINKS,
+    )
+    .map_err(failed)?;
+    rustix::process::fchdir(&directory).map_err(failed)?;
+    // A directory outside of the container's root has no name in it (getcwd(2)).
+    let name = rustix::process::getcwd(Vec::new()).map_err(failed)?;
+    if name.to_bytes().starts_with(b"/") {
+        Ok(())
+    } else {
+        Err(failed(Errno::ACCESS))
+    }
 }
 
 /// An executable regular file.
@@ -99,11 +124,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_told_in_the_words_that_engines_look_for() {
         let env = vec!["PATH=/nonexistent:/usr/bin".to_owned()];
-        let text = |name: &str| {
-            find(name, &env, Path::new("/"))
-                .expect_err("it is missing")
-                .to_string()
-        };
+        let text = |name: &str| find(name, &env).expect_err("it is missing").to_string();
         assert_eq!(
             text("no-such-program"),
             "exec: \"no-such-program\": executable file not found in $PATH"
@@ -122,13 +143,7 @@ mod tests {
     #[test]
     fn the_path_of_the_container_is_searched_in_order() {
         let env = vec!["PATH=/nonexistent:/bin".to_owned()];
-        assert_eq!(
-            find("sh", &env, Path::new("/")).expect("sh is there"),
-            Path::new("/bin/sh")
-        );
-        assert!(
-            find("sh", &[], Path::new("/")).is_err(),
-            "without PATH nothing is found"
-        );
+        assert_eq!(find("sh", &env).expect("sh is there"), Path::new("/bin/sh"));
+        assert!(find("sh", &[]).is_err(), "without PATH nothing is found");
     }
 }

@@ -1,13 +1,16 @@
-//! The last changes to the container's mounts, made by its first process after pivot_root.
+//! The container's mounts that its first process makes itself, after pivot_root and before anything else runs.
 //!
-//! Names are resolved here by the container's own root directory, so a symbolic link of a hostile image leads
-//! nowhere but into that image. Everything uses the descriptor-based mount calls: nothing is mounted on the host,
-//! and nothing is left to unmount when the container ends.
+//! Bind mounts arrive as descriptors: each source was opened and judged once, and that very tree is attached here. No
+//! source path is resolved a second time, so what is swapped in between (CVE-2021-25741, CVE-2023-27561) has no effect.
+//! Destinations were resolved in the image when they were planned; here no symbolic link is followed at all, because
+//! a directory above may belong to a running agent. Everything uses the descriptor-based mount calls: nothing is mounted
+//! on the host, and nothing is left to unmount when the container ends.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
@@ -15,115 +18,175 @@ use rustix::mount::{
 };
 
 use super::EnforceError;
-use crate::plan::mounts::Judged;
 use crate::plan::{Ephemeral, EphemeralContent, FileKind, FilesystemPlan};
 use crate::sys::mount::{Depth, make_read_only};
 
-/// Where the scratch file system is attached while directories are taken from it; any directory that every
-/// container has would do.
+/// Where the scratch file system is attached while directories are taken from it; every container has it.
 const WORKBENCH: &str = "/dev";
 
-/// Compares every kept bind mount with the inode that was judged on the host.
-pub fn check_judged(plan: &FilesystemPlan) -> Result<(), EnforceError> {
-    for mount in &plan.mounts {
-        let Some(judged) = &mount.judged else {
-            continue;
-        };
-        if found(&mount.destination)? != *judged {
-            return Err(EnforceError::Swapped(mount.destination.clone()));
-        }
-    }
-    Ok(())
+/// A mount that is made here rather than by libcontainer.
+pub struct LateMount {
+    /// Where, in the container.
+    pub destination: PathBuf,
+    /// What.
+    pub source: LateSource,
 }
 
-fn found(path: &Path) -> Result<Judged, EnforceError> {
-    let step = || format!("look at the mount {path:?}");
-    let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        .map_err(EnforceError::step(step()))?;
-    let stat = rustix::fs::fstat(&fd).map_err(EnforceError::step(step()))?;
-    let kind = crate::probe::kind_of(stat.st_mode);
-    Ok(Judged {
-        dev: stat.st_dev,
-        ino: stat.st_ino,
-        kind,
-    })
+/// What is mounted.
+pub enum LateSource {
+    /// A detached copy of a judged source, with its attributes set.
+    Tree {
+        /// The mount.
+        tree: OwnedFd,
+        /// Type of its root, for the mount point.
+        kind: FileKind,
+    },
+    /// An empty file system in memory, with these options.
+    Tmpfs(Vec<String>),
 }
 
-/// Mounts the private directories: one size-limited tmpfs, and overlays that write to it.
-pub fn mount_ephemeral(plan: &FilesystemPlan, user_namespace: bool) -> Result<(), EnforceError> {
-    if plan.ephemeral.is_empty() {
-        return Ok(());
-    }
-    let scratch = tmpfs(plan.scratch_bytes)?;
-    attach(&scratch, Path::new(WORKBENCH))?;
-    let mut result = Ok(());
-    for (index, dir) in plan.ephemeral.iter().enumerate() {
-        result = ephemeral(&scratch, index, dir, user_namespace);
-        if result.is_err() {
-            break;
-        }
-    }
-    // Detached either way; what was taken from it keeps it alive.
-    unmount(WORKBENCH, UnmountFlags::DETACH)
-        .map_err(EnforceError::step("detach the scratch file system"))?;
-    result?;
-    // An overlay shows what lies below the mounts in its lower directory: masks there must be made again.
-    let covered = |path: &PathBuf| plan.ephemeral.iter().any(|e| path.starts_with(&e.path));
-    plan.masked
+/// Makes the mounts and private directories of the plan, parents before what lies below them, and masks last.
+pub fn mount_all(
+    plan: &FilesystemPlan,
+    late: &[LateMount],
+    user_namespace: bool,
+) -> Result<(), EnforceError> {
+    // Below the workbench first, while it is not covered.
+    let (at_bench, others): (Vec<_>, Vec<_>) = late
         .iter()
-        .filter(|p| covered(p))
-        .try_for_each(|p| mask(p))?;
+        .partition(|m| m.destination.starts_with(WORKBENCH));
+    by_depth(at_bench).into_iter().try_for_each(mount_late)?;
+    let scratch = match plan.ephemeral.is_empty() {
+        true => None,
+        false => Some(tmpfs(plan.scratch_bytes)?),
+    };
+    if let Some(scratch) = &scratch {
+        attach(scratch, Path::new(WORKBENCH))?;
+    }
+    let result = in_order(plan, by_depth(others), scratch.as_ref(), user_namespace);
+    if scratch.is_some() {
+        // Detached either way; what was taken from it keeps it alive.
+        unmount(WORKBENCH, UnmountFlags::DETACH)
+            .map_err(EnforceError::step("detach the scratch file system"))?;
+    }
+    result?;
+    let ours = |path: &&PathBuf| plan.is_mounted_late(path);
+    let must_exist = |path: &PathBuf| plan.found.contains(path);
+    let masked = plan.masked.iter().filter(ours);
+    masked
+        .into_iter()
+        .try_for_each(|p| mask(p, must_exist(p)))?;
     plan.readonly
         .iter()
-        .filter(|p| covered(p))
+        .filter(ours)
         .try_for_each(|p| read_only(p))
 }
 
-/// An empty directory has no places for the mounts that are to stay in it.
-fn make_mount_points(scratch: &OwnedFd, upper: &str, dir: &Ephemeral) -> Result<(), EnforceError> {
-    for below in &dir.keep_below {
-        let step = || format!("make a place for the mount {below:?}");
-        let relative = below.strip_prefix(&dir.path).unwrap_or(below);
-        let stat = rustix::fs::stat(below).map_err(EnforceError::step(step()))?;
-        let mut path = PathBuf::from(upper);
-        let mut parts = relative.components().peekable();
-        while let Some(part) = parts.next() {
-            path.push(part);
-            let file = parts.peek().is_none()
-                && crate::probe::kind_of(stat.st_mode) != FileKind::Directory;
-            let made = if file {
-                rustix::fs::openat(
-                    scratch,
-                    &path,
-                    OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-                    Mode::from_raw_mode(0o644),
-                )
-                .map(drop)
-            } else {
-                rustix::fs::mkdirat(scratch, &path, Mode::from_raw_mode(0o755))
-            };
-            match made {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(e) => return Err(EnforceError::step(step())(e)),
-            }
+fn by_depth(mut mounts: Vec<&LateMount>) -> Vec<&LateMount> {
+    mounts.sort_by_key(|m| depth(&m.destination));
+    mounts
+}
+
+fn depth(path: &Path) -> usize {
+    path.components().count()
+}
+
+/// A private directory comes after the mounts at its own depth, which it may cover, and before those below it.
+fn in_order(
+    plan: &FilesystemPlan,
+    late: Vec<&LateMount>,
+    scratch: Option<&OwnedFd>,
+    user_namespace: bool,
+) -> Result<(), EnforceError> {
+    let mut late = late.into_iter().peekable();
+    let mut dirs: Vec<&Ephemeral> = plan.ephemeral.iter().collect();
+    dirs.sort_by_key(|d| depth(&d.path));
+    for (index, dir) in dirs.into_iter().enumerate() {
+        while let Some(mount) = late.next_if(|m| depth(&m.destination) <= depth(&dir.path)) {
+            mount_late(mount)?;
+        }
+        if let Some(scratch) = scratch {
+            ephemeral(scratch, index, dir, user_namespace)?;
+        }
+    }
+    late.try_for_each(mount_late)
+}
+
+fn mount_late(mount: &LateMount) -> Result<(), EnforceError> {
+    match &mount.source {
+        LateSource::Tree { tree, kind } => {
+            make_mount_point(root()?.as_fd(), &mount.destination, *kind)?;
+            attach(tree, &mount.destination)
+        }
+        LateSource::Tmpfs(options) => {
+            make_mount_point(root()?.as_fd(), &mount.destination, FileKind::Directory)?;
+            attach(&tmpfs_with(options)?, &mount.destination)
+        }
+    }
+}
+
+fn root() -> Result<OwnedFd, EnforceError> {
+    rustix::fs::open(
+        "/",
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(EnforceError::step("open the root directory"))
+}
+
+/// Makes sure that there is something to mount on, below `root`. Follows no symbolic link.
+pub fn make_mount_point(
+    root: std::os::fd::BorrowedFd<'_>,
+    destination: &Path,
+    kind: FileKind,
+) -> Result<(), EnforceError> {
+    let step = || format!("make the mount point {destination:?}");
+    let mut at = rustix::fs::openat(
+        root,
+        ".",
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(EnforceError::step(step()))?;
+    let relative = destination.strip_prefix("/").unwrap_or(destination);
+    let mut parts = relative.components().peekable();
+    while let Some(part) = parts.next() {
+        let name = Path::new(part.as_os_str());
+        let file = parts.peek().is_none() && kind != FileKind::Directory;
+        let made = if file {
+            let flags =
+                OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(&at, name, flags, Mode::from_raw_mode(0o644)).map(drop)
+        } else {
+            rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755))
+        };
+        let there = open_beneath(&at, name);
+        match (made, there) {
+            (_, Ok(fd)) => at = fd,
+            // Not made because of a read-only file system, say: that is the reason, not that it is missing.
+            (Err(e), Err(Errno::NOENT)) => return Err(EnforceError::step(step())(e)),
+            (_, Err(e)) => return Err(EnforceError::step(step())(e)),
         }
     }
     Ok(())
 }
 
-/// Makes what is at a path read-only, by a mount of it over itself. Missing paths are fine.
-fn read_only(path: &Path) -> Result<(), EnforceError> {
-    let step = || format!("make {path:?} read-only");
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE;
-    let tree = match open_tree(CWD, path, flags) {
-        Ok(tree) => tree,
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(()),
-        Err(e) => return Err(EnforceError::step(step())(e)),
-    };
-    make_read_only(tree.as_fd(), Depth::Recursive).map_err(EnforceError::step(step()))?;
-    attach(&tree, path)
+fn open_beneath(at: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::BENEATH;
+    rustix::fs::openat2(
+        at,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        resolve,
+    )
+}
+
+/// Opens a path of the container without following a symbolic link anywhere in it.
+fn open_plain(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)
 }
 
 fn ephemeral(
@@ -133,10 +196,12 @@ fn ephemeral(
     user_namespace: bool,
 ) -> Result<(), EnforceError> {
     let step = |what: &str| format!("{what} the private {}", dir.path.display());
-    let like = match rustix::fs::stat(&dir.path) {
-        Ok(stat) => stat,
+    let like = match open_plain(&dir.path) {
+        Ok(fd) => rustix::fs::fstat(&fd).map_err(EnforceError::step(step("look at")))?,
         // The image has no such directory, and the root file system is read-only: nothing to make writable.
-        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        Err(Errno::NOENT) => return Ok(()),
+        // Following it would make another directory writable than the plan says.
+        Err(Errno::LOOP) => return Err(EnforceError::Link(dir.path.clone())),
         Err(e) => return Err(EnforceError::step(step("look at"))(e)),
     };
     let upper = format!("{index}.upper");
@@ -145,9 +210,6 @@ fn ephemeral(
         EphemeralContent::Image => like.st_mode & 0o7777,
     };
     make_dir(scratch, &upper, mode).map_err(EnforceError::step(step("make")))?;
-    if dir.content == EphemeralContent::Empty {
-        make_mount_points(scratch, &upper, dir)?;
-    }
     let mount = match dir.content {
         EphemeralContent::Empty => open_tree(
             scratch,
@@ -174,42 +236,15 @@ fn ephemeral(
                 .map_err(EnforceError::step(step("overlay")))?
         }
     };
-    cover(&dir.path, &mount, &dir.keep_below)
+    attach(&mount, &dir.path)
 }
 
-/// Puts `mount` over `path`, and the mounts at `keep_below` back on top of it.
-fn cover(path: &Path, mount: &OwnedFd, keep_below: &[PathBuf]) -> Result<(), EnforceError> {
-    let kept = clone_all(keep_below)?;
-    attach(mount, path)?;
-    attach_all(kept)
-}
-
-/// Copies of mounts with what is mounted below them, held by descriptors.
-fn clone_all(paths: &[PathBuf]) -> Result<Vec<(&PathBuf, OwnedFd)>, EnforceError> {
-    let clone = |path| {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_RECURSIVE;
-        let tree = open_tree(CWD, path, flags)
-            .map_err(EnforceError::step(format!("keep the mount {path:?}")))?;
-        Ok((path, tree))
-    };
-    paths.iter().map(clone).collect()
-}
-
-fn attach_all(kept: Vec<(&PathBuf, OwnedFd)>) -> Result<(), EnforceError> {
-    kept.iter().try_for_each(|(path, tree)| attach(tree, path))
-}
-
-/// Makes the cgroup file systems read-only where the engine asked for it: libcontainer mounts the controllers of
-/// cgroup v1 writable below a read-only tmpfs, and a root without capabilities could raise its own limits.
+/// Makes the cgroup file systems read-only where the plan or the engine asks for it: libcontainer mounts the
+/// controllers of cgroup v1 writable below a read-only tmpfs, and a root without capabilities could raise its own limits.
 pub fn lock_cgroups(path: &Path) -> Result<(), EnforceError> {
     let step = "make the cgroup mounts read-only";
-    let fd = match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(fd) => fd,
-        Err(rustix::io::Errno::NOENT) => return Ok(()),
-        Err(e) => return Err(EnforceError::step(step)(e)),
-    };
+    let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(EnforceError::step(step))?;
     make_read_only(fd.as_fd(), Depth::Recursive).map_err(EnforceError::step(step))
 }
 
@@ -217,31 +252,38 @@ pub fn lock_cgroups(path: &Path) -> Result<(), EnforceError> {
 /// mounted before the move goes on showing the engine's interfaces.
 pub fn replace_sysfs(sysfs: &OwnedFd, plan: &FilesystemPlan) -> Result<(), EnforceError> {
     let sys = Path::new("/sys");
-    let below: Vec<PathBuf> = plan
-        .mounts
-        .iter()
-        .map(|m| m.destination.clone())
-        .filter(|d| d != sys && d.starts_with(sys))
-        .collect();
-    let kept = clone_all(&below)?;
+    let below = plan.mounts.iter().map(|m| &m.destination);
+    let kept = below
+        .filter(|d| *d != sys && d.starts_with(sys))
+        .map(|path| Ok((path, clone(path)?)))
+        .collect::<Result<Vec<_>, EnforceError>>()?;
     // The engine's goes, rather than lying below ours: /proc/mounts then names one.
     unmount(sys, UnmountFlags::DETACH).map_err(EnforceError::step("unmount the engine's sysfs"))?;
     attach(sysfs, sys)?;
-    attach_all(kept)?;
-    for path in plan.masked.iter().filter(|p| p.starts_with(sys)) {
-        mask(path)?;
-    }
-    Ok(())
+    kept.iter()
+        .try_for_each(|(path, tree)| attach(tree, path))?;
+    let masked = plan.masked.iter().filter(|p| p.starts_with(sys));
+    masked.into_iter().try_for_each(|path| mask(path, false))
 }
 
-/// Makes a path empty: a directory by an empty read-only tmpfs, a file by /dev/null. Missing paths are fine.
-fn mask(path: &Path) -> Result<(), EnforceError> {
+/// A copy of a mount with what is mounted below it.
+fn clone(path: &Path) -> Result<OwnedFd, EnforceError> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    open_tree(CWD, path, flags).map_err(EnforceError::step(format!("keep the mount {path:?}")))
+}
+
+/// Makes a path empty: a directory by an empty read-only tmpfs, a file by /dev/null. A path that was found inside a
+/// mount must still be there: else it was moved aside to escape the mask.
+fn mask(path: &Path, must_exist: bool) -> Result<(), EnforceError> {
     let step = || format!("mask {path:?}");
-    let stat = match rustix::fs::lstat(path) {
-        Ok(stat) => stat,
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(()),
+    let target = match open_plain(path) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT | Errno::NOTDIR) if !must_exist => return Ok(()),
         Err(e) => return Err(EnforceError::step(step())(e)),
     };
+    let stat = rustix::fs::fstat(&target).map_err(EnforceError::step(step()))?;
     let cover = if crate::probe::kind_of(stat.st_mode) == FileKind::Directory {
         let fs =
             fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(EnforceError::step(step()))?;
@@ -261,22 +303,53 @@ fn mask(path: &Path) -> Result<(), EnforceError> {
         )
         .map_err(EnforceError::step(step()))?
     };
-    attach(&cover, path)
+    attach_at(&cover, &target).map_err(EnforceError::step(step()))
+}
+
+/// Makes what is at a path read-only, by a mount of it over itself. Missing paths are fine.
+fn read_only(path: &Path) -> Result<(), EnforceError> {
+    let step = || format!("make {path:?} read-only");
+    match open_plain(path) {
+        Ok(_) => {}
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        Err(e) => return Err(EnforceError::step(step())(e)),
+    }
+    let tree = clone(path)?;
+    make_read_only(tree.as_fd(), Depth::Recursive).map_err(EnforceError::step(step()))?;
+    attach(&tree, path)
 }
 
 fn tmpfs(bytes: u64) -> Result<OwnedFd, EnforceError> {
-    let step = "make the scratch file system";
-    let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(EnforceError::step(step))?;
-    let set = |key: &str, value: String| {
-        fsconfig_set_string(&fs, key, value).map_err(EnforceError::step(step))
-    };
-    set("size", bytes.to_string())?;
     // A file costs the kernel about a kilobyte even when it is empty: files are bounded with the bytes.
-    set("nr_inodes", (bytes / 1024).max(1024).to_string())?;
-    set("mode", "0755".to_owned())?;
-    set("source", "agentbox".to_owned())?;
+    let files = (bytes / 1024).max(1024);
+    tmpfs_with(&[
+        format!("size={bytes}"),
+        format!("nr_inodes={files}"),
+        "mode=0755".to_owned(),
+        "nosuid".to_owned(),
+        "nodev".to_owned(),
+    ])
+}
+
+/// A tmpfs with the options that plans keep: `key=value`, and mount attributes.
+fn tmpfs_with(options: &[String]) -> Result<OwnedFd, EnforceError> {
+    let step = "make a file system in memory";
+    let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(EnforceError::step(step))?;
+    fsconfig_set_string(&fs, "source", "agentbox").map_err(EnforceError::step(step))?;
+    let mut attributes = MountAttrFlags::empty();
+    for option in options {
+        match (option.split_once('='), option.as_str()) {
+            (Some((key, value)), _) => fsconfig_set_string(&fs, key, value)
+                .map_err(EnforceError::step(format!("{step} with {option:?}")))?,
+            (None, "nosuid") => attributes |= MountAttrFlags::MOUNT_ATTR_NOSUID,
+            (None, "nodev") => attributes |= MountAttrFlags::MOUNT_ATTR_NODEV,
+            (None, "noexec") => attributes |= MountAttrFlags::MOUNT_ATTR_NOEXEC,
+            (None, "ro") => attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY,
+            // How times of access are kept; a tmpfs has nobody to tell.
+            (None, _) => {}
+        }
+    }
     fsconfig_create(&fs).map_err(EnforceError::step(step))?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(EnforceError::step(step))
 }
 
@@ -309,8 +382,17 @@ fn make_dir(at: &OwnedFd, name: &str, mode: u32) -> rustix::io::Result<()> {
     rustix::fs::chmodat(at, name, Mode::from_raw_mode(mode), AtFlags::empty())
 }
 
+/// Mounts over a path of the container; a symbolic link anywhere in it is an error.
 fn attach(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
-    move_mount(mount, "", CWD, path, flags)
-        .map_err(EnforceError::step(format!("mount over {path:?}")))
+    let step = || format!("mount over {path:?}");
+    let target = match open_plain(path) {
+        Err(Errno::LOOP) => return Err(EnforceError::Link(path.to_owned())),
+        other => other.map_err(EnforceError::step(step()))?,
+    };
+    attach_at(mount, &target).map_err(EnforceError::step(step()))
+}
+
+fn attach_at(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(mount, "", target, "", flags)
 }

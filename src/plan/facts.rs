@@ -58,6 +58,8 @@ impl HostFacts {
 pub struct BundleFacts {
     /// For each mount of the spec, in order: what its source is; `None` for one that is no bind mount.
     pub sources: Vec<Option<SourceFacts>>,
+    /// For each mount of the spec, in order: where the image's own links lead its destination. Empty: nowhere else.
+    pub destinations: Vec<PathBuf>,
     /// The home directory of the container's user, from HOME or the image's passwd file.
     pub home: Option<PathBuf>,
     /// Mount points of `wrap`'s own mounts: the node's system directories, kept read-only under every policy.
@@ -80,6 +82,10 @@ pub struct SourceFacts {
     pub ino: u64,
     /// Its type.
     pub kind: FileKind,
+    /// Root's own, with one name, and nobody else may write it.
+    pub trusted: bool,
+    /// It lies on a tmpfs.
+    pub tmpfs: bool,
     /// The entry of `policies/never.toml` whose inode this is, whatever the path says.
     pub same_as: Option<PathBuf>,
     /// Paths inside that must not be seen, relative to it.

@@ -8,6 +8,19 @@ use oci_spec::runtime::{Hook, Spec};
 use super::{BundleFacts, PlanError};
 use crate::policy::Resolved;
 
+/// dockerd's own call, word for word: told anything else, or given an environment, root's program is another one.
+fn is_setkey(hook: &Hook) -> bool {
+    let words: Vec<&str> = hook.args().iter().flatten().map(String::as_str).collect();
+    let hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let alone = hook.env().as_ref().is_none_or(Vec::is_empty);
+    match words.as_slice() {
+        ["libnetwork-setkey", root, container, controller] => {
+            alone && root.starts_with("-exec-root=/") && hex(container) && hex(controller)
+        }
+        _ => false,
+    }
+}
+
 /// Refuses a spec with a hook that neither the engine's network nor the node's file accounts for.
 pub(super) fn check(
     resolved: &Resolved,
@@ -29,12 +42,7 @@ pub(super) fn check(
     for (when, list) in all {
         for hook in list.iter().flatten() {
             // The path alone is the engine's whole program: at another time, or told something else, it is not that hook.
-            let told = hook
-                .args()
-                .iter()
-                .flatten()
-                .next()
-                .is_some_and(|a| a == "libnetwork-setkey");
+            let told = is_setkey(hook);
             let known = when == "prestart" && told && bundle.engine_hooks.contains(hook.path());
             let allowed = resolved
                 .node_allow

@@ -15,7 +15,7 @@ pub mod process;
 pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
@@ -71,10 +71,22 @@ pub struct FilesystemPlan {
     pub pruned: Vec<Pruned>,
     /// Paths of the container that are made empty.
     pub masked: Vec<PathBuf>,
+    /// Those of the masked paths that were found inside a mount: they must be there when they are masked.
+    pub found: BTreeSet<PathBuf>,
     /// Paths of the container that are made read-only.
     pub readonly: Vec<PathBuf>,
     /// Files of the network wall that replace the engine's: /etc/hosts, /etc/resolv.conf.
     pub replaced: BTreeSet<PathBuf>,
+}
+
+impl FilesystemPlan {
+    /// Whether a path lies in or below something that the container's first process mounts itself.
+    pub fn is_mounted_late(&self, path: &Path) -> bool {
+        let late = self.mounts.iter().filter(|m| m.is_late());
+        late.map(|m| &m.destination)
+            .chain(self.ephemeral.iter().map(|e| &e.path))
+            .any(|place| path.starts_with(place))
+    }
 }
 
 /// A directory that is private, writable and thrown away.
@@ -85,8 +97,6 @@ pub struct Ephemeral {
     pub path: PathBuf,
     /// Empty, or over what the image has there.
     pub content: EphemeralContent,
-    /// Mount points below it that stay as they are.
-    pub keep_below: Vec<PathBuf>,
 }
 
 /// What an ephemeral directory shows at the beginning.
@@ -238,7 +248,7 @@ pub fn plan(
     let sysfs = filesystem
         .mounts
         .iter()
-        .any(|m| m.destination == std::path::Path::new("/sys"));
+        .any(|m| m.destination == Path::new("/sys"));
     let capability_limit = privileges::limit(policy);
     // No `..`: a field added to `Policy` does not compile until it is planned.
     let Policy {

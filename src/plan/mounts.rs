@@ -67,6 +67,11 @@ pub struct PlannedMount {
 }
 
 impl PlannedMount {
+    /// Whether the container's first process makes it itself, from a descriptor: binds, and what may lie below one.
+    pub fn is_late(&self) -> bool {
+        self.judged.is_some() || (self.kind == "tmpfs" && !self.destination.starts_with("/dev"))
+    }
+
     /// Whether the container may write below it.
     pub fn is_writable(&self) -> bool {
         !self.options.iter().any(|o| o == "ro")
@@ -106,18 +111,27 @@ pub(super) fn plan(
 ) -> Result<FilesystemPlan, PlanError> {
     let never = Never::builtin();
     let policy = &resolved.policy;
-    let mounts = spec
+    // As named by the engine, and as the image's own links lead there.
+    let named = spec
         .mounts()
         .iter()
         .flatten()
         .map(canonical)
         .collect::<Result<Vec<Mount>, _>>()?;
-    let workspace = workspace(resolved, spec, &mounts, bundle)?;
+    let mounts: Vec<Mount> = named
+        .iter()
+        .enumerate()
+        .map(|(index, mount)| resolved_in_image(mount, bundle.destinations.get(index)))
+        .collect();
+    let workspace = workspace(resolved, spec, &named, bundle)?;
     let mut out = Sorted::default();
-    for (index, mount) in mounts.iter().enumerate() {
-        let source = bundle.sources.get(index).and_then(Option::as_ref);
-        match source {
-            Some(facts) if bundle.system.contains(mount.destination()) => {
+    for (index, (mount, named)) in mounts.iter().zip(&named).enumerate() {
+        let place = Named {
+            path: named.destination(),
+            is_workspace: workspace == Some(index),
+        };
+        match bundle.sources.get(index).and_then(Option::as_ref) {
+            Some(facts) if bundle.system.contains(place.path) => {
                 out.keep_bind(
                     mount,
                     facts,
@@ -126,23 +140,18 @@ pub(super) fn plan(
                 );
                 out.mask_inside(&never, mount.destination(), facts, warnings);
             }
-            Some(facts) => {
-                out.bind(&never, policy, workspace.as_deref(), mount, facts, warnings)?
-            }
+            Some(facts) => out.bind(&never, policy, place, mount, facts, warnings)?,
             None => out.kernel(mount),
         }
     }
+    let workspace = workspace.map(|index| mounts[index].destination().clone());
     let ephemeral = ephemeral(policy, bundle, &out.kept);
-    let named = resolved
-        .workspace
-        .as_ref()
-        .map(|w| PathBuf::from(w.as_str()));
-    if let Some(named) = named.filter(|n| {
-        !out.kept
-            .iter()
-            .any(|m| m.destination == *n && m.why == WORKSPACE)
-    }) {
-        return Err(PlanError::Workspace(named));
+    if let Some(named) = &resolved.workspace {
+        let is_it =
+            |m: &PlannedMount| Some(&m.destination) == workspace.as_ref() && m.why == WORKSPACE;
+        if !out.kept.iter().any(is_it) {
+            return Err(PlanError::Workspace(PathBuf::from(named.as_str())));
+        }
     }
     let linux = spec.linux().as_ref();
     let masked = union(
@@ -159,13 +168,21 @@ pub(super) fn plan(
         root: policy.filesystem.root,
         ephemeral,
         scratch_bytes: policy.filesystem.scratch.bytes(),
-        workspace: workspace.filter(|w| out.kept.iter().any(|m| &m.destination == w)),
+        workspace: workspace.filter(|w| out.kept.iter().any(|m| m.destination == *w)),
         mounts: out.kept,
         pruned: out.pruned,
         masked,
+        found: out.found,
         readonly,
         replaced: out.replaced,
     })
+}
+
+/// A mount's place as the engine names it.
+#[derive(Clone, Copy)]
+struct Named<'a> {
+    path: &'a Path,
+    is_workspace: bool,
 }
 
 #[derive(Default)]
@@ -173,6 +190,7 @@ struct Sorted {
     kept: Vec<PlannedMount>,
     pruned: Vec<Pruned>,
     masked: BTreeSet<PathBuf>,
+    found: BTreeSet<PathBuf>,
     replaced: BTreeSet<PathBuf>,
 }
 
@@ -191,7 +209,7 @@ impl Sorted {
             }
             ("devpts", "/dev/pts") => keep(asked, &["nosuid", "noexec"]),
             ("mqueue", "/dev/mqueue") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
-            ("tmpfs", "/dev") => keep(asked, &["nosuid"]),
+            ("tmpfs", "/dev") => keep(asked, &["nosuid", "noexec"]),
             ("tmpfs", _) if !is_kernel_place(destination) && place != "/" => {
                 keep(asked, &["nosuid", "nodev"])
             }
@@ -200,6 +218,14 @@ impl Sorted {
                 return;
             }
         };
+        if self
+            .kept
+            .iter()
+            .any(|m| m.destination == *destination && m.kind == kind)
+        {
+            self.prune(mount, "the same file system is mounted there already");
+            return;
+        }
         self.kept.push(PlannedMount {
             destination: destination.clone(),
             kind: kind.to_owned(),
@@ -217,14 +243,18 @@ impl Sorted {
         &mut self,
         never: &Never,
         policy: &Policy,
-        workspace: Option<&Path>,
+        named: Named<'_>,
         mount: &Mount,
         facts: &SourceFacts,
         warnings: &mut Vec<String>,
     ) -> Result<(), PlanError> {
         let destination = mount.destination();
-        let place = destination.to_str().unwrap_or("");
-        if matches!(place, "/etc/hosts" | "/etc/resolv.conf") {
+        let Named { path, is_workspace } = named;
+        let place = path.to_str().unwrap_or("");
+        if matches!(
+            destination.to_str(),
+            Some("/etc/hosts" | "/etc/resolv.conf")
+        ) {
             // Whatever its source is: the network wall's file takes its place.
             self.replaced.insert(destination.clone());
             return Ok(());
@@ -238,7 +268,6 @@ impl Sorted {
             self.keep_bind(mount, facts, writable && asked_rw, why.to_owned());
             return Ok(());
         }
-        let is_workspace = workspace == Some(destination.as_path());
         if let Some(why) = refusal(never, destination, facts) {
             if is_workspace {
                 return Err(PlanError::WorkspaceRefused {
@@ -307,8 +336,9 @@ impl Sorted {
                 .below(&facts.path)
                 .map(|(rest, _)| destination.join(rest)),
         );
-        self.masked
-            .extend(facts.inside.iter().map(|i| destination.join(&i.path)));
+        let found = facts.inside.iter().map(|i| destination.join(&i.path));
+        self.found.extend(found);
+        self.masked.extend(self.found.iter().cloned());
         if facts.search_incomplete {
             warnings.push(format!(
                 "{}: too many files to search all of them for sockets and credentials; those found are masked",
@@ -393,7 +423,8 @@ fn is_kernel_place(destination: &Path) -> bool {
 fn support(place: &str, facts: &SourceFacts) -> Option<(&'static str, bool)> {
     let source: Vec<&str> = facts.path.iter().filter_map(|c| c.to_str()).collect();
     let name = place.rsplit('/').next().unwrap_or("");
-    let file = facts.kind == FileKind::File;
+    // A name alone proves nothing: what an engine writes is root's own, and its shared memory is in memory.
+    let file = facts.kind == FileKind::File && facts.trusted;
     match (place, source.as_slice()) {
         ("/etc/hostname", [.., "containers", id, last]) if file && is_id(id) && *last == name => {
             Some(("Docker's host name file", false))
@@ -408,7 +439,7 @@ fn support(place: &str, facts: &SourceFacts) -> Option<(&'static str, bool)> {
         (
             "/dev/shm",
             [.., "overlay-containers", id, "userdata", "shm"] | [.., "sandboxes", id, "shm"],
-        ) if is_id(id) && facts.kind == FileKind::Directory => {
+        ) if is_id(id) && facts.kind == FileKind::Directory && facts.tmpfs => {
             Some(("the container's shared memory", true))
         }
         ("/dev/termination-log", [.., "kubelet", "pods", _, "containers", _, _]) if file => {
@@ -429,33 +460,33 @@ fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// The mount point of the workspace: the one that was named, else the bind mount that holds the working directory.
+/// The index of the workspace's mount: the one that was named, else the bind mount that holds the working directory.
 fn workspace(
     resolved: &Resolved,
     spec: &Spec,
     mounts: &[Mount],
     bundle: &BundleFacts,
-) -> Result<Option<PathBuf>, PlanError> {
+) -> Result<Option<usize>, PlanError> {
     let binds = || {
-        mounts
-            .iter()
-            .zip(&bundle.sources)
-            .filter(|(_, s)| s.is_some())
-            .map(|(m, _)| m.destination())
+        let all = mounts.iter().zip(&bundle.sources).enumerate();
+        all.filter(|(_, (_, source))| source.is_some())
+            .map(|(index, (mount, _))| (index, mount.destination()))
     };
     if let Some(named) = &resolved.workspace {
         let named = PathBuf::from(named.as_str());
-        return if binds().any(|d| *d == named) {
-            Ok(Some(named))
-        } else {
-            Err(PlanError::Workspace(named))
+        let found = binds().filter(|(_, d)| **d == named).last();
+        return match found {
+            Some((index, _)) => Ok(Some(index)),
+            None => Err(PlanError::Workspace(named)),
         };
     }
     let Some(cwd) = spec.process().as_ref().map(|p| p.cwd().clone()) else {
         return Ok(None);
     };
-    let holds = binds().filter(|d| cwd.starts_with(d) && d.as_path() != Path::new("/"));
-    Ok(holds.max_by_key(|d| d.components().count()).cloned())
+    let holds = binds().filter(|(_, d)| cwd.starts_with(d) && d.as_path() != Path::new("/"));
+    Ok(holds
+        .max_by_key(|(_, d)| d.components().count())
+        .map(|(index, _)| index))
 }
 
 fn ephemeral(policy: &Policy, bundle: &BundleFacts, kept: &[PlannedMount]) -> Vec<Ephemeral> {
@@ -480,18 +511,7 @@ fn ephemeral(policy: &Policy, bundle: &BundleFacts, kept: &[PlannedMount]) -> Ve
         if is_mounted(&path, bundle, kept) || (!empty && by_root(&path)) {
             continue;
         }
-        let below = |d: &&PathBuf| d.starts_with(&path) && **d != path;
-        let keep_below = kept
-            .iter()
-            .map(|m| &m.destination)
-            .filter(below)
-            .cloned()
-            .collect();
-        out.push(Ephemeral {
-            path,
-            content,
-            keep_below,
-        });
+        out.push(Ephemeral { path, content });
     }
     // A home below /var is private with /var, whichever was named first: the kernel stacks two overlays, and the
     // image's own is one of them (FILESYSTEM_MAX_STACK_DEPTH).
@@ -527,6 +547,15 @@ fn is_home_like(home: &Path) -> bool {
 }
 
 /// The mount with the one spelling of its destination: `/etc//hosts` and `/proc/` are compared as text later on.
+/// The mount at the place that the image's own links make of its destination.
+fn resolved_in_image(mount: &Mount, real: Option<&PathBuf>) -> Mount {
+    let mut mount = mount.clone();
+    if let Some(real) = real {
+        mount.set_destination(real.clone());
+    }
+    mount
+}
+
 fn canonical(mount: &Mount) -> Result<Mount, PlanError> {
     let destination = mount.destination();
     if !destination.is_absolute() || !is_plain(destination) {
@@ -549,16 +578,39 @@ fn union(base: &[&str], engine: Option<&Vec<String>>, more: &BTreeSet<PathBuf>) 
     all.into_iter().collect()
 }
 
-/// The engine's options without those that loosen, plus `add`.
+/// Those of the engine's options that cannot loosen anything, plus `add`.
 fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
-    let loosening = [
-        "suid", "dev", "shared", "rshared", "slave", "rslave", "rbind", "bind",
+    const KEYS: &[&str] = &[
+        "size",
+        "mode",
+        "uid",
+        "gid",
+        "nr_inodes",
+        "nr_blocks",
+        "ptmxmode",
     ];
-    let mut out: Vec<String> = asked
-        .iter()
-        .filter(|o| !loosening.contains(&o.as_str()))
-        .cloned()
-        .collect();
+    const WORDS: &[&str] = &[
+        "nosuid",
+        "nodev",
+        "noexec",
+        "ro",
+        "rw",
+        "newinstance",
+        "relatime",
+        "strictatime",
+        "noatime",
+        "nodiratime",
+    ];
+    let harmless = |option: &&String| match option.split_once('=') {
+        Some((key, value)) => {
+            KEYS.contains(&key)
+                && value
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'%')
+        }
+        None => WORDS.contains(&option.as_str()),
+    };
+    let mut out: Vec<String> = asked.iter().filter(harmless).cloned().collect();
     out.extend(add.iter().map(ToString::to_string));
     let mut seen = BTreeSet::new();
     out.retain(|o| seen.insert(o.clone()));

@@ -88,15 +88,15 @@ fn refused(resolved: &Resolved, whose: String, kind: &'static str) -> PlanError 
     }
 }
 
+/// Whether a setting is of the network namespace. sysctl(8) takes `/` for `.`, and so does libcontainer.
+pub fn is_net(key: &str) -> bool {
+    key.split(['.', '/']).next() == Some("net")
+}
+
 /// The spec's `net.*` settings for the inner namespace.
 pub(super) fn net_sysctl(linux: &Linux, warnings: &mut Vec<String>) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
-    for (key, value) in linux
-        .sysctl()
-        .iter()
-        .flatten()
-        .filter(|(k, _)| k.starts_with("net."))
-    {
+    for (key, value) in linux.sysctl().iter().flatten().filter(|(k, _)| is_net(k)) {
         if key == "net.ipv4.ping_group_range" {
             // Docker opens ping sockets to everyone; the wall keeps them closed.
             continue;

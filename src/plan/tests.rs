@@ -64,6 +64,8 @@ impl Case {
             dev: 1,
             ino: source.len() as u64,
             kind,
+            trusted: true,
+            tmpfs: true,
             same_as: None,
             inside: Vec::new(),
             search_incomplete: false,
@@ -242,7 +244,8 @@ fn only_the_engines_network_hook_and_those_of_the_node_run() {
         let mut case = under("standard");
         case.facts.engine_hooks = vec!["/proc/1/exe".into()];
         let mut hooks = json!({});
-        hooks[when] = json!([{"path": path, "args": [argument]}]);
+        let args = [argument, "-exec-root=/run/docker", ID, "0388dd010f7f"];
+        hooks[when] = json!([{"path": path, "args": args}]);
         case.set("", "hooks", hooks)
     };
     hook("prestart", "/proc/1/exe", "libnetwork-setkey").plan();

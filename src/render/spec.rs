@@ -1,13 +1,14 @@
 //! PURE. The spec that libcontainer gets: the plan's for a policy, the engine's own for `unconfined`, both made so
 //! that libcontainer 0.7.0 understands them as runc would.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use oci_spec::runtime::{
     Linux, LinuxDevice, LinuxDeviceCgroup, LinuxDeviceCgroupBuilder, LinuxDeviceType,
     LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, Root, Spec,
 };
 
+use crate::plan::namespaces::is_net;
 use crate::plan::{Plan, PlannedMount, process};
 use crate::policy::RootAccess;
 
@@ -16,8 +17,6 @@ use crate::policy::RootAccess;
 pub struct Places {
     /// Absolute path of the root file system that libcontainer is to use.
     pub rootfs: PathBuf,
-    /// Directory with the files of the network wall.
-    pub files: PathBuf,
 }
 
 /// The spec as engines write it, made digestible for libcontainer; nothing is weakened or added.
@@ -67,14 +66,9 @@ pub fn confined(mut spec: Spec, plan: &Plan, places: &Places) -> Spec {
         places,
         (plan.filesystem.root == RootAccess::ReadOnly).then_some(true),
     );
-    let mut mounts: Vec<Mount> = plan.filesystem.mounts.iter().map(mount).collect();
-    mounts.extend(
-        plan.filesystem
-            .replaced
-            .iter()
-            .map(|path| replaced(path, &places.files)),
-    );
-    spec.set_mounts(Some(mounts));
+    // The others are made by the container's first process, from descriptors.
+    let mounts = plan.filesystem.mounts.iter().filter(|m| !m.is_late());
+    spec.set_mounts(Some(mounts.map(mount).collect()));
     if let Some(process) = spec.process().clone() {
         spec.set_process(Some(process::confine(process, plan)));
     }
@@ -106,23 +100,18 @@ fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
     resources.set_devices(Some(device_rules(&kept)));
     linux.set_resources(Some(resources));
     linux.set_devices(Some(kept));
-    let sysctl = linux
-        .sysctl()
-        .iter()
-        .flatten()
-        .filter(|(k, _)| !k.starts_with("net."));
+    let sysctl = linux.sysctl().iter().flatten().filter(|(k, _)| !is_net(k));
     linux.set_sysctl(Some(sysctl.map(|(k, v)| (k.clone(), v.clone())).collect()));
-    // A sysfs is replaced at start, and masked again there.
-    let masked = plan
-        .filesystem
-        .masked
-        .iter()
-        .filter(|p| !(plan.network.sysfs && p.starts_with("/sys")));
+    // A sysfs is replaced at start, and masked again there; what lies in a late mount is masked with it.
+    let masked = plan.filesystem.masked.iter().filter(|p| {
+        !(plan.network.sysfs && p.starts_with("/sys")) && !plan.filesystem.is_mounted_late(p)
+    });
     linux.set_masked_paths(Some(masked.map(|p| p.display().to_string()).collect()));
     linux.set_readonly_paths(Some(
         plan.filesystem
             .readonly
             .iter()
+            .filter(|p| !plan.filesystem.is_mounted_late(p))
             .map(|p| p.display().to_string())
             .collect(),
     ));
@@ -137,21 +126,6 @@ fn mount(planned: &PlannedMount) -> Mount {
         .typ(planned.kind.clone())
         .source(planned.source.clone())
         .options(planned.options.clone())
-        .build()
-        .expect("all fields of a mount are set")
-}
-
-fn replaced(path: &Path, files: &Path) -> Mount {
-    let name = path.file_name().unwrap_or_default();
-    MountBuilder::default()
-        .destination(path.to_owned())
-        .typ("bind")
-        .source(files.join(name))
-        .options(
-            ["bind", "rprivate", "ro", "nosuid", "nodev", "noexec"]
-                .map(str::to_owned)
-                .to_vec(),
-        )
         .build()
         .expect("all fields of a mount are set")
 }

@@ -13,7 +13,6 @@ use crate::policy::{NodeConfig, Selection, Sources, resolve};
 fn places() -> Places {
     Places {
         rootfs: "/new/root".into(),
-        files: "/state".into(),
     }
 }
 
@@ -65,6 +64,8 @@ fn planned(spec: &Spec, node: &str) -> Plan {
                 dev: 1,
                 ino: 1,
                 kind: crate::plan::FileKind::Directory,
+                trusted: true,
+                tmpfs: true,
                 same_as: None,
                 inside: vec![],
                 search_incomplete: false,
@@ -163,14 +164,14 @@ fn the_shadow_spec_of_a_policy_is_the_plans() {
         mounts,
         [
             (&json!("/proc"), &json!("proc")),
-            (&json!("/sys"), &json!("sysfs")),
-            (&json!("/etc/hosts"), &json!("/state/hosts"))
+            (&json!("/sys"), &json!("sysfs"))
         ]
     );
-    let hosts = &shadow["mounts"][2]["options"];
-    assert_eq!(
-        *hosts,
-        json!(["bind", "rprivate", "ro", "nosuid", "nodev", "noexec"])
+    // The network wall's files are attached by the container's first process, from descriptors.
+    assert!(
+        plan.filesystem
+            .replaced
+            .contains(std::path::Path::new("/etc/hosts"))
     );
     let linux = &shadow["linux"];
     assert_eq!(linux.get("seccomp"), None, "our own loader has it");

@@ -16,13 +16,15 @@ use super::bundle::Bundle;
 use super::filter::SavedFilter;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::{self, Lock, Place};
-use super::{RuntimeError, delete, filter, overlay, report, resolve, wait};
+use super::{RuntimeError, cgroup, delete, descriptors, filter, late, overlay, report, resolve};
 use crate::cli::{self, Global};
 use crate::enforce::executor::{Role, WallExecutor, Walls};
 use crate::enforce::privileges;
+use crate::enforce::rootfs::LateMount;
 use crate::network::{InnerConfig, InnerMode, Maker, Sysctl, spawn_maker};
 use crate::plan::{self, CapabilitySets, Plan};
 use crate::policy::{RootAccess, Selection};
+use crate::probe::Opened;
 use crate::render::files;
 use crate::render::spec::{self as shadow, Places};
 use crate::seccomp::Filter;
@@ -40,6 +42,8 @@ pub struct Decision {
     pub chosen_by: String,
     /// The syscall wall.
     pub filter: Option<Filter>,
+    /// The sources of the bind mounts, as they were judged.
+    pub sources: Vec<Opened>,
 }
 
 /// Reads a bundle and decides what is enforced for it. Creates nothing. `system` are `wrap`'s own mounts.
@@ -62,12 +66,14 @@ pub fn decide(
         .linux()
         .as_ref()
         .and_then(|l| l.seccomp().as_ref());
+    let mut sources = Vec::new();
     let (plan, chosen_by, filter) = match resolve::selection(global, &annotations)? {
         Selection::Unconfined { chosen_by } => {
             (None, chosen_by.to_string(), filter::compile(None, engine)?)
         }
         Selection::Policy(resolved) => {
-            let facts = crate::probe::bundle(&bundle.spec, &bundle.rootfs, system)?;
+            let (facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, system)?;
+            sources = opened;
             let plan = plan::plan(&resolved, &bundle.spec, &facts, &crate::probe::host())?;
             let filter = filter::compile(Some(&plan.policy.syscalls), engine)?;
             (Some(plan), resolved.chosen_by.to_string(), filter)
@@ -78,6 +84,7 @@ pub fn decide(
         plan,
         chosen_by,
         filter,
+        sources,
     })
 }
 
@@ -90,7 +97,8 @@ pub fn create(
 ) -> Result<(Place, Lock), RuntimeError> {
     let place = Place::new(&global.root, &args.id)?;
     let decision = decide(global, &args.bundle, system)?;
-    check_descriptors(args.preserve_fds, decision.plan.is_some())?;
+    descriptors::check(args.preserve_fds, decision.plan.is_some())?;
+    cgroup::check(&decision.bundle.spec)?;
     if args.no_new_keyring && decision.plan.is_some() {
         return Err(RuntimeError::Unsupported(
             "--no-new-keyring is refused under a policy: the engine's keys would be in reach"
@@ -146,12 +154,16 @@ fn build(
         }
         _ => decision.bundle.rootfs.clone(),
     };
-    let spec = write_shadow(&dir, decision, rootfs)?;
+    let spec = write_shadow(&dir, decision, rootfs.clone())?;
+    let late_mounts = match &decision.plan {
+        Some(plan) => late_mounts(&plan.filesystem, decision, &dir, &rootfs)?,
+        None => Vec::new(),
+    };
     if let Some(filter) = &decision.filter {
         filter::save(&place.filter(), filter)?;
     }
     let init_socket = walls.as_mut().and_then(NetworkWall::init_end);
-    let executor = executor(place, decision, args, init_socket)?;
+    let executor = executor(place, decision, args, init_socket, late_mounts)?;
     let reader = report::reader(&place.report())?;
     let container =
         libcontainer_build(global, args, console, place, &spec, executor).map_err(|error| {
@@ -179,6 +191,11 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
         root: place.root.clone(),
         bundle: decision.bundle.dir.clone(),
         rootfs: decision.bundle.rootfs.clone(),
+        cwd: spec
+            .process()
+            .as_ref()
+            .map(|p| p.cwd().clone())
+            .unwrap_or_default(),
         oci_version: spec.version().clone(),
         annotations: spec
             .annotations()
@@ -200,10 +217,7 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
 
 /// Writes the spec that libcontainer reads, now and at every `exec`, and the files of the network wall.
 fn write_shadow(dir: &Path, decision: &Decision, rootfs: PathBuf) -> Result<Spec, RuntimeError> {
-    let places = Places {
-        rootfs,
-        files: dir.to_owned(),
-    };
+    let places = Places { rootfs };
     let spec = decision.bundle.spec.clone();
     let mut spec = match &decision.plan {
         Some(plan) => {
@@ -225,6 +239,10 @@ fn write_shadow(dir: &Path, decision: &Decision, rootfs: PathBuf) -> Result<Spec
     if let Some(process) = spec.process_mut() {
         let sets = process.capabilities().clone().unwrap_or_default();
         process.set_capabilities(Some(privileges::for_setup(&sets)));
+        if decision.plan.is_some() {
+            // The real one may lie in a mount that our own code makes, later than libcontainer enters it.
+            process.set_cwd(PathBuf::from("/"));
+        }
     }
     let path = dir.join("config.json");
     let text = serde_json::to_vec(&spec).map_err(|e| RuntimeError::Input {
@@ -235,11 +253,23 @@ fn write_shadow(dir: &Path, decision: &Decision, rootfs: PathBuf) -> Result<Spec
     Ok(spec)
 }
 
+fn late_mounts(
+    plan: &plan::FilesystemPlan,
+    decision: &Decision,
+    files: &Path,
+    rootfs: &Path,
+) -> Result<Vec<LateMount>, RuntimeError> {
+    let mounts = late::prepare(plan, &decision.sources, files)?;
+    late::make_mount_points(rootfs, plan, &mounts)?;
+    Ok(mounts)
+}
+
 fn executor(
     place: &Place,
     decision: &Decision,
     args: &cli::Create,
     sidecar: Option<OwnedFd>,
+    late_mounts: Vec<LateMount>,
 ) -> Result<WallExecutor, RuntimeError> {
     let spec = &decision.bundle.spec;
     let process = spec.process().as_ref();
@@ -257,7 +287,9 @@ fn executor(
         report: report::make(&place.report())?,
         new_keyring: !args.no_new_keyring,
         user_namespace: has_user_namespace(spec),
-        cgroup_read_only: cgroup_read_only(spec, decision.plan.is_some()),
+        cwd: decision.plan.as_ref().and(process.map(|p| p.cwd().clone())),
+        late_mounts,
+        cgroup_read_only: cgroup_read_only(spec, decision.plan.as_ref()),
     }))
 }
 
@@ -270,14 +302,21 @@ pub fn has_user_namespace(spec: &Spec) -> bool {
         .any(|n| n.typ() == LinuxNamespaceType::User)
 }
 
-fn cgroup_read_only(spec: &Spec, policy: bool) -> Option<PathBuf> {
+/// Under a policy the one cgroup mount of the plan, else the engine's own if it asks for read-only.
+fn cgroup_read_only(spec: &Spec, plan: Option<&Plan>) -> Option<PathBuf> {
+    if let Some(plan) = plan {
+        let mut mounts = plan.filesystem.mounts.iter();
+        return mounts
+            .find(|m| m.kind.starts_with("cgroup"))
+            .map(|m| m.destination.clone());
+    }
     let mount = spec
         .mounts()
         .iter()
         .flatten()
         .find(|m| m.typ().as_deref().is_some_and(|t| t.starts_with("cgroup")))?;
     let asked = mount.options().iter().flatten().any(|o| o == "ro");
-    (policy || asked).then(|| mount.destination().clone())
+    asked.then(|| mount.destination().clone())
 }
 
 fn libcontainer_build(
@@ -317,33 +356,6 @@ fn libcontainer_build(
         .with_no_pivot(args.no_pivot)
         .build()
         .map_err(failed)
-}
-
-/// Every descriptor that is promised to the container exists, and under a policy none is a socket: who holds one
-/// has a way out that no wall sees. Called before the runtime opens descriptors of its own would be too early for
-/// the policy; numbers that it opened since are close-on-exec, which a promised one never is.
-pub fn check_descriptors(preserve: i32, policy: bool) -> Result<(), RuntimeError> {
-    let listen: i32 = std::env::var("LISTEN_FDS")
-        .ok()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(0);
-    let error = |fd: i32, why| {
-        RuntimeError::Init(crate::enforce::EnforceError::Descriptor { fd, why }.to_string())
-    };
-    for fd in 3..3_i32.saturating_add(preserve).saturating_add(listen) {
-        let link = fs::read_link(format!("/proc/self/fd/{fd}"));
-        let Ok(link) = link else {
-            return Err(error(fd, "it is not open"));
-        };
-        if wait::is_close_on_exec(fd) {
-            return Err(error(fd, "it is not open"));
-        }
-        let link = link.to_string_lossy().into_owned();
-        if policy && (link.starts_with("socket:") || link.contains("io_uring")) {
-            return Err(error(fd, "under a policy no socket is"));
-        }
-    }
-    Ok(())
 }
 
 /// The network wall while it is being raised.

@@ -10,7 +10,7 @@ use oci_spec::runtime::{Process, Spec};
 
 use super::record::{ProcessId, Record, write_whole};
 use super::store::Place;
-use super::{RuntimeError, bundle, create, filter, report, start, tty};
+use super::{RuntimeError, bundle, create, descriptors, filter, report, start, tty};
 use crate::cli;
 use crate::enforce::executor::{Role, WallExecutor, Walls};
 use crate::enforce::privileges;
@@ -32,12 +32,12 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     let record = Record::read(&place.dir()).map_err(unknown)?;
     check_state(place, &record, args.ignore_paused)?;
     let shadow: Spec = bundle::read_json(&place.dir().join("config.json"))?;
-    let wanted = wanted_process(args, &shadow)?;
+    let wanted = wanted_process(args, &shadow, &record)?;
     let wanted = match &record.plan {
         Some(plan) => process::confine(wanted, plan),
         None => wanted,
     };
-    create::check_descriptors(args.preserve_fds, record.plan.is_some())?;
+    descriptors::check(args.preserve_fds, record.plan.is_some())?;
     let listener = terminal_listener(place, args, &wanted)?;
     let console = args
         .console_socket
@@ -112,6 +112,8 @@ fn build(
         report: report::make(&scratch.report())?,
         new_keyring: true,
         user_namespace: create::has_user_namespace(shadow),
+        cwd: None,
+        late_mounts: Vec::new(),
         cgroup_read_only: None,
     });
     let reader = report::reader(&scratch.report())?;
@@ -146,7 +148,11 @@ fn build(
 }
 
 /// The process that was asked for: --process, or the first process's with what the flags say.
-fn wanted_process(args: &cli::Exec, shadow: &Spec) -> Result<Process, RuntimeError> {
+fn wanted_process(
+    args: &cli::Exec,
+    shadow: &Spec,
+    record: &Record,
+) -> Result<Process, RuntimeError> {
     let unusable = |why: &str| RuntimeError::Unsupported(why.to_owned());
     if let Some(path) = &args.process {
         return bundle::read_json(path);
@@ -160,9 +166,7 @@ fn wanted_process(args: &cli::Exec, shadow: &Spec) -> Result<Process, RuntimeErr
         .ok_or_else(|| unusable("the container has no process section"))?;
     process.set_args(Some(args.command.clone()));
     process.set_terminal(Some(args.tty));
-    if let Some(cwd) = &args.cwd {
-        process.set_cwd(cwd.clone());
-    }
+    process.set_cwd(args.cwd.clone().unwrap_or_else(|| record.cwd.clone()));
     let mut env = process.env().clone().unwrap_or_default();
     env.extend(args.env.iter().cloned());
     process.set_env(Some(env));

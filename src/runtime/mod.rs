@@ -1,12 +1,15 @@
 //! SHELL. The life of a container: the thin, ordered layer between the verbs and libcontainer.
 
 pub mod bundle;
+pub mod cgroup;
 pub mod create;
 pub mod delete;
+pub mod descriptors;
 pub mod error;
 pub mod exec;
 pub mod filter;
 pub mod foreground;
+pub mod late;
 pub mod overlay;
 pub mod record;
 pub mod report;

@@ -26,6 +26,8 @@ pub struct Record {
     pub bundle: PathBuf,
     /// The root file system of the bundle.
     pub rootfs: PathBuf,
+    /// Working directory of the first process.
+    pub cwd: PathBuf,
     /// Version of the specification that the bundle was written for.
     pub oci_version: String,
     /// The bundle's annotations.

@@ -165,8 +165,3 @@ fn status(pid: Pid) -> Result<i32, RuntimeError> {
         }
     }
 }
-
-/// Whether a descriptor of this process is close-on-exec: then it is the runtime's own.
-pub fn is_close_on_exec(fd: i32) -> bool {
-    nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_GETFD).is_ok_and(|f| f & libc::FD_CLOEXEC != 0)
-}

@@ -17,15 +17,24 @@ pub enum Depth {
 ///
 /// Since Linux 5.12; ENOSYS before.
 pub fn make_read_only(root: BorrowedFd<'_>, depth: Depth) -> io::Result<()> {
-    let attr = libc::mount_attr {
-        attr_set: libc::MOUNT_ATTR_RDONLY,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: 0,
-    };
     let recursive = match depth {
         Depth::One => 0,
         Depth::Recursive => libc::AT_RECURSIVE,
+    };
+    set(root, libc::MOUNT_ATTR_RDONLY, 0, recursive)
+}
+
+fn set(
+    root: BorrowedFd<'_>,
+    attributes: u64,
+    propagation: u64,
+    flags: libc::c_int,
+) -> io::Result<()> {
+    let attr = libc::mount_attr {
+        attr_set: attributes,
+        attr_clr: 0,
+        propagation,
+        userns_fd: 0,
     };
     // SAFETY: the path is a NUL-terminated literal, `attr` lives until the call returns and its size is passed; the
     // kernel only reads both.
@@ -34,7 +43,7 @@ pub fn make_read_only(root: BorrowedFd<'_>, depth: Depth) -> io::Result<()> {
             libc::SYS_mount_setattr,
             root.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH | recursive,
+            libc::AT_EMPTY_PATH | flags,
             &raw const attr,
             size_of::<libc::mount_attr>(),
         )
@@ -44,4 +53,33 @@ pub fn make_read_only(root: BorrowedFd<'_>, depth: Depth) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// An attribute of a mount that restricts it (mount_setattr(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attribute {
+    /// MOUNT_ATTR_RDONLY
+    ReadOnly,
+    /// MOUNT_ATTR_NOSUID
+    NoSuid,
+    /// MOUNT_ATTR_NODEV
+    NoDev,
+    /// MOUNT_ATTR_NOEXEC
+    NoExec,
+}
+
+/// Adds attributes to the mount that `root` is the root of, and makes it private: no mount comes in or goes out.
+pub fn set_attributes(root: BorrowedFd<'_>, attributes: &[Attribute]) -> io::Result<()> {
+    let bits = attributes.iter().map(|a| match a {
+        Attribute::ReadOnly => libc::MOUNT_ATTR_RDONLY,
+        Attribute::NoSuid => libc::MOUNT_ATTR_NOSUID,
+        Attribute::NoDev => libc::MOUNT_ATTR_NODEV,
+        Attribute::NoExec => libc::MOUNT_ATTR_NOEXEC,
+    });
+    set(
+        root,
+        bits.fold(0, |all, bit| all | bit),
+        libc::MS_PRIVATE,
+        0,
+    )
 }

@@ -251,3 +251,11 @@ pub fn group_ids() -> io::Result<[u32; 3]> {
     done(rc.into())?;
     Ok(ids)
 }
+
+/// A descriptor that was inherited under this number; `None` if nothing is open there.
+pub fn borrow_inherited(number: i32) -> Option<std::os::fd::BorrowedFd<'static>> {
+    // SAFETY: fcntl(2) with F_GETFD takes an integer and touches no memory.
+    let open = number >= 0 && unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+    // SAFETY: it is open, and the caller uses the borrow at once, in a process without threads, to look at it alone.
+    open.then(|| unsafe { std::os::fd::BorrowedFd::borrow_raw(number) })
+}

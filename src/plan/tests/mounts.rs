@@ -259,7 +259,7 @@ fn kernel_file_systems_get_the_options_of_the_plan() {
         ("cgroup", "/sys/fs/cgroup", "nosuid,nodev,noexec,ro"),
         ("mqueue", "/dev/mqueue", "nosuid,nodev,noexec"),
         ("devpts", "/dev/pts", "rw,mode=0620,nosuid,noexec"),
-        ("tmpfs", "/dev", "rw,mode=0620,nosuid"),
+        ("tmpfs", "/dev", "rw,mode=0620,nosuid,noexec"),
         ("tmpfs", "/data", "rw,mode=0620,nosuid,nodev"),
     ] {
         let plan = under("strict")

@@ -1,0 +1,94 @@
+//! The cgroup that a spec names is the container's own, or the container is not created: everything in it is killed with
+//! the container.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use oci_spec::runtime::Spec;
+
+use super::RuntimeError;
+
+/// Refuses a cgroup path that is a hierarchy's root, leads out of it, or has processes in or below it already
+/// (as runc 1.2 does).
+pub fn check(spec: &Spec) -> Result<(), RuntimeError> {
+    let path = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone());
+    let Some(path) = path.filter(|p| !p.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let refused =
+        |why: String| RuntimeError::Unsupported(format!("linux.cgroupsPath {path:?}: {why}"));
+    let is_slice = path
+        .to_str()
+        .is_some_and(|p| p.matches(':').count() == 2 && !p.contains('/'));
+    if is_slice {
+        // slice:prefix:name, whose cgroup systemd makes and refuses to share.
+        return Ok(());
+    }
+    let relative = path.strip_prefix("/").unwrap_or(&path);
+    let plain = relative
+        .components()
+        .all(|c| matches!(c, Component::Normal(_)));
+    if !plain || relative.as_os_str().is_empty() {
+        return Err(refused(
+            "it must be a path below the root of the hierarchy, without `..`".to_owned(),
+        ));
+    }
+    for mount in hierarchies() {
+        if let Some(busy) = populated(&mount.join(relative), 0) {
+            return Err(refused(format!(
+                "{busy:?} has processes already: it is somebody else's"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Mount points of the hierarchies that this process sees.
+fn hierarchies() -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let lines = mounts.lines().map(|l| l.split(' ').collect::<Vec<_>>());
+    let cgroups = lines.filter(|f| matches!(f.get(2), Some(&"cgroup" | &"cgroup2")));
+    cgroups
+        .filter_map(|f| f.get(1).map(PathBuf::from))
+        .collect()
+}
+
+/// The first cgroup in or below `dir` that has processes.
+fn populated(dir: &Path, depth: u32) -> Option<PathBuf> {
+    let procs = fs::read_to_string(dir.join("cgroup.procs")).ok()?;
+    if !procs.trim().is_empty() {
+        return Some(dir.to_owned());
+    }
+    let below = fs::read_dir(dir).ok()?.flatten();
+    let dirs = below.filter(|e| depth < 16 && e.file_type().is_ok_and(|t| t.is_dir()));
+    dirs.into_iter()
+        .find_map(|e| populated(&e.path(), depth + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(path: &str) -> Result<(), RuntimeError> {
+        let mut spec = Spec::default();
+        let mut linux = spec.linux().clone().unwrap_or_default();
+        linux.set_cgroups_path(Some(path.into()));
+        spec.set_linux(Some(linux));
+        check(&spec)
+    }
+
+    #[test]
+    fn a_path_out_of_the_hierarchy_or_its_root_is_refused() {
+        for bad in ["/", "/../x", "a/../..", "/a/./../b"] {
+            assert!(at(bad).is_err(), "{bad}");
+        }
+        for good in [
+            "",
+            "/docker/0123",
+            "system.slice:docker:0123",
+            "nobody/here",
+        ] {
+            assert!(at(good).is_ok(), "{good}");
+        }
+    }
+}

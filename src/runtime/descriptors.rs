@@ -1,0 +1,123 @@
+//! Which descriptors a container's process may inherit.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{FileType, OFlags, Stat};
+
+use super::RuntimeError;
+use crate::enforce::EnforceError;
+
+/// Every descriptor that is promised to the container (`--preserve-fds`, LISTEN_FDS) exists; under a policy it is a pipe,
+/// a file or a terminal, and standard input, output and error are at least no directory or disk. Who holds a socket has
+/// a way out that no wall sees, who holds a directory has the node's files.
+///
+/// The runtime's own descriptors are close-on-exec, which a promised one never is.
+pub fn check(preserve: i32, policy: bool) -> Result<(), RuntimeError> {
+    let listen: i32 = std::env::var("LISTEN_FDS")
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(0);
+    for number in 3..3_i32.saturating_add(preserve).saturating_add(listen) {
+        let Some(found) = look(number) else {
+            return Err(refused(number, "it is not open"));
+        };
+        if found.own {
+            return Err(refused(number, "it is not open"));
+        }
+        if policy && !found.is_harmless() {
+            return Err(refused(
+                number,
+                "under a policy only pipes, files and terminals are",
+            ));
+        }
+    }
+    let standard = (0..3).filter_map(|n| Some((n, look(n)?)));
+    for (number, found) in standard {
+        if policy && found.leads_to_files() {
+            return Err(refused(
+                number,
+                "under a policy no directory, path or disk is",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn refused(fd: i32, why: &'static str) -> RuntimeError {
+    RuntimeError::Init(EnforceError::Descriptor { fd, why }.to_string())
+}
+
+struct Found {
+    stat: Stat,
+    path_only: bool,
+    own: bool,
+}
+
+/// What a descriptor is; `None` if it is not open.
+fn look(number: i32) -> Option<Found> {
+    let fd: BorrowedFd<'_> = crate::sys::process::borrow_inherited(number)?;
+    let flags = rustix::fs::fcntl_getfl(fd).ok()?;
+    let own = rustix::io::fcntl_getfd(fd)
+        .ok()?
+        .contains(rustix::io::FdFlags::CLOEXEC);
+    Some(Found {
+        stat: rustix::fs::fstat(fd).ok()?,
+        path_only: flags.contains(OFlags::PATH),
+        own,
+    })
+}
+
+impl Found {
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+
+    fn is_harmless(&self) -> bool {
+        // memory(4), tty(4), pts(4): null, zero, full, random, urandom; terminals.
+        let character = match (
+            rustix::fs::major(self.stat.st_rdev),
+            rustix::fs::minor(self.stat.st_rdev),
+        ) {
+            (1, 3 | 5 | 7 | 8 | 9) | (4 | 5 | 136..=143, _) => true,
+            _ => false,
+        };
+        match self.kind() {
+            // An anonymous inode (io_uring, pidfd, bpf, ...) has no type at all, and is not among these.
+            FileType::Fifo | FileType::RegularFile => !self.path_only,
+            FileType::CharacterDevice => character,
+            _ => false,
+        }
+    }
+
+    fn leads_to_files(&self) -> bool {
+        self.path_only || matches!(self.kind(), FileType::Directory | FileType::BlockDevice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_promised_must_be_there() {
+        assert!(check(1_000, false).is_err());
+        assert!(check(0, true).is_ok());
+    }
+
+    #[test]
+    fn a_directory_and_a_path_lead_to_files_and_a_pipe_does_not() {
+        use std::os::fd::{AsFd, AsRawFd};
+        let open = |flags| {
+            rustix::fs::open("/", flags | OFlags::CLOEXEC, rustix::fs::Mode::empty()).unwrap()
+        };
+        for directory in [open(OFlags::RDONLY), open(OFlags::PATH)] {
+            let found = look(directory.as_fd().as_raw_fd()).unwrap();
+            assert!(found.leads_to_files() && !found.is_harmless() && found.own);
+        }
+        let (pipe, _other) = rustix::pipe::pipe().unwrap();
+        let found = look(pipe.as_raw_fd()).unwrap();
+        assert!(found.is_harmless() && !found.leads_to_files());
+        let (socket, _other) = crate::sys::socket::pair().unwrap();
+        assert!(!look(socket.as_raw_fd()).unwrap().is_harmless());
+    }
+}

@@ -1,0 +1,127 @@
+//! What the container's first process will mount itself, got ready while the host's file system is in sight: detached
+//! copies of the judged sources with their attributes, and places in the image to put them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{OpenTreeFlags, open_tree};
+
+use super::RuntimeError;
+use crate::enforce::rootfs::{LateMount, LateSource, make_mount_point};
+use crate::plan::{FileKind, FilesystemPlan, PlannedMount};
+use crate::probe::Opened;
+use crate::sys::mount::{Attribute, set_attributes};
+
+/// Copies of every source that the plan mounts late, and of the network wall's files.
+pub fn prepare(
+    plan: &FilesystemPlan,
+    sources: &[Opened],
+    files: &Path,
+) -> Result<Vec<LateMount>, RuntimeError> {
+    let mut all = Vec::new();
+    for mount in plan.mounts.iter().filter(|m| m.is_late()) {
+        let source = match &mount.judged {
+            Some(judged) => LateSource::Tree {
+                tree: tree(mount, sources)?,
+                kind: judged.kind,
+            },
+            None => LateSource::Tmpfs(mount.options.clone()),
+        };
+        all.push(LateMount {
+            destination: mount.destination.clone(),
+            source,
+        });
+    }
+    for destination in &plan.replaced {
+        let path = files.join(destination.file_name().unwrap_or_default());
+        let step = || format!("copy the mount of {path:?}");
+        let file = rustix::fs::open(
+            &path,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(RuntimeError::io(step()))?;
+        let attributes = [
+            Attribute::ReadOnly,
+            Attribute::NoSuid,
+            Attribute::NoDev,
+            Attribute::NoExec,
+        ];
+        all.push(LateMount {
+            destination: destination.clone(),
+            source: LateSource::Tree {
+                tree: copy(&file, &attributes).map_err(RuntimeError::io(step()))?,
+                kind: FileKind::File,
+            },
+        });
+    }
+    Ok(all)
+}
+
+/// The very source that was judged: found again by its inode and name among the open ones, never by opening a path.
+fn tree(mount: &PlannedMount, sources: &[Opened]) -> Result<OwnedFd, RuntimeError> {
+    let step = || format!("copy the mount of {:?}", mount.source);
+    let is_it = |s: &&Opened| {
+        s.path == mount.source
+            && mount
+                .judged
+                .is_some_and(|j| (j.dev, j.ino) == (s.dev, s.ino))
+    };
+    let source = sources.iter().find(is_it);
+    let source = source
+        .ok_or_else(|| RuntimeError::Unsupported(format!("{}: it was not judged", step())))?;
+    let attributes: Vec<Attribute> = mount.options.iter().filter_map(|o| attribute(o)).collect();
+    copy(&source.fd, &attributes).map_err(RuntimeError::io(step()))
+}
+
+fn copy(source: &OwnedFd, attributes: &[Attribute]) -> std::io::Result<OwnedFd> {
+    // Not recursive: what else is mounted below stays outside.
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(source, "", flags)?;
+    set_attributes(tree.as_fd(), attributes)?;
+    Ok(tree)
+}
+
+fn attribute(option: &str) -> Option<Attribute> {
+    match option {
+        "ro" => Some(Attribute::ReadOnly),
+        "nosuid" => Some(Attribute::NoSuid),
+        "nodev" => Some(Attribute::NoDev),
+        "noexec" => Some(Attribute::NoExec),
+        _ => None,
+    }
+}
+
+/// Makes the mount points that lie in the image itself, as every runtime does; the others are made when what they lie
+/// in is mounted. A read-only image must have them already.
+pub fn make_mount_points(
+    rootfs: &Path,
+    plan: &FilesystemPlan,
+    late: &[LateMount],
+) -> Result<(), RuntimeError> {
+    let root = rustix::fs::openat(
+        CWD,
+        rootfs,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(RuntimeError::io(format!(
+        "open the root file system {rootfs:?}"
+    )))?;
+    let inside_another = |path: &PathBuf| {
+        let parent = path.parent().unwrap_or(path);
+        parent.starts_with("/dev") || plan.is_mounted_late(parent)
+    };
+    for mount in late.iter().filter(|m| !inside_another(&m.destination)) {
+        let kind = match &mount.source {
+            LateSource::Tree { kind, .. } => *kind,
+            LateSource::Tmpfs(_) => FileKind::Directory,
+        };
+        let made = make_mount_point(root.as_fd(), &mount.destination, kind);
+        made.map_err(|e| RuntimeError::Init(crate::log::chain(&e)))?;
+    }
+    Ok(())
+}
