@@ -32,7 +32,13 @@ pub fn alone<F: FnOnce()>(body: F) {
         ])
         .args(["--fork", "--mount-proc", "--propagation", "private"])
         .arg(env::current_exe().unwrap())
-        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .args([
+            name,
+            "--exact",
+            "--nocapture",
+            "--test-threads=1",
+            "--include-ignored",
+        ])
         .env(INSIDE, "1")
         .output()
         .unwrap();

@@ -93,12 +93,15 @@ fn a_container_in_the_background_logs_runs_more_and_stops() {
 #[ignore = "needs the rig: hack/test"]
 fn signals_reach_the_program() {
     let docker = Docker::connect();
-    let script = "trap 'echo usr1' USR1; trap 'exit 5' HUP; while :; do sleep 0.1; done";
+    let script =
+        "trap 'echo usr1' USR1; trap 'exit 5' HUP; echo ready; while :; do sleep 0.1; done";
     let container = docker.start(&[runtime(), "test-probe"], &["sh", "-c", script]);
+    container.await_log("ready");
     container.call("kill", &["-s", "USR1"]).ok();
+    container.await_log("usr1");
     container.exec(&[], &["kill", "-HUP", "1"]).ok();
     container.await_inspect("{{.State.Status}} {{.State.ExitCode}}", "exited 5");
-    assert_eq!(container.call("logs", &[]).ok(), "usr1\n");
+    assert_eq!(container.call("logs", &[]).ok(), "ready\nusr1\n");
 }
 
 #[test]
@@ -153,12 +156,10 @@ fn on_a_terminal(line: &str) -> (i32, String) {
         Duration::from_secs(60),
         Command::new("script").args(["--quiet", "--return", "--command", line, "/dev/null"]),
     );
-    // Before anything else script(1) echoes the end of its own standard input.
+    // script(1) passes the end of its own standard input on, and the terminal echoes it whenever it comes.
     let seen = finished.stdout.replace('\r', "");
-    let seen = seen
-        .trim_start_matches("^@")
-        .trim_start_matches("^D\u{8}\u{8}");
-    (finished.code, seen.to_owned())
+    let seen = seen.replace("^@", "").replace("^D\u{8}\u{8}", "");
+    (finished.code, seen)
 }
 
 #[test]

@@ -474,7 +474,7 @@ fn workspace(
     };
     if let Some(named) = &resolved.workspace {
         let named = PathBuf::from(named.as_str());
-        let found = binds().filter(|(_, d)| **d == named).last();
+        let found = binds().rfind(|(_, d)| **d == named);
         return match found {
             Some((index, _)) => Ok(Some(index)),
             None => Err(PlanError::Workspace(named)),

@@ -104,7 +104,7 @@ fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
     linux.set_sysctl(Some(sysctl.map(|(k, v)| (k.clone(), v.clone())).collect()));
     // A sysfs is replaced at start, and masked again there; what lies in a late mount is masked with it.
     let masked = plan.filesystem.masked.iter().filter(|p| {
-        !(plan.network.sysfs && p.starts_with("/sys")) && !plan.filesystem.is_mounted_late(p)
+        !(plan.filesystem.is_mounted_late(p) || plan.network.sysfs && p.starts_with("/sys"))
     });
     linux.set_masked_paths(Some(masked.map(|p| p.display().to_string()).collect()));
     linux.set_readonly_paths(Some(

@@ -32,10 +32,10 @@ pub fn begin() -> Warming {
 
 impl Drop for Warming {
     fn drop(&mut self) {
-        if let Some(pid) = self.0.take() {
-            if let Err(error) = rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
-                log::debug!("wait for the cgroup helper: {error}");
-            }
+        if let Some(pid) = self.0.take()
+            && let Err(error) = rustix::process::waitpid(Some(pid), WaitOptions::empty())
+        {
+            log::debug!("wait for the cgroup helper: {error}");
         }
     }
 }
