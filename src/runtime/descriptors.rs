@@ -74,13 +74,11 @@ impl Found {
 
     fn is_harmless(&self) -> bool {
         // memory(4), tty(4), pts(4): null, zero, full, random, urandom; terminals.
-        let character = match (
+        let device = (
             rustix::fs::major(self.stat.st_rdev),
             rustix::fs::minor(self.stat.st_rdev),
-        ) {
-            (1, 3 | 5 | 7 | 8 | 9) | (4 | 5 | 136..=143, _) => true,
-            _ => false,
-        };
+        );
+        let character = matches!(device, (1, 3 | 5 | 7 | 8 | 9) | (4 | 5 | 136..=143, _));
         match self.kind() {
             // An anonymous inode (io_uring, pidfd, bpf, ...) has no type at all, and is not among these.
             FileType::Fifo | FileType::RegularFile => !self.path_only,
