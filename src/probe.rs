@@ -1,21 +1,20 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
+mod hosts;
+mod search;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxDevice, LinuxDeviceType, Mount, Spec};
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 
 use crate::plan::never::Never;
-use crate::plan::{BundleFacts, FileKind, HostFacts, Inside, SourceFacts};
-
-/// Entries looked at inside one mount's source, and how deep: enough for a home directory or a project's top, and
-/// a bounded share of the start time for a large one.
-const SEARCH_ENTRIES: usize = 16_384;
-const SEARCH_DEPTH: usize = 4;
+use crate::plan::{BundleFacts, FileKind, HostFacts, SourceFacts};
+use hosts::Hosts;
+use search::search;
 
 /// TMPFS_MAGIC of linux/magic.h.
 const TMPFS: i64 = 0x0102_1994;
@@ -161,108 +160,6 @@ fn destination_in(root: &OwnedFd, destination: &Path) -> PathBuf {
     destination.to_owned()
 }
 
-/// Paths of the node that are never let in, as they are on this node.
-struct Hosts {
-    known: Vec<Known>,
-}
-
-struct Known {
-    dev: u64,
-    ino: u64,
-    /// As the list names it.
-    name: PathBuf,
-    /// Where that really is.
-    real: PathBuf,
-    /// Not in the list: it is known on this node alone, so the list's names do not cover it.
-    extra: bool,
-}
-
-impl Hosts {
-    /// The list's paths, and the engine's data directory as the root file system's place betrays it.
-    fn of(never: &Never, rootfs: &Path) -> Self {
-        let listed = never.host.iter().map(|h| (h.path.clone(), false));
-        let store = rootfs
-            .ancestors()
-            .find(|a| a.file_name().is_some_and(|n| n == "overlay2"));
-        let data = store.and_then(Path::parent).into_iter();
-        let data = data.flat_map(|d| ["overlay2", "containers"].map(|name| (d.join(name), true)));
-        let known = listed.chain(data).filter_map(|(name, extra)| {
-            let stat = rustix::fs::stat(&name).ok()?;
-            let real = name.canonicalize().ok()?;
-            Some(Known {
-                dev: stat.st_dev,
-                ino: stat.st_ino,
-                name,
-                real,
-                extra,
-            })
-        });
-        Self {
-            known: known.collect(),
-        }
-    }
-
-    /// The entry whose inode this is.
-    fn is_one(&self, fd: &OwnedFd) -> Option<PathBuf> {
-        let stat = rustix::fs::fstat(fd).ok()?;
-        self.by_inode(stat.st_dev, stat.st_ino)
-            .map(|k| k.name.clone())
-    }
-
-    fn by_inode(&self, dev: u64, ino: u64) -> Option<&Known> {
-        self.known.iter().find(|k| (k.dev, k.ino) == (dev, ino))
-    }
-
-    /// The entry that this is, or lies in, under another name than the list's: by a bind mount, a link or a hard link.
-    fn other_name(&self, fd: &OwnedFd, real: &Path) -> Option<PathBuf> {
-        let mut at =
-            rustix::fs::openat(fd, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
-        if at.is_none() {
-            let parent = real.parent()?;
-            at = open_path(parent, ResolveFlags::NO_SYMLINKS).ok();
-        }
-        if let Some(known) = rustix::fs::fstat(fd)
-            .ok()
-            .and_then(|s| self.by_inode(s.st_dev, s.st_ino))
-        {
-            return (known.extra || known.name != *real).then(|| known.name.clone());
-        }
-        // At most as deep as paths can be.
-        for _ in 0..2048 {
-            let here = at?;
-            let stat = rustix::fs::fstat(&here).ok()?;
-            let path = real_path(here.as_fd()).ok()?;
-            if let Some(known) = self.by_inode(stat.st_dev, stat.st_ino) {
-                // Below "/" lies everything; below another name of it lies everything as well, but hidden.
-                let by_its_name = path == known.name && !known.extra;
-                return (!by_its_name).then(|| known.name.clone());
-            }
-            if path == Path::new("/") {
-                return None;
-            }
-            at =
-                rustix::fs::openat(&here, "..", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
-        }
-        None
-    }
-
-    /// Entries that lie inside a source although the list's names do not say so.
-    fn inside<'a>(&'a self, real: &'a Path) -> impl Iterator<Item = Inside> + 'a {
-        let moved = self
-            .known
-            .iter()
-            .filter(|k| (k.extra || k.real != k.name) && k.name != Path::new("/"));
-        moved.filter_map(move |k| {
-            let rest = k.real.strip_prefix(real).ok()?;
-            rest.components().next()?;
-            Some(Inside {
-                path: rest.to_owned(),
-                why: format!("it is {}", k.name.display()),
-            })
-        })
-    }
-}
-
 /// Whether libcontainer treats a mount as a bind mount.
 pub fn is_bind(mount: &Mount) -> bool {
     mount.typ().as_deref() == Some("bind")
@@ -345,56 +242,6 @@ fn hard_link(stat: &rustix::fs::Stat) -> Option<PathBuf> {
     let secret =
         kind_of(stat.st_mode) == FileKind::File && stat.st_uid == 0 && stat.st_mode & 0o004 == 0;
     (secret && stat.st_nlink > 1).then(|| PathBuf::from("a file of root's with several names"))
-}
-
-/// Sockets and credentials inside a directory, breadth first, within the bounds.
-fn search(root: &OwnedFd, never: &Never, facts: &mut SourceFacts) {
-    let mut queue = std::collections::VecDeque::from([(PathBuf::new(), 0)]);
-    let mut seen = 0;
-    while let Some((relative, depth)) = queue.pop_front() {
-        let name = if relative.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            &relative
-        };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // Unreadable for root means that it is unreadable in the container as well.
-        let Ok(fd) = rustix::fs::openat2(
-            root,
-            name,
-            flags,
-            Mode::empty(),
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
-        ) else {
-            continue;
-        };
-        let Ok(entries) = Dir::new(fd) else { continue };
-        for entry in entries.flatten() {
-            let file = entry.file_name().to_bytes();
-            if file == b"." || file == b".." {
-                continue;
-            }
-            seen += 1;
-            // The top is looked at whole: files planted there must not hide what lies beside them.
-            if seen > SEARCH_ENTRIES && depth > 0 {
-                facts.search_incomplete = true;
-                return;
-            }
-            let path = relative.join(std::ffi::OsStr::from_bytes(file));
-            if let Some(why) = unwanted(never, &path, entry.file_type()) {
-                facts.inside.push(Inside { path, why });
-            } else if entry.file_type() == FileType::Directory && depth + 1 < SEARCH_DEPTH {
-                queue.push_back((path, depth + 1));
-            }
-        }
-    }
-}
-
-fn unwanted(never: &Never, path: &Path, kind: FileType) -> Option<String> {
-    match kind {
-        FileType::Socket => Some("it is a socket".to_owned()),
-        _ => never.credential(path).map(ToOwned::to_owned),
-    }
 }
 
 /// The type bits of `st_mode` (inode(7)).

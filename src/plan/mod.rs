@@ -4,6 +4,7 @@
 //! spec or the kernel at hand: no `Option` that means "default", no pattern left, sorted, so that equal plans are
 //! equal bytes. It is saved with the container's state; `exec`, `update` and `explain` read it back.
 
+mod ephemeral;
 pub mod facts;
 pub mod hooks;
 pub mod mounts;
@@ -11,6 +12,7 @@ pub mod namespaces;
 pub mod never;
 pub mod privileges;
 pub mod process;
+mod support;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -10,11 +10,11 @@ use std::path::{Component, Path, PathBuf};
 use oci_spec::runtime::{Mount, Spec};
 use serde::{Deserialize, Serialize};
 
+use super::ephemeral::ephemeral;
 use super::never::Never;
-use super::{
-    BundleFacts, Ephemeral, EphemeralContent, FileKind, FilesystemPlan, PlanError, SourceFacts,
-};
-use crate::policy::{Access, EphemeralDir, MountRule, Policy, Resolved, RootAccess};
+use super::support::support;
+use super::{BundleFacts, FileKind, FilesystemPlan, PlanError, SourceFacts};
+use crate::policy::{Access, MountRule, Policy, Resolved};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
 /// Docker 28's list.
@@ -419,47 +419,6 @@ fn is_kernel_place(destination: &Path) -> bool {
         || destination == Path::new("/dev")
 }
 
-/// An engine's support mount, known by its target and its source together: why it is kept, and whether writable.
-fn support(place: &str, facts: &SourceFacts) -> Option<(&'static str, bool)> {
-    let source: Vec<&str> = facts.path.iter().filter_map(|c| c.to_str()).collect();
-    let name = place.rsplit('/').next().unwrap_or("");
-    // A name alone proves nothing: what an engine writes is root's own, and its shared memory is in memory.
-    let file = facts.kind == FileKind::File && facts.trusted;
-    match (place, source.as_slice()) {
-        ("/etc/hostname", [.., "containers", id, last]) if file && is_id(id) && *last == name => {
-            Some(("Docker's host name file", false))
-        }
-        ("/etc/hostname", [.., "sandboxes", id, last]) if file && is_id(id) && *last == name => {
-            Some(("the pod's host name file", false))
-        }
-        (
-            "/etc/hostname" | "/run/.containerenv",
-            [.., "overlay-containers", id, "userdata", last],
-        ) if file && is_id(id) && *last == name => Some(("podman's file", false)),
-        (
-            "/dev/shm",
-            [.., "overlay-containers", id, "userdata", "shm"] | [.., "sandboxes", id, "shm"],
-        ) if is_id(id) && facts.kind == FileKind::Directory && facts.tmpfs => {
-            Some(("the container's shared memory", true))
-        }
-        ("/dev/termination-log", [.., "kubelet", "pods", _, "containers", _, _]) if file => {
-            Some(("kubelet's termination message", true))
-        }
-        ("/sbin/docker-init", [.., "docker-init" | "tini" | "tini-static"]) if file => {
-            Some(("Docker's init", false))
-        }
-        ("/run/podman-init" | "/dev/init", [.., "catatonit"]) if file => {
-            Some(("podman's init", false))
-        }
-        _ => None,
-    }
-}
-
-/// An engine's container id: 64 hexadecimal digits.
-fn is_id(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
 /// The index of the workspace's mount: the one that was named, else the bind mount that holds the working directory.
 fn workspace(
     resolved: &Resolved,
@@ -489,63 +448,6 @@ fn workspace(
         .map(|(index, _)| index))
 }
 
-fn ephemeral(policy: &Policy, bundle: &BundleFacts, kept: &[PlannedMount]) -> Vec<Ephemeral> {
-    // With a root that is thrown away as a whole there is nothing to add but an empty /tmp, and what a mount covers.
-    let root = policy.filesystem.root == RootAccess::Ephemeral;
-    let by_root = |path: &Path| {
-        root && !kept
-            .iter()
-            .any(|m| m.judged.is_some() && path.starts_with(&m.destination))
-    };
-    let mut out: Vec<Ephemeral> = Vec::new();
-    for dir in &policy.filesystem.ephemeral {
-        let (path, content) = match (dir, bundle.home.as_deref()) {
-            (EphemeralDir::Tmp, _) => (PathBuf::from("/tmp"), EphemeralContent::Empty),
-            (EphemeralDir::Var, _) => (PathBuf::from("/var"), EphemeralContent::Image),
-            (EphemeralDir::Home, Some(home)) if is_home_like(home) => {
-                (home.components().collect(), EphemeralContent::Image)
-            }
-            (EphemeralDir::Home, _) => continue,
-        };
-        let empty = content == EphemeralContent::Empty;
-        if is_mounted(&path, bundle, kept) || (!empty && by_root(&path)) {
-            continue;
-        }
-        out.push(Ephemeral { path, content });
-    }
-    // A home below /var is private with /var, whichever was named first: the kernel stacks two overlays, and the
-    // image's own is one of them (FILESYSTEM_MAX_STACK_DEPTH).
-    out.sort_by(|a, b| a.path.cmp(&b.path));
-    out.dedup_by(|later, earlier| later.path.starts_with(&earlier.path));
-    out
-}
-
-/// A mount of the engine is at the path, or a writable one above it: what is written there is to stay.
-fn is_mounted(path: &Path, bundle: &BundleFacts, kept: &[PlannedMount]) -> bool {
-    let above = kept
-        .iter()
-        .filter(|m| path.starts_with(&m.destination) && !bundle.system.contains(&m.destination));
-    let nearest = above.max_by_key(|m| m.destination.components().count());
-    nearest.is_some_and(|m| m.destination == path || m.is_writable())
-}
-
-/// A directory that may be covered by an overlay without hiding parts of the system.
-fn is_home_like(home: &Path) -> bool {
-    let exactly = ["/", "/tmp", "/var"];
-    // Below these lie programs and settings: writable for a while is writable enough to plant one (F07).
-    let system = [
-        "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc",
-        "/run", "/sbin", "/sys", "/usr",
-    ];
-    // The overlay file system reads `:` and `\\` in the name of its lower directory.
-    let nameable = home.to_str().is_some_and(|h| !h.contains([':', '\\']));
-    home.is_absolute()
-        && !exactly.iter().any(|s| home == Path::new(s))
-        && !system.iter().any(|s| home.starts_with(s))
-        && is_plain(home)
-        && nameable
-}
-
 /// The mount with the one spelling of its destination: `/etc//hosts` and `/proc/` are compared as text later on.
 /// The mount at the place that the image's own links make of its destination.
 fn resolved_in_image(mount: &Mount, real: Option<&PathBuf>) -> Mount {
@@ -566,7 +468,7 @@ fn canonical(mount: &Mount) -> Result<Mount, PlanError> {
     Ok(mount)
 }
 
-fn is_plain(path: &Path) -> bool {
+pub(super) fn is_plain(path: &Path) -> bool {
     path.components()
         .all(|c| matches!(c, Component::RootDir | Component::Normal(_)))
 }

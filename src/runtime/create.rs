@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use libcontainer::container::Container;
@@ -14,23 +14,20 @@ use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use super::bundle::Bundle;
 use super::filter::SavedFilter;
+use super::network_wall::NetworkWall;
 use super::record::{ProcessId, Record, write_whole};
-use super::store::{self, Lock, Place};
+use super::store::{Lock, Place};
 use super::{RuntimeError, cgroup, delete, descriptors, filter, late, overlay, report, resolve};
 use crate::cli::{self, Global};
 use crate::enforce::executor::{Role, WallExecutor, Walls};
 use crate::enforce::privileges;
 use crate::enforce::rootfs::LateMount;
-use crate::network::{InnerConfig, InnerMode, Maker, Sysctl, spawn_maker};
 use crate::plan::{self, CapabilitySets, Plan};
 use crate::policy::{RootAccess, Selection};
 use crate::probe::Opened;
 use crate::render::files;
 use crate::render::spec::{self as shadow, Places};
 use crate::seccomp::Filter;
-use crate::sidecar::{
-    self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, SidecarConfig,
-};
 
 /// What was decided for a bundle: the pure part of `create`, which `explain --bundle` shares.
 pub struct Decision {
@@ -145,7 +142,7 @@ fn build(
     };
     if let Some(walls) = &walls {
         // Saved before it is used: `delete --force` finds it if this process dies here.
-        record.sidecar = Some(walls.spawned.record().clone());
+        record.sidecar = Some(walls.sidecar().clone());
         record.save(&dir)?;
     }
     let rootfs = match &decision.plan {
@@ -356,138 +353,4 @@ fn libcontainer_build(
         .with_no_pivot(args.no_pivot)
         .build()
         .map_err(failed)
-}
-
-/// The network wall while it is being raised.
-struct NetworkWall {
-    spawned: sidecar::Spawned,
-    maker: Option<Maker>,
-    config: Vec<Sysctl>,
-    user_namespace: bool,
-}
-
-impl NetworkWall {
-    /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace.
-    fn begin(plan: &Plan, spec: &Spec, place: &Place) -> Result<Self, RuntimeError> {
-        let sysctls = plan
-            .network
-            .sysctl
-            .iter()
-            .map(|(k, v)| Sysctl::parse(k, v))
-            .collect::<Result<Vec<_>, _>>()?;
-        let user_namespace = has_user_namespace(spec);
-        let exe = rustix::fs::open(
-            "/proc/self/exe",
-            rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
-        )
-        .map_err(RuntimeError::io("open the runtime's own file"))?;
-        let spawned = sidecar::spawn(&sidecar_config(plan, spec, place), exe.as_fd())?;
-        let maker = if user_namespace {
-            None
-        } else {
-            Some(spawn_maker(&inner_config(&sysctls, None))?)
-        };
-        Ok(Self {
-            spawned,
-            maker,
-            config: sysctls,
-            user_namespace,
-        })
-    }
-
-    fn init_end(&mut self) -> Option<OwnedFd> {
-        self.spawned.take_init_end()
-    }
-
-    /// Gives the sidecar what it needs, and waits until it says that it is confined.
-    fn finish(mut self, init: ProcessId, record: &mut Record) -> Result<(), RuntimeError> {
-        let maker = match self.maker.take() {
-            Some(maker) => maker,
-            None => {
-                let user = open_namespace(init.pid, "user")?;
-                spawn_maker(&inner_config(
-                    &self.config,
-                    self.user_namespace.then(|| user.as_fd()),
-                ))?
-            }
-        };
-        let inner = maker.finish()?;
-        record.netns_cookie = Some(inner.cookie);
-        let pid = rustix::process::Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
-        let init_pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
-            .map_err(RuntimeError::io("open the container's process"))?;
-        let engine = open_namespace(init.pid, "net")?;
-        let attach = Attach {
-            engine_netns: Some(engine.as_fd()),
-            init_pidfd: init_pidfd.as_fd(),
-            inner,
-        };
-        record.sidecar = Some(self.spawned.attach(attach)?);
-        Ok(())
-    }
-}
-
-fn inner_config<'a>(
-    sysctls: &[Sysctl],
-    user_namespace: Option<std::os::fd::BorrowedFd<'a>>,
-) -> InnerConfig<'a> {
-    InnerConfig {
-        user_namespace,
-        mode: InnerMode::Loopback,
-        sysctls: sysctls.to_vec(),
-    }
-}
-
-fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd, RuntimeError> {
-    let path = format!("/proc/{pid}/ns/{kind}");
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-    rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
-        .map_err(RuntimeError::io(format!("open {path}")))
-}
-
-fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'static> {
-    let limits = plan.sidecar;
-    let id = place.id.as_str();
-    let cgroup = spec
-        .linux()
-        .as_ref()
-        .and_then(|l| l.cgroups_path().clone())
-        .unwrap_or_default();
-    // Docker, containerd: /docker/<id>; systemd: slice:prefix:name, whose slice is not ours to write to.
-    let parent = match cgroup.parent() {
-        Some(parent) if cgroup.is_absolute() => parent.to_owned(),
-        _ => PathBuf::from("/agentbox"),
-    };
-    let cgroup = CgroupConfig {
-        parent,
-        name: format!("agentbox-sidecar-{id}"),
-        limits: CgroupLimits {
-            memory_bytes: limits.memory_bytes,
-            pids: limits.pids,
-            cpu_quota_us: u64::from(limits.cpu_percent) * 1000,
-            cpu_period_us: 100_000,
-        },
-    };
-    let uid = sidecar_uid(&place.dir());
-    SidecarConfig {
-        uid,
-        gid: uid,
-        limits: Limits {
-            open_files: limits.files,
-            file_bytes: 1 << 20,
-        },
-        landlock: LandlockNeed::Required,
-        cgroup: Some(cgroup),
-        log: None,
-    }
-}
-
-/// A user id of the sidecar's own, in a range that neither /etc/passwd nor /etc/subuid uses by default: with
-/// `--pid=host` a root process without any capability may signal every process of root's.
-fn sidecar_uid(dir: &Path) -> u32 {
-    const FIRST: u32 = 2_000_000_000;
-    const COUNT: u64 = 1 << 26;
-    let hash = store::hash(dir.as_os_str().as_encoded_bytes());
-    FIRST + u32::try_from(hash % COUNT).expect("less than 2^26")
 }

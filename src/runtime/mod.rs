@@ -10,6 +10,7 @@ pub mod exec;
 pub mod filter;
 pub mod foreground;
 pub mod late;
+pub mod network_wall;
 pub mod overlay;
 pub mod record;
 pub mod report;

@@ -1,0 +1,69 @@
+//! PURE. Which directories are private, writable and thrown away.
+
+use std::path::{Path, PathBuf};
+
+use super::mounts::is_plain;
+use super::{BundleFacts, Ephemeral, EphemeralContent, PlannedMount};
+use crate::policy::{EphemeralDir, Policy, RootAccess};
+
+/// The private directories of a container, in mount order.
+pub(super) fn ephemeral(
+    policy: &Policy,
+    bundle: &BundleFacts,
+    kept: &[PlannedMount],
+) -> Vec<Ephemeral> {
+    // With a root that is thrown away as a whole there is nothing to add but an empty /tmp, and what a mount covers.
+    let root = policy.filesystem.root == RootAccess::Ephemeral;
+    let by_root = |path: &Path| {
+        root && !kept
+            .iter()
+            .any(|m| m.judged.is_some() && path.starts_with(&m.destination))
+    };
+    let mut out: Vec<Ephemeral> = Vec::new();
+    for dir in &policy.filesystem.ephemeral {
+        let (path, content) = match (dir, bundle.home.as_deref()) {
+            (EphemeralDir::Tmp, _) => (PathBuf::from("/tmp"), EphemeralContent::Empty),
+            (EphemeralDir::Var, _) => (PathBuf::from("/var"), EphemeralContent::Image),
+            (EphemeralDir::Home, Some(home)) if is_home_like(home) => {
+                (home.components().collect(), EphemeralContent::Image)
+            }
+            (EphemeralDir::Home, _) => continue,
+        };
+        let empty = content == EphemeralContent::Empty;
+        if is_mounted(&path, bundle, kept) || (!empty && by_root(&path)) {
+            continue;
+        }
+        out.push(Ephemeral { path, content });
+    }
+    // A home below /var is private with /var, whichever was named first: the kernel stacks two overlays, and the
+    // image's own is one of them (FILESYSTEM_MAX_STACK_DEPTH).
+    out.sort_by(|a, b| a.path.cmp(&b.path));
+    out.dedup_by(|later, earlier| later.path.starts_with(&earlier.path));
+    out
+}
+
+/// A mount of the engine is at the path, or a writable one above it: what is written there is to stay.
+fn is_mounted(path: &Path, bundle: &BundleFacts, kept: &[PlannedMount]) -> bool {
+    let above = kept
+        .iter()
+        .filter(|m| path.starts_with(&m.destination) && !bundle.system.contains(&m.destination));
+    let nearest = above.max_by_key(|m| m.destination.components().count());
+    nearest.is_some_and(|m| m.destination == path || m.is_writable())
+}
+
+/// A directory that may be covered by an overlay without hiding parts of the system.
+fn is_home_like(home: &Path) -> bool {
+    let exactly = ["/", "/tmp", "/var"];
+    // Below these lie programs and settings: writable for a while is writable enough to plant one (F07).
+    let system = [
+        "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc",
+        "/run", "/sbin", "/sys", "/usr",
+    ];
+    // The overlay file system reads `:` and `\\` in the name of its lower directory.
+    let nameable = home.to_str().is_some_and(|h| !h.contains([':', '\\']));
+    home.is_absolute()
+        && !exactly.iter().any(|s| home == Path::new(s))
+        && !system.iter().any(|s| home.starts_with(s))
+        && is_plain(home)
+        && nameable
+}

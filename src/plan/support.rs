@@ -1,0 +1,44 @@
+//! PURE. The mounts by which engines support a container, known by target and source together.
+
+use super::{FileKind, SourceFacts};
+
+/// An engine's support mount, known by its target and its source together: why it is kept, and whether writable.
+pub(super) fn support(place: &str, facts: &SourceFacts) -> Option<(&'static str, bool)> {
+    let source: Vec<&str> = facts.path.iter().filter_map(|c| c.to_str()).collect();
+    let name = place.rsplit('/').next().unwrap_or("");
+    // A name alone proves nothing: what an engine writes is root's own, and its shared memory is in memory.
+    let file = facts.kind == FileKind::File && facts.trusted;
+    match (place, source.as_slice()) {
+        ("/etc/hostname", [.., "containers", id, last]) if file && is_id(id) && *last == name => {
+            Some(("Docker's host name file", false))
+        }
+        ("/etc/hostname", [.., "sandboxes", id, last]) if file && is_id(id) && *last == name => {
+            Some(("the pod's host name file", false))
+        }
+        (
+            "/etc/hostname" | "/run/.containerenv",
+            [.., "overlay-containers", id, "userdata", last],
+        ) if file && is_id(id) && *last == name => Some(("podman's file", false)),
+        (
+            "/dev/shm",
+            [.., "overlay-containers", id, "userdata", "shm"] | [.., "sandboxes", id, "shm"],
+        ) if is_id(id) && facts.kind == FileKind::Directory && facts.tmpfs => {
+            Some(("the container's shared memory", true))
+        }
+        ("/dev/termination-log", [.., "kubelet", "pods", _, "containers", _, _]) if file => {
+            Some(("kubelet's termination message", true))
+        }
+        ("/sbin/docker-init", [.., "docker-init" | "tini" | "tini-static"]) if file => {
+            Some(("Docker's init", false))
+        }
+        ("/run/podman-init" | "/dev/init", [.., "catatonit"]) if file => {
+            Some(("podman's init", false))
+        }
+        _ => None,
+    }
+}
+
+/// An engine's container id: 64 hexadecimal digits.
+fn is_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
+}

@@ -1,0 +1,156 @@
+//! The network wall while `create` raises it: the sidecar and the inner namespace get ready while libcontainer works.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Spec;
+
+use super::RuntimeError;
+use super::create::has_user_namespace;
+use super::record::{ProcessId, Record};
+use super::store::{self, Place};
+use crate::network::{InnerConfig, InnerMode, Maker, Sysctl, spawn_maker};
+use crate::plan::Plan;
+use crate::sidecar::{
+    self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, SidecarConfig, SidecarRecord,
+};
+
+/// The network wall while it is being raised.
+pub struct NetworkWall {
+    spawned: sidecar::Spawned,
+    maker: Option<Maker>,
+    config: Vec<Sysctl>,
+    user_namespace: bool,
+}
+
+impl NetworkWall {
+    /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace.
+    pub fn begin(plan: &Plan, spec: &Spec, place: &Place) -> Result<Self, RuntimeError> {
+        let sysctls = plan
+            .network
+            .sysctl
+            .iter()
+            .map(|(k, v)| Sysctl::parse(k, v))
+            .collect::<Result<Vec<_>, _>>()?;
+        let user_namespace = has_user_namespace(spec);
+        let exe = rustix::fs::open(
+            "/proc/self/exe",
+            rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .map_err(RuntimeError::io("open the runtime's own file"))?;
+        let spawned = sidecar::spawn(&sidecar_config(plan, spec, place), exe.as_fd())?;
+        let maker = if user_namespace {
+            None
+        } else {
+            Some(spawn_maker(&inner_config(&sysctls, None))?)
+        };
+        Ok(Self {
+            spawned,
+            maker,
+            config: sysctls,
+            user_namespace,
+        })
+    }
+
+    /// The end of the hand-over socket that the container's first process inherits.
+    pub fn init_end(&mut self) -> Option<OwnedFd> {
+        self.spawned.take_init_end()
+    }
+
+    /// What `delete` needs of the sidecar from now on.
+    pub fn sidecar(&self) -> &SidecarRecord {
+        self.spawned.record()
+    }
+
+    /// Gives the sidecar what it needs, and waits until it says that it is confined.
+    pub fn finish(mut self, init: ProcessId, record: &mut Record) -> Result<(), RuntimeError> {
+        let maker = match self.maker.take() {
+            Some(maker) => maker,
+            None => {
+                let user = open_namespace(init.pid, "user")?;
+                spawn_maker(&inner_config(
+                    &self.config,
+                    self.user_namespace.then(|| user.as_fd()),
+                ))?
+            }
+        };
+        let inner = maker.finish()?;
+        record.netns_cookie = Some(inner.cookie);
+        let pid = rustix::process::Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
+        let init_pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+            .map_err(RuntimeError::io("open the container's process"))?;
+        let engine = open_namespace(init.pid, "net")?;
+        let attach = Attach {
+            engine_netns: Some(engine.as_fd()),
+            init_pidfd: init_pidfd.as_fd(),
+            inner,
+        };
+        record.sidecar = Some(self.spawned.attach(attach)?);
+        Ok(())
+    }
+}
+
+fn inner_config<'a>(
+    sysctls: &[Sysctl],
+    user_namespace: Option<std::os::fd::BorrowedFd<'a>>,
+) -> InnerConfig<'a> {
+    InnerConfig {
+        user_namespace,
+        mode: InnerMode::Loopback,
+        sysctls: sysctls.to_vec(),
+    }
+}
+
+fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd, RuntimeError> {
+    let path = format!("/proc/{pid}/ns/{kind}");
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
+        .map_err(RuntimeError::io(format!("open {path}")))
+}
+
+fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'static> {
+    let limits = plan.sidecar;
+    let id = place.id.as_str();
+    let cgroup = spec
+        .linux()
+        .as_ref()
+        .and_then(|l| l.cgroups_path().clone())
+        .unwrap_or_default();
+    // Docker, containerd: /docker/<id>; systemd: slice:prefix:name, whose slice is not ours to write to.
+    let parent = match cgroup.parent() {
+        Some(parent) if cgroup.is_absolute() => parent.to_owned(),
+        _ => PathBuf::from("/agentbox"),
+    };
+    let cgroup = CgroupConfig {
+        parent,
+        name: format!("agentbox-sidecar-{id}"),
+        limits: CgroupLimits {
+            memory_bytes: limits.memory_bytes,
+            pids: limits.pids,
+            cpu_quota_us: u64::from(limits.cpu_percent) * 1000,
+            cpu_period_us: 100_000,
+        },
+    };
+    let uid = sidecar_uid(&place.dir());
+    SidecarConfig {
+        uid,
+        gid: uid,
+        limits: Limits {
+            open_files: limits.files,
+            file_bytes: 1 << 20,
+        },
+        landlock: LandlockNeed::Required,
+        cgroup: Some(cgroup),
+        log: None,
+    }
+}
+
+/// A user id of the sidecar's own, in a range that neither /etc/passwd nor /etc/subuid uses by default: with
+/// `--pid=host` a root process without any capability may signal every process of root's.
+fn sidecar_uid(dir: &Path) -> u32 {
+    const FIRST: u32 = 2_000_000_000;
+    const COUNT: u64 = 1 << 26;
+    let hash = store::hash(dir.as_os_str().as_encoded_bytes());
+    FIRST + u32::try_from(hash % COUNT).expect("less than 2^26")
+}
