@@ -62,7 +62,7 @@ def main() -> None:
         "layers": [describe("layer.v1.tar", layer, layer_size)],
     })
     manifest_digest = hashlib.sha256(manifest).hexdigest()
-    names = {"io.containerd.image.name": f"docker.io/library/{args.name}:latest",
+    names = {"io.containerd.image.name": f"localhost/{args.name}:latest",
              "org.opencontainers.image.ref.name": "latest"}
     index = encode({
         "schemaVersion": 2,
