@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Deletes a container that has ended or never started; with `force` kills it first.
 pub fn delete(place: &Place, force: bool) -> Result<(), RuntimeError> {
     let lock = place.lock()?;
-    let record = Record::read(&place.dir()).ok();
+    let record = read_record(place);
     if record.is_none() && !place.dir().exists() && !place.libcontainer_dir().exists() {
         lock.remove()?;
         return if force {
@@ -41,6 +41,20 @@ pub fn delete(place: &Place, force: bool) -> Result<(), RuntimeError> {
     }
     remove_all(place, record.as_ref())?;
     lock.remove()
+}
+
+/// The record, if it can be read. One that cannot must not keep the rest from being removed: its sidecar ends with the
+/// container's first process, and only an empty cgroup may stay.
+fn read_record(place: &Place) -> Option<Record> {
+    match Record::read(&place.dir()) {
+        Ok(record) => Some(record),
+        Err(error) => {
+            if place.dir().exists() {
+                log::warn!("delete without its record: {}", crate::log::chain(&error));
+            }
+            None
+        }
+    }
 }
 
 /// Ends and removes whatever there is of a container, in an order in which no record goes before what it names.
