@@ -200,11 +200,7 @@ impl Node {
                 }
             }
         }
-        let cgroups = run(
-            "find",
-            &["/sys/fs/cgroup", "-type", "d", "-name", &format!("*{id}")],
-        );
-        found.extend(cgroups.ok().lines().map(str::to_owned));
+        cgroups(Path::new("/sys/fs/cgroup"), id, &mut found);
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         found.extend(
             mounts
@@ -213,6 +209,19 @@ impl Node {
                 .map(str::to_owned),
         );
         found
+    }
+}
+
+/// The cgroups whose name ends in `id`. Those of other tests come and go meanwhile.
+fn cgroups(dir: &Path, id: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        if entry.file_name().to_string_lossy().ends_with(id) {
+            found.push(entry.path().display().to_string());
+        }
+        cgroups(&entry.path(), id, found);
     }
 }
 
