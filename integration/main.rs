@@ -10,6 +10,7 @@
 
 mod alone;
 mod command;
+mod direct;
 mod docker;
 mod fixtures;
 mod golden;

@@ -1,0 +1,246 @@
+//! agentbox called by hand, without an engine between: bad input, the life of a container, kills in the middle of a
+//! creation, `wrap`, `explain`, and what the README shows.
+//!
+//! In a rig as well, because containers need mounts and cgroups; an engine gives the root file system.
+
+mod input;
+mod lifecycle;
+mod readme;
+mod swap;
+mod wrap;
+
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::command::{Finished, run, run_for};
+use crate::docker::Docker;
+
+/// The binary under test; the one that the rig's engine calls.
+fn program() -> String {
+    std::env::var("AGENTBOX_BIN").expect("hack/rig sets AGENTBOX_BIN")
+}
+
+/// A directory that is removed with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Below /srv: /tmp is empty in a container, and `wrap` shows none of the node's.
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = PathBuf::from(format!("/srv/direct-{}-{number}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    /// The path of `name` in it.
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// A directory in it, made.
+    fn dir(&self, name: &str) -> String {
+        let path = self.path(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    /// A file in it, with its directories.
+    fn file(&self, name: &str, content: &str) -> String {
+        let path = self.path(name);
+        fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let gone = fs::remove_dir_all(&self.0);
+        if !std::thread::panicking() {
+            gone.unwrap();
+        }
+    }
+}
+
+/// The files of `test-musl`, unpacked once for all tests of this process.
+fn rootfs(docker: &Docker) -> &'static str {
+    static ROOT: OnceLock<String> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let dir = format!("/srv/direct-{}-rootfs", std::process::id());
+        fs::create_dir_all(&dir).unwrap();
+        let id = docker.call(&["create", "test-musl"]).ok();
+        let script = "set -o pipefail; docker export \"$1\" | tar -x -C \"$2\"";
+        run("bash", &["-c", script, "-", id.trim(), &dir]).ok();
+        docker.call(&["rm", id.trim()]).ok();
+        dir
+    })
+}
+
+/// A node of its own, as far as agentbox is concerned: a `--root`, a bundle, and the engine's turn.
+struct Node {
+    _docker: Docker,
+    scratch: Scratch,
+    rootfs: &'static str,
+    root: String,
+}
+
+impl Node {
+    fn new() -> Self {
+        let docker = Docker::connect();
+        let rootfs = rootfs(&docker);
+        let scratch = Scratch::new();
+        let root = scratch.path("root");
+        Self {
+            _docker: docker,
+            scratch,
+            rootfs,
+            root,
+        }
+    }
+
+    /// What `agentbox spec` writes, without a terminal, for `args` in the common root file system.
+    fn config(&self, args: &[&str]) -> Value {
+        static EXAMPLE: OnceLock<Value> = OnceLock::new();
+        let example = EXAMPLE.get_or_init(|| {
+            let scratch = Scratch::new();
+            let dir = scratch.dir("spec");
+            run(&program(), &["spec", "--bundle", &dir]).ok();
+            let text = fs::read(format!("{dir}/config.json")).unwrap();
+            serde_json::from_slice(&text).unwrap()
+        });
+        let mut config = example.clone();
+        config["process"]["terminal"] = json!(false);
+        config["process"]["args"] = json!(args);
+        config["root"]["path"] = json!(self.rootfs);
+        config
+    }
+
+    /// A bundle with this config.json.
+    fn bundle(&self, name: &str, config: &Value) -> String {
+        let text = config.to_string();
+        self.scratch.file(&format!("{name}/config.json"), &text);
+        self.scratch.path(name)
+    }
+
+    /// `agentbox --root ROOT ARGUMENTS...`, to its end.
+    fn call(&self, arguments: &[&str]) -> Finished {
+        self.call_with(arguments, None)
+    }
+
+    /// Likewise, with `third` as its descriptor 3.
+    fn call_with(&self, arguments: &[&str], third: Option<OwnedFd>) -> Finished {
+        let mut command = match third {
+            None => Command::new(program()),
+            Some(third) => {
+                let mut shell = Command::new("bash");
+                let script = "exec 3<&0 0</dev/null; exec \"$@\"";
+                shell.args(["-c", script, "-", &program()]);
+                shell.stdin(Stdio::from(third));
+                shell
+            }
+        };
+        command.args(["--root", &self.root]).args(arguments);
+        self.finish(command)
+    }
+
+    /// Runs it to its end, for at most twenty seconds. Its output goes to files: a container that it leaves running
+    /// holds them open, and a pipe would not end before the container.
+    fn finish(&self, mut command: Command) -> Finished {
+        use std::os::unix::process::ExitStatusExt;
+        let line = format!("{command:?}");
+        let output = Scratch::new();
+        let path = |name| output.path(name);
+        let mut child = command
+            .stdout(File::create(path("out")).unwrap())
+            .stderr(File::create(path("err")).unwrap())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed() > Duration::from_secs(20) {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!("`{line}` was still running after twenty seconds");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let read = |name| {
+            let bytes = fs::read(path(name)).unwrap();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        Finished {
+            line,
+            code: status
+                .code()
+                .unwrap_or_else(|| 128 + status.signal().unwrap()),
+            stdout: read("out"),
+            stderr: read("err"),
+        }
+    }
+
+    /// What is left of a container anywhere: our files, libcontainer's, cgroups, mounts.
+    fn leftovers(&self, id: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for dir in ["/run/agentbox/index", "/run/agentbox/locks", &self.root] {
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name == id || name.ends_with(&format!("-{id}")) {
+                    found.push(format!("{dir}/{name}"));
+                }
+            }
+        }
+        cgroups(Path::new("/sys/fs/cgroup"), id, &mut found);
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        found.extend(
+            mounts
+                .lines()
+                .filter(|line| line.contains(id))
+                .map(str::to_owned),
+        );
+        found
+    }
+}
+
+/// The cgroups whose name ends in `id`. Those of other tests come and go meanwhile.
+fn cgroups(dir: &Path, id: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        if entry.file_name().to_string_lossy().ends_with(id) {
+            found.push(entry.path().display().to_string());
+        }
+        cgroups(&entry.path(), id, found);
+    }
+}
+
+/// Removes the container however the test ends.
+struct Guard<'a>(&'a Node, &'a str);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let gone = self.0.call(&["delete", "--force", self.1]);
+        if !std::thread::panicking() {
+            assert_eq!(gone.code, 0, "{gone}");
+        }
+    }
+}
+
+/// `program` with this environment added, for at most a minute.
+fn with_env(program: &str, arguments: &[&str], dir: &str, env: &[(&str, &str)]) -> Finished {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(dir);
+    command.envs(env.iter().copied());
+    run_for(Duration::from_secs(60), &mut command)
+}

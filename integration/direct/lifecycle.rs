@@ -1,0 +1,179 @@
+//! The life of a container by hand: what engines rely on and never say.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use serde_json::Value;
+
+use super::{Guard, Node};
+
+fn id(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+#[track_caller]
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Waits until `state` says `status`, for at most ten seconds.
+#[track_caller]
+fn await_status(node: &Node, id: &str, status: &str) {
+    let mut state = Value::Null;
+    for _ in 0..100 {
+        state = json(&node.call(&["state", id]).ok());
+        if state["status"] == status {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("not {status} after ten seconds: {state}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_a_container_lives_as_the_specification_says() {
+    let node = Node::new();
+    let id = &id("life");
+    let bundle = node.bundle("bundle", &node.config(&["sleep", "100"]));
+    let pid_file = node.scratch.path("pid");
+    let _guard = Guard(&node, id);
+
+    let create = ["create", "--bundle", &bundle, "--pid-file", &pid_file, id];
+    node.call(&create).ok();
+    let state = json(&node.call(&["state", id]).ok());
+    assert_eq!(state["id"], id.as_str());
+    assert_eq!(state["status"], "created");
+    assert_eq!(state["bundle"], bundle.as_str());
+    assert!(state["ociVersion"].as_str().unwrap().starts_with("1."));
+    let pid = state["pid"].as_u64().unwrap().to_string();
+    assert_eq!(std::fs::read_to_string(&pid_file).unwrap(), pid);
+
+    let early = node.call(&["exec", id, "true"]).failed();
+    assert!(early.contains("not started"), "{early}");
+    let twice = node.call(&create).failed();
+    assert!(twice.contains("already exists"), "{twice}");
+
+    node.call(&["start", id]).ok();
+    await_status(&node, id, "running");
+    let again = node.call(&["start", id]).failed();
+    assert!(
+        again.contains(id.as_str()) && again.contains("running"),
+        "{again}"
+    );
+
+    assert_eq!(node.call(&["exec", id, "echo", "hello"]).ok(), "hello\n");
+    assert_eq!(node.call(&["exec", id, "sh", "-c", "exit 9"]).code, 9);
+    let pids = json(&node.call(&["ps", "--format", "json", id]).ok());
+    assert_eq!(pids.to_string(), format!("[{pid}]"));
+    assert_eq!(node.call(&["list", "--quiet"]).ok(), format!("{id}\n"));
+
+    let refused = node.call(&["delete", id]).failed();
+    assert!(refused.contains("running"), "{refused}");
+    node.call(&["kill", id, "KILL"]).ok();
+    await_status(&node, id, "stopped");
+    let dead = node.call(&["kill", id, "TERM"]).failed();
+    assert!(dead.contains("not running"), "{dead}");
+    node.call(&["delete", id]).ok();
+    assert_eq!(node.leftovers(id), Vec::<String>::new());
+    let unknown = node.call(&["state", id]).failed();
+    assert!(unknown.contains("does not exist") && unknown.contains(id.as_str()));
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_a_forced_delete_ends_what_runs_and_forgives_what_is_not_there() {
+    let node = Node::new();
+    let id = &id("forced");
+    let bundle = node.bundle("bundle", &node.config(&["sleep", "100"]));
+    node.call(&["delete", "--force", id]).ok();
+    for started in [false, true] {
+        node.call(&["create", "--bundle", &bundle, id]).ok();
+        if started {
+            node.call(&["start", id]).ok();
+        }
+        node.call(&["delete", "--force", id]).ok();
+        assert_eq!(node.leftovers(id), Vec::<String>::new());
+    }
+    node.call(&["delete", id]).failed();
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_run_ends_as_its_program_does() {
+    let node = Node::new();
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137)] {
+        let id = &id(&format!("run-{code}"));
+        // As a child, because signals of its own namespace do not end a first process.
+        let script = format!("sh -c '{script}'; exit $?");
+        let bundle = node.bundle(id, &node.config(&["sh", "-c", &script]));
+        let seen = node.call(&["run", "--bundle", &bundle, id]);
+        assert_eq!(seen.code, code, "{seen}");
+        assert_eq!(node.leftovers(id), Vec::<String>::new());
+    }
+    let id = &id("run-killed");
+    let bundle = node.bundle(id, &node.config(&["sleep", "100"]));
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| node.call(&["run", "--bundle", &bundle, id]));
+        let started = |seen: &crate::command::Finished| seen.stdout.contains("running");
+        for _ in 0..100 {
+            if started(&node.call(&["state", id])) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        node.call(&["kill", id, "9"]).ok();
+        let seen = run.join().unwrap();
+        assert_eq!(seen.code, 137, "{seen}");
+    });
+    assert_eq!(node.leftovers(id), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_of_two_creations_of_one_id_one_wins() {
+    let node = Node::new();
+    let id = &id("race");
+    let bundle = node.bundle("bundle", &node.config(&["sleep", "100"]));
+    for round in 0..5 {
+        let create = || node.call(&["create", "--bundle", &bundle, id]);
+        let (one, two) = std::thread::scope(|scope| {
+            let other = scope.spawn(create);
+            (create(), other.join().unwrap())
+        });
+        let _guard = Guard(&node, id);
+        let (won, lost) = if one.code == 0 {
+            (one, two)
+        } else {
+            (two, one)
+        };
+        assert_eq!(won.code, 0, "round {round}: {won}");
+        let lost = lost.failed();
+        assert!(lost.contains("already exists"), "round {round}: {lost}");
+        node.call(&["start", id]).ok();
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_only_a_pipe_is_handed_in_as_a_descriptor() {
+    let node = Node::new();
+    let id = &id("handed");
+    let config = node.config(&["sh", "-c", "echo from inside >&3"]);
+    let bundle = node.bundle("bundle", &config);
+    let arguments = ["run", "--preserve-fds", "1", "--bundle", &bundle, id];
+
+    let directory: OwnedFd = std::fs::File::open("/").unwrap().into();
+    let (socket, _other) = UnixStream::pair().unwrap();
+    for handed in [directory, socket.into()] {
+        let refused = node.call_with(&arguments, Some(handed)).failed();
+        assert!(refused.contains("file descriptor 3"), "{refused}");
+        assert_eq!(node.leftovers(id), Vec::<String>::new());
+    }
+
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    node.call_with(&arguments, Some(writer.into())).ok();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+    assert_eq!(text, "from inside\n");
+}
