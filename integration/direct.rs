@@ -4,6 +4,7 @@
 //! In a rig as well, because containers need mounts and cgroups; an engine gives the root file system.
 
 mod input;
+mod kill;
 mod lifecycle;
 mod readme;
 mod swap;
