@@ -18,6 +18,7 @@ pub fn run(args: &SpecArgs) -> Result<ExitCode> {
     } else {
         Spec::default()
     };
+    spec.set_hostname(Some("agentbox".to_owned()));
     if let Some(process) = spec.process_mut() {
         // As runc's: an example to try at a terminal.
         process.set_terminal(Some(true));

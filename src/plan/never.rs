@@ -59,6 +59,11 @@ impl Never {
             .then_some(self.credentials.why.as_str())
     }
 
+    /// Names of credentials, relative to a home directory.
+    pub fn credentials(&self) -> impl Iterator<Item = &Path> {
+        self.credentials.paths.iter().map(PathBuf::as_path)
+    }
+
     /// Entries of the list that lie strictly below `real`: they are masked when `real` is mounted.
     pub fn below<'a>(&'a self, real: &'a Path) -> impl Iterator<Item = (&'a Path, &'a str)> {
         self.host.iter().filter_map(move |h| {

@@ -2,7 +2,10 @@
 //! the container.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
+
+use std::time::Duration;
 
 use oci_spec::runtime::Spec;
 
@@ -41,6 +44,42 @@ pub fn check(spec: &Spec) -> Result<(), RuntimeError> {
         }
     }
     Ok(())
+}
+
+/// Removes a cgroup, and those below it, from every hierarchy. The processes in it have been killed; they may take a
+/// moment to go.
+pub fn remove(relative: &Path) -> Result<(), RuntimeError> {
+    let relative = relative.strip_prefix("/").unwrap_or(relative);
+    let plain = relative
+        .components()
+        .all(|c| matches!(c, Component::Normal(_)));
+    if !plain || relative.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let mut all = hierarchies().into_iter();
+    all.try_for_each(|mount| remove_tree(&mount.join(relative)))
+}
+
+fn remove_tree(dir: &Path) -> Result<(), RuntimeError> {
+    let below = fs::read_dir(dir).into_iter().flatten().flatten();
+    for entry in below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+        remove_tree(&entry.path())?;
+    }
+    for _ in 0..100 {
+        match fs::remove_dir(dir) {
+            Ok(()) => return Ok(()),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(());
+            }
+            Err(e) if e.kind() == ErrorKind::ResourceBusy => {
+                std::thread::sleep(Duration::from_millis(10))
+            }
+            Err(e) => return Err(RuntimeError::io(format!("remove the cgroup {dir:?}"))(e)),
+        }
+    }
+    Err(RuntimeError::Unsupported(format!(
+        "the cgroup {dir:?} still has processes"
+    )))
 }
 
 /// Mount points of the hierarchies that this process sees.

@@ -17,7 +17,9 @@ use super::filter::SavedFilter;
 use super::network_wall::NetworkWall;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::{Lock, Place};
-use super::{RuntimeError, cgroup, delete, descriptors, filter, late, overlay, report, resolve};
+use super::{
+    RuntimeError, cgroup, delete, descriptors, filter, late, network_wall, overlay, report, resolve,
+};
 use crate::cli::{self, Global};
 use crate::enforce::executor::{Role, WallExecutor, Walls};
 use crate::enforce::privileges;
@@ -181,6 +183,16 @@ fn build(
     record.save(&dir)
 }
 
+/// What libcontainer and the sidecar name their cgroups; systemd removes its own.
+fn cgroups(global: &Global, spec: &Spec, place: &Place) -> Vec<PathBuf> {
+    let named = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone());
+    let own = named.filter(|p| !p.as_os_str().is_empty());
+    let own = own.unwrap_or_else(|| PathBuf::from(format!(":youki:{}", place.id.as_str())));
+    let (parent, name) = network_wall::sidecar_cgroup(spec, place);
+    let own = (!global.systemd_cgroup).then_some(own);
+    own.into_iter().chain([parent.join(name)]).collect()
+}
+
 fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
     let spec = &decision.bundle.spec;
     Record {
@@ -205,6 +217,7 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
         chosen_by: decision.chosen_by.clone(),
         overlay: false,
         init: None,
+        cgroups: cgroups(global, spec, place),
         sidecar: None,
         filtered: decision.filter.is_some(),
         netns_cookie: None,

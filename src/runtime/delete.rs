@@ -1,6 +1,7 @@
 //! `delete`: from the saved state, idempotent, also after SIGKILL of anything.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use libcontainer::container::{Container, ContainerStatus};
 
 use super::record::{ProcessId, Record};
 use super::store::Place;
-use super::{RuntimeError, overlay, signal, start};
+use super::{RuntimeError, cgroup, overlay, signal, start};
 use crate::sidecar;
 
 /// How long the container's processes may take to die of SIGKILL.
@@ -66,10 +67,18 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
             first = result;
         }
     };
-    note(remove_container(place, record.and_then(|r| r.init)));
+    let init = record.and_then(|r| r.init);
+    if init.is_none() {
+        // `create` was killed before it knew its child, or failed: whoever was on the way holds the report pipe.
+        note(kill_unfinished(&place.report()));
+    }
+    note(remove_container(place, init));
     if let Some(sidecar) = record.and_then(|r| r.sidecar.as_ref()) {
         note(sidecar::kill(sidecar).map_err(RuntimeError::from));
         note(sidecar::remove(sidecar).map_err(RuntimeError::from));
+    }
+    for cgroup in record.iter().flat_map(|r| &r.cgroups) {
+        note(cgroup::remove(cgroup));
     }
     let dir = place.dir();
     if record.is_none_or(|r| r.overlay) {
@@ -79,6 +88,48 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         first = remove_dir(&dir);
     }
     first
+}
+
+/// Kills the processes of a `create` that did not get to its end: libcontainer's children, whose numbers nobody has
+/// written down. They are known by the pipe that they inherited. Looks until a look finds none, because one of them
+/// may be about to fork.
+fn kill_unfinished(report: &Path) -> Result<(), RuntimeError> {
+    let Ok(pipe) = fs::metadata(report) else {
+        return Ok(());
+    };
+    for _ in 0..100 {
+        let holders = holders(&pipe);
+        if holders.is_empty() {
+            return Ok(());
+        }
+        for holder in holders {
+            signal::kill_process(holder)?;
+            wait_for_end(holder);
+        }
+    }
+    Err(RuntimeError::Unsupported(format!(
+        "processes that hold {report:?} keep coming back"
+    )))
+}
+
+/// Other processes with this file open.
+fn holders(file: &fs::Metadata) -> Vec<ProcessId> {
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    let holds = |pid: &i32| {
+        let fds = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        fds.filter_map(|fd| fs::metadata(fd.path()).ok())
+            .any(|m| (m.dev(), m.ino()) == (file.dev(), file.ino()))
+    };
+    numbers
+        .filter(|pid| *pid != own)
+        .filter(holds)
+        .filter_map(ProcessId::of)
+        .collect()
 }
 
 /// libcontainer's part: processes, cgroup, state directory.
@@ -99,9 +150,15 @@ fn remove_container(place: &Place, init: Option<ProcessId>) -> Result<(), Runtim
             if let Some(pid) = pid {
                 wait_for_end(pid);
             }
-            container
-                .delete(true)
-                .map_err(RuntimeError::container("delete the container"))
+            match container.delete(true) {
+                Ok(()) => Ok(()),
+                // Its cgroup was never made, or only in part; the record names it, and it is removed by that.
+                Err(error) if init.is_none() => {
+                    log::debug!("an unfinished container: {}", crate::log::chain(&error));
+                    remove_dir(&dir)
+                }
+                Err(error) => Err(RuntimeError::container("delete the container")(error)),
+            }
         }
         // The runtime was killed before it wrote the state: there is nothing but the directory.
         Err(_) => remove_dir(&dir),

@@ -109,12 +109,10 @@ fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd, RuntimeError> {
         .map_err(RuntimeError::io(format!("open {path}")))
 }
 
-fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'static> {
-    let limits = plan.sidecar;
-    let id = place.id.as_str();
-    let cgroup = spec
-        .linux()
-        .as_ref()
+/// Where the sidecar's cgroup is: its parent, which is the container's, and its name.
+pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
+    let linux = spec.linux().as_ref();
+    let cgroup = linux
         .and_then(|l| l.cgroups_path().clone())
         .unwrap_or_default();
     // Docker, containerd: /docker/<id>; systemd: slice:prefix:name, whose slice is not ours to write to.
@@ -122,9 +120,15 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
         Some(parent) if cgroup.is_absolute() => parent.to_owned(),
         _ => PathBuf::from("/agentbox"),
     };
+    (parent, format!("agentbox-sidecar-{}", place.id.as_str()))
+}
+
+fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'static> {
+    let limits = plan.sidecar;
+    let (parent, name) = sidecar_cgroup(spec, place);
     let cgroup = CgroupConfig {
         parent,
-        name: format!("agentbox-sidecar-{id}"),
+        name,
         limits: CgroupLimits {
             memory_bytes: limits.memory_bytes,
             pids: limits.pids,

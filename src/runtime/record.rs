@@ -42,6 +42,8 @@ pub struct Record {
     pub overlay: bool,
     /// The first process, once it is there.
     pub init: Option<ProcessId>,
+    /// Cgroups of the container and its companion, below each hierarchy's root; saved before they are made.
+    pub cgroups: Vec<PathBuf>,
     /// The companion process, once it is there.
     pub sidecar: Option<SidecarRecord>,
     /// Whether a seccomp filter is kept with it, the engine's or the merged one.

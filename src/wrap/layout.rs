@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::list::List;
+use crate::plan::never::Never;
 
 /// What becomes of the node's file system. Paths are the same inside and outside.
 pub struct Layout {
@@ -60,6 +61,13 @@ impl Layout {
                 layout.add(&Path::new("/etc").join(name));
             }
             layout.add_toolchains(list, environment);
+        }
+        // By name, wherever the home is: the search inside a mount goes only so deep.
+        if let Some(home) = &layout.home {
+            let never = Never::builtin();
+            layout
+                .masked
+                .extend(never.credentials().map(|c| home.join(c)));
         }
         layout.binds.sort();
         layout.binds.dedup();

@@ -94,6 +94,9 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
         .canonicalize()
         .with_context(|| format!("open the workspace {workspace:?}"))?;
     let list = List::builtin();
+    if workspace == Path::new("/") || list.system.iter().any(|s| workspace.starts_with(s)) {
+        bail!("the workspace {workspace:?} is part of the system: choose a project's directory");
+    }
     let environment = environment(&list, &args.env)?;
     let layout = Layout::of(&list, &workspace, &environment, everything);
     let bundle = Bundle::new(&layout)?;
