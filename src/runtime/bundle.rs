@@ -67,6 +67,14 @@ impl Bundle {
 
 /// Reads a JSON file of at most 16 MiB. serde_json bounds the depth at 128.
 pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
+    serde_json::from_slice(&read_file(path)?).map_err(|e| RuntimeError::Input {
+        path: path.to_owned(),
+        why: e.to_string(),
+    })
+}
+
+/// Reads a regular file of at most 16 MiB: a pipe would be waited for, a device has no end.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, RuntimeError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::open(path, flags, Mode::empty())
         .map_err(RuntimeError::io(format!("open {path:?}")))?;
@@ -86,5 +94,5 @@ pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Runti
     if text.len() as u64 > LARGEST {
         return Err(bad(format!("it is larger than {} MiB", LARGEST >> 20)));
     }
-    serde_json::from_slice(&text).map_err(|e| bad(e.to_string()))
+    Ok(text)
 }

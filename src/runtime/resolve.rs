@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::RuntimeError;
+use super::bundle::read_file;
 use crate::cli::Global;
 use crate::policy::{NodeConfig, Selection, Sources, resolve};
 
@@ -24,14 +25,21 @@ pub fn selection(
 }
 
 fn node(path: &Path) -> Result<NodeConfig, RuntimeError> {
-    match std::fs::read_to_string(path) {
+    match read_text(path) {
         Ok(text) => Ok(NodeConfig::parse(&text)?),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(NodeConfig::default()),
+        Err(RuntimeError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(NodeConfig::default())
+        }
         // Unreadable is not absent: it may hold the ceiling.
-        Err(e) => Err(RuntimeError::io(format!("read the node's file {path:?}"))(
-            e,
-        )),
+        Err(e) => Err(e),
     }
+}
+
+fn read_text(path: &Path) -> Result<String, RuntimeError> {
+    String::from_utf8(read_file(path)?).map_err(|_| RuntimeError::Input {
+        path: path.to_owned(),
+        why: "it is not UTF-8".to_owned(),
+    })
 }
 
 fn policy_files(dir: &Path) -> Result<BTreeMap<String, String>, RuntimeError> {
@@ -49,9 +57,7 @@ fn policy_files(dir: &Path) -> Result<BTreeMap<String, String>, RuntimeError> {
             .and_then(|n| n.to_str())
             .and_then(|n| n.strip_suffix(".toml"));
         if let Some(name) = name {
-            let text = std::fs::read_to_string(&path)
-                .map_err(RuntimeError::io(format!("read the policy {path:?}")))?;
-            files.insert(name.to_owned(), text);
+            files.insert(name.to_owned(), read_text(&path)?);
         }
     }
     Ok(files)
