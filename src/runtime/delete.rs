@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use libcontainer::container::{Container, ContainerStatus};
+use libcontainer::container::ContainerStatus;
 
 use super::record::{ProcessId, Record};
 use super::store::Place;
@@ -141,7 +141,7 @@ fn remove_container(place: &Place, init: Option<ProcessId>) -> Result<(), Runtim
     if !dir.exists() {
         return Ok(());
     }
-    match Container::load(dir.clone()) {
+    match start::read(&dir) {
         Ok(mut container) => {
             let pid = init.or_else(|| container.pid().and_then(|p| ProcessId::of(p.as_raw())));
             if let Err(error) = signal::kill_all(&container, rustix::process::Signal::KILL) {
@@ -150,7 +150,8 @@ fn remove_container(place: &Place, init: Option<ProcessId>) -> Result<(), Runtim
             if let Some(pid) = pid {
                 wait_for_end(pid);
             }
-            match container.delete(true) {
+            // Twice, for the reason that `start::read` gives.
+            match container.delete(true).or_else(|_| container.delete(true)) {
                 Ok(()) => Ok(()),
                 // Its cgroup was never made, or only in part; the record names it, and it is removed by that.
                 Err(error) if init.is_none() => {

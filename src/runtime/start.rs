@@ -1,6 +1,9 @@
 //! `start`: release the container's process, and return when it has executed its program.
 
+use std::path::Path;
+
 use libcontainer::container::{Container, ContainerStatus};
+use libcontainer::error::LibcontainerError;
 
 use super::record::{ProcessId, Record};
 use super::store::Place;
@@ -49,7 +52,12 @@ pub fn load(place: &Place) -> Result<Container, RuntimeError> {
     if !dir.join("state.json").exists() {
         return Err(RuntimeError::Unknown(place.id.as_str().to_owned()));
     }
-    Container::load(dir).map_err(RuntimeError::container("load the container's state"))
+    read(&dir).map_err(RuntimeError::container("load the container's state"))
+}
+
+/// libcontainer finds a process and then reads its state, and fails if it is reaped in between. It is reaped only once.
+pub fn read(dir: &Path) -> Result<Container, LibcontainerError> {
+    Container::load(dir.to_owned()).or_else(|_| Container::load(dir.to_owned()))
 }
 
 /// The specification's words for a status.
