@@ -2,8 +2,7 @@
 //! bounded and never counted against somebody else.
 //!
 //! cgroup v1, hybrid and v2 all occur. [`plan`] is pure; [`CgroupPlan::prepare`] runs in the runtime
-//! (only v2 has something to do before the sidecar is born: it is born inside);
-//! [`CgroupPlan::enter`] runs in the sidecar, because each attach to a v1 hierarchy waits for an RCU
+//! and makes the directories (in that of v2 the sidecar is born); [`CgroupPlan::enter`] runs in the sidecar, because each attach to a v1 hierarchy waits for an RCU
 //! grace period, and there that waiting costs nobody anything.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,18 +246,23 @@ impl CgroupPlan {
         &self.missing
     }
 
-    /// The runtime's share: makes the v2 cgroup, for the sidecar to be born in.
+    /// The runtime's share: makes the cgroups, that of v2 for the sidecar to be born in. The sidecar makes none: one
+    /// that outlives a killed `create` for a moment would bring back what `delete` has removed.
     pub fn prepare(&mut self) -> Result<Option<OwnedFd>, CgroupError> {
+        let mut born_in = None;
         for directory in &mut self.directories {
             match directory.version {
-                Version::V1 => {}
-                Version::V2 => return prepare_v2(directory, &mut self.missing).map(Some),
+                Version::V1 => {
+                    make_parents(directory)?;
+                    make_fresh(&directory.path)?;
+                }
+                Version::V2 => born_in = Some(prepare_v2(directory, &mut self.missing)?),
             }
         }
-        Ok(None)
+        Ok(born_in)
     }
 
-    /// The sidecar's share: makes the v1 cgroups and moves the calling process there.
+    /// The sidecar's share: limits the v1 cgroups and moves the calling process there.
     pub fn enter(&self) -> Result<(), CgroupError> {
         for directory in &self.directories {
             match directory.version {
@@ -271,8 +275,6 @@ impl CgroupPlan {
 }
 
 fn enter_v1(directory: &Directory) -> Result<(), CgroupError> {
-    make_parents(directory)?;
-    make_fresh(&directory.path)?;
     for setting in &directory.settings {
         apply(&directory.path, setting)?;
     }
