@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::error::LibcontainerError;
 use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
@@ -329,6 +330,18 @@ fn cgroup_read_only(spec: &Spec, plan: Option<&Plan>) -> Option<PathBuf> {
     asked.then(|| mount.destination().clone())
 }
 
+/// What `create` and `exec` tell libcontainer alike.
+pub fn builder(
+    place: &Place,
+    executor: WallExecutor,
+    pid_file: Option<&Path>,
+) -> Result<ContainerBuilder, LibcontainerError> {
+    ContainerBuilder::new(place.id.as_str().to_owned(), SyscallType::default())
+        .with_executor(executor)
+        .with_root_path(&place.root)
+        .and_then(|b| b.with_pid_file(pid_file))
+}
+
 fn libcontainer_build(
     global: &Global,
     args: &cli::Create,
@@ -339,11 +352,7 @@ fn libcontainer_build(
 ) -> Result<Container, RuntimeError> {
     let failed = RuntimeError::container("create the container");
     fs::create_dir_all(&place.root).map_err(RuntimeError::io(format!("make {:?}", place.root)))?;
-    let builder = ContainerBuilder::new(place.id.as_str().to_owned(), SyscallType::default())
-        .with_executor(executor)
-        .with_root_path(&place.root)
-        .and_then(|b| b.with_pid_file(args.pid_file.as_deref()));
-    let builder = match builder {
+    let builder = match builder(place, executor, args.pid_file.as_deref()) {
         Ok(builder) => builder,
         Err(e) => return Err(failed(e)),
     };

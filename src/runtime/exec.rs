@@ -4,8 +4,6 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use libcontainer::container::ContainerStatus;
-use libcontainer::container::builder::ContainerBuilder;
-use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{Process, Spec};
 
 use super::record::{ProcessId, Record, write_whole};
@@ -126,11 +124,7 @@ fn build(
     })?;
     write_whole(&path, &text)?;
     let failed = RuntimeError::container("exec in the container");
-    let builder = ContainerBuilder::new(place.id.as_str().to_owned(), SyscallType::default())
-        .with_executor(executor)
-        .with_root_path(&place.root)
-        .and_then(|b| b.with_pid_file(args.pid_file.as_deref()));
-    let builder = match builder {
+    let builder = match create::builder(place, executor, args.pid_file.as_deref()) {
         Ok(builder) => builder,
         Err(e) => return Err(failed(e)),
     };
