@@ -13,6 +13,16 @@ die() {
 # shellcheck source=cgroups.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cgroups.sh"
 
+# The kind of the engine is its name without the version. Each file has:
+#   lay_over ROOT         puts the engine into the rig's root (optional: the others are on PATH)
+#   configure_engine      writes its configuration, with the runtimes agentbox and agentbox-POLICY
+#   start_engine          starts it (ENGINE_PID, if it is a service) and waits until it answers
+#   remove_containers     what a command, or a rig that was killed, left; images stay
+#   image_ids, load_image FILE NAME ID, prune_images
+KIND=${RIG_ENGINE%%[0-9]*}
+# shellcheck source=engine-docker.sh
+. "$(dirname "${BASH_SOURCE[0]}")/engine-$KIND.sh"
+
 # The machine's root, as an overlay whose upper half is memory: what the rig writes is gone with it.
 make_root() {
     local root=$RIG_STATE/root
@@ -31,6 +41,8 @@ make_root() {
     # This machine's own settings are not the rig's.
     mkdir -p "$root/etc/agentbox"
     mount -t tmpfs -o mode=755 tmpfs "$root/etc/agentbox"
+    if declare -F lay_over >/dev/null; then lay_over "$root"; fi
+    make_wrappers "$root/usr/local/bin"
     make_dev "$root/dev"
     mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
     mount -t sysfs -o nosuid,nodev,noexec sysfs "$root/sys"
@@ -83,41 +95,27 @@ NODES
     ln -s fd/2 "$dev/stderr"
 }
 
-configure_engine() {
-    mkdir -p /etc/docker "$DOCKER_CONFIG"
-    jq -n --arg bin "$AGENTBOX_BIN" --arg data "$RIG_STATE/docker" '{
-        "data-root": $data, "exec-root": "/run/docker", "pidfile": "/run/docker.pid", "hosts": [env.DOCKER_HOST],
-        "log-level": "warn", "shutdown-timeout": 2, "ip6tables": false,
-        "runtimes": {
-            "agentbox":            { "path": $bin },
-            "agentbox-strict":     { "path": $bin, "runtimeArgs": ["--policy", "strict"] },
-            "agentbox-unconfined": { "path": $bin, "runtimeArgs": ["--policy", "unconfined"] }
-        }
-    }' >/etc/docker/daemon.json
+# make_wrappers DIRECTORY: agentbox and agentbox-POLICY, for engines that take a path and no arguments.
+make_wrappers() {
+    local policy
+    mkdir -p "$1"
+    ln -sfn "$AGENTBOX_BIN" "$1/agentbox"
+    for policy in strict standard permissive unconfined; do
+        printf '#!/bin/sh\nexec "%s" --policy %s "$@"\n' "$AGENTBOX_BIN" "$policy" >"$1/agentbox-$policy"
+        chmod 755 "$1/agentbox-$policy"
+    done
 }
 
-start_engine() {
+# await_engine COMMAND...: until it succeeds, while ENGINE_PID lives.
+await_engine() {
     local try
-    # A session of its own: ^C is for the command, and the engine is ended afterwards.
-    env -i PATH="$PATH" HOME=/root setsid dockerd >"$RIG_STATE/dockerd.log" 2>&1 &
-    DOCKERD=$!
     for try in {1..300}; do
-        # The socket alone is not enough: it accepts before the API is there.
-        if [ -S /run/docker.sock ] && docker version >/dev/null 2>&1; then return 0; fi
-        kill -0 "$DOCKERD" 2>/dev/null || break
+        if timeout 10 "$@" >/dev/null 2>&1; then return 0; fi
+        kill -0 "$ENGINE_PID" 2>/dev/null || break
         sleep 0.1
     done
-    tail -20 "$RIG_STATE/dockerd.log" >&2
-    die "dockerd did not start (all of its output: $RIG_STATE/dockerd.log)"
-}
-
-# What a command, or a rig that was killed, left in the data root; images stay.
-remove_containers() {
-    local ids
-    ids=$(docker ps -aq)
-    # shellcheck disable=SC2086 # one word for each container
-    [ -z "$ids" ] || timeout 60 docker rm -fv $ids >/dev/null || say "some containers could not be removed"
-    docker network prune -f >/dev/null || say "some networks could not be removed"
+    tail -20 "$RIG_STATE/engine.log" >&2
+    die "$RIG_ENGINE did not start (all of its output: $RIG_STATE/engine.log)"
 }
 
 # Loads each image that the engine does not have as it was built last. build/images/NAME.id is the image's id.
@@ -129,27 +127,26 @@ load_images() {
     else
         names=${RIG_IMAGES//,/ }
     fi
-    present=$(docker images -q --no-trunc)
+    present=$(image_ids)
     for name in $names; do
         id=$(cat "$RIG_REPO/build/images/$name.id")
-        grep -qxF "$id" <<<"$present" && continue
+        grep -qF "${id#sha256:}" <<<"$present" && continue
         say "loading the image $name"
-        docker load -q -i "$RIG_REPO/build/images/$name.tar" >/dev/null
-        [ "$(docker image inspect -f '{{.Id}}' "$name")" = "$id" ] || die "the image $name was loaded under another id"
+        load_image "$RIG_REPO/build/images/$name.tar" "$name" "$id"
+        image_ids | grep -qF "${id#sha256:}" || die "the image $name was loaded under another id"
     done
-    docker image prune -f >/dev/null
+    prune_images
 }
 
 stop_engine() {
     local try
-    [ -n "${DOCKERD:-}" ] && kill -0 "$DOCKERD" 2>/dev/null || return 0
     timeout 60 bash -c "$(declare -f say remove_containers); remove_containers" || say "removing containers took too long"
-    kill -TERM "$DOCKERD"
+    [ -n "${ENGINE_PID:-}" ] && kill -TERM "$ENGINE_PID" 2>/dev/null || return 0
     for try in {1..100}; do
-        kill -0 "$DOCKERD" 2>/dev/null || return 0
+        kill -0 "$ENGINE_PID" 2>/dev/null || return 0
         sleep 0.1
     done
-    say "dockerd did not stop in time; it dies with its namespace"
+    say "$RIG_ENGINE did not stop in time; it dies with its namespace"
 }
 
 main() {
@@ -170,7 +167,7 @@ main() {
     touch "$RIG_STATE/ready"
     cd "$directory"
     # In the background, so that a signal can be taken while it runs.
-    env -u RIG_NAME -u RIG_STATE -u RIG_CGROUP -u RIG_IMAGES -u RIG_REPO --default-signal=INT,QUIT "$@" <&0 &
+    env -u RIG_NAME -u RIG_ENGINE -u RIG_STATE -u RIG_CGROUP -u RIG_IMAGES -u RIG_REPO --default-signal=INT,QUIT "$@" <&0 &
     command=$!
     trap ':' INT
     trap 'kill -TERM $command 2>/dev/null || true' TERM HUP
