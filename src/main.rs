@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use agentbox::cli::Cli;
+use agentbox::runtime::hooks;
 use agentbox::{cmd, log, sidecar};
 use clap::Parser;
 
@@ -13,6 +14,12 @@ fn main() -> ExitCode {
         .is_some_and(|verb| verb == "sidecar")
     {
         return sidecar::main();
+    }
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|verb| verb == hooks::VERB)
+    {
+        return hooks::main();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

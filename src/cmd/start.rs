@@ -11,7 +11,7 @@ use crate::runtime::store::Place;
 /// Starts a container.
 pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
     let place = Place::new(&global.root, &args.id)?;
-    let _lock = place.lock_existing()?;
-    start::start(&place)?;
+    let lock = place.lock_existing()?;
+    start::start(&place, lock)?;
     Ok(ExitCode::SUCCESS)
 }

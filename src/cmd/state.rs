@@ -22,7 +22,7 @@ pub struct State {
     pub id: String,
     /// Its first process, 0 when it has ended.
     pub pid: i32,
-    /// created, running, paused, stopped
+    /// creating, created, running, paused, stopped
     pub status: &'static str,
     /// The bundle as the engine named it, not the one that libcontainer read.
     pub bundle: PathBuf,
@@ -38,7 +38,7 @@ pub struct State {
 impl State {
     /// The state of a container.
     pub fn of(container: &Container, record: Record) -> Self {
-        let status = container.status();
+        let status = status(container, &record);
         let pid = match status {
             ContainerStatus::Stopped => 0,
             _ => container.pid().map_or(0, nix::unistd::Pid::as_raw),
@@ -57,6 +57,16 @@ impl State {
             annotations: record.annotations,
             owner: owner(container),
         }
+    }
+}
+
+/// libcontainer calls a container stopped as long as it has no process; one that `create` is at work on is `creating`.
+fn status(container: &Container, record: &Record) -> ContainerStatus {
+    let busy = || Place::new(&record.root, &record.id).is_ok_and(|place| place.is_busy());
+    if record.init.is_none() && busy() {
+        ContainerStatus::Creating
+    } else {
+        container.status()
     }
 }
 

@@ -6,7 +6,7 @@
 //! validate   judged mounts attached, private directories, masks -> cgroups read-only -> program found
 //! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> session keyring
 //!            -> SELinux label -> capabilities dropped and read back -> no_new_privs read back -> filter loaded
-//!            and read back -> execve
+//!            and read back -> startContainer hooks -> execve
 //! ```
 //!
 //! Between the two the process holds the capabilities of [`privileges::for_setup`], runs no code but ours, is not
@@ -22,12 +22,13 @@ use std::time::Duration;
 use libcontainer::workload::{
     Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError,
 };
-use oci_spec::runtime::{Process, Spec};
+use oci_spec::runtime::{Hooks, Process, Spec};
 
 use super::rootfs::LateMount;
 use super::{EnforceError, privileges, program, rootfs, verify};
 use crate::plan::{CapabilitySets, Plan};
 use crate::runtime::filter::SavedFilter;
+use crate::runtime::hooks::{Ready, Told, When};
 use crate::sidecar::SidecarError;
 
 /// How long the sidecar may take to answer at `start`; it answers in microseconds.
@@ -57,6 +58,8 @@ pub struct Walls {
     pub late_mounts: Vec<LateMount>,
     /// cgroup mount to make read-only.
     pub cgroup_read_only: Option<PathBuf>,
+    /// The spec's hooks, of which startContainer's are run here, and what they are told of the container.
+    pub hooks: Option<(Hooks, Told)>,
 }
 
 impl Walls {
@@ -164,6 +167,20 @@ impl WallExecutor {
         }
     }
 
+    /// startContainer hooks are behind the same walls as the program (runc: after the filter too); what they need is
+    /// made before, because a filter may deny it.
+    fn enforce_and_run_hooks(&self, spec: &Spec, env: &[String]) -> Result<(), EnforceError> {
+        let Some((hooks, told)) = &self.walls.hooks else {
+            return self.enforce(spec);
+        };
+        // As the container sees it.
+        let pid = i32::try_from(std::process::id()).ok();
+        let ready = Ready::new(When::StartContainer, hooks, told, pid)?;
+        self.enforce(spec)?;
+        // Without an environment of their own they get the program's, as runc's do.
+        Ok(ready.run(env, None)?)
+    }
+
     fn join_namespaces(&self) -> Result<(), EnforceError> {
         match &self.walls.role {
             Role::Init { sidecar: None } => Ok(()),
@@ -243,7 +260,7 @@ impl Executor for WallExecutor {
             }
         }
         let args = args(spec);
-        let error = match self.enforce(spec) {
+        let error = match self.enforce_and_run_hooks(spec, &env) {
             Ok(()) => program::execute(&found.program, &args, &env),
             Err(error) => error,
         };
@@ -298,6 +315,7 @@ mod tests {
             cwd: None,
             late_mounts: Vec::new(),
             cgroup_read_only: None,
+            hooks: None,
         }
     }
 

@@ -64,6 +64,9 @@ pub enum EnforceError {
     /// A plan without what enforces it. The runtime's own mistake, or a state directory that somebody changed.
     #[error("the plan asks for the {0} wall, but nothing that raises it is there")]
     Incomplete(&'static str),
+    /// A startContainer hook failed.
+    #[error(transparent)]
+    Hook(#[from] crate::runtime::hooks::HookError),
     /// A descriptor that must not be passed on.
     #[error("file descriptor {fd} cannot be passed on: {why}")]
     Descriptor {

@@ -107,7 +107,7 @@ pub fn execute(file: &Path, args: &[String], env: &[String]) -> EnforceError {
 }
 
 /// Go's words for an errno, which are the C library's in lower case.
-fn words(errno: Errno) -> String {
+pub(crate) fn words(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or(&text).to_owned();
     let mut chars = text.chars();

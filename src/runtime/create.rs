@@ -11,7 +11,7 @@ use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::error::LibcontainerError;
 use libcontainer::syscall::syscall::SyscallType;
-use oci_spec::runtime::{LinuxNamespaceType, Spec};
+use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
 
 use super::bundle::Bundle;
 use super::filter::SavedFilter;
@@ -19,7 +19,8 @@ use super::network_wall::NetworkWall;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::{Lock, Place};
 use super::{
-    RuntimeError, cgroup, delete, descriptors, filter, late, network_wall, overlay, report, resolve,
+    RuntimeError, cgroup, delete, descriptors, filter, hooks, late, network_wall, overlay, report,
+    resolve,
 };
 use crate::cli::{self, Global};
 use crate::enforce::executor::{Role, WallExecutor, Walls};
@@ -99,6 +100,9 @@ pub fn create(
     let decision = decide(global, &args.bundle, system)?;
     descriptors::check(args.preserve_fds, decision.plan.is_some())?;
     cgroup::check(&decision.bundle.spec)?;
+    if let Some(all) = decision.bundle.spec.hooks() {
+        hooks::check(all)?;
+    }
     if args.no_new_keyring && decision.plan.is_some() {
         return Err(RuntimeError::Unsupported(
             "--no-new-keyring is refused under a policy: the engine's keys would be in reach"
@@ -154,7 +158,9 @@ fn build(
         }
         _ => decision.bundle.rootfs.clone(),
     };
-    let spec = write_shadow(&dir, decision, rootfs.clone())?;
+    let hooks = decision.bundle.spec.hooks().clone().unwrap_or_default();
+    let job = hooks::Job::new(&hooks, &record.told(), &rootfs)?;
+    let spec = write_shadow(&dir, decision, rootfs.clone(), job.as_ref())?;
     let late_mounts = match &decision.plan {
         Some(plan) => late_mounts(&plan.filesystem, decision, &dir, &rootfs)?,
         None => Vec::new(),
@@ -163,12 +169,18 @@ fn build(
         filter::save(&place.filter(), filter)?;
     }
     let init_socket = walls.as_mut().and_then(NetworkWall::init_end);
-    let executor = executor(place, decision, args, init_socket, late_mounts)?;
+    let executor = executor(place, decision, record, args, init_socket, late_mounts)?;
+    // From here on poststop hooks have something to undo.
+    record.hooks = hooks;
+    if record.hooks != Hooks::default() {
+        record.save(&dir)?;
+    }
     let reader = report::reader(&place.report())?;
     let container =
         libcontainer_build(global, args, console, place, &spec, executor).map_err(|error| {
             // What our own code in the container's process says is nearer to the cause.
-            report::pending(&reader).map_or(error, RuntimeError::Init)
+            let told = report::pending(&reader).or_else(|| job.as_ref()?.failure());
+            told.map_or(error, RuntimeError::Init)
         })?;
     let pid = container.pid().map(nix::unistd::Pid::as_raw);
     record.init = pid.and_then(ProcessId::of);
@@ -213,6 +225,7 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
             .flatten()
             .map(|(k, v)| (k.clone(), v.clone()))
             .collect(),
+        hooks: Hooks::default(),
         systemd_cgroup: global.systemd_cgroup,
         plan: decision.plan.clone(),
         chosen_by: decision.chosen_by.clone(),
@@ -227,7 +240,12 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
 }
 
 /// Writes the spec that libcontainer reads, now and at every `exec`, and the files of the network wall.
-fn write_shadow(dir: &Path, decision: &Decision, rootfs: PathBuf) -> Result<Spec, RuntimeError> {
+fn write_shadow(
+    dir: &Path,
+    decision: &Decision,
+    rootfs: PathBuf,
+    job: Option<&hooks::Job>,
+) -> Result<Spec, RuntimeError> {
     let places = Places { rootfs };
     let spec = decision.bundle.spec.clone();
     let mut spec = match &decision.plan {
@@ -255,6 +273,7 @@ fn write_shadow(dir: &Path, decision: &Decision, rootfs: PathBuf) -> Result<Spec
             process.set_cwd(PathBuf::from("/"));
         }
     }
+    spec.set_hooks(job.map(hooks::Job::stand_in));
     let path = dir.join("config.json");
     let text = serde_json::to_vec(&spec).map_err(|e| RuntimeError::Input {
         path: path.clone(),
@@ -278,6 +297,7 @@ fn late_mounts(
 fn executor(
     place: &Place,
     decision: &Decision,
+    record: &Record,
     args: &cli::Create,
     sidecar: Option<OwnedFd>,
     late_mounts: Vec<LateMount>,
@@ -301,6 +321,7 @@ fn executor(
         cwd: decision.plan.as_ref().and(process.map(|p| p.cwd().clone())),
         late_mounts,
         cgroup_read_only: cgroup_read_only(spec, decision.plan.as_ref()),
+        hooks: spec.hooks().clone().map(|hooks| (hooks, record.told())),
     }))
 }
 

@@ -9,7 +9,7 @@ use libcontainer::container::ContainerStatus;
 
 use super::record::{ProcessId, Record};
 use super::store::Place;
-use super::{RuntimeError, cgroup, overlay, signal, start};
+use super::{RuntimeError, cgroup, hooks, overlay, signal, start};
 use crate::sidecar;
 
 /// How long the container's processes may take to die of SIGKILL.
@@ -85,6 +85,10 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         note(overlay::remove(&dir));
     }
     if first.is_ok() {
+        // While the record is still there: a deletion that is killed here is finished by the next one.
+        if let Some(record) = record {
+            hooks::poststop(&record.hooks, &record.told());
+        }
         first = remove_dir(&dir);
     }
     first

@@ -66,6 +66,9 @@ pub enum RuntimeError {
     /// What the container's own process reported.
     #[error("{0}")]
     Init(String),
+    /// A hook failed. The words are runc's.
+    #[error(transparent)]
+    Hook(#[from] super::hooks::HookError),
     /// libcontainer failed.
     #[error("{step}: {cause}")]
     Container {

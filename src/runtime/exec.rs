@@ -113,6 +113,7 @@ fn build(
         cwd: None,
         late_mounts: Vec::new(),
         cgroup_read_only: None,
+        hooks: None,
     });
     let reader = report::reader(&scratch.report())?;
     let sets = wanted.capabilities().clone().unwrap_or_default();

@@ -43,10 +43,9 @@ pub fn run(
         } else {
             Some(Foreground::new(pid)?)
         };
-        start::start(&place)?;
+        start::start(&place, lock)?;
         Ok(foreground)
     });
-    drop(lock);
     let status = started.and_then(|foreground| match foreground {
         Some(foreground) => foreground
             .wait(listener.map(tty::Listener::receive).transpose()?)

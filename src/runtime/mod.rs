@@ -9,6 +9,7 @@ pub mod error;
 pub mod exec;
 pub mod filter;
 pub mod foreground;
+pub mod hooks;
 pub mod late;
 pub mod network_wall;
 pub mod overlay;

@@ -6,9 +6,11 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use oci_spec::runtime::Hooks;
 use serde::{Deserialize, Serialize};
 
 use super::RuntimeError;
+use super::hooks::Told;
 use crate::plan::Plan;
 use crate::sidecar::SidecarRecord;
 
@@ -32,6 +34,9 @@ pub struct Record {
     pub oci_version: String,
     /// The bundle's annotations.
     pub annotations: BTreeMap<String, String>,
+    /// Its hooks, once one of them may have run; empty before.
+    #[serde(default)]
+    pub hooks: Hooks,
     /// Whether systemd manages its cgroup.
     pub systemd_cgroup: bool,
     /// What is enforced; `None` under `unconfined`.
@@ -102,6 +107,16 @@ impl Record {
             path,
             why: e.to_string(),
         })
+    }
+
+    /// What its hooks are told of it.
+    pub fn told(&self) -> Told {
+        Told {
+            oci_version: self.oci_version.clone(),
+            id: self.id.clone(),
+            bundle: self.bundle.clone(),
+            annotations: self.annotations.clone(),
+        }
     }
 
     /// Writes it whole or not at all.

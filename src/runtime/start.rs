@@ -5,15 +5,46 @@ use std::path::Path;
 use libcontainer::container::{Container, ContainerStatus};
 use libcontainer::error::LibcontainerError;
 
+use super::hooks::{self, When};
 use super::record::{ProcessId, Record};
-use super::store::Place;
-use super::{RuntimeError, report};
+use super::store::{Lock, Place};
+use super::{RuntimeError, delete, report};
 
-/// Starts a created container. The caller holds its lock: libcontainer says Running before the process has moved to
-/// the inner network namespace, and an `exec` in that moment would join the engine's.
-pub fn start(place: &Place) -> Result<(), RuntimeError> {
+/// Starts a created container. Its lock is held until the process has moved to the inner network namespace: libcontainer
+/// says Running before, and an `exec` in that moment would join the engine's.
+///
+/// A container whose startContainer or poststart hook fails is ended and deleted (runtime.md "Lifecycle", steps 7 and 9).
+pub fn start(place: &Place, lock: Lock) -> Result<(), RuntimeError> {
     let mut record = Record::read(&place.dir())
         .map_err(|_| RuntimeError::Unknown(place.id.as_str().to_owned()))?;
+    let started = release(place, &mut record).and_then(|()| poststart(&record));
+    let hook_failed = match &started {
+        Err(RuntimeError::Hook(_)) => true,
+        Err(RuntimeError::Init(report)) => hooks::is_start_failure(report),
+        _ => false,
+    };
+    if hook_failed {
+        if let Err(cleanup) = delete::remove_all(place, Some(&record)) {
+            log::error!("after a failed hook: {}", crate::log::chain(&cleanup));
+        }
+        lock.remove()?;
+    }
+    started
+}
+
+/// poststart hooks: the program runs.
+fn poststart(record: &Record) -> Result<(), RuntimeError> {
+    let pid = record.init.map(|init| init.pid);
+    Ok(hooks::run(
+        When::Poststart,
+        &record.hooks,
+        &record.told(),
+        pid,
+        None,
+    )?)
+}
+
+fn release(place: &Place, record: &mut Record) -> Result<(), RuntimeError> {
     let refuse = |why: &str| RuntimeError::State {
         verb: "start",
         id: record.id.clone(),

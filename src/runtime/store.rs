@@ -8,10 +8,11 @@
 //! `<root>` is a short hash of the engine's `--root`, so that two engines may use one id.
 
 use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::FcntlArg;
 use rustix::fs::FlockOperation;
 
 use super::RuntimeError;
@@ -108,6 +109,23 @@ impl Place {
         } else {
             Err(RuntimeError::Unknown(self.id.0.clone()))
         }
+    }
+
+    /// Whether another process has the container's lock: a verb is under way. Looks without waiting.
+    pub fn is_busy(&self) -> bool {
+        let path = Path::new(RUN).join("locks").join(&self.key);
+        let Ok(file) = File::options().write(true).open(&path) else {
+            return false;
+        };
+        let mut lock = libc::flock {
+            l_type: libc::F_WRLCK as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        let asked = nix::fcntl::fcntl(file.as_raw_fd(), FcntlArg::F_GETLK(&mut lock));
+        asked.is_ok() && lock.l_type != libc::F_UNLCK as libc::c_short
     }
 
     /// Waits for the container's lock and takes it until the value is dropped or the process ends.
