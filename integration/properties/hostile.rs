@@ -191,7 +191,31 @@ pub fn spec(dice: &mut Dice, base: &Value) -> Value {
     linux["sysctl"] = dice.pick(&[json!({"net.ipv4.ping_group_range": "0 1", "net.core.somaxconn": "9", "kernel.shmmax": "1"}), Value::Null]);
     linux["devices"] = devices(dice);
     linux["namespaces"] = namespaces(dice);
+    urgency(dice, &mut spec);
     spec
+}
+
+/// What would put the container before others.
+fn urgency(dice: &mut Dice, spec: &mut Value) {
+    let process = &mut spec["process"];
+    process["oomScoreAdj"] = dice.pick(&[Value::Null, json!(-1000), json!(0), json!(1000)]);
+    process["scheduler"] = dice.pick(&[
+        Value::Null,
+        json!({"policy": "SCHED_FIFO", "priority": 99}),
+        json!({"policy": "SCHED_OTHER", "nice": -20}),
+    ]);
+    process["ioPriority"] = dice.pick(&[
+        Value::Null,
+        json!({"class": "IOPRIO_CLASS_RT", "priority": 0}),
+    ]);
+    let linux = &mut spec["linux"];
+    linux["personality"] = dice.pick(&[Value::Null, json!({"domain": "LINUX32"})]);
+    linux["intelRdt"] = dice.pick(&[Value::Null, json!({"closID": "other"})]);
+    linux["timeOffsets"] = dice.pick(&[Value::Null, json!({"monotonic": {"secs": -5}})]);
+    linux["resources"]["unified"] = dice.pick(&[
+        Value::Null,
+        json!({"memory.min": "max", "memory.max": "1", "cgroup.type": "threaded"}),
+    ]);
 }
 
 fn mount(dice: &mut Dice) -> Value {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
+use agentbox::plan::neutral;
 use agentbox::plan::never::Never;
 use agentbox::plan::{BundleFacts, EphemeralContent, Plan, plan};
 use agentbox::policy::{self, MountRule, Resolved, RootAccess};
@@ -193,6 +194,9 @@ fn check_files(plan: &Plan, rendered: &Spec) {
 fn check_process(resolved: &Resolved, rendered: &Spec) {
     let process = rendered.process().as_ref().unwrap();
     assert_eq!(process.no_new_privileges(), Some(true));
+    assert!(process.oom_score_adj().is_none_or(|score| score >= 0));
+    let mut same = process.clone();
+    assert_eq!(neutral::process(&mut same), Vec::<String>::new());
     let limits = serde_json::to_value(process.rlimits()).unwrap();
     let core = limits
         .as_array()
@@ -215,8 +219,18 @@ fn check_process(resolved: &Resolved, rendered: &Spec) {
 
 fn check_linux(plan: &Plan, rendered: &Spec) {
     let linux = serde_json::to_value(rendered.linux()).unwrap();
-    assert_eq!(linux.get("seccomp"), None);
-    assert_eq!(linux.get("netDevices"), None);
+    for gone in [
+        "seccomp",
+        "netDevices",
+        "personality",
+        "intelRdt",
+        "memoryPolicy",
+        "timeOffsets",
+    ] {
+        assert_eq!(linux.get(gone), None);
+    }
+    let mut same = rendered.linux().clone().unwrap();
+    assert_eq!(neutral::linux(&mut same), Vec::<String>::new());
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let namespaces = list(&linux["namespaces"]);
     for kind in ["pid", "ipc", "uts", "mount", "cgroup", "network"] {

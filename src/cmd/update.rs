@@ -8,6 +8,7 @@ use libcgroups::common::{CgroupManager, ControllerOpt};
 use oci_spec::runtime::LinuxResources;
 
 use crate::cli::{Global, Update};
+use crate::plan::{neutral, reach};
 use crate::runtime::record::Record;
 use crate::runtime::store::Place;
 use crate::runtime::{RuntimeError, bundle, signal, start};
@@ -16,11 +17,13 @@ use crate::runtime::{RuntimeError, bundle, signal, start};
 pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
     let place = Place::new(&global.root, &args.id)?;
     let mut resources = read(args)?;
+    reach::check_resources(&resources)?;
     let _lock = place.lock_existing()?;
     let container = start::load(&place)?;
     let record = Record::read(&place.dir())?;
     if record.plan.is_some() {
         resources.set_devices(None);
+        neutral::resources(&mut resources);
     }
     let cgroup = signal::cgroup(&container)?;
     let options = ControllerOpt {

@@ -9,9 +9,11 @@ pub mod facts;
 pub mod hooks;
 pub mod mounts;
 pub mod namespaces;
+pub mod neutral;
 pub mod never;
 pub mod privileges;
 pub mod process;
+pub mod reach;
 mod support;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -242,7 +244,7 @@ pub fn plan(
     if spec.root().is_none() {
         return Err(PlanError::Missing("root"));
     }
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = neutral::warnings(spec).collect();
     hooks::check(resolved, spec, bundle)?;
     let namespaces = namespaces::plan(resolved, linux)?;
     let devices = privileges::devices(resolved, linux, bundle)?;

@@ -141,7 +141,7 @@ pub(super) fn plan(
                 out.mask_inside(&never, mount.destination(), facts, warnings);
             }
             Some(facts) => out.bind(&never, policy, place, mount, facts, warnings)?,
-            None => out.kernel(mount),
+            None => out.kernel(mount, policy.filesystem.scratch.bytes()),
         }
     }
     let workspace = workspace.map(|index| mounts[index].destination().clone());
@@ -196,7 +196,7 @@ struct Sorted {
 
 impl Sorted {
     /// A mount that is no bind: the kernel's own file systems, on their usual places only.
-    fn kernel(&mut self, mount: &Mount) {
+    fn kernel(&mut self, mount: &Mount, scratch_bytes: u64) {
         let kind = mount.typ().as_deref().unwrap_or("none");
         let destination = mount.destination();
         let asked = mount.options().as_deref().unwrap_or_default();
@@ -209,9 +209,10 @@ impl Sorted {
             }
             ("devpts", "/dev/pts") => keep(asked, &["nosuid", "noexec"]),
             ("mqueue", "/dev/mqueue") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
-            ("tmpfs", "/dev") => keep(asked, &["nosuid", "noexec"]),
+            ("tmpfs", "/dev") => bounded(keep(asked, &["nosuid", "noexec"]), scratch_bytes),
+            ("tmpfs", "/dev/shm") if has_size(asked) => keep(asked, &["nosuid", "nodev"]),
             ("tmpfs", _) if !is_kernel_place(destination) && place != "/" => {
-                keep(asked, &["nosuid", "nodev"])
+                bounded(keep(asked, &["nosuid", "nodev"]), scratch_bytes)
             }
             _ => {
                 self.prune(mount, &format!("a mount of type {kind:?} at this place is not among those that a policy keeps"));
@@ -517,6 +518,49 @@ fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     out.retain(|o| seen.insert(o.clone()));
     out
+}
+
+/// The options of a tmpfs with at most this many bytes, and files for them: what it holds is the node's memory where
+/// the container has no limit of its own, and a tmpfs without a size may take half of it.
+fn bounded(options: Vec<String>, most: u64) -> Vec<String> {
+    let size = options.iter().rev().find_map(|o| o.strip_prefix("size="));
+    let size = size.and_then(bytes).map_or(most, |asked| asked.min(most));
+    let files = options
+        .iter()
+        .rev()
+        .find_map(|o| o.strip_prefix("nr_inodes="));
+    let enough = (size / 1024).max(1024);
+    let files = files.and_then(bytes).map_or(enough, |n| n.min(enough));
+    let other = |o: &String| {
+        !["size=", "nr_inodes=", "nr_blocks="]
+            .iter()
+            .any(|k| o.starts_with(k))
+    };
+    let mut out: Vec<String> = options.into_iter().filter(other).collect();
+    out.extend([format!("size={size}"), format!("nr_inodes={files}")]);
+    out
+}
+
+/// Whether a size of a tmpfs is given, and not as a share of the node's memory.
+fn has_size(options: &[String]) -> bool {
+    let size = options.iter().rev().find_map(|o| o.strip_prefix("size="));
+    size.and_then(bytes).is_some()
+}
+
+/// `64k`, `16m`, `1g` as tmpfs(5) reads them; `None` for a share of memory, for 0, which means no limit, and for what
+/// is no number.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    let number: u64 = digits.parse().ok()?;
+    number.checked_mul(1 << shift).filter(|n| *n > 0)
 }
 
 /// `fixed`, plus those of the engine's options that `also` names.

@@ -4,9 +4,9 @@ use oci_spec::runtime::{
     Capabilities, LinuxCapabilities, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process,
 };
 
-use super::{CapabilitySets, Plan};
+use super::{CapabilitySets, Plan, neutral};
 
-/// The process as it may run under the plan: no_new_privs, capabilities within the limit, no core dumps.
+/// The process as it may run under the plan: no_new_privs, capabilities within the limit, no core dumps, no urgency.
 ///
 /// RLIMIT_CORE is 1, soft and hard: with 0 a `core_pattern` that is a pipe still starts its helper, as root on
 /// the host (core(5), "Piping core dumps to a program").
@@ -14,6 +14,7 @@ pub fn confine(mut process: Process, plan: &Plan) -> Process {
     let sets = CapabilitySets::of(process.capabilities().as_ref()).limited(&plan.capability_limit);
     process.set_capabilities(Some(to_spec(&sets)));
     process.set_no_new_privileges(Some(true));
+    neutral::process(&mut process);
     let mut limits: Vec<PosixRlimit> = process.rlimits().clone().unwrap_or_default();
     limits.retain(|l| l.typ() != PosixRlimitType::RlimitCore);
     limits.push(core_limit());

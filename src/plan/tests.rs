@@ -12,6 +12,7 @@ use crate::policy::{NodeConfig, Selection, Sources, resolve};
 mod ephemeral;
 mod mounts;
 mod namespaces;
+mod neutral;
 mod privileges;
 
 /// An engine's container id.

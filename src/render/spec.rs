@@ -9,7 +9,7 @@ use oci_spec::runtime::{
 };
 
 use crate::plan::namespaces::is_net;
-use crate::plan::{Plan, PlannedMount, process};
+use crate::plan::{Plan, PlannedMount, neutral, process};
 use crate::policy::RootAccess;
 
 /// What the shell decided about places on the host.
@@ -88,6 +88,7 @@ fn set_root(spec: &mut Spec, places: &Places, readonly: Option<bool>) {
 
 fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
     linux.set_seccomp(None);
+    neutral::linux(&mut linux);
     linux.set_namespaces(Some(plan.namespaces.iter().map(|n| namespace(n)).collect()));
     let kept: Vec<LinuxDevice> = linux
         .devices()

@@ -61,6 +61,13 @@ impl Bundle {
                 "the root file system {rootfs:?} is no directory"
             )));
         }
+        // libcontainer makes links in it and removes /dev/ptmx by the path on the node, where the link leads to the node's
+        // directories.
+        if rootfs.join("dev").is_symlink() {
+            return Err(bad(&format!(
+                "the image's /dev ({rootfs:?}) is a symbolic link: use an image where it is a directory"
+            )));
+        }
         Ok(Self { dir, rootfs, spec })
     }
 }

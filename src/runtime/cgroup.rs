@@ -10,12 +10,28 @@ use std::time::Duration;
 use oci_spec::runtime::Spec;
 
 use super::RuntimeError;
+use super::store::Place;
+
+/// The cgroup that a spec names.
+pub fn named(spec: &Spec) -> Option<PathBuf> {
+    let path = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone());
+    path.filter(|p| !p.as_os_str().is_empty())
+}
+
+/// Gives a spec that names no cgroup one of its own: libcontainer's has the id alone, which another `--root` may use too.
+pub fn name(spec: &mut Spec, place: &Place) {
+    if named(spec).is_none()
+        && let Some(linux) = spec.linux_mut()
+    {
+        let path = format!("/agentbox-{}", place.key());
+        linux.set_cgroups_path(Some(PathBuf::from(path)));
+    }
+}
 
 /// Refuses a cgroup path that is a hierarchy's root, leads out of it, or has processes in or below it already
 /// (as runc 1.2 does).
 pub fn check(spec: &Spec) -> Result<(), RuntimeError> {
-    let path = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone());
-    let Some(path) = path.filter(|p| !p.as_os_str().is_empty()) else {
+    let Some(path) = named(spec) else {
         return Ok(());
     };
     let refused =
@@ -114,6 +130,20 @@ mod tests {
         linux.set_cgroups_path(Some(path.into()));
         spec.set_linux(Some(linux));
         check(&spec)
+    }
+
+    #[test]
+    fn two_roots_with_one_id_get_two_cgroups() {
+        let cgroup = |root: &str| {
+            let mut spec = Spec::default();
+            if let Some(linux) = spec.linux_mut() {
+                linux.set_cgroups_path(None);
+            }
+            name(&mut spec, &Place::new(Path::new(root), "one").unwrap());
+            named(&spec).unwrap()
+        };
+        assert_ne!(cgroup("/run/a"), cgroup("/run/b"));
+        assert_eq!(cgroup("/run/a"), cgroup("/run/a"));
     }
 
     #[test]

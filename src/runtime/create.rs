@@ -5,13 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::error::LibcontainerError;
 use libcontainer::syscall::syscall::SyscallType;
-use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
+use oci_spec::runtime::{Hooks, LinuxNamespaceType, Process, Spec};
 
 use super::bundle::Bundle;
 use super::filter::SavedFilter;
@@ -26,6 +27,7 @@ use crate::cli::{self, Global};
 use crate::enforce::executor::{Role, WallExecutor, Walls};
 use crate::enforce::privileges;
 use crate::enforce::rootfs::LateMount;
+use crate::plan::reach::{self, NetSettings};
 use crate::plan::{self, CapabilitySets, Plan};
 use crate::policy::{RootAccess, Selection};
 use crate::probe::Opened;
@@ -70,9 +72,11 @@ pub fn decide(
     let mut sources = Vec::new();
     let (plan, chosen_by, filter) = match resolve::selection(global, &annotations)? {
         Selection::Unconfined { chosen_by } => {
+            reach::check(&bundle.spec, net_settings(&bundle.spec))?;
             (None, chosen_by.to_string(), filter::compile(None, engine)?)
         }
         Selection::Policy(resolved) => {
+            reach::check(&bundle.spec, NetSettings::Own)?;
             let (facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, system)?;
             sources = opened;
             let plan = plan::plan(&resolved, &bundle.spec, &facts, &crate::probe::host())?;
@@ -89,6 +93,24 @@ pub fn decide(
     })
 }
 
+/// Whose `net.*` settings the spec's are: no network namespace, or a path to the runtime's own, is the host's.
+fn net_settings(spec: &Spec) -> NetSettings {
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    let mut all = namespaces.into_iter().flatten();
+    let Some(namespace) = all.find(|n| n.typ() == LinuxNamespaceType::Network) else {
+        return NetSettings::Host;
+    };
+    let identity = |path: &Path| {
+        let stat = fs::metadata(path).ok();
+        stat.map(|s| (s.dev(), s.ino()))
+    };
+    let named = namespace.path().as_deref();
+    match named.map(|path| identity(path) == identity(Path::new("/proc/self/ns/net"))) {
+        Some(true) => NetSettings::Host,
+        _ => NetSettings::Own,
+    }
+}
+
 /// Creates a container; its process waits for `start`. `system` are `wrap`'s own mounts.
 pub fn create(
     global: &Global,
@@ -97,7 +119,10 @@ pub fn create(
     system: &BTreeSet<PathBuf>,
 ) -> Result<(Place, Lock), RuntimeError> {
     let place = Place::new(&global.root, &args.id)?;
-    let decision = decide(global, &args.bundle, system)?;
+    let mut decision = decide(global, &args.bundle, system)?;
+    if !global.systemd_cgroup {
+        cgroup::name(&mut decision.bundle.spec, &place);
+    }
     descriptors::check(args.preserve_fds, decision.plan.is_some())?;
     cgroup::check(&decision.bundle.spec)?;
     if let Some(all) = decision.bundle.spec.hooks() {
@@ -198,11 +223,8 @@ fn build(
 
 /// What libcontainer and the sidecar name their cgroups; systemd removes its own.
 fn cgroups(global: &Global, spec: &Spec, place: &Place) -> Vec<PathBuf> {
-    let named = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone());
-    let own = named.filter(|p| !p.as_os_str().is_empty());
-    let own = own.unwrap_or_else(|| PathBuf::from(format!(":youki:{}", place.id.as_str())));
+    let own = cgroup::named(spec).filter(|_| !global.systemd_cgroup);
     let (parent, name) = network_wall::sidecar_cgroup(spec, place);
-    let own = (!global.systemd_cgroup).then_some(own);
     own.into_iter().chain([parent.join(name)]).collect()
 }
 
@@ -266,6 +288,9 @@ fn write_shadow(
         None => shadow::unconfined(spec, &places),
     };
     if let Some(process) = spec.process_mut() {
+        if decision.plan.is_some() {
+            own_oom_score(process);
+        }
         let sets = process.capabilities().clone().unwrap_or_default();
         process.set_capabilities(Some(privileges::for_setup(&sets)));
         if decision.plan.is_some() {
@@ -281,6 +306,15 @@ fn write_shadow(
     })?;
     write_whole(&path, &text)?;
     Ok(spec)
+}
+
+/// A process that is asked nothing inherits the runtime's score, and services that start containers have a low one:
+/// under a policy the kernel must not kill the node's own programs first.
+pub fn own_oom_score(process: &mut Process) {
+    let inherited = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+    if process.oom_score_adj().is_none() && inherited.starts_with('-') {
+        process.set_oom_score_adj(Some(0));
+    }
 }
 
 fn late_mounts(

@@ -51,6 +51,9 @@ pub enum RuntimeError {
     /// The container cannot be planned.
     #[error(transparent)]
     Plan(#[from] crate::plan::PlanError),
+    /// The bundle reaches out of the container.
+    #[error("config.json")]
+    Reach(#[from] crate::plan::reach::ReachError),
     /// The bundle cannot be judged.
     #[error(transparent)]
     Probe(#[from] crate::probe::ProbeError),

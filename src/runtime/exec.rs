@@ -32,7 +32,11 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     let shadow: Spec = bundle::read_json(&place.dir().join("config.json"))?;
     let wanted = wanted_process(args, &shadow, &record)?;
     let wanted = match &record.plan {
-        Some(plan) => process::confine(wanted, plan),
+        Some(plan) => {
+            let mut confined = process::confine(wanted, plan);
+            create::own_oom_score(&mut confined);
+            confined
+        }
         None => wanted,
     };
     descriptors::check(args.preserve_fds, record.plan.is_some())?;

@@ -120,7 +120,7 @@ pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
         Some(parent) if cgroup.is_absolute() => parent.to_owned(),
         _ => PathBuf::from("/agentbox"),
     };
-    (parent, format!("agentbox-sidecar-{}", place.id.as_str()))
+    (parent, format!("agentbox-sidecar-{}", place.key()))
 }
 
 fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'static> {

@@ -69,6 +69,11 @@ impl Place {
         Ok(Self { id, root, key })
     }
 
+    /// A name that no container of another root has.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// Our directory of the container.
     pub fn dir(&self) -> PathBuf {
         Path::new(RUN).join("index").join(&self.key)

@@ -259,8 +259,16 @@ fn kernel_file_systems_get_the_options_of_the_plan() {
         ("cgroup", "/sys/fs/cgroup", "nosuid,nodev,noexec,ro"),
         ("mqueue", "/dev/mqueue", "nosuid,nodev,noexec"),
         ("devpts", "/dev/pts", "rw,mode=0620,nosuid,noexec"),
-        ("tmpfs", "/dev", "rw,mode=0620,nosuid,noexec"),
-        ("tmpfs", "/data", "rw,mode=0620,nosuid,nodev"),
+        (
+            "tmpfs",
+            "/dev",
+            "rw,mode=0620,nosuid,noexec,size=16777216,nr_inodes=16384",
+        ),
+        (
+            "tmpfs",
+            "/data",
+            "rw,mode=0620,nosuid,nodev,size=16777216,nr_inodes=16384",
+        ),
     ] {
         let plan = under("strict")
             .mount(
@@ -422,5 +430,50 @@ fn masks_are_the_same_where_the_engine_has_none() {
     assert_eq!(
         engine.filesystem.masked.len(),
         plan.filesystem.masked.len() + 1
+    );
+}
+
+#[test]
+fn a_tmpfs_holds_no_more_than_the_policy_gives() {
+    let size = |place: &str, asked: &[&str]| {
+        let case = under("strict").tmpfs(place).options(asked);
+        let plan = case.plan();
+        let mount = plan.filesystem.mounts.iter();
+        let mount = mount.clone().find(|m| m.destination == Path::new(place));
+        let options = mount.unwrap().options.clone();
+        let all = |key: &str| -> Vec<u64> {
+            let values = options.iter().filter_map(|o| o.strip_prefix(key));
+            values.map(|v| v.parse().unwrap()).collect()
+        };
+        (all("size="), all("nr_inodes="))
+    };
+    let most = under("strict").plan().filesystem.scratch_bytes;
+    for asked in [
+        vec![],
+        vec!["size=1g"],
+        vec!["size=50%"],
+        vec!["size=0", "nr_inodes=0"],
+        vec!["size=1k", "size=64g"],
+        vec!["nr_blocks=999999999"],
+        vec!["size=18446744073709551615t", "nr_inodes=99999999"],
+    ] {
+        assert_eq!(
+            size("/data", &asked),
+            (vec![most], vec![most / 1024]),
+            "{asked:?}"
+        );
+    }
+    assert_eq!(size("/data", &["size=64k"]), (vec![65536], vec![1024]));
+    assert_eq!(size("/dev", &["size=64g"]), (vec![most], vec![most / 1024]));
+    // The engine's --shm-size is asked for by number; without one it is bounded like the others.
+    let shm = under("strict")
+        .tmpfs("/dev/shm")
+        .options(&["size=1g"])
+        .plan();
+    let shm = shm.filesystem.mounts.last().unwrap().options.clone();
+    assert!(shm.contains(&"size=1g".to_owned()), "{shm:?}");
+    assert_eq!(
+        size("/dev/shm", &["size=90%"]),
+        (vec![most], vec![most / 1024])
     );
 }
