@@ -90,7 +90,9 @@ pub enum Verb {
     /// Thaw a paused container
     Resume(Id),
     /// Change the resource limits of a running container
-    Update(Update),
+    Update(Box<Update>),
+    /// Print what a container uses, again and again, and when its memory ran out, as JSON
+    Events(Events),
     /// Print what this runtime supports as OCI JSON
     Features,
     /// Write an example config.json
@@ -267,9 +269,81 @@ pub enum TableFormat {
 /// `update`
 #[derive(Debug, Args)]
 pub struct Update {
-    /// File with OCI `resources` JSON, `-` for standard input
+    /// File with OCI `resources` JSON, `-` for standard input; all other options are then ignored
     #[arg(long, short, value_name = "FILE")]
-    pub resources: PathBuf,
+    pub resources: Option<PathBuf>,
+    /// Weight of block input and output, 10 to 1000
+    #[arg(long, value_name = "N")]
+    pub blkio_weight: Option<u16>,
+    /// Period of the hard limit of processor time, in microseconds
+    #[arg(long, value_name = "USEC")]
+    pub cpu_period: Option<u64>,
+    /// Processor time in each period, in microseconds; -1 for no limit
+    #[arg(long, value_name = "USEC", allow_negative_numbers = true)]
+    pub cpu_quota: Option<i64>,
+    /// Processor time that may be saved up beyond the quota, in microseconds
+    #[arg(long, value_name = "USEC")]
+    pub cpu_burst: Option<u64>,
+    /// Processor weight relative to other containers, 2 to 262144
+    #[arg(long, alias = "cpu-shares", value_name = "N")]
+    pub cpu_share: Option<u64>,
+    /// Period of the real-time limit, in microseconds
+    #[arg(long, value_name = "USEC")]
+    pub cpu_rt_period: Option<u64>,
+    /// Real-time processor time in each period, in microseconds
+    #[arg(long, value_name = "USEC", allow_negative_numbers = true)]
+    pub cpu_rt_runtime: Option<i64>,
+    /// Processors to use
+    #[arg(long, value_name = "LIST")]
+    pub cpuset_cpus: Option<String>,
+    /// Memory nodes to use
+    #[arg(long, value_name = "LIST")]
+    pub cpuset_mems: Option<String>,
+    /// 1: run only when nothing else wants the processor; 0: as usual
+    #[arg(long, value_name = "0|1")]
+    pub cpu_idle: Option<i64>,
+    /// Memory limit in bytes, or with a unit: 64M; -1 for none
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub memory: Option<String>,
+    /// Soft memory limit
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub memory_reservation: Option<String>,
+    /// Limit of memory and swap together
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub memory_swap: Option<String>,
+    /// Obsolete, without effect
+    #[arg(long, value_name = "BYTES", hide = true, allow_hyphen_values = true)]
+    pub kernel_memory: Option<String>,
+    /// Obsolete, without effect
+    #[arg(long, value_name = "BYTES", hide = true, allow_hyphen_values = true)]
+    pub kernel_memory_tcp: Option<String>,
+    /// Number of processes and threads; -1 for no limit
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub pids_limit: Option<i64>,
+    /// Intel RDT schema of the L3 cache; refused, it cannot be changed later
+    #[arg(long, value_name = "SCHEMA")]
+    pub l3_cache_schema: Option<String>,
+    /// Intel RDT schema of memory bandwidth; refused, it cannot be changed later
+    #[arg(long, value_name = "SCHEMA")]
+    pub mem_bw_schema: Option<String>,
+    /// Container id
+    pub id: String,
+}
+
+/// `events`
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Time between two readings
+    #[arg(
+        long,
+        default_value = "5s",
+        value_name = "DURATION",
+        allow_hyphen_values = true
+    )]
+    pub interval: String,
+    /// Print one reading and stop
+    #[arg(long)]
+    pub stats: bool,
     /// Container id
     pub id: String,
 }

@@ -10,8 +10,18 @@ use crate::runtime::store::Place;
 use crate::runtime::wait::Foreground;
 use crate::runtime::{exec, seal, tty};
 
+/// What runc ends with when it could not run the program.
+const NOT_RUN: u8 = 255;
+
 /// Runs another program in a container.
 pub fn run(global: &Global, args: &Exec) -> Result<ExitCode> {
+    exec(global, args).or_else(|error| {
+        crate::log::fatal(&error);
+        Ok(ExitCode::from(NOT_RUN))
+    })
+}
+
+fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
     seal::ensure()?;
     let place = Place::new(&global.root, &args.id)?;
     let started = exec::exec(&place, args)?;

@@ -16,12 +16,20 @@ pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
     let signal = signal::parse(&args.signal)?;
     let container = start::load(&place)?;
     if args.all {
-        signal::kill_all(&container, signal)?;
+        if let Some(signal) = signal {
+            signal::kill_all(&container, signal)?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let init = Record::read(&place.dir())?
         .init
         .ok_or(RuntimeError::NotRunning)?;
+    let Some(signal) = signal else {
+        return match init.is_alive() {
+            true => Ok(ExitCode::SUCCESS),
+            false => Err(RuntimeError::NotRunning.into()),
+        };
+    };
     if !signal::send(init, signal)? {
         return Err(RuntimeError::NotRunning.into());
     }

@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod events;
 mod exec;
 mod explain;
 mod features;
@@ -53,6 +54,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Pause(args) => pause::pause(&global, &args),
         Verb::Resume(args) => pause::resume(&global, &args),
         Verb::Update(args) => update::run(&global, &args),
+        Verb::Events(args) => events::run(&global, &args),
         Verb::Features => features::run(),
         Verb::Spec(args) => spec::run(&args),
         Verb::Explain(args) => explain::run(&global, &args),

@@ -3,49 +3,164 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use libcgroups::common::{CgroupManager, ControllerOpt};
-use oci_spec::runtime::LinuxResources;
+use anyhow::{Context, Result, bail};
+use libcgroups::common::{AnyCgroupManager, CgroupManager, ControllerOpt};
+use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 
 use crate::cli::{Global, Update};
 use crate::plan::{neutral, reach};
 use crate::runtime::record::Record;
 use crate::runtime::store::Place;
-use crate::runtime::{RuntimeError, bundle, signal, start};
+use crate::runtime::{RuntimeError, bundle, limits, signal, start};
 
-/// Changes the resource limits of a container. Device rules are no limits: under a policy they stay.
+/// Changes the resource limits of a container. Device rules are no limits and are not changed, as with runc.
 pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
     let place = Place::new(&global.root, &args.id)?;
-    let mut resources = read(args)?;
+    let mut resources = wanted(args)?;
     reach::check_resources(&resources)?;
     let _lock = place.lock_existing()?;
     let container = start::load(&place)?;
     let record = Record::read(&place.dir())?;
     if record.plan.is_some() {
-        resources.set_devices(None);
         neutral::resources(&mut resources);
     }
-    let cgroup = signal::cgroup(&container)?;
-    let options = ControllerOpt {
-        resources: &resources,
-        disable_oom_killer: false,
-        oom_score_adj: None,
-        freezer_state: None,
-    };
-    cgroup
-        .apply(&options)
-        .map_err(RuntimeError::container("apply the limits"))?;
+    match signal::cgroup(&container)? {
+        // systemd would set back what it has not been told.
+        manager @ AnyCgroupManager::Systemd(_) => {
+            let options = ControllerOpt {
+                resources: &resources,
+                disable_oom_killer: false,
+                oom_score_adj: None,
+                freezer_state: None,
+            };
+            manager
+                .apply(&options)
+                .map_err(RuntimeError::container("apply the limits"))?;
+        }
+        _ => limits::apply(&record.controllers()?, &resources)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(args: &Update) -> Result<LinuxResources> {
-    if args.resources.as_os_str() != "-" {
-        return Ok(bundle::read_json(&args.resources)?);
+/// What is asked for: the JSON of `--resources`, and where that is given nothing else, as with runc.
+fn wanted(args: &Update) -> Result<LinuxResources> {
+    let schemas = [&args.l3_cache_schema, &args.mem_bw_schema];
+    if schemas
+        .iter()
+        .any(|s| s.as_deref().is_some_and(|s| !s.is_empty()))
+    {
+        bail!(
+            "Intel RDT schemas cannot be changed by update; give them in linux.intelRdt at create"
+        );
     }
-    let mut text = String::new();
-    std::io::stdin()
-        .take(1 << 20)
-        .read_to_string(&mut text)
-        .context("read the limits from standard input")?;
-    serde_json::from_str(&text).context("the limits on standard input")
+    let mut resources = match &args.resources {
+        Some(path) if path.as_os_str() == "-" => {
+            let mut text = String::new();
+            std::io::stdin()
+                .take(1 << 20)
+                .read_to_string(&mut text)
+                .context("read the limits from standard input")?;
+            serde_json::from_str(&text).context("the limits on standard input")?
+        }
+        Some(path) => bundle::read_stream(path)?,
+        None => from_flags(args)?,
+    };
+    resources.set_devices(None);
+    let memory = resources.memory().unwrap_or_default();
+    if memory.kernel().is_some() || memory.kernel_tcp().is_some() {
+        log::warn!("limits of kernel memory are obsolete and have no effect");
+    }
+    Ok(resources)
+}
+
+fn from_flags(args: &Update) -> Result<LinuxResources> {
+    let mut memory = LinuxMemory::default();
+    memory.set_limit(bytes("memory", &args.memory)?);
+    memory.set_reservation(bytes("memory-reservation", &args.memory_reservation)?);
+    memory.set_swap(bytes("memory-swap", &args.memory_swap)?);
+    memory.set_kernel(bytes("kernel-memory", &args.kernel_memory)?);
+    memory.set_kernel_tcp(bytes("kernel-memory-tcp", &args.kernel_memory_tcp)?);
+    let mut cpu = LinuxCpu::default();
+    cpu.set_shares(args.cpu_share);
+    cpu.set_quota(args.cpu_quota);
+    cpu.set_period(args.cpu_period);
+    cpu.set_burst(args.cpu_burst);
+    cpu.set_idle(args.cpu_idle);
+    cpu.set_realtime_period(args.cpu_rt_period);
+    cpu.set_realtime_runtime(args.cpu_rt_runtime);
+    cpu.set_cpus(args.cpuset_cpus.clone());
+    cpu.set_mems(args.cpuset_mems.clone());
+    let mut pids = LinuxPids::default();
+    pids.set_limit(args.pids_limit.unwrap_or(0));
+    let mut io = LinuxBlockIo::default();
+    io.set_weight(args.blkio_weight);
+    let mut resources = LinuxResources::default();
+    resources.set_memory(Some(memory));
+    resources.set_cpu(Some(cpu));
+    resources.set_pids(Some(pids));
+    resources.set_block_io(Some(io));
+    Ok(resources)
+}
+
+/// `-1`, or bytes with a binary unit as Docker writes them: `64`, `32M`, `1.5gb`, `2GiB`.
+fn bytes(flag: &str, text: &Option<String>) -> Result<Option<i64>> {
+    let Some(text) = text.as_deref().filter(|t| !t.is_empty()) else {
+        return Ok(None);
+    };
+    if text == "-1" {
+        return Ok(Some(-1));
+    }
+    let parsed = parse_bytes(text);
+    parsed
+        .map(Some)
+        .with_context(|| format!("invalid value for {flag}: {text:?}"))
+}
+
+fn parse_bytes(text: &str) -> Option<i64> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    let unit = text[end..].trim_start().to_ascii_lowercase();
+    let prefix = unit
+        .strip_suffix("ib")
+        .or_else(|| unit.strip_suffix('b'))
+        .unwrap_or(&unit);
+    let power = match prefix {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return None,
+    };
+    let value = number * 1024_f64.powi(power);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "checked, and Docker cuts fractions of a byte, too"
+    )]
+    (value < 9e18).then_some(value as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        for (text, expected) in [
+            ("67108864", 67_108_864),
+            ("50M", 52_428_800),
+            ("1.5gb", 1_610_612_736),
+            ("2 GiB", 2_147_483_648),
+            ("0", 0),
+        ] {
+            assert_eq!(parse_bytes(text), Some(expected), "{text}");
+        }
+        for bad in ["M", "-2", "1x", "1e9", "9999999p"] {
+            assert_eq!(parse_bytes(bad), None, "{bad}");
+        }
+        assert_eq!(bytes("memory", &Some("-1".to_owned())).unwrap(), Some(-1));
+    }
 }

@@ -13,7 +13,7 @@
 //! dumpable, and nobody can join it: `exec` into a created container is refused under a policy.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ use oci_spec::runtime::{Hooks, Process, Spec};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::rootfs::LateMount;
-use super::{EnforceError, privileges, program, rootfs, verify};
+use super::{EnforceError, privileges, program, rootfs, stdio, verify};
 use crate::plan::{CapabilitySets, Plan};
 use crate::runtime::filter::SavedFilter;
 use crate::runtime::hooks::{Ready, Told, When};
@@ -59,6 +59,8 @@ pub struct Walls {
     pub late_mounts: Vec<LateMount>,
     /// cgroup mount to make read-only.
     pub cgroup_read_only: Option<PathBuf>,
+    /// cgroup.procs files of sub-cgroups to move to.
+    pub cgroups: Vec<OwnedFd>,
     /// The spec's hooks, of which startContainer's are run here, and what they are told of the container.
     pub hooks: Option<(Hooks, Told)>,
 }
@@ -126,6 +128,13 @@ impl WallExecutor {
 
     fn prepare(&self, spec: &Spec) -> Result<(), EnforceError> {
         let walls = &self.walls;
+        for procs in &walls.cgroups {
+            rustix::io::write(procs, b"0").map_err(EnforceError::step("move to the sub-cgroup"))?;
+        }
+        stdio::give_to(
+            process(spec).map_or(0, |p| p.user().uid()),
+            walls.plan.is_some(),
+        )?;
         if let (Role::Init { .. }, Some(plan)) = (&walls.role, &walls.plan) {
             rootfs::mount_all(&plan.filesystem, &walls.late_mounts, walls.user_namespace)?;
         }
@@ -279,10 +288,22 @@ fn args(spec: &Spec) -> Vec<String> {
         .unwrap_or_default()
 }
 
+/// The environment, each name once. The last one counts, as with runc: a C library would take the first.
 fn env(spec: &Spec) -> Vec<String> {
-    process(spec)
+    let all = process(spec)
         .and_then(|p| p.env().clone())
-        .unwrap_or_default()
+        .unwrap_or_default();
+    let name = |entry: &str| entry.split('=').next().unwrap_or_default().to_owned();
+    let mut seen = HashSet::new();
+    let mut kept: Vec<String> = all
+        .into_iter()
+        .rev()
+        .filter(|e| seen.insert(name(e)))
+        .collect();
+    kept.reverse();
+    // libcontainer has looked up the user's.
+    kept.retain(|e| e != "HOME=");
+    kept
 }
 
 /// Sets the label that execve will give the program; libcontainer does not (selinux(8), proc(5) attr/exec).
@@ -334,6 +355,7 @@ mod tests {
             cwd: None,
             late_mounts: Vec::new(),
             cgroup_read_only: None,
+            cgroups: Vec::new(),
             hooks: None,
         }
     }

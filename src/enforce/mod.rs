@@ -7,6 +7,7 @@ pub mod executor;
 pub mod privileges;
 pub mod program;
 pub mod rootfs;
+pub mod stdio;
 pub mod verify;
 
 use std::io;

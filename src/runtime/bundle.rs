@@ -80,6 +80,28 @@ pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Runti
     })
 }
 
+/// Reads JSON of at most 16 MiB that a caller may also give through a pipe: process.json, resources.
+pub fn read_stream<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
+    let input = |why: String| RuntimeError::Input {
+        path: path.to_owned(),
+        why,
+    };
+    let is_pipe = std::fs::metadata(path)
+        .is_ok_and(|m| std::os::unix::fs::FileTypeExt::is_fifo(&m.file_type()));
+    if !is_pipe {
+        return read_json(path);
+    }
+    let file = std::fs::File::open(path).map_err(RuntimeError::io(format!("open {path:?}")))?;
+    let mut text = Vec::new();
+    file.take(LARGEST + 1)
+        .read_to_end(&mut text)
+        .map_err(RuntimeError::io(format!("read {path:?}")))?;
+    if text.len() as u64 > LARGEST {
+        return Err(input(format!("it is larger than {} MiB", LARGEST >> 20)));
+    }
+    serde_json::from_slice(&text).map_err(|e| input(e.to_string()))
+}
+
 /// Reads a regular file of at most 16 MiB: a pipe would be waited for, a device has no end.
 pub fn read_file(path: &Path) -> Result<Vec<u8>, RuntimeError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;

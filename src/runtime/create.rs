@@ -15,6 +15,7 @@ use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Process, Spec};
 
 use super::bundle::Bundle;
+use super::controllers::Controllers;
 use super::filter::SavedFilter;
 use super::network_wall::NetworkWall;
 use super::record::{ProcessId, Record, write_whole};
@@ -214,6 +215,7 @@ fn build(
             "the container's process ended during create".to_owned(),
         ));
     };
+    record.controllers = Some(Controllers::of(init.pid)?);
     record.save(&dir)?;
     if let Some(walls) = walls {
         walls.finish(init, record)?;
@@ -254,6 +256,7 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
         overlay: false,
         init: None,
         cgroups: cgroups(global, spec, place),
+        controllers: None,
         sidecar: None,
         filtered: decision.filter.is_some(),
         netns_cookie: None,
@@ -355,6 +358,7 @@ fn executor(
         cwd: decision.plan.as_ref().and(process.map(|p| p.cwd().clone())),
         late_mounts,
         cgroup_read_only: cgroup_read_only(spec, decision.plan.as_ref()),
+        cgroups: Vec::new(),
         hooks: spec.hooks().clone().map(|hooks| (hooks, record.told())),
     }))
 }

@@ -1,14 +1,16 @@
 //! `exec`: another process in a running container, behind the same walls.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use libcontainer::container::ContainerStatus;
 use oci_spec::runtime::{Process, Spec};
 
 use super::record::{ProcessId, Record, write_whole};
 use super::store::Place;
-use super::{RuntimeError, bundle, create, descriptors, filter, report, start, tty};
+use super::{
+    RuntimeError, bundle, create, descriptors, filter, membership, report, start, tty, wanted,
+};
 use crate::cli;
 use crate::enforce::executor::{Role, WallExecutor, Walls};
 use crate::enforce::privileges;
@@ -30,7 +32,7 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     let record = Record::read(&place.dir()).map_err(unknown)?;
     check_state(place, &record, args.ignore_paused)?;
     let shadow: Spec = bundle::read_json(&place.dir().join("config.json"))?;
-    let wanted = wanted_process(args, &shadow, &record)?;
+    let wanted = wanted::process(args, &shadow, &record)?;
     let wanted = match &record.plan {
         Some(plan) => {
             let mut confined = process::confine(wanted, plan);
@@ -49,10 +51,32 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     let pid = build(place, args, &record, &shadow, wanted, console, &scratch);
     drop(scratch);
     drop(lock);
+    let pid = pid?;
+    if let Some(path) = &args.pid_file
+        && let Err(error) = write_pid(path, pid)
+    {
+        end(pid);
+        return Err(error);
+    }
     Ok(Started {
-        pid: pid?,
+        pid,
         terminal: listener,
     })
+}
+
+/// Written by us: libcontainer goes on where it cannot.
+fn write_pid(path: &Path, pid: i32) -> Result<(), RuntimeError> {
+    std::fs::write(path, pid.to_string()).map_err(RuntimeError::io(format!("write {path:?}")))
+}
+
+/// Ends a process that nobody will know of.
+fn end(pid: i32) {
+    let pid = nix::unistd::Pid::from_raw(pid);
+    let ended = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL)
+        .and_then(|()| nix::sys::wait::waitpid(pid, None));
+    if let Err(e) = ended {
+        log::debug!("end process {pid}: {e}");
+    }
 }
 
 fn check_state(place: &Place, record: &Record, ignore_paused: bool) -> Result<(), RuntimeError> {
@@ -67,15 +91,15 @@ fn check_state(place: &Place, record: &Record, ignore_paused: bool) -> Result<()
     };
     match status {
         ContainerStatus::Running => Ok(()),
+        // As with runc; its first process waits in namespaces and a root file system that are complete.
+        ContainerStatus::Created if record.plan.is_none() => Ok(()),
         ContainerStatus::Paused if ignore_paused => Ok(()),
         ContainerStatus::Paused => refuse("it is paused".to_owned()),
-        ContainerStatus::Created if record.plan.is_some() => {
+        ContainerStatus::Created => {
             refuse("it is not started, so its network wall does not stand yet".to_owned())
         }
         ContainerStatus::Stopped => refuse("it is stopped".to_owned()),
-        ContainerStatus::Created | ContainerStatus::Creating => {
-            refuse(format!("it is {}", start::words(status)))
-        }
+        ContainerStatus::Creating => refuse(format!("it is {}", start::words(status))),
     }
 }
 
@@ -102,6 +126,7 @@ fn build(
             why,
         });
     }
+    let membership = membership::open(args.cgroup.as_deref(), &record.controllers()?, init)?;
     let executor = WallExecutor::new(Walls {
         role: Role::Tenant {
             cookie: record.netns_cookie,
@@ -117,6 +142,7 @@ fn build(
         cwd: None,
         late_mounts: Vec::new(),
         cgroup_read_only: None,
+        cgroups: membership.descriptors,
         hooks: None,
     });
     let reader = report::reader(&scratch.report())?;
@@ -129,7 +155,12 @@ fn build(
     })?;
     write_whole(&path, &text)?;
     let failed = RuntimeError::container("exec in the container");
-    let builder = match create::builder(place, executor, args.pid_file.as_deref()) {
+    let root = scratch.state_root(place)?;
+    let builder = match create::builder(place, executor, None) {
+        Ok(builder) => builder,
+        Err(e) => return Err(failed(e)),
+    };
+    let builder = match builder.with_root_path(root) {
         Ok(builder) => builder,
         Err(e) => return Err(failed(e)),
     };
@@ -140,96 +171,10 @@ fn build(
         .with_process(Some(path))
         .with_detach(true)
         .with_ignore_paused(args.ignore_paused)
-        .with_sub_cgroup(args.cgroup.clone())
+        .with_sub_cgroup(membership.for_libcontainer)
         .build()
         .map_err(|e| report::pending(&reader).map_or_else(|| failed(e), RuntimeError::Init))?;
     Ok(pid.as_raw())
-}
-
-/// The process that was asked for: --process, or the first process's with what the flags say.
-fn wanted_process(
-    args: &cli::Exec,
-    shadow: &Spec,
-    record: &Record,
-) -> Result<Process, RuntimeError> {
-    let unusable = |why: &str| RuntimeError::Unsupported(why.to_owned());
-    if let Some(path) = &args.process {
-        return bundle::read_json(path);
-    }
-    if args.command.is_empty() {
-        return Err(unusable("exec needs a program or --process"));
-    }
-    let mut process = shadow
-        .process()
-        .clone()
-        .ok_or_else(|| unusable("the container has no process section"))?;
-    process.set_args(Some(args.command.clone()));
-    process.set_terminal(Some(args.tty));
-    process.set_cwd(args.cwd.clone().unwrap_or_else(|| record.cwd.clone()));
-    let mut env = process.env().clone().unwrap_or_default();
-    env.extend(args.env.iter().cloned());
-    process.set_env(Some(env));
-    if let Some(user) = &args.user {
-        set_user(&mut process, user)?;
-    }
-    let mut user = process.user().clone();
-    let mut groups = user.additional_gids().clone().unwrap_or_default();
-    groups.extend(&args.additional_gids);
-    user.set_additional_gids(Some(groups));
-    process.set_user(user);
-    set_privileges(&mut process, args)?;
-    Ok(process)
-}
-
-fn set_user(process: &mut Process, text: &str) -> Result<(), RuntimeError> {
-    let bad = || RuntimeError::Unsupported(format!("--user {text:?} is not UID[:GID]"));
-    let (uid, gid) = text
-        .split_once(':')
-        .map_or((text, None), |(u, g)| (u, Some(g)));
-    let mut user = process.user().clone();
-    user.set_uid(uid.parse().map_err(|_| bad())?);
-    if let Some(gid) = gid {
-        user.set_gid(gid.parse().map_err(|_| bad())?);
-    }
-    process.set_user(user);
-    Ok(())
-}
-
-fn set_privileges(process: &mut Process, args: &cli::Exec) -> Result<(), RuntimeError> {
-    let mut sets = process.capabilities().clone().unwrap_or_default();
-    for name in &args.cap {
-        let plain = name
-            .to_ascii_uppercase()
-            .trim_start_matches("CAP_")
-            .to_owned();
-        let capability = plain
-            .parse()
-            .map_err(|_| RuntimeError::Unsupported(format!("unknown capability {name:?}")))?;
-        let with = |set: &Option<oci_spec::runtime::Capabilities>| {
-            let mut set = set.clone().unwrap_or_default();
-            set.insert(capability);
-            Some(set)
-        };
-        let (bounding, effective, permitted) = (
-            with(sets.bounding()),
-            with(sets.effective()),
-            with(sets.permitted()),
-        );
-        sets.set_bounding(bounding);
-        sets.set_effective(effective);
-        sets.set_permitted(permitted);
-    }
-    process.set_capabilities(Some(sets));
-    if args.no_new_privs {
-        process.set_no_new_privileges(Some(true));
-    }
-    if let Some(label) = &args.process_label {
-        process.set_selinux_label(Some(label.clone()));
-    }
-    if let Some(profile) = &args.apparmor {
-        process.set_apparmor_profile(Some(profile.clone()));
-    }
-    Ok(())
 }
 
 /// libcontainer runs tenants in the host's user namespace; the executor joins the container's.
@@ -279,6 +224,22 @@ impl Scratch {
         self.base.with_extension("json")
     }
 
+    /// The directory of states that libcontainer is to look in: the engine's. It runs nothing in a container that is
+    /// not started, so for such a one it is shown a copy of the state that says Running.
+    fn state_root(&self, place: &Place) -> Result<PathBuf, RuntimeError> {
+        let path = place.libcontainer_dir().join("state.json");
+        let mut state: serde_json::Value = bundle::read_json(&path)?;
+        if state["status"] != "created" {
+            return Ok(place.root.clone());
+        }
+        state["status"] = "running".into();
+        let root = self.base.with_extension("root");
+        let dir = root.join(place.id.as_str());
+        std::fs::create_dir_all(&dir).map_err(RuntimeError::io(format!("make {dir:?}")))?;
+        write_whole(&dir.join("state.json"), state.to_string().as_bytes())?;
+        Ok(root)
+    }
+
     fn report(&self) -> PathBuf {
         self.base.with_extension("report")
     }
@@ -290,6 +251,12 @@ impl Drop for Scratch {
             if let Err(e) = std::fs::remove_file(&path) {
                 log::debug!("remove {path:?}: {e}");
             }
+        }
+        match std::fs::remove_dir_all(self.base.with_extension("root")) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                log::debug!("remove the state's copy: {e}")
+            }
+            _ => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod bundle;
 pub mod cgroup;
+pub mod controllers;
 pub mod create;
 pub mod delete;
 pub mod descriptors;
@@ -11,7 +12,10 @@ pub mod filter;
 pub mod foreground;
 pub mod hooks;
 pub mod late;
+pub mod limits;
+pub mod membership;
 pub mod network_wall;
+pub mod oom;
 pub mod overlay;
 pub mod record;
 pub mod report;
@@ -19,9 +23,11 @@ pub mod resolve;
 pub mod seal;
 pub mod signal;
 pub mod start;
+pub mod stats;
 pub mod store;
 pub mod tty;
 pub mod wait;
+pub mod wanted;
 pub mod warm;
 
 pub use error::RuntimeError;

@@ -10,6 +10,7 @@ use oci_spec::runtime::Hooks;
 use serde::{Deserialize, Serialize};
 
 use super::RuntimeError;
+use super::controllers::Controllers;
 use super::hooks::Told;
 use crate::plan::Plan;
 use crate::sidecar::SidecarRecord;
@@ -49,6 +50,9 @@ pub struct Record {
     pub init: Option<ProcessId>,
     /// Cgroups of the container and its companion, below each hierarchy's root; saved before they are made.
     pub cgroups: Vec<PathBuf>,
+    /// The directories of its cgroup, once the first process is there; not in records of older versions.
+    #[serde(default)]
+    pub controllers: Option<Controllers>,
     /// The companion process, once it is there.
     pub sidecar: Option<SidecarRecord>,
     /// Whether a seccomp filter is kept with it, the engine's or the merged one.
@@ -116,6 +120,15 @@ impl Record {
             id: self.id.clone(),
             bundle: self.bundle.clone(),
             annotations: self.annotations.clone(),
+        }
+    }
+
+    /// The directories of the container's cgroup.
+    pub fn controllers(&self) -> Result<Controllers, RuntimeError> {
+        match (&self.controllers, self.init) {
+            (Some(saved), _) => Ok(saved.clone()),
+            (None, Some(init)) => Controllers::of(init.pid),
+            (None, None) => Err(RuntimeError::NotRunning),
         }
     }
 

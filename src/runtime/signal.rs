@@ -9,8 +9,16 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::RuntimeError;
 use super::record::ProcessId;
 
-/// Parses `KILL`, `SIGKILL`, `kill` or `9`, and SIGRTMIN+n.
-pub fn parse(text: &str) -> Result<Signal, RuntimeError> {
+/// Parses `KILL`, `SIGKILL`, `kill` or `9`, and SIGRTMIN+n. `None` is signal 0, which asks whether there is a process
+/// and does nothing to it (kill(2)).
+pub fn parse(text: &str) -> Result<Option<Signal>, RuntimeError> {
+    if text == "0" {
+        return Ok(None);
+    }
+    parse_real(text).map(Some)
+}
+
+fn parse_real(text: &str) -> Result<Signal, RuntimeError> {
     let unknown = || RuntimeError::Signal(text.chars().take(40).collect());
     if let Ok(number) = text.parse::<i32>() {
         return from_number(number).ok_or_else(unknown);
@@ -114,12 +122,15 @@ mod tests {
     #[test]
     fn a_signal_has_a_name_or_a_number() {
         for text in ["KILL", "SIGKILL", "kill", "9"] {
-            assert_eq!(parse(text).expect(text), Signal::KILL);
+            assert_eq!(parse(text).expect(text), Some(Signal::KILL));
         }
         assert_eq!(
-            parse("SIGRTMIN+3").expect("a real-time signal").as_raw(),
-            libc::SIGRTMIN() + 3
+            parse("SIGRTMIN+3")
+                .expect("a real-time signal")
+                .map(Signal::as_raw),
+            Some(libc::SIGRTMIN() + 3)
         );
+        assert_eq!(parse("0").expect("the question"), None);
         for text in ["", "SIGNOPE", "0x9", "-1", "65", "RTMIN+99"] {
             assert!(parse(text).is_err(), "{text}");
         }

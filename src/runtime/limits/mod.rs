@@ -1,0 +1,142 @@
+//! Limits of a running container, written straight to its cgroup (cgroups(7), the kernel's admin-guide/cgroup-v1 and
+//! cgroup-v2). What is not asked for stays as it is; as with runc, 0 asks for nothing, except for `cpu.idle` and
+//! `cpu.burst`. Device rules are no limits and are never changed.
+
+mod v1;
+mod v2;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::LinuxResources;
+
+use super::RuntimeError;
+use super::controllers::Controllers;
+
+/// Writes the limits that are asked for. A limit that this node cannot set is an error, and those before it stay set.
+pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), RuntimeError> {
+    match controllers.unified() {
+        Some(dir) => v2::apply(&Group::new(dir), wanted),
+        None => v1::apply(controllers, wanted),
+    }
+}
+
+/// A directory with files that set limits.
+struct Group {
+    dir: PathBuf,
+}
+
+impl Group {
+    fn new(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+        }
+    }
+
+    fn has(&self, file: &str) -> bool {
+        self.dir.join(file).exists()
+    }
+
+    fn try_write(&self, file: &str, value: &str) -> io::Result<()> {
+        // Not fs::write: a file that is not there must not be made.
+        let mut options = fs::File::options();
+        let mut file = options.write(true).open(self.dir.join(file))?;
+        io::Write::write_all(&mut file, value.as_bytes())
+    }
+
+    fn write(&self, file: &str, value: impl ToString) -> Result<(), RuntimeError> {
+        let value = value.to_string();
+        self.try_write(file, &value)
+            .map_err(RuntimeError::io(format!(
+                "write {value:?} to {:?}",
+                self.dir.join(file)
+            )))
+    }
+
+    fn read(&self, file: &str) -> Result<String, RuntimeError> {
+        let path = self.dir.join(file);
+        let text = fs::read_to_string(&path).map_err(RuntimeError::io(format!("read {path:?}")))?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// Two values that the kernel accepts only in the right order: where the first is refused, it is tried again after
+    /// the second.
+    fn write_pair(
+        &self,
+        first: Option<Value<'_>>,
+        second: Option<Value<'_>>,
+    ) -> Result<(), RuntimeError> {
+        let (Some(first), Some(second)) = (&first, &second) else {
+            return match first.or(second) {
+                Some(one) => self.write(one.file, one.text),
+                None => Ok(()),
+            };
+        };
+        match self.try_write(first.file, &first.text) {
+            Ok(()) => self.write(second.file, &second.text),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+                self.write(second.file, &second.text)?;
+                self.write(first.file, &first.text)
+            }
+            Err(_) => self.write(first.file, &first.text),
+        }
+    }
+}
+
+/// What is to be in a file.
+struct Value<'a> {
+    file: &'a str,
+    text: String,
+}
+
+impl<'a> Value<'a> {
+    fn new(file: &'a str, value: impl ToString) -> Self {
+        Self {
+            file,
+            text: value.to_string(),
+        }
+    }
+}
+
+/// An integer that asks for something.
+fn asked<T: Default + PartialEq>(value: Option<T>) -> Option<T> {
+    value.filter(|v| *v != T::default())
+}
+
+/// `-1` in cgroup v2's words.
+fn or_max(value: i64) -> String {
+    if value < 0 {
+        "max".to_owned()
+    } else {
+        value.to_string()
+    }
+}
+
+fn unsupported(what: &str) -> RuntimeError {
+    RuntimeError::Unsupported(format!("update: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory with these files; a real cgroup is only in the integration tests.
+    pub(super) fn group(name: &str, files: &[(&str, &str)]) -> Group {
+        let dir =
+            std::env::temp_dir().join(format!("agentbox-limits-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        for (file, text) in files {
+            fs::write(dir.join(file), text).unwrap();
+        }
+        Group { dir }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_an_error_and_is_not_made() {
+        let group = group("absent", &[]);
+        assert!(group.write("pids.max", 5).is_err());
+        assert!(!group.has("pids.max"));
+        fs::remove_dir_all(&group.dir).unwrap();
+    }
+}
