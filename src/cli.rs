@@ -197,9 +197,9 @@ pub struct Exec {
     /// Number of file descriptors after standard error to pass on
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub preserve_fds: i32,
-    /// Sub-cgroup of the container's cgroup
-    #[arg(long, value_name = "PATH")]
-    pub cgroup: Option<String>,
+    /// Sub-cgroup of the container's cgroup; under cgroup v1 also for single controllers
+    #[arg(long, value_name = "[CONTROLLER,...:]PATH")]
+    pub cgroup: Vec<String>,
     /// Run although the container is paused
     #[arg(long)]
     pub ignore_paused: bool,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use oci_spec::runtime::Spec;
+use oci_spec::runtime::{LinuxDeviceCgroupBuilder, LinuxNamespaceType, LinuxResources, Spec};
 
 use crate::cli::SpecArgs;
 
@@ -14,16 +14,47 @@ pub fn run(args: &SpecArgs) -> Result<ExitCode> {
         bail!("File {path:?} exists. Remove it first");
     }
     let mut spec = if args.rootless {
-        Spec::rootless(1000, 1000)
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        Spec::rootless(uid.as_raw(), gid.as_raw())
     } else {
         Spec::default()
     };
-    spec.set_hostname(Some("agentbox".to_owned()));
-    if let Some(process) = spec.process_mut() {
-        // As runc's: an example to try at a terminal.
-        process.set_terminal(Some(true));
-    }
+    like_runc(&mut spec, args.rootless)?;
     let text = serde_json::to_string_pretty(&spec)?;
     std::fs::write(&path, text).with_context(|| format!("write {path:?}"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the library's example that of `runc spec`.
+fn like_runc(spec: &mut Spec, rootless: bool) -> Result<()> {
+    spec.set_hostname(Some("agentbox".to_owned()));
+    spec.set_annotations(None);
+    if let Some(process) = spec.process_mut() {
+        // An example to try at a terminal.
+        process.set_terminal(Some(true));
+        if let Some(mut sets) = process.capabilities().clone() {
+            // Inheritable capabilities outlive set-user-ID programs (CVE-2022-24769).
+            sets.set_inheritable(None);
+            process.set_capabilities(Some(sets));
+        }
+    }
+    let unified = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    if let Some(linux) = spec.linux_mut() {
+        if !unified {
+            // The example's cgroup mount shows cgroup v1 as it is on the node.
+            let mut namespaces = linux.namespaces().clone().unwrap_or_default();
+            namespaces.retain(|n| n.typ() != LinuxNamespaceType::Cgroup);
+            linux.set_namespaces(Some(namespaces));
+        }
+        if !rootless {
+            let nothing = LinuxDeviceCgroupBuilder::default()
+                .allow(false)
+                .access("rwm")
+                .build()?;
+            let mut resources = LinuxResources::default();
+            resources.set_devices(Some(vec![nothing]));
+            linux.set_resources(Some(resources));
+        }
+    }
+    Ok(())
 }

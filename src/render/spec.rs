@@ -46,6 +46,13 @@ pub fn normalise(spec: &mut Spec) {
                 .to_owned()
         });
         linux.set_rootfs_propagation(propagation);
+        let mut resources = linux.resources().clone();
+        for rule in resources.iter_mut().flat_map(|r| r.devices_mut()).flatten() {
+            // runc passes over letters that the kernel refuses.
+            let access = rule.access().clone();
+            rule.set_access(access.map(|a| a.chars().filter(|c| "rwm".contains(*c)).collect()));
+        }
+        linux.set_resources(resources);
     }
 }
 

@@ -126,7 +126,7 @@ fn build(
             why,
         });
     }
-    let membership = membership::open(args.cgroup.as_deref(), &record.controllers()?, init)?;
+    let membership = membership::open(&args.cgroup, &record.controllers()?, init)?;
     let executor = WallExecutor::new(Walls {
         role: Role::Tenant {
             cookie: record.netns_cookie,

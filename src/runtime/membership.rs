@@ -20,67 +20,85 @@ pub struct Membership {
     pub for_libcontainer: Option<String>,
 }
 
-/// Opens what `--cgroup` names: `PATH`, or `CONTROLLER[,CONTROLLER...]:PATH` under cgroup v1; `PATH` is relative to the
-/// container's cgroup, also when it begins with `/`. Without it, cgroup v2 may need the first process's own cgroup.
+/// Opens what `--cgroup` names, each time it is given: `PATH`, or `CONTROLLER[,CONTROLLER...]:PATH` under cgroup v1;
+/// `PATH` is relative to the container's cgroup, also when it begins with `/`. Without it, cgroup v2 may need the first
+/// process's own cgroup. The words are runc's.
 pub fn open(
-    text: Option<&str>,
+    given: &[String],
     controllers: &Controllers,
     init: ProcessId,
 ) -> Result<Membership, RuntimeError> {
-    let bad = |why: String| {
-        RuntimeError::Unsupported(format!("--cgroup {:?}: {why}", text.unwrap_or("")))
-    };
-    let Some(given) = text.filter(|t| !t.is_empty()) else {
-        return match controllers.unified() {
-            Some(dir) => Ok(Membership {
-                for_libcontainer: moved(dir, init)?,
-                ..Membership::default()
-            }),
-            None => Ok(Membership::default()),
-        };
-    };
-    let (names, path) = given
-        .split_once(':')
-        .map_or((None, given), |(n, p)| (Some(n), p));
-    let path = Path::new(path.trim_start_matches('/'));
-    if path
-        .components()
-        .any(|c| !matches!(c, Component::Normal(_) | Component::CurDir))
-    {
-        return Err(bad("it is not a sub cgroup path".to_owned()));
-    }
     if let Some(dir) = controllers.unified() {
-        if names.is_some() {
-            return Err(bad(
-                "cgroup v2 has one hierarchy for all controllers".to_owned()
-            ));
-        }
-        let place = dir.join(path);
-        fs::metadata(&place).map_err(RuntimeError::io(format!("open the cgroup {place:?}")))?;
+        let for_libcontainer = match given {
+            [] => moved(dir, init)?,
+            [one] => unified(dir, one)?,
+            _ => return Err(bad("cgroup v2 takes --cgroup once".to_owned())),
+        };
         return Ok(Membership {
-            for_libcontainer: Some(path.display().to_string()).filter(|p| !p.is_empty()),
-            ..Membership::default()
+            descriptors: Vec::new(),
+            for_libcontainer,
         });
     }
-    let dirs = match names {
-        None => controllers.v1.values().map(|d| d.as_path()).collect(),
-        Some(names) => names
-            .split(',')
-            .map(|n| {
-                controllers
-                    .v1(n)
-                    .ok_or_else(|| bad(format!("unknown controller {n:?}")))
-            })
-            .collect::<Result<Vec<_>, _>>()?,
-    };
-    let procs = |dir: &Path| {
-        let file = dir.join(path).join("cgroup.procs");
-        rustix::fs::open(&file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(RuntimeError::io(format!("open {file:?}")))
-    };
+    let mut descriptors = Vec::new();
+    for text in given {
+        let (names, path) = split(text)?;
+        let dirs = match names {
+            None => controllers.v1.values().map(|d| d.as_path()).collect(),
+            Some(names) => names
+                .split(',')
+                .map(|n| {
+                    let unknown = || bad(format!("unknown controller {n} in --cgroup {text}"));
+                    controllers.v1(n).ok_or_else(unknown)
+                })
+                .collect::<Result<Vec<_>, _>>()?,
+        };
+        for dir in dirs {
+            descriptors.push(open_procs(&dir.join(path))?);
+        }
+    }
     Ok(Membership {
-        descriptors: dirs.into_iter().map(procs).collect::<Result<_, _>>()?,
+        descriptors,
         for_libcontainer: None,
+    })
+}
+
+fn bad(why: String) -> RuntimeError {
+    RuntimeError::Unsupported(why)
+}
+
+/// Controllers, if any, and a path that leads nowhere else.
+fn split(text: &str) -> Result<(Option<&str>, &Path), RuntimeError> {
+    let (names, path) = text
+        .split_once(':')
+        .map_or((None, text), |(n, p)| (Some(n), p));
+    let path = Path::new(path.trim_start_matches('/'));
+    let plain = |c| matches!(c, Component::Normal(_) | Component::CurDir);
+    if path.components().all(plain) {
+        Ok((names, path))
+    } else {
+        Err(bad(format!("{text} is not a sub cgroup path")))
+    }
+}
+
+fn unified(dir: &Path, text: &str) -> Result<Option<String>, RuntimeError> {
+    let (names, path) = split(text)?;
+    if names.is_some() {
+        return Err(bad(
+            "--cgroup: cgroup v2 has one hierarchy for all controllers".to_owned(),
+        ));
+    }
+    drop(open_procs(&dir.join(path))?);
+    Ok(Some(path.display().to_string()).filter(|p| !p.is_empty()))
+}
+
+fn open_procs(dir: &Path) -> Result<OwnedFd, RuntimeError> {
+    let file = dir.join("cgroup.procs");
+    rustix::fs::open(&file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|e| match e {
+        rustix::io::Errno::NOENT => bad(format!(
+            "error adding pid to cgroups: open {}: no such file or directory",
+            file.display()
+        )),
+        e => RuntimeError::io(format!("error adding pid to cgroups: open {file:?}"))(e),
     })
 }
 
@@ -127,7 +145,9 @@ mod tests {
     #[test]
     fn a_path_is_below_the_containers_cgroup_and_exists() {
         let (dir, controllers) = node("v1");
-        let count = |text| open(Some(text), &controllers, NOBODY).map(|m| m.descriptors.len());
+        let count = |text: &str| {
+            open(&[text.to_owned()], &controllers, NOBODY).map(|m| m.descriptors.len())
+        };
         assert_eq!(count("/").unwrap(), 2);
         assert_eq!(count("cpu:sub").unwrap(), 1);
         assert_eq!(count("cpu,memory:/").unwrap(), 2);
@@ -142,7 +162,7 @@ mod tests {
             assert!(count(bad).is_err(), "{bad}");
         }
         assert!(
-            open(None, &controllers, NOBODY)
+            open(&[], &controllers, NOBODY)
                 .unwrap()
                 .descriptors
                 .is_empty()
@@ -153,13 +173,14 @@ mod tests {
     #[test]
     fn cgroup_v2_is_left_to_libcontainer() {
         let (dir, _) = node("v2");
+
         let controllers = Controllers {
             v1: [].into(),
             v2: Some(dir.join("cpu")),
         };
-        let found = open(Some("/sub"), &controllers, NOBODY).unwrap();
+        let found = open(&["/sub".to_owned()], &controllers, NOBODY).unwrap();
         assert_eq!(found.for_libcontainer.as_deref(), Some("sub"));
-        assert!(open(Some("cpu:/sub"), &controllers, NOBODY).is_err());
+        assert!(open(&["cpu:/sub".to_owned()], &controllers, NOBODY).is_err());
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -10,7 +10,12 @@ use crate::cli;
 pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, RuntimeError> {
     let unusable = |why: &str| RuntimeError::Unsupported(why.to_owned());
     if let Some(path) = &args.process {
-        return bundle::read_stream(path);
+        let mut text: serde_json::Value = bundle::read_stream(path)?;
+        complete(&mut text);
+        return serde_json::from_value(text).map_err(|e| RuntimeError::Input {
+            path: path.clone(),
+            why: e.to_string(),
+        });
     }
     if args.command.is_empty() {
         return Err(unusable("exec needs a program or --process"));
@@ -35,6 +40,20 @@ pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Proce
     process.set_user(user);
     set_privileges(&mut process, args)?;
     Ok(process)
+}
+
+/// What runc takes for granted and the specification's types do not: the user is root.
+fn complete(process: &mut serde_json::Value) {
+    if let Some(process) = process.as_object_mut() {
+        let user = process
+            .entry("user")
+            .or_insert_with(|| serde_json::json!({}));
+        if let Some(user) = user.as_object_mut() {
+            for id in ["uid", "gid"] {
+                user.entry(id).or_insert_with(|| 0.into());
+            }
+        }
+    }
 }
 
 fn set_user(process: &mut Process, text: &str) -> Result<(), RuntimeError> {
@@ -71,6 +90,11 @@ fn set_privileges(process: &mut Process, args: &cli::Exec) -> Result<(), Runtime
             with(sets.effective()),
             with(sets.permitted()),
         );
+        if sets.inheritable().as_ref().is_some_and(|i| !i.is_empty()) {
+            // The kernel raises none that is not inheritable (capabilities(7)).
+            let ambient = with(sets.ambient());
+            sets.set_ambient(ambient);
+        }
         sets.set_bounding(bounding);
         sets.set_effective(effective);
         sets.set_permitted(permitted);
