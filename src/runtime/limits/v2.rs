@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_period_alone_keeps_the_quota() {
-        let group = group("v2-cpu", &[("cpu.max", "max 100000\n")]);
+        let group = group("v2-cpu", &[("cpu.max", "max 10000")]);
         let mut cpu = LinuxCpu::default();
         cpu.set_period(Some(50_000));
         set_cpu(&group, &cpu).unwrap();
