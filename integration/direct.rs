@@ -29,11 +29,11 @@ fn program() -> String {
 }
 
 /// A directory that is removed with the value.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     /// Below /srv: /tmp is empty in a container, and `wrap` shows none of the node's.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let dir = PathBuf::from(format!("/srv/direct-{}-{number}", std::process::id()));
@@ -42,19 +42,19 @@ impl Scratch {
     }
 
     /// The path of `name` in it.
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
     /// A directory in it, made.
-    fn dir(&self, name: &str) -> String {
+    pub(crate) fn dir(&self, name: &str) -> String {
         let path = self.path(name);
         fs::create_dir_all(&path).unwrap();
         path
     }
 
     /// A file in it, with its directories.
-    fn file(&self, name: &str, content: &str) -> String {
+    pub(crate) fn file(&self, name: &str, content: &str) -> String {
         let path = self.path(name);
         fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
@@ -72,7 +72,7 @@ impl Drop for Scratch {
 }
 
 /// The files of `test-musl`, unpacked once for all tests of this process.
-fn rootfs(docker: &Docker) -> &'static str {
+pub(crate) fn rootfs(docker: &Docker) -> &'static str {
     static ROOT: OnceLock<String> = OnceLock::new();
     ROOT.get_or_init(|| {
         let dir = format!("/srv/direct-{}-rootfs", std::process::id());

@@ -17,5 +17,6 @@ mod golden;
 mod inner_namespace;
 mod install;
 mod layering;
+mod lifecycle;
 mod properties;
 mod sidecar;

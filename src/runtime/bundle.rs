@@ -56,6 +56,7 @@ impl Bundle {
         let rootfs = rootfs.canonicalize().map_err(RuntimeError::io(format!(
             "open the root file system {rootfs:?}"
         )))?;
+        contradictions(&spec).map_err(|why| bad(&why))?;
         if !rootfs.is_dir() {
             return Err(bad(&format!(
                 "the root file system {rootfs:?} is no directory"
@@ -70,6 +71,37 @@ impl Bundle {
         }
         Ok(Self { dir, rootfs, spec })
     }
+}
+
+/// What the specification says must be an error and libcontainer lets pass.
+fn contradictions(spec: &Spec) -> Result<(), String> {
+    let process = spec.process().as_ref();
+    if let Some(cwd) = process.map(|p| p.cwd()).filter(|cwd| !cwd.is_absolute()) {
+        return Err(format!("process.cwd {cwd:?} is not absolute"));
+    }
+    let limits = process.and_then(|p| p.rlimits().as_ref());
+    let limits = limits.into_iter().flatten().map(|l| l.typ());
+    if let Some(twice) = first_twice(limits) {
+        return Err(format!("process.rlimits has {twice:?} twice"));
+    }
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    let namespaces = namespaces.into_iter().flatten().map(|n| n.typ());
+    match first_twice(namespaces) {
+        Some(twice) => Err(format!("linux.namespaces has {twice:?} twice")),
+        None => Ok(()),
+    }
+}
+
+fn first_twice<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let mut seen = Vec::new();
+    items.find_map(|item| {
+        let twice = seen.contains(&item);
+        if twice {
+            return Some(item);
+        }
+        seen.push(item);
+        None
+    })
 }
 
 /// Reads a JSON file of at most 16 MiB. serde_json bounds the depth at 128.

@@ -125,7 +125,6 @@ pub fn create(
         cgroup::name(&mut decision.bundle.spec, &place);
     }
     descriptors::check(args.preserve_fds, decision.plan.is_some())?;
-    cgroup::check(&decision.bundle.spec)?;
     if let Some(all) = decision.bundle.spec.hooks() {
         hooks::check(all)?;
     }
@@ -138,6 +137,11 @@ pub fn create(
     let lock = place.lock()?;
     if place.libcontainer_dir().exists() {
         return Err(RuntimeError::Exists(args.id.clone()));
+    }
+    // After the look for the id: a container of this name has processes in this cgroup.
+    if let Err(error) = cgroup::check(&decision.bundle.spec) {
+        lock.remove()?;
+        return Err(error);
     }
     place.make_dir()?;
     // From here on there is something to take away.
