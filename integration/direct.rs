@@ -7,6 +7,7 @@ mod input;
 mod kill;
 mod lifecycle;
 mod readme;
+mod seccomp;
 mod swap;
 mod wrap;
 

@@ -25,6 +25,7 @@ use libcontainer::workload::{
 use oci_spec::runtime::{Hooks, Process, Spec};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
+use super::listener::{self, AgentSocket};
 use super::rootfs::LateMount;
 use super::{EnforceError, privileges, program, rootfs, stdio, verify};
 use crate::plan::{CapabilitySets, Plan};
@@ -47,6 +48,8 @@ pub struct Walls {
     pub no_new_privs: bool,
     /// The program to load; `None` when neither the policy nor the engine has one.
     pub filter: Option<SavedFilter>,
+    /// The way to the engine's seccomp agent; `None` where no rule of the filter asks one.
+    pub agent: Option<AgentSocket>,
     /// Receives the text of what went wrong; closed by execve.
     pub report: OwnedFd,
     /// Give the process a session keyring of its own.
@@ -66,6 +69,12 @@ pub struct Walls {
 }
 
 impl Walls {
+    /// As runc does it: an agent hears of a container while that is being created. Under a policy it is later, because the
+    /// other walls go up before, and those at `start`.
+    fn filter_comes_at_create(&self) -> bool {
+        matches!(self.role, Role::Init { .. }) && self.plan.is_none() && self.agent.is_some()
+    }
+
     /// Under a plan nothing that enforces it may be missing: an absent value must never mean an absent wall.
     fn check_complete(&self) -> Result<(), EnforceError> {
         if self.plan.is_none() {
@@ -114,6 +123,8 @@ pub struct WallExecutor {
 #[derive(Default)]
 struct Found {
     program: PathBuf,
+    /// The walls stand since `create`.
+    enforced: bool,
     added_env: HashMap<String, String>,
 }
 
@@ -148,6 +159,10 @@ impl WallExecutor {
         let name = args.first().map(String::as_str).unwrap_or_default();
         // Names are looked up from the working directory, where the process is by now.
         self.found.borrow_mut().program = program::find(name, &env)?;
+        if walls.filter_comes_at_create() {
+            self.enforce(spec)?;
+            self.found.borrow_mut().enforced = true;
+        }
         Ok(())
     }
 
@@ -181,14 +196,22 @@ impl WallExecutor {
     /// made before, because a filter may deny it.
     fn enforce_and_run_hooks(&self, spec: &Spec, env: &[String]) -> Result<(), EnforceError> {
         let Some((hooks, told)) = &self.walls.hooks else {
-            return self.enforce(spec);
+            return self.enforce_once(spec);
         };
         // As the container sees it.
         let pid = i32::try_from(std::process::id()).ok();
         let ready = Ready::new(When::StartContainer, hooks, told, pid)?;
-        self.enforce(spec)?;
+        self.enforce_once(spec)?;
         // Without an environment of their own they get the program's, as runc's do.
         Ok(ready.run(env, None)?)
+    }
+
+    /// [`Self::enforce`], unless that was done at `create`.
+    fn enforce_once(&self, spec: &Spec) -> Result<(), EnforceError> {
+        if self.found.borrow().enforced {
+            return Ok(());
+        }
+        self.enforce(spec)
     }
 
     fn join_namespaces(&self) -> Result<(), EnforceError> {
@@ -230,8 +253,13 @@ impl WallExecutor {
         let Some(filter) = &self.walls.filter else {
             return Ok(());
         };
-        crate::sys::seccomp::load(&filter.program, filter.flags)
+        let listener = crate::sys::seccomp::load(&filter.program, filter.flags)
             .map_err(EnforceError::step("load the seccomp filter"))?;
+        match (listener, &self.walls.agent) {
+            (None, _) => {}
+            (Some(listener), Some(agent)) => listener::hand_over(listener, agent)?,
+            (Some(_), None) => return Err(EnforceError::Incomplete("syscall")),
+        }
         verify::seccomp()
     }
 
@@ -349,6 +377,7 @@ mod tests {
             capabilities: CapabilitySets::default(),
             no_new_privs: true,
             filter: None,
+            agent: None,
             report,
             new_keyring: true,
             user_namespace: false,

@@ -4,6 +4,7 @@
 //! what must be opened or decided beforehand arrives as values and descriptors.
 
 pub mod executor;
+pub mod listener;
 pub mod privileges;
 pub mod program;
 pub mod rootfs;

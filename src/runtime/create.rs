@@ -14,6 +14,7 @@ use libcontainer::error::LibcontainerError;
 use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Process, Spec};
 
+use super::agent::{Agent, Courier, Moment};
 use super::bundle::Bundle;
 use super::controllers::Controllers;
 use super::filter::SavedFilter;
@@ -26,6 +27,7 @@ use super::{
 };
 use crate::cli::{self, Global};
 use crate::enforce::executor::{Role, WallExecutor, Walls};
+use crate::enforce::listener::AgentSocket;
 use crate::enforce::privileges;
 use crate::enforce::rootfs::LateMount;
 use crate::plan::reach::{self, NetSettings};
@@ -128,6 +130,7 @@ pub fn create(
     if let Some(all) = decision.bundle.spec.hooks() {
         hooks::check(all)?;
     }
+    let agent = agent(&decision)?;
     if args.no_new_keyring && decision.plan.is_some() {
         return Err(RuntimeError::Unsupported(
             "--no-new-keyring is refused under a policy: the engine's keys would be in reach"
@@ -146,7 +149,7 @@ pub fn create(
     place.make_dir()?;
     // From here on there is something to take away.
     let mut record = new_record(global, &place, &decision);
-    match build(global, args, console, &place, &decision, &mut record) {
+    match build(global, args, console, &place, &decision, agent, &mut record) {
         Ok(()) => Ok((place, lock)),
         Err(error) => {
             if let Err(cleanup) = delete::remove_all(&place, Some(&record)) {
@@ -158,12 +161,20 @@ pub fn create(
     }
 }
 
+/// The seccomp agent that the engine's profile asks for.
+fn agent(decision: &Decision) -> Result<Option<Agent>, RuntimeError> {
+    let linux = decision.bundle.spec.linux().as_ref();
+    let engine = linux.and_then(|l| l.seccomp().as_ref());
+    Agent::of(engine, decision.filter.as_ref())
+}
+
 fn build(
     global: &Global,
     args: &cli::Create,
     console: Option<&Path>,
     place: &Place,
     decision: &Decision,
+    mut agent: Option<Agent>,
     record: &mut Record,
 ) -> Result<(), RuntimeError> {
     let dir = place.dir();
@@ -199,19 +210,42 @@ fn build(
         filter::save(&place.filter(), filter)?;
     }
     let init_socket = walls.as_mut().and_then(NetworkWall::init_end);
-    let executor = executor(place, decision, record, args, init_socket, late_mounts)?;
+    let report = report::make(&place.report())?;
     // From here on poststop hooks have something to undo.
     record.hooks = hooks;
     if record.hooks != Hooks::default() {
         record.save(&dir)?;
     }
     let reader = report::reader(&place.report())?;
+    let mut courier = None;
+    let agent_socket = match &mut agent {
+        Some(agent) if decision.plan.is_some() => Some(agent.socket_kept_in_init()?),
+        Some(agent) => {
+            let (child, socket) = Courier::spawn(agent, record, &place.report(), Moment::Creating)?;
+            courier = Some(child);
+            Some(socket)
+        }
+        None => None,
+    };
+    if let Some(agent) = &agent {
+        agent.save(&dir)?;
+    }
+    let executor = executor(
+        decision,
+        record,
+        args,
+        init_socket,
+        late_mounts,
+        agent_socket,
+        report,
+    );
     let container =
         libcontainer_build(global, args, console, place, &spec, executor).map_err(|error| {
             // What our own code in the container's process says is nearer to the cause.
             let told = report::pending(&reader).or_else(|| job.as_ref()?.failure());
             told.map_or(error, RuntimeError::Init)
         })?;
+    drop(courier);
     let pid = container.pid().map(nix::unistd::Pid::as_raw);
     record.init = pid.and_then(ProcessId::of);
     let Some(init) = record.init else {
@@ -336,13 +370,14 @@ fn late_mounts(
 }
 
 fn executor(
-    place: &Place,
     decision: &Decision,
     record: &Record,
     args: &cli::Create,
     sidecar: Option<OwnedFd>,
     late_mounts: Vec<LateMount>,
-) -> Result<WallExecutor, RuntimeError> {
+    agent: Option<AgentSocket>,
+    report: OwnedFd,
+) -> WallExecutor {
     let spec = &decision.bundle.spec;
     let process = spec.process().as_ref();
     let capabilities = match &decision.plan {
@@ -350,13 +385,14 @@ fn executor(
         None => CapabilitySets::of(process.and_then(|p| p.capabilities().as_ref())),
     };
     let asked = process.and_then(|p| p.no_new_privileges()).unwrap_or(false);
-    Ok(WallExecutor::new(Walls {
+    WallExecutor::new(Walls {
         role: Role::Init { sidecar },
         plan: decision.plan.clone(),
         capabilities,
         no_new_privs: decision.plan.is_some() || asked,
         filter: decision.filter.as_ref().map(SavedFilter::from),
-        report: report::make(&place.report())?,
+        agent,
+        report,
         new_keyring: !args.no_new_keyring,
         user_namespace: has_user_namespace(spec),
         cwd: decision.plan.as_ref().and(process.map(|p| p.cwd().clone())),
@@ -364,7 +400,7 @@ fn executor(
         cgroup_read_only: cgroup_read_only(spec, decision.plan.as_ref()),
         cgroups: Vec::new(),
         hooks: spec.hooks().clone().map(|hooks| (hooks, record.told())),
-    }))
+    })
 }
 
 /// Whether the container gets a user namespace of its own.

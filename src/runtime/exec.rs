@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use libcontainer::container::ContainerStatus;
 use oci_spec::runtime::{Process, Spec};
 
+use super::agent::{Agent, Courier, Moment};
 use super::record::{ProcessId, Record, write_whole};
 use super::store::Place;
 use super::{
@@ -127,6 +128,11 @@ fn build(
         });
     }
     let membership = membership::open(&args.cgroup, &record.controllers()?, init)?;
+    let writer = report::make(&scratch.report())?;
+    let (courier, socket) = Agent::read(&place.dir())?
+        .map(|agent| Courier::spawn(&agent, record, &scratch.report(), Moment::Running))
+        .transpose()?
+        .unzip();
     let executor = WallExecutor::new(Walls {
         role: Role::Tenant {
             cookie: record.netns_cookie,
@@ -136,7 +142,8 @@ fn build(
         capabilities,
         no_new_privs: wanted.no_new_privileges().unwrap_or(false),
         filter: kept,
-        report: report::make(&scratch.report())?,
+        agent: socket,
+        report: writer,
         new_keyring: true,
         user_namespace: create::has_user_namespace(shadow),
         cwd: None,
@@ -174,6 +181,7 @@ fn build(
         .with_sub_cgroup(membership.for_libcontainer)
         .build()
         .map_err(|e| report::pending(&reader).map_or_else(|| failed(e), RuntimeError::Init))?;
+    drop(courier);
     Ok(pid.as_raw())
 }
 

@@ -1,5 +1,6 @@
 //! SHELL. The life of a container: the thin, ordered layer between the verbs and libcontainer.
 
+pub mod agent;
 pub mod bundle;
 pub mod cgroup;
 pub mod controllers;

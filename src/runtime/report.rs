@@ -39,6 +39,13 @@ pub fn reader(path: &Path) -> Result<OwnedFd, RuntimeError> {
         .map_err(RuntimeError::io(format!("open the pipe {path:?}")))
 }
 
+/// Opens the end that is written to, for somebody who speaks for the container's process.
+pub fn writer(path: &Path) -> Result<OwnedFd, RuntimeError> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(path, flags, Mode::empty())
+        .map_err(RuntimeError::io(format!("open the pipe {path:?}")))
+}
+
 /// What has been reported so far, without waiting.
 pub fn pending(reader: &OwnedFd) -> Option<String> {
     let mut text = vec![0; LONGEST];

@@ -5,6 +5,7 @@ use std::path::Path;
 use libcontainer::container::{Container, ContainerStatus};
 use libcontainer::error::LibcontainerError;
 
+use super::agent::Agent;
 use super::hooks::{self, When};
 use super::record::{ProcessId, Record};
 use super::store::{Lock, Place};
@@ -69,11 +70,19 @@ fn release(place: &Place, record: &mut Record) -> Result<(), RuntimeError> {
         }
     }
     let reader = report::reader(&place.report())?;
+    let agent = Agent::read(&place.dir())?;
+    let socket = match (&agent, record.init) {
+        (Some(agent), Some(init)) => agent.fetch(init.pid)?,
+        _ => None,
+    };
     record.started = true;
     record.save(&place.dir())?;
     container
         .start()
         .map_err(RuntimeError::container("start the container"))?;
+    if let (Some(agent), Some(socket)) = (&agent, &socket) {
+        agent.serve(socket, &reader, &record)?;
+    }
     report::wait(&reader)
 }
 

@@ -284,6 +284,11 @@ impl Filter {
         run(&self.program, call)
     }
 
+    /// Does loading it give a listener, for whoever answers what a rule leaves to it?
+    pub const fn has_listener(&self) -> bool {
+        self.flags & NEW_LISTENER != 0
+    }
+
     /// Counts for `explain`.
     pub fn describe(&self) -> Summary {
         let instructions = self.program.instructions().len();

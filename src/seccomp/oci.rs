@@ -5,18 +5,15 @@ use oci_spec::runtime::{
 };
 
 use super::SeccompError;
+use super::profile::Scope;
 use super::rule::{Condition, Op, Verdict, Width};
 
-/// `SECCOMP_FILTER_FLAG_TSYNC`
-const TSYNC: u64 = 1;
 /// `SECCOMP_FILTER_FLAG_LOG`
 const LOG: u64 = 1 << 1;
 /// `SECCOMP_FILTER_FLAG_SPEC_ALLOW`
 const SPEC_ALLOW: u64 = 1 << 2;
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
 pub(super) const NEW_LISTENER: u64 = 1 << 3;
-/// `SECCOMP_FILTER_FLAG_TSYNC_ESRCH`
-const TSYNC_ESRCH: u64 = 1 << 4;
 /// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`
 const WAIT_KILLABLE_RECV: u64 = 1 << 5;
 
@@ -111,12 +108,21 @@ pub(super) fn verdict(action: LinuxSeccompAction, data: Option<u32>) -> Verdict 
     }
 }
 
-pub(super) fn flags(seccomp: &LinuxSeccomp, notifies: bool) -> Result<u64, SeccompError> {
+pub(super) fn flags(
+    seccomp: &LinuxSeccomp,
+    scope: Scope,
+    notifies: bool,
+) -> Result<u64, SeccompError> {
     let mut flags = if notifies { NEW_LISTENER } else { 0 };
+    if scope == Scope::Listed && seccomp.flags().is_none() {
+        // runc, where the profile has no list of flags, not even an empty one. A policy does not switch off what the kernel
+        // does against speculative loads.
+        flags |= SPEC_ALLOW;
+    }
     for flag in seccomp.flags().iter().flatten() {
         flags |= match flag {
-            // The kernel takes both together only if a failure to synchronise is an errno, not a thread id.
-            LinuxSeccompFilterFlag::SeccompFilterFlagTsync => TSYNC | TSYNC_ESRCH,
+            // For all threads: the process that loads it has one, and execve would end the others. As runc.
+            LinuxSeccompFilterFlag::SeccompFilterFlagTsync => 0,
             LinuxSeccompFilterFlag::SeccompFilterFlagLog => LOG,
             LinuxSeccompFilterFlag::SeccompFilterFlagSpecAllow => SPEC_ALLOW,
             LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv if notifies => {

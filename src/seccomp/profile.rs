@@ -195,7 +195,7 @@ impl Profile {
         for syscall in seccomp.syscalls().iter().flatten() {
             reader.read(syscall)?;
         }
-        let flags = flags(seccomp, reader.notifies)?;
+        let flags = flags(seccomp, scope, reader.notifies)?;
         let Reader {
             native,
             i386,

@@ -107,6 +107,59 @@ pub fn receive_within(
     }
 }
 
+/// Receives one message and the pid of who wrote it, in this process's numbers: (0, None) where the other side is gone.
+/// The socket must have `SO_PASSCRED` (unix(7)). Gives up with `TimedOut` after `limit`.
+pub fn receive_with_sender(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    limit: Duration,
+) -> io::Result<(usize, Option<i32>)> {
+    if !wait_readable(socket, limit)? {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = retry(|| {
+        rustix::net::recvmsg(
+            socket,
+            &mut [IoSliceMut::new(buffer)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    let mut sender = None;
+    for ancillary in control.drain() {
+        if let RecvAncillaryMessage::ScmCredentials(credentials) = ancillary {
+            sender = Some(credentials.pid.as_raw_pid());
+        }
+    }
+    Ok((message.bytes, sender))
+}
+
+/// Sends all of `bytes` over a stream, and one descriptor with the first of them; never raises SIGPIPE.
+pub fn send_stream(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let mut rest = bytes;
+    let descriptors = [descriptor];
+    while !rest.is_empty() {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if rest.len() == bytes.len() && !control.push(SendAncillaryMessage::ScmRights(&descriptors))
+        {
+            return Err(invalid("more descriptors than a message may carry"));
+        }
+        let sent = retry(|| {
+            let slices = [IoSlice::new(rest)];
+            rustix::net::sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL)
+        })?;
+        rest = &rest[sent..];
+    }
+    Ok(())
+}
+
 /// Waits until `fd` is readable or hung up; `false` when `limit` passed first.
 pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     let [ready] = wait_any([fd], limit)?;

@@ -1,0 +1,423 @@
+//! The seccomp agent: the program beside the engine that answers what a profile leaves to it with `SCMP_ACT_NOTIFY`
+//! (runtime-spec, config-linux.md, "Seccomp" and "The Container Process State").
+//!
+//! A filter's listener exists in the process that loaded the filter, and there alone. As with runc, that process says its
+//! number with write(2), which no such profile may deny or leave to the agent, and waits; the runtime takes a copy with
+//! pidfd_getfd(2) and sends it to the agent. So the profile may leave every other call to the agent, those included that
+//! the process itself still makes.
+//!
+//! Without a policy that happens at `create`. There, and at `exec`, libcontainer keeps the runtime's process busy: a forked
+//! [`Courier`] does it. Under a policy the first process loads its filter at `start`, which does it itself.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use oci_spec::runtime::LinuxSeccomp;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::RuntimeError;
+use super::record::{Record, write_whole};
+use crate::enforce::listener::AgentSocket;
+use crate::seccomp::Filter;
+use crate::sys::{process, socket};
+
+const FILE: &str = "agent.json";
+
+/// How long a process may take from loading its filter to saying so, and the runtime to answer.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// Which agent, kept in the container's directory for `start` and `exec`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Agent {
+    /// linux.seccomp.listenerPath: a socket's path, or `@` and an abstract name.
+    path: String,
+    /// linux.seccomp.listenerMetadata
+    metadata: String,
+    /// Under a policy: where the first process keeps the runtime's end of their socket until `start`.
+    kept_in_init: Option<i32>,
+}
+
+/// What the agent is told about: the container's state in the words of the specification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// `create`: the container is not created before its filter is loaded.
+    Creating,
+    /// `start` under a policy.
+    Created,
+    /// `exec`
+    Running,
+}
+
+impl Agent {
+    /// The agent that a filter needs; `None` where no rule asks one. The words of the errors are runc's.
+    pub fn of(
+        engine: Option<&LinuxSeccomp>,
+        filter: Option<&Filter>,
+    ) -> Result<Option<Self>, RuntimeError> {
+        let Some(engine) = engine.filter(|_| filter.is_some_and(Filter::has_listener)) else {
+            return Ok(None);
+        };
+        let path = engine.listener_path().clone().unwrap_or_default();
+        let path = path.into_os_string().into_string().unwrap_or_default();
+        if path.is_empty() {
+            return Err(RuntimeError::Unsupported(
+                "seccomp listenerPath is not set, but the profile has a rule with SCMP_ACT_NOTIFY"
+                    .to_owned(),
+            ));
+        }
+        let agent = Self {
+            path,
+            metadata: engine.listener_metadata().clone().unwrap_or_default(),
+            kept_in_init: None,
+        };
+        // Now, before there is anything to take away: an agent that is not there is found at `create`.
+        agent.connect()?;
+        Ok(Some(agent))
+    }
+
+    /// Keeps it for `start` and `exec`.
+    pub fn save(&self, dir: &Path) -> Result<(), RuntimeError> {
+        let path = dir.join(FILE);
+        let text = serde_json::to_vec(self).map_err(|e| RuntimeError::Input {
+            path: path.clone(),
+            why: e.to_string(),
+        })?;
+        write_whole(&path, &text)
+    }
+
+    /// The kept one; `None` where the container has none.
+    pub fn read(dir: &Path) -> Result<Option<Self>, RuntimeError> {
+        let path = dir.join(FILE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        super::bundle::read_json(&path).map(Some)
+    }
+
+    /// For the first process under a policy: it keeps both ends, and the runtime fetches its own at `start`.
+    pub fn socket_kept_in_init(&mut self) -> Result<AgentSocket, RuntimeError> {
+        let (near, far) = channel()?;
+        self.kept_in_init = Some(far.as_raw_fd());
+        Ok(AgentSocket {
+            near,
+            far: Some(far),
+        })
+    }
+
+    /// For `start`: the end that [`Agent::socket_kept_in_init`] left; `None` where `create` has done it all.
+    pub fn fetch(&self, init: i32) -> Result<Option<OwnedFd>, RuntimeError> {
+        self.kept_in_init
+            .map(|number| copy(init, number))
+            .transpose()
+    }
+
+    fn connect(&self) -> Result<OwnedFd, RuntimeError> {
+        let failed = |e: rustix::io::Errno| {
+            RuntimeError::io(format!(
+                "failed to connect with seccomp agent specified in the seccomp profile: {:?}",
+                self.path
+            ))(e)
+        };
+        let address = match self.path.strip_prefix('@') {
+            Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+            None => SocketAddrUnix::new(&self.path),
+        }
+        .map_err(failed)?;
+        let socket = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(failed)?;
+        rustix::net::connect(&socket, &address).map_err(failed)?;
+        Ok(socket)
+    }
+
+    /// For `start`: brings the listener of the first process to the agent, unless that process ends, or reports what is in
+    /// its way, before it has loaded its filter.
+    pub fn serve(
+        &self,
+        far: &OwnedFd,
+        reader: &OwnedFd,
+        record: &Record,
+    ) -> Result<(), RuntimeError> {
+        let ready = socket::wait_any([far.as_fd(), reader.as_fd()], WITHIN)
+            .map_err(RuntimeError::io("wait for the seccomp listener"))?;
+        match ready {
+            [true, _] => {
+                let (pid, number) = heard(far.as_fd())?;
+                self.bring(far.as_fd(), pid, number, record, Moment::Created)
+                    .inspect_err(|_| end(pid))
+            }
+            // `start` says what was reported.
+            [false, true] => Ok(()),
+            [false, false] => Err(RuntimeError::Init(format!(
+                "the container's process did not load its seccomp filter within {} s",
+                WITHIN.as_secs()
+            ))),
+        }
+    }
+
+    fn bring(
+        &self,
+        far: BorrowedFd<'_>,
+        pid: i32,
+        number: i32,
+        record: &Record,
+        moment: Moment,
+    ) -> Result<(), RuntimeError> {
+        let listener = copy(pid, number)?;
+        let step = || format!("send the seccomp listener to {:?}", self.path);
+        let text = self.message(record, pid, moment).to_string();
+        let agent = self.connect()?;
+        socket::send_stream(agent.as_fd(), text.as_bytes(), listener.as_fd())
+            .map_err(RuntimeError::io(step()))?;
+        socket::send(far, b"+", &[]).map_err(RuntimeError::io("answer the container's process"))
+    }
+
+    /// The container process state.
+    fn message(&self, record: &Record, pid: i32, moment: Moment) -> serde_json::Value {
+        let status = match moment {
+            Moment::Creating => "creating",
+            Moment::Created => "created",
+            Moment::Running => "running",
+        };
+        let init = match moment {
+            Moment::Creating => pid,
+            Moment::Created | Moment::Running => record.init.map_or(pid, |init| init.pid),
+        };
+        json!({
+            "ociVersion": record.oci_version,
+            "fds": ["seccompFd"],
+            "pid": pid,
+            "metadata": self.metadata,
+            "state": {
+                "ociVersion": record.oci_version,
+                "id": record.id,
+                "status": status,
+                "pid": init,
+                "bundle": record.bundle,
+                "annotations": record.annotations,
+            },
+        })
+    }
+}
+
+/// The socket between a process of the container and the runtime: its end, and ours.
+fn channel() -> Result<(OwnedFd, OwnedFd), RuntimeError> {
+    fn step<E: Into<std::io::Error>>(error: E) -> RuntimeError {
+        RuntimeError::io("make a socket for the seccomp listener")(error)
+    }
+    let (near, far) = socket::pair().map_err(step)?;
+    // Who writes is then part of the message, in our numbers.
+    rustix::net::sockopt::set_socket_passcred(&far, true).map_err(step)?;
+    rustix::net::sockopt::set_socket_timeout(
+        &near,
+        rustix::net::sockopt::Timeout::Recv,
+        Some(WITHIN),
+    )
+    .map_err(step)?;
+    Ok((near, far))
+}
+
+/// The process that loaded a filter, and the listener's number there.
+fn heard(far: BorrowedFd<'_>) -> Result<(i32, i32), RuntimeError> {
+    let mut buffer = [0; 4];
+    let message = socket::receive_with_sender(far, &mut buffer, WITHIN)
+        .map_err(RuntimeError::io("hear of the seccomp listener"))?;
+    match message {
+        (4, Some(pid)) => Ok((pid, i32::from_ne_bytes(buffer))),
+        _ => Err(RuntimeError::Init(
+            "the container's process ended before its seccomp filter was loaded".to_owned(),
+        )),
+    }
+}
+
+/// A copy of another process's descriptor.
+fn copy(pid: i32, number: i32) -> Result<OwnedFd, RuntimeError> {
+    let failed = || RuntimeError::io(format!("copy descriptor {number} of process {pid}"));
+    let pid = Pid::from_raw(pid).ok_or(RuntimeError::NotRunning)?;
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(failed())?;
+    rustix::process::pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()).map_err(failed())
+}
+
+/// A child that serves the first process while libcontainer creates the container. Dropped, it is killed and reaped.
+pub struct Courier(Option<Pid>);
+
+impl Courier {
+    /// Forks it; the calling process must be single-threaded. What fails reaches `create` by the report pipe.
+    pub fn spawn(
+        agent: &Agent,
+        record: &Record,
+        report: &Path,
+        moment: Moment,
+    ) -> Result<(Self, AgentSocket), RuntimeError> {
+        let (near, far) = channel()?;
+        let work = || match courier(agent, far.as_fd(), record, report, moment) {
+            Ok(()) => 0,
+            Err(_) => 1,
+        };
+        let child = process::fork_into(work).map_err(RuntimeError::io("fork a child"))?;
+        Ok((Self(Some(child)), AgentSocket { near, far: None }))
+    }
+}
+
+fn courier(
+    agent: &Agent,
+    far: BorrowedFd<'_>,
+    record: &Record,
+    report: &Path,
+    moment: Moment,
+) -> Result<(), RuntimeError> {
+    // It has copies of all that the runtime has open, the process's end of the socket included, so it would not notice.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(RuntimeError::io("ask to end with the runtime"))?;
+    let writer = super::report::writer(report)?;
+    let (pid, number) = heard(far)?;
+    let Err(error) = agent.bring(far, pid, number, record, moment) else {
+        return Ok(());
+    };
+    // The reason first: the end of the process makes the runtime look for it.
+    let text = crate::log::chain(&error);
+    rustix::io::write(&writer, text.as_bytes()).map_err(RuntimeError::io("report"))?;
+    end(pid);
+    Err(error)
+}
+
+/// Kills a process that waits for an answer that cannot come, perhaps inside a call that nobody will ever answer.
+fn end(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid)
+        && let Err(error) = rustix::process::kill_process(pid, Signal::KILL)
+    {
+        log::debug!("kill the process that has no agent: {error}");
+    }
+}
+
+impl Drop for Courier {
+    fn drop(&mut self) {
+        let Some(child) = self.0.take() else { return };
+        // Not reaped yet, so the number is still this child's.
+        if let Err(error) = rustix::process::kill_process(child, Signal::KILL) {
+            log::debug!("the courier could not be killed: {error}");
+        }
+        let reaped = rustix::io::retry_on_intr(|| {
+            rustix::process::waitpid(Some(child), WaitOptions::empty())
+        });
+        if let Err(error) = reaped {
+            log::debug!("the courier could not be reaped: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn profile(more: &str) -> LinuxSeccomp {
+        let text = format!(
+            r#"{{"defaultAction": "SCMP_ACT_ALLOW", {more}
+                "syscalls": [{{"names": ["mkdir"], "action": "SCMP_ACT_NOTIFY"}}]}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn agent(profile: &LinuxSeccomp) -> Result<Option<Agent>, RuntimeError> {
+        let filter = super::super::filter::compile(None, Some(profile)).unwrap();
+        Agent::of(Some(profile), filter.as_ref())
+    }
+
+    fn record() -> Record {
+        serde_json::from_value(json!({
+            "id": "c", "root": "/r", "bundle": "/b", "rootfs": "/b/rootfs", "cwd": "/", "ociVersion": "1.0.2",
+            "annotations": {"a": "b"}, "systemdCgroup": false, "plan": null, "chosenBy": "", "overlay": false,
+            "init": {"pid": 7, "startTime": 1}, "cgroups": [], "sidecar": null, "filtered": true,
+            "netnsCookie": null, "started": false,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_rule_that_asks_an_agent_needs_one_that_is_there() {
+        let error = |more: &str| crate::log::chain(&agent(&profile(more)).unwrap_err());
+        assert!(error("").contains("seccomp listenerPath is not set"));
+        assert!(error(r#""listenerPath": "","#).contains("seccomp listenerPath is not set"));
+        for path in ["/nonexistent/agent.sock", "@nobody-listens-here"] {
+            let more = format!(r#""listenerPath": {path:?},"#);
+            assert!(error(&more).starts_with("failed to connect with seccomp agent"));
+        }
+    }
+
+    #[test]
+    fn a_path_that_no_rule_needs_is_not_looked_at() {
+        let text =
+            r#"{"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/nonexistent/agent.sock"}"#;
+        let profile: LinuxSeccomp = serde_json::from_str(text).unwrap();
+        assert_eq!(agent(&profile).unwrap(), None);
+    }
+
+    /// This process plays the container's: it announces a descriptor, and the agent gets a copy and the state.
+    #[test]
+    fn the_agent_gets_the_listener_and_the_state_of_the_process() {
+        let dir = std::env::temp_dir().join(format!("agentbox-agent-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("agent.sock");
+        let server = UnixListener::bind(&path).unwrap();
+        let more = format!(r#""listenerPath": {path:?}, "listenerMetadata": "m","#);
+        let agent = agent(&profile(&more)).unwrap().unwrap();
+        agent.save(&dir).unwrap();
+        assert_eq!(Agent::read(&dir).unwrap().as_ref(), Some(&agent));
+        drop(server.accept().unwrap());
+
+        let (near, far) = channel().unwrap();
+        let (ours, theirs) = std::io::pipe().unwrap();
+        rustix::io::write(&near, &theirs.as_raw_fd().to_ne_bytes()).unwrap();
+        let (pid, number) = heard(far.as_fd()).unwrap();
+        agent
+            .bring(far.as_fd(), pid, number, &record(), Moment::Running)
+            .unwrap();
+        let mut answer = [0];
+        assert_eq!(rustix::io::read(&near, &mut answer), Ok(1));
+
+        let (stream, _) = server.accept().unwrap();
+        let mut buffer = vec![0; 4096];
+        let received = socket::receive(stream.as_fd(), &mut buffer).unwrap();
+        let state: serde_json::Value = serde_json::from_slice(&buffer[..received.len]).unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(state["fds"], json!(["seccompFd"]));
+        assert_eq!(
+            (&state["pid"], &state["metadata"]),
+            (&json!(own), &json!("m"))
+        );
+        assert_eq!(
+            state["state"],
+            json!({
+                "ociVersion": "1.0.2", "id": "c", "status": "running", "pid": 7, "bundle": "/b",
+                "annotations": {"a": "b"},
+            })
+        );
+        // The copy is of the very pipe.
+        drop(theirs);
+        rustix::io::write(&received.fds[0], b"x").unwrap();
+        drop(received);
+        let mut text = String::new();
+        (&ours).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "x");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_ends_without_a_word_is_an_error() {
+        let (near, far) = channel().unwrap();
+        drop(near);
+        assert!(heard(far.as_fd()).is_err());
+    }
+}
