@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::fixtures;
 
 /// Directories whose files only compute.
-const PURE: [&str; 4] = ["policy", "plan", "render", "seccomp"];
+const PURE: [&str; 5] = ["devices", "policy", "plan", "render", "seccomp"];
 
 /// What computing does not need: files, the environment, processes, system calls, a clock, a log.
 const SHELL: [&str; 13] = [

@@ -23,6 +23,7 @@
 //! | [`policy`] | text -> [`policy::Policy`] | nothing but compute |
 //! | [`plan`] | policy, spec, facts -> [`plan::Plan`] | nothing but compute |
 //! | [`seccomp`] | rules and the engine's profile -> one program | nothing but compute |
+//! | [`devices`] | device rules -> a program for cgroup v2 | nothing but compute |
 //! | [`render`] | plan -> spec, files, words | nothing but compute |
 //! | [`probe`] | kernel and files -> facts | read |
 //! | [`runtime`] | the life of a container | everything, in order |
@@ -35,6 +36,7 @@
 
 pub mod cli;
 pub mod cmd;
+pub mod devices;
 pub mod enforce;
 pub mod log;
 pub mod network;

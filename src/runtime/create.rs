@@ -17,6 +17,7 @@ use oci_spec::runtime::{Hooks, LinuxNamespaceType, Process, Spec};
 use super::agent::{Agent, Courier, Moment};
 use super::bundle::Bundle;
 use super::controllers::Controllers;
+use super::devices::{self, Ruler};
 use super::filter::SavedFilter;
 use super::network_wall::NetworkWall;
 use super::record::{ProcessId, Record, write_whole};
@@ -26,6 +27,7 @@ use super::{
     resolve,
 };
 use crate::cli::{self, Global};
+use crate::devices::Program;
 use crate::enforce::executor::{Role, WallExecutor, Walls};
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::privileges;
@@ -202,6 +204,7 @@ fn build(
     let hooks = decision.bundle.spec.hooks().clone().unwrap_or_default();
     let job = hooks::Job::new(&hooks, &record.told(), &rootfs)?;
     let spec = write_shadow(&dir, decision, rootfs.clone(), job.as_ref())?;
+    let device_program = device_program(&spec, decision)?;
     let late_mounts = match &decision.plan {
         Some(plan) => late_mounts(&plan.filesystem, decision, &dir, &rootfs)?,
         None => Vec::new(),
@@ -253,12 +256,25 @@ fn build(
             "the container's process ended during create".to_owned(),
         ));
     };
-    record.controllers = Some(Controllers::of(init.pid)?);
+    let controllers = Controllers::of(init.pid)?;
+    record.controllers = Some(controllers.clone());
     record.save(&dir)?;
+    if let Some(program) = &device_program {
+        devices::attach(program, &controllers)?;
+    }
     if let Some(walls) = walls {
         walls.finish(init, record)?;
     }
     record.save(&dir)
+}
+
+/// The device rules of a node that has cgroup v2 alone.
+fn device_program(spec: &Spec, decision: &Decision) -> Result<Option<Program>, RuntimeError> {
+    let ruler = match &decision.plan {
+        Some(_) => Ruler::Policy,
+        None => Ruler::Engine,
+    };
+    devices::compile(spec, ruler)
 }
 
 /// What libcontainer and the sidecar name their cgroups; systemd removes its own.

@@ -7,6 +7,7 @@ pub mod controllers;
 pub mod create;
 pub mod delete;
 pub mod descriptors;
+pub mod devices;
 pub mod error;
 pub mod exec;
 pub mod filter;

@@ -2,6 +2,7 @@
 //!
 //! A wrapper makes one call, is named after it, returns `io::Result`, and decides nothing.
 
+pub mod bpf;
 pub mod keyring;
 pub mod memory;
 pub mod mount;

@@ -1,0 +1,237 @@
+//! Device rules on cgroup v2, where no file takes them: a BPF program of the container's cgroup decides.
+//!
+//! In go the rules of a spec (config-linux.md, "Allowed Device list"); out comes a [`Program`] for
+//! `BPF_PROG_TYPE_CGROUP_DEVICE`. Nothing here touches the kernel: `crate::sys::bpf` does.
+//!
+//! The rules mean what they mean to the devices controller of cgroup v1 (security/device_cgroup.c), which runc emulates on
+//! v2 as well: written one after the other to `devices.allow` and `devices.deny`, they leave a default and exceptions.
+
+mod program;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceType};
+
+pub use program::{Instruction, Program};
+
+/// Kind of a device node, as `BPF_DEVCG_DEV_*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Block devices.
+    Block = 1,
+    /// Character devices.
+    Character = 2,
+}
+
+/// A set of accesses, as the bits `BPF_DEVCG_ACC_*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Access(u32);
+
+impl Access {
+    /// Making a node, reading and writing it.
+    pub const ALL: Access = Access(7);
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut bits = 0;
+        for letter in text.chars() {
+            bits |= match letter {
+                'm' => 1,
+                'r' => 2,
+                'w' => 4,
+                _ => return None,
+            };
+        }
+        (bits != 0).then_some(Access(bits))
+    }
+
+    /// The bits, as the kernel has them.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+/// The devices that an exception is about; a number that is not given stands for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Devices {
+    /// Block or character.
+    pub kind: Kind,
+    /// Major number.
+    pub major: Option<u32>,
+    /// Minor number.
+    pub minor: Option<u32>,
+}
+
+/// What is decided where no exception matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Otherwise {
+    /// Everything but the exceptions.
+    Allow,
+    /// Nothing but the exceptions.
+    #[default]
+    Deny,
+}
+
+/// Rules in force: a default, and the accesses that are decided the other way.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Table {
+    otherwise: Otherwise,
+    exceptions: BTreeMap<Devices, Access>,
+}
+
+/// Why rules cannot be enforced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// Not a set of `r`, `w` and `m`.
+    #[error("linux.resources.devices: the access {0:?} is not made of `r`, `w` and `m`")]
+    Access(String),
+    /// A number that no device has.
+    #[error("linux.resources.devices: {0} is no device number")]
+    Number(i64),
+    /// `u` and `p` are for device nodes, not for rules.
+    #[error("linux.resources.devices: a rule's type is `a`, `b` or `c`, not `{0}`")]
+    Type(String),
+    /// cgroup v1 would ignore it in silence; runc refuses it as well.
+    #[error(
+        "linux.resources.devices: a rule takes back a part of what an earlier one with wildcards says ({0}), which device cgroups cannot do"
+    )]
+    Hole(String),
+}
+
+impl Table {
+    /// The rules, applied in their order.
+    pub fn new<'a>(
+        rules: impl IntoIterator<Item = &'a LinuxDeviceCgroup>,
+    ) -> Result<Self, DeviceError> {
+        let mut table = Table::default();
+        for rule in rules {
+            table.apply(rule)?;
+        }
+        Ok(table)
+    }
+
+    fn apply(&mut self, rule: &LinuxDeviceCgroup) -> Result<(), DeviceError> {
+        let verdict = if rule.allow() {
+            Otherwise::Allow
+        } else {
+            Otherwise::Deny
+        };
+        let kind = match rule.typ() {
+            // Everything, whatever else the rule says, and no exceptions.
+            None | Some(LinuxDeviceType::A) => {
+                *self = Table {
+                    otherwise: verdict,
+                    exceptions: BTreeMap::new(),
+                };
+                return Ok(());
+            }
+            Some(LinuxDeviceType::B) => Kind::Block,
+            Some(LinuxDeviceType::C) => Kind::Character,
+            Some(other) => return Err(DeviceError::Type(format!("{other:?}").to_lowercase())),
+        };
+        let text = rule.access().as_deref().unwrap_or_default();
+        let access = Access::parse(text).ok_or_else(|| DeviceError::Access(text.to_owned()))?;
+        let devices = Devices {
+            kind,
+            major: number(rule.major())?,
+            minor: number(rule.minor())?,
+        };
+        if verdict == self.otherwise {
+            self.take_back(devices, access, rule)
+        } else {
+            let known = self.exceptions.entry(devices).or_default();
+            known.0 |= access.0;
+            Ok(())
+        }
+    }
+
+    /// Takes an exception back, or a part of its accesses; one that is not there is none.
+    fn take_back(
+        &mut self,
+        devices: Devices,
+        access: Access,
+        rule: &LinuxDeviceCgroup,
+    ) -> Result<(), DeviceError> {
+        let Devices { kind, major, minor } = devices;
+        for (major, minor) in [(None, minor), (major, None), (None, None)] {
+            let wider = Devices { kind, major, minor };
+            let overlaps = self
+                .exceptions
+                .get(&wider)
+                .is_some_and(|known| known.0 & access.0 != 0);
+            if wider != devices && overlaps {
+                return Err(DeviceError::Hole(rule.to_string()));
+            }
+        }
+        if let Some(known) = self.exceptions.get_mut(&devices) {
+            known.0 &= !access.0;
+            if known.0 == 0 {
+                self.exceptions.remove(&devices);
+            }
+        }
+        Ok(())
+    }
+
+    /// Is this access allowed? An allowed exception must cover all of it, a denied one any part (device_cgroup.c,
+    /// `match_exception` and `match_exception_partial`).
+    pub fn allows(&self, kind: Kind, major: u32, minor: u32, access: Access) -> bool {
+        let matches = |devices: &Devices, known: Access| {
+            devices.kind == kind
+                && devices.major.is_none_or(|m| m == major)
+                && devices.minor.is_none_or(|m| m == minor)
+                && match self.otherwise {
+                    Otherwise::Deny => access.0 & !known.0 == 0,
+                    Otherwise::Allow => access.0 & known.0 != 0,
+                }
+        };
+        let excepted = self.exceptions.iter().any(|(d, a)| matches(d, *a));
+        excepted != (self.otherwise == Otherwise::Allow)
+    }
+
+    /// As a program.
+    pub fn compile(&self) -> Program {
+        program::compile(self)
+    }
+}
+
+/// runc, as engines do, writes -1 for a number that is not given.
+fn number(given: Option<i64>) -> Result<Option<u32>, DeviceError> {
+    match given {
+        None | Some(-1) => Ok(None),
+        Some(number) => u32::try_from(number)
+            .map(Some)
+            .map_err(|_| DeviceError::Number(number)),
+    }
+}
+
+/// What runc allows every container after the spec's own rules: to make nodes (for those that have the capability), and
+/// the devices that the specification puts into each (config-linux.md, "Default Devices"), terminals and tun.
+pub fn defaults() -> Vec<LinuxDeviceCgroup> {
+    const CHARACTER: [(i64, Option<i64>); 9] = [
+        (1, Some(3)),
+        (1, Some(5)),
+        (1, Some(7)),
+        (1, Some(8)),
+        (1, Some(9)),
+        (5, Some(0)),
+        (5, Some(2)),
+        (10, Some(200)),
+        (136, None),
+    ];
+    let rule = |typ, major, minor, access: &str| {
+        let mut rule = LinuxDeviceCgroup::default();
+        rule.set_allow(true);
+        rule.set_typ(Some(typ));
+        rule.set_major(major);
+        rule.set_minor(minor);
+        rule.set_access(Some(access.to_owned()));
+        rule
+    };
+    let nodes = [LinuxDeviceType::C, LinuxDeviceType::B].map(|typ| rule(typ, None, None, "m"));
+    let usual = CHARACTER
+        .iter()
+        .map(|(major, minor)| rule(LinuxDeviceType::C, Some(*major), *minor, "rwm"));
+    nodes.into_iter().chain(usual).collect()
+}

@@ -1,0 +1,111 @@
+//! From a table to eBPF (Documentation/bpf/standardization/instruction-set.rst).
+
+use super::{Access, Otherwise, Table};
+
+/// `struct bpf_insn`
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    /// What to do.
+    pub code: u8,
+    /// Destination register in the low half, source register in the high one.
+    pub registers: u8,
+    /// How many instructions to skip, or where in memory.
+    pub offset: i16,
+    /// The operand.
+    pub immediate: i32,
+}
+
+/// A program that answers 1 for an access that is allowed, and 0 otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program(Vec<Instruction>);
+
+impl Program {
+    /// The instructions, at least two.
+    pub fn instructions(&self) -> &[Instruction] {
+        &self.0
+    }
+}
+
+/// `BPF_LDX | BPF_MEM | BPF_W`
+pub(super) const LOAD: u8 = 0x61;
+/// `BPF_ALU | BPF_MOV | BPF_X`
+pub(super) const COPY: u8 = 0xbc;
+/// `BPF_ALU | BPF_MOV | BPF_K`
+pub(super) const SET: u8 = 0xb4;
+/// `BPF_ALU | BPF_AND | BPF_K`
+pub(super) const AND: u8 = 0x54;
+/// `BPF_ALU | BPF_RSH | BPF_K`
+pub(super) const SHIFT_RIGHT: u8 = 0x74;
+/// `BPF_JMP32 | BPF_JEQ | BPF_K`
+pub(super) const JUMP_EQUAL: u8 = 0x16;
+/// `BPF_JMP32 | BPF_JNE | BPF_K`
+pub(super) const JUMP_UNEQUAL: u8 = 0x56;
+/// `BPF_JMP32 | BPF_JNE | BPF_X`
+pub(super) const JUMP_UNEQUAL_REGISTER: u8 = 0x5e;
+/// `BPF_JMP | BPF_EXIT`
+pub(super) const EXIT: u8 = 0x95;
+
+/// The context that the kernel passes, `struct bpf_cgroup_dev_ctx`; after it is read, scratch.
+const CONTEXT: u8 = 1;
+const KIND: u8 = 2;
+const ACCESS: u8 = 3;
+const MAJOR: u8 = 4;
+const MINOR: u8 = 5;
+const ANSWER: u8 = 0;
+
+fn one(code: u8, to: u8, from: u8, offset: i16, immediate: u32) -> Instruction {
+    Instruction {
+        code,
+        registers: to | from << 4,
+        offset,
+        immediate: immediate.cast_signed(),
+    }
+}
+
+fn answer(value: u32) -> [Instruction; 2] {
+    [one(SET, ANSWER, 0, 0, value), one(EXIT, 0, 0, 0, 0)]
+}
+
+pub(super) fn compile(table: &Table) -> Program {
+    let (excepted, otherwise) = match table.otherwise {
+        Otherwise::Allow => (0, 1),
+        Otherwise::Deny => (1, 0),
+    };
+    // access_type: the kind in its low half, the access in its high one.
+    let mut all = vec![
+        one(LOAD, KIND, CONTEXT, 0, 0),
+        one(COPY, ACCESS, KIND, 0, 0),
+        one(AND, KIND, 0, 0, 0xffff),
+        one(SHIFT_RIGHT, ACCESS, 0, 0, 16),
+        one(LOAD, MAJOR, CONTEXT, 4, 0),
+        one(LOAD, MINOR, CONTEXT, 8, 0),
+    ];
+    for (devices, access) in &table.exceptions {
+        let mut tests = vec![one(JUMP_UNEQUAL, KIND, 0, 0, devices.kind as u32)];
+        if *access != Access::ALL {
+            tests.push(one(COPY, CONTEXT, ACCESS, 0, 0));
+            tests.push(one(AND, CONTEXT, 0, 0, access.bits()));
+            tests.push(match table.otherwise {
+                Otherwise::Deny => one(JUMP_UNEQUAL_REGISTER, CONTEXT, ACCESS, 0, 0),
+                Otherwise::Allow => one(JUMP_EQUAL, CONTEXT, 0, 0, 0),
+            });
+        }
+        for (register, number) in [(MAJOR, devices.major), (MINOR, devices.minor)] {
+            tests.extend(number.map(|number| one(JUMP_UNEQUAL, register, 0, 0, number)));
+        }
+        // Each test that fails skips the rest of them, and the answer.
+        let end = tests.len() + 2;
+        for (at, test) in tests.iter_mut().enumerate() {
+            let jumps = [JUMP_EQUAL, JUMP_UNEQUAL, JUMP_UNEQUAL_REGISTER].contains(&test.code);
+            if jumps {
+                // Below ten: seven tests at most, and two.
+                test.offset = (end - at - 1) as i16;
+            }
+        }
+        all.extend(tests);
+        all.extend(answer(excepted));
+    }
+    all.extend(answer(otherwise));
+    Program(all)
+}
