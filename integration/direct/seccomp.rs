@@ -13,12 +13,12 @@ use crate::fixtures;
 
 /// Somebody who runs containers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Runtime {
+pub(super) enum Runtime {
     Runc,
     Agentbox,
 }
 
-const BOTH: [Runtime; 2] = [Runtime::Runc, Runtime::Agentbox];
+pub(super) const BOTH: [Runtime; 2] = [Runtime::Runc, Runtime::Agentbox];
 
 impl Runtime {
     fn call(self, node: &Node, arguments: &[&str]) -> Finished {
@@ -121,7 +121,7 @@ fn notifying(names: &[&str], listener: &str) -> Value {
 }
 
 /// `run` to its end under this runtime.
-fn run(node: &Node, runtime: Runtime, config: &Value) -> Finished {
+pub(super) fn run(node: &Node, runtime: Runtime, config: &Value) -> Finished {
     let id = &id("run", runtime);
     let bundle = node.bundle("run", config);
     let _guard = Guard(runtime, node, id);
