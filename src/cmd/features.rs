@@ -70,6 +70,7 @@ const ACTIONS: &[&str] = &[
     "SCMP_ACT_KILL_PROCESS",
     "SCMP_ACT_KILL_THREAD",
     "SCMP_ACT_LOG",
+    "SCMP_ACT_NOTIFY",
     "SCMP_ACT_TRACE",
     "SCMP_ACT_TRAP",
 ];
@@ -82,6 +83,14 @@ const OPERATORS: &[&str] = &[
     "SCMP_CMP_LT",
     "SCMP_CMP_MASKED_EQ",
     "SCMP_CMP_NE",
+];
+
+/// Any kernel that agentbox runs on has those that it takes without a listener. WAIT_KILLABLE_RECV, which is taken too, needs
+/// one, so that whoever tries each flag alone must not find it here.
+const FLAGS: &[&str] = &[
+    "SECCOMP_FILTER_FLAG_TSYNC",
+    "SECCOMP_FILTER_FLAG_SPEC_ALLOW",
+    "SECCOMP_FILTER_FLAG_LOG",
 ];
 
 /// Prints what this runtime supports.
@@ -100,6 +109,8 @@ pub fn run() -> Result<ExitCode> {
                 "enabled": true,
                 "actions": ACTIONS,
                 "operators": OPERATORS,
+                "knownFlags": FLAGS,
+                "supportedFlags": FLAGS,
                 "archs": ["SCMP_ARCH_X86", "SCMP_ARCH_X32", "SCMP_ARCH_X86_64"],
             },
             "apparmor": { "enabled": true },

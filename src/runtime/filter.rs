@@ -25,7 +25,15 @@ pub fn compile(
         deny: &deny,
         denials: DenyMode::Errno,
     });
-    Ok(seccomp::compile(&FilterInput { ours, engine })?)
+    let filter = seccomp::compile(&FilterInput { ours, engine })?;
+    if let Some(filter) = &filter {
+        // runc's words, which its tests look for.
+        log::debug!("seccomp filter flags: {}", filter.flags);
+        for note in &filter.notes {
+            log::debug!("seccomp: {note:?}");
+        }
+    }
+    Ok(filter)
 }
 
 /// A program as it is loaded: what `create` hands to init and keeps for every `exec`.
