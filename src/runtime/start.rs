@@ -81,7 +81,7 @@ fn release(place: &Place, record: &mut Record) -> Result<(), RuntimeError> {
         .start()
         .map_err(RuntimeError::container("start the container"))?;
     if let (Some(agent), Some(socket)) = (&agent, &socket) {
-        agent.serve(socket, &reader, &record)?;
+        agent.serve(socket, &reader, record)?;
     }
     report::wait(&reader)
 }
