@@ -137,6 +137,7 @@ pub fn facts(spec: &Spec) -> BundleFacts {
         system: BTreeSet::new(),
         devices: devices.map(|device| device.path().clone()).collect(),
         engine_hooks: setkey.map(|hook| hook.path().clone()).collect(),
+        neighbours: BTreeMap::new(),
     }
 }
 

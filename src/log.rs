@@ -1,10 +1,12 @@
 //! The log that engines read: one line an event, in runc's (logrus') two forms.
 //!
 //! Docker and containerd show the last error of `--log` to their user. libcontainer logs each failure at every level
-//! it passes; without `--debug` only our own lines are written.
+//! it passes; without `--debug` only our own lines are written. Its errors often lack the cause, which the line has that
+//! it logged first, mostly in the container's process: [`keep_causes`] keeps that line for the error's text.
 
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, OnceLock};
 
@@ -21,6 +23,28 @@ struct Logger {
 }
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
+
+/// Both ends of a pipe that the container's process inherits: what libcontainer logs as errors.
+static CAUSES: OnceLock<(OwnedFd, OwnedFd)> = OnceLock::new();
+
+/// From here on, libcontainer's errors are kept for [`first_cause`], those of processes that it clones too.
+pub fn keep_causes() -> std::io::Result<()> {
+    use rustix::pipe::{PipeFlags, pipe_with};
+    // Not blocking: whoever fills it loses lines, never time.
+    let ends = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    // A second call in one process (`wrap`) goes on with the first's.
+    let _kept = CAUSES.set(ends);
+    Ok(())
+}
+
+/// What libcontainer logged first since this was asked last: the innermost cause.
+pub fn first_cause() -> Option<String> {
+    let mut text = vec![0; 4096];
+    let n = rustix::io::read(&CAUSES.get()?.0, &mut text).ok()?;
+    let text = String::from_utf8_lossy(&text[..n]);
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
 
 /// Opens the log.
 pub fn init(global: &Global) -> anyhow::Result<()> {
@@ -59,11 +83,18 @@ pub fn fatal(error: &anyhow::Error) {
 
 impl log::Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        self.debug || metadata.target().starts_with("agentbox")
+        self.debug || is_ours(metadata) || metadata.level() == Level::Error
     }
 
     fn log(&self, record: &Record<'_>) {
-        if !self.enabled(record.metadata()) {
+        if !is_ours(record.metadata())
+            && record.level() == Level::Error
+            && let Some((_, pipe)) = CAUSES.get()
+        {
+            let line = format!("{}\n", escape(&record.args().to_string()));
+            let _kept = rustix::io::write(pipe, line.as_bytes());
+        }
+        if !self.debug && !is_ours(record.metadata()) {
             return;
         }
         let line = line(
@@ -82,6 +113,10 @@ impl log::Log for Logger {
     }
 
     fn flush(&self) {}
+}
+
+fn is_ours(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with("agentbox")
 }
 
 fn line(format: LogFormat, level: Level, message: &str, time: &str) -> String {

@@ -3,7 +3,7 @@
 mod hosts;
 mod search;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -128,6 +128,8 @@ pub fn bundle(
         system: system.clone(),
         devices: devices(spec),
         engine_hooks: engine_hooks(spec),
+        // Who is in a namespace, only the runtime's own records say.
+        neighbours: BTreeMap::new(),
     };
     Ok((facts, opened))
 }

@@ -3,8 +3,15 @@
 #
 # It knows no arguments for a runtime, only a path: the names agentbox-POLICY are the scripts of make_wrappers.
 
+CNI_PLUGINS=$RIG_REPO/build/engines/$RIG_ENGINE/usr/lib/cni
+
 configure_engine() {
-    mkdir -p /etc/containerd
+    mkdir -p /etc/containerd /etc/cni/net.d
+    cat >/etc/cni/net.d/10-rig.conflist <<'JSON'
+{ "cniVersion": "0.4.0", "name": "rig", "plugins": [ {
+    "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false,
+    "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.88.77.0/24" }]], "routes": [{ "dst": "0.0.0.0/0" }] } } ] }
+JSON
     case $(containerd --version) in
         *' 1.'* | *' v1.'*) containerd_1_config ;;
         *) containerd_2_config ;;
@@ -18,8 +25,13 @@ version = 2
 root = "$RIG_STATE/containerd"
 state = "/run/containerd"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "localhost/test-musl:latest"
+  sandbox_image = "localhost/test-pause:latest"
   restrict_oom_score_adj = true
+TOML
+    cat <<TOML
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "$CNI_PLUGINS"
+  conf_dir = "/etc/cni/net.d"
 TOML
     handlers 'io.containerd.grpc.v1.cri'
 }
@@ -30,9 +42,14 @@ version = 3
 root = "$RIG_STATE/containerd"
 state = "/run/containerd"
 [plugins."io.containerd.cri.v1.images".pinned_images]
-  sandbox = "localhost/test-musl:latest"
+  sandbox = "localhost/test-pause:latest"
 [plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
+TOML
+    cat <<TOML
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["$CNI_PLUGINS"]
+  conf_dir = "/etc/cni/net.d"
 TOML
     handlers 'io.containerd.cri.v1.runtime'
 }

@@ -1,6 +1,6 @@
 //! PURE. What the shell found out about the kernel and the bundle, as values: every kernel is a test input.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,19 @@ pub struct BundleFacts {
     pub devices: BTreeSet<PathBuf>,
     /// Hook programs of the spec that are the engine's own network hook.
     pub engine_hooks: Vec<PathBuf>,
+    /// Namespaces that the spec names by path: path -> this runtime's containers that are in it.
+    pub neighbours: BTreeMap<PathBuf, Vec<Neighbour>>,
+}
+
+/// A running container of this runtime in a namespace that another one is to join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its id.
+    pub id: String,
+    /// Its policy; `None` under `unconfined`.
+    pub policy: Option<Policy>,
+    /// Its namespaces, as [`super::Plan::namespaces`] has them: `type`, or `type=path` for one that it joined itself.
+    pub namespaces: Vec<String>,
 }
 
 /// What a bind mount's source is, judged once by a descriptor that follows no magic link.

@@ -25,7 +25,7 @@ use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::{NetworkMode, Policy, Resolved, RootAccess};
-pub use facts::{BundleFacts, FileKind, HostFacts, Inside, SourceFacts};
+pub use facts::{BundleFacts, FileKind, HostFacts, Inside, Neighbour, SourceFacts};
 pub use mounts::{PlannedMount, Pruned};
 pub use privileges::CapabilitySets;
 
@@ -182,6 +182,30 @@ pub enum PlanError {
         /// pid, ipc, ...
         kind: &'static str,
     },
+    /// The namespace of a container whose walls are not the same.
+    #[error(
+        "policy '{policy}' refuses the {kind} namespace of container {id}: {why}; use the same policy for both, or let the node's file allow it (allow.namespaces)"
+    )]
+    Neighbour {
+        /// The policy's name.
+        policy: String,
+        /// pid, ipc, ...
+        kind: &'static str,
+        /// The other container.
+        id: String,
+        /// In what the walls differ.
+        why: String,
+    },
+    /// Another container's network.
+    #[error(
+        "policy '{policy}' refuses the network namespace of {whose}: networks are not shared yet; run without it, or let the node's file give the container a loopback of its own in its place (allow.namespaces = [\"network\"])"
+    )]
+    SharedNetwork {
+        /// The policy's name.
+        policy: String,
+        /// A container's id, or a path.
+        whose: String,
+    },
     /// A hook that is not the engine's network hook.
     #[error(
         "policy '{policy}' refuses the {when} hook {path:?}: the node's file can allow it (allow.hooks)"
@@ -246,7 +270,7 @@ pub fn plan(
     }
     let mut warnings: Vec<String> = neutral::warnings(spec).collect();
     hooks::check(resolved, spec, bundle)?;
-    let namespaces = namespaces::plan(resolved, linux)?;
+    let namespaces = namespaces::plan(resolved, linux, bundle, &mut warnings)?;
     let devices = privileges::devices(resolved, linux, bundle)?;
     let filesystem = mounts::plan(resolved, spec, bundle, &mut warnings)?;
     let sysfs = filesystem

@@ -1,19 +1,30 @@
 //! PURE. Namespaces: which the container gets, and which are refused because they reach out of it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Linux, LinuxNamespace, LinuxNamespaceType as Type};
 
-use super::PlanError;
-use crate::policy::{NamespaceKind, Resolved};
+use super::{BundleFacts, Neighbour, PlanError};
+use crate::policy::{NamespaceKind, Resolved, exceeds};
 
 /// The namespaces that libcontainer makes or joins, as `type` or `type=path`.
 ///
 /// The network namespace here is the engine's: the container's own is made beside it and entered at `start`.
 /// A missing cgroup namespace (Docker's default on cgroup v1) is added rather than refused.
-pub(super) fn plan(resolved: &Resolved, linux: &Linux) -> Result<Vec<String>, PlanError> {
+pub(super) fn plan(
+    resolved: &Resolved,
+    linux: &Linux,
+    bundle: &BundleFacts,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<String>, PlanError> {
     let given = linux.namespaces().as_deref().unwrap_or_default();
+    let own_users = given.iter().all(|n| n.typ() != Type::User);
+    let judge = Judge {
+        resolved,
+        neighbours: &bundle.neighbours,
+        host_users: own_users,
+    };
     let mut out = Vec::new();
     for (typ, kind, name) in [
         (Type::Pid, Some(NamespaceKind::Pid), "pid"),
@@ -21,58 +32,138 @@ pub(super) fn plan(resolved: &Resolved, linux: &Linux) -> Result<Vec<String>, Pl
         (Type::Uts, Some(NamespaceKind::Uts), "uts"),
         (Type::Mount, None, "mount"),
     ] {
-        let allowed = kind.is_some_and(|k| resolved.node_allow.namespaces.contains(&k));
         match given.iter().find(|n| n.typ() == typ) {
-            None if allowed => {}
+            None if judge.node_allows(kind) => {}
             None => return Err(refused(resolved, "host's".into(), name)),
-            Some(ns) => out.push(own_or_allowed(resolved, ns, allowed, name)?),
+            Some(ns) => out.push(judge.own_or_allowed(ns, kind, name)?),
         }
     }
     let cgroup = given.iter().find(|n| n.typ() == Type::Cgroup);
-    let foreign_cgroup = resolved
-        .node_allow
-        .namespaces
-        .contains(&NamespaceKind::Cgroup);
     out.push(cgroup.map_or(Ok("cgroup".to_owned()), |ns| {
-        own_or_allowed(resolved, ns, foreign_cgroup, "cgroup")
+        judge.own_or_allowed(ns, Some(NamespaceKind::Cgroup), "cgroup")
     })?);
     if let Some(ns) = given.iter().find(|n| n.typ() == Type::User) {
-        let allowed = resolved
-            .node_allow
-            .namespaces
-            .contains(&NamespaceKind::User);
-        out.push(own_or_allowed(resolved, ns, allowed, "user")?);
+        out.push(judge.own_or_allowed(ns, Some(NamespaceKind::User), "user")?);
     }
     if given.iter().any(|n| n.typ() == Type::Time) {
         out.push("time".to_owned());
     }
-    out.push(network(given));
+    out.push(judge.network(given, warnings)?);
     out.sort();
     Ok(out)
 }
 
-/// The engine's network namespace; for the host's, the one that the runtime is in.
-fn network(given: &[LinuxNamespace]) -> String {
-    match given.iter().find(|n| n.typ() == Type::Network) {
-        Some(ns) => match ns.path() {
-            Some(path) => format!("network={}", path.display()),
-            None => "network".to_owned(),
-        },
-        // Always listed: libcontainer lets `exec` skip a namespace that the spec does not list.
-        None => "network=/proc/self/ns/net".to_owned(),
-    }
+/// What decides whether a namespace may be joined.
+struct Judge<'a> {
+    resolved: &'a Resolved,
+    neighbours: &'a BTreeMap<PathBuf, Vec<Neighbour>>,
+    /// The container has no user namespace.
+    host_users: bool,
 }
 
-fn own_or_allowed(
-    resolved: &Resolved,
-    ns: &LinuxNamespace,
-    allowed: bool,
-    name: &'static str,
-) -> Result<String, PlanError> {
-    match ns.path() {
-        None => Ok(name.to_owned()),
-        Some(path) if allowed => Ok(format!("{name}={}", path.display())),
-        Some(path) => Err(refused(resolved, foreign(path), name)),
+impl Judge<'_> {
+    fn node_allows(&self, kind: Option<NamespaceKind>) -> bool {
+        kind.is_some_and(|k| self.resolved.node_allow.namespaces.contains(&k))
+    }
+
+    fn own_or_allowed(
+        &self,
+        ns: &LinuxNamespace,
+        kind: Option<NamespaceKind>,
+        name: &'static str,
+    ) -> Result<String, PlanError> {
+        let Some(path) = ns.path() else {
+            return Ok(name.to_owned());
+        };
+        if !self.node_allows(kind) {
+            self.same_walls(path, kind, name)?;
+        }
+        Ok(format!("{name}={}", path.display()))
+    }
+
+    /// Processes, queues and the host's name may be shared among containers with the same walls: whoever shares a pid
+    /// namespace can act as the others there, so neither side may have more than the other.
+    fn same_walls(
+        &self,
+        path: &Path,
+        kind: Option<NamespaceKind>,
+        name: &'static str,
+    ) -> Result<(), PlanError> {
+        let shareable = matches!(
+            kind,
+            Some(NamespaceKind::Pid | NamespaceKind::Ipc | NamespaceKind::Uts)
+        );
+        let neighbours = self.neighbours.get(path).map_or(&[][..], Vec::as_slice);
+        // One of them must have made it: what it joined itself may be anybody's, the host's too.
+        let made_here = neighbours
+            .iter()
+            .any(|n| n.policy.is_some() && n.namespaces.iter().any(|n| n == name));
+        if !shareable || !made_here {
+            return Err(refused(self.resolved, foreign(path), name));
+        }
+        neighbours.iter().try_for_each(|n| {
+            self.difference(n).map_or(Ok(()), |why| {
+                Err(PlanError::Neighbour {
+                    policy: self.resolved.policy.name.to_string(),
+                    kind: name,
+                    id: n.id.clone(),
+                    why,
+                })
+            })
+        })
+    }
+
+    /// Why the walls of a container are not the same as this one's.
+    fn difference(&self, other: &Neighbour) -> Option<String> {
+        let Some(policy) = &other.policy else {
+            return Some("it has no walls (unconfined)".to_owned());
+        };
+        let host_users = !other.namespaces.iter().any(|n| n.starts_with("user"));
+        if !(host_users && self.host_users) {
+            return Some("one of them has a user namespace".to_owned());
+        }
+        let more = exceeds(policy, &self.resolved.policy);
+        let less = exceeds(&self.resolved.policy, policy);
+        let field = more.first().or(less.first())?;
+        Some(format!("its {} is not the same", field.field))
+    }
+
+    /// The engine's network namespace; for the host's, the one that the runtime is in.
+    fn network(
+        &self,
+        given: &[LinuxNamespace],
+        warnings: &mut Vec<String>,
+    ) -> Result<String, PlanError> {
+        let Some(ns) = given.iter().find(|n| n.typ() == Type::Network) else {
+            // Always listed: libcontainer lets `exec` skip a namespace that the spec does not list.
+            return Ok("network=/proc/self/ns/net".to_owned());
+        };
+        let Some(path) = ns.path() else {
+            return Ok("network".to_owned());
+        };
+        if let Some(whose) = self.shared_network(path) {
+            if !self.node_allows(Some(NamespaceKind::Network)) {
+                return Err(PlanError::SharedNetwork {
+                    policy: self.resolved.policy.name.to_string(),
+                    whose,
+                });
+            }
+            warnings.push(format!(
+                "the network of {whose} is not shared: the container has a loopback of its own"
+            ));
+        }
+        Ok(format!("network={}", path.display()))
+    }
+
+    /// Whose network a path means, when it is not one that the engine made for this container.
+    fn shared_network(&self, path: &Path) -> Option<String> {
+        let neighbours = self.neighbours.get(path).map_or(&[][..], Vec::as_slice);
+        if let Some(neighbour) = neighbours.first() {
+            return Some(format!("container {}", neighbour.id));
+        }
+        // A process's: engines name their own by a file.
+        let of_process = path.starts_with("/proc") && !path.starts_with("/proc/self");
+        of_process.then(|| path.display().to_string())
     }
 }
 

@@ -54,6 +54,12 @@ pub(crate) fn sample() -> Plan {
 }
 
 impl Case {
+    /// Who is in the namespace at a path.
+    fn neighbours(mut self, path: &str, inside: Vec<Neighbour>) -> Self {
+        self.facts.neighbours.insert(path.into(), inside);
+        self
+    }
+
     /// `-v source:destination`, where the source is what its name says.
     fn bind(self, source: &str, destination: &str) -> Self {
         self.bind_of(FileKind::Directory, source, destination)

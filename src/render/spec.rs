@@ -56,6 +56,13 @@ pub fn normalise(spec: &mut Spec) {
     }
 }
 
+/// Whether the container joins somebody's namespace of this type.
+pub fn joins(spec: &Spec, typ: LinuxNamespaceType) -> bool {
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    let mut all = namespaces.into_iter().flatten();
+    all.any(|n| n.typ() == typ && n.path().is_some())
+}
+
 /// The shadow spec of a container without a policy: the engine's, with an absolute root.
 pub fn unconfined(mut spec: Spec, places: &Places) -> Spec {
     set_root(&mut spec, places, None);

@@ -19,12 +19,13 @@ use super::bundle::Bundle;
 use super::controllers::Controllers;
 use super::devices::{self, Ruler};
 use super::filter::SavedFilter;
+use super::neighbours::Joined;
 use super::network_wall::NetworkWall;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::{Lock, Place};
 use super::{
-    RuntimeError, cgroup, delete, descriptors, filter, hooks, late, network_wall, overlay, report,
-    resolve,
+    RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, hooks, late, neighbours,
+    network_wall, overlay, report, resolve,
 };
 use crate::cli::{self, Global};
 use crate::devices::Program;
@@ -52,6 +53,8 @@ pub struct Decision {
     pub filter: Option<Filter>,
     /// The sources of the bind mounts, as they were judged.
     pub sources: Vec<Opened>,
+    /// The namespaces that it joins, as they were judged.
+    pub joined: Vec<Joined>,
 }
 
 /// Reads a bundle and decides what is enforced for it. Creates nothing. `system` are `wrap`'s own mounts.
@@ -74,7 +77,7 @@ pub fn decide(
         .linux()
         .as_ref()
         .and_then(|l| l.seccomp().as_ref());
-    let mut sources = Vec::new();
+    let (mut sources, mut joined) = (Vec::new(), Vec::new());
     let (plan, chosen_by, filter) = match resolve::selection(global, &annotations)? {
         Selection::Unconfined { chosen_by } => {
             reach::check(&bundle.spec, net_settings(&bundle.spec))?;
@@ -82,8 +85,9 @@ pub fn decide(
         }
         Selection::Policy(resolved) => {
             reach::check(&bundle.spec, NetSettings::Own)?;
-            let (facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, system)?;
+            let (mut facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, system)?;
             sources = opened;
+            (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
             let plan = plan::plan(&resolved, &bundle.spec, &facts, &crate::probe::host())?;
             let filter = filter::compile(Some(&plan.policy.syscalls), engine)?;
             (Some(plan), resolved.chosen_by.to_string(), filter)
@@ -95,6 +99,7 @@ pub fn decide(
         chosen_by,
         filter,
         sources,
+        joined,
     })
 }
 
@@ -259,6 +264,7 @@ fn build(
     let controllers = Controllers::of(init.pid)?;
     record.controllers = Some(controllers.clone());
     record.save(&dir)?;
+    neighbours::verify(&decision.joined, init)?;
     if let Some(program) = &device_program {
         devices::attach(program, &controllers)?;
     }
@@ -344,6 +350,9 @@ fn write_shadow(
         }
         None => shadow::unconfined(spec, &places),
     };
+    if shadow::joins(&spec, LinuxNamespaceType::Pid) {
+        cgroup_mount::replace(&mut spec);
+    }
     if let Some(process) = spec.process_mut() {
         if decision.plan.is_some() {
             own_oom_score(process);
@@ -465,17 +474,16 @@ fn libcontainer_build(
     spec: &Spec,
     executor: WallExecutor,
 ) -> Result<Container, RuntimeError> {
-    let failed = RuntimeError::container("create the container");
+    let process = spec.process().as_ref();
+    let cwd = process.map(|p| p.cwd().clone()).unwrap_or_default();
+    let failed = RuntimeError::process("create the container", &cwd);
+    crate::log::keep_causes().map_err(RuntimeError::io("make a pipe"))?;
     fs::create_dir_all(&place.root).map_err(RuntimeError::io(format!("make {:?}", place.root)))?;
     let builder = match builder(place, executor, args.pid_file.as_deref()) {
         Ok(builder) => builder,
         Err(e) => return Err(failed(e)),
     };
-    let terminal = spec
-        .process()
-        .as_ref()
-        .and_then(|p| p.terminal())
-        .unwrap_or(false);
+    let terminal = process.and_then(|p| p.terminal()).unwrap_or(false);
     if terminal && console.is_none() {
         return Err(RuntimeError::Unsupported(
             "process.terminal needs --console-socket".to_owned(),

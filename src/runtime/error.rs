@@ -1,7 +1,9 @@
 //! Why a verb failed. The texts reach people through engines, so each says what, where and what to do.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::enforce::EnforceError;
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +68,9 @@ pub enum RuntimeError {
     /// The sidecar does not stand.
     #[error("network wall")]
     Sidecar(#[from] crate::sidecar::SidecarError),
+    /// What our own code does in the container's process, when libcontainer did it in its place.
+    #[error(transparent)]
+    Enforce(#[from] EnforceError),
     /// What the container's own process reported.
     #[error("{0}")]
     Init(String),
@@ -103,11 +108,38 @@ impl RuntimeError {
         }
     }
 
-    /// For `map_err`: libcontainer's error, its causes in one line.
+    /// For `map_err`: libcontainer's error in one line. What it logged first says more than its chain of causes.
     pub fn container<E: std::error::Error>(step: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Container {
             step,
-            cause: crate::log::chain(&error),
+            cause: crate::log::first_cause().unwrap_or_else(|| crate::log::chain(&error)),
         }
     }
+
+    /// [`Self::container`] for a step that ends in a process whose working directory is `cwd`: libcontainer does not
+    /// name it. The words are runc's, which engines read.
+    pub fn process<E: std::error::Error>(step: &'static str, cwd: &Path) -> impl FnOnce(E) -> Self {
+        let cwd = cwd.to_owned();
+        move |error| match Self::container(step)(error) {
+            Self::Container { cause, .. } if cause.starts_with("failed to chdir") => {
+                let why = errno_in_words(&cause);
+                EnforceError::Cwd { cwd, why }.into()
+            }
+            other => other,
+        }
+    }
+}
+
+/// What a line of libcontainer's log says of an errno: `e=ENOENT`.
+fn errno_in_words(line: &str) -> String {
+    let words = [
+        ("ENOENT", "no such file or directory"),
+        ("EACCES", "permission denied"),
+        ("EPERM", "operation not permitted"),
+        ("ENOTDIR", "not a directory"),
+        ("ELOOP", "too many levels of symbolic links"),
+        ("ENAMETOOLONG", "file name too long"),
+    ];
+    let known = words.iter().find(|(name, _)| line.contains(name));
+    known.map_or_else(|| line.to_owned(), |(_, words)| (*words).to_owned())
 }

@@ -161,7 +161,8 @@ fn build(
         why: e.to_string(),
     })?;
     write_whole(&path, &text)?;
-    let failed = RuntimeError::container("exec in the container");
+    let failed = RuntimeError::process("exec in the container", wanted.cwd());
+    crate::log::keep_causes().map_err(RuntimeError::io("make a pipe"))?;
     let root = scratch.state_root(place)?;
     let builder = match create::builder(place, executor, None) {
         Ok(builder) => builder,

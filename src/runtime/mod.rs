@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod bundle;
 pub mod cgroup;
+mod cgroup_mount;
 pub mod controllers;
 pub mod create;
 pub mod delete;
@@ -16,6 +17,7 @@ pub mod hooks;
 pub mod late;
 pub mod limits;
 pub mod membership;
+mod neighbours;
 pub mod network_wall;
 pub mod oom;
 pub mod overlay;

@@ -66,8 +66,107 @@ fn what_is_missing_and_harmless_is_added() {
             .namespaces
             .contains(&"network=/proc/self/ns/net".to_owned())
     );
-    let pods = namespaces(foreign("network")).plan();
-    assert!(pods.namespaces.contains(&"network=/proc/7/ns/x".to_owned()));
+    let engines = [json!({"type": "network", "path": "/run/netns/x"})];
+    let mut list = without("network");
+    list.as_array_mut().unwrap().extend(engines);
+    let engines = namespaces(list).plan();
+    assert!(
+        engines
+            .namespaces
+            .contains(&"network=/run/netns/x".to_owned())
+    );
+}
+
+/// A container that has its own namespaces, under a policy.
+fn neighbour(policy: &str) -> Neighbour {
+    let plan = under(policy).plan();
+    Neighbour {
+        id: "other".into(),
+        policy: Some(plan.policy),
+        namespaces: plan.namespaces,
+    }
+}
+
+#[test]
+fn namespaces_of_a_container_with_the_same_walls_may_be_joined() {
+    for kind in ["pid", "ipc", "uts"] {
+        let plan = namespaces(foreign(kind))
+            .neighbours("/proc/7/ns/x", vec![neighbour("standard")])
+            .plan();
+        assert!(plan.namespaces.contains(&format!("{kind}=/proc/7/ns/x")));
+    }
+    for kind in ["cgroup", "user", "mount"] {
+        let message = namespaces(foreign(kind))
+            .neighbours("/proc/7/ns/x", vec![neighbour("standard")])
+            .refused();
+        assert!(message.contains(kind), "{message}");
+    }
+}
+
+#[test]
+fn everyone_in_the_namespace_must_have_the_same_walls() {
+    let unconfined = Neighbour {
+        policy: None,
+        namespaces: Vec::new(),
+        ..neighbour("standard")
+    };
+    let remapped = Neighbour {
+        namespaces: vec!["pid".into(), "user".into()],
+        ..neighbour("standard")
+    };
+    for (other, why) in [
+        (neighbour("strict"), "is not the same"),
+        (neighbour("permissive"), "is not the same"),
+        (unconfined, "no walls"),
+        (remapped, "user namespace"),
+    ] {
+        let message = namespaces(foreign("pid"))
+            .neighbours("/proc/7/ns/x", vec![neighbour("standard"), other])
+            .refused();
+        assert!(
+            message.contains("container other") && message.contains(why),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_namespace_that_none_of_them_made_may_be_anybodys() {
+    let joined = Neighbour {
+        namespaces: vec!["pid=/proc/1/ns/pid".into()],
+        ..neighbour("standard")
+    };
+    for others in [vec![], vec![joined]] {
+        let message = namespaces(foreign("pid"))
+            .neighbours("/proc/7/ns/x", others)
+            .refused();
+        assert!(message.contains("foreign"), "{message}");
+    }
+}
+
+#[test]
+fn another_containers_network_is_refused_or_replaced() {
+    let case = || {
+        let mut list = without("network");
+        let path = json!({"type": "network", "path": "/run/netns/x"});
+        list.as_array_mut().unwrap().push(path);
+        namespaces(list).neighbours("/run/netns/x", vec![neighbour("standard")])
+    };
+    let message = case().refused();
+    assert!(
+        message.contains("network namespace of container other"),
+        "{message}"
+    );
+    let plan = case().node("allow.namespaces = [\"network\"]").plan();
+    assert!(
+        plan.warnings
+            .iter()
+            .any(|w| w.contains("loopback of its own")),
+        "{:?}",
+        plan.warnings
+    );
+    let message = namespaces(foreign("network")).refused();
+    assert!(message.contains("/proc/7/ns/x"), "{message}");
 }
 
 #[test]

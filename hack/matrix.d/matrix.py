@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""Runs the cases of one engine in its rig, under runc and under agentbox, and compares what a user sees.
+
+    matrix.py --check                    the cases are well formed, and docs/engines.md has their table
+    matrix.py --table                    print that table
+    matrix.py --targets T,... [CASE...]  run them; T is unconfined, only, or a policy
+"""
+
+import argparse
+import concurrent.futures
+import difflib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+
+HERE = pathlib.Path(__file__).resolve().parent
+DOCS = HERE.parent.parent / "docs" / "engines.md"
+BEGIN, END = "<!-- hack/matrix --table -->", "<!-- end of the table -->"
+CASE_SECONDS = 90
+WORKERS = 4
+# Targets whose output must be runc's: the engine's own call beside it, and agentbox in the place of runc's binary.
+TRANSPARENT = ("unconfined", "only")
+FIELDS = {"name", "about", "script", "kinds", "engines", "cgroup", "targets", "alone", "ci", "differs", "shows",
+          "unconfined_differs", "unconfined_shows", "docker", "podman", "containerd"}
+VERDICT = {"differs", "shows", "unconfined_differs", "unconfined_shows"}
+
+
+class Case:
+    """One thing that a user does with an engine."""
+
+    def __init__(self, raw: dict) -> None:
+        unknown = set(raw) - FIELDS
+        if unknown or not {"name", "about", "script", "kinds"} <= set(raw):
+            sys.exit(f"case {raw.get('name')}: unknown {sorted(unknown)}, or name, about, script or kinds is missing")
+        self.raw = raw
+        self.name, self.about, self.script, self.kinds = raw["name"], raw["about"], raw["script"], raw["kinds"]
+        for kind in ("", *self.kinds):
+            verdict = self.verdict(kind)
+            for a, b in (("differs", "shows"), ("unconfined_differs", "unconfined_shows")):
+                if (a in verdict) != (b in verdict):
+                    sys.exit(f"case {self.name}: {a} and {b} belong together")
+
+    def verdict(self, kind: str) -> dict:
+        """What is expected to be different from runc; the section of the engine's kind replaces the case's own."""
+        own = self.raw.get(kind)
+        return {k: v for k, v in (self.raw if own is None else own).items() if k in VERDICT}
+
+    def applies(self, engine: str, cgroup: str) -> bool:
+        """Whether it can be run with this engine on this hierarchy."""
+        return (kind_of(engine) in self.kinds and engine in self.raw.get("engines", [engine])
+                and cgroup == self.raw.get("cgroup", cgroup))
+
+    def expected(self, kind: str, target: str) -> tuple[str, str] | None:
+        """Why it differs from runc, and the pattern that its output then has; None when it must be the same."""
+        verdict = self.verdict(kind)
+        prefix = "unconfined_" if target in TRANSPARENT else ""
+        why = verdict.get(prefix + "differs")
+        return None if why is None else (why, verdict[prefix + "shows"])
+
+
+def load() -> list[Case]:
+    """Every case of cases/*.toml, in order; names are unique."""
+    cases = []
+    for file in sorted((HERE / "cases").glob("*.toml")):
+        with open(file, "rb") as stream:
+            cases += [Case(raw) for raw in tomllib.load(stream)["case"]]
+    names = [c.name for c in cases]
+    twice = {n for n in names if names.count(n) > 1}
+    if twice:
+        sys.exit(f"cases of one name: {sorted(twice)}")
+    return cases
+
+
+def kind_of(engine: str) -> str:
+    """docker26 -> docker"""
+    return engine.rstrip("0123456789")
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+def runtime_name(target: str) -> str:
+    """The runtime that the engine calls for a target; "" for its default."""
+    return {"runc": "runc", "only": ""}.get(target, f"agentbox-{target}")
+
+
+def environment(engine: str, case: Case, target: str, scratch: str) -> dict[str, str]:
+    """What a case's script finds."""
+    return os.environ | {
+        "ENGINE": engine, "KIND": kind_of(engine), "RUNTIME": runtime_name(target), "N": f"m-{case.name}-{target}",
+        "T": scratch, "HERE": str(HERE), "IMG": "localhost/test-musl:latest" if kind_of(engine) == "containerd" else "test-musl",
+    }
+
+
+def run(engine: str, case: Case, target: str) -> str:
+    """Runs a case's script; returns what it printed, with what changes from run to run named alike."""
+    with tempfile.TemporaryDirectory(prefix="matrix-") as scratch:
+        os.chmod(scratch, 0o711)  # for a remapped root
+        env = environment(engine, case, target, scratch)
+        script = f". '{HERE}/prelude.sh'\n{case.script}"
+        try:
+            done = subprocess.run(["bash", "-c", script], env=env, cwd=scratch, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=CASE_SECONDS, check=False)
+            text = done.stdout.decode(errors="replace")
+        except subprocess.TimeoutExpired as late:
+            text = (late.stdout or b"").decode(errors="replace") + f"\nNOT DONE in {CASE_SECONDS} s\n"
+        subprocess.run(["timeout", "60", "bash", "-c", f". '{HERE}/prelude.sh'; clean"], env=env, cwd=scratch, check=False,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return normalise(text, env["N"], scratch, runtime_name(target))
+
+
+def normalise(text: str, name: str, scratch: str, runtime: str) -> str:
+    """Names, ids, times and addresses are alike; so is the runtime's name, and what runc says before the cause."""
+    text = text.replace("\r", "").replace("\0", "").replace("^@", "").replace(name, "NAME").replace(scratch, "DIR")
+    # What runc 1.1 puts before the cause.
+    text = re.sub(r"(runc create failed: |runc run failed: |exec failed: )(unable to start container process: )?"
+                  r"(error during container init: )?", "", text)
+    if runtime:
+        text = re.sub(rf"\b{re.escape(runtime)}\b", "RUNTIME", text)
+    text = re.sub(r"/usr/local/bin/RUNTIME", "RUNTIME", text)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "ID", text)
+    text = re.sub(r"\b[0-9a-f]{12}\b", "ID", text)
+    text = re.sub(r"\b\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)", "TIME", text)
+    return re.sub(r"\b(172|10)\.\d+\.\d+\.\d+\b", "ADDRESS", text)
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+
+def judge(case: Case, kind: str, target: str, control: str, seen: str) -> str:
+    """"" if it is as the case says, else what is wrong."""
+    if "NOT DONE" in control or "waited in vain" in control:
+        return f"runc did not finish:\n{control}"
+    expected = case.expected(kind, target)
+    if expected is None:
+        return "" if seen == control else f"is not runc's output:\n{difference(control, seen)}"
+    if seen == control:
+        return f"is runc's output, but the case says that it differs: {expected[0]}"
+    if not re.search(expected[1], seen, re.DOTALL):
+        return f"does not show {expected[1]!r}:\n{difference(control, seen)}"
+    return ""
+
+
+def difference(control: str, seen: str) -> str:
+    """A diff, indented."""
+    lines = difflib.unified_diff(control.splitlines(), seen.splitlines(), "runc", "agentbox", lineterm="", n=1)
+    return "\n".join(f"      {line}" for line in list(lines)[2:60])
+
+
+def take_runcs_place() -> None:
+    """From here on agentbox is the machine's only runtime, under runc's own path."""
+    agentbox = os.path.realpath("/usr/local/bin/agentbox")
+    runc = subprocess.run(["sh", "-c", "command -v runc"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+    subprocess.run(["mount", "--bind", agentbox, runc], check=True)
+    pathlib.Path("/etc/agentbox/config.toml").write_text('default = "unconfined"\n', encoding="ascii")
+
+
+def leftovers() -> list[str]:
+    """What must be gone when every container is: records, locks, processes, cgroups."""
+    found = [str(p) for d in ("index", "locks", "wrap") for p in pathlib.Path("/run/agentbox", d).glob("*")]
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            name = pathlib.Path("/proc", pid, "comm").read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            continue
+        if name.startswith("agentbox"):
+            found.append(f"process {pid} ({name})")
+    for root, dirs, _ in os.walk("/sys/fs/cgroup"):
+        found += [os.path.join(root, d) for d in dirs if d.startswith("agentbox-sidecar")]
+    return found
+
+
+class Report:
+    """Prints each verdict as it comes, counts, and keeps all of it for the record."""
+
+    def __init__(self) -> None:
+        self.passed, self.failed = 0, []
+        self.rows: list[dict] = []
+
+    def add(self, case: str, target: str, problem: str, seconds: float, seen: str = "") -> None:
+        """One case under one target."""
+        self.rows.append({"case": case, "target": target, "problem": problem, "seconds": round(seconds, 2), "output": seen})
+        if problem:
+            self.failed.append(f"{case} ({target})")
+            print(f"  FAILED {case} under {target} {problem}", flush=True)
+        else:
+            self.passed += 1
+
+
+def run_all(engine: str, cases: list[Case], targets: list[str], report: Report) -> None:
+    """The cases under runc, then under each target; `only` is last, because runc is gone by then."""
+    kind, control = kind_of(engine), {}
+    for target in ["runc", *sorted(targets, key=lambda t: t == "only")]:
+        if target == "only":
+            take_runcs_place()
+        chosen = [c for c in cases if target == "runc" or target in c.raw.get("targets", [target])]
+
+        def one(case: Case) -> None:
+            begin = time.monotonic()
+            seen = run(engine, case, target)
+            if target == "runc":
+                control[case.name] = seen
+                report.rows.append({"case": case.name, "target": target, "output": seen,
+                                    "seconds": round(time.monotonic() - begin, 2)})
+                return
+            problem = judge(case, kind, target, control[case.name], seen)
+            report.add(case.name, target, problem, time.monotonic() - begin, seen)
+
+        begin = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            list(pool.map(one, [c for c in chosen if not c.raw.get("alone")]))
+        for case in chosen:
+            if case.raw.get("alone"):
+                one(case)
+        print(f"  {engine}, {target}: {len(chosen)} cases in {time.monotonic() - begin:.0f} s", flush=True)
+        left = leftovers()
+        if left:
+            report.add("what is left behind", target, ": " + ", ".join(left[:8]), 0)
+
+
+# --- documentation ----------------------------------------------------------------------------------------------------
+
+def table(cases: list[Case]) -> str:
+    """What docs/engines.md says of each case."""
+    rows = ["| What | Engines | `unconfined` | `standard` |", "|---|---|---|---|"]
+    for case in cases:
+        groups: dict[tuple[str, str], list[str]] = {}
+        for kind in case.kinds:
+            verdict = case.verdict(kind)
+            says = (verdict.get("unconfined_differs", "same"), verdict.get("differs", "same"))
+            groups.setdefault(says, []).append(kind)
+        for (unconfined, standard), kinds in groups.items():
+            names = [e for e in case.raw.get("engines", kinds) if kind_of(e) in kinds]
+            if "standard" not in case.raw.get("targets", ["standard"]):
+                standard = "not run"
+            rows.append(f"| {case.about} | {', '.join(names)} | {unconfined} | {standard} |")
+    return "\n".join(rows) + "\n"
+
+
+def check_docs(cases: list[Case]) -> None:
+    """docs/engines.md has the table of these very cases."""
+    text = DOCS.read_text(encoding="utf-8")
+    inside = text.partition(BEGIN + "\n")[2].partition(END)[0]
+    if inside != table(cases):
+        sys.exit("docs/engines.md does not have the table of hack/matrix.d/cases: run hack/matrix --update-docs")
+
+
+def update_docs(cases: list[Case]) -> None:
+    """Writes the table into docs/engines.md."""
+    text = DOCS.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN + "\n")
+    DOCS.write_text(before + BEGIN + "\n" + table(cases) + END + rest.partition(END)[2], encoding="utf-8")
+
+
+def choose(cases: list[Case], args: argparse.Namespace, engine: str, cgroup: str) -> list[Case]:
+    """The cases for this run."""
+    chosen = [c for c in cases if c.applies(engine, cgroup)]
+    if args.ci:
+        part = [c for c in chosen if engine in c.raw.get("ci", [])]
+        print(f"  {engine}: leaving out {len(chosen) - len(part)} of {len(chosen)} cases", flush=True)
+        chosen = part
+    if args.case:
+        unknown = [n for n in args.case if not any(c.name == n for c in cases)]
+        if unknown:
+            sys.exit(f"no such case: {', '.join(unknown)}")
+        chosen = [c for c in chosen if c.name in args.case]
+    return chosen
+
+
+def main() -> None:
+    """See the top of the file."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--update-docs", action="store_true")
+    parser.add_argument("--targets", default="unconfined,standard,only")
+    parser.add_argument("--ci", action="store_true", help="only the part that hack/test runs")
+    parser.add_argument("--record", help="write every output there, as JSON")
+    parser.add_argument("case", nargs="*")
+    args = parser.parse_args()
+    cases = load()
+    if args.check:
+        return check_docs(cases)
+    if args.update_docs:
+        return update_docs(cases)
+    if args.table:
+        return print(table(cases), end="")
+
+    engine = os.environ["AGENTBOX_ENGINE"]
+    cgroup = "v2" if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else "v1"
+    report = Report()
+    run_all(engine, choose(cases, args, engine, cgroup), args.targets.split(","), report)
+    if args.record:
+        pathlib.Path(args.record).write_text(json.dumps(report.rows, indent=1), encoding="utf-8")
+    print(f"{engine}: {report.passed} as expected, {len(report.failed)} not")
+    sys.exit(bool(report.failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+# shellcheck shell=bash
+# What a case's script has at hand. Of its environment: KIND and ENGINE, RUNTIME (empty: the engine's default), IMG, N (a
+# name of its own, for containers), T (an empty directory of its own, where it runs).
+
+# e ARGUMENTS...: the engine's command line.
+case $KIND in
+    docker) e() { docker "$@"; } ;;
+    podman) e() { podman "$@"; } ;;
+    containerd) e() { ctr "$@"; } ;;
+esac
+
+# run OPTIONS... IMAGE COMMAND..., create likewise: with the runtime of this run.
+case $KIND in
+    containerd)
+        run() { ctr run ${RUNTIME:+--runc-binary "$RUNTIME"} "$@"; }
+        ;;
+    *)
+        run() { e run ${RUNTIME:+--runtime "$RUNTIME"} "$@"; }
+        create() { e create ${RUNTIME:+--runtime "$RUNTIME"} "$@"; }
+        box() { run --rm --network none "$@"; }
+        # start OPTIONS...: a container that sleeps, named $N.
+        start() { run -d --network none --name "$N" "$@" >/dev/null; }
+        ;;
+esac
+
+# rc COMMAND...: runs it, and says how it ended.
+rc() {
+    local rc=0
+    "$@" || rc=$?
+    echo "exit code $rc"
+}
+
+# on_tty ROWS COLUMNS COMMAND: as typed at a terminal of that size. The engine sets the size after it has started.
+on_tty() { script -qec "stty rows $1 cols $2; $3" /dev/null; }
+
+# await SECONDS COMMAND...: until it succeeds.
+await() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $end ] || { echo "waited in vain for: $*"; return 1; }
+        sleep 0.1
+    done
+}
+
+# is FORMAT VALUE: whether inspect of $N prints it.
+is() { [ "$(e inspect -f "$1" "$N")" = "$2" ]; }
+state() { e inspect -f "${1:-{{.State.Status\}\} {{.State.ExitCode\}\}}" "$N"; }
+
+# inside COMMAND...: in the container $N.
+inside() { e exec "$N" "$@"; }
+
+# clean: what the case may have left.
+clean() {
+    local id
+    case $KIND in
+        containerd)
+            for id in $(ctr containers ls -q | grep -x -e "$N" -e "$N-.*"); do
+                timeout 20 ctr tasks rm -f "$id" || true
+                ctr containers rm "$id" || true
+            done
+            ;;
+        *)
+            for id in $(e ps -aq --filter "name=^$N"); do e rm -f -v "$id" || true; done
+            ;;
+    esac
+}
+
+# second_docker SETTINGS: a dockerd of the case's own, with these settings beside the rig's; `docker` then means that one.
+second_docker() {
+    mkdir -p "$T/data" "$T/exec"
+    grep -q ^daemon-remap: /etc/subuid || {
+        echo daemon-remap:x:64000:64000::/:/bin/false >>/etc/passwd
+        echo daemon-remap:x:64000: >>/etc/group
+        echo daemon-remap:100000:65536 >>/etc/subuid
+        echo daemon-remap:200000:65536 >>/etc/subgid
+    }
+    jq --argjson more "$1" --arg t "$T" 'del(.["data-root"]) + $more + {
+        "data-root": ($t + "/data"), "exec-root": ($t + "/exec"), "pidfile": ($t + "/docker.pid"),
+        "hosts": ["unix://" + $t + "/docker.sock"], "bridge": "none", "iptables": false }' \
+        /etc/docker/daemon.json >"$T/daemon.json"
+    export DOCKER_HOST=unix://$T/docker.sock
+    trap stop_second EXIT
+    start_second
+    docker load -q -i "$HERE/../../build/images/test-musl.tar" >/dev/null
+}
+start_second() {
+    # A network namespace of its own: two engines in one would take each other's bridge away.
+    (setsid unshare -n dockerd --config-file "$T/daemon.json" >"$T/docker.log" 2>&1 &)
+    await 20 docker version || tail -3 "$T/docker.log"
+}
+stop_second() {
+    local ids
+    ids=$(docker ps -aq)
+    # shellcheck disable=SC2086 # one word for each
+    [ -z "$ids" ] || docker rm -f $ids >/dev/null
+    kill -TERM "$(cat "$T/docker.pid")"
+    for _ in {1..100}; do [ -e "$T/docker.pid" ] || break; sleep 0.1; done
+    umount -l "$T"/data/*/ "$T"/exec/* 2>/dev/null
+    awk -v t="$T/" 'index($2, t) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount -l
+}
+
+# cri VERB...: containerd's CRI service.
+cri() { "$HERE/cri.py" "$@"; }

@@ -1,0 +1,125 @@
+//! The cgroup mount of a container that joins another's pid namespace, where the hierarchies are v1's.
+//!
+//! libcontainer takes a process that has no parent in its pid namespace for the first one there, and looks its number
+//! up in the node's /proc: in a namespace that it joined, that is somebody else or nobody. So it gets plain mounts
+//! instead: a tmpfs, and in it the container's own cgroup of each controller.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::{Mount, MountBuilder, Spec};
+
+/// Where hierarchies are mounted on a node (runc and libcontainer look nowhere else).
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// The controllers for which libcontainer makes a cgroup.
+const CONTROLLERS: [&str; 12] = [
+    "blkio",
+    "cpu",
+    "cpuacct",
+    "cpuset",
+    "devices",
+    "freezer",
+    "hugetlb",
+    "memory",
+    "net_cls",
+    "net_prio",
+    "perf_event",
+    "pids",
+];
+
+/// Replaces it. A spec without one, a node with cgroup v2 and a cgroup that systemd names are left alone.
+pub fn replace(spec: &mut Spec) {
+    let path = spec.linux().as_ref().and_then(|l| l.cgroups_path().clone());
+    let Some(path) = path.filter(|p| !p.as_os_str().is_empty() && !has_colons(p)) else {
+        return;
+    };
+    let hierarchies = hierarchies(&fs::read_to_string("/proc/self/mounts").unwrap_or_default());
+    let Some(mounts) = spec.mounts_mut() else {
+        return;
+    };
+    let position = |mounts: &[Mount]| {
+        let mut kinds = mounts.iter();
+        kinds.position(|m| m.typ().as_deref() == Some("cgroup"))
+    };
+    if let Some(at) = position(mounts).filter(|_| !hierarchies.is_empty()) {
+        let plain = plain(&mounts[at], &path, &hierarchies);
+        mounts.splice(at..=at, plain);
+    }
+}
+
+/// `slice:prefix:name` is not a path.
+fn has_colons(path: &Path) -> bool {
+    path.to_str().is_some_and(|p| p.contains(':'))
+}
+
+/// Mount points of the controllers that libcontainer uses, from /proc/self/mounts.
+fn hierarchies(mounts: &str) -> Vec<PathBuf> {
+    let fields = mounts.lines().map(|l| l.split(' ').collect::<Vec<_>>());
+    let v1 = fields.filter(|f| f.get(2) == Some(&"cgroup"));
+    let used = v1.filter(|f| {
+        let options = f.get(3).unwrap_or(&"");
+        options.split(',').any(|o| CONTROLLERS.contains(&o))
+    });
+    let points = used.filter_map(|f| f.get(1).map(PathBuf::from));
+    points
+        .filter(|p| p.parent() == Some(Path::new(ROOT)))
+        .collect()
+}
+
+fn plain(mount: &Mount, cgroup: &Path, hierarchies: &[PathBuf]) -> Vec<Mount> {
+    let at = mount.destination();
+    let relative = cgroup.strip_prefix("/").unwrap_or(cgroup);
+    let build = |destination: PathBuf, typ: &str, source: PathBuf, option: &str| {
+        let options = ["nosuid", "noexec", "nodev", option];
+        MountBuilder::default()
+            .destination(destination)
+            .typ(typ)
+            .source(source)
+            .options(options.map(str::to_owned).to_vec())
+            .build()
+    };
+    let tmpfs = build(at.clone(), "tmpfs", "tmpfs".into(), "mode=755");
+    let binds = hierarchies.iter().map(|h| {
+        let name = h.file_name().unwrap_or_default();
+        build(at.join(name), "bind", h.join(relative), "bind")
+    });
+    std::iter::once(tmpfs).chain(binds).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
+        cgroup /sys/fs/cgroup/memory cgroup rw,nosuid,memory 0 0\n\
+        cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n\
+        cgroup /sys/fs/cgroup/systemd cgroup rw,none,name=systemd 0 0\n\
+        cgroup /elsewhere/pids cgroup rw,pids 0 0\n\
+        cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+
+    #[test]
+    fn every_controller_shows_the_containers_own_cgroup() {
+        let mount = MountBuilder::default()
+            .destination("/sys/fs/cgroup")
+            .typ("cgroup")
+            .build()
+            .unwrap();
+        let plain = plain(&mount, Path::new("/docker/x"), &hierarchies(MOUNTS));
+        let shown: Vec<_> = plain
+            .iter()
+            .map(|m| {
+                let source = m.source().clone().unwrap();
+                format!("{} {}", m.destination().display(), source.display())
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "/sys/fs/cgroup tmpfs",
+                "/sys/fs/cgroup/memory /sys/fs/cgroup/memory/docker/x",
+                "/sys/fs/cgroup/cpu,cpuacct /sys/fs/cgroup/cpu,cpuacct/docker/x",
+            ]
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Namespaces that a spec names by path: who is in them, and that the container ends up in the very ones that were judged.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
+
+use super::RuntimeError;
+use super::record::{ProcessId, Record};
+use super::store;
+use crate::plan::Neighbour;
+
+/// A namespace that the container is to join. As long as the file is open its inode means this namespace and no other,
+/// whatever becomes of the process whose directory the path goes through.
+pub struct Joined {
+    path: PathBuf,
+    name: &'static str,
+    file: File,
+}
+
+/// Path of a namespace -> this runtime's containers that are in it.
+pub type Neighbours = BTreeMap<PathBuf, Vec<Neighbour>>;
+
+/// Opens every namespace that the spec names by path, and finds this runtime's containers in each.
+pub fn find(spec: &Spec) -> Result<(Vec<Joined>, Neighbours), RuntimeError> {
+    let linux = spec.linux().as_ref();
+    let given = linux.and_then(|l| l.namespaces().as_ref());
+    let named = given.into_iter().flatten().filter_map(open);
+    let joined = named.collect::<Result<Vec<_>, _>>()?;
+    if joined.is_empty() {
+        return Ok(Default::default());
+    }
+    let records = store::all()?;
+    let mut neighbours = Neighbours::new();
+    for ns in &joined {
+        let inside = records.iter().filter(|r| is_in(r, ns));
+        neighbours.insert(ns.path.clone(), inside.map(neighbour).collect());
+    }
+    Ok((joined, neighbours))
+}
+
+/// Checks that a container's first process is where it was to go.
+pub fn verify(joined: &[Joined], init: ProcessId) -> Result<(), RuntimeError> {
+    for ns in joined {
+        let step = || format!("look at the {} namespace of process {}", ns.name, init.pid);
+        let there = fs::metadata(link(init.pid, ns.name)).map_err(RuntimeError::io(step()))?;
+        let judged = ns.file.metadata().map_err(RuntimeError::io(step()))?;
+        if key(&there) != key(&judged) {
+            let (path, name) = (&ns.path, ns.name);
+            return Err(RuntimeError::Init(format!(
+                "the {name} namespace at {path:?} became another one while the container was created"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn open(ns: &LinuxNamespace) -> Option<Result<Joined, RuntimeError>> {
+    let path = ns.path().clone()?;
+    let name = name(ns.typ());
+    // Not blocking: the path may be a FIFO.
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(&path);
+    let failed = RuntimeError::io(format!("open the {name} namespace {path:?}"));
+    Some(file.map_err(failed).map(|file| Joined { path, name, file }))
+}
+
+/// The file's name in /proc/PID/ns.
+fn name(typ: Type) -> &'static str {
+    match typ {
+        Type::Pid => "pid",
+        Type::Ipc => "ipc",
+        Type::Uts => "uts",
+        Type::Mount => "mnt",
+        Type::Cgroup => "cgroup",
+        Type::User => "user",
+        Type::Time => "time",
+        Type::Network => "net",
+    }
+}
+
+fn link(pid: i32, name: &str) -> PathBuf {
+    Path::new("/proc")
+        .join(pid.to_string())
+        .join("ns")
+        .join(name)
+}
+
+/// What makes two files one namespace.
+fn key(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+fn is_in(record: &Record, ns: &Joined) -> bool {
+    let Some((init, wanted)) = record.init.zip(ns.file.metadata().ok()) else {
+        return false;
+    };
+    let by_process = fs::metadata(link(init.pid, ns.name)).is_ok_and(|m| key(&m) == key(&wanted));
+    // Under a policy a container leaves the engine's network at `start`; the plan still names it.
+    let plan = record.plan.iter().flat_map(|p| &p.namespaces);
+    let by_plan = ns.name == "net"
+        && plan
+            .filter_map(|n| n.strip_prefix("network="))
+            .filter(|path| !path.starts_with("/proc/"))
+            .any(|path| fs::metadata(path).is_ok_and(|m| key(&m) == key(&wanted)));
+    // Asked last: a number that was used again in between has another start time.
+    (by_process || by_plan) && init.is_alive()
+}
+
+fn neighbour(record: &Record) -> Neighbour {
+    let plan = record.plan.as_ref();
+    Neighbour {
+        id: record.id.clone(),
+        policy: plan.map(|p| p.policy.clone()),
+        namespaces: plan.map(|p| p.namespaces.clone()).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn spec(typ: &str, path: &str) -> Spec {
+        let linux = json!({"namespaces": [{"type": typ, "path": path}, {"type": "uts"}]});
+        serde_json::from_value(json!({"ociVersion": "1.0.2", "linux": linux})).unwrap()
+    }
+
+    #[test]
+    fn a_process_in_another_namespace_is_noticed() {
+        let own = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let (joined, neighbours) = find(&spec("pid", "/proc/self/ns/pid")).unwrap();
+        assert_eq!(joined.len(), 1);
+        assert!(neighbours[Path::new("/proc/self/ns/pid")].is_empty());
+        assert!(verify(&joined, own).is_ok());
+        // The same file under another type stands for another namespace.
+        let (joined, _) = find(&spec("ipc", "/proc/self/ns/pid")).unwrap();
+        assert!(verify(&joined, own).is_err());
+        let missing = find(&spec("pid", "/proc/self/ns/nothing"));
+        let message = missing.err().unwrap().to_string();
+        assert!(message.contains("open the pid namespace"), "{message}");
+    }
+}
