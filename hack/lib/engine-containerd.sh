@@ -89,14 +89,14 @@ remove_containers() {
 }
 
 # containerd has no list of config digests: the name that load_image gave each image holds it.
-image_ids() { ctr -n k8s.io images ls -q | sed -n 's/^agentbox-id\/\([0-9a-f]*\):latest$/sha256:\1/p'; }
+image_ids() { ctr -n k8s.io images ls -q | sed -n 's/^localhost\/agentbox-id\/\([0-9a-f]*\):latest$/sha256:\1/p'; }
 
 # load_image FILE NAME ID
 load_image() {
     local space
     for space in default k8s.io; do
         ctr -n "$space" images import "$1" >/dev/null
-        ctr -n "$space" images tag --force "localhost/$2:latest" "agentbox-id/${3#sha256:}:latest" >/dev/null
+        ctr -n "$space" images tag --force "localhost/$2:latest" "localhost/agentbox-id/${3#sha256:}:latest" >/dev/null
     done
 }
 prune_images() { :; }
