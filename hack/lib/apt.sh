@@ -52,33 +52,69 @@ debian_mirror() {
 
 DEBIAN_KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# fetch_engine ENGINE: unpacks [engine:ENGINE:SUITE] into build/engines/ENGINE, signatures checked by apt.
-# Its own apt state directory: the machine's sources and lists stay as they are.
-fetch_engine() {
-    local engine=$1 section suite dir state options names
-    section=$(sed -n "s/^\[\(engine:$engine:[a-z]*\)\]$/\1/p" "$REPO/hack/packages")
-    [ -n "$section" ] || die "hack/packages knows no engine $engine"
-    suite=${section##*:}
-    dir=$BUILD/engines/$engine
-    names=$(packages_of "$section")
-    [ "$(cat "$dir/.complete" 2>/dev/null)" != "$names" ] || return 0
-
-    say "unpacking $engine from $suite"
-    state=$BUILD/apt/$suite
-    rm -rf "$dir" "$dir.new"
-    mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$dir.new/debs"
-    printf 'deb [signed-by=%s] %s %s main\n' "$DEBIAN_KEYRING" "$(debian_mirror)" "$suite" >"$state/sources.list"
-    options=("${APT_OPTIONS[@]}" -o Dir::State="$state" -o Dir::State::status=/var/lib/dpkg/status
+# private_apt deb|deb-src SUITE: APT_PRIVATE, the options for apt-get with these packages and nothing else, their lists
+# read, signatures checked. Its own state directory: the machine's sources and lists stay as they are.
+private_apt() {
+    local kind=$1 suite=$2 state=$BUILD/apt/$2
+    [ "$kind" = deb ] || state=$state-src
+    mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
+    printf '%s [signed-by=%s] %s %s main\n' "$kind" "$DEBIAN_KEYRING" "$(debian_mirror)" "$suite" >"$state/sources.list"
+    APT_PRIVATE=("${APT_OPTIONS[@]}" -o Dir::State="$state" -o Dir::State::status=/var/lib/dpkg/status
         -o Dir::Cache="$state/cache" -o Dir::Etc::sourcelist="$state/sources.list" -o Dir::Etc::sourceparts=/dev/null
         -o Dir::Etc::preferences=/dev/null -o Dir::Etc::preferencesparts=/dev/null
         -o APT::Sandbox::User=root -o Acquire::Languages=none)
-    apt-get "${options[@]}" update -q >&2 || die "apt-get update of $suite failed"
+    apt-get "${APT_PRIVATE[@]}" update -q >&2 || die "apt-get update of $suite failed"
+}
+
+# section_of KIND NAME: the section [KIND:NAME:SUITE] of hack/packages.
+section_of() {
+    sed -n "s/^\[\($1:$2:[a-z]*\)\]$/\1/p" "$REPO/hack/packages" | grep . || die "hack/packages knows no $1 $2"
+}
+
+# is_fetched DIR NAMES: DIR was made of these packages, and finished.
+is_fetched() { [ "$(cat "$1/.complete" 2>/dev/null)" = "$2" ]; }
+
+# fetch_section SECTION DIR: unpacks its packages into DIR.
+fetch_section() {
+    local section=$1 dir=$2 names deb
+    names=$(packages_of "$section")
+    ! is_fetched "$dir" "$names" || return 0
+    say "unpacking $section"
+    rm -rf "$dir" "$dir.new"
+    mkdir -p "$dir.new/debs"
+    private_apt deb "${section##*:}"
     # shellcheck disable=SC2086 # one word for each package
-    (cd "$dir.new/debs" && apt-get "${options[@]}" download -q $names >&2) || die "apt-get could not download: $names"
+    (cd "$dir.new/debs" && apt-get "${APT_PRIVATE[@]}" download -q $names >&2) ||
+        die "apt-get could not download: $names"
     for deb in "$dir.new"/debs/*.deb; do
         dpkg -x "$deb" "$dir.new"
     done
     rm -rf "$dir.new/debs"
+    printf '%s\n' "$names" >"$dir.new/.complete"
+    mv "$dir.new" "$dir"
+}
+
+# fetch_engine ENGINE: unpacks [engine:ENGINE:SUITE] into build/engines/ENGINE.
+fetch_engine() {
+    local section
+    section=$(section_of engine "$1")
+    fetch_section "$section" "$BUILD/engines/$1"
+}
+
+# fetch_source NAME DIR: the upstream source of the package in [source:NAME:SUITE], without Debian's changes, in DIR.
+fetch_source() {
+    local section names dir=$2
+    section=$(section_of source "$1")
+    names=$(packages_of "$section")
+    ! is_fetched "$dir" "$names" || return 0
+    say "fetching the source of $names from ${section##*:}"
+    rm -rf "$dir" "$dir.new"
+    mkdir -p "$dir.new/download"
+    private_apt deb-src "${section##*:}"
+    (cd "$dir.new/download" && apt-get "${APT_PRIVATE[@]}" source --download-only --tar-only -q "$names" >&2) ||
+        die "apt-get could not download the source of $names"
+    tar -xf "$dir.new"/download/*.orig.tar.* -C "$dir.new" --strip-components=1
+    rm -rf "$dir.new/download"
     printf '%s\n' "$names" >"$dir.new/.complete"
     mv "$dir.new" "$dir"
 }
