@@ -139,6 +139,14 @@ fn open_path(path: &Path, resolve: ResolveFlags) -> rustix::io::Result<OwnedFd> 
     rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)
 }
 
+/// Where the image's own links lead a destination.
+pub fn destination(rootfs: &Path, destination: &Path) -> PathBuf {
+    match open_path(rootfs, ResolveFlags::empty()) {
+        Ok(root) => destination_in(&root, destination),
+        Err(_) => destination.to_owned(),
+    }
+}
+
 /// Where the image's own links lead a destination: the part that exists resolved as in the container, the rest as it is.
 fn destination_in(root: &OwnedFd, destination: &Path) -> PathBuf {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;

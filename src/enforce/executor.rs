@@ -27,7 +27,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::listener::{self, AgentSocket};
 use super::rootfs::LateMount;
-use super::{EnforceError, privileges, program, rootfs, stdio, verify};
+use super::{EnforceError, home, privileges, program, rootfs, stdio, verify};
 use crate::plan::{CapabilitySets, Plan};
 use crate::runtime::filter::SavedFilter;
 use crate::runtime::hooks::{Ready, Told, When};
@@ -281,7 +281,7 @@ impl Executor for WallExecutor {
 
     fn setup_envs(&self, envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
         // Only what libcontainer added: the map has lost the order and the duplicates of the spec's own list.
-        let added = ["HOME", "LISTEN_FDS", "LISTEN_PID"];
+        let added = ["LISTEN_FDS", "LISTEN_PID"];
         self.found.borrow_mut().added_env = envs
             .into_iter()
             .filter(|(k, _)| added.contains(&k.as_str()))
@@ -297,6 +297,8 @@ impl Executor for WallExecutor {
                 env.push(format!("{key}={value}"));
             }
         }
+        let uid = process(spec).map_or(0, |p| p.user().uid());
+        home::resolve(&mut env, uid);
         let args = args(spec);
         let error = match self.enforce_and_run_hooks(spec, &env) {
             Ok(()) => program::execute(&found.program, &args, &env),

@@ -296,14 +296,28 @@ fn mask(path: &Path, must_exist: bool) -> Result<(), EnforceError> {
         )
         .map_err(EnforceError::step(step()))?
     } else {
-        open_tree(
-            CWD,
-            "/dev/null",
-            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
-        )
-        .map_err(EnforceError::step(step()))?
+        null().map_err(EnforceError::step(step()))?
     };
     attach_at(&cover, &target).map_err(EnforceError::step(step()))
+}
+
+/// A mount of /dev/null, and of nothing that only has its name: a link there would put another file, writable, where
+/// one is to be hidden (CVE-2025-31133, CVE-2025-62161).
+fn null() -> rustix::io::Result<OwnedFd> {
+    const NULL: (u32, u32) = (1, 3);
+    let fd = open_plain(Path::new("/dev/null"))?;
+    let stat = rustix::fs::fstat(&fd)?;
+    let number = (
+        rustix::fs::major(stat.st_rdev),
+        rustix::fs::minor(stat.st_rdev),
+    );
+    if crate::probe::kind_of(stat.st_mode) != FileKind::Device || number != NULL {
+        return Err(Errno::NODEV);
+    }
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(&fd, "", flags)
 }
 
 /// Makes what is at a path read-only, by a mount of it over itself. Missing paths are fine.

@@ -1,7 +1,9 @@
 //! PURE. Settings that reach out of the container, refused under every policy and under `unconfined`: runc refuses
 //! them as well, and libcontainer 0.7.0 would carry them out.
 
-use oci_spec::runtime::{Linux, LinuxNamespaceType as Type, LinuxResources, Spec};
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::{Linux, LinuxNamespaceType as Type, LinuxResources, Mount, Spec};
 
 /// A setting of config.json or of `update` that reaches out of the container.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +17,9 @@ pub enum ReachError {
         /// What it would change, in words after the key.
         why: &'static str,
     },
+    /// A mount that would replace files of procfs, which the runtime itself and every program trust (CVE-2019-16884).
+    #[error("the mount at {0:?} cannot be made: it is inside /proc, or is not of type proc")]
+    Proc(PathBuf),
     /// A name that becomes part of a path below a kernel file system.
     #[error("{field} {name:?} must be a file name: no slash, not `.` or `..`, not empty")]
     FileName {
@@ -66,6 +71,37 @@ pub fn check_resources(resources: &LinuxResources) -> Result<(), ReachError> {
         file_name("linux.resources.hugepageLimits.pageSize", limit.page_size())?;
     }
     Ok(())
+}
+
+/// Refuses a mount at or below /proc, unless it is of procfs or one of the files that lxcfs gives (runc's list).
+/// `place` is the destination after the image's own links.
+pub fn check_mount(mount: &Mount, place: &Path) -> Result<(), ReachError> {
+    const FILES: &[&str] = &[
+        "cpuinfo",
+        "diskstats",
+        "loadavg",
+        "meminfo",
+        "slabinfo",
+        "stat",
+        "swaps",
+        "uptime",
+        "sys/kernel/ns_last_pid",
+        "sys/crypto/fips_enabled",
+    ];
+    let Ok(below) = place.strip_prefix("/proc") else {
+        return Ok(());
+    };
+    let procfs = mount.typ().as_deref() == Some("proc")
+        // All of the node's /proc, as `-v /proc:/proc`.
+        || mount.source().as_deref() == Some(Path::new("/proc"));
+    let allowed = match below.as_os_str().is_empty() {
+        true => procfs,
+        false => FILES.iter().any(|file| below == Path::new(file)),
+    };
+    match allowed {
+        true => Ok(()),
+        false => Err(ReachError::Proc(place.to_owned())),
+    }
 }
 
 fn file_name(field: &'static str, name: &str) -> Result<(), ReachError> {
@@ -186,6 +222,34 @@ mod tests {
             );
         }
         assert!(sysctl(&["ipc", "uts"], "net.core.somaxconn", NetSettings::Host).is_err());
+    }
+
+    #[test]
+    fn only_procfs_is_mounted_at_proc_and_little_below_it() {
+        let at = |place: &str, typ: &str, source: &str| {
+            let mount = json!({"destination": place, "type": typ, "source": source});
+            check_mount(&serde_json::from_value(mount).unwrap(), Path::new(place))
+        };
+        for place in [
+            "/proc",
+            "/proc/self/attr",
+            "/proc/sys",
+            "/proc/1",
+            "/proc/sysrq-trigger",
+        ] {
+            for typ in ["bind", "tmpfs"] {
+                assert!(at(place, typ, "/srv").is_err(), "{place}");
+            }
+        }
+        assert!(at("/proc/sys", "proc", "proc").is_err());
+        for (place, typ, source) in [
+            ("/proc", "proc", "proc"),
+            ("/proc", "bind", "/proc"),
+            ("/proc/meminfo", "bind", "/var/lib/lxcfs/proc/meminfo"),
+            ("/process", "bind", "/srv"),
+        ] {
+            assert_eq!(at(place, typ, source), Ok(()), "{place}");
+        }
     }
 
     #[test]

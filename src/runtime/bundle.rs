@@ -62,12 +62,14 @@ impl Bundle {
                 "the root file system {rootfs:?} is no directory"
             )));
         }
-        // libcontainer makes links in it and removes /dev/ptmx by the path on the node, where the link leads to the node's
-        // directories.
-        if rootfs.join("dev").is_symlink() {
-            return Err(bad(&format!(
-                "the image's /dev ({rootfs:?}) is a symbolic link: use an image where it is a directory"
-            )));
+        // libcontainer makes links in /dev and removes what is called ptmx there by the path on the node, where a link
+        // leads to the node's directories. A /proc or /sys elsewhere is none that masks are made in (CVE-2023-27561).
+        for name in ["dev", "proc", "sys"] {
+            if rootfs.join(name).is_symlink() {
+                return Err(bad(&format!(
+                    "the image's /{name} ({rootfs:?}) is a symbolic link: use an image where it is a directory"
+                )));
+            }
         }
         Ok(Self { dir, rootfs, spec })
     }

@@ -1,0 +1,121 @@
+//! HOME of a process that was given none: from the container's /etc/passwd, read by our own few lines.
+//!
+//! libcontainer asks getpwuid(3), and glibc answers by loading the library that the *image's* /etc/nsswitch.conf names,
+//! into the container's first process, while that still holds CAP_SYS_ADMIN of the node and no filter (the class of
+//! CVE-2019-14271). It asks only where HOME is missing or empty, so it always finds one: [`settle`] puts a mark there, and
+//! [`resolve`] turns the mark into the home directory once the container's files are there.
+
+use std::io::Read;
+
+use oci_spec::runtime::Process;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use crate::plan::FileKind;
+
+const KEY: &str = "HOME=";
+
+/// In place of a home directory that is not known yet; no path, since it is not absolute.
+const MARK: &str = "HOME=of-the-user-in-etc-passwd";
+
+/// More users than any image has.
+const LARGEST: u64 = 1 << 20;
+
+/// Makes sure that libcontainer finds HOME: the one that was given, else the mark. The last of several counts, and an
+/// empty one is none, as for runc.
+pub fn settle(process: &mut Process) {
+    let mut env = process.env().clone().unwrap_or_default();
+    let last = env.iter().rev().find(|e| e.starts_with(KEY));
+    let given = last.is_some_and(|e| e.len() > KEY.len());
+    // Of two libcontainer takes the last, and `HOME` without `=` for an empty one.
+    env.retain(|e| match e.strip_prefix("HOME") {
+        Some("" | "=") => false,
+        Some(rest) => given || !rest.starts_with('='),
+        None => true,
+    });
+    if !given {
+        env.push(MARK.to_owned());
+    }
+    process.set_env(Some(env));
+}
+
+/// The environment with the home directory of this user in place of the mark. Called in the container.
+pub fn resolve(env: &mut [String], uid: u32) {
+    for variable in env.iter_mut().filter(|e| *e == MARK) {
+        let home = read_passwd().and_then(|text| find(&text, uid));
+        *variable = format!("{KEY}{}", home.as_deref().unwrap_or("/"));
+    }
+}
+
+/// The container's list of users, if it is a regular file of ordinary size: a pipe would be waited for.
+fn read_passwd() -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::NO_MAGICLINKS;
+    let fd = rustix::fs::openat2(CWD, "/etc/passwd", flags, Mode::empty(), resolve).ok()?;
+    let stat = rustix::fs::fstat(&fd).ok()?;
+    if crate::probe::kind_of(stat.st_mode) != FileKind::File {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let mut file = std::fs::File::from(fd).take(LARGEST);
+    file.read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The sixth field of the line whose third is this number (passwd(5)).
+fn find(text: &str, uid: u32) -> Option<String> {
+    let uid = uid.to_string();
+    let mut lines = text.lines().map(|l| l.split(':').collect::<Vec<_>>());
+    let line = lines.find(|fields| fields.get(2) == Some(&uid.as_str()))?;
+    let home = line.get(5).filter(|h| !h.is_empty() && !h.contains('\0'))?;
+    Some((*home).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(env: &[&str]) -> Vec<String> {
+        let mut process = Process::default();
+        process.set_env(Some(env.iter().map(ToString::to_string).collect()));
+        settle(&mut process);
+        process.env().clone().unwrap_or_default()
+    }
+
+    #[test]
+    fn libcontainer_always_finds_a_home() {
+        for none in [
+            &[][..],
+            &["HOME="],
+            &["HOME=/a", "HOME="],
+            &["PATH=/bin", "HOME"],
+        ] {
+            let env = settled(none);
+            assert_eq!(env.last().map(String::as_str), Some(MARK), "{none:?}");
+            assert!(!env.contains(&KEY.to_owned()), "{none:?}");
+        }
+        assert_eq!(settled(&["HOME=", "HOME=/a", "HOME"]), ["HOME=/a"]);
+        assert_eq!(settled(&["HOMES", "HOME=/a"]), ["HOMES", "HOME=/a"]);
+        assert_eq!(settled(&["HOME=/a", "A=b"]), ["HOME=/a", "A=b"]);
+        assert_eq!(settled(&[MARK]), [MARK]);
+    }
+
+    #[test]
+    fn a_home_is_the_sixth_field_of_the_users_line() {
+        let text = "root:x:0:0::/root:/bin/sh\nbroken\nempty:x:7:7:::\nme:x:1000:1000:Me:/home/me\nme2:x:1000:1::/other:\n";
+        assert_eq!(find(text, 0).as_deref(), Some("/root"));
+        assert_eq!(find(text, 1000).as_deref(), Some("/home/me"));
+        for nobody in [7, 1, u32::MAX] {
+            assert_eq!(find(text, nobody), None);
+        }
+    }
+
+    #[test]
+    fn only_the_mark_is_replaced() {
+        let mut env = ["A=b".to_owned(), "HOME=/given".to_owned()];
+        resolve(&mut env, 0);
+        assert_eq!(env, ["A=b", "HOME=/given"]);
+        let mut env = [MARK.to_owned()];
+        resolve(&mut env, u32::MAX);
+        assert_eq!(env, ["HOME=/"]);
+    }
+}
