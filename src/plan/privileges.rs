@@ -43,13 +43,24 @@ impl CapabilitySets {
         let Some(given) = given else {
             return Self::default();
         };
+        let permitted = names(given.permitted().as_ref());
+        let inheritable = names(given.inheritable().as_ref());
+        // The kernel raises none that is not both (capabilities(7)); runc goes on without it, and `spec` asks for some.
+        let mut ambient = names(given.ambient().as_ref());
+        ambient.retain(|name| permitted.contains(name) && inheritable.contains(name));
         Self {
             bounding: names(given.bounding().as_ref()),
             effective: names(given.effective().as_ref()),
-            permitted: names(given.permitted().as_ref()),
-            inheritable: names(given.inheritable().as_ref()),
-            ambient: names(given.ambient().as_ref()),
+            permitted,
+            inheritable,
+            ambient,
         }
+    }
+
+    /// An effective capability that is not permitted, which the kernel refuses (capset(2)).
+    pub fn contradiction(&self) -> Option<&str> {
+        let mut extra = self.effective.difference(&self.permitted);
+        extra.next().map(String::as_str)
     }
 
     /// The sets without what `limit` does not have.

@@ -21,7 +21,7 @@ use super::devices::{self, Ruler};
 use super::filter::SavedFilter;
 use super::neighbours::Joined;
 use super::network_wall::NetworkWall;
-use super::record::{ProcessId, Record, write_whole};
+use super::record::{self, ProcessId, Record, write_whole};
 use super::store::{Lock, Place};
 use super::{
     RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, hooks, late, neighbours,
@@ -31,8 +31,8 @@ use crate::cli::{self, Global};
 use crate::devices::Program;
 use crate::enforce::executor::{Role, WallExecutor, Walls};
 use crate::enforce::listener::AgentSocket;
-use crate::enforce::privileges;
 use crate::enforce::rootfs::LateMount;
+use crate::enforce::{home, privileges};
 use crate::plan::reach::{self, NetSettings};
 use crate::plan::{self, CapabilitySets, Plan};
 use crate::policy::{RootAccess, Selection};
@@ -81,6 +81,10 @@ pub fn decide(
     let (plan, chosen_by, filter) = match resolve::selection(global, &annotations)? {
         Selection::Unconfined { chosen_by } => {
             reach::check(&bundle.spec, net_settings(&bundle.spec))?;
+            for mount in bundle.spec.mounts().iter().flatten() {
+                let place = crate::probe::destination(&bundle.rootfs, mount.destination());
+                reach::check_mount(mount, &place)?;
+            }
             (None, chosen_by.to_string(), filter::compile(None, engine)?)
         }
         Selection::Policy(resolved) => {
@@ -292,7 +296,10 @@ fn cgroups(global: &Global, spec: &Spec, place: &Place) -> Vec<PathBuf> {
 
 fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
     let spec = &decision.bundle.spec;
+    let process = spec.process().as_ref();
+    let given = process.and_then(|p| p.capabilities().as_ref());
     Record {
+        format: record::FORMAT,
         id: place.id.as_str().to_owned(),
         root: place.root.clone(),
         bundle: decision.bundle.dir.clone(),
@@ -311,6 +318,10 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
             .collect(),
         hooks: Hooks::default(),
         systemd_cgroup: global.systemd_cgroup,
+        capabilities: match &decision.plan {
+            Some(plan) => plan.capabilities.clone(),
+            None => CapabilitySets::of(given),
+        },
         plan: decision.plan.clone(),
         chosen_by: decision.chosen_by.clone(),
         overlay: false,
@@ -354,6 +365,7 @@ fn write_shadow(
         cgroup_mount::replace(&mut spec);
     }
     if let Some(process) = spec.process_mut() {
+        home::settle(process);
         if decision.plan.is_some() {
             own_oom_score(process);
         }

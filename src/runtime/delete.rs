@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libcontainer::container::ContainerStatus;
 
-use super::record::{ProcessId, Record};
+use super::record::{ProcessId, Record, Remains};
 use super::store::Place;
 use super::{RuntimeError, cgroup, hooks, overlay, signal, start};
 use crate::sidecar;
@@ -44,14 +44,16 @@ pub fn delete(place: &Place, force: bool) -> Result<(), RuntimeError> {
     lock.remove()
 }
 
-/// The record, if it can be read. One that cannot must not keep the rest from being removed: its sidecar ends with the
-/// container's first process, and only an empty cgroup may stay.
+/// The record, if it can be read. One that cannot must not keep the rest from being removed.
 fn read_record(place: &Place) -> Option<Record> {
     match Record::read(&place.dir()) {
         Ok(record) => Some(record),
         Err(error) => {
             if place.dir().exists() {
-                log::warn!("delete without its record: {}", crate::log::chain(&error));
+                log::warn!(
+                    "delete by what can be read of its record: {}",
+                    crate::log::chain(&error)
+                );
             }
             None
         }
@@ -67,21 +69,29 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
             first = result;
         }
     };
-    let init = record.and_then(|r| r.init);
+    let remains = match record {
+        Some(record) => Some(Remains::from(record)),
+        None => Remains::read(&place.dir()),
+    };
+    let remains = remains.unwrap_or_else(|| Remains {
+        overlay: true,
+        ..Remains::default()
+    });
+    let init = remains.init;
     if init.is_none() {
         // `create` was killed before it knew its child, or failed: whoever was on the way holds the report pipe.
         note(kill_unfinished(&place.report()));
     }
     note(remove_container(place, init));
-    if let Some(sidecar) = record.and_then(|r| r.sidecar.as_ref()) {
+    if let Some(sidecar) = &remains.sidecar {
         note(sidecar::kill(sidecar).map_err(RuntimeError::from));
         note(sidecar::remove(sidecar).map_err(RuntimeError::from));
     }
-    for cgroup in record.iter().flat_map(|r| &r.cgroups) {
+    for cgroup in &remains.cgroups {
         note(cgroup::remove(cgroup));
     }
     let dir = place.dir();
-    if record.is_none_or(|r| r.overlay) {
+    if remains.overlay {
         note(overlay::remove(&dir));
     }
     if first.is_ok() {

@@ -44,6 +44,18 @@ pub enum RuntimeError {
         /// What is wrong with it.
         why: String,
     },
+    /// A record that a later version wrote.
+    #[error(
+        "{path:?} was written by a newer agentbox (format {format}, this one knows up to {known}): use that version, or `delete --force`"
+    )]
+    Newer {
+        /// The record.
+        path: PathBuf,
+        /// Its format.
+        format: u32,
+        /// The newest that this program reads.
+        known: u32,
+    },
     /// A signal that does not exist.
     #[error("unknown signal {0:?}")]
     Signal(String),
@@ -99,6 +111,16 @@ pub enum RuntimeError {
 }
 
 impl RuntimeError {
+    /// A record that is not there is a container that is not there; another error stays what it is.
+    pub fn unknown_if_absent(self, id: &str) -> Self {
+        match self {
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Self::Unknown(id.to_owned())
+            }
+            other => other,
+        }
+    }
+
     /// For `map_err`: an errno with what was being done.
     pub fn io<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::cli;
 use crate::enforce::executor::{Role, WallExecutor, Walls};
-use crate::enforce::privileges;
+use crate::enforce::{home, privileges};
 use crate::plan::{CapabilitySets, process};
 
 /// A process that `exec` started.
@@ -29,7 +29,7 @@ pub struct Started {
 pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     // `start` holds the lock until the first process has left the engine's network namespace.
     let lock = place.lock_existing()?;
-    let unknown = |_| RuntimeError::Unknown(place.id.as_str().to_owned());
+    let unknown = |e: RuntimeError| e.unknown_if_absent(place.id.as_str());
     let record = Record::read(&place.dir()).map_err(unknown)?;
     check_state(place, &record, args.ignore_paused)?;
     let shadow: Spec = bundle::read_json(&place.dir().join("config.json"))?;
@@ -155,6 +155,7 @@ fn build(
     let reader = report::reader(&scratch.report())?;
     let sets = wanted.capabilities().clone().unwrap_or_default();
     wanted.set_capabilities(Some(privileges::for_setup(&sets)));
+    home::settle(&mut wanted);
     let path = scratch.process();
     let text = serde_json::to_vec(&wanted).map_err(|e| RuntimeError::Input {
         path: path.clone(),

@@ -12,15 +12,21 @@ use serde::{Deserialize, Serialize};
 use super::RuntimeError;
 use super::controllers::Controllers;
 use super::hooks::Told;
-use crate::plan::Plan;
+use crate::plan::{CapabilitySets, Plan};
 use crate::sidecar::SidecarRecord;
 
 const FILE: &str = "record.json";
+
+/// Grows with each change that an older program would misread. A program reads its own format and older ones.
+pub const FORMAT: u32 = 2;
 
 /// What is remembered of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Record {
+    /// Format of this record; those before the second had none written down.
+    #[serde(default)]
+    pub format: u32,
     /// Its id.
     pub id: String,
     /// The engine's `--root`.
@@ -44,6 +50,10 @@ pub struct Record {
     pub plan: Option<Plan>,
     /// How `unconfined` was chosen, or the policy.
     pub chosen_by: String,
+    /// Capabilities of the first process, for `exec`: the shadow spec has those of the set-up as well. Records of the
+    /// first format have none, and so have their processes.
+    #[serde(default)]
+    pub capabilities: CapabilitySets,
     /// A temporary root file system is mounted in our directory.
     pub overlay: bool,
     /// The first process, once it is there.
@@ -102,15 +112,20 @@ impl Record {
     /// Reads a container's record.
     pub fn read(dir: &Path) -> Result<Self, RuntimeError> {
         let path = dir.join(FILE);
-        let mut text = String::new();
-        let file = File::open(&path).map_err(RuntimeError::io(format!("open {path:?}")))?;
-        file.take(64 << 20)
-            .read_to_string(&mut text)
-            .map_err(RuntimeError::io(format!("read {path:?}")))?;
-        serde_json::from_str(&text).map_err(|e| RuntimeError::Input {
-            path,
+        let text = read_text(&path)?;
+        let input = |e: serde_json::Error| RuntimeError::Input {
+            path: path.clone(),
             why: e.to_string(),
-        })
+        };
+        let Format { format } = serde_json::from_slice(&text).map_err(input)?;
+        if format > FORMAT {
+            return Err(RuntimeError::Newer {
+                path,
+                format,
+                known: FORMAT,
+            });
+        }
+        serde_json::from_slice(&text).map_err(input)
     }
 
     /// What its hooks are told of it.
@@ -142,6 +157,63 @@ impl Record {
     }
 }
 
+/// The one field that every format has.
+#[derive(Deserialize)]
+struct Format {
+    #[serde(default)]
+    format: u32,
+}
+
+/// What must be ended and removed with a container, from a record of any format: `delete` works whichever program
+/// made the container. What is not there, or is something else now, is taken for nothing.
+#[derive(Debug, Default)]
+pub struct Remains {
+    /// The first process.
+    pub init: Option<ProcessId>,
+    /// The companion process.
+    pub sidecar: Option<SidecarRecord>,
+    /// Cgroups of both.
+    pub cgroups: Vec<PathBuf>,
+    /// Whether a root file system may be mounted in our directory.
+    pub overlay: bool,
+}
+
+impl Remains {
+    /// What a record names, if it is JSON at all.
+    pub fn read(dir: &Path) -> Option<Self> {
+        let text = read_text(&dir.join(FILE)).ok()?;
+        let mut fields: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(&text).ok()?;
+        let mut take = |name: &str| fields.remove(name).unwrap_or_default();
+        Some(Self {
+            init: serde_json::from_value(take("init")).ok().flatten(),
+            sidecar: serde_json::from_value(take("sidecar")).ok().flatten(),
+            cgroups: serde_json::from_value(take("cgroups")).unwrap_or_default(),
+            overlay: serde_json::from_value(take("overlay")).unwrap_or(true),
+        })
+    }
+}
+
+impl From<&Record> for Remains {
+    fn from(record: &Record) -> Self {
+        Self {
+            init: record.init,
+            sidecar: record.sidecar.clone(),
+            cgroups: record.cgroups.clone(),
+            overlay: record.overlay,
+        }
+    }
+}
+
+fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(RuntimeError::io(format!("open {path:?}")))?;
+    file.take(64 << 20)
+        .read_to_end(&mut text)
+        .map_err(RuntimeError::io(format!("read {path:?}")))?;
+    Ok(text)
+}
+
 /// Writes a private file under another name and renames it.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
     let temporary = path.with_extension("new");
@@ -151,4 +223,53 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
     let mut file = options.open(&temporary).map_err(RuntimeError::io(step()))?;
     file.write_all(content).map_err(RuntimeError::io(step()))?;
     fs::rename(&temporary, path).map_err(RuntimeError::io(step()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of a version to come, with a field and a shape that nobody knows yet.
+    const NEWER: &str = r#"{
+        "format": 77, "id": {"new": "shape"}, "init": {"pid": 5, "startTime": 7}, "sidecar": {"other": 1},
+        "cgroups": ["/a/b"], "overlay": false, "unheardOf": []
+    }"#;
+
+    fn directory(content: &str) -> PathBuf {
+        let name = format!("agentbox-record-{}-{}", std::process::id(), content.len());
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(FILE), content).unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_record_of_a_later_version_is_refused_by_its_format_and_still_deleted() {
+        let dir = directory(NEWER);
+        let message = Record::read(&dir).unwrap_err().to_string();
+        assert!(
+            message.contains("newer") && message.contains("77") && message.contains("--force"),
+            "{message}"
+        );
+        let remains = Remains::read(&dir).unwrap();
+        let init = ProcessId {
+            pid: 5,
+            start_time: 7,
+        };
+        assert_eq!(remains.init, Some(init));
+        assert_eq!(remains.cgroups, [PathBuf::from("/a/b")]);
+        assert!(remains.sidecar.is_none() && !remains.overlay);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_record_that_is_no_json_names_nothing() {
+        for content in ["", "{", "[]", "{\"format\":\"x\"}"] {
+            let dir = directory(content);
+            assert!(Record::read(&dir).is_err());
+            let remains = Remains::read(&dir).unwrap_or_default();
+            assert!(remains.init.is_none() && remains.cgroups.is_empty());
+            fs::remove_dir_all(dir).unwrap();
+        }
+    }
 }

@@ -16,8 +16,8 @@ use super::{RuntimeError, delete, report};
 ///
 /// A container whose startContainer or poststart hook fails is ended and deleted (runtime.md "Lifecycle", steps 7 and 9).
 pub fn start(place: &Place, lock: Lock) -> Result<(), RuntimeError> {
-    let mut record = Record::read(&place.dir())
-        .map_err(|_| RuntimeError::Unknown(place.id.as_str().to_owned()))?;
+    let mut record =
+        Record::read(&place.dir()).map_err(|e| e.unknown_if_absent(place.id.as_str()))?;
     let started = release(place, &mut record).and_then(|()| poststart(&record));
     let hook_failed = match &started {
         Err(RuntimeError::Hook(_)) => true,

@@ -5,6 +5,7 @@ use oci_spec::runtime::{Process, Spec};
 use super::record::Record;
 use super::{RuntimeError, bundle};
 use crate::cli;
+use crate::plan::process::to_spec;
 
 /// Reads or composes it.
 pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, RuntimeError> {
@@ -24,6 +25,8 @@ pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Proce
         .process()
         .clone()
         .ok_or_else(|| unusable("the container has no process section"))?;
+    // The shadow's are those of the set-up too: SYS_ADMIN and others that the container does not have.
+    process.set_capabilities(Some(to_spec(&record.capabilities)));
     process.set_args(Some(args.command.clone()));
     process.set_terminal(Some(args.tty));
     process.set_cwd(args.cwd.clone().unwrap_or_else(|| record.cwd.clone()));

@@ -38,6 +38,25 @@ fn a_container_gets_what_the_engine_gave_and_the_policy_leaves() {
 }
 
 #[test]
+fn an_ambient_capability_is_permitted_and_inheritable_or_left_out() {
+    let sets = |key: &str, value: Value| {
+        let mut sets = with(&["CAP_CHOWN", "CAP_KILL"]);
+        sets[key] = value;
+        under("standard")
+            .set("/process", "capabilities", sets)
+            .plan()
+            .capabilities
+    };
+    let kill: BTreeSet<String> = ["CAP_KILL".to_owned()].into();
+    assert_eq!(sets("inheritable", json!(["CAP_KILL"])).ambient, kill);
+    let without = sets("permitted", json!(["CAP_KILL"]));
+    assert_eq!(without.ambient, kill);
+    assert_eq!(without.contradiction(), Some("CAP_CHOWN"));
+    assert_eq!(sets("inheritable", Value::Null).ambient, BTreeSet::new());
+    assert_eq!(sets("bounding", json!([])).contradiction(), None);
+}
+
+#[test]
 fn capabilities_that_are_left_out_are_none() {
     assert_eq!(
         under("permissive").plan().capabilities,
