@@ -26,16 +26,16 @@ use crate::command::{Finished, run, run_for};
 use crate::docker::Docker;
 
 /// The binary under test; the one that the rig's engine calls.
-fn program() -> String {
+pub fn program() -> String {
     std::env::var("AGENTBOX_BIN").expect("hack/rig sets AGENTBOX_BIN")
 }
 
 /// A directory that is removed with the value.
-pub(crate) struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
     /// Below /srv: /tmp is empty in a container, and `wrap` shows none of the node's.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let dir = PathBuf::from(format!("/srv/direct-{}-{number}", std::process::id()));
@@ -44,19 +44,19 @@ impl Scratch {
     }
 
     /// The path of `name` in it.
-    pub(crate) fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
     /// A directory in it, made.
-    pub(crate) fn dir(&self, name: &str) -> String {
+    pub fn dir(&self, name: &str) -> String {
         let path = self.path(name);
         fs::create_dir_all(&path).unwrap();
         path
     }
 
     /// A file in it, with its directories.
-    pub(crate) fn file(&self, name: &str, content: &str) -> String {
+    pub fn file(&self, name: &str, content: &str) -> String {
         let path = self.path(name);
         fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
@@ -74,7 +74,7 @@ impl Drop for Scratch {
 }
 
 /// The files of `test-musl`, unpacked once for all tests of this process.
-pub(crate) fn rootfs(docker: &Docker) -> &'static str {
+pub fn rootfs(docker: &Docker) -> &'static str {
     static ROOT: OnceLock<String> = OnceLock::new();
     ROOT.get_or_init(|| {
         let dir = format!("/srv/direct-{}-rootfs", std::process::id());
@@ -88,15 +88,15 @@ pub(crate) fn rootfs(docker: &Docker) -> &'static str {
 }
 
 /// A node of its own, as far as agentbox is concerned: a `--root`, a bundle, and the engine's turn.
-struct Node {
+pub struct Node {
     _docker: Docker,
-    scratch: Scratch,
+    pub scratch: Scratch,
     rootfs: &'static str,
-    root: String,
+    pub root: String,
 }
 
 impl Node {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let docker = Docker::connect();
         let rootfs = rootfs(&docker);
         let scratch = Scratch::new();
@@ -110,7 +110,7 @@ impl Node {
     }
 
     /// What `agentbox spec` writes, without a terminal, for `args` in the common root file system.
-    fn config(&self, args: &[&str]) -> Value {
+    pub fn config(&self, args: &[&str]) -> Value {
         static EXAMPLE: OnceLock<Value> = OnceLock::new();
         let example = EXAMPLE.get_or_init(|| {
             let scratch = Scratch::new();
@@ -127,19 +127,19 @@ impl Node {
     }
 
     /// A bundle with this config.json.
-    fn bundle(&self, name: &str, config: &Value) -> String {
+    pub fn bundle(&self, name: &str, config: &Value) -> String {
         let text = config.to_string();
         self.scratch.file(&format!("{name}/config.json"), &text);
         self.scratch.path(name)
     }
 
     /// `agentbox --root ROOT ARGUMENTS...`, to its end.
-    fn call(&self, arguments: &[&str]) -> Finished {
+    pub fn call(&self, arguments: &[&str]) -> Finished {
         self.call_with(arguments, None)
     }
 
     /// Likewise, with `third` as its descriptor 3.
-    fn call_with(&self, arguments: &[&str], third: Option<OwnedFd>) -> Finished {
+    pub fn call_with(&self, arguments: &[&str], third: Option<OwnedFd>) -> Finished {
         let mut command = match third {
             None => Command::new(program()),
             Some(third) => {
@@ -156,7 +156,7 @@ impl Node {
 
     /// Runs it to its end, for at most twenty seconds. Its output goes to files: a container that it leaves running
     /// holds them open, and a pipe would not end before the container.
-    fn finish(&self, mut command: Command) -> Finished {
+    pub fn finish(&self, mut command: Command) -> Finished {
         use std::os::unix::process::ExitStatusExt;
         let line = format!("{command:?}");
         let output = Scratch::new();
@@ -193,7 +193,7 @@ impl Node {
     }
 
     /// What is left of a container anywhere: our files, libcontainer's, cgroups, mounts.
-    fn leftovers(&self, id: &str) -> Vec<String> {
+    pub fn leftovers(&self, id: &str) -> Vec<String> {
         let mut found = Vec::new();
         for dir in ["/run/agentbox/index", "/run/agentbox/locks", &self.root] {
             for entry in fs::read_dir(dir).into_iter().flatten().flatten() {

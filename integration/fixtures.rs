@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use agentbox::plan::{BundleFacts, FileKind, HostFacts, Plan, PlanError, SourceFacts, plan};
 use agentbox::policy::{NodeConfig, PolicyError, Resolved, Selection, Sources, resolve};
@@ -14,9 +15,10 @@ pub const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
 
 /// A file below `integration/`.
 pub fn path(relative: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("integration")
-        .join(relative)
+    // The crate of fuzz/ includes this file too.
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let project = here.ancestors().find(|d| d.join("integration").is_dir());
+    project.unwrap().join("integration").join(relative)
 }
 
 /// Text of each fixture whose name ends in `suffix`, by the name without it.
@@ -48,6 +50,13 @@ pub fn bundles() -> BTreeMap<String, Spec> {
 /// One of them.
 pub fn bundle(name: &str) -> Spec {
     bundles().remove(name).unwrap()
+}
+
+/// Likewise, parsed once: for what is run thousands of times.
+pub fn bundle_named(name: &'static str) -> Spec {
+    static PARSED: Mutex<BTreeMap<&str, Spec>> = Mutex::new(BTreeMap::new());
+    let mut parsed = PARSED.lock().unwrap();
+    parsed.entry(name).or_insert_with(|| bundle(name)).clone()
 }
 
 /// Every process.json that an engine gave to `exec`.

@@ -3,28 +3,33 @@
 
 mod hostile;
 mod program;
-mod walls;
+pub mod walls;
 
 /// xorshift64*: good enough to pick words, and the same on every machine.
-struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, sides: usize) -> usize {
+    /// Dice that fall alike for one seed; 0 would fall on one side for ever.
+    pub fn new(seed: u64) -> Self {
+        Self(seed | 1 << 63)
+    }
+
+    pub fn below(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % sides
     }
 
-    fn one_in(&mut self, sides: usize) -> bool {
+    pub fn one_in(&mut self, sides: usize) -> bool {
         self.below(sides) == 0
     }
 
-    fn pick<T: Clone>(&mut self, items: &[T]) -> T {
+    pub fn pick<T: Clone>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())].clone()
     }
 
-    fn some<T: Clone>(&mut self, items: &[T], one_in: usize) -> Vec<T> {
+    pub fn some<T: Clone>(&mut self, items: &[T], one_in: usize) -> Vec<T> {
         let mut picked = items.to_vec();
         picked.retain(|_| self.one_in(one_in));
         picked

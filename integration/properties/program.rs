@@ -52,7 +52,7 @@ fn number(name: &policy::SyscallName) -> u32 {
 
 #[test]
 fn an_allow_never_removes_a_deny_and_changes_no_other_call() {
-    let mut dice = Dice(0x0123_4567_89ab_cdef);
+    let mut dice = Dice::new(0x0123_4567_89ab_cdef);
     let spec = fixtures::bundle("docker26-run");
     let docker = spec.linux().as_ref().unwrap().seccomp().clone().unwrap();
     let alone = seccomp::compile(&seccomp::FilterInput {

@@ -41,7 +41,7 @@ const READ_ONLY: [&str; 5] = [
 const WRITABLE_SUPPORT: [&str; 2] = ["/dev/shm", "/dev/termination-log"];
 
 /// Everything that no shadow spec may lack or have.
-fn check(resolved: &Resolved, spec: &Spec, facts: &BundleFacts, plan: &Plan) {
+pub fn check(resolved: &Resolved, spec: &Spec, facts: &BundleFacts, plan: &Plan) {
     let rendered = shadow::confined(spec.clone(), plan, &fixtures::places());
     check_mounts(resolved, spec, plan, rendered.mounts().as_deref().unwrap());
     check_files(plan, &rendered);
@@ -191,7 +191,8 @@ fn check_files(plan: &Plan, rendered: &Spec) {
     }
 }
 
-fn check_process(resolved: &Resolved, rendered: &Spec) {
+/// What no process may lack or have.
+pub fn check_process(resolved: &Resolved, rendered: &Spec) {
     let process = rendered.process().as_ref().unwrap();
     assert_eq!(process.no_new_privileges(), Some(true));
     assert!(process.oom_score_adj().is_none_or(|score| score >= 0));
@@ -337,7 +338,7 @@ fn the_walls_stand_for_every_bundle_of_an_engine() {
 
 #[test]
 fn the_walls_stand_whatever_a_bundle_says() {
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Dice::new(0x9e37_79b9_7f4a_7c15);
     let base = serde_json::to_value(fixtures::bundle("docker26-run")).unwrap();
     let mut planned = 0;
     for round in 0..1500 {

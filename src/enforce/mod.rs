@@ -32,11 +32,6 @@ pub enum EnforceError {
         "{0:?} is a symbolic link, and a mount over it would land elsewhere: name the real directory, or use an image without the link"
     )]
     Link(PathBuf),
-    /// A capability that can never be effective.
-    #[error(
-        "process.capabilities: {0} is in `effective` and not in `permitted`, which the kernel refuses: name it in both"
-    )]
-    Capability(String),
     /// The network wall did not come up.
     #[error("network wall")]
     Network(#[from] crate::network::NetworkError),

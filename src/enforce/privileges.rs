@@ -40,9 +40,6 @@ pub fn for_setup(sets: &LinuxCapabilities) -> LinuxCapabilities {
 /// The bounding set first, while SETPCAP is there; ambient capabilities last, since the kernel takes only those
 /// that are permitted and inheritable by then (capabilities(7)).
 pub fn drop_to(sets: &CapabilitySets) -> Result<(), EnforceError> {
-    if let Some(name) = sets.contradiction() {
-        return Err(EnforceError::Capability(name.to_owned()));
-    }
     let wanted = parse(&sets.bounding)?;
     let bounding = caps::read(None, CapSet::Bounding).map_err(failed("read the bounding set"))?;
     for extra in bounding.difference(&wanted) {

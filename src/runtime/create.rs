@@ -421,6 +421,7 @@ fn executor(
         Some(plan) => plan.capabilities.clone(),
         None => CapabilitySets::of(process.and_then(|p| p.capabilities().as_ref())),
     };
+    refuse_contradiction(&capabilities)?;
     let asked = process.and_then(|p| p.no_new_privileges()).unwrap_or(false);
     WallExecutor::new(Walls {
         role: Role::Init { sidecar },
@@ -438,6 +439,14 @@ fn executor(
         cgroups: Vec::new(),
         hooks: spec.hooks().clone().map(|hooks| (hooks, record.told())),
     })
+}
+
+/// Refuses capability sets that the kernel would refuse, before anything of the container runs.
+pub fn refuse_contradiction(sets: &CapabilitySets) -> Result<(), RuntimeError> {
+    match sets.contradiction() {
+        Some(name) => Err(RuntimeError::Capability(name.to_owned())),
+        None => Ok(()),
+    }
 }
 
 /// Whether the container gets a user namespace of its own.

@@ -56,6 +56,11 @@ pub enum RuntimeError {
         /// The newest that this program reads.
         known: u32,
     },
+    /// A capability that can never be effective (capset(2)).
+    #[error(
+        "process.capabilities: {0} is in `effective` and not in `permitted`, which the kernel refuses: name it in both"
+    )]
+    Capability(String),
     /// A signal that does not exist.
     #[error("unknown signal {0:?}")]
     Signal(String),

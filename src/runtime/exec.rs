@@ -118,6 +118,7 @@ fn build(
         .filter(|i| i.is_alive())
         .ok_or(RuntimeError::NotRunning)?;
     let capabilities = CapabilitySets::of(wanted.capabilities().as_ref());
+    create::refuse_contradiction(&capabilities)?;
     let kept = filter::read(&place.filter())?;
     if kept.is_some() != record.filtered {
         let why = "its seccomp filter is gone from the state directory".to_owned();

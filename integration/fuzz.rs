@@ -1,0 +1,58 @@
+//! What is fuzzed: everything that turns bytes from outside into a decision. `hack/fuzz` drives [`TARGETS`] with coverage;
+//! the test here runs the corpus and changes of it, the same ones each time.
+
+mod mutate;
+mod targets;
+
+pub use mutate::mutate;
+pub use targets::{annotations, config, process, resources};
+
+/// One of them: panics where a property does not hold.
+pub type Target = fn(&[u8]);
+
+/// The targets by their names.
+pub const TARGETS: [(&str, Target); 4] = [
+    ("config", config),
+    ("process", process),
+    ("resources", resources),
+    ("annotations", annotations),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::properties::Dice;
+
+    /// Changes of each text of the corpus; `hack/fuzz` makes millions.
+    const CHANGES: usize = 60;
+
+    fn corpus(target: &str) -> Vec<Vec<u8>> {
+        let entries = std::fs::read_dir(fixtures::path("../fuzz/corpus").join(target)).unwrap();
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+            .into_iter()
+            .map(|f| std::fs::read(f).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn every_property_holds_for_the_corpus_and_changes_of_it() {
+        let mut dice = Dice::new(0x0dd5_eed5);
+        for (name, run) in TARGETS {
+            let texts = corpus(name);
+            assert!(texts.len() > 3, "the corpus of {name} is gone");
+            for text in texts {
+                run(&text);
+                let mut changed = text;
+                for _ in 0..CHANGES {
+                    changed = mutate(&changed, &mut dice);
+                    let result = std::panic::catch_unwind(|| run(&changed));
+                    let shown = String::from_utf8_lossy(&changed);
+                    assert!(result.is_ok(), "{name}: {shown}");
+                }
+            }
+        }
+    }
+}

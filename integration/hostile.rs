@@ -1,0 +1,156 @@
+//! Images and bundles that attack: the published advisories of runc and youki of 2019 to 2025 by their numbers, under
+//! `unconfined`, where they must not reach out, and under `standard`. Where the node's runc still does the thing, or a
+//! naive program does, a control shows it.
+
+mod devices;
+mod limits;
+mod mounts;
+mod process;
+mod races;
+mod users;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::command::Finished;
+use crate::direct::{Node, program};
+
+const SECRET: &str = "the-secret-of-the-host";
+
+/// Who runs the bundle.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Runtime {
+    Runc,
+    Unconfined,
+    Standard,
+}
+
+/// The runtime under test, without and with walls.
+const OURS: [Runtime; 2] = [Runtime::Unconfined, Runtime::Standard];
+
+/// An image that a test may spoil, and a directory of the node that must stay as it is.
+struct Stage {
+    node: Node,
+    image: String,
+    outside: String,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let node = Node::new();
+        let image = node.scratch.dir("image");
+        for dir in ["bin", "dev", "proc", "sys", "tmp", "etc", "var", "root"] {
+            node.scratch.dir(&format!("image/{dir}"));
+        }
+        fs::copy("/bin/busybox", format!("{image}/bin/busybox")).unwrap();
+        for name in [
+            "sh", "cat", "ls", "true", "sleep", "echo", "grep", "stat", "env", "id", "touch",
+        ] {
+            symlink("busybox", format!("{image}/bin/{name}")).unwrap();
+        }
+        let outside = node.scratch.dir("outside");
+        for name in ["secret", "ptmx"] {
+            node.scratch.file(&format!("outside/{name}"), SECRET);
+        }
+        Self {
+            node,
+            image,
+            outside,
+        }
+    }
+
+    /// A config.json for a shell script in the image.
+    fn config(&self, script: &str) -> Value {
+        let mut config = self.node.config(&["sh", "-c", script]);
+        config["root"] = json!({"path": self.image, "readonly": false});
+        config["process"]["env"] = json!(["PATH=/bin", "HOME=/root"]);
+        config
+    }
+
+    /// A call of this runtime, with a `--root` of its own.
+    fn call(&self, runtime: Runtime, arguments: &[&str]) -> Finished {
+        let mut command = match runtime {
+            Runtime::Runc => Command::new("runc"),
+            _ => Command::new(program()),
+        };
+        let root = match runtime {
+            Runtime::Runc => self.node.scratch.path("runc"),
+            _ => self.node.root.clone(),
+        };
+        command.args(["--root", &root]).stdin(Stdio::null());
+        match runtime {
+            Runtime::Runc => {}
+            Runtime::Unconfined => drop(command.args(["--policy", "unconfined"])),
+            Runtime::Standard => drop(command.args(["--policy", "standard"])),
+        }
+        command.args(arguments);
+        self.node.finish(command)
+    }
+
+    /// A bundle of this configuration, and an id.
+    fn bundle(&self, config: &Value) -> (String, String) {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let bundle = self.node.bundle(&format!("bundle-{number}"), config);
+        (bundle, format!("hostile-{}-{number}", std::process::id()))
+    }
+
+    /// Runs a container to its end; nothing is left of it, however it ended.
+    fn run(&self, runtime: Runtime, config: &Value) -> Finished {
+        let (bundle, id) = self.bundle(config);
+        let seen = self.call(runtime, &["run", "--bundle", &bundle, &id]);
+        let gone = self.call(runtime, &["delete", "--force", &id]);
+        if runtime != Runtime::Runc {
+            assert_eq!(gone.code, 0, "{gone}");
+            assert_eq!(self.node.leftovers(&id), Vec::<String>::new());
+        }
+        assert!(!seen.stdout.contains(SECRET), "{runtime:?} {seen}");
+        seen
+    }
+
+    /// The directory of the node as text: names, and what is in them.
+    fn look_outside(&self) -> BTreeMap<String, String> {
+        let entries = fs::read_dir(&self.outside).unwrap().map(Result::unwrap);
+        let name = |e: &fs::DirEntry| e.file_name().to_string_lossy().into_owned();
+        let content = |e: &fs::DirEntry| match fs::symlink_metadata(e.path()) {
+            Ok(found) if found.is_file() => fs::read_to_string(e.path()).unwrap(),
+            other => format!("{other:?}"),
+        };
+        entries.map(|e| (name(&e), content(&e))).collect()
+    }
+
+    #[track_caller]
+    fn assert_outside_untouched(&self, after: &dyn std::fmt::Display) {
+        let expected = ["ptmx", "secret"].map(|name| (name.to_owned(), SECRET.to_owned()));
+        assert_eq!(self.look_outside(), expected.into(), "{after}");
+    }
+
+    /// Puts a symbolic link in the image, in place of what is there.
+    fn link(&self, target: &str, name: &str) {
+        let path = format!("{}/{name}", self.image);
+        let path = Path::new(&path);
+        if path.is_dir() && !path.is_symlink() {
+            fs::remove_dir_all(path).unwrap();
+        } else if path.symlink_metadata().is_ok() {
+            fs::remove_file(path).unwrap();
+        }
+        symlink(target, path).unwrap();
+    }
+}
+
+/// Adds a mount at the end.
+fn add_mount(config: &mut Value, mount: Value) {
+    config["mounts"].as_array_mut().unwrap().push(mount);
+}
+
+/// Takes away the mounts at and below a place.
+fn drop_mounts(config: &mut Value, place: &str) {
+    let mounts = config["mounts"].as_array_mut().unwrap();
+    mounts.retain(|m| !m["destination"].as_str().unwrap().starts_with(place));
+}

@@ -1,0 +1,126 @@
+//! What a process of the container can get hold of.
+
+use super::*;
+
+/// CVE-2024-21626: a working directory behind one of the runtime's own descriptors.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_cve_2024_21626_no_descriptor_of_the_runtime_is_a_working_directory() {
+    let stage = Stage::new();
+    let script = format!(
+        "for up in . .. ../.. ../../..; do cat $up{}/secret; done 2>/dev/null; true",
+        stage.outside
+    );
+    for runtime in OURS {
+        for number in 3..24 {
+            for process in ["self", "thread-self", "1"] {
+                let mut config = stage.config(&script);
+                config["process"]["cwd"] = json!(format!("/proc/{process}/fd/{number}"));
+                stage.run(runtime, &config);
+            }
+        }
+        let (bundle, id) = stage.bundle(&stage.config("sleep 100"));
+        stage
+            .call(runtime, &["run", "--detach", "--bundle", &bundle, &id])
+            .ok();
+        for number in 3..24 {
+            let cwd = format!("/proc/self/fd/{number}");
+            let seen = stage.call(runtime, &["exec", "--cwd", &cwd, &id, "sh", "-c", &script]);
+            assert!(!seen.stdout.contains(SECRET), "{seen}");
+        }
+        stage.call(runtime, &["delete", "--force", &id]).ok();
+    }
+}
+
+/// CVE-2022-29162, CVE-2025-27612: capabilities that `exec` gives are not inheritable.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_cve_2022_29162_exec_gives_no_inheritable_capabilities() {
+    let stage = Stage::new();
+    for runtime in OURS {
+        let mut config = stage.config("sleep 100");
+        let chown = ["CAP_CHOWN"];
+        config["process"]["capabilities"] =
+            json!({"bounding": chown, "effective": chown, "permitted": chown});
+        let (bundle, id) = stage.bundle(&config);
+        stage
+            .call(runtime, &["run", "--detach", "--bundle", &bundle, &id])
+            .ok();
+        for cap in [None, Some("CAP_CHOWN"), Some("CAP_NET_ADMIN")] {
+            let mut arguments = vec!["exec"];
+            arguments.extend(cap.iter().flat_map(|cap| ["--cap", cap]));
+            arguments.extend([id.as_str(), "grep", "^Cap", "/proc/self/status"]);
+            let seen = stage.call(runtime, &arguments).ok();
+            for set in ["CapInh", "CapAmb"] {
+                assert!(
+                    seen.contains(&format!("{set}:\t0000000000000000")),
+                    "{seen}"
+                );
+            }
+            // CAP_CHOWN is the first, CAP_NET_ADMIN the thirteenth; what libcontainer needs for itself is gone.
+            let added = runtime == Runtime::Unconfined && cap == Some("CAP_NET_ADMIN");
+            let sets = if added { "1001" } else { "0001" };
+            for set in ["CapPrm", "CapEff", "CapBnd"] {
+                assert!(
+                    seen.contains(&format!("{set}:\t000000000000{sets}")),
+                    "{seen}"
+                );
+            }
+        }
+        stage.call(runtime, &["delete", "--force", &id]).ok();
+    }
+}
+
+/// Sets that contradict each other are refused by the capability's name.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_a_capability_that_cannot_be_effective_is_named() {
+    let stage = Stage::new();
+    let mut config = stage.config("true");
+    config["process"]["capabilities"] =
+        json!({"bounding": ["CAP_KILL"], "effective": ["CAP_KILL"], "permitted": []});
+    for runtime in OURS {
+        let message = stage.run(runtime, &config).failed();
+        assert!(
+            message.contains("CAP_KILL") && message.contains("permitted"),
+            "{message}"
+        );
+    }
+}
+
+/// CVE-2019-5736: the runtime's file is not written through a process that begins as the runtime.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_cve_2019_5736_the_runtimes_file_is_not_written() {
+    let stage = Stage::new();
+    let installed = stage.node.scratch.path("agentbox");
+    fs::copy(program(), &installed).unwrap();
+    let before = fs::read(&installed).unwrap();
+    // Whoever executes it executes /proc/self/exe, which is then the runtime, in reach of the script below.
+    let trap = stage
+        .node
+        .scratch
+        .file("image/bin/trap", "#!/proc/self/exe\n");
+    fs::set_permissions(&trap, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script = "while true; do for p in /proc/[0-9]*; do echo x > $p/exe; done; done 2>/dev/null";
+    for policy in ["unconfined", "standard"] {
+        let (bundle, id) = stage.bundle(&stage.config(script));
+        let call = |arguments: &[&str]| {
+            let mut command = Command::new(&installed);
+            command
+                .args(["--root", &stage.node.root, "--policy", policy])
+                .args(arguments);
+            stage.node.finish(command)
+        };
+        call(&["run", "--detach", "--bundle", &bundle, &id]).ok();
+        for _ in 0..10 {
+            call(&["exec", &id, "trap"]);
+            call(&["exec", &id, "true"]);
+        }
+        call(&["delete", "--force", &id]).ok();
+        assert!(
+            fs::read(&installed).unwrap() == before,
+            "{policy}: the file was written"
+        );
+    }
+}
