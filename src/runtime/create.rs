@@ -137,6 +137,10 @@ pub fn create(
     if !global.systemd_cgroup {
         cgroup::name(&mut decision.bundle.spec, &place);
     }
+    let process = decision.bundle.spec.process().as_ref();
+    refuse_contradiction(&CapabilitySets::of(
+        process.and_then(|p| p.capabilities().as_ref()),
+    ))?;
     descriptors::check(args.preserve_fds, decision.plan.is_some())?;
     if let Some(all) = decision.bundle.spec.hooks() {
         hooks::check(all)?;
@@ -421,7 +425,6 @@ fn executor(
         Some(plan) => plan.capabilities.clone(),
         None => CapabilitySets::of(process.and_then(|p| p.capabilities().as_ref())),
     };
-    refuse_contradiction(&capabilities)?;
     let asked = process.and_then(|p| p.no_new_privileges()).unwrap_or(false);
     WallExecutor::new(Walls {
         role: Role::Init { sidecar },
