@@ -9,6 +9,7 @@ use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxRes
 
 use crate::cli::{Global, Update};
 use crate::plan::{neutral, reach};
+use crate::render::limits as render;
 use crate::runtime::record::Record;
 use crate::runtime::store::Place;
 use crate::runtime::{RuntimeError, bundle, limits, signal, start};
@@ -25,10 +26,14 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
         neutral::resources(&mut resources);
     }
     match signal::cgroup(&container)? {
-        // systemd would set back what it has not been told.
+        // systemd would set back what it has not been told; what it has no word for is written beside that, as by runc.
         manager @ AnyCgroupManager::Systemd(_) => {
+            let controllers = record.controllers()?;
+            render::leave_out_zeros(&mut resources);
+            let mut told = resources.clone();
+            render::repeat_current(&mut told, &limits::current(&controllers));
             let options = ControllerOpt {
-                resources: &resources,
+                resources: &told,
                 disable_oom_killer: false,
                 oom_score_adj: None,
                 freezer_state: None,
@@ -36,6 +41,7 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
             manager
                 .apply(&options)
                 .map_err(RuntimeError::container("apply the limits"))?;
+            limits::apply(&controllers, &resources)?;
         }
         _ => limits::apply(&record.controllers()?, &resources)?,
     }

@@ -2,6 +2,7 @@
 
 pub mod explain;
 pub mod files;
+pub mod limits;
 pub mod spec;
 #[cfg(test)]
 mod tests;

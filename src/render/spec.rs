@@ -11,6 +11,7 @@ use oci_spec::runtime::{
 use crate::plan::namespaces::is_net;
 use crate::plan::{Plan, PlannedMount, neutral, process};
 use crate::policy::RootAccess;
+use crate::render::limits;
 
 /// What the shell decided about places on the host.
 #[derive(Debug, Clone)]
@@ -51,6 +52,9 @@ pub fn normalise(spec: &mut Spec) {
             // runc passes over letters that the kernel refuses.
             let access = rule.access().clone();
             rule.set_access(access.map(|a| a.chars().filter(|c| "rwm".contains(*c)).collect()));
+        }
+        if let Some(resources) = &mut resources {
+            limits::leave_out_zeros(resources);
         }
         linux.set_resources(resources);
     }

@@ -13,6 +13,7 @@ use oci_spec::runtime::LinuxResources;
 
 use super::RuntimeError;
 use super::controllers::Controllers;
+use crate::render::limits::Current;
 
 /// Writes the limits that are asked for. A limit that this node cannot set is an error, and those before it stay set.
 pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), RuntimeError> {
@@ -20,6 +21,19 @@ pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), R
         Some(dir) => v2::apply(&Group::new(dir), wanted),
         None => v1::apply(controllers, wanted),
     }
+}
+
+/// What holds now on cgroup v2, the only one that systemd's driver is used with; nothing elsewhere.
+pub fn current(controllers: &Controllers) -> Current {
+    let read = |file: &str| {
+        let dir = controllers.unified()?;
+        fs::read_to_string(dir.join(file)).ok()
+    };
+    // A controller that is not there limits nothing.
+    Current::parse(
+        &read("cpu.max").unwrap_or_default(),
+        &read("memory.max").unwrap_or_default(),
+    )
 }
 
 /// A directory with files that set limits.

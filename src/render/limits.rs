@@ -1,0 +1,123 @@
+//! Limits as libcontainer is to read them: what an engine writes as zero is not given (runc reads it so), and what is not
+//! given stays as it is.
+
+use oci_spec::runtime::{LinuxCpu, LinuxResources};
+
+/// Limits that hold now, as far as systemd's driver would set them back where they are not repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Current {
+    /// Quota and period of the processors in microseconds; `None`: as much as there is.
+    pub cpu: Option<(i64, u64)>,
+    /// Bytes of memory; `None`: as many as there are.
+    pub memory: Option<i64>,
+}
+
+impl Current {
+    /// From the text of cgroup v2's `cpu.max` and `memory.max`.
+    pub fn parse(cpu_max: &str, memory_max: &str) -> Self {
+        let cpu = cpu_max.trim().split_once(' ');
+        Self {
+            cpu: cpu.and_then(|(quota, period)| Some((quota.parse().ok()?, period.parse().ok()?))),
+            memory: memory_max.trim().parse().ok(),
+        }
+    }
+}
+
+/// Takes out what is zero or empty. libcontainer would write it, divide by it, or refuse it.
+pub fn leave_out_zeros(resources: &mut LinuxResources) {
+    if let Some(mut memory) = *resources.memory() {
+        let given = |limit: Option<i64>| limit.filter(|limit| *limit != 0);
+        memory.set_limit(given(memory.limit()));
+        memory.set_reservation(given(memory.reservation()));
+        memory.set_swap(given(memory.swap()));
+        resources.set_memory(Some(memory));
+    }
+    if let Some(mut cpu) = resources.cpu().clone() {
+        cpu.set_shares(cpu.shares().filter(|shares| *shares != 0));
+        cpu.set_quota(cpu.quota().filter(|quota| *quota != 0));
+        cpu.set_period(cpu.period().filter(|period| *period != 0));
+        cpu.set_realtime_runtime(cpu.realtime_runtime().filter(|runtime| *runtime != 0));
+        cpu.set_realtime_period(cpu.realtime_period().filter(|period| *period != 0));
+        let given = |list: &Option<String>| list.clone().filter(|list| !list.is_empty());
+        cpu.set_cpus(given(cpu.cpus()));
+        cpu.set_mems(given(cpu.mems()));
+        let is_given = cpu != LinuxCpu::default();
+        resources.set_cpu(is_given.then_some(cpu));
+    }
+    if resources.pids().is_some_and(|pids| pids.limit() == 0) {
+        resources.set_pids(None);
+    }
+}
+
+/// For `update` with systemd, whose driver sets back the quota when any other limit of the processors is given, and needs
+/// the limit of memory beside that of swap.
+pub fn repeat_current(resources: &mut LinuxResources, current: &Current) {
+    if let Some(mut cpu) = resources.cpu().clone() {
+        if let Some((quota, period)) = current.cpu {
+            cpu.set_quota(cpu.quota().or(Some(quota)));
+            cpu.set_period(cpu.period().or(Some(period)));
+        }
+        resources.set_cpu(Some(cpu));
+    }
+    if let Some(mut memory) = *resources.memory()
+        && memory.swap().is_some()
+    {
+        memory.set_limit(memory.limit().or(current.memory));
+        resources.set_memory(Some(memory));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resources(text: &str) -> LinuxResources {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn zeros_are_not_given() {
+        // As Docker's `update --memory` writes it.
+        let mut given = resources(
+            r#"{"memory": {"limit": 1000, "reservation": 0, "swap": 0},
+                "cpu": {"shares": 0, "quota": 0, "period": 0, "realtimeRuntime": 0, "realtimePeriod": 0,
+                        "cpus": "", "mems": ""},
+                "pids": {"limit": 0}}"#,
+        );
+        leave_out_zeros(&mut given);
+        assert_eq!(given, resources(r#"{"memory": {"limit": 1000}}"#));
+        let mut unlimited = resources(
+            r#"{"memory": {"limit": -1, "swap": -1}, "cpu": {"quota": -1, "shares": 2}, "pids": {"limit": -1}}"#,
+        );
+        let before = unlimited.clone();
+        leave_out_zeros(&mut unlimited);
+        assert_eq!(unlimited, before);
+    }
+
+    #[test]
+    fn what_is_not_given_stays_as_it_is() {
+        let current = Current::parse("20000 100000\n", "67108864\n");
+        let mut given = resources(r#"{"cpu": {"shares": 512}, "memory": {"swap": 100000000}}"#);
+        repeat_current(&mut given, &current);
+        let cpu = given.cpu().clone().unwrap();
+        assert_eq!((cpu.quota(), cpu.period()), (Some(20000), Some(100_000)));
+        let memory = given.memory().unwrap();
+        assert_eq!(memory.limit(), Some(67_108_864));
+
+        let mut given = resources(r#"{"cpu": {"quota": -1}, "memory": {"limit": 5}}"#);
+        repeat_current(&mut given, &current);
+        let cpu = given.cpu().clone().unwrap();
+        assert_eq!((cpu.quota(), cpu.period()), (Some(-1), Some(100_000)));
+        assert_eq!(given.memory().unwrap().limit(), Some(5));
+
+        let mut nothing = resources("{}");
+        repeat_current(&mut nothing, &current);
+        assert_eq!(nothing, resources("{}"));
+    }
+
+    #[test]
+    fn no_limit_is_none() {
+        assert_eq!(Current::parse("max 100000\n", "max\n"), Current::default());
+        assert_eq!(Current::parse("", ""), Current::default());
+    }
+}
