@@ -1,0 +1,302 @@
+#!/usr/bin/env bash
+# What hack/vm runs in its machine: agentbox under Docker and podman and by hand, where cgroup v2, systemd and the
+# kernel's own age are real. Each case is a function; one that fails says why and the others go on.
+set -uo pipefail
+
+PAYLOAD=/payload
+BIN=/usr/local/bin/agentbox
+PASSED=0 FAILED=0
+RELEASE=$(uname -r)
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+
+# check NAME COMMAND...: one case. Its output is shown when it fails.
+check() {
+    local name=$1 start=$SECONDS said rc=0
+    shift
+    said=$(timeout --kill-after=5 240 bash -c "$(declare -f); $(declare -p BIN RELEASE IMAGE_ROOT); set -euo pipefail; $*" 2>&1) || rc=$?
+    if [ "$rc" = 0 ]; then
+        PASSED=$((PASSED + 1))
+        echo "ok      $name ($((SECONDS - start)) s)"
+    else
+        FAILED=$((FAILED + 1))
+        echo "FAILED  $name (exit $rc after $((SECONDS - start)) s)"
+        sed 's/^/        /' <<<"$said" | tail -15
+        [ "$rc" != 124 ] || diagnose | sed 's/^/        # /'
+    fi
+}
+
+# What was going on when a case did not end.
+diagnose() {
+    ps -eo pid,ppid,stat,wchan:24,etimes,args | grep -v '\]$' | tail -25 | cut -c1-150
+    journalctl --no-pager -q -n 8 -o cat
+}
+
+fail() {
+    echo "$*"
+    return 1
+}
+equal() { [ "$1" = "$2" ] || fail "expected '$2', found '$1'"; }
+# exits CODE COMMAND...
+exits() {
+    local want=$1 rc=0
+    shift
+    "$@" || rc=$?
+    equal "$rc" "$want"
+}
+
+# --- the machine ----------------------------------------------------------------------------------------------------
+
+install_all() {
+    cp $PAYLOAD/agentbox $BIN
+    mkdir -p /etc/docker
+    cat >/etc/docker/daemon.json <<JSON
+{ "ip6tables": false, "runtimes": {
+    "agentbox": { "path": "$BIN" },
+    "agentbox-unconfined": { "path": "$BIN", "runtimeArgs": ["--policy", "unconfined"] } } }
+JSON
+    printf '#!/bin/sh\nexec %s --policy unconfined "$@"\n' $BIN >/usr/local/bin/agentbox-unconfined
+    chmod +x /usr/local/bin/agentbox-unconfined
+    systemctl restart docker
+    docker load -q -i $PAYLOAD/test-musl.tar
+    podman load -q -i $PAYLOAD/test-musl.tar
+    IMAGE_ROOT=/srv/rootfs
+    mkdir -p $IMAGE_ROOT
+    docker create --name image test-musl
+    docker export image | tar -x -C $IMAGE_ROOT
+    docker rm image
+}
+
+the_machine_is_what_it_should_be() {
+    equal "$(stat -f -c %T /sys/fs/cgroup)" cgroup2fs
+    equal "$(docker info -f '{{.CgroupDriver}} {{.CgroupVersion}}')" "systemd 2"
+    for controller in cpu memory pids; do
+        grep -qw $controller /sys/fs/cgroup/cgroup.controllers || fail "no $controller"
+    done
+}
+
+# --- Docker ---------------------------------------------------------------------------------------------------------
+
+run() { docker run --rm --network none --runtime="$RUNTIME" "$@"; }
+
+an_engine_runs_a_container() { equal "$(run test-musl sh -c 'echo $((6 * 7))')" 42; }
+
+memory_is_limited() {
+    exits 137 run --memory 32m --memory-swap 32m test-musl dd if=/dev/zero of=/dev/null bs=100M count=1
+}
+
+processes_are_limited() {
+    local said
+    said=$(run --pids-limit 8 test-musl sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1 & done; wait' 2>&1 || true)
+    grep -qi "can't fork" <<<"$said" || fail "nobody was kept from forking: $said"
+}
+
+# The cgroup of a container of Docker's.
+cgroup_of() {
+    local pid
+    pid=$(docker inspect -f '{{.State.Pid}}' "$1")
+    echo "/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$pid/cgroup")"
+}
+
+a_scope_is_made_and_removed() {
+    local id scope cgroup before after
+    id=$(docker run -d --network none --runtime="$RUNTIME" --memory 64m --cpus 0.1 test-musl sh -c 'while :; do :; done')
+    scope=docker-$id.scope
+    cgroup=$(cgroup_of "$id")
+    equal "$(systemctl is-active "$scope")" active
+    equal "$(basename "$cgroup")" "$scope"
+    equal "$(cat "$cgroup/memory.max")" 67108864
+    equal "$(cat "$cgroup/cpu.max")" "10000 100000"
+    before=$(work_of "$cgroup")
+    sleep 2
+    after=$(work_of "$cgroup")
+    [ $((after - before)) -lt 1000000 ] || fail "$((after - before)) us of work in two seconds of a tenth of a processor"
+    docker update --memory 96m --memory-swap 96m "$id"
+    equal "$(cat "$cgroup/memory.max")" 100663296
+    equal "$(cat "$cgroup/cpu.max")" "10000 100000"
+    docker pause "$id"
+    equal "$(awk '$1 == "frozen" { print $2 }' "$cgroup/cgroup.events")" 1
+    docker unpause "$id"
+    docker stats --no-stream --format '{{.MemUsage}}' "$id" | grep -q '96MiB'
+    equal "$(docker exec "$id" echo hello)" hello
+    docker top "$id" | grep -q 'while'
+    docker rm -f "$id"
+    gone "$scope" "$id"
+}
+
+# Microseconds of processor time that a cgroup has used.
+work_of() { awk '$1 == "usage_usec" { print $2 }' "$1/cpu.stat"; }
+
+# gone SCOPE ID: nothing is left of a container.
+gone() {
+    local try
+    for try in {1..50}; do
+        if ! systemctl is-active --quiet "$1" && [ -z "$(find /sys/fs/cgroup -type d -name "*$2*")" ]; then break; fi
+        sleep 0.1
+    done
+    [ "$(systemctl is-active "$1" || true)" != active ] || fail "$1 is still active"
+    equal "$(find /sys/fs/cgroup -type d -name "*$2*")" ""
+    equal "$(ls /run/agentbox/index | grep -F "$2" || true)" ""
+}
+
+devices_are_denied() {
+    # Block device 254:0 is this machine's disk.
+    local make='mknod /dev/disk b 254 0 && head -c 1 /dev/disk'
+    run --cap-add MKNOD test-musl sh -c "$make" 2>&1 | grep -q 'not permitted' || fail "a device could be opened"
+    run --cap-add MKNOD --device-cgroup-rule 'b 254:0 r' test-musl sh -c 'mknod /dev/disk b 254 0 && head -c 1 /dev/disk | wc -c' |
+        grep -qx 1 || fail "an allowed device could not be read"
+    run --privileged test-musl sh -c 'mknod /dev/d b 254 0 && head -c 1 /dev/d | wc -c' | grep -qx 1
+}
+
+no_device_comes_in_under_a_policy() {
+    local said
+    said=$(run --cap-add MKNOD test-musl sh -c 'mknod /tmp/disk b 254 0; head -c 1 /tmp/disk' 2>&1 || true)
+    grep -q 'not permitted' <<<"$said" || fail "$said"
+    said=$(bpf_programs_of_a_container)
+    [ "$said" -ge 1 ] || fail "no program limits its devices"
+    run test-musl sh -c 'for one in null zero full random urandom ptmx; do : </dev/$one || exit 1; done'
+}
+
+# How many programs about devices are attached to the cgroup of a container that runs.
+bpf_programs_of_a_container() {
+    local id
+    id=$(docker run -d --network none --runtime="$RUNTIME" test-musl sleep 100)
+    python3 - "$(cgroup_of "$id")" <<'PY'
+import ctypes, os, struct, sys
+PROG_QUERY, CGROUP_DEVICE = 16, 6
+ids = (ctypes.c_uint32 * 64)()
+attribute = ctypes.create_string_buffer(struct.pack("=IIIIQII", os.open(sys.argv[1], os.O_RDONLY), CGROUP_DEVICE, 0, 0, ctypes.addressof(ids), 64, 0))
+assert ctypes.CDLL(None, use_errno=True).syscall(321, PROG_QUERY, attribute, 32) == 0, os.strerror(ctypes.get_errno())
+print(struct.unpack_from("=I", attribute, 24)[0])
+PY
+    docker rm -f "$id" >/dev/null
+}
+
+# Every step of the probe: what must not be possible behind the walls, with an answer that is a denial.
+the_walls_stand() {
+    local said
+    said=$(run test-musl probe all)
+    for step in mount bpf io_uring_setup userfaultfd keyctl unshare-newuser ptrace; do
+        awk -F'\t' -v step="$step" '$1 ~ step && $2 == "ok" { bad = 1; print } END { exit bad }' <<<"$said" || fail "$step is allowed"
+    done
+    said=$(run test-musl sh -c 'wget -q -T 2 http://198.51.100.1/; grep -E "^(NoNewPrivs|Seccomp):" /proc/self/status; touch /etc/x; ls /sys/class/net' 2>&1 || true)
+    grep -qi 'unreachable' <<<"$said" || fail "there is a way out: $said"
+    grep -qE 'NoNewPrivs:.1' <<<"$said" && grep -qE 'Seccomp:.2' <<<"$said" || fail "$said"
+    grep -q 'Read-only file system' <<<"$said" || fail "$said"
+    equal "$(tail -1 <<<"$said")" lo
+}
+
+the_sidecar_is_limited() {
+    local id cgroup
+    id=$(docker run -d --network none --runtime=agentbox test-musl sleep 100)
+    cgroup=$(find /sys/fs/cgroup -type d -name "agentbox-sidecar-$id*")
+    [ -n "$cgroup" ] || fail "the sidecar has no cgroup"
+    equal "$(cat "$cgroup/memory.max")" 67108864
+    equal "$(cat "$cgroup/pids.max")" 16
+    equal "$(cat "$cgroup/cpu.max")" "50000 100000"
+    grep -q . "$cgroup/cgroup.procs" || fail "nobody is in it"
+    $BIN explain "$id" | grep -qi standard || fail "explain does not name the policy"
+    docker rm -f "$id"
+    equal "$(find /sys/fs/cgroup -type d -name "*$id*")" ""
+}
+
+# --- podman ---------------------------------------------------------------------------------------------------------
+
+pod() { podman run --rm --network none --runtime "$1" "${@:2}"; }
+
+podman_runs_under_a_scope() {
+    local id
+    id=$(podman run -d --network none --runtime "$1" --memory 64m test-musl sleep 100)
+    systemctl is-active "libpod-$id.scope"
+    equal "$(cat "/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$(podman inspect -f '{{.State.Pid}}' "$id")/cgroup")/memory.max")" 67108864
+    equal "$(podman exec "$id" echo hello)" hello
+    podman rm -f -t 0 "$id"
+    [ "$(systemctl is-active "libpod-$id.scope" || true)" != active ] || fail "the scope stayed"
+    exits 137 pod "$1" --memory 32m --memory-swap 32m test-musl dd if=/dev/zero of=/dev/null bs=100M count=1
+}
+
+# --- by hand --------------------------------------------------------------------------------------------------------
+
+# bundle DIR CGROUPS_PATH ARGS: a config.json.
+bundle() {
+    mkdir -p "$1"
+    rm -f "$1/config.json"
+    $BIN spec --bundle "$1"
+    jq --arg root "$IMAGE_ROOT" --arg path "$2" --arg script "$3" '.process.terminal = false | .root.path = $root |
+        .process.args = ["sh", "-c", $script] | del(.process.capabilities.ambient) | .linux.cgroupsPath = $path |
+        .linux.resources.memory = {"limit": 67108864} | .linux.resources.pids = {"limit": 20}' \
+        "$1/config.json" >"$1/new"
+    mv "$1/new" "$1/config.json"
+}
+
+by_hand_with_the_systemd_driver() {
+    local box="$BIN --systemd-cgroup --root /run/hand" dir cgroup
+    [ "$1" = standard ] || box="$box --policy unconfined"
+    bundle "/srv/hand-$1" "system.slice:hand:$1" 'sleep 1000'
+    $box create --bundle "/srv/hand-$1" "hand-$1" </dev/null >/dev/null 2>&1 || $box create --bundle "/srv/hand-$1" "hand-$1"
+    systemctl is-active "hand-$1.scope"
+    cgroup=/sys/fs/cgroup/system.slice/hand-$1.scope
+    equal "$(cat $cgroup/memory.max)" 67108864
+    equal "$(cat $cgroup/pids.max)" 20
+    $box start "hand-$1"
+    equal "$($box exec "hand-$1" echo hello)" hello
+    printf '{"memory": {"limit": 100663296}, "pids": {"limit": 30}, "cpu": {"quota": 20000, "period": 100000}}' |
+        $box update --resources - "hand-$1"
+    equal "$(cat $cgroup/memory.max)" 100663296
+    equal "$(cat $cgroup/pids.max)" 30
+    equal "$(cat $cgroup/cpu.max)" "20000 100000"
+    # What systemd was told stays when it looks at its units again.
+    systemctl daemon-reload
+    equal "$(cat $cgroup/memory.max)" 100663296
+    $box pause "hand-$1"
+    equal "$(jq -r .status <<<"$($box state "hand-$1")")" paused
+    $box resume "hand-$1"
+    $box ps "hand-$1" | grep -q sleep
+    $box kill "hand-$1" KILL
+    for try in {1..100}; do [ "$(jq -r .status <<<"$($box state "hand-$1")")" != stopped ] || break && sleep 0.1; done
+    $box delete "hand-$1"
+    gone "hand-$1.scope" "hand-$1"
+}
+
+by_hand_without_systemd() {
+    local box="$BIN --root /run/hand --policy unconfined" cgroup=/sys/fs/cgroup/by-hand/one
+    bundle /srv/plain /by-hand/one 'sleep 1000'
+    $box create --bundle /srv/plain plain </dev/null >/dev/null 2>&1
+    equal "$(cat $cgroup/memory.max)" 67108864
+    $box start plain
+    equal "$($box exec plain echo hello)" hello
+    $box delete --force plain
+    [ ! -e $cgroup ] || fail "its cgroup stayed"
+}
+
+seccomp_and_landlock_are_this_kernels() {
+    local said
+    said=$($BIN features)
+    jq -e .linux.seccomp.enabled <<<"$said"
+    cd /srv && mkdir -p project && cd project
+    equal "$($BIN wrap -- sh -c 'echo made >file; cat file')" made
+    exits 1 $BIN wrap --policy strict -- sh -c 'cat /etc/shadow'
+}
+
+install_all >/tmp/install.log 2>&1 || { echo "could not set the machine up"; tail -20 /tmp/install.log; }
+echo "Linux $RELEASE, $(systemctl --version | head -1), Docker $(docker version -f '{{.Server.Version}}'), $(podman --version)"
+check "the machine has cgroup v2 and systemd" the_machine_is_what_it_should_be
+for RUNTIME in agentbox-unconfined agentbox; do
+    export RUNTIME
+    check "$RUNTIME: Docker runs a container" an_engine_runs_a_container
+    check "$RUNTIME: memory" memory_is_limited
+    check "$RUNTIME: processes" processes_are_limited
+    check "$RUNTIME: a scope, processors, update, pause, stats, exec, top" a_scope_is_made_and_removed
+done
+RUNTIME=agentbox-unconfined
+check "agentbox-unconfined: devices" devices_are_denied
+RUNTIME=agentbox
+check "agentbox: devices" no_device_comes_in_under_a_policy
+check "agentbox: the walls" the_walls_stand
+check "agentbox: the sidecar's limits, explain" the_sidecar_is_limited
+check "podman, unconfined" podman_runs_under_a_scope /usr/local/bin/agentbox-unconfined
+check "podman, standard" podman_runs_under_a_scope $BIN
+check "by hand, systemd, unconfined" by_hand_with_the_systemd_driver unconfined
+check "by hand, systemd, standard" by_hand_with_the_systemd_driver standard
+check "by hand, without systemd" by_hand_without_systemd
+check "features and wrap" seccomp_and_landlock_are_this_kernels
+echo "$PASSED passed, $FAILED failed"
