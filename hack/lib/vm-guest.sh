@@ -140,35 +140,24 @@ gone() {
 
 devices_are_denied() {
     # Block device 254:0 is this machine's disk.
-    local make='mknod /dev/disk b 254 0 && head -c 1 /dev/disk'
-    run --cap-add MKNOD test-musl sh -c "$make" 2>&1 | grep -q 'not permitted' || fail "a device could be opened"
-    run --cap-add MKNOD --device-cgroup-rule 'b 254:0 r' test-musl sh -c 'mknod /dev/disk b 254 0 && head -c 1 /dev/disk | wc -c' |
-        grep -qx 1 || fail "an allowed device could not be read"
-    run --privileged test-musl sh -c 'mknod /dev/d b 254 0 && head -c 1 /dev/d | wc -c' | grep -qx 1
+    local read='mknod /dev/disk b 254 0 && head -c 1 /dev/disk | wc -c' said
+    said=$(run --cap-add MKNOD test-musl sh -c "$read" 2>&1 || true)
+    grep -q 'not permitted' <<<"$said" || fail "a device could be opened: $said"
+    equal "$(run --cap-add MKNOD --device-cgroup-rule 'b 254:0 r' test-musl sh -c "$read")" 1
+    equal "$(run --privileged test-musl sh -c "$read")" 1
 }
 
 no_device_comes_in_under_a_policy() {
-    local said
-    said=$(run --cap-add MKNOD test-musl sh -c 'mknod /tmp/disk b 254 0; head -c 1 /tmp/disk' 2>&1 || true)
+    local said id
+    said=$(run --cap-add MKNOD test-musl sh -c 'mknod /tmp/disk b 254 0; for one in null zero full random urandom ptmx; do : </dev/$one && echo $one; done' 2>&1 || true)
     grep -q 'not permitted' <<<"$said" || fail "$said"
-    said=$(bpf_programs_of_a_container)
-    [ "$said" -ge 1 ] || fail "no program limits its devices"
-    run test-musl sh -c 'for one in null zero full random urandom ptmx; do : </dev/$one || exit 1; done'
-}
-
-# How many programs about devices are attached to the cgroup of a container that runs.
-bpf_programs_of_a_container() {
-    local id
+    equal "$(tail -6 <<<"$said" | paste -sd' ')" "null zero full random urandom ptmx"
+    # What runs in its cgroup, be it root from outside, opens no disk.
+    head -c 1 /dev/vda | wc -c | grep -qx 1
     id=$(docker run -d --network none --runtime="$RUNTIME" test-musl sleep 100)
-    python3 - "$(cgroup_of "$id")" <<'PY'
-import ctypes, os, struct, sys
-PROG_QUERY, CGROUP_DEVICE = 16, 6
-ids = (ctypes.c_uint32 * 64)()
-attribute = ctypes.create_string_buffer(struct.pack("=IIIIQII", os.open(sys.argv[1], os.O_RDONLY), CGROUP_DEVICE, 0, 0, ctypes.addressof(ids), 64, 0))
-assert ctypes.CDLL(None, use_errno=True).syscall(321, PROG_QUERY, attribute, 32) == 0, os.strerror(ctypes.get_errno())
-print(struct.unpack_from("=I", attribute, 24)[0])
-PY
-    docker rm -f "$id" >/dev/null
+    said=$(sh -c 'echo $$ >"$1/cgroup.procs" && head -c 1 /dev/vda' - "$(cgroup_of "$id")" 2>&1 || true)
+    docker rm -f "$id"
+    grep -q 'not permitted' <<<"$said" || fail "a device could be opened from the cgroup: $said"
 }
 
 # Every step of the probe: what must not be possible behind the walls, with an answer that is a denial.
@@ -178,8 +167,8 @@ the_walls_stand() {
     for step in mount bpf io_uring_setup userfaultfd keyctl unshare-newuser ptrace; do
         awk -F'\t' -v step="$step" '$1 ~ step && $2 == "ok" { bad = 1; print } END { exit bad }' <<<"$said" || fail "$step is allowed"
     done
-    said=$(run test-musl sh -c 'wget -q -T 2 http://198.51.100.1/; grep -E "^(NoNewPrivs|Seccomp):" /proc/self/status; touch /etc/x; ls /sys/class/net' 2>&1 || true)
-    grep -qi 'unreachable' <<<"$said" || fail "there is a way out: $said"
+    said=$(run test-musl sh -c 'cat /proc/net/route | wc -l; grep -E "^(NoNewPrivs|Seccomp):" /proc/self/status; touch /etc/x; ls /sys/class/net' 2>&1 || true)
+    equal "$(head -1 <<<"$said")" 1
     grep -qE 'NoNewPrivs:.1' <<<"$said" && grep -qE 'Seccomp:.2' <<<"$said" || fail "$said"
     grep -q 'Read-only file system' <<<"$said" || fail "$said"
     equal "$(tail -1 <<<"$said")" lo
@@ -188,7 +177,7 @@ the_walls_stand() {
 the_sidecar_is_limited() {
     local id cgroup
     id=$(docker run -d --network none --runtime=agentbox test-musl sleep 100)
-    cgroup=$(find /sys/fs/cgroup -type d -name "agentbox-sidecar-$id*")
+    cgroup=$(find /sys/fs/cgroup -type d -name "agentbox-sidecar-*$id*")
     [ -n "$cgroup" ] || fail "the sidecar has no cgroup"
     equal "$(cat "$cgroup/memory.max")" 67108864
     equal "$(cat "$cgroup/pids.max")" 16
