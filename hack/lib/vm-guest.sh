@@ -109,6 +109,8 @@ a_scope_is_made_and_removed() {
     before=$(work_of "$cgroup")
     sleep 2
     after=$(work_of "$cgroup")
+    # The kernel has AppArmor, and Docker a profile for it.
+    equal "$(cat "/proc/$(docker inspect -f '{{.State.Pid}}' "$id")/attr/current")" "docker-default (enforce)"
     [ $((after - before)) -lt 1000000 ] || fail "$((after - before)) us of work in two seconds of a tenth of a processor"
     docker update --memory 96m --memory-swap 96m "$id"
     equal "$(cat "$cgroup/memory.max")" 100663296
