@@ -189,7 +189,23 @@ cases! {
         }
     };
 
-    config_md_hooks_must_inherit_nothing, ALL, |t: &mut Trial| {
+    // The specification is silent; runc's and crun's own hooks rely on it.
+    config_md_hooks_without_an_environment_get_the_runtimes, PLAIN, |t: &mut Trial| {
+        let outside = ["prestart", "createRuntime", "poststart", "poststop"];
+        t.config["hooks"] = hooks(t, |share, moment| format!("/usr/bin/env >{share}/{moment}"));
+        t.config["hooks"].as_object_mut().unwrap().retain(|moment, _| outside.contains(&moment.as_str()));
+        for moment in outside {
+            t.config["hooks"][moment][0].as_object_mut().unwrap().remove("env");
+        }
+        t.run();
+        t.call(&["delete", "--force", &t.id]).ok();
+        for moment in outside {
+            assert!(t.shared(moment).contains("INHERITED=by mistake\n"), "{moment}");
+        }
+    };
+
+    // Under a policy nothing of the engine's environment reaches a program unasked.
+    config_md_hooks_must_inherit_nothing, &[super::Runtime::Standard], |t: &mut Trial| {
         t.config["hooks"] = hooks(t, |share, moment| format!("/usr/bin/env >{share}/{moment} || /bin/env >{share}/{moment}"));
         for moment in MOMENTS {
             t.config["hooks"][moment][0].as_object_mut().unwrap().remove("env");

@@ -57,11 +57,6 @@ const DIFFERENCES: &[(&str, &[Runtime], &str)] = &[
         "its poststart hooks run in create",
     ),
     (
-        "config_md_hooks_must_inherit_nothing",
-        RUNC,
-        "hooks without an environment get the runtime's",
-    ),
-    (
         "config_md_hooks_what_a_hook_leaves_in_the_background_must_not_hold_it",
         RUNC,
         "it reads a hook's output to the end",
@@ -90,11 +85,6 @@ const DIFFERENCES: &[(&str, &[Runtime], &str)] = &[
         "config_md_process_rlimits_must_error_on_duplicates",
         RUNC,
         "the last one counts",
-    ),
-    (
-        "config_md_process_capabilities_must_error_on_an_unknown_one",
-        RUNC,
-        "it warns",
     ),
     (
         "config_md_process_io_priority_and_scheduler_must_be_set",

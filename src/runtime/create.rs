@@ -215,7 +215,12 @@ fn build(
         _ => decision.bundle.rootfs.clone(),
     };
     let hooks = decision.bundle.spec.hooks().clone().unwrap_or_default();
-    let job = hooks::Job::new(&hooks, &record.told(), &rootfs)?;
+    let job = hooks::Job::new(
+        &hooks,
+        &record.told(),
+        &rootfs,
+        hooks::default_env(record.plan.is_some()),
+    )?;
     let spec = write_shadow(&dir, decision, rootfs.clone(), job.as_ref())?;
     let device_program = device_program(&spec, decision)?;
     let late_mounts = match &decision.plan {

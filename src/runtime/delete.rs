@@ -97,7 +97,8 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
     if first.is_ok() {
         // While the record is still there: a deletion that is killed here is finished by the next one.
         if let Some(record) = record {
-            hooks::poststop(&record.hooks, &record.told());
+            let env = hooks::default_env(record.plan.is_some());
+            hooks::poststop(&record.hooks, &record.told(), &env);
         }
         first = remove_dir(&dir);
     }

@@ -315,23 +315,34 @@ fn shown(mut output: File) -> String {
     }
 }
 
-/// Runs the hooks of a moment in the runtime's namespaces.
+/// Runs the hooks of a moment. `env` is for those that name no environment.
 pub fn run(
     when: When,
     hooks: &Hooks,
     told: &Told,
     pid: Option<i32>,
+    env: &[String],
     cwd: Option<&Path>,
 ) -> Result<(), HookError> {
-    Ready::new(when, hooks, told, pid)?.run(&[], cwd)
+    Ready::new(when, hooks, told, pid)?.run(env, cwd)
+}
+
+/// The environment of a hook in the runtime's namespaces that names none. The specification is silent; without a policy
+/// it is the runtime's, as runc and crun have it and hooks may rely on. Under a policy nothing reaches a program unasked.
+pub fn default_env(policy: bool) -> Vec<String> {
+    let all = std::env::vars_os().filter(|_| !policy);
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some(format!("{}={}", name.to_str()?, value.to_str()?))
+    };
+    all.filter_map(text).collect()
 }
 
 /// Runs every poststop hook; one that fails is a warning (runtime.md "Lifecycle", step 13).
-pub fn poststop(hooks: &Hooks, told: &Told) {
+pub fn poststop(hooks: &Hooks, told: &Told, env: &[String]) {
     let when = When::Poststop;
     match Ready::new(when, hooks, told, None) {
         Ok(ready) => ready
-            .each(&[], None)
+            .each(env, None)
             .filter_map(|(index, result)| Some((index, result.err()?)))
             .for_each(|(index, why)| {
                 let when = when.name();
@@ -361,11 +372,17 @@ struct Work {
     hooks: Hooks,
     told: Told,
     rootfs: PathBuf,
+    env: Vec<String>,
 }
 
 impl Job {
-    /// Writes down what is to be run; `None` if nothing is.
-    pub fn new(hooks: &Hooks, told: &Told, rootfs: &Path) -> Result<Option<Self>, RuntimeError> {
+    /// Writes down what is to be run; `None` if nothing is. `env` as for [`run`].
+    pub fn new(
+        hooks: &Hooks,
+        told: &Told,
+        rootfs: &Path,
+        env: Vec<String>,
+    ) -> Result<Option<Self>, RuntimeError> {
         let any = |list: &[When]| list.iter().any(|w| !w.of(hooks).is_empty());
         let runtime = any(&[When::Prestart, When::CreateRuntime]);
         let container = any(&[When::CreateContainer]);
@@ -376,6 +393,7 @@ impl Job {
             hooks: hooks.clone(),
             told: told.clone(),
             rootfs: rootfs.to_owned(),
+            env,
         };
         let step = "write down the hooks of create";
         let text = serde_json::to_vec(&work)
@@ -451,13 +469,13 @@ fn serve(job: &OwnedFd, length: u64, in_container: bool) -> Result<(), String> {
     let mut work = vec![0; usize::try_from(length).map_err(|e| text(&e))?];
     let read = rustix::io::pread(job.as_fd(), &mut work, 0).map_err(|e| text(&e))?;
     let work: Work = serde_json::from_slice(&work[..read]).map_err(|e| text(&e))?;
-    let run = |when, pid, cwd: &Path| {
-        run(when, &work.hooks, &work.told, pid, Some(cwd)).map_err(|e| text(&e))
+    let run = |when, pid, env: &[String], cwd: &Path| {
+        run(when, &work.hooks, &work.told, pid, env, Some(cwd)).map_err(|e| text(&e))
     };
     if in_container {
         // The caller is the container's first process: its number as the container sees it.
         let pid = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
-        return run(When::CreateContainer, pid, &work.rootfs);
+        return run(When::CreateContainer, pid, &[], &work.rootfs);
     }
     let mut state = String::new();
     std::io::stdin()
@@ -465,6 +483,6 @@ fn serve(job: &OwnedFd, length: u64, in_container: bool) -> Result<(), String> {
         .map_err(|e| text(&e))?;
     let state: serde_json::Value = serde_json::from_str(&state).map_err(|e| text(&e))?;
     let pid = state["pid"].as_i64().and_then(|p| i32::try_from(p).ok());
-    run(When::Prestart, pid, &work.told.bundle)?;
-    run(When::CreateRuntime, pid, &work.told.bundle)
+    run(When::Prestart, pid, &work.env, &work.told.bundle)?;
+    run(When::CreateRuntime, pid, &work.env, &work.told.bundle)
 }

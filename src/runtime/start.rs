@@ -36,11 +36,13 @@ pub fn start(place: &Place, lock: Lock) -> Result<(), RuntimeError> {
 /// poststart hooks: the program runs.
 fn poststart(record: &Record) -> Result<(), RuntimeError> {
     let pid = record.init.map(|init| init.pid);
+    let env = hooks::default_env(record.plan.is_some());
     Ok(hooks::run(
         When::Poststart,
         &record.hooks,
         &record.told(),
         pid,
+        &env,
         None,
     )?)
 }
