@@ -84,7 +84,7 @@ def call(method: str, request: bytes) -> dict[int, object]:
                         "-H", "content-type: application/grpc", "-H", "te: trailers", "--data-binary", f"@{body}",
                         "-D", head, "-o", out, f"http://cri/runtime.v1.RuntimeService/{method}"], check=True)
         with open(head, encoding="utf-8", errors="replace") as file:
-            headers = dict(line.strip().split(": ", 1) for line in file if ": " in line)
+            headers = {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
         if headers.get("grpc-status") != "0":
             sys.exit(f"{method}: {headers.get('grpc-message', 'no answer')}")
         with open(out, "rb") as file:
@@ -94,7 +94,8 @@ def call(method: str, request: bytes) -> dict[int, object]:
 def sandbox(name: str, network: int, annotations: dict[str, str]) -> bytes:
     """PodSandboxConfig"""
     context = message((1, message((1, network), (2, CONTAINER), (3, POD))))
-    return message((1, message((1, name), (2, name), (3, "default"), (4, 0))), (2, name), (3, "/tmp"),
+    return message((1, message((1, name), (2, name), (3, "default"), (4, 0))),
+                   (2, name if network == POD else ""), (3, "/tmp"),
                    (7, annotations), (8, message((1, "/k8s"), (2, context))))
 
 
