@@ -99,27 +99,18 @@ fn hostile_cve_2019_16884_a_volume_does_not_replace_proc() {
         "/link/sys",
     ] {
         stage.link("/proc", "link");
-        for typ in ["bind", "tmpfs"] {
-            let mut config = stage.config("grep -c ' /proc proc ' /proc/mounts");
-            let options = match typ {
-                "bind" => json!(["rbind"]),
-                _ => json!([]),
-            };
-            add_mount(
-                &mut config,
-                json!({"destination": place, "type": typ, "source": false_proc, "options": options}),
-            );
-            let message = stage.run(Runtime::Unconfined, &config).failed();
-            assert!(message.contains("/proc"), "{place}: {message}");
-            // Under a policy such a mount is left out, like others of its kind.
-            assert_eq!(
-                stage.run(Runtime::Standard, &config).ok().trim(),
-                "1",
-                "{place}"
-            );
-            if place == "/proc/sys" {
-                stage.run(Runtime::Runc, &config).failed();
-            }
+        let mut config = stage.config("grep -c ' /proc proc ' /proc/mounts");
+        add_mount(
+            &mut config,
+            json!({"destination": place, "type": "bind", "source": false_proc, "options": ["rbind"]}),
+        );
+        let message = stage.run(Runtime::Unconfined, &config).failed();
+        assert!(message.contains("/proc"), "{place}: {message}");
+        // Under a policy such a mount is left out, like others of its kind.
+        let seen = stage.run(Runtime::Standard, &config).ok();
+        assert_eq!(seen.trim(), "1", "{place}");
+        if place == "/proc/sys" {
+            stage.run(Runtime::Runc, &config).failed();
         }
     }
 }

@@ -65,6 +65,51 @@ fn hostile_cve_2021_30465_a_volume_that_changes_leads_no_mount_outside() {
     });
 }
 
+/// CVE-2023-27561, CVE-2025-52881: /proc is exchanged for a link or a directory of the attacker's. Whatever runs has a real
+/// one, with what is to be hidden hidden.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_cve_2023_27561_a_proc_that_changes_is_a_real_one_or_none() {
+    let stage = Stage::new();
+    let (real, other) = (
+        format!("{}/proc", stage.image),
+        format!("{}/other", stage.image),
+    );
+    symlink("/tmp", &other).unwrap();
+    let script =
+        "grep ' /proc ' /proc/mounts; cat /proc/self/mountinfo; echo 1 > /proc/sys/kernel/printk";
+    let config = stage.config(script);
+    let mut ran = 0;
+    exchanging(&real, &other, || {
+        for runtime in OURS {
+            for _ in 0..15 {
+                let seen = stage.run(runtime, &config);
+                // The names go on changing while the program looks: /proc may be called `other` in its answer.
+                let proc: Vec<&str> = seen.stdout.lines().collect();
+                if proc.iter().any(|line| line.contains(" - proc proc")) {
+                    ran += 1;
+                    let read_only = |l: &&str| {
+                        l.contains(" - proc ") && l.contains(" /sys ") && l.contains(" ro,")
+                    };
+                    assert!(proc.iter().any(read_only), "{seen}");
+                    assert!(proc.iter().any(|l| l.contains("/kcore ")), "{seen}");
+                    assert!(seen.stderr.contains("printk"), "written: {seen}");
+                }
+                stage.assert_outside_untouched(&seen);
+            }
+        }
+    });
+    // Most are refused, since what was hidden was hidden elsewhere; an image that keeps still is as good as before.
+    if Path::new(&real).is_symlink() {
+        renameat_with(CWD, &real, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+    }
+    let seen = stage.run(Runtime::Unconfined, &config);
+    assert!(
+        seen.stdout.contains("proc /proc proc "),
+        "{seen} ({ran} ran before)"
+    );
+}
+
 /// Hidden and read-only paths of the image, exchanged while they are hidden: what runs sees them hidden, or does not run.
 #[test]
 #[ignore = "needs the rig: hack/test"]

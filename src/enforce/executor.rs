@@ -27,7 +27,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::listener::{self, AgentSocket};
 use super::rootfs::LateMount;
-use super::{EnforceError, home, privileges, program, rootfs, stdio, verify};
+use super::{EnforceError, hidden, home, privileges, program, rootfs, stdio, verify};
 use crate::plan::{CapabilitySets, Plan};
 use crate::runtime::filter::SavedFilter;
 use crate::runtime::hooks::{Ready, Told, When};
@@ -151,6 +151,9 @@ impl WallExecutor {
         }
         if let (Role::Init { .. }, Some(path)) = (&walls.role, &walls.cgroup_read_only) {
             rootfs::lock_cgroups(path)?;
+        }
+        if let Role::Init { .. } = &walls.role {
+            hidden::check(spec)?;
         }
         if let Some(cwd) = &walls.cwd {
             program::enter(cwd)?;

@@ -4,6 +4,7 @@
 //! what must be opened or decided beforehand arrives as values and descriptors.
 
 pub mod executor;
+pub mod hidden;
 pub mod home;
 pub mod listener;
 pub mod privileges;
@@ -32,6 +33,11 @@ pub enum EnforceError {
         "{0:?} is a symbolic link, and a mount over it would land elsewhere: name the real directory, or use an image without the link"
     )]
     Link(PathBuf),
+    /// What was to be hidden or read-only is not: the image changed meanwhile.
+    #[error(
+        "{0:?} is not as it was made: the image's directories were changed while the container was made"
+    )]
+    Changed(PathBuf),
     /// The network wall did not come up.
     #[error("network wall")]
     Network(#[from] crate::network::NetworkError),

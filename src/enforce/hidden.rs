@@ -1,0 +1,147 @@
+//! What is to be hidden or read-only in /proc and /sys really is, whatever the image's directories were called
+//! meanwhile.
+//!
+//! libcontainer hides by path: whoever can rename the image's /proc while the container is made (a root file system that
+//! is shared) leads it to another directory, and the real /proc stays open (the class of CVE-2023-27561). Here both
+//! are looked at through descriptors, as the last thing before the program is found.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use oci_spec::runtime::Spec;
+use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+
+use super::EnforceError;
+
+/// SYSFS_MAGIC of linux/magic.h.
+const SYSFS: i64 = 0x6265_6572;
+
+/// Where the kernel's file systems are, with their types in a spec and in statfs(2).
+const KERNEL: [(&str, &str, i64); 2] = [
+    ("/proc", "proc", libc::PROC_SUPER_MAGIC),
+    ("/sys", "sysfs", SYSFS),
+];
+
+/// Checks what the spec hides and makes read-only below the kernel's file systems that it mounts.
+pub fn check(spec: &Spec) -> Result<(), EnforceError> {
+    let Some(linux) = spec.linux() else {
+        return Ok(());
+    };
+    for (top, kind, magic) in KERNEL {
+        let mut mounts = spec.mounts().iter().flatten();
+        let asked =
+            mounts.any(|m| m.destination() == Path::new(top) && m.typ().as_deref() == Some(kind));
+        if !asked {
+            continue;
+        }
+        let root = Kernel::open(top, magic)?;
+        for path in linux.masked_paths().iter().flatten() {
+            root.is_hidden(Path::new(path))?;
+        }
+        for path in linux.readonly_paths().iter().flatten() {
+            root.is_read_only(Path::new(path))?;
+        }
+    }
+    Ok(())
+}
+
+/// The root of one of the kernel's file systems.
+struct Kernel {
+    top: &'static str,
+    fd: OwnedFd,
+    device: u64,
+}
+
+impl Kernel {
+    fn open(top: &'static str, magic: i64) -> Result<Self, EnforceError> {
+        let step = || format!("look at {top}");
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(top, flags, Mode::empty()).map_err(EnforceError::step(step()))?;
+        let found = rustix::fs::fstatfs(&fd).map_err(EnforceError::step(step()))?;
+        if found.f_type != magic {
+            return Err(changed(Path::new(top)));
+        }
+        let device = rustix::fs::fstat(&fd)
+            .map_err(EnforceError::step(step()))?
+            .st_dev;
+        Ok(Self { top, fd, device })
+    }
+
+    /// What is at a path below it; nothing where the kernel has no such file.
+    fn at(&self, path: &Path) -> Result<Option<OwnedFd>, EnforceError> {
+        let Ok(below) = path.strip_prefix(self.top) else {
+            return Ok(None);
+        };
+        if below.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        match rustix::fs::openat2(self.fd.as_fd(), below, flags, Mode::empty(), resolve) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => Ok(None),
+            Err(e) => Err(EnforceError::step(format!("look at {path:?}"))(e)),
+        }
+    }
+
+    /// Something else lies over it.
+    fn is_hidden(&self, path: &Path) -> Result<(), EnforceError> {
+        let Some(fd) = self.at(path)? else {
+            return Ok(());
+        };
+        let stat =
+            rustix::fs::fstat(&fd).map_err(EnforceError::step(format!("look at {path:?}")))?;
+        match stat.st_dev == self.device {
+            true => Err(changed(path)),
+            false => Ok(()),
+        }
+    }
+
+    fn is_read_only(&self, path: &Path) -> Result<(), EnforceError> {
+        let Some(fd) = self.at(path)? else {
+            return Ok(());
+        };
+        let found =
+            rustix::fs::fstatvfs(&fd).map_err(EnforceError::step(format!("look at {path:?}")))?;
+        match found.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            true => Ok(()),
+            false => Err(changed(path)),
+        }
+    }
+}
+
+fn changed(path: &Path) -> EnforceError {
+    EnforceError::Changed(path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(masked: &[&str], readonly: &[&str]) -> Spec {
+        let spec = serde_json::json!({
+            "ociVersion": "1.2.0",
+            "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
+            "linux": {"maskedPaths": masked, "readonlyPaths": readonly},
+        });
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn what_is_open_is_noticed_by_its_path() {
+        // The tests' own /proc hides nothing.
+        for (masked, readonly) in [
+            (&["/proc/version"][..], &[][..]),
+            (&["/proc/sys/kernel"], &[]),
+        ] {
+            let error = check(&spec(masked, readonly)).unwrap_err().to_string();
+            assert!(error.contains("/proc/"), "{error}");
+        }
+        let nothing = spec(
+            &["/proc/absent", "/srv/x", "/proc"],
+            &["/proc/absent", "/etc"],
+        );
+        check(&nothing).unwrap();
+    }
+}
