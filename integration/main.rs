@@ -22,3 +22,4 @@ mod layering;
 mod lifecycle;
 mod properties;
 mod sidecar;
+mod spec;

@@ -8,7 +8,7 @@ mod config_linux_md;
 mod config_md;
 mod hooks;
 mod runtime_md;
-mod trial;
+pub(crate) mod trial;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -14,6 +14,7 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -25,6 +26,7 @@ use libcontainer::workload::{
 use oci_spec::runtime::{Hooks, Process, Spec};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
+use super::finish::{self, Unfinished};
 use super::listener::{self, AgentSocket};
 use super::rootfs::LateMount;
 use super::{EnforceError, hidden, home, privileges, program, rootfs, stdio, verify};
@@ -32,6 +34,7 @@ use crate::plan::{CapabilitySets, Plan};
 use crate::runtime::filter::SavedFilter;
 use crate::runtime::hooks::{Ready, Told, When};
 use crate::sidecar::SidecarError;
+use crate::sys::user::with_files_of_root;
 
 /// How long the sidecar may take to answer at `start`; it answers in microseconds.
 const HANDOVER_WITHIN: Duration = Duration::from_secs(10);
@@ -52,14 +55,16 @@ pub struct Walls {
     pub agent: Option<AgentSocket>,
     /// Receives the text of what went wrong; closed by execve.
     pub report: OwnedFd,
-    /// Give the process a session keyring of its own.
-    pub new_keyring: bool,
+    /// The process's session keyring.
+    pub keyring: Keyring,
     /// Whether the container has a user namespace.
     pub user_namespace: bool,
     /// Working directory to enter once the mounts are there; `None` where libcontainer has entered it.
     pub cwd: Option<PathBuf>,
     /// Mounts that the first process makes itself.
     pub late_mounts: Vec<LateMount>,
+    /// What else the first process does of a spec without a policy.
+    pub unfinished: Option<Unfinished>,
     /// cgroup mount to make read-only.
     pub cgroup_read_only: Option<PathBuf>,
     /// cgroup.procs files of sub-cgroups to move to.
@@ -87,13 +92,27 @@ impl Walls {
         let all = [
             ("network", network),
             ("syscall", self.filter.is_some()),
-            ("privilege", self.no_new_privs && self.new_keyring),
+            (
+                "privilege",
+                self.no_new_privs && self.keyring == Keyring::New,
+            ),
         ];
         match all.iter().find(|(_, there)| !there) {
             Some((wall, _)) => Err(EnforceError::Incomplete(wall)),
             None => Ok(()),
         }
     }
+}
+
+/// Which session keyring a process gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Keyring {
+    /// The one that it inherits.
+    Inherited,
+    /// One of its own, without a name.
+    New,
+    /// One that the processes of the container share.
+    Named(CString),
 }
 
 /// First process or a later one.
@@ -107,9 +126,21 @@ pub enum Role {
     Tenant {
         /// Cookie of the inner namespace, in which libcontainer has already put it.
         cookie: Option<u64>,
-        /// The container's user namespace and the ids there, which libcontainer does not join.
-        user: Option<(OwnedFd, u32, u32)>,
+        /// The container's user namespace, which libcontainer does not join.
+        user: Option<JoinedUser>,
     },
+}
+
+/// A user of a user namespace.
+pub struct JoinedUser {
+    /// The namespace.
+    pub namespace: OwnedFd,
+    /// User id there.
+    pub uid: u32,
+    /// Group id there.
+    pub gid: u32,
+    /// Additional group ids there.
+    pub groups: Vec<u32>,
 }
 
 /// The executor that libcontainer calls.
@@ -149,14 +180,23 @@ impl WallExecutor {
         if let (Role::Init { .. }, Some(plan)) = (&walls.role, &walls.plan) {
             rootfs::mount_all(&plan.filesystem, &walls.late_mounts, walls.user_namespace)?;
         }
+        if let Some(left) = &walls.unfinished {
+            finish::make(left)?;
+        }
         if let (Role::Init { .. }, Some(path)) = (&walls.role, &walls.cgroup_read_only) {
             rootfs::lock_cgroups(path)?;
         }
-        if let Role::Init { .. } = &walls.role {
-            hidden::check(spec)?;
+        if let Some(left) = &walls.unfinished {
+            finish::seal(left)?;
         }
-        if let Some(cwd) = &walls.cwd {
-            program::enter(cwd)?;
+        if let Role::Init { .. } = &walls.role {
+            hidden::check(spec, walls.unfinished.as_ref())?;
+        }
+        match (&walls.cwd, &walls.unfinished) {
+            (None, _) => {}
+            (Some(cwd), None) => program::enter(cwd)?,
+            // runc enters it before it becomes the user, who may not be able to.
+            (Some(cwd), Some(_)) => with_files_of_root(|| program::enter(cwd))?,
         }
         let (args, env) = (args(spec), env(spec));
         let name = args.first().map(String::as_str).unwrap_or_default();
@@ -173,10 +213,7 @@ impl WallExecutor {
         let walls = &self.walls;
         walls.check_complete()?;
         self.join_namespaces()?;
-        if walls.new_keyring {
-            crate::sys::keyring::join_new_session_keyring()
-                .map_err(EnforceError::step("join a new session keyring"))?;
-        }
+        join_keyring(&walls.keyring)?;
         set_selinux_label(spec)?;
         if walls.no_new_privs {
             // libcontainer throws the result away; setting it twice is harmless.
@@ -235,8 +272,8 @@ impl WallExecutor {
                 }
             }
             Role::Tenant { cookie, user } => {
-                if let Some((namespace, uid, gid)) = user {
-                    crate::sys::user::join(namespace.as_fd(), *uid, *gid)
+                if let Some(user) = user {
+                    crate::sys::user::join(user)
                         .map_err(EnforceError::step("join the container's user namespace"))?;
                 }
                 match cookie {
@@ -308,6 +345,21 @@ impl Executor for WallExecutor {
             Err(error) => error,
         };
         Err(ExecutorError::Other(self.report(&error)))
+    }
+}
+
+fn join_keyring(keyring: &Keyring) -> Result<(), EnforceError> {
+    use crate::sys::keyring::{join_new_session_keyring, join_session_keyring};
+    match keyring {
+        Keyring::Inherited => Ok(()),
+        Keyring::New => {
+            join_new_session_keyring().map_err(EnforceError::step("join a new session keyring"))
+        }
+        Keyring::Named(name) => match join_session_keyring(name) {
+            // Nothing to keep apart in a kernel without keys (runc).
+            Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
+            other => other.map_err(EnforceError::step(format!("join the keyring {name:?}"))),
+        },
     }
 }
 
@@ -384,10 +436,11 @@ mod tests {
             filter: None,
             agent: None,
             report,
-            new_keyring: true,
+            keyring: Keyring::New,
             user_namespace: false,
             cwd: None,
             late_mounts: Vec::new(),
+            unfinished: None,
             cgroup_read_only: None,
             cgroups: Vec::new(),
             hooks: None,

@@ -6,13 +6,14 @@
 //! are looked at through descriptors, as the last thing before the program is found.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
 use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use super::EnforceError;
+use super::finish::Unfinished;
 
 /// SYSFS_MAGIC of linux/magic.h.
 const SYSFS: i64 = 0x6265_6572;
@@ -23,11 +24,19 @@ const KERNEL: [(&str, &str, i64); 2] = [
     ("/sys", "sysfs", SYSFS),
 ];
 
-/// Checks what the spec hides and makes read-only below the kernel's file systems that it mounts.
-pub fn check(spec: &Spec) -> Result<(), EnforceError> {
+/// Checks what is hidden and made read-only below the kernel's file systems that the spec mounts: by the spec, or, where
+/// that was taken out of it, by our own hands.
+pub fn check(spec: &Spec, ours: Option<&Unfinished>) -> Result<(), EnforceError> {
     let Some(linux) = spec.linux() else {
         return Ok(());
     };
+    let paths = |list: &Option<Vec<String>>| list.iter().flatten().map(PathBuf::from).collect();
+    let mut masked: Vec<PathBuf> = paths(linux.masked_paths());
+    let mut readonly: Vec<PathBuf> = paths(linux.readonly_paths());
+    if let Some(ours) = ours {
+        masked.extend_from_slice(&ours.masked);
+        readonly.extend_from_slice(&ours.readonly);
+    }
     for (top, kind, magic) in KERNEL {
         let mut mounts = spec.mounts().iter().flatten();
         let asked =
@@ -36,11 +45,11 @@ pub fn check(spec: &Spec) -> Result<(), EnforceError> {
             continue;
         }
         let root = Kernel::open(top, magic)?;
-        for path in linux.masked_paths().iter().flatten() {
-            root.is_hidden(Path::new(path))?;
+        for path in &masked {
+            root.is_hidden(path)?;
         }
-        for path in linux.readonly_paths().iter().flatten() {
-            root.is_read_only(Path::new(path))?;
+        for path in &readonly {
+            root.is_read_only(path)?;
         }
     }
     Ok(())
@@ -135,13 +144,15 @@ mod tests {
             (&["/proc/version"][..], &[][..]),
             (&["/proc/sys/kernel"], &[]),
         ] {
-            let error = check(&spec(masked, readonly)).unwrap_err().to_string();
+            let error = check(&spec(masked, readonly), None)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("/proc/"), "{error}");
         }
         let nothing = spec(
             &["/proc/absent", "/srv/x", "/proc"],
             &["/proc/absent", "/etc"],
         );
-        check(&nothing).unwrap();
+        check(&nothing, None).unwrap();
     }
 }

@@ -3,7 +3,9 @@
 //! [`executor`] holds the order; the other files each make one step of it. Everything here may only restrict:
 //! what must be opened or decided beforehand arrives as values and descriptors.
 
+mod copy_up;
 pub mod executor;
+pub mod finish;
 pub mod hidden;
 pub mod home;
 pub mod listener;

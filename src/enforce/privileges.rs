@@ -21,12 +21,13 @@ const SETUP: &[SpecCapability] = &[
     SpecCapability::Setgid,
 ];
 
-/// The sets for libcontainer: `sets` and what the set-up needs. [`drop_to`] takes the rest away before execve.
-pub fn for_setup(sets: &LinuxCapabilities) -> LinuxCapabilities {
+/// The sets for libcontainer: `sets` and what the set-up needs, which `more` adds to. [`drop_to`] takes the rest away
+/// before execve.
+pub fn for_setup(sets: &LinuxCapabilities, more: &[SpecCapability]) -> LinuxCapabilities {
     let mut out = sets.clone();
     let with = |set: &Option<oci_spec::runtime::Capabilities>| {
         let mut set = set.clone().unwrap_or_default();
-        set.extend(SETUP.iter().copied());
+        set.extend(SETUP.iter().chain(more).copied());
         Some(set)
     };
     out.set_bounding(with(sets.bounding()));

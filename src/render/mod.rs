@@ -3,6 +3,8 @@
 pub mod explain;
 pub mod files;
 pub mod limits;
+pub mod options;
+pub mod refuse;
 pub mod spec;
 #[cfg(test)]
 mod tests;

@@ -46,7 +46,7 @@ pub fn normalise(spec: &mut Spec) {
                 .unwrap_or(p)
                 .to_owned()
         });
-        linux.set_rootfs_propagation(propagation);
+        linux.set_rootfs_propagation(propagation.filter(|p| !p.is_empty()));
         let mut resources = linux.resources().clone();
         for rule in resources.iter_mut().flat_map(|r| r.devices_mut()).flatten() {
             // runc passes over letters that the kernel refuses.
@@ -57,6 +57,13 @@ pub fn normalise(spec: &mut Spec) {
             limits::leave_out_zeros(resources);
         }
         linux.set_resources(resources);
+        let new = |n: &mut LinuxNamespace| n.path().as_ref().is_some_and(|p| p.as_os_str() == "");
+        for namespace in linux.namespaces_mut().iter_mut().flatten() {
+            if new(namespace) {
+                // An empty path is none (runc); libcontainer would open it.
+                namespace.set_path(None);
+            }
+        }
     }
 }
 
@@ -73,6 +80,12 @@ pub fn unconfined(mut spec: Spec, places: &Places) -> Spec {
     if let Some(linux) = spec.linux_mut() {
         // Loaded by our own loader, for init and exec alike.
         linux.set_seccomp(None);
+        // runc begins with no device at all; libcontainer, without rules, leaves every one of the host's.
+        let mut resources = linux.resources().clone().unwrap_or_default();
+        let mut rules = vec![rule(false, LinuxDeviceType::A, None, None)];
+        rules.extend(resources.devices().clone().unwrap_or_default());
+        resources.set_devices(Some(rules));
+        linux.set_resources(Some(resources));
     }
     spec
 }

@@ -139,6 +139,10 @@ fn unconfined_is_the_engines_spec_but_for_the_root_and_the_filter() {
     let mut expect = engine();
     expect["root"]["path"] = "/new/root".into();
     expect["linux"].as_object_mut().unwrap().remove("seccomp");
+    let deny = serde_json::json!({ "allow": false, "type": "a", "access": "rwm" });
+    let rules = expect["linux"]["resources"]["devices"].as_array().cloned();
+    let rules = [deny].into_iter().chain(rules.unwrap_or_default());
+    expect["linux"]["resources"]["devices"] = rules.collect();
     let rendered = unconfined(parse(engine()), &places());
     assert_eq!(rendered, parse(expect));
 }

@@ -29,7 +29,7 @@ impl Bundle {
             .canonicalize()
             .map_err(RuntimeError::io(format!("open the bundle {dir:?}")))?;
         let path = dir.join("config.json");
-        let spec: Spec = read_json(&path)?;
+        let spec: Spec = super::lenient::read(&path)?;
         let bad = |why: &str| RuntimeError::Input {
             path: path.clone(),
             why: why.to_owned(),

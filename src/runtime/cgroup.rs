@@ -1,6 +1,7 @@
 //! The cgroup that a spec names is the container's own, or the container is not created: everything in it is killed with
 //! the container.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -28,9 +29,24 @@ pub fn name(spec: &mut Spec, place: &Place) {
     }
 }
 
+/// Refuses what systemd cannot take for a unit: libcontainer would make a cgroup of another name. The words are runc's.
+pub fn check_systemd(spec: &Spec) -> Result<(), RuntimeError> {
+    let Some(path) = named(spec) else {
+        return Ok(());
+    };
+    let parts = path.to_str().map_or(0, |p| p.split(':').count());
+    if parts == 3 {
+        return Ok(());
+    }
+    Err(RuntimeError::Unsupported(format!(
+        "expected cgroupsPath to be of format \"slice:prefix:name\" for systemd cgroups, got {path:?} instead"
+    )))
+}
+
 /// Refuses a cgroup path that is a hierarchy's root, leads out of it, or has processes in or below it already
 /// (as runc 1.2 does).
 pub fn check(spec: &Spec) -> Result<(), RuntimeError> {
+    check_unified(spec)?;
     let Some(path) = named(spec) else {
         return Ok(());
     };
@@ -58,6 +74,37 @@ pub fn check(spec: &Spec) -> Result<(), RuntimeError> {
                 "{busy:?} has processes already: it is somebody else's"
             )));
         }
+    }
+    Ok(())
+}
+
+/// `resources.unified` means files of cgroup v2, which libcontainer passes over on v1 (runc refuses them).
+fn check_unified(spec: &Spec) -> Result<(), RuntimeError> {
+    let resources = spec.linux().as_ref().and_then(|l| l.resources().as_ref());
+    let asked = resources.and_then(|r| r.unified().as_ref());
+    let found = rustix::fs::statfs("/sys/fs/cgroup");
+    let version_2 = found.is_ok_and(|s| s.f_type == libc::CGROUP2_SUPER_MAGIC);
+    if version_2 || asked.is_none_or(HashMap::is_empty) {
+        return Ok(());
+    }
+    let why = "linux.resources.unified needs cgroup v2, and this node has cgroup v1";
+    Err(RuntimeError::Unsupported(why.to_owned()))
+}
+
+/// Obeys `resources.memory.disableOOMKiller`, which libcontainer drops; cgroup v2 has no such thing.
+pub fn keep_from_oom_killer(spec: &Spec) -> Result<(), RuntimeError> {
+    let resources = spec.linux().as_ref().and_then(|l| l.resources().as_ref());
+    let memory = resources.and_then(|r| r.memory().as_ref());
+    let asked = memory.and_then(|m| m.disable_oom_killer());
+    let (Some(true), Some(path)) = (asked, named(spec)) else {
+        return Ok(());
+    };
+    let relative = path.strip_prefix("/").unwrap_or(&path);
+    let files = hierarchies().into_iter();
+    let files = files.map(|mount| mount.join(relative).join("memory.oom_control"));
+    for file in files.filter(|f| f.exists()) {
+        let step = format!("disable the OOM killer in {file:?}");
+        fs::write(&file, "1").map_err(RuntimeError::io(step))?;
     }
     Ok(())
 }

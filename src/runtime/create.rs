@@ -3,6 +3,7 @@
 //! [`create`] is the order; whatever has been made when a step fails is taken away again, newest first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +13,7 @@ use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::error::LibcontainerError;
 use libcontainer::syscall::syscall::SyscallType;
-use oci_spec::runtime::{Hooks, LinuxNamespaceType, Process, Spec};
+use oci_spec::runtime::{Capability, Hooks, LinuxNamespaceType, Process, Spec};
 
 use super::agent::{Agent, Courier, Moment};
 use super::bundle::Bundle;
@@ -23,13 +24,15 @@ use super::neighbours::Joined;
 use super::network_wall::NetworkWall;
 use super::record::{self, ProcessId, Record, write_whole};
 use super::store::{Lock, Place};
+use super::unfinished::{self, Split};
 use super::{
-    RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, hooks, late, neighbours,
-    network_wall, overlay, report, resolve,
+    RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, hooks, labels, late,
+    neighbours, network_wall, overlay, report, resolve,
 };
 use crate::cli::{self, Global};
 use crate::devices::Program;
-use crate::enforce::executor::{Role, WallExecutor, Walls};
+use crate::enforce::executor::{Keyring, Role, WallExecutor, Walls};
+use crate::enforce::finish::Unfinished;
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::rootfs::LateMount;
 use crate::enforce::{home, privileges};
@@ -37,8 +40,8 @@ use crate::plan::reach::{self, NetSettings};
 use crate::plan::{self, CapabilitySets, Plan};
 use crate::policy::{RootAccess, Selection};
 use crate::probe::Opened;
-use crate::render::files;
 use crate::render::spec::{self as shadow, Places};
+use crate::render::{files, refuse};
 use crate::seccomp::Filter;
 
 /// What was decided for a bundle: the pure part of `create`, which `explain --bundle` shares.
@@ -64,6 +67,10 @@ pub fn decide(
     system: &BTreeSet<PathBuf>,
 ) -> Result<Decision, RuntimeError> {
     let mut bundle = Bundle::read(dir)?;
+    refuse::spec(&bundle.spec)?;
+    if let Some(process) = bundle.spec.process() {
+        labels::check(process)?;
+    }
     shadow::normalise(&mut bundle.spec);
     let annotations: BTreeMap<String, String> = bundle
         .spec
@@ -134,7 +141,9 @@ pub fn create(
 ) -> Result<(Place, Lock), RuntimeError> {
     let place = Place::new(&global.root, &args.id)?;
     let mut decision = decide(global, &args.bundle, system)?;
-    if !global.systemd_cgroup {
+    if global.systemd_cgroup {
+        cgroup::check_systemd(&decision.bundle.spec)?;
+    } else {
         cgroup::name(&mut decision.bundle.spec, &place);
     }
     let process = decision.bundle.spec.process().as_ref();
@@ -164,6 +173,7 @@ pub fn create(
     place.make_dir()?;
     // From here on there is something to take away.
     let mut record = new_record(global, &place, &decision);
+    record.no_new_keyring = args.no_new_keyring;
     match build(global, args, console, &place, &decision, agent, &mut record) {
         Ok(()) => Ok((place, lock)),
         Err(error) => {
@@ -221,7 +231,9 @@ fn build(
         &rootfs,
         hooks::default_env(record.plan.is_some()),
     )?;
-    let spec = write_shadow(&dir, decision, rootfs.clone(), job.as_ref())?;
+    let (spec, split) = write_shadow(&dir, decision, rootfs.clone(), job.as_ref())?;
+    let (unfinished, _user_namespace) =
+        split.map_or((None, None), |s| (Some(s.left), s.user_namespace));
     let device_program = device_program(&spec, decision)?;
     let late_mounts = match &decision.plan {
         Some(plan) => late_mounts(&plan.filesystem, decision, &dir, &rootfs)?,
@@ -254,9 +266,9 @@ fn build(
     let executor = executor(
         decision,
         record,
-        args,
         init_socket,
         late_mounts,
+        unfinished,
         agent_socket,
         report,
     );
@@ -268,6 +280,7 @@ fn build(
         })?;
     drop(courier);
     let pid = container.pid().map(nix::unistd::Pid::as_raw);
+    cgroup::keep_from_oom_killer(&decision.bundle.spec)?;
     record.init = pid.and_then(ProcessId::of);
     let Some(init) = record.init else {
         return Err(RuntimeError::Init(
@@ -331,6 +344,7 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
             Some(plan) => plan.capabilities.clone(),
             None => CapabilitySets::of(given),
         },
+        no_new_keyring: false,
         plan: decision.plan.clone(),
         chosen_by: decision.chosen_by.clone(),
         overlay: false,
@@ -350,9 +364,10 @@ fn write_shadow(
     decision: &Decision,
     rootfs: PathBuf,
     job: Option<&hooks::Job>,
-) -> Result<Spec, RuntimeError> {
+) -> Result<(Spec, Option<Split>), RuntimeError> {
     let places = Places { rootfs };
     let spec = decision.bundle.spec.clone();
+    let mut split = None;
     let mut spec = match &decision.plan {
         Some(plan) => {
             write_whole(
@@ -368,7 +383,17 @@ fn write_shadow(
             }
             shadow::confined(spec, plan, &places)
         }
-        None => shadow::unconfined(spec, &places),
+        None => {
+            let mut spec = shadow::unconfined(spec, &places);
+            split = Some(unfinished::split(&mut spec, &places.rootfs)?);
+            spec
+        }
+    };
+    let makes_nodes = split.as_ref().is_some_and(|s| s.left.makes_nodes());
+    let nodes: &[Capability] = if makes_nodes {
+        &[Capability::Mknod]
+    } else {
+        &[]
     };
     if shadow::joins(&spec, LinuxNamespaceType::Pid) {
         cgroup_mount::replace(&mut spec);
@@ -379,20 +404,23 @@ fn write_shadow(
             own_oom_score(process);
         }
         let sets = process.capabilities().clone().unwrap_or_default();
-        process.set_capabilities(Some(privileges::for_setup(&sets)));
+        process.set_capabilities(Some(privileges::for_setup(&sets, nodes)));
         if decision.plan.is_some() {
             // The real one may lie in a mount that our own code makes, later than libcontainer enters it.
             process.set_cwd(PathBuf::from("/"));
         }
     }
     spec.set_hooks(job.map(hooks::Job::stand_in));
-    let path = dir.join("config.json");
-    let text = serde_json::to_vec(&spec).map_err(|e| RuntimeError::Input {
-        path: path.clone(),
+    save_json(&dir.join("config.json"), &spec)?;
+    Ok((spec, split))
+}
+
+fn save_json(path: &Path, value: &impl serde::Serialize) -> Result<(), RuntimeError> {
+    let text = serde_json::to_vec(value).map_err(|e| RuntimeError::Input {
+        path: path.to_owned(),
         why: e.to_string(),
     })?;
-    write_whole(&path, &text)?;
-    Ok(spec)
+    write_whole(path, &text)
 }
 
 /// A process that is asked nothing inherits the runtime's score, and services that start containers have a low one:
@@ -418,9 +446,9 @@ fn late_mounts(
 fn executor(
     decision: &Decision,
     record: &Record,
-    args: &cli::Create,
     sidecar: Option<OwnedFd>,
     late_mounts: Vec<LateMount>,
+    unfinished: Option<Unfinished>,
     agent: Option<AgentSocket>,
     report: OwnedFd,
 ) -> WallExecutor {
@@ -439,10 +467,11 @@ fn executor(
         filter: decision.filter.as_ref().map(SavedFilter::from),
         agent,
         report,
-        new_keyring: !args.no_new_keyring,
+        keyring: keyring(record),
         user_namespace: has_user_namespace(spec),
-        cwd: decision.plan.as_ref().and(process.map(|p| p.cwd().clone())),
+        cwd: process.map(|p| p.cwd().clone()),
         late_mounts,
+        unfinished,
         cgroup_read_only: cgroup_read_only(spec, decision.plan.as_ref()),
         cgroups: Vec::new(),
         hooks: spec.hooks().clone().map(|hooks| (hooks, record.told())),
@@ -454,6 +483,15 @@ pub fn refuse_contradiction(sets: &CapabilitySets) -> Result<(), RuntimeError> {
     match sets.contradiction() {
         Some(name) => Err(RuntimeError::Capability(name.to_owned())),
         None => Ok(()),
+    }
+}
+
+/// The session keyring of a container's processes: under a policy each gets its own.
+pub fn keyring(record: &Record) -> Keyring {
+    match CString::new(format!("_ses.{}", record.id)) {
+        Ok(_) if record.no_new_keyring && record.plan.is_none() => Keyring::Inherited,
+        Ok(name) if record.plan.is_none() => Keyring::Named(name),
+        _ => Keyring::New,
     }
 }
 

@@ -73,6 +73,9 @@ pub enum RuntimeError {
     /// The bundle reaches out of the container.
     #[error("config.json")]
     Reach(#[from] crate::plan::reach::ReachError),
+    /// What runc refuses as well.
+    #[error(transparent)]
+    Refused(#[from] crate::render::refuse::Refused),
     /// The bundle cannot be judged.
     #[error(transparent)]
     Probe(#[from] crate::probe::ProbeError),

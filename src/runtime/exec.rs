@@ -1,6 +1,5 @@
 //! `exec`: another process in a running container, behind the same walls.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use libcontainer::container::ContainerStatus;
@@ -13,9 +12,10 @@ use super::{
     RuntimeError, bundle, create, descriptors, filter, membership, report, start, tty, wanted,
 };
 use crate::cli;
-use crate::enforce::executor::{Role, WallExecutor, Walls};
+use crate::enforce::executor::{JoinedUser, Role, WallExecutor, Walls};
 use crate::enforce::{home, privileges};
 use crate::plan::{CapabilitySets, process};
+use crate::render::refuse;
 
 /// A process that `exec` started.
 pub struct Started {
@@ -34,6 +34,8 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     check_state(place, &record, args.ignore_paused)?;
     let shadow: Spec = bundle::read_json(&place.dir().join("config.json"))?;
     let wanted = wanted::process(args, &shadow, &record)?;
+    refuse::process(&wanted)?;
+    super::labels::check(&wanted)?;
     let wanted = match &record.plan {
         Some(plan) => {
             let mut confined = process::confine(wanted, plan);
@@ -145,17 +147,18 @@ fn build(
         filter: kept,
         agent: socket,
         report: writer,
-        new_keyring: true,
+        keyring: create::keyring(record),
         user_namespace: create::has_user_namespace(shadow),
         cwd: None,
         late_mounts: Vec::new(),
+        unfinished: None,
         cgroup_read_only: None,
         cgroups: membership.descriptors,
         hooks: None,
     });
     let reader = report::reader(&scratch.report())?;
     let sets = wanted.capabilities().clone().unwrap_or_default();
-    wanted.set_capabilities(Some(privileges::for_setup(&sets)));
+    wanted.set_capabilities(Some(privileges::for_setup(&sets, &[])));
     home::settle(&mut wanted);
     let path = scratch.process();
     let text = serde_json::to_vec(&wanted).map_err(|e| RuntimeError::Input {
@@ -193,7 +196,7 @@ fn user_namespace(
     shadow: &Spec,
     init: ProcessId,
     wanted: &Process,
-) -> Result<Option<(OwnedFd, u32, u32)>, RuntimeError> {
+) -> Result<Option<JoinedUser>, RuntimeError> {
     if !create::has_user_namespace(shadow) {
         return Ok(None);
     }
@@ -201,7 +204,13 @@ fn user_namespace(
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
         .map_err(RuntimeError::io(format!("open {path}")))?;
-    Ok(Some((fd, wanted.user().uid(), wanted.user().gid())))
+    let user = wanted.user();
+    Ok(Some(JoinedUser {
+        namespace: fd,
+        uid: user.uid(),
+        gid: user.gid(),
+        groups: user.additional_gids().clone().unwrap_or_default(),
+    }))
 }
 
 fn terminal_listener(

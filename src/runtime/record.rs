@@ -46,6 +46,9 @@ pub struct Record {
     pub hooks: Hooks,
     /// Whether systemd manages its cgroup.
     pub systemd_cgroup: bool,
+    /// Its processes keep the session keyring that they inherit.
+    #[serde(default)]
+    pub no_new_keyring: bool,
     /// What is enforced; `None` under `unconfined`.
     pub plan: Option<Plan>,
     /// How `unconfined` was chosen, or the policy.

@@ -3,7 +3,7 @@
 use oci_spec::runtime::{Process, Spec};
 
 use super::record::Record;
-use super::{RuntimeError, bundle};
+use super::{RuntimeError, bundle, lenient};
 use crate::cli;
 use crate::plan::process::to_spec;
 
@@ -11,12 +11,7 @@ use crate::plan::process::to_spec;
 pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, RuntimeError> {
     let unusable = |why: &str| RuntimeError::Unsupported(why.to_owned());
     if let Some(path) = &args.process {
-        let mut text: serde_json::Value = bundle::read_stream(path)?;
-        complete(&mut text);
-        return serde_json::from_value(text).map_err(|e| RuntimeError::Input {
-            path: path.clone(),
-            why: e.to_string(),
-        });
+        return lenient::typed(bundle::read_stream(path)?, path);
     }
     if args.command.is_empty() {
         return Err(unusable("exec needs a program or --process"));
@@ -45,20 +40,6 @@ pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Proce
     Ok(process)
 }
 
-/// What runc takes for granted and the specification's types do not: the user is root.
-fn complete(process: &mut serde_json::Value) {
-    if let Some(process) = process.as_object_mut() {
-        let user = process
-            .entry("user")
-            .or_insert_with(|| serde_json::json!({}));
-        if let Some(user) = user.as_object_mut() {
-            for id in ["uid", "gid"] {
-                user.entry(id).or_insert_with(|| 0.into());
-            }
-        }
-    }
-}
-
 fn set_user(process: &mut Process, text: &str) -> Result<(), RuntimeError> {
     let bad = || RuntimeError::Unsupported(format!("--user {text:?} is not UID[:GID]"));
     let (uid, gid) = text
@@ -76,13 +57,10 @@ fn set_user(process: &mut Process, text: &str) -> Result<(), RuntimeError> {
 fn set_privileges(process: &mut Process, args: &cli::Exec) -> Result<(), RuntimeError> {
     let mut sets = process.capabilities().clone().unwrap_or_default();
     for name in &args.cap {
-        let plain = name
-            .to_ascii_uppercase()
-            .trim_start_matches("CAP_")
-            .to_owned();
-        let capability = plain
-            .parse()
-            .map_err(|_| RuntimeError::Unsupported(format!("unknown capability {name:?}")))?;
+        let Some(capability) = lenient::capability(name) else {
+            log::warn!("ignoring unknown or unavailable capabilities: [{name}]");
+            continue;
+        };
         let with = |set: &Option<oci_spec::runtime::Capabilities>| {
             let mut set = set.clone().unwrap_or_default();
             set.insert(capability);

@@ -4,6 +4,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use crate::render::options::{Bits, Reach};
+
 /// Whether a change covers the mounts below as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
@@ -36,6 +38,10 @@ fn set(
         propagation,
         userns_fd: 0,
     };
+    set_attr(root, &attr, flags)
+}
+
+fn set_attr(root: BorrowedFd<'_>, attr: &libc::mount_attr, flags: libc::c_int) -> io::Result<()> {
     // SAFETY: the path is a NUL-terminated literal, `attr` lives until the call returns and its size is passed; the
     // kernel only reads both.
     let rc = unsafe {
@@ -44,7 +50,7 @@ fn set(
             root.as_raw_fd(),
             c"".as_ptr(),
             libc::AT_EMPTY_PATH | flags,
-            &raw const attr,
+            std::ptr::from_ref(attr),
             size_of::<libc::mount_attr>(),
         )
     };
@@ -82,4 +88,43 @@ pub fn set_attributes(root: BorrowedFd<'_>, attributes: &[Attribute]) -> io::Res
         libc::MS_PRIVATE,
         0,
     )
+}
+
+/// Changes attributes of the mount that `root` is the root of (`MOUNT_ATTR_*` bits to set and to clear, or an `MS_*` type
+/// of propagation, or 0 for as it is), and of those below it.
+///
+/// Since Linux 5.12; EPERM where another user namespace has locked an attribute.
+pub fn change(
+    root: BorrowedFd<'_>,
+    attributes: Bits,
+    propagation: u64,
+    reach: Reach,
+) -> io::Result<()> {
+    let attr = libc::mount_attr {
+        attr_set: attributes.set,
+        attr_clr: attributes.clear,
+        propagation,
+        userns_fd: 0,
+    };
+    set_attr(root, &attr, recursive(reach))
+}
+
+/// Maps the ids of a detached mount by those of a user namespace (mount_setattr(2), "ID-mapped mounts").
+///
+/// Since Linux 5.12; EINVAL on file systems that cannot.
+pub fn map_ids(root: BorrowedFd<'_>, namespace: BorrowedFd<'_>, reach: Reach) -> io::Result<()> {
+    let attr = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_IDMAP,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: u64::from(namespace.as_raw_fd().unsigned_abs()),
+    };
+    set_attr(root, &attr, recursive(reach))
+}
+
+fn recursive(reach: Reach) -> libc::c_int {
+    match reach {
+        Reach::One => 0,
+        Reach::Below => libc::AT_RECURSIVE,
+    }
 }

@@ -1,0 +1,110 @@
+//! The runtime specification under `unconfined`, beyond its MUSTs: the same bundle on agentbox and on Debian's runc must
+//! give the same output. What runc 1.1 does not have yet is compared with what is expected.
+//!
+//! Each case fails without the code that closes the gap of libcontainer which it is about.
+
+mod mounts;
+mod process;
+mod resources;
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::command::run;
+use crate::lifecycle::trial::{Runtime, Trial};
+
+/// Gives the container a root file system of its own, writable.
+fn own_root(t: &mut Trial) -> String {
+    let root = t.scratch.path("rootfs");
+    let shared = t.config["root"]["path"].as_str().unwrap().to_owned();
+    run("cp", &["-a", &shared, &root]).ok();
+    t.config["root"] = json!({ "path": root, "readonly": false });
+    root
+}
+
+/// Adds a mount.
+fn mount(t: &mut Trial, destination: &str, source: &str, kind: &str, options: &[&str]) {
+    let mount = json!({
+        "destination": destination, "source": source, "type": kind, "options": options,
+    });
+    t.config["mounts"].as_array_mut().unwrap().push(mount);
+}
+
+/// Adds a namespace.
+fn namespace(t: &mut Trial, kind: &str) {
+    let all = t.config["linux"]["namespaces"].as_array_mut().unwrap();
+    all.push(json!({ "type": kind }));
+}
+
+/// Runs a container as far as it comes: what it wrote, or `refused`.
+fn outcome(t: &mut Trial, script: &str) -> String {
+    t.script(script);
+    let created = t.create();
+    if created.code != 0 {
+        return "refused".to_owned();
+    }
+    t.start().ok();
+    t.await_status("stopped");
+    neutral(t, &t.output())
+}
+
+/// Without what is this container's alone.
+fn neutral(t: &Trial, text: &str) -> String {
+    text.replace(&t.scratch.path(""), "SCRATCH/")
+        .replace(&t.id, "ID")
+}
+
+/// What a case gives on runc and on agentbox.
+fn on(runtime: Runtime, case: impl Fn(&mut Trial) -> String) -> String {
+    let mut trial = Trial::new(runtime);
+    case(&mut trial)
+}
+
+/// The same on both, and what it is.
+#[track_caller]
+fn same(case: impl Fn(&mut Trial) -> String) -> String {
+    let runc = on(Runtime::Runc, &case);
+    let ours = on(Runtime::Unconfined, &case);
+    assert_eq!(ours, runc, "agentbox on the left, runc on the right");
+    ours
+}
+
+/// A file system in memory on the rig, unmounted with the value.
+struct HostMount(String);
+
+impl HostMount {
+    fn new(path: &str, kind: &str) -> Self {
+        std::fs::create_dir_all(path).unwrap();
+        run("mount", &["-t", "tmpfs", "tmpfs", path]).ok();
+        run("mount", &[kind, path]).ok();
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for HostMount {
+    fn drop(&mut self) {
+        let gone = run("umount", &["--lazy", &self.0]);
+        if !std::thread::panicking() {
+            gone.ok();
+        }
+    }
+}
+
+/// A user namespace of these mappings.
+fn user_namespace(t: &mut Trial, mappings: &[(u32, u32, u32)]) {
+    namespace(t, "user");
+    let all: Vec<Value> = mappings
+        .iter()
+        .map(|(inside, outside, size)| {
+            json!({ "containerID": inside, "hostID": outside, "size": size })
+        })
+        .collect();
+    t.config["linux"]["uidMappings"] = json!(all);
+    t.config["linux"]["gidMappings"] = json!(all);
+    // The container's root looks for its root file system itself.
+    let mut dir = Path::new(&t.scratch.path("x")).to_owned();
+    while dir.pop() && dir != Path::new("/") {
+        run("chmod", &["a+rx", dir.to_str().unwrap()]).ok();
+    }
+}

@@ -1,0 +1,65 @@
+//! Devices and limits.
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+#[ignore = "needs a rig: hack/test"]
+fn without_rules_no_device_of_the_host_can_be_opened() {
+    for resources in [None, Some(json!({})), Some(json!({ "devices": [] }))] {
+        let text = same(|t| {
+            if let Some(resources) = &resources {
+                t.config["linux"]["resources"] = resources.clone();
+            }
+            mount(t, "/dev/fuse", "/dev/fuse", "bind", &["bind"]);
+            outcome(
+                t,
+                "head -c0 </dev/fuse && echo open; head -c1 /dev/zero | wc -c",
+            )
+        });
+        assert!(
+            text.contains("not permitted") && !text.contains("open\n"),
+            "{text}"
+        );
+        assert!(text.contains("1\n"), "{text}");
+    }
+}
+
+#[test]
+#[ignore = "needs a rig: hack/test"]
+fn devices_can_be_anywhere() {
+    let text = same(|t| {
+        own_root(t);
+        t.config["linux"]["devices"] = json!([
+            { "path": "/node", "type": "b", "major": 10, "minor": 229 },
+            { "path": "/below/node/", "type": "c", "major": 1, "minor": 3, "uid": 5, "gid": 6, "fileMode": 0o640 },
+            { "path": "/dev/inside", "type": "c", "major": 1, "minor": 5, "uid": 7, "fileMode": 0o157 },
+        ]);
+        t.config["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
+        outcome(
+            t,
+            "stat -c '%a %u %g %F %t %T %n' /node /below/node /dev/inside",
+        )
+    });
+    assert_eq!(
+        text,
+        "666 0 0 block special file a e5 /node\n\
+         640 5 6 character special file 1 3 /below/node\n\
+         157 7 0 character special file 1 5 /dev/inside\n"
+    );
+}
+
+#[test]
+#[ignore = "needs a rig: hack/test"]
+fn the_oom_killer_can_be_switched_off() {
+    let text = same(|t| {
+        t.config["linux"]["cgroupsPath"] = json!(format!("/{}", t.id));
+        t.config["linux"]["resources"]["memory"] =
+            json!({ "limit": 64 << 20, "disableOOMKiller": true });
+        t.run();
+        let path = format!("/sys/fs/cgroup/memory/{}/memory.oom_control", t.id);
+        std::fs::read_to_string(path).unwrap()
+    });
+    assert!(text.contains("oom_kill_disable 1"), "{text}");
+}

@@ -1,0 +1,199 @@
+//! PURE. Mount options as bits of mount_setattr(2), for what libcontainer 0.7.0 passes over: propagation, attributes taken
+//! away, `nosymfollow`, `tmpcopyup`, mapped ids, and options of the file system that are not its own (`sync`).
+
+/// How far a change reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// The mount alone.
+    One,
+    /// The mount and those below it.
+    Below,
+}
+
+/// Bits of `struct mount_attr` (linux/mount.h).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bits {
+    /// attr_set
+    pub set: u64,
+    /// attr_clr
+    pub clear: u64,
+}
+
+impl Bits {
+    /// Nothing to change.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// What a later option says counts.
+    fn then(self, later: Self) -> Self {
+        Self {
+            set: self.set & !later.clear | later.set,
+            clear: self.clear & !later.set | later.clear,
+        }
+    }
+}
+
+/// What is to be done to a mount beside making it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Attributes of the mount.
+    pub one: Bits,
+    /// Attributes of the mount and those below it.
+    pub below: Bits,
+    /// Types of propagation (`MS_*`), in the order in which they are asked for.
+    pub propagation: Vec<(u64, Reach)>,
+}
+
+impl Changes {
+    /// Nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.one.is_empty() && self.below.is_empty() && self.propagation.is_empty()
+    }
+}
+
+const READ_ONLY: u64 = 0x1;
+const NO_SUID: u64 = 0x2;
+const NO_DEV: u64 = 0x4;
+const NO_EXEC: u64 = 0x8;
+const ATIME: u64 = 0x70;
+const NO_ATIME: u64 = 0x10;
+const STRICT_ATIME: u64 = 0x20;
+const NO_DIR_ATIME: u64 = 0x80;
+const NO_SYMLINKS: u64 = 0x20_0000;
+
+const fn bits(set: u64, clear: u64) -> Bits {
+    Bits { set, clear }
+}
+
+/// Options of mount(8) that are attributes of a mount; with `r` before the name they reach below (runtime-spec 1.2,
+/// config.md "Linux mount options"). `relatime` is what the kernel does when nothing else is asked.
+const ATTRIBUTES: &[(&str, Bits)] = &[
+    ("ro", bits(READ_ONLY, 0)),
+    ("rw", bits(0, READ_ONLY)),
+    ("nosuid", bits(NO_SUID, 0)),
+    ("suid", bits(0, NO_SUID)),
+    ("nodev", bits(NO_DEV, 0)),
+    ("dev", bits(0, NO_DEV)),
+    ("noexec", bits(NO_EXEC, 0)),
+    ("exec", bits(0, NO_EXEC)),
+    ("noatime", bits(NO_ATIME, ATIME)),
+    ("atime", bits(0, ATIME)),
+    ("relatime", bits(0, ATIME)),
+    ("strictatime", bits(STRICT_ATIME, ATIME)),
+    ("nodiratime", bits(NO_DIR_ATIME, 0)),
+    ("diratime", bits(0, NO_DIR_ATIME)),
+    ("nosymfollow", bits(NO_SYMLINKS, 0)),
+    ("symfollow", bits(0, NO_SYMLINKS)),
+];
+
+/// `MS_UNBINDABLE`, `MS_PRIVATE`, `MS_SLAVE`, `MS_SHARED` (mount(2)).
+const PROPAGATION: &[(&str, u64)] = &[
+    ("unbindable", 1 << 17),
+    ("private", 1 << 18),
+    ("slave", 1 << 19),
+    ("shared", 1 << 20),
+];
+
+/// Neither an attribute nor the file system's own: how it is mounted, or without a meaning.
+const OTHER: &[&str] = &[
+    "bind",
+    "rbind",
+    "idmap",
+    "ridmap",
+    "tmpcopyup",
+    "defaults",
+    "norelatime",
+    "nostrictatime",
+    "nomand",
+    "async",
+];
+
+/// What one option is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An attribute of mounts.
+    Attribute(Bits, Reach),
+    /// A type of propagation.
+    Propagation(u64, Reach),
+    /// How the mount is made.
+    Other,
+    /// The file system's.
+    FileSystem,
+}
+
+/// What an option is.
+pub fn kind(option: &str) -> Kind {
+    let attribute = |name: &str| ATTRIBUTES.iter().find(|(n, _)| *n == name);
+    let propagation = |name: &str| PROPAGATION.iter().find(|(n, _)| *n == name);
+    if let Some((_, bits)) = attribute(option) {
+        return Kind::Attribute(*bits, Reach::One);
+    }
+    if let Some((_, flag)) = propagation(option) {
+        return Kind::Propagation(*flag, Reach::One);
+    }
+    if OTHER.contains(&option) {
+        return Kind::Other;
+    }
+    let below = option.strip_prefix('r').unwrap_or_default();
+    match (attribute(below), propagation(below)) {
+        (Some((_, bits)), _) => Kind::Attribute(*bits, Reach::Below),
+        (_, Some((_, flag))) => Kind::Propagation(*flag, Reach::Below),
+        _ => Kind::FileSystem,
+    }
+}
+
+/// What the options of a mount change.
+pub fn changes<'a>(options: impl IntoIterator<Item = &'a String>) -> Changes {
+    let mut all = Changes::default();
+    for option in options {
+        match kind(option) {
+            Kind::Attribute(bits, Reach::One) => all.one = all.one.then(bits),
+            Kind::Attribute(bits, Reach::Below) => all.below = all.below.then(bits),
+            Kind::Propagation(flag, reach) => all.propagation.push((flag, reach)),
+            Kind::Other | Kind::FileSystem => {}
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(options: &[&str]) -> Changes {
+        let owned: Vec<String> = options.iter().map(|o| (*o).to_owned()).collect();
+        changes(&owned)
+    }
+
+    #[test]
+    fn the_last_of_two_that_contradict_counts() {
+        assert_eq!(of(&["ro", "rw"]).one, bits(0, READ_ONLY));
+        assert_eq!(of(&["rw", "ro"]).one, bits(READ_ONLY, 0));
+        assert_eq!(
+            of(&["noatime", "strictatime"]).one,
+            bits(STRICT_ATIME, ATIME)
+        );
+    }
+
+    #[test]
+    fn an_r_before_the_name_reaches_below_but_ro_and_rw_are_themselves() {
+        assert_eq!(of(&["rro"]).below, bits(READ_ONLY, 0));
+        assert_eq!(of(&["ro"]).below, Bits::default());
+        assert_eq!(of(&["relatime"]).one, bits(0, ATIME));
+        assert_eq!(of(&["rnosymfollow"]).below, bits(NO_SYMLINKS, 0));
+        assert_eq!(
+            of(&["shared", "rslave"]).propagation,
+            [(1 << 20, Reach::One), (1 << 19, Reach::Below)]
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_the_file_systems() {
+        for name in ["size=1m", "sync", "rsync", "r", ""] {
+            assert_eq!(kind(name), Kind::FileSystem, "{name:?}");
+        }
+        assert_eq!(kind("rbind"), Kind::Other);
+        assert!(of(&["bind", "size=1m"]).is_empty());
+    }
+}

@@ -1,0 +1,102 @@
+//! PURE. What runc refuses in a spec and libcontainer takes.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use oci_spec::runtime::{Process, Spec};
+
+/// Why a spec is refused; the words are runc's where engines or people know them.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// No working directory.
+    #[error("Cwd property must not be empty")]
+    NoCwd,
+    /// One that depends on where the runtime was started.
+    #[error("Cwd must be an absolute path")]
+    RelativeCwd,
+    /// An environment variable without a name or a value.
+    #[error("invalid environment variable: {0:?}")]
+    Environment(String),
+    /// One kind of namespace twice.
+    #[error("malformed spec file: duplicated namespace {0}")]
+    Namespace(String),
+}
+
+/// Checks a spec.
+pub fn spec(spec: &Spec) -> Result<(), Refused> {
+    if let Some(given) = spec.process() {
+        process(given)?;
+    }
+    let mut seen = BTreeSet::new();
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    for namespace in namespaces.into_iter().flatten() {
+        let name = namespace.typ().to_string();
+        if !seen.insert(name.clone()) {
+            return Err(Refused::Namespace(name));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a process: the first one, or one of `exec`.
+pub fn process(process: &Process) -> Result<(), Refused> {
+    let cwd: &Path = process.cwd();
+    if cwd.as_os_str().is_empty() {
+        return Err(Refused::NoCwd);
+    }
+    if !cwd.is_absolute() {
+        return Err(Refused::RelativeCwd);
+    }
+    let named = |e: &&String| e.split_once('=').is_none_or(|(name, _)| name.is_empty());
+    match process.env().iter().flatten().find(named) {
+        Some(bad) => Err(Refused::Environment(bad.clone())),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oci_spec::runtime::{LinuxNamespaceBuilder, LinuxNamespaceType};
+
+    fn with(change: impl FnOnce(&mut Process)) -> Result<(), Refused> {
+        let mut process = Process::default();
+        change(&mut process);
+        super::process(&process)
+    }
+
+    #[test]
+    fn a_working_directory_is_absolute() {
+        assert_eq!(with(|p| _ = p.set_cwd("".into())), Err(Refused::NoCwd));
+        assert_eq!(
+            with(|p| _ = p.set_cwd("etc".into())),
+            Err(Refused::RelativeCwd)
+        );
+        assert_eq!(with(|p| _ = p.set_cwd("/etc".into())), Ok(()));
+    }
+
+    #[test]
+    fn a_variable_has_a_name_and_an_equals_sign() {
+        for bad in ["NAME", "=value", ""] {
+            let found = with(|p| _ = p.set_env(Some(vec![bad.to_owned()])));
+            assert_eq!(found, Err(Refused::Environment(bad.to_owned())));
+        }
+        assert_eq!(with(|p| _ = p.set_env(Some(vec!["A=".to_owned()]))), Ok(()));
+    }
+
+    #[test]
+    fn a_kind_of_namespace_comes_once() {
+        let mut spec = Spec::default();
+        let mut linux = spec.linux().clone().unwrap_or_default();
+        let pid = || {
+            LinuxNamespaceBuilder::default()
+                .typ(LinuxNamespaceType::Pid)
+                .build()
+                .unwrap()
+        };
+        linux.set_namespaces(Some(vec![pid(), pid()]));
+        spec.set_linux(Some(linux));
+        assert!(matches!(super::spec(&spec), Err(Refused::Namespace(_))));
+    }
+}

@@ -1,0 +1,30 @@
+//! Labels and profiles of security modules that this kernel does not have: an error before anything is made, as with runc.
+
+use std::path::Path;
+
+use oci_spec::runtime::Process;
+
+use super::RuntimeError;
+
+/// Refuses what no security module of this kernel would enforce.
+pub fn check(process: &Process) -> Result<(), RuntimeError> {
+    let asked = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
+    if let Some(profile) = asked(process.apparmor_profile())
+        && !has_apparmor()
+    {
+        let why =
+            format!("process.apparmorProfile {profile:?}: AppArmor is not enabled in this kernel");
+        return Err(RuntimeError::Unsupported(why));
+    }
+    if asked(process.selinux_label()).is_some() && !Path::new("/sys/fs/selinux/enforce").exists() {
+        // runc's words.
+        let why = "selinux label is specified in config, but selinux is disabled or not supported";
+        return Err(RuntimeError::Unsupported(why.to_owned()));
+    }
+    Ok(())
+}
+
+fn has_apparmor() -> bool {
+    let enabled = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
+    enabled.is_ok_and(|text| text.starts_with('Y'))
+}
