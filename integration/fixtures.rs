@@ -100,6 +100,7 @@ pub fn select(
         flag,
         node: &NodeConfig::default(),
         files: &BTreeMap::new(),
+        presets: &BTreeMap::new(),
         known_syscall: agentbox::seccomp::is_known,
     })
 }

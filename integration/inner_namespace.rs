@@ -25,6 +25,7 @@ pub fn config(mode: InnerMode) -> InnerConfig<'static> {
         user_namespace: None,
         mode,
         sysctls: Vec::new(),
+        listen: None,
     }
 }
 

@@ -20,6 +20,7 @@ mod inner_namespace;
 mod install;
 mod layering;
 mod lifecycle;
+mod policy;
 mod properties;
 mod sidecar;
 mod spec;

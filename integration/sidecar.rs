@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use agentbox::network::{InnerMode, enter};
 use agentbox::sidecar::{
     Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, ProtocolError, SidecarConfig,
-    SidecarError, SidecarRecord, Spawned, kill, remove, request_namespace, spawn,
+    SidecarError, SidecarRecord, Spawned, Work, kill, remove, request_namespace, spawn,
 };
 use agentbox::sys::{process, socket};
 use rustix::mount::UnmountFlags;
@@ -38,6 +38,7 @@ fn config() -> SidecarConfig<'static> {
         landlock: LandlockNeed::Required,
         cgroup: None,
         log: None,
+        work: Work::Wait,
     }
 }
 
@@ -67,6 +68,7 @@ impl Init {
             engine_netns: None,
             init_pidfd: self.pidfd.as_fd(),
             inner: make(&inner_config(InnerMode::Loopback)),
+            serving: None,
         }
     }
 }

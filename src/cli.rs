@@ -1,7 +1,7 @@
 //! The command line as plain data: what was typed, no behaviour.
 //!
 //! Verbs, flags and their meaning are runc's (`man runc`), because engines and people type those; what is
-//! agentbox's own is `--policy`, `--config` and the verbs `explain` and `wrap`.
+//! agentbox's own is `--policy`, `--config` and the verbs `explain`, `policy` and `wrap`.
 
 use std::path::PathBuf;
 
@@ -64,6 +64,15 @@ pub enum LogFormat {
     Json,
 }
 
+/// The exit status of a command line that cannot be understood: 1 as runc has it; 2 for `policy`, whose 1 is an answer.
+pub fn misuse(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
+    if arguments.any(|word| word == "policy") {
+        2
+    } else {
+        1
+    }
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -99,6 +108,8 @@ pub enum Verb {
     Spec(SpecArgs),
     /// Show what a policy enforces for a bundle or a container, and why
     Explain(Explain),
+    /// Look into the policies of this node: which there are, what they say, what they would let through
+    Policy(PolicyArgs),
     /// Run a command behind the walls, without an engine, an image or a bundle
     Wrap(Wrap),
 }
@@ -373,6 +384,68 @@ pub struct Explain {
     pub policy: Option<String>,
     /// Container id or a unique beginning of it; any engine's. Without one: what `wrap` would enforce here
     pub id: Option<String>,
+}
+
+/// `policy`
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: PolicyVerb,
+}
+
+/// What `policy` does.
+#[derive(Debug, Subcommand)]
+pub enum PolicyVerb {
+    /// Say whether a connection would be allowed, by which rule, or which rule is missing.
+    /// Exit status: 0 allowed, 1 denied, 2 no answer
+    Check(PolicyCheck),
+    /// List the policies of this node
+    List,
+    /// Print a policy as a file that says everything, its presets spelled out
+    Show(PolicyShow),
+    /// List the presets of this node with their rules, or find out those of its package managers
+    Presets(PolicyPresets),
+}
+
+/// `policy check`
+#[derive(Debug, Args)]
+pub struct PolicyCheck {
+    /// Policy (default: what a container gets that names none)
+    pub name: Option<String>,
+    /// Name or address to connect to
+    #[arg(long, value_name = "HOST")]
+    pub host: String,
+    /// TCP port
+    #[arg(long, default_value_t = 443, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+    /// Annotation of the container; `dev.agentbox.` may be left out
+    #[arg(long, value_name = "K=V")]
+    pub annotation: Vec<String>,
+    /// Ask the rules of this container instead: an id or a unique beginning of it; any engine's
+    #[arg(long, value_name = "ID", conflicts_with_all = ["name", "annotation"])]
+    pub container: Option<String>,
+}
+
+/// `policy show`
+#[derive(Debug, Args)]
+pub struct PolicyShow {
+    /// Policy
+    pub name: String,
+}
+
+/// `policy presets`
+#[derive(Debug, Args)]
+pub struct PolicyPresets {
+    /// Ask the package managers of this node which hosts they fetch from
+    #[arg(long)]
+    pub detect: bool,
+    /// Write what they say to the node's preset directory, for review
+    #[arg(long, requires = "detect")]
+    pub write: bool,
+    /// Replace preset files that are there
+    #[arg(long, requires = "write")]
+    pub force: bool,
 }
 
 /// `wrap`

@@ -23,6 +23,7 @@
 //! | [`policy`] | text -> [`policy::Policy`] | nothing but compute |
 //! | [`plan`] | policy, spec, facts -> [`plan::Plan`] | nothing but compute |
 //! | [`seccomp`] | rules and the engine's profile -> one program | nothing but compute |
+//! | [`egress`] | rules, names, heads -> verdicts | nothing but compute |
 //! | [`devices`] | device rules -> a program for cgroup v2 | nothing but compute |
 //! | [`render`] | plan -> spec, files, words | nothing but compute |
 //! | [`probe`] | kernel and files -> facts | read |
@@ -31,13 +32,16 @@
 //! | [`network`] | the inner network namespace | in its own child |
 //! | [`sidecar`] | the companion process | in its own process |
 //! | [`wrap`] | `agentbox wrap`: a bundle from the host itself | everything, in order |
+//! | [`indexes`] | package managers of the node -> presets | run them, ask once |
 //! | [`sys`] | system calls, the only `unsafe` | one call each |
 //! | [`cmd`] | one verb each | print |
 
 pub mod cli;
 pub mod cmd;
 pub mod devices;
+pub mod egress;
 pub mod enforce;
+pub mod indexes;
 pub mod log;
 pub mod network;
 pub mod plan;

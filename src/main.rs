@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use agentbox::cli::Cli;
+use agentbox::cli::{self, Cli};
 use agentbox::runtime::hooks;
 use agentbox::{cmd, log, sidecar};
 use clap::Parser;
@@ -24,7 +24,11 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let code = if error.use_stderr() { 1 } else { 0 };
+            let code = if error.use_stderr() {
+                cli::misuse(std::env::args_os())
+            } else {
+                0
+            };
             return if error.print().is_ok() {
                 ExitCode::from(code)
             } else {

@@ -108,7 +108,9 @@ fn direct_wrap_lets_nothing_be_written_outside_and_nothing_out() {
         let out = person
             .wrap_by(policy, "exec 3<>/dev/tcp/198.51.100.1/80")
             .failed();
-        assert!(out.contains("Network is unreachable"), "{policy:?}: {out}");
+        // Without an allowlist there is no route; with one each address is local, and no rule names this port.
+        let said = ["Network is unreachable", "Connection refused"];
+        assert!(said.iter().any(|s| out.contains(s)), "{policy:?}: {out}");
     }
 }
 

@@ -102,6 +102,7 @@ pub fn annotations(data: &[u8]) {
             flag: None,
             node: &node,
             files: &BTreeMap::new(),
+            presets: &BTreeMap::new(),
             known_syscall: agentbox::seccomp::is_known,
         });
         match selection {

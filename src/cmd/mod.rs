@@ -9,6 +9,7 @@ mod features;
 mod kill;
 mod list;
 mod pause;
+mod policy;
 mod ps;
 mod run;
 mod spec;
@@ -58,6 +59,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Features => features::run(),
         Verb::Spec(args) => spec::run(&args),
         Verb::Explain(args) => explain::run(&global, &args),
+        Verb::Policy(args) => policy::run(&global, &args.verb),
         Verb::Wrap(args) => wrap::run(&global, &args),
     }
 }

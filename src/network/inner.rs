@@ -10,7 +10,7 @@ use rustix::mount::{
     fsopen,
 };
 
-use super::{NetworkError, Sysctl};
+use super::{ListenOn, Listeners, NetworkError, Sysctl};
 use crate::sys::netlink::RouteSocket;
 use crate::sys::netns;
 
@@ -49,6 +49,8 @@ pub struct InnerConfig<'a> {
     /// The spec's `net.*` settings: inside the container /proc/sys is read-only by then. Those
     /// that are [`Sysctl::is_fixed`] stay the wall's.
     pub sysctls: Vec<Sysctl>,
+    /// What the wall listens on; `None`: nothing.
+    pub listen: Option<ListenOn>,
 }
 
 /// A namespace that was made and checked.
@@ -61,6 +63,10 @@ pub struct InnerNamespace {
     pub sysfs: OwnedFd,
     /// The number that [`enter`] and [`verify_current`] look for.
     pub cookie: u64,
+    /// The wall's listeners.
+    pub listeners: Option<Listeners>,
+    /// Whether this kernel has IPv6.
+    pub ipv6: bool,
 }
 
 /// Moves the calling thread into the sandbox's network namespace, and makes sure that it is there.
@@ -130,6 +136,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         user_namespace,
         mode,
         sysctls,
+        listen,
     } = config;
     // First, with the node's privileges: whatever is mounted over /proc here, and although a
     // container's user namespace may not mount one.
@@ -159,12 +166,18 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
             | MountAttrFlags::MOUNT_ATTR_NOEXEC,
     )
     .map_err(NetworkError::step("mount a fresh sysfs"))?;
+    let listeners = listen
+        .as_ref()
+        .map(|on| Listeners::bind(on, has_ipv6))
+        .transpose()?;
     let netns = netns::current().map_err(NetworkError::step("open the namespace"))?;
     verify_loopback_only()?;
     Ok(InnerNamespace {
         netns,
         sysfs,
         cookie: current_cookie()?,
+        listeners,
+        ipv6: has_ipv6,
     })
 }
 

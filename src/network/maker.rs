@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::NetworkError;
 use super::inner::{self, InnerConfig, InnerNamespace};
+use super::{ListenOn, Listeners, NetworkError};
 use crate::sys::{process, socket};
 
 const WITHIN: Duration = Duration::from_secs(10);
@@ -25,6 +25,8 @@ pub struct Maker {
     /// The child, until it is reaped.
     child: Option<Pid>,
     socket: OwnedFd,
+    /// How many listeners it makes.
+    listen: Option<usize>,
 }
 
 /// Forks the child and returns while it works. The calling process must be single-threaded.
@@ -35,6 +37,7 @@ pub fn spawn_maker(config: &InnerConfig<'_>) -> Result<Maker, NetworkError> {
     Ok(Maker {
         child: Some(child),
         socket: ours,
+        listen: config.listen.as_ref().map(ListenOn::descriptors),
     })
 }
 
@@ -51,7 +54,7 @@ impl Maker {
             NetworkError::step("hear from the child")(source)
         })?;
         self.reap()?;
-        decode(&buffer[..answer.len], answer.fds)
+        decode(&buffer[..answer.len], answer.fds, self.listen)
     }
 
     fn reap(&mut self) -> Result<(), NetworkError> {
@@ -86,9 +89,13 @@ impl Drop for Maker {
 fn work(config: &InnerConfig<'_>, socket: BorrowedFd<'_>) -> i32 {
     let sent = match inner::make(config) {
         Ok(made) => {
-            let mut answer = [MADE; 9];
-            answer[1..].copy_from_slice(&made.cookie.to_ne_bytes());
-            socket::send(socket, &answer, &[made.netns.as_fd(), made.sysfs.as_fd()])
+            let mut answer = [MADE; 10];
+            answer[1..9].copy_from_slice(&made.cookie.to_ne_bytes());
+            answer[9] = u8::from(made.ipv6);
+            let listeners = made.listeners.map(Listeners::into_fds).unwrap_or_default();
+            let mut fds = vec![made.netns.as_fd(), made.sysfs.as_fd()];
+            fds.extend(listeners.iter().map(AsFd::as_fd));
+            socket::send(socket, &answer, &fds)
         }
         Err(error) => {
             let mut answer = vec![REFUSED];
@@ -112,21 +119,40 @@ fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-fn decode(answer: &[u8], fds: Vec<OwnedFd>) -> Result<InnerNamespace, NetworkError> {
+fn decode(
+    answer: &[u8],
+    fds: Vec<OwnedFd>,
+    listen: Option<usize>,
+) -> Result<InnerNamespace, NetworkError> {
     let not_made = |reason: &str| NetworkError::NotMade {
         reason: reason.to_owned(),
     };
     match answer.split_first() {
-        Some((&MADE, cookie)) => {
+        Some((&MADE, rest)) => {
+            let whole = <[u8; 9]>::try_from(rest).map_err(|_| not_made("a malformed answer"))?;
+            let (cookie, ipv6) = whole.split_at(8);
             let cookie = cookie
                 .try_into()
                 .map_err(|_| not_made("a malformed answer"))?;
-            let [netns, sysfs] = <[OwnedFd; 2]>::try_from(fds)
-                .map_err(|_| not_made("the answer came without its descriptors"))?;
+            let missing = || not_made("the answer came without its descriptors");
+            let mut fds = fds.into_iter();
+            let (Some(netns), Some(sysfs)) = (fds.next(), fds.next()) else {
+                return Err(missing());
+            };
+            let listeners = match listen {
+                // What is missing would be a port that nobody answers for.
+                Some(need) if fds.len() == need => {
+                    Some(Listeners::from_fds(fds).ok_or_else(missing)?)
+                }
+                None if fds.len() == 0 => None,
+                Some(_) | None => return Err(missing()),
+            };
             Ok(InnerNamespace {
                 netns,
                 sysfs,
                 cookie: u64::from_ne_bytes(cookie),
+                listeners,
+                ipv6: ipv6 == [1],
             })
         }
         Some((&REFUSED, reason)) => Err(not_made(&String::from_utf8_lossy(reason))),
@@ -145,18 +171,29 @@ mod tests {
 
     #[test]
     fn takes_only_a_whole_answer() {
-        let whole = [&[MADE][..], &7_u64.to_ne_bytes()].concat();
-        assert_eq!(decode(&whole, vec![fd(), fd()]).unwrap().cookie, 7);
-        assert!(decode(&whole, vec![fd()]).is_err());
-        assert!(decode(&whole, vec![fd(), fd(), fd()]).is_err());
-        assert!(decode(&whole[..8], vec![fd(), fd()]).is_err());
-        assert!(decode(b"", Vec::new()).is_err());
-        assert!(decode(b"?", Vec::new()).is_err());
+        let whole = [&[MADE][..], &7_u64.to_ne_bytes(), &[1]].concat();
+        let fds = |count: usize| (0..count).map(|_| fd()).collect::<Vec<_>>();
+        let made = decode(&whole, fds(2), None).unwrap();
+        assert!(made.cookie == 7 && made.ipv6 && made.listeners.is_none());
+        let made = decode(&whole, fds(6), Some(4)).unwrap();
+        assert_eq!(made.listeners.unwrap().ports.len(), 1);
+        for (bytes, count, listen) in [
+            (&whole[..], 1, None),
+            (&whole, 3, None),
+            (&whole, 5, Some(4)),
+            (&whole, 7, Some(4)),
+            (&whole, 4, Some(2)),
+            (&whole[..9], 2, None),
+            (b"", 0, None),
+            (b"?", 0, None),
+        ] {
+            assert!(decode(bytes, fds(count), listen).is_err());
+        }
     }
 
     #[test]
     fn repeats_the_reason_of_the_child() {
-        let error = decode(b"-no such sysctl", Vec::new()).unwrap_err();
+        let error = decode(b"-no such sysctl", Vec::new(), None).unwrap_err();
         assert!(error.to_string().ends_with("no such sysctl"));
     }
 }

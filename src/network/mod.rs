@@ -8,12 +8,14 @@
 //! May not: decide who may reach what (that is the policy's), or touch the engine's namespace.
 
 pub mod inner;
+mod listeners;
 mod maker;
 pub mod sysctl;
 
 use std::io;
 
 pub use inner::{InnerConfig, InnerMode, InnerNamespace, enter, verify_current};
+pub use listeners::{ListenOn, Listeners};
 pub use maker::{Maker, spawn_maker};
 pub use sysctl::Sysctl;
 

@@ -9,6 +9,7 @@ pub mod facts;
 pub mod hooks;
 pub mod mounts;
 pub mod namespaces;
+pub mod network;
 pub mod neutral;
 pub mod never;
 pub mod privileges;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 
+use crate::egress::{Budget, Rules};
 use crate::policy::{NetworkMode, Policy, Resolved, RootAccess};
 pub use facts::{BundleFacts, FileKind, HostFacts, Inside, Neighbour, SourceFacts};
 pub use mounts::{PlannedMount, Pruned};
@@ -119,6 +121,12 @@ pub enum EphemeralContent {
 pub struct NetworkPlan {
     /// What the inner namespace offers.
     pub mode: NetworkMode,
+    /// What is reached through the sidecar; nothing unless the mode is `allowlist`.
+    pub rules: Rules,
+    /// Whether processes are told of the proxy.
+    pub proxy_env: bool,
+    /// The most that one container's connections may take.
+    pub budget: Budget,
     /// `net.*` settings for the inner namespace.
     pub sysctl: BTreeMap<String, String>,
     /// Whether the container has a sysfs, which is then replaced by the inner namespace's.
@@ -286,7 +294,6 @@ pub fn plan(
         syscalls,
         privileges: _,
     } = policy;
-    let crate::policy::Network { mode } = network;
     let crate::policy::Syscalls { allow, deny } = syscalls;
     Ok(Plan {
         origins: resolved
@@ -295,11 +302,7 @@ pub fn plan(
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect(),
         filesystem,
-        network: NetworkPlan {
-            mode: *mode,
-            sysctl: namespaces::net_sysctl(linux, &mut warnings),
-            sysfs,
-        },
+        network: network::plan(network, namespaces::net_sysctl(linux, &mut warnings), sysfs),
         syscalls: SyscallPlan {
             allow: allow.iter().map(ToString::to_string).collect(),
             deny: deny.iter().map(ToString::to_string).collect(),

@@ -5,6 +5,7 @@ use oci_spec::runtime::{
 };
 
 use super::{CapabilitySets, Plan, neutral};
+use crate::egress::{Rules, proxy_port};
 
 /// The process as it may run under the plan: no_new_privs, capabilities within the limit, no core dumps, no urgency.
 ///
@@ -19,7 +20,39 @@ pub fn confine(mut process: Process, plan: &Plan) -> Process {
     limits.retain(|l| l.typ() != PosixRlimitType::RlimitCore);
     limits.push(core_limit());
     process.set_rlimits(Some(limits));
+    if plan.network.proxy_env {
+        let own = proxy_env(&plan.network.rules);
+        let mut env = process.env().clone().unwrap_or_default();
+        // The image's or the engine's own proxy cannot be reached, whatever it is.
+        env.retain(|entry| {
+            let name = entry.split('=').next().unwrap_or(entry);
+            !own.iter().any(|(ours, _)| ours == name)
+        });
+        env.extend(
+            own.into_iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        );
+        process.set_env(Some(env));
+    }
     process
+}
+
+/// What programs look at for a proxy, in both cases. ALL_PROXY is not SOCKS: Python's httpx, which the SDKs of model
+/// providers use, does not start when it names one and a package for it is missing.
+fn proxy_env(rules: &Rules) -> Vec<(String, String)> {
+    let proxy = format!("http://127.0.0.1:{}", proxy_port(rules));
+    let pairs = [
+        ("HTTP_PROXY", proxy.as_str()),
+        ("HTTPS_PROXY", &proxy),
+        ("ALL_PROXY", &proxy),
+        ("NO_PROXY", "localhost,127.0.0.1,::1"),
+    ];
+    pairs
+        .iter()
+        .flat_map(|(name, value)| {
+            [*name, &name.to_lowercase()].map(|name| (name.to_owned(), (*value).to_owned()))
+        })
+        .collect()
 }
 
 fn core_limit() -> PosixRlimit {

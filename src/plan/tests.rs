@@ -12,6 +12,7 @@ use crate::policy::{NodeConfig, Selection, Sources, resolve};
 mod ephemeral;
 mod mounts;
 mod namespaces;
+mod network;
 mod neutral;
 mod privileges;
 
@@ -163,6 +164,7 @@ impl Case {
             flag: None,
             node: &self.node,
             files: &BTreeMap::new(),
+            presets: &BTreeMap::new(),
             known_syscall: |_| true,
         });
         match selection.unwrap() {

@@ -11,7 +11,9 @@ use std::str::FromStr;
 use super::error::Conflict;
 use super::fields::Fields;
 use super::text::{ValueError, distance, nearest, shown};
-use super::{Access, Field, GuestPath, MountRule, PolicyError, PolicyName, UNCONFINED};
+use super::{
+    Access, Field, GuestPath, MountRule, NetworkMode, PolicyError, PolicyName, UNCONFINED,
+};
 
 /// The annotation that names a policy.
 pub const POLICY_KEY: &str = "dev.agentbox.policy";
@@ -36,6 +38,8 @@ pub(super) struct Request {
     pub fields: Fields,
     /// A key that says something of a policy without naming one.
     pub change: Option<String>,
+    /// The network's mode was not named but follows from the list of what is allowed.
+    pub mode_implied: bool,
 }
 
 /// A key of ours.
@@ -77,7 +81,7 @@ impl fmt::Display for Key {
 }
 
 /// The annotation of a field.
-pub(super) fn key(field: Field) -> String {
+pub fn key(field: Field) -> String {
     Key::Field(field).to_string()
 }
 
@@ -92,6 +96,7 @@ pub(super) fn parse(annotations: &BTreeMap<String, String>) -> Result<Request, P
         }
     }
     request.check()?;
+    request.imply_mode()?;
     Ok(request)
 }
 
@@ -134,9 +139,38 @@ impl Request {
             Field::FilesystemMounts => set(&mut filesystem.mounts, value),
             Field::FilesystemWrite => set_list(&mut filesystem.write, value),
             Field::NetworkMode => set(&mut network.mode, value),
+            Field::NetworkAllow => set_list(&mut network.allow, value),
+            Field::NetworkDeny => set_list(&mut network.deny, value),
+            Field::NetworkLimit => set_list(&mut network.limit, value),
+            Field::NetworkProxyEnv => set(&mut network.proxy_env, value),
+            Field::NetworkConnections => set(&mut network.connections, value),
+            Field::NetworkConnectionsPerMinute => set(&mut network.connections_per_minute, value),
+            Field::NetworkUpload => set(&mut network.upload, value),
+            Field::NetworkHosts => set(&mut network.hosts, value),
             Field::SyscallsAllow => set_list(&mut syscalls.allow, value),
             Field::SyscallsDeny => set_list(&mut syscalls.deny, value),
             Field::PrivilegesCapabilities => set_list(&mut privileges.capabilities, value),
+        }
+    }
+
+    /// Whoever lists hosts wants them reached.
+    fn imply_mode(&mut self) -> Result<(), PolicyError> {
+        let network = &mut self.fields.network;
+        let Some(true) = network.allow.as_ref().map(|allow| !allow.is_empty()) else {
+            return Ok(());
+        };
+        match network.mode {
+            Some(NetworkMode::Allowlist) => Ok(()),
+            Some(NetworkMode::None | NetworkMode::Local) => disagree(
+                Key::Field(Field::NetworkMode),
+                Key::Field(Field::NetworkAllow),
+                Conflict::NoNetwork,
+            ),
+            None => {
+                network.mode = Some(NetworkMode::Allowlist);
+                self.mode_implied = true;
+                Ok(())
+            }
         }
     }
 

@@ -6,7 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Field, Filesystem, GuestPath, MountRule, Network, Policy, Privileges, RootAccess, Syscalls,
+    Field, Filesystem, GuestPath, MountRule, Network, NetworkRule, Policy, Privileges, RootAccess,
+    Syscalls,
 };
 
 /// A field in which a policy asks for more than its ceiling allows.
@@ -26,14 +27,14 @@ pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<Exceeded> {
     let Policy {
         name: _,
         filesystem,
-        network: Network { mode },
+        network,
         syscalls,
         privileges: Privileges { capabilities },
     } = asked;
     let Policy {
         name: _,
         filesystem: filesystem_ceiling,
-        network: Network { mode: mode_ceiling },
+        network: network_ceiling,
         syscalls: syscalls_ceiling,
         privileges: Privileges {
             capabilities: capabilities_ceiling,
@@ -41,7 +42,7 @@ pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<Exceeded> {
     } = ceiling;
     let mut over = Over::default();
     compare_filesystem(filesystem, filesystem_ceiling, &mut over);
-    over.ordered(Field::NetworkMode, mode, mode_ceiling);
+    compare_network(network, network_ceiling, &mut over);
     compare_syscalls(syscalls, syscalls_ceiling, &mut over);
     over.subset(
         Field::PrivilegesCapabilities,
@@ -80,6 +81,57 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
     if *mounts_ceiling != MountRule::Keep {
         over.subset::<GuestPath>(Field::FilesystemWrite, write, write_ceiling);
     }
+}
+
+fn compare_network(asked: &Network, ceiling: &Network, over: &mut Over) {
+    let Network {
+        mode,
+        allow,
+        deny,
+        limit,
+        // It gives the workload nothing: it is told of the proxy or not.
+        proxy_env: _,
+        connections,
+        connections_per_minute,
+        upload,
+        hosts,
+    } = asked;
+    over.ordered(Field::NetworkMode, mode, &ceiling.mode);
+    // What the ceiling allows is a limit on the port that it names; 443 where it names none.
+    let allowed = ceiling.allow.iter().map(NetworkRule::as_limit);
+    let limits: Vec<NetworkRule> = allowed.chain(ceiling.limit.iter().cloned()).collect();
+    let covers = [NetworkRule::covers, NetworkRule::covers_limit];
+    let lists = [(Field::NetworkAllow, allow), (Field::NetworkLimit, limit)];
+    for ((field, rules), covers) in lists.into_iter().zip(covers) {
+        let too_much: Vec<&NetworkRule> = rules
+            .iter()
+            .filter(|rule| !limits.iter().any(|limit| covers(limit, rule)))
+            .collect();
+        if !too_much.is_empty() {
+            over.0.push(Exceeded {
+                field,
+                asked: join(too_much),
+                allowed: join(ceiling.limit.iter().chain(&ceiling.allow)),
+            });
+        }
+    }
+    // The other way round: a denial may be added, not left out.
+    if !deny.is_superset(&ceiling.deny) {
+        over.0.push(Exceeded {
+            field: Field::NetworkDeny,
+            asked: format!("a list without {}", join(ceiling.deny.difference(deny))),
+            allowed: format!("a list with {}", join(&ceiling.deny)),
+        });
+    }
+    over.ordered(Field::NetworkConnections, connections, &ceiling.connections);
+    let field = Field::NetworkConnectionsPerMinute;
+    over.ordered(
+        field,
+        connections_per_minute,
+        &ceiling.connections_per_minute,
+    );
+    over.ordered(Field::NetworkUpload, upload, &ceiling.upload);
+    over.ordered(Field::NetworkHosts, hosts, &ceiling.hosts);
 }
 
 fn compare_syscalls(asked: &Syscalls, ceiling: &Syscalls, over: &mut Over) {

@@ -7,7 +7,9 @@ use std::fmt;
 use thiserror::Error;
 
 use super::text::{DidYouMean, ValueError};
-use super::{Capability, Ceiling, Exceeded, Field, Origin, PolicyName, SyscallName};
+use super::{
+    Capability, Ceiling, Exceeded, Field, NetworkRule, Origin, PolicyName, PresetName, SyscallName,
+};
 
 /// Why there is no policy, and so no container.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -68,6 +70,33 @@ pub enum PolicyError {
         conflict: Conflict,
     },
 
+    /// A preset that nobody defined.
+    #[error(
+        "{asked_by}: there is no preset @{preset}; there are {known}. Define it in {preset}.toml in the node's preset \
+         directory (/etc/agentbox/presets): a description and rules, as docs/policy.md shows"
+    )]
+    NoSuchPreset {
+        /// Who names it.
+        asked_by: Origin,
+        /// Its name.
+        preset: PresetName,
+        /// All that there are.
+        known: String,
+    },
+
+    /// A rule that needs the node's leave, or one too many.
+    #[error("{origin}: {field} may not have {rule}: {why}")]
+    RuleNotAllowed {
+        /// Where it stands.
+        origin: Origin,
+        /// The field.
+        field: Field,
+        /// The rule.
+        rule: NetworkRule,
+        /// The reason, and what gives leave.
+        why: String,
+    },
+
     /// A field is to be changed where there is no policy.
     #[error(
         "annotation {key} changes a policy, but none applies: {chosen_by} chose unconfined; \
@@ -103,9 +132,11 @@ pub enum PolicyError {
         known: String,
     },
 
-    /// A file among the node's policies that nobody could choose.
-    #[error("policy file {file}: {problem}")]
+    /// A file among the node's policies or presets that nobody could choose.
+    #[error("{kind} file {file}: {problem}")]
     FileName {
+        /// What the file would define: `policy` or `preset`.
+        kind: &'static str,
         /// The file, escaped and bounded.
         file: String,
         /// What its name should be.
@@ -240,6 +271,8 @@ pub enum Conflict {
     WorkspaceInWrite,
     /// Mounts shall be written, and all are dropped.
     WriteDropped,
+    /// Hosts are listed, and the mode reaches none.
+    NoNetwork,
 }
 
 impl fmt::Display for Conflict {
@@ -249,6 +282,9 @@ impl fmt::Display for Conflict {
             Self::NoWorkspace => f.write_str("a workspace is named, and its access is none"),
             Self::WorkspaceInWrite => f.write_str(
                 "the workspace is listed among the other mounts; filesystem.workspace alone rules its access",
+            ),
+            Self::NoNetwork => f.write_str(
+                "hosts are allowed, and the mode reaches none; allowlist does, and need not be named",
             ),
             Self::WriteDropped => {
                 f.write_str("mounts are to be written, and all of them are dropped")
@@ -266,6 +302,10 @@ pub enum Source {
     File(PolicyName),
     /// The node's own file.
     Node,
+    /// The presets that are part of the program.
+    Presets,
+    /// A preset of the node.
+    Preset(PresetName),
 }
 
 impl fmt::Display for Source {
@@ -274,6 +314,8 @@ impl fmt::Display for Source {
             Self::Builtin(name) => write!(f, "built-in policy {name}"),
             Self::File(name) => write!(f, "policy file {name}.toml"),
             Self::Node => f.write_str("the node's file"),
+            Self::Presets => f.write_str("the built-in presets"),
+            Self::Preset(name) => write!(f, "preset file {name}.toml"),
         }
     }
 }

@@ -6,8 +6,9 @@ use serde::Deserialize;
 
 use super::text::words;
 use super::{
-    Access, ByteSize, Capability, EphemeralDir, Filesystem, GuestPath, MountRule, Network,
-    NetworkMode, Origin, Policy, PolicyName, Privileges, RootAccess, SyscallName, Syscalls,
+    Access, ByteSize, Capability, Count, EphemeralDir, Filesystem, GuestPath, MountRule, Network,
+    NetworkMode, NetworkRule, Origin, Policy, PolicyError, PolicyName, Privileges, RootAccess,
+    RuleItem, Switch, SyscallName, Syscalls,
 };
 
 words! {
@@ -27,6 +28,22 @@ words! {
         FilesystemWrite = "filesystem.write",
         /// [`Network::mode`].
         NetworkMode = "network.mode",
+        /// [`Network::allow`].
+        NetworkAllow = "network.allow",
+        /// [`Network::deny`].
+        NetworkDeny = "network.deny",
+        /// [`Network::limit`].
+        NetworkLimit = "network.limit",
+        /// [`Network::proxy_env`].
+        NetworkProxyEnv = "network.proxy-env",
+        /// [`Network::connections`].
+        NetworkConnections = "network.connections",
+        /// [`Network::connections_per_minute`].
+        NetworkConnectionsPerMinute = "network.connections-per-minute",
+        /// [`Network::upload`].
+        NetworkUpload = "network.upload",
+        /// [`Network::hosts`].
+        NetworkHosts = "network.hosts",
         /// [`Syscalls::allow`].
         SyscallsAllow = "syscalls.allow",
         /// [`Syscalls::deny`].
@@ -60,6 +77,14 @@ pub(super) struct FilesystemFields {
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(super) struct NetworkFields {
     pub mode: Option<NetworkMode>,
+    pub allow: Option<BTreeSet<RuleItem>>,
+    pub deny: Option<BTreeSet<RuleItem>>,
+    pub limit: Option<BTreeSet<RuleItem>>,
+    pub proxy_env: Option<Switch>,
+    pub connections: Option<Count>,
+    pub connections_per_minute: Option<Count>,
+    pub upload: Option<ByteSize>,
+    pub hosts: Option<Count>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
@@ -97,7 +122,7 @@ impl Fields {
                     mounts,
                     write,
                 },
-            network: NetworkFields { mode },
+            network,
             syscalls: SyscallsFields { allow, deny },
             privileges: PrivilegesFields { capabilities },
         } = over;
@@ -131,7 +156,7 @@ impl Fields {
             &mut note,
         );
         put(&mut files.write, write, Field::FilesystemWrite, &mut note);
-        put(&mut self.network.mode, mode, Field::NetworkMode, &mut note);
+        self.network.overlay(network, &mut note);
         put(
             &mut self.syscalls.allow,
             allow,
@@ -148,8 +173,8 @@ impl Fields {
         put(slot, capabilities, Field::PrivilegesCapabilities, &mut note);
     }
 
-    /// The whole policy, or the first field that nobody gave.
-    pub fn complete(self, name: PolicyName) -> Result<Policy, Field> {
+    /// The whole policy with its presets spelled out, or what is missing.
+    pub fn complete(self, name: PolicyName, presets: &Expand<'_>) -> Result<Policy, Unfinished> {
         let Fields {
             filesystem,
             network,
@@ -166,9 +191,7 @@ impl Fields {
                 mounts: filesystem.mounts.ok_or(Field::FilesystemMounts)?,
                 write: filesystem.write.ok_or(Field::FilesystemWrite)?,
             },
-            network: Network {
-                mode: network.mode.ok_or(Field::NetworkMode)?,
-            },
+            network: network.complete(presets)?,
             syscalls: Syscalls {
                 allow: syscalls.allow.ok_or(Field::SyscallsAllow)?,
                 deny: syscalls.deny.ok_or(Field::SyscallsDeny)?,
@@ -195,7 +218,7 @@ impl From<Policy> for Fields {
                     mounts,
                     write,
                 },
-            network: Network { mode },
+            network,
             syscalls: Syscalls { allow, deny },
             privileges: Privileges { capabilities },
         } = policy;
@@ -208,7 +231,7 @@ impl From<Policy> for Fields {
                 mounts: Some(mounts),
                 write: Some(write),
             },
-            network: NetworkFields { mode: Some(mode) },
+            network: network.into(),
             syscalls: SyscallsFields {
                 allow: Some(allow),
                 deny: Some(deny),
@@ -216,6 +239,110 @@ impl From<Policy> for Fields {
             privileges: PrivilegesFields {
                 capabilities: Some(capabilities),
             },
+        }
+    }
+}
+
+/// Looks up a preset that a field names.
+pub(super) type Expand<'a> =
+    dyn Fn(&super::PresetName, Field) -> Result<BTreeSet<NetworkRule>, PolicyError> + 'a;
+
+/// Why fields are no policy.
+pub(super) enum Unfinished {
+    /// Nobody gave this one.
+    Missing(Field),
+    /// A preset does not exist or cannot be read.
+    Preset(PolicyError),
+}
+
+impl From<Field> for Unfinished {
+    fn from(field: Field) -> Self {
+        Self::Missing(field)
+    }
+}
+
+impl NetworkFields {
+    fn overlay(&mut self, over: Self, note: &mut impl FnMut(Field)) {
+        let Self {
+            mode,
+            allow,
+            deny,
+            limit,
+            proxy_env,
+            connections,
+            connections_per_minute,
+            upload,
+            hosts,
+        } = over;
+        put(&mut self.mode, mode, Field::NetworkMode, note);
+        put(&mut self.allow, allow, Field::NetworkAllow, note);
+        put(&mut self.deny, deny, Field::NetworkDeny, note);
+        put(&mut self.limit, limit, Field::NetworkLimit, note);
+        put(&mut self.proxy_env, proxy_env, Field::NetworkProxyEnv, note);
+        let slot = &mut self.connections;
+        put(slot, connections, Field::NetworkConnections, note);
+        let slot = &mut self.connections_per_minute;
+        let field = Field::NetworkConnectionsPerMinute;
+        put(slot, connections_per_minute, field, note);
+        put(&mut self.upload, upload, Field::NetworkUpload, note);
+        put(&mut self.hosts, hosts, Field::NetworkHosts, note);
+    }
+
+    fn complete(self, presets: &Expand<'_>) -> Result<Network, Unfinished> {
+        let rules = |items: Option<BTreeSet<RuleItem>>, field: Field| {
+            let mut rules = BTreeSet::new();
+            for item in items.ok_or(field)? {
+                match item {
+                    RuleItem::Rule(rule) => drop(rules.insert(rule)),
+                    RuleItem::Preset(name) => {
+                        rules.extend(presets(&name, field).map_err(Unfinished::Preset)?);
+                    }
+                }
+            }
+            Ok::<_, Unfinished>(rules)
+        };
+        Ok(Network {
+            mode: self.mode.ok_or(Field::NetworkMode)?,
+            allow: rules(self.allow, Field::NetworkAllow)?,
+            deny: rules(self.deny, Field::NetworkDeny)?,
+            limit: rules(self.limit, Field::NetworkLimit)?,
+            proxy_env: self.proxy_env.ok_or(Field::NetworkProxyEnv)?,
+            connections: self.connections.ok_or(Field::NetworkConnections)?,
+            connections_per_minute: self
+                .connections_per_minute
+                .ok_or(Field::NetworkConnectionsPerMinute)?,
+            upload: self.upload.ok_or(Field::NetworkUpload)?,
+            hosts: self.hosts.ok_or(Field::NetworkHosts)?,
+        })
+    }
+}
+
+impl From<Network> for NetworkFields {
+    fn from(network: Network) -> Self {
+        let Network {
+            mode,
+            allow,
+            deny,
+            limit,
+            proxy_env,
+            connections,
+            connections_per_minute,
+            upload,
+            hosts,
+        } = network;
+        let items = |rules: BTreeSet<NetworkRule>| -> BTreeSet<RuleItem> {
+            rules.into_iter().map(RuleItem::Rule).collect()
+        };
+        Self {
+            mode: Some(mode),
+            allow: Some(items(allow)),
+            deny: Some(items(deny)),
+            limit: Some(items(limit)),
+            proxy_env: Some(proxy_env),
+            connections: Some(connections),
+            connections_per_minute: Some(connections_per_minute),
+            upload: Some(upload),
+            hosts: Some(hosts),
         }
     }
 }

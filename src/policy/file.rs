@@ -7,8 +7,9 @@ use serde::de::DeserializeOwned;
 
 use super::error::Source;
 use super::fields::{
-    Fields, FilesystemFields, NetworkFields, Origins, PrivilegesFields, SyscallsFields,
+    Fields, FilesystemFields, NetworkFields, Origins, PrivilegesFields, SyscallsFields, Unfinished,
 };
+use super::preset::Presets;
 use super::text::{ValueError, nearest, printable, shown};
 use super::{BUILTIN, Origin, Policy, PolicyError, PolicyName, builtin};
 
@@ -68,20 +69,25 @@ pub(super) struct Loaded {
 /// The policies that there are: the node's files before the built-in ones.
 pub(super) struct Library<'a> {
     files: &'a BTreeMap<String, String>,
+    presets: Presets<'a>,
 }
 
 impl<'a> Library<'a> {
     /// Refuses files that nobody could choose: their author believes that they have an effect.
-    pub fn new(files: &'a BTreeMap<String, String>) -> Result<Self, PolicyError> {
+    pub fn new(
+        files: &'a BTreeMap<String, String>,
+        presets: Presets<'a>,
+    ) -> Result<Self, PolicyError> {
         for file in files.keys() {
             if let Err(problem) = file.parse::<PolicyName>() {
                 return Err(PolicyError::FileName {
+                    kind: "policy",
                     file: shown(&format!("{file}.toml")),
                     problem,
                 });
             }
         }
-        Ok(Self { files })
+        Ok(Self { files, presets })
     }
 
     /// Reads one policy and the bases it needs, and nothing else.
@@ -101,7 +107,7 @@ impl<'a> Library<'a> {
             // A file may build on the built-in policy that it replaces.
             let replaced = match &source {
                 Source::File(own) if *own == base => builtin::text(base.as_str()),
-                Source::File(_) | Source::Builtin(_) | Source::Node => None,
+                _ => None,
             };
             chain.push(base.clone());
             (source, text) = match replaced {
@@ -116,7 +122,43 @@ impl<'a> Library<'a> {
                 });
             }
         }
-        assemble(name, top, layers)
+        self.assemble(name, top, layers)
+    }
+
+    /// The policy that fields make, with the presets that they name.
+    pub fn complete(
+        &self,
+        fields: Fields,
+        name: PolicyName,
+        origins: &Origins,
+    ) -> Result<Policy, Unfinished> {
+        fields.complete(name, &|preset, field| {
+            let asked_by = origins.get(&field).cloned().unwrap_or(Origin::Default);
+            Ok(self.presets.get(preset, &asked_by)?.rules)
+        })
+    }
+
+    /// All that there are: the built-in ones, tightest first, then the node's.
+    pub fn names(&self) -> Vec<&'a str> {
+        let files = self.files.keys().map(String::as_str);
+        BUILTIN
+            .iter()
+            .map(|(name, _)| *name)
+            .chain(files.filter(|file| builtin::text(file).is_none()))
+            .collect()
+    }
+
+    /// What policies may name.
+    pub fn presets(&self) -> &Presets<'a> {
+        &self.presets
+    }
+
+    /// Who says what this policy is.
+    pub fn origin(&self, name: &PolicyName) -> Origin {
+        match self.files.contains_key(name.as_str()) {
+            true => Origin::File(name.clone()),
+            false => Origin::Builtin(name.clone()),
+        }
     }
 
     fn find(&self, name: &PolicyName, asked_by: &Origin) -> Result<(Source, &'a str), PolicyError> {
@@ -126,13 +168,7 @@ impl<'a> Library<'a> {
         if let Some(text) = builtin::text(name.as_str()) {
             return Ok((Source::Builtin(name.clone()), text));
         }
-        let mut known: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
-        known.extend(
-            self.files
-                .keys()
-                .map(String::as_str)
-                .filter(|file| builtin::text(file).is_none()),
-        );
+        let known = self.names();
         Err(PolicyError::NoSuchPolicy {
             name: name.clone(),
             asked_by: asked_by.clone(),
@@ -143,42 +179,48 @@ impl<'a> Library<'a> {
     }
 }
 
-/// Puts the files on top of each other, the last base lowest.
-fn assemble(
-    name: &PolicyName,
-    top: Source,
-    layers: Vec<(Source, PolicyFile)>,
-) -> Result<Loaded, PolicyError> {
-    let mut fields = Fields::default();
-    let mut origins = Origins::new();
-    let mut described = None;
-    for (source, file) in layers.into_iter().rev() {
-        let PolicyFile {
-            description,
-            base: _,
-            filesystem,
-            network,
-            syscalls,
-            privileges,
-        } = file;
-        let over = Fields {
-            filesystem,
-            network,
-            syscalls,
-            privileges,
-        };
-        fields.overlay(over, &mut origins, |_| source.origin());
-        // Only its own: a base's description would describe another policy.
-        described = description.map(|Description(text)| text);
+impl Library<'_> {
+    /// Puts the files on top of each other, the last base lowest.
+    fn assemble(
+        &self,
+        name: &PolicyName,
+        top: Source,
+        layers: Vec<(Source, PolicyFile)>,
+    ) -> Result<Loaded, PolicyError> {
+        let mut fields = Fields::default();
+        let mut origins = Origins::new();
+        let mut described = None;
+        for (source, file) in layers.into_iter().rev() {
+            let PolicyFile {
+                description,
+                base: _,
+                filesystem,
+                network,
+                syscalls,
+                privileges,
+            } = file;
+            let over = Fields {
+                filesystem,
+                network,
+                syscalls,
+                privileges,
+            };
+            fields.overlay(over, &mut origins, |_| source.origin());
+            // Only its own: a base's description would describe another policy.
+            described = description.map(|Description(text)| text);
+        }
+        let policy =
+            self.complete(fields, name.clone(), &origins)
+                .map_err(|problem| match problem {
+                    Unfinished::Missing(field) => PolicyError::FieldMissing { file: top, field },
+                    Unfinished::Preset(error) => error,
+                })?;
+        Ok(Loaded {
+            policy,
+            description: described,
+            origins,
+        })
     }
-    let policy = fields
-        .complete(name.clone())
-        .map_err(|field| PolicyError::FieldMissing { file: top, field })?;
-    Ok(Loaded {
-        policy,
-        description: described,
-        origins,
-    })
 }
 
 impl Source {
@@ -186,7 +228,7 @@ impl Source {
         match self {
             Self::Builtin(name) => Origin::Builtin(name.clone()),
             Self::File(name) => Origin::File(name.clone()),
-            Self::Node => Origin::Node,
+            Self::Node | Self::Presets | Self::Preset(_) => Origin::Node,
         }
     }
 }

@@ -13,14 +13,20 @@
 mod annotation;
 mod builtin;
 pub mod capability;
+pub mod catalogue;
 pub mod ceiling;
+pub mod count;
 mod error;
 mod fields;
 mod file;
+pub mod host;
 pub mod name;
+mod network;
 pub mod node;
 pub mod path;
+pub mod preset;
 mod resolve;
+pub mod rule;
 pub mod size;
 pub mod syscall;
 mod text;
@@ -32,16 +38,19 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use annotation::{POLICY_KEY, WORKSPACE_KEY};
+pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
 pub use builtin::BUILTIN;
 pub use capability::Capability;
 pub use ceiling::{Exceeded, exceeds};
+pub use count::Count;
 pub use error::{OverLimit, PolicyError};
 pub use fields::Field;
+pub use host::{Host, HostName};
 pub use name::{PolicyChoice, PolicyName, UNCONFINED};
 pub use node::{NamespaceKind, NodeAllow, NodeConfig};
 pub use path::{GuestPath, HostPath};
 pub use resolve::{Ceiling, Origin, Resolved, Selection, Sources, resolve};
+pub use rule::{NetworkRule, PresetName, RuleItem, Target};
 pub use size::ByteSize;
 pub use syscall::SyscallName;
 pub use text::{ValueError, shown};
@@ -89,6 +98,22 @@ pub struct Filesystem {
 pub struct Network {
     /// How far a connection gets.
     pub mode: NetworkMode,
+    /// Hosts and ports that may be reached under [`NetworkMode::Allowlist`]; presets are spelled out.
+    pub allow: BTreeSet<NetworkRule>,
+    /// Hosts that may not, whatever `allow` says.
+    pub deny: BTreeSet<NetworkRule>,
+    /// What may be allowed on top where this policy is a ceiling. It allows nothing by itself.
+    pub limit: BTreeSet<NetworkRule>,
+    /// Whether the workload is told of the proxy by HTTP_PROXY and its kin.
+    pub proxy_env: Switch,
+    /// Connections at once.
+    pub connections: Count,
+    /// New connections in a minute.
+    pub connections_per_minute: Count,
+    /// Bytes sent, all connections together, while the container lives.
+    pub upload: ByteSize,
+    /// Different names that are resolved while the container lives: a wildcard could carry data out in them.
+    pub hosts: Count,
 }
 
 /// The syscall wall, on top of the base rules.
@@ -169,6 +194,18 @@ words! {
         None = "none",
         /// The same, and the inbound ports that the policy names.
         Local = "local",
+        /// What the policy's rules allow, through the sidecar.
+        Allowlist = "allowlist",
+    }
+}
+
+words! {
+    /// On or off.
+    Switch {
+        /// Off.
+        Off = "off",
+        /// On.
+        On = "on",
     }
 }
 

@@ -19,6 +19,8 @@ pub struct NodeConfig {
     pub ceiling: PolicyName,
     /// Where the node's policy files are: `NAME.toml`.
     pub policy_dir: HostPath,
+    /// Where the node's presets are: `NAME.toml`.
+    pub preset_dir: HostPath,
     /// What no policy can give, only the node.
     pub allow: NodeAllow,
 }
@@ -35,6 +37,8 @@ pub struct NodeAllow {
     pub hooks: BTreeSet<HostPath>,
     /// Devices that a container may be given, besides the usual eight.
     pub devices: BTreeSet<HostPath>,
+    /// Rules may name every host, or all names below a public suffix.
+    pub open_egress: bool,
 }
 
 words! {
@@ -62,6 +66,7 @@ impl Default for NodeConfig {
             default: None,
             ceiling: builtin::CEILING.parse().expect(own),
             policy_dir: "/etc/agentbox/policies".parse().expect(own),
+            preset_dir: "/etc/agentbox/presets".parse().expect(own),
             allow: NodeAllow::default(),
         }
     }
@@ -91,7 +96,9 @@ mod tests {
             default = "unconfined"
             ceiling = "strict"
             policy-dir = "/srv/policies"
+            preset-dir = "/srv/presets"
             [allow]
+            open-egress = true
             capabilities = ["NET_RAW"]
             namespaces = ["pid", "network"]
             hooks = ["/usr/bin/hook"]
@@ -102,6 +109,8 @@ mod tests {
         assert_eq!(config.default, Some(PolicyChoice::Unconfined));
         assert_eq!(config.ceiling.as_str(), "strict");
         assert_eq!(config.policy_dir.as_str(), "/srv/policies");
+        assert_eq!(config.preset_dir.as_str(), "/srv/presets");
+        assert!(config.allow.open_egress);
         assert_eq!(
             config.allow.capabilities,
             ["CAP_NET_RAW".parse().unwrap()].into()
@@ -128,6 +137,9 @@ mod tests {
             ("[allow]\nnamespaces = [\"mount\"]", 2, "one of pid"),
             ("[allow]\ncapabilities = [\"ALL\"]", 2, "capability"),
             ("[allow]\nhooks = [\"../hook\"]", 2, "absolute"),
+            ("preset-dir = \"../presets\"", 1, "absolute"),
+            ("[allow]\nopen-egress = \"yes\"", 2, "invalid type"),
+            ("[allow]\nopen_egress = true", 2, "open-egress"),
             ("[allow]\nunconfined = true", 2, "unconfined"),
             ("ceiling = \"strict\"\nceiling = \"strict\"", 2, "duplicate"),
             ("not toml", 1, "expected"),

@@ -6,11 +6,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::annotation::{self, Request};
-use super::fields::{Fields, Origins};
+use super::fields::{Fields, Origins, Unfinished};
 use super::file::{Library, Loaded};
+use super::preset::Presets;
 use super::{
     Capability, Field, GuestPath, NodeAllow, NodeConfig, OverLimit, POLICY_KEY, Policy,
-    PolicyChoice, PolicyError, PolicyName, WORKSPACE_KEY, builtin, capability, exceeds,
+    PolicyChoice, PolicyError, PolicyName, RuleItem, WORKSPACE_KEY, builtin, capability, exceeds,
+    network,
 };
 
 /// All that has a say in a container's policy.
@@ -24,6 +26,8 @@ pub struct Sources<'a> {
     pub node: &'a NodeConfig,
     /// The node's policy files, name (without `.toml`) -> text. One replaces the built-in policy of its name.
     pub files: &'a BTreeMap<String, String>,
+    /// The node's presets, name (without `.toml`) -> text. One replaces the built-in preset of its name.
+    pub presets: &'a BTreeMap<String, String>,
     /// Whether there is a system call of this name.
     pub known_syscall: fn(&str) -> bool,
 }
@@ -128,10 +132,7 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
         (None, None, Some(default)) => (Some(default.clone()), Origin::Node),
         (None, None, None) => (None, Origin::Default),
     };
-    let desk = Desk {
-        sources,
-        library: Library::new(sources.files)?,
-    };
+    let desk = Desk::new(sources)?;
     let name = match choice {
         Some(PolicyChoice::Unconfined) => return unconfined(request, chosen_by),
         Some(PolicyChoice::Named(name)) => Some(name),
@@ -164,13 +165,23 @@ struct Limit {
 }
 
 /// What the steps share.
-struct Desk<'a> {
+pub(super) struct Desk<'a> {
     sources: &'a Sources<'a>,
-    library: Library<'a>,
+    pub library: Library<'a>,
+}
+
+impl<'a> Desk<'a> {
+    pub fn new(sources: &'a Sources<'a>) -> Result<Self, PolicyError> {
+        Ok(Self {
+            sources,
+            library: Library::new(sources.files, Presets::new(sources.presets)?)?,
+        })
+    }
 }
 
 impl Desk<'_> {
-    fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<Loaded, PolicyError> {
+    /// One policy as its files say it, if this node can have it at all.
+    pub fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<Loaded, PolicyError> {
         let loaded = self.library.load(name, asked_by)?;
         self.check_names(&loaded.policy, &loaded.origins)?;
         Ok(loaded)
@@ -246,6 +257,7 @@ impl Desk<'_> {
             workspace,
             fields: mut asked,
             change: _,
+            mode_implied,
         } = request;
         if workspace.as_ref().is_some_and(GuestPath::is_root) {
             return Err(PolicyError::RootPath {
@@ -262,14 +274,24 @@ impl Desk<'_> {
         if let Some(deny) = &mut asked.syscalls.deny {
             deny.extend(policy.syscalls.deny.iter().cloned());
         }
+        if let Some(deny) = &mut asked.network.deny {
+            deny.extend(policy.network.deny.iter().cloned().map(RuleItem::Rule));
+        }
         let name = policy.name.clone();
         let mut fields = Fields::from(policy);
-        fields.overlay(asked, &mut origins, |field| {
-            Origin::Annotation(annotation::key(field))
+        fields.overlay(asked, &mut origins, |field| match field {
+            Field::NetworkMode if mode_implied => {
+                Origin::Annotation(annotation::key(Field::NetworkAllow))
+            }
+            other => Origin::Annotation(annotation::key(other)),
         });
-        let policy = fields
-            .complete(name)
-            .expect("the policy below the annotations is complete");
+        let policy = match self.library.complete(fields, name, &origins) {
+            Ok(policy) => policy,
+            Err(Unfinished::Preset(error)) => return Err(error),
+            Err(Unfinished::Missing(_)) => {
+                unreachable!("the policy below the annotations is complete")
+            }
+        };
         self.check_names(&policy, &origins)?;
         for Limit {
             ceiling,
@@ -319,6 +341,14 @@ impl Desk<'_> {
                 field: Field::FilesystemWrite.to_string(),
             });
         }
+        network::check(&policy.network, &self.sources.node.allow).map_err(
+            |(field, rule, why)| PolicyError::RuleNotAllowed {
+                origin: origin(field),
+                field,
+                rule,
+                why,
+            },
+        )?;
         let asked = &policy.privileges.capabilities;
         let leave = &self.sources.node.allow.capabilities;
         let missing: Option<Capability> = capability::without_leave(asked, leave).next();

@@ -11,6 +11,7 @@ struct Case {
     flag: Option<String>,
     node: NodeConfig,
     files: BTreeMap<String, String>,
+    presets: BTreeMap<String, String>,
 }
 
 /// Stands for the table of system calls.
@@ -43,12 +44,19 @@ impl Case {
         self
     }
 
+    fn preset(mut self, name: &str, rules: &str) -> Self {
+        let text = format!("description = \"a preset of a test\"\nrules = {rules}");
+        self.presets.insert(name.to_owned(), text);
+        self
+    }
+
     fn resolve(&self) -> Result<Selection, PolicyError> {
         resolve(&Sources {
             annotations: &self.annotations,
             flag: self.flag.as_deref(),
             node: &self.node,
             files: &self.files,
+            presets: &self.presets,
             known_syscall: known,
         })
     }
@@ -73,6 +81,15 @@ fn builtin(name: &str) -> Policy {
     case().flag(name).resolved().policy
 }
 
+/// What `permissive` names, spelled out.
+fn services() -> BTreeSet<NetworkRule> {
+    let mut presets = preset::builtin().unwrap();
+    ["anthropic", "github", "google-ai", "openai"]
+        .into_iter()
+        .flat_map(|name| presets.remove(&name.parse().unwrap()).unwrap().rules)
+        .collect()
+}
+
 #[test]
 fn the_built_in_policies_are_what_the_design_says() {
     let eight: BTreeSet<Capability> = Capability::ORDINARY.into();
@@ -81,10 +98,10 @@ fn the_built_in_policies_are_what_the_design_says() {
         allow: BTreeSet::new(),
         deny: BTreeSet::new(),
     };
-    let expect = |name: &str, filesystem, mode, capabilities| Policy {
+    let expect = |name: &str, filesystem, network, capabilities| Policy {
         name: name.parse().unwrap(),
         filesystem,
-        network: Network { mode },
+        network,
         syscalls: none.clone(),
         privileges: Privileges { capabilities },
     };
@@ -109,10 +126,38 @@ fn the_built_in_policies_are_what_the_design_says() {
         MountRule::ReadOnly,
     );
     let permissive = files(RootAccess::Ephemeral, all, "1GiB", MountRule::Keep);
+    let count = |number: &str| number.parse().unwrap();
+    let closed = |mode| Network {
+        mode,
+        allow: BTreeSet::new(),
+        deny: BTreeSet::new(),
+        limit: BTreeSet::new(),
+        proxy_env: Switch::On,
+        connections: count("256"),
+        connections_per_minute: count("1200"),
+        upload: "1GiB".parse().unwrap(),
+        hosts: count("256"),
+    };
+    let open = Network {
+        mode: NetworkMode::Allowlist,
+        allow: services(),
+        limit: ["*".parse().unwrap()].into(),
+        connections: count("1024"),
+        connections_per_minute: count("6000"),
+        upload: "16GiB".parse().unwrap(),
+        hosts: count("4096"),
+        ..closed(NetworkMode::None)
+    };
+    let none_at_all = BTreeSet::new();
     let policies = [
-        expect("strict", strict, NetworkMode::None, BTreeSet::new()),
-        expect("standard", standard, NetworkMode::Local, eight.clone()),
-        expect("permissive", permissive, NetworkMode::Local, eight),
+        expect("strict", strict, closed(NetworkMode::None), none_at_all),
+        expect(
+            "standard",
+            standard,
+            closed(NetworkMode::Local),
+            eight.clone(),
+        ),
+        expect("permissive", permissive, open, eight),
     ];
     for policy in policies {
         assert_eq!(builtin(policy.name.as_str()), policy);
@@ -124,5 +169,6 @@ mod annotations;
 mod ceilings;
 mod errors;
 mod files;
+mod network;
 mod precedence;
 mod properties;

@@ -140,10 +140,47 @@ fn network(out: &mut String, plan: &Plan) {
         NetworkMode::Local => {
             "local: a namespace of its own with the loopback interface alone; no way out, no names"
         }
+        NetworkMode::Allowlist => {
+            "allowlist: a namespace of its own without a route; through the sidecar it reaches"
+        }
     };
     line(out, "network", text);
+    if plan.network.mode == NetworkMode::Allowlist {
+        allowlist(out, plan);
+    }
     for (key, value) in &plan.network.sysctl {
         item(out, &format!("{} = {}", escape(key), escape(value)));
+    }
+}
+
+fn allowlist(out: &mut String, plan: &Plan) {
+    let network = &plan.network;
+    let list =
+        |rules: &std::collections::BTreeSet<crate::policy::NetworkRule>| match rules.is_empty() {
+            true => "nothing".to_owned(),
+            false => rules
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" "),
+        };
+    item(out, &list(&network.rules.allow));
+    if !network.rules.deny.is_empty() {
+        item(out, &format!("but not {}", list(&network.rules.deny)));
+    }
+    let budget = network.budget;
+    item(
+        out,
+        &format!(
+            "at most {} connections at once, {} new ones in a minute, {} sent, {} names",
+            budget.connections,
+            budget.connections_per_minute,
+            size(budget.upload_bytes),
+            budget.hosts
+        ),
+    );
+    if network.proxy_env {
+        item(out, "HTTP_PROXY and its kin name the sidecar");
     }
 }
 

@@ -1,5 +1,8 @@
 //! PURE. The small files that the network wall puts over the engine's.
 
+use crate::network::inner::SYNTHETIC_V4;
+use crate::policy::NetworkMode;
+
 /// /etc/hosts: the container itself, and nobody else. What the engine writes there names its other containers.
 pub fn hosts(hostname: Option<&str>) -> String {
     let mut text =
@@ -10,9 +13,18 @@ pub fn hosts(hostname: Option<&str>) -> String {
     text
 }
 
-/// /etc/resolv.conf: no resolver. The C libraries then ask 127.0.0.1, where nobody answers, and fail at once.
-pub fn resolv_conf() -> String {
-    "# agentbox: this container resolves no names\noptions timeout:1 attempts:1\n".to_owned()
+/// /etc/resolv.conf: the sidecar's stub, or no resolver. Without one the C libraries ask 127.0.0.1, where nobody
+/// answers, and fail at once.
+pub fn resolv_conf(mode: NetworkMode) -> String {
+    match mode {
+        NetworkMode::None | NetworkMode::Local => {
+            "# agentbox: this container resolves no names\noptions timeout:1 attempts:1\n"
+                .to_owned()
+        }
+        NetworkMode::Allowlist => {
+            format!("# agentbox: the names that network.allow lists\nnameserver {SYNTHETIC_V4}\n")
+        }
+    }
 }
 
 fn is_host_name(name: &str) -> bool {

@@ -50,6 +50,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
         flag: Some("strict"),
         node: &NodeConfig::parse(node).unwrap(),
         files: &BTreeMap::new(),
+        presets: &BTreeMap::new(),
         known_syscall: |_| true,
     });
     let Selection::Policy(resolved) = selection.unwrap() else {

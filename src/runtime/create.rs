@@ -22,6 +22,7 @@ use super::devices::{self, Ruler};
 use super::filter::SavedFilter;
 use super::neighbours::Joined;
 use super::network_wall::NetworkWall;
+use super::pin::EngineFiles;
 use super::record::{self, ProcessId, Record, write_whole};
 use super::store::{Lock, Place};
 use super::unfinished::{self, Split};
@@ -354,6 +355,7 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
         sidecar: None,
         filtered: decision.filter.is_some(),
         netns_cookie: None,
+        engine_files: EngineFiles::of(spec),
         started: false,
     }
 }
@@ -374,7 +376,10 @@ fn write_shadow(
                 &dir.join("hosts"),
                 files::hosts(spec.hostname().as_deref()).as_bytes(),
             )?;
-            write_whole(&dir.join("resolv.conf"), files::resolv_conf().as_bytes())?;
+            write_whole(
+                &dir.join("resolv.conf"),
+                files::resolv_conf(plan.network.mode).as_bytes(),
+            )?;
             for name in ["hosts", "resolv.conf"] {
                 let path = dir.join(name);
                 let mode = rustix::fs::Mode::from_raw_mode(0o644);

@@ -5,15 +5,21 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
 
-use super::RuntimeError;
 use super::create::has_user_namespace;
-use super::record::{ProcessId, Record};
+use super::record::{ProcessId, Record, write_whole};
 use super::store::{self, Place};
-use crate::network::{InnerConfig, InnerMode, Maker, Sysctl, spawn_maker};
+use super::{RuntimeError, control};
+use crate::egress::proxy_port;
+use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
 use crate::plan::Plan;
+use crate::policy::NetworkMode;
 use crate::sidecar::{
-    self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, SidecarConfig, SidecarRecord,
+    self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, Serving, ServingFds,
+    SidecarConfig, SidecarRecord, Work,
 };
+
+/// The violation log's name in the container's directory.
+pub const VIOLATIONS: &str = "violations.jsonl";
 
 /// The network wall while it is being raised.
 pub struct NetworkWall {
@@ -21,6 +27,9 @@ pub struct NetworkWall {
     maker: Option<Maker>,
     config: Vec<Sysctl>,
     user_namespace: bool,
+    /// What is served, and the directory of its files.
+    serving: Option<(Serving, PathBuf)>,
+    mode: NetworkMode,
 }
 
 impl NetworkWall {
@@ -33,6 +42,8 @@ impl NetworkWall {
             .map(|(k, v)| Sysctl::parse(k, v))
             .collect::<Result<Vec<_>, _>>()?;
         let user_namespace = has_user_namespace(spec);
+        let mode = plan.network.mode;
+        let serving = (mode == NetworkMode::Allowlist).then(|| (serving(plan), place.dir()));
         let exe = rustix::fs::open(
             "/proc/self/exe",
             rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
@@ -43,13 +54,20 @@ impl NetworkWall {
         let maker = if user_namespace {
             None
         } else {
-            Some(spawn_maker(&inner_config(&sysctls, None))?)
+            Some(spawn_maker(&inner_config(
+                &sysctls,
+                mode,
+                serving.as_ref(),
+                None,
+            ))?)
         };
         Ok(Self {
             spawned,
             maker,
             config: sysctls,
             user_namespace,
+            serving,
+            mode,
         })
     }
 
@@ -71,6 +89,8 @@ impl NetworkWall {
                 let user = open_namespace(init.pid, "user")?;
                 spawn_maker(&inner_config(
                     &self.config,
+                    self.mode,
+                    self.serving.as_ref(),
                     self.user_namespace.then(|| user.as_fd()),
                 ))?
             }
@@ -81,7 +101,15 @@ impl NetworkWall {
         let init_pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
             .map_err(RuntimeError::io("open the container's process"))?;
         let engine = open_namespace(init.pid, "net")?;
+        let serving = match &mut self.serving {
+            Some((serving, dir)) => {
+                serving.ipv6 = inner.ipv6;
+                Some(serving_files(serving, dir)?)
+            }
+            None => None,
+        };
         let attach = Attach {
+            serving,
             engine_netns: Some(engine.as_fd()),
             init_pidfd: init_pidfd.as_fd(),
             inner,
@@ -91,14 +119,58 @@ impl NetworkWall {
     }
 }
 
+fn serving(plan: &Plan) -> Serving {
+    let rules = plan.network.rules.clone();
+    let listen = ListenOn::new(proxy_port(&rules), rules.ports());
+    Serving {
+        rules,
+        budget: plan.network.budget,
+        ports: listen.ports,
+        ipv6: false,
+    }
+}
+
+/// The configuration, the log and the control socket, in the container's directory.
+fn serving_files(serving: &Serving, dir: &Path) -> Result<ServingFds, RuntimeError> {
+    use rustix::fs::{Mode, OFlags, open};
+    let config = dir.join("network.json");
+    let text = serde_json::to_vec(serving).map_err(|e| RuntimeError::Input {
+        path: config.clone(),
+        why: e.to_string(),
+    })?;
+    write_whole(&config, &text)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let config_fd = open(&config, flags, Mode::empty())
+        .map_err(RuntimeError::io(format!("open {config:?}")))?;
+    let journal = dir.join(VIOLATIONS);
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let journal_fd = open(&journal, flags, Mode::from_raw_mode(0o600))
+        .map_err(RuntimeError::io(format!("open {journal:?}")))?;
+    Ok(ServingFds {
+        config: config_fd,
+        journal: journal_fd,
+        control: control::listen(dir)?,
+    })
+}
+
 fn inner_config<'a>(
     sysctls: &[Sysctl],
+    mode: NetworkMode,
+    serving: Option<&(Serving, PathBuf)>,
     user_namespace: Option<std::os::fd::BorrowedFd<'a>>,
 ) -> InnerConfig<'a> {
     InnerConfig {
         user_namespace,
-        mode: InnerMode::Loopback,
+        mode: match mode {
+            NetworkMode::None | NetworkMode::Local => InnerMode::Loopback,
+            NetworkMode::Allowlist => InnerMode::AnyIp,
+        },
         sysctls: sysctls.to_vec(),
+        listen: serving.map(|(serving, _)| ListenOn {
+            proxy: proxy_port(&serving.rules),
+            ports: serving.ports.clone(),
+        }),
     }
 }
 
@@ -147,6 +219,10 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
         landlock: LandlockNeed::Required,
         cgroup: Some(cgroup),
         log: None,
+        work: match plan.network.mode {
+            NetworkMode::None | NetworkMode::Local => Work::Wait,
+            NetworkMode::Allowlist => Work::Serve,
+        },
     }
 }
 

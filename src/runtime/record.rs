@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::RuntimeError;
 use super::controllers::Controllers;
 use super::hooks::Told;
+use super::pin::EngineFiles;
 use crate::plan::{CapabilitySets, Plan};
 use crate::sidecar::SidecarRecord;
 
@@ -72,6 +73,9 @@ pub struct Record {
     pub filtered: bool,
     /// Cookie of the inner network namespace.
     pub netns_cookie: Option<u64>,
+    /// Where the engine keeps what the sidecar resolves names with.
+    #[serde(default)]
+    pub engine_files: EngineFiles,
     /// Whether `start` has been called: the engine's network is then final.
     pub started: bool,
 }

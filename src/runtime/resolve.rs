@@ -13,15 +13,47 @@ pub fn selection(
     global: &Global,
     annotations: &BTreeMap<String, String>,
 ) -> Result<Selection, RuntimeError> {
-    let node = node(&global.config)?;
-    let files = policy_files(node.policy_dir.as_ref())?;
-    Ok(resolve(&Sources {
-        annotations,
-        flag: global.policy.as_deref(),
-        node: &node,
-        files: &files,
-        known_syscall: crate::seccomp::is_known,
-    })?)
+    let files = NodeFiles::read(&global.config)?;
+    Ok(resolve(
+        &files.sources(annotations, global.policy.as_deref()),
+    )?)
+}
+
+/// What the node says of policies.
+#[derive(Debug)]
+pub struct NodeFiles {
+    /// Its own file.
+    pub node: NodeConfig,
+    policies: BTreeMap<String, String>,
+    presets: BTreeMap<String, String>,
+}
+
+impl NodeFiles {
+    /// Reads the node's file and the directories that it names.
+    pub fn read(config: &Path) -> Result<Self, RuntimeError> {
+        let node = node(config)?;
+        Ok(Self {
+            policies: toml_files(node.policy_dir.as_ref(), "policies")?,
+            presets: toml_files(node.preset_dir.as_ref(), "presets")?,
+            node,
+        })
+    }
+
+    /// All that has a say in the policy of a container with these annotations.
+    pub fn sources<'a>(
+        &'a self,
+        annotations: &'a BTreeMap<String, String>,
+        flag: Option<&'a str>,
+    ) -> Sources<'a> {
+        Sources {
+            annotations,
+            flag,
+            node: &self.node,
+            files: &self.policies,
+            presets: &self.presets,
+            known_syscall: crate::seccomp::is_known,
+        }
+    }
 }
 
 fn node(path: &Path) -> Result<NodeConfig, RuntimeError> {
@@ -42,8 +74,8 @@ fn read_text(path: &Path) -> Result<String, RuntimeError> {
     })
 }
 
-fn policy_files(dir: &Path) -> Result<BTreeMap<String, String>, RuntimeError> {
-    let step = || format!("read the node's policies in {dir:?}");
+fn toml_files(dir: &Path, what: &str) -> Result<BTreeMap<String, String>, RuntimeError> {
+    let step = || format!("read the node's {what} in {dir:?}");
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),

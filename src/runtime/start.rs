@@ -9,7 +9,8 @@ use super::agent::Agent;
 use super::hooks::{self, When};
 use super::record::{ProcessId, Record};
 use super::store::{Lock, Place};
-use super::{RuntimeError, delete, report};
+use super::{RuntimeError, delete, pin, report};
+use crate::policy::NetworkMode;
 
 /// Starts a created container. Its lock is held until the process has moved to the inner network namespace: libcontainer
 /// says Running before, and an `exec` in that moment would join the engine's.
@@ -70,6 +71,13 @@ fn release(place: &Place, record: &mut Record) -> Result<(), RuntimeError> {
                 "its sidecar is gone, so there is no network wall: delete and create it again",
             ));
         }
+    }
+    if record
+        .plan
+        .as_ref()
+        .is_some_and(|plan| plan.network.mode == NetworkMode::Allowlist)
+    {
+        pin::pin(&place.dir(), &record.engine_files)?;
     }
     let reader = report::reader(&place.report())?;
     let agent = Agent::read(&place.dir())?;

@@ -18,6 +18,7 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
+use super::protocol::Work;
 use crate::sys::{netns, process};
 
 /// 1 and not 0: with 0 a core_pattern that begins with a pipe still runs its root helper on the
@@ -167,6 +168,7 @@ pub(super) fn join_engine(namespace: BorrowedFd<'_>) -> Result<(), ConfineError>
 pub(super) fn drop_privileges(
     identity: Identity,
     landlock: LandlockNeed,
+    work: Work,
 ) -> Result<u32, ConfineError> {
     // While CAP_SETPCAP is there.
     for number in 0..MAX_CAPABILITIES {
@@ -190,7 +192,7 @@ pub(super) fn drop_privileges(
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(ConfineError::step("become undumpable"))?;
     rustix::thread::set_no_new_privs(true).map_err(ConfineError::step("set no_new_privs"))?;
-    restrict(landlock)
+    restrict(landlock, work)
 }
 
 /// No way back through uid 0, KEEPCAPS or ambient capabilities, for good.
@@ -222,8 +224,9 @@ fn change_identity(identity: Identity) -> Result<(), ConfineError> {
     set_thread_res_uid(uid, uid, uid).map_err(ConfineError::step("set the uid"))
 }
 
-/// Denies all that this kernel's Landlock can deny: files, TCP, and what the scopes cover.
-fn restrict(need: LandlockNeed) -> Result<u32, ConfineError> {
+/// Denies all that this kernel's Landlock can deny: files, TCP, and what the scopes cover. Whoever serves may still
+/// connect.
+fn restrict(need: LandlockNeed, work: Work) -> Result<u32, ConfineError> {
     let abi = process::landlock_abi().map_err(ConfineError::step("ask for the Landlock ABI"))?;
     if abi == 0 {
         return match need {
@@ -234,9 +237,14 @@ fn restrict(need: LandlockNeed) -> Result<u32, ConfineError> {
     // The newest the crate knows, in its best-effort mode: what the kernel does not know is left
     // out, and that the rest took is checked here and in `verify`.
     let newest = ABI::V9;
+    let net = match work {
+        Work::Wait => AccessNet::from_all(newest),
+        // Its listeners are bound already, and its UDP sockets are the resolver's.
+        Work::Serve => AccessNet::BindTcp.into(),
+    };
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(newest))
-        .and_then(|rules| rules.handle_access(AccessNet::from_all(newest)))
+        .and_then(|rules| rules.handle_access(net))
         .and_then(|rules| rules.scope(Scope::from_all(newest)))
         .and_then(|rules| rules.create())
         .and_then(|rules| rules.restrict_self())

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::protocol::Work;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
     SeccompFilter, SeccompRule,
@@ -36,17 +37,66 @@ const REST: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
+/// What serving takes on top: the event loop, sockets, pipes. No file is opened and nothing is bound but the resolver's
+/// own UDP ports (Landlock denies TCP's).
+const SERVE: &[libc::c_long] = &[
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_splice,
+    libc::SYS_pipe2,
+    libc::SYS_getrandom,
+    libc::SYS_sched_yield,
+    libc::SYS_clock_nanosleep,
+];
+
 /// Compiles the filter; pure, and done before the confinement begins.
-pub(super) fn compile() -> Result<BpfProgram, BackendError> {
+pub(super) fn compile(work: Work) -> Result<BpfProgram, BackendError> {
+    let serve: &[libc::c_long] = match work {
+        Work::Wait => &[],
+        Work::Serve => SERVE,
+    };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = LOOP
         .iter()
         .chain(REST)
+        .chain(serve)
         .map(|nr| (*nr, Vec::new()))
         .collect();
     // Memory for data only.
     rules.insert(libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]);
     // In debug builds Rust makes sure that what it closes is open.
-    rules.insert(libc::SYS_fcntl, vec![equal(1, libc::F_GETFD)?]);
+    let mut fcntl = vec![equal(1, libc::F_GETFD)?];
+    if work == Work::Serve {
+        for command in [
+            libc::F_SETPIPE_SZ,
+            libc::F_GETFL,
+            libc::F_SETFL,
+            libc::F_DUPFD_CLOEXEC,
+        ] {
+            fcntl.push(equal(1, command)?);
+        }
+        let families = [libc::AF_INET, libc::AF_INET6];
+        let socket = families.map(|family| equal(0, family)).into_iter();
+        rules.insert(libc::SYS_socket, socket.collect::<Result<_, _>>()?);
+        rules.insert(libc::SYS_ioctl, vec![equal(1, FIONBIO)?]);
+    }
+    rules.insert(libc::SYS_fcntl, fcntl);
     // To read back that this filter is loaded.
     rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);
     let filter = SeccompFilter::new(
@@ -57,6 +107,9 @@ pub(super) fn compile() -> Result<BpfProgram, BackendError> {
     )?;
     filter.try_into()
 }
+
+/// "Do not block", as the standard library says it to a socket.
+const FIONBIO: libc::c_int = 0x5421;
 
 fn equal(argument: u8, value: libc::c_int) -> Result<SeccompRule, BackendError> {
     rule(argument, SeccompCmpOp::Eq, value)
@@ -134,7 +187,7 @@ mod tests {
     ];
 
     fn under_filter() {
-        let program = super::compile().unwrap();
+        let program = super::compile(super::Work::Wait).unwrap();
         rustix::thread::set_no_new_privs(true).unwrap();
         process::load_filter(&program).unwrap();
         assert_eq!(process::seccomp_mode().unwrap(), 2);
@@ -171,7 +224,9 @@ mod tests {
 
     #[test]
     fn the_filter_is_short() {
-        let program = super::compile().unwrap();
-        assert!((10..200).contains(&program.len()), "{}", program.len());
+        for work in [super::Work::Wait, super::Work::Serve] {
+            let program = super::compile(work).unwrap();
+            assert!((10..400).contains(&program.len()), "{}", program.len());
+        }
     }
 }

@@ -8,7 +8,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::de::DeserializeOwned;
 
 use super::confine::{self, Identity};
-use super::protocol::{self, Attachment, ProtocolError, Question, Reply, Setup};
+use super::protocol::{self, Attachment, ProtocolError, Question, Reply, Setup, Work};
+use super::serve::{self, Ears, Serving};
 use super::{ARGV0, ConfineError, SidecarError, filter};
 use crate::sys::{memory, process, socket};
 
@@ -22,6 +23,8 @@ const SETUP_WITHIN: Duration = Duration::from_secs(10);
 /// In between, `create` runs the engine's hooks. A runtime that dies is noticed by its pidfd, so
 /// this bounds only one that hangs.
 const ATTACH_WITHIN: Duration = Duration::from_secs(600);
+/// Bytes of a configuration: 64 ports and some thousand rules.
+const MOST_CONFIGURATION: u64 = 1 << 20;
 
 /// Runs the sidecar; `argv[1]` was [`super::VERB`]. Must be called before any thread is made.
 pub fn main() -> ExitCode {
@@ -89,6 +92,7 @@ struct Served {
     netns: OwnedFd,
     sysfs: OwnedFd,
     cookie: u64,
+    serving: Option<(Serving, Ears)>,
 }
 
 /// Everything up to the acknowledgement, in the order that [`confine`] explains.
@@ -104,45 +108,64 @@ fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
         limits,
         landlock,
         cgroup,
+        work,
     } = setup;
     let identity = Identity { uid, gid };
-    let filter = filter::compile()
+    let filter = filter::compile(work)
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
     // While /proc is still there. What the start touched of a whole runtime's code is not needed again.
     memory::release_code().map_err(SidecarError::step("give back the code of the start"))?;
+    if work == Work::Serve {
+        // In a static binary the crate reads /dev/urandom, which it opens once; later there is no /dev.
+        getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
+            step: "open the source of randomness",
+            source: std::io::Error::other(error.to_string()),
+        })?;
+    }
     // Before the root goes, which hides the cgroup file systems.
     cgroup.enter().map_err(SidecarError::Cgroup)?;
     confine::hide(limits).map_err(SidecarError::Confine)?;
 
-    let (served, engine) = receive_attachment(bootstrap)?;
-    if let Some(engine) = engine {
+    let attached = receive_attachment(bootstrap)?;
+    if let Some(engine) = &attached.engine {
         confine::join_engine(engine.as_fd()).map_err(SidecarError::Confine)?;
     }
-    let abi = confine::drop_privileges(identity, landlock).map_err(SidecarError::Confine)?;
+    let served = attached.prepare(work)?;
+    let abi = confine::drop_privileges(identity, landlock, work).map_err(SidecarError::Confine)?;
     confine::verify(identity, limits, abi).map_err(SidecarError::Confine)?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
     Ok((served, abi))
 }
 
-fn receive_attachment(bootstrap: &Bootstrap) -> Result<(Served, Option<OwnedFd>), SidecarError> {
-    let (attachment, fds) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
-    let Attachment {
-        cookie,
-        engine_netns,
-    } = attachment;
-    let have = fds.len();
-    let need = engine_netns.descriptors();
+/// What came with the attachment, as it came.
+struct Attached {
+    init: OwnedFd,
+    netns: OwnedFd,
+    sysfs: OwnedFd,
+    cookie: u64,
+    engine: Option<OwnedFd>,
+    /// Configuration, log, control socket, listeners.
+    serving: Vec<OwnedFd>,
+}
+
+fn receive_attachment(bootstrap: &Bootstrap) -> Result<Attached, SidecarError> {
+    let (attachment, fds): (Attachment, _) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
+    let (have, need) = (fds.len(), attachment.descriptors());
     let mut fds = fds.into_iter();
     match (fds.next(), fds.next(), fds.next()) {
         (Some(init), Some(netns), Some(sysfs)) if have == need => {
-            let served = Served {
+            let engine = (attachment.engine_netns == protocol::EngineNetns::Sent)
+                .then(|| fds.next())
+                .flatten();
+            Ok(Attached {
                 init,
                 netns,
                 sysfs,
-                cookie,
-            };
-            Ok((served, fds.next()))
+                cookie: attachment.cookie,
+                engine,
+                serving: fds.collect(),
+            })
         }
         _ => Err(SidecarError::Protocol(ProtocolError::Descriptors {
             peer: "runtime",
@@ -152,21 +175,99 @@ fn receive_attachment(bootstrap: &Bootstrap) -> Result<(Served, Option<OwnedFd>)
     }
 }
 
-/// Waits for init's question and init's end. Under the filter now: poll, recvmsg, sendmsg, close.
+impl Attached {
+    /// Reads the configuration and opens what must be opened in the engine's namespace, while there is the right to.
+    fn prepare(self, work: Work) -> Result<Served, SidecarError> {
+        let Self {
+            init,
+            netns,
+            sysfs,
+            cookie,
+            engine: _,
+            serving,
+        } = self;
+        let serving = match work {
+            Work::Wait => None,
+            Work::Serve => Some(prepare_serving(serving)?),
+        };
+        Ok(Served {
+            init,
+            netns,
+            sysfs,
+            cookie,
+            serving,
+        })
+    }
+}
+
+fn prepare_serving(fds: Vec<OwnedFd>) -> Result<(Serving, Ears), SidecarError> {
+    use std::io::Read;
+    let have = fds.len();
+    let mut fds = fds.into_iter();
+    let (Some(config), Some(journal), Some(control)) = (fds.next(), fds.next(), fds.next()) else {
+        return Err(SidecarError::Protocol(ProtocolError::Descriptors {
+            peer: "runtime",
+            need: 3,
+            have,
+        }));
+    };
+    let mut text = String::new();
+    std::fs::File::from(config)
+        .take(MOST_CONFIGURATION)
+        .read_to_string(&mut text)
+        .map_err(SidecarError::Configuration)?;
+    let serving: Serving =
+        serde_json::from_str(&text).map_err(|error| SidecarError::Configuration(error.into()))?;
+    let listeners = crate::network::Listeners::from_fds(fds)
+        .filter(|listeners| listeners.ports.len() == serving.ports.len())
+        .ok_or(SidecarError::Protocol(ProtocolError::Descriptors {
+            peer: "runtime",
+            need: serving.ports.len(),
+            have,
+        }))?;
+    let route = crate::sys::netlink::RouteSocket::open()
+        .map_err(SidecarError::step("open a routing socket"))?;
+    let ears = Ears {
+        listeners,
+        journal,
+        control,
+        route,
+    };
+    Ok((serving, ears))
+}
+
+/// Waits for init's question and init's end. Under the filter now.
 fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
     let Served {
         init,
         netns,
         sysfs,
         cookie,
+        serving,
     } = served;
+    match serving {
+        None => wait_for_init(&init, &netns, (handover, sysfs), cookie),
+        Some((serving, ears)) => {
+            let answer = move |socket: &OwnedFd| answer(socket, cookie, &netns, &sysfs);
+            serve::run(serving, ears, &init, (handover, answer))
+        }
+    }
+}
+
+/// The whole work of a sidecar that serves nothing: poll, recvmsg, sendmsg, close.
+fn wait_for_init(
+    init: &OwnedFd,
+    netns: &OwnedFd,
+    pending: (OwnedFd, OwnedFd),
+    cookie: u64,
+) -> Result<(), SidecarError> {
     // Both are let go with the one answer, or when nobody is left to ask.
-    let mut pending = Some((handover, sysfs));
+    let mut pending = Some(pending);
     loop {
-        let (ended, asked) = wait(&init, pending.as_ref().map(|(socket, _)| socket))?;
+        let (ended, asked) = wait(init, pending.as_ref().map(|(socket, _)| socket))?;
         // `asked` only while somebody may ask.
         if let Some((socket, sysfs)) = pending.take_if(|_| asked) {
-            answer(&socket, cookie, &netns, &sysfs);
+            answer(&socket, cookie, netns, &sysfs);
         }
         if ended {
             return Ok(());

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! It keeps nothing alive and opens nothing when it dies: without it `start` has no namespace to
-//! enter, and a started container has no way out. No thread, no async, a single poll loop.
+//! enter, and a started container has no way out. No thread: a single poll loop, or under the mode `allowlist` the
+//! event loop of [`serve`].
 
 mod cgroup;
 mod confine;
@@ -22,6 +23,7 @@ mod filter;
 mod main;
 pub mod protocol;
 mod record;
+mod serve;
 mod spawn;
 
 use std::ffi::CStr;
@@ -30,9 +32,10 @@ use std::io;
 pub use cgroup::{CgroupConfig, CgroupError, CgroupLimits};
 pub use confine::{ConfineError, LandlockNeed, Limits};
 pub use main::main;
-pub use protocol::{Handover, ProtocolError, request_namespace};
+pub use protocol::{Handover, ProtocolError, Work, request_namespace};
 pub use record::{SidecarRecord, kill, remove};
-pub use spawn::{Attach, SidecarConfig, Spawned, spawn};
+pub use serve::{ControlReply, ControlRequest, Pinned, Serving};
+pub use spawn::{Attach, ServingFds, SidecarConfig, Spawned, spawn};
 
 /// argv[0] of the sidecar, as ps(1) shows it.
 pub const ARGV0: &CStr = c"agentbox-sidecar";
@@ -64,6 +67,9 @@ pub enum SidecarError {
     /// Its cgroup was refused.
     #[error("the sidecar's cgroup is refused")]
     Cgroup(#[source] CgroupError),
+    /// What it was given to serve cannot be read.
+    #[error("the sidecar's configuration cannot be read")]
+    Configuration(#[source] io::Error),
     /// It could not confine itself.
     #[error("the sidecar could not confine itself")]
     Confine(#[source] ConfineError),

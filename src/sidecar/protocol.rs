@@ -86,15 +86,36 @@ pub(super) struct Setup {
     pub limits: Limits,
     pub landlock: LandlockNeed,
     pub cgroup: CgroupPlan,
+    pub work: Work,
+}
+
+/// What the sidecar is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// It keeps the namespace until init asks for it.
+    Wait,
+    /// It is the allowlist proxy as well.
+    Serve,
 }
 
 /// The second message: whom it serves. Its descriptors are init's pidfd, the inner namespace, the
-/// inner sysfs and, if `engine_netns` says so, the engine's network namespace.
+/// inner sysfs and, if `engine_netns` says so, the engine's network namespace; then, if it is to serve, the
+/// configuration, the violation log, the control socket and `listeners` more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Attachment {
     pub cookie: u64,
     pub engine_netns: EngineNetns,
+    /// How many listeners come along; `None`: nothing is served.
+    pub listeners: Option<usize>,
+}
+
+impl Attachment {
+    /// How many descriptors it comes with.
+    pub fn descriptors(&self) -> usize {
+        self.engine_netns.descriptors() + self.listeners.map_or(0, |count| 3 + count)
+    }
 }
 
 /// Where the sidecar dials from.

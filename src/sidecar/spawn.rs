@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{PidfdFlags, Signal};
 
 use super::cgroup::{self, CgroupConfig, CgroupPlan};
-use super::protocol::{self, Attachment, EngineNetns, ProtocolError, Reply, Setup};
+use super::protocol::{self, Attachment, EngineNetns, ProtocolError, Reply, Setup, Work};
 use super::record::{self, SidecarRecord};
 use super::{ARGV0, LandlockNeed, Limits, SidecarError, VERB};
 use crate::network::InnerNamespace;
@@ -33,6 +33,8 @@ pub struct SidecarConfig<'a> {
     pub cgroup: Option<CgroupConfig>,
     /// A file for its standard error instead of /dev/null.
     pub log: Option<BorrowedFd<'a>>,
+    /// Whether it serves connections.
+    pub work: Work,
 }
 
 /// A sidecar that is starting up. Dropped without [`Spawned::attach`], it is killed; its cgroups
@@ -61,8 +63,21 @@ pub struct Attach<'a> {
     pub engine_netns: Option<BorrowedFd<'a>>,
     /// The container's init: the sidecar ends with it.
     pub init_pidfd: BorrowedFd<'a>,
-    /// The inner namespace, for init.
+    /// The inner namespace, for init, with its listeners.
     pub inner: InnerNamespace,
+    /// What it serves with, where it is to.
+    pub serving: Option<ServingFds>,
+}
+
+/// What a serving sidecar needs besides its listeners.
+#[derive(Debug)]
+pub struct ServingFds {
+    /// The configuration, to be read from its beginning: [`super::Serving`] as JSON.
+    pub config: OwnedFd,
+    /// The violation log, opened to append.
+    pub journal: OwnedFd,
+    /// A UNIX socket that listens.
+    pub control: OwnedFd,
 }
 
 /// Starts the sidecar from `exe` (this program) and returns while it starts up. The calling
@@ -75,6 +90,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
         landlock,
         cgroup,
         log,
+        work,
     } = config;
     // Root, even without a capability, may signal and trace every other root process; the largest
     // number means "leave it as it is" to setresuid(2).
@@ -98,6 +114,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
                 limits: *limits,
                 landlock: *landlock,
                 cgroup: plan,
+                work: *work,
             };
             start(&setup, exe, born_in.as_ref(), *log)
         });
@@ -211,16 +228,26 @@ impl Spawned {
             engine_netns,
             init_pidfd,
             inner,
+            serving,
         } = attach;
+        let extra: Vec<OwnedFd> = match (serving, inner.listeners) {
+            (Some(serving), Some(listeners)) => {
+                let own = [serving.config, serving.journal, serving.control];
+                own.into_iter().chain(listeners.into_fds()).collect()
+            }
+            _ => Vec::new(),
+        };
         let message = Attachment {
             cookie: inner.cookie,
             engine_netns: match engine_netns {
                 Some(_) => EngineNetns::Sent,
                 None => EngineNetns::Inherited,
             },
+            listeners: extra.len().checked_sub(3),
         };
         let mut fds = vec![init_pidfd, inner.netns.as_fd(), inner.sysfs.as_fd()];
         fds.extend(engine_netns);
+        fds.extend(extra.iter().map(AsFd::as_fd));
         match protocol::send(self.bootstrap.as_fd(), "sidecar", &message, &fds) {
             // Gone already: but its reason may be waiting in the socket.
             Ok(()) | Err(ProtocolError::Gone { .. }) => {}

@@ -1,5 +1,5 @@
-//! The little of rtnetlink(7) that a sandbox needs: list links, bring one up, give it an address
-//! and a local default route.
+//! The little of rtnetlink(7) that a sandbox needs: list links, addresses and gateways, bring a
+//! link up, give it an address and a local default route.
 //!
 //! What the kernel sends is parsed defensively, as bytes, without `unsafe`: a length that does not
 //! fit is an error, never a guess, and no loop is longer than a constant.
@@ -22,6 +22,10 @@ const LINK_HEADER: usize = 16;
 const DATAGRAM: usize = 32 * 1024;
 const MAX_DATAGRAMS: usize = 64;
 const MAX_LINKS: usize = 64;
+/// Addresses or gateways of one namespace; a node that routes for others may have many of both.
+const MAX_ADDRESSES: usize = 16 * 1024;
+const ADDRESS_HEADER: usize = 8;
+const ROUTE_HEADER: usize = 12;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 const NLMSG_NOOP: u16 = 1;
@@ -37,13 +41,16 @@ const NLM_F_CREATE: u16 = 0x400;
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
 
 const IFLA_IFNAME: u16 = 3;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_F_NODAD: u8 = 0x02;
 const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
 const RT_TABLE_LOCAL: u8 = 255;
 const RT_SCOPE_HOST: u8 = 254;
@@ -95,16 +102,70 @@ impl RouteSocket {
 
     /// Every link of the namespace; an error when there are more than could be of use.
     pub fn links(&mut self) -> io::Result<Vec<Link>> {
-        let sequence = self.request(RTM_GETLINK, NLM_F_DUMP, &[0; LINK_HEADER])?;
-        let mut buffer = vec![0; DATAGRAM];
         let mut links = Vec::new();
+        self.dump(RTM_GETLINK, RTM_NEWLINK, &[0; LINK_HEADER], &mut |body| {
+            if links.len() == MAX_LINKS {
+                return Err(malformed("more links than can be listed"));
+            }
+            links.push(parse_link(body)?);
+            Ok(())
+        })?;
+        Ok(links)
+    }
+
+    /// Every address of the namespace with the length of its prefix.
+    pub fn addresses(&mut self) -> io::Result<Vec<(IpAddr, u8)>> {
+        let mut addresses = Vec::new();
+        self.dump(
+            RTM_GETADDR,
+            RTM_NEWADDR,
+            &[0; ADDRESS_HEADER],
+            &mut |body| {
+                if addresses.len() == MAX_ADDRESSES {
+                    return Err(malformed("more addresses than can be listed"));
+                }
+                addresses.extend(parse_address(body)?);
+                Ok(())
+            },
+        )?;
+        Ok(addresses)
+    }
+
+    /// Every gateway of the namespace's routes.
+    pub fn gateways(&mut self) -> io::Result<Vec<IpAddr>> {
+        let mut gateways = Vec::new();
+        self.dump(
+            RTM_GETROUTE,
+            RTM_NEWROUTE,
+            &[0; ROUTE_HEADER],
+            &mut |body| {
+                if gateways.len() == MAX_ADDRESSES {
+                    return Err(malformed("more routes than can be listed"));
+                }
+                gateways.extend(attribute(body, ROUTE_HEADER, RTA_GATEWAY)?.and_then(address_of));
+                Ok(())
+            },
+        )?;
+        Ok(gateways)
+    }
+
+    /// Asks for a list and hands over each item's body.
+    fn dump(
+        &mut self,
+        ask: u16,
+        answer: u16,
+        body: &[u8],
+        each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let sequence = self.request(ask, NLM_F_DUMP, body)?;
+        let mut buffer = vec![0; DATAGRAM];
         for _ in 0..MAX_DATAGRAMS {
             let len = self.receive(&mut buffer)?;
-            if parse_links(&buffer[..len], sequence, &mut links)? == Dump::Complete {
-                return Ok(links);
+            if parse_dump(&buffer[..len], sequence, answer, each)? == Dump::Complete {
+                return Ok(());
             }
         }
-        Err(malformed("the link dump does not end"))
+        Err(malformed("the dump does not end"))
     }
 
     /// Sets a link up.
@@ -233,17 +294,22 @@ enum Dump {
     More,
 }
 
-fn parse_links(datagram: &[u8], sequence: u32, links: &mut Vec<Link>) -> io::Result<Dump> {
+fn parse_dump(
+    datagram: &[u8],
+    sequence: u32,
+    wanted: u16,
+    each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<Dump> {
     let mut rest = datagram;
     if rest.is_empty() {
-        return Err(malformed("an empty datagram in the link dump"));
+        return Err(malformed("an empty datagram in the dump"));
     }
     while let Some(message) = next_message(&mut rest)? {
         if message.sequence != sequence {
             return Err(malformed("an answer to another question"));
         }
         if message.flags & NLM_F_DUMP_INTR != 0 {
-            return Err(malformed("the links changed while they were listed"));
+            return Err(malformed("the list changed while it was read"));
         }
         match message.kind {
             NLMSG_DONE => {
@@ -252,12 +318,11 @@ fn parse_links(datagram: &[u8], sequence: u32, links: &mut Vec<Link>) -> io::Res
             }
             NLMSG_ERROR => {
                 status(message.body)?;
-                return Err(malformed("an acknowledgement inside the link dump"));
+                return Err(malformed("an acknowledgement inside the dump"));
             }
             NLMSG_NOOP => {}
-            RTM_NEWLINK if links.len() < MAX_LINKS => links.push(parse_link(message.body)?),
-            RTM_NEWLINK => return Err(malformed("more links than can be listed")),
-            _ => return Err(malformed("a message that is not a link")),
+            kind if kind == wanted => each(message.body)?,
+            _ => return Err(malformed("a message that was not asked for")),
         }
     }
     Ok(Dump::More)
@@ -270,23 +335,53 @@ fn parse_link(body: &[u8]) -> io::Result<Link> {
         flags: u32_at(body, 8)?,
         name: String::new(),
     };
+    if let Some(name) = attribute(body, LINK_HEADER, IFLA_IFNAME)? {
+        let name = name.split(|byte| *byte == 0).next();
+        link.name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
+    }
+    Ok(link)
+}
+
+/// An address and its prefix. IFA_LOCAL is the own one where a link has a peer.
+fn parse_address(body: &[u8]) -> io::Result<Option<(IpAddr, u8)>> {
+    let bits = *body
+        .get(1)
+        .ok_or_else(|| malformed("an address's header is short"))?;
+    let own = attribute(body, ADDRESS_HEADER, IFA_LOCAL)?;
+    let any = attribute(body, ADDRESS_HEADER, IFA_ADDRESS)?;
+    Ok(own
+        .or(any)
+        .and_then(address_of)
+        .map(|address| (address, bits)))
+}
+
+fn address_of(octets: &[u8]) -> Option<IpAddr> {
+    match octets.len() {
+        4 => <[u8; 4]>::try_from(octets).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+/// The last attribute of this kind behind a header.
+fn attribute(body: &[u8], header: usize, wanted: u16) -> io::Result<Option<&[u8]>> {
+    let mut found = None;
     let mut rest = body
-        .get(LINK_HEADER..)
-        .ok_or_else(|| malformed("a link's header is short"))?;
+        .get(header..)
+        .ok_or_else(|| malformed("a message's header is short"))?;
     // Every turn takes at least four bytes, so the datagram's length bounds this loop.
     while !rest.is_empty() {
         let len = usize::from(u16_at(rest, 0)?);
         let kind = u16_at(rest, 2)?;
         if len < 4 || len > rest.len() {
-            return Err(malformed("an attribute's length does not fit its link"));
+            return Err(malformed("an attribute's length does not fit its message"));
         }
-        if kind == IFLA_IFNAME {
-            let name = rest[4..len].split(|byte| *byte == 0).next();
-            link.name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
+        if kind == wanted {
+            found = Some(&rest[4..len]);
         }
         rest = &rest[len.next_multiple_of(4).min(rest.len())..];
     }
-    Ok(link)
+    Ok(found)
 }
 
 fn parse_acknowledgement(datagram: &[u8], sequence: u32) -> io::Result<()> {
@@ -346,6 +441,13 @@ mod tests {
 
     fn done(status: i32) -> Vec<u8> {
         encode(NLMSG_DONE, 2, 7, &status.to_ne_bytes()).unwrap()
+    }
+
+    fn parse_links(datagram: &[u8], sequence: u32, links: &mut Vec<Link>) -> io::Result<Dump> {
+        parse_dump(datagram, sequence, RTM_NEWLINK, &mut |body| {
+            links.push(parse_link(body)?);
+            Ok(())
+        })
     }
 
     #[test]
@@ -426,5 +528,26 @@ mod tests {
     fn lists_the_links_of_this_machine() {
         let links = RouteSocket::open().unwrap().links().unwrap();
         assert!(links.iter().any(Link::is_loopback), "{links:?}");
+    }
+
+    #[test]
+    fn lists_addresses_and_gateways_of_this_machine() {
+        let mut route = RouteSocket::open().unwrap();
+        let addresses = route.addresses().unwrap();
+        let loopback = (IpAddr::from([127, 0, 0, 1]), 8);
+        assert!(addresses.contains(&loopback), "{addresses:?}");
+        route.gateways().unwrap();
+    }
+
+    #[test]
+    fn reads_the_own_address_of_a_link_with_a_peer() {
+        let mut body = vec![libc::AF_INET as u8, 24, 0, 0, 1, 0, 0, 0];
+        push_attribute(&mut body, IFA_ADDRESS, &[192, 0, 2, 2]);
+        push_attribute(&mut body, IFA_LOCAL, &[192, 0, 2, 1]);
+        let own = parse_address(&body).unwrap();
+        assert_eq!(own, Some((IpAddr::from([192, 0, 2, 1]), 24)));
+        assert_eq!(parse_address(&body[..8]).unwrap(), None);
+        assert!(parse_address(&body[..1]).is_err());
+        assert!(parse_address(&body[..10]).is_err());
     }
 }

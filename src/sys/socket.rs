@@ -15,8 +15,8 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// The most descriptors that one of our messages carries.
-pub const MAX_FDS: usize = 4;
+/// The most descriptors that one of our messages carries (the kernel's own limit is 253, SCM_MAX_FD).
+pub const MAX_FDS: usize = 96;
 
 /// One received message; its bytes are in the caller's buffer.
 #[derive(Debug)]

@@ -13,7 +13,16 @@ fn every_field_has_an_annotation() {
         .field("filesystem.workspace", "read-only")
         .field("filesystem.mounts", "read-only")
         .field("filesystem.write", "/data,/cache")
-        .field("network.mode", "none")
+        .field("network.mode", "allowlist")
+        .field("network.allow", "api.example.com, github.com:22,@local")
+        .field("network.deny", "bad.example.com")
+        .field("network.limit", "*.example.com")
+        .field("network.proxy-env", "off")
+        .field("network.connections", "7")
+        .field("network.connections-per-minute", "70")
+        .field("network.upload", "2MiB")
+        .field("network.hosts", "9")
+        .preset("local", "[\"a.local.test\"]")
         .field("syscalls.allow", "")
         .field("syscalls.deny", "ptrace , keyctl")
         .field("privileges.capabilities", "CHOWN,CAP_KILL")
@@ -29,7 +38,17 @@ fn every_field_has_an_annotation() {
             write: ["/cache", "/data"].map(|path| path.parse().unwrap()).into(),
         },
         network: Network {
-            mode: NetworkMode::None,
+            mode: NetworkMode::Allowlist,
+            allow: ["a.local.test", "api.example.com", "github.com:22"]
+                .map(|rule| rule.parse().unwrap())
+                .into(),
+            deny: ["bad.example.com".parse().unwrap()].into(),
+            limit: ["*.example.com".parse().unwrap()].into(),
+            proxy_env: Switch::Off,
+            connections: "7".parse().unwrap(),
+            connections_per_minute: "70".parse().unwrap(),
+            upload: "2MiB".parse().unwrap(),
+            hosts: "9".parse().unwrap(),
         },
         syscalls: Syscalls {
             allow: BTreeSet::new(),
@@ -95,6 +114,10 @@ fn keys_that_read_as_ours_and_are_not_are_refused() {
         ("agentbox.policy", Some("dev.agentbox.policy")),
         ("io.agentbox.policy", Some("dev.agentbox.policy")),
         ("dev.agentbox.network", None),
+        (
+            "dev.agentbox.network.allowed",
+            Some("dev.agentbox.network.allow"),
+        ),
         (
             "dev.agentbox.network.modes",
             Some("dev.agentbox.network.mode"),
@@ -259,13 +282,46 @@ fn a_bad_value_names_the_key_the_value_and_what_is_allowed() {
         (
             "network.mode",
             "Local",
-            "\"Local\" is not one of none, local; did you mean local?",
+            "\"Local\" is not one of none, local, allowlist; did you mean local?",
         ),
         (
             "network.mode",
             "\u{1b}[2J\u{202e}",
             "\"\\u{1b}[2J\\u{202e}\" is not one of",
         ),
+        (
+            "network.allow",
+            "https://example.com",
+            "\"https://example.com\" is not a rule: HOST, *.DOMAIN, an address",
+        ),
+        ("network.allow", "a.test,,b.test", "\"\" is not a rule"),
+        (
+            "network.deny",
+            "@Python",
+            "\"Python\" is not a preset's name",
+        ),
+        (
+            "network.limit",
+            "internal:*.a.test",
+            "internal: stands before one name",
+        ),
+        (
+            "network.proxy-env",
+            "true",
+            "\"true\" is not one of off, on",
+        ),
+        (
+            "network.connections",
+            "0",
+            "\"0\" is not a whole number from 1 to 1000000",
+        ),
+        (
+            "network.connections-per-minute",
+            "-1",
+            "\"-1\" is not a whole number",
+        ),
+        ("network.upload", "1", "\"1\" is not a size from 1MiB"),
+        ("network.hosts", "1e3", "\"1e3\" is not a whole number"),
         ("syscalls.allow", "*", "\"*\" is not a system call's name"),
         (
             "syscalls.deny",

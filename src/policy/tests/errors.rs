@@ -11,6 +11,8 @@ fn variant(error: &PolicyError) -> &'static str {
         PolicyError::AnnotationUnconfined { .. } => "AnnotationUnconfined",
         PolicyError::AnnotationsDisagree { .. } => "AnnotationsDisagree",
         PolicyError::AnnotationWithoutPolicy { .. } => "AnnotationWithoutPolicy",
+        PolicyError::NoSuchPreset { .. } => "NoSuchPreset",
+        PolicyError::RuleNotAllowed { .. } => "RuleNotAllowed",
         PolicyError::Flag { .. } => "Flag",
         PolicyError::NoSuchPolicy { .. } => "NoSuchPolicy",
         PolicyError::FileName { .. } => "FileName",
@@ -27,7 +29,7 @@ fn variant(error: &PolicyError) -> &'static str {
     }
 }
 
-const VARIANTS: usize = 19;
+const VARIANTS: usize = 21;
 
 fn table() -> Vec<(Case, &'static str, &'static str)> {
     let mut rows = about_annotations();
@@ -45,7 +47,10 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
              its keys are dev.agentbox.policy, dev.agentbox.workspace, dev.agentbox.filesystem.root, \
              dev.agentbox.filesystem.ephemeral, dev.agentbox.filesystem.scratch, \
              dev.agentbox.filesystem.workspace, dev.agentbox.filesystem.mounts, dev.agentbox.filesystem.write, \
-             dev.agentbox.network.mode, dev.agentbox.syscalls.allow, dev.agentbox.syscalls.deny, \
+             dev.agentbox.network.mode, dev.agentbox.network.allow, dev.agentbox.network.deny, \
+             dev.agentbox.network.limit, dev.agentbox.network.proxy-env, dev.agentbox.network.connections, \
+             dev.agentbox.network.connections-per-minute, dev.agentbox.network.upload, dev.agentbox.network.hosts, \
+             dev.agentbox.syscalls.allow, dev.agentbox.syscalls.deny, \
              dev.agentbox.privileges.capabilities",
         ),
         (
@@ -56,7 +61,8 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("network.mode", "lcoal"),
             "AnnotationValue",
-            "annotation dev.agentbox.network.mode: \"lcoal\" is not one of none, local; did you mean local?",
+            "annotation dev.agentbox.network.mode: \"lcoal\" is not one of none, local, allowlist; \
+             did you mean local?",
         ),
         (
             case().field("policy", "unconfined").flag("unconfined"),
@@ -94,6 +100,27 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
             "AnnotationsDisagree",
             "annotations dev.agentbox.filesystem.mounts and dev.agentbox.filesystem.write disagree: mounts are \
              to be written, and all of them are dropped",
+        ),
+        (
+            case()
+                .field("network.mode", "local")
+                .field("network.allow", "a.test"),
+            "AnnotationsDisagree",
+            "annotations dev.agentbox.network.mode and dev.agentbox.network.allow disagree: hosts are allowed, \
+             and the mode reaches none; allowlist does, and need not be named",
+        ),
+        (
+            case().field("network.allow", "@gone"),
+            "NoSuchPreset",
+            "annotation dev.agentbox.network.allow: there is no preset @gone; there are @anthropic, @github, \
+             @gitlab, @google-ai, @mistral, @openai, @openrouter. Define it in gone.toml in the node's preset \
+             directory (/etc/agentbox/presets): a description and rules, as docs/policy.md shows",
+        ),
+        (
+            case().field("network.allow", "*.com"),
+            "RuleNotAllowed",
+            "annotation dev.agentbox.network.allow: network.allow may not have *.com: anybody can register a name \
+             below com (the public suffix list); allow.open-egress of the node's file gives leave",
         ),
         (
             case().flag("unconfined").field("network.mode", "none"),
@@ -165,6 +192,19 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
              first not a -",
         ),
         (
+            case().preset("Python", "[]"),
+            "FileName",
+            "preset file \"Python.toml\": \"Python\" is not a preset's name: 1 to 32 of a-z, 0-9 and '-'",
+        ),
+        (
+            case()
+                .preset("ours", "[\"a.test\", 7]")
+                .field("network.deny", "@ours"),
+            "File",
+            "preset file ours.toml, line 2 (\"rules = [\\\"a.test\\\", 7]\"): invalid type: integer `7`, expected a \
+             string",
+        ),
+        (
             case().file("ours", &"#".repeat(65_537)).flag("ours"),
             "FileTooLong",
             "policy file ours.toml has 65537 bytes, at most 65536 are read",
@@ -174,7 +214,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
                 .file("ours", "base = \"strict\"\n[network]\nmode = \"lcoal\"\n")
                 .flag("ours"),
             "File",
-            "policy file ours.toml, line 3 (\"mode = \\\"lcoal\\\"\"): \"lcoal\" is not one of none, local; \
+            "policy file ours.toml, line 3 (\"mode = \\\"lcoal\\\"\"): \"lcoal\" is not one of none, local, allowlist; \
              did you mean local?",
         ),
         (

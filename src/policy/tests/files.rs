@@ -97,9 +97,17 @@ fn a_file_says_only_what_a_policy_has() {
         ("nmae = 1", 1, "unknown field `nmae`"),
         ("name = \"x\"", 1, "unknown field `name`"),
         ("[netwrok]\nmode = \"none\"", 1, "expected one of"),
-        ("[network]\nmodes = \"none\"", 2, "expected `mode`"),
+        ("[network]\nmodes = \"none\"", 2, "expected one of `mode`"),
         ("[network]\nmode = 1", 2, "invalid type"),
         ("[network]\nmode = [\"none\"]", 2, "invalid type"),
+        ("[network]\nallow = \"a.test\"", 2, "invalid type"),
+        ("[network]\nallow = [\"a b\"]", 2, "is not a rule"),
+        ("[network]\nproxy_env = \"on\"", 2, "unknown field"),
+        ("[network]\nproxy-env = true", 2, "invalid type"),
+        ("[network]\nconnections = 0", 2, "from 1 to 1000000"),
+        ("[network]\nconnections = \"5\"", 2, "invalid type"),
+        ("[network]\nhosts = 1.5", 2, "invalid type"),
+        ("[network]\nupload = 5", 2, "invalid type"),
         ("[filesystem]\nephemeral = \"tmp\"", 2, "invalid type"),
         (
             "[filesystem]\nephemeral = [\"etc\"]",
@@ -160,6 +168,7 @@ fn the_documentation_lists_every_field_with_its_built_in_values() {
     for field in Field::ALL {
         let values = policies.each_ref().map(|policy| {
             let (files, calls) = (&policy.filesystem, &policy.syscalls);
+            let network = &policy.network;
             match field {
                 Field::FilesystemRoot => files.root.to_string(),
                 Field::FilesystemEphemeral => listed(&files.ephemeral),
@@ -167,7 +176,16 @@ fn the_documentation_lists_every_field_with_its_built_in_values() {
                 Field::FilesystemWorkspace => files.workspace.to_string(),
                 Field::FilesystemMounts => files.mounts.to_string(),
                 Field::FilesystemWrite => listed(&files.write),
-                Field::NetworkMode => policy.network.mode.to_string(),
+                Field::NetworkMode => network.mode.to_string(),
+                Field::NetworkAllow if network.allow == services() => "four services".to_owned(),
+                Field::NetworkAllow => listed(&network.allow),
+                Field::NetworkDeny => listed(&network.deny),
+                Field::NetworkLimit => listed(&network.limit),
+                Field::NetworkProxyEnv => network.proxy_env.to_string(),
+                Field::NetworkConnections => network.connections.to_string(),
+                Field::NetworkConnectionsPerMinute => network.connections_per_minute.to_string(),
+                Field::NetworkUpload => network.upload.to_string(),
+                Field::NetworkHosts => network.hosts.to_string(),
                 Field::SyscallsAllow => listed(&calls.allow),
                 Field::SyscallsDeny => listed(&calls.deny),
                 Field::PrivilegesCapabilities if policy.privileges.capabilities == eight => {
@@ -221,4 +239,16 @@ fn the_documented_files_do_what_the_documentation_says() {
         .file("lab", &example("lab.toml"))
         .field("privileges.capabilities", "NET_RAW");
     assert!(lab.resolve().is_ok());
+
+    let mut build = case()
+        .node(&example("ceiling = \"build\""))
+        .file("build", &example("build.toml"))
+        .flag("build");
+    build
+        .presets
+        .insert("mirror".to_owned(), example("mirror.toml"));
+    let allow = build.resolved().policy.network.allow;
+    for rule in ["pypi.example.com", "internal:postgres:5432"] {
+        assert!(allow.contains(&rule.parse().unwrap()), "{rule}: {allow:?}");
+    }
 }

@@ -1,6 +1,7 @@
 //! What holds for whatever is asked: a thousand random containers, the same ones each time.
 
 use super::*;
+use crate::egress::Decision;
 
 /// xorshift64*: good enough to pick words, and the same on every machine.
 struct Dice(u64);
@@ -30,30 +31,67 @@ const SYSCALLS: [&str; 4] = ["ptrace", "keyctl", "bpf", "io_uring_setup"];
 const CAPABILITIES: [&str; 4] = ["CHOWN", "KILL", "SETUID", "NET_RAW"];
 const NODE: &str = "ceiling = \"ceiling\"\n[allow]\ncapabilities = [\"NET_RAW\"]";
 
-/// Values for any of the fields, as annotations and TOML spell them.
-fn words(dice: &mut Dice, field: Field) -> (bool, Vec<&'static str>) {
+/// How TOML spells a field's value; annotations spell all of them alike.
+#[derive(Clone, Copy)]
+enum Shape {
+    List,
+    Word,
+    Number,
+}
+
+const RULES: [&str; 6] = [
+    "a.test",
+    "a.test:22",
+    "b.a.test:443",
+    "*.a.test",
+    "internal:db:5432",
+    "192.0.2.1:53",
+];
+const LIMITS: [&str; 6] = [
+    "*",
+    "*:443",
+    "*.a.test",
+    "a.test",
+    "internal:*",
+    "192.0.2.0/24",
+];
+
+/// Values for any of the fields.
+fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
+    use Shape::{List, Number, Word};
     match field {
-        Field::FilesystemRoot => (false, vec![dice.pick(&["read-only", "ephemeral"])]),
-        Field::FilesystemEphemeral => (true, dice.some(&["tmp", "home", "var"])),
-        Field::FilesystemScratch => (false, vec![dice.pick(&["1MiB", "1025KiB", "2GiB"])]),
-        Field::FilesystemWorkspace => {
-            (false, vec![dice.pick(&["none", "read-only", "read-write"])])
+        Field::FilesystemRoot => (Word, vec![dice.pick(&["read-only", "ephemeral"])]),
+        Field::FilesystemEphemeral => (List, dice.some(&["tmp", "home", "var"])),
+        Field::FilesystemScratch => (Word, vec![dice.pick(&["1MiB", "1025KiB", "2GiB"])]),
+        Field::FilesystemWorkspace => (Word, vec![dice.pick(&["none", "read-only", "read-write"])]),
+        Field::FilesystemMounts => (Word, vec![dice.pick(&["drop", "read-only", "keep"])]),
+        Field::FilesystemWrite => (List, dice.some(&["/a", "/b", "/a/b"])),
+        Field::NetworkMode => (Word, vec![dice.pick(&["none", "local", "allowlist"])]),
+        Field::NetworkAllow => (List, dice.some(&RULES)),
+        Field::NetworkDeny => (List, dice.some(&RULES[..2])),
+        Field::NetworkLimit => (List, dice.some(&LIMITS)),
+        Field::NetworkProxyEnv => (Word, vec![dice.pick(&["on", "off"])]),
+        Field::NetworkConnections | Field::NetworkConnectionsPerMinute | Field::NetworkHosts => {
+            (Number, vec![dice.pick(&["1", "256", "1000000"])])
         }
-        Field::FilesystemMounts => (false, vec![dice.pick(&["drop", "read-only", "keep"])]),
-        Field::FilesystemWrite => (true, dice.some(&["/a", "/b", "/a/b"])),
-        Field::NetworkMode => (false, vec![dice.pick(&["none", "local"])]),
-        Field::SyscallsAllow | Field::SyscallsDeny => (true, dice.some(&SYSCALLS)),
-        Field::PrivilegesCapabilities => (true, dice.some(&CAPABILITIES)),
+        Field::NetworkUpload => (Word, vec![dice.pick(&["1MiB", "1GiB", "64GiB"])]),
+        Field::SyscallsAllow | Field::SyscallsDeny => (List, dice.some(&SYSCALLS)),
+        Field::PrivilegesCapabilities => (List, dice.some(&CAPABILITIES)),
     }
 }
 
 /// A policy file that says everything.
 fn policy_text(dice: &mut Dice) -> String {
-    let line = |field: &Field| match words(dice, *field) {
-        (true, items) => format!("{field} = {items:?}\n"),
-        (false, items) => format!("{field} = {:?}\n", items[0]),
-    };
-    Field::ALL.iter().map(line).collect()
+    let mut line = |field: &Field| line(dice, *field);
+    Field::ALL.iter().map(&mut line).collect()
+}
+
+fn line(dice: &mut Dice, field: Field) -> String {
+    match words(dice, field) {
+        (Shape::List, items) => format!("{field} = {items:?}\n"),
+        (Shape::Word, items) => format!("{field} = {:?}\n", items[0]),
+        (Shape::Number, items) => format!("{field} = {}\n", items[0]),
+    }
 }
 
 /// A node with a random ceiling and policy, and a container that changes some fields.
@@ -121,6 +159,59 @@ fn nothing_that_is_resolved_exceeds_a_ceiling() {
     assert!(taken > 100 && refused > 100, "{taken} {refused}");
 }
 
+/// Whether a ceiling lets a connection be allowed, read rule by rule.
+fn lets(ceiling: &Network, host: &Host, port: u16) -> bool {
+    let named = |rule: &&NetworkRule| match host {
+        Host::Name(name) => rule.target.matches_name(name),
+        Host::Address(address) => rule.target.matches_address(*address),
+    };
+    let on = |rule: &NetworkRule| rule.port.is_none_or(|named| named == port);
+    let open = ceiling.mode == NetworkMode::Allowlist;
+    let allowed = |rule: &NetworkRule| rule.allowed_port() == port;
+    let listed = ceiling.allow.iter().filter(named).any(allowed)
+        || ceiling.limit.iter().filter(named).any(on);
+    open && listed && !ceiling.deny.iter().filter(named).any(on)
+}
+
+#[test]
+fn nothing_is_reached_that_a_ceiling_does_not_let_through() {
+    let mut dice = Dice(0xeb_5eed);
+    let (mut reached, mut closed) = (0, 0);
+    for _ in 0..ROUNDS {
+        let mut ceiling = String::from("base = \"standard\"\nnetwork.mode = \"allowlist\"\n");
+        for field in [Field::NetworkAllow, Field::NetworkDeny, Field::NetworkLimit] {
+            ceiling += &line(&mut dice, field);
+        }
+        let case = case()
+            .node("ceiling = \"ceiling\"")
+            .file("ceiling", &ceiling)
+            .field("policy", "ceiling")
+            .field("network.allow", &dice.some(&RULES).join(","))
+            .field("network.deny", &dice.some(&RULES).join(","));
+        let Ok(Selection::Policy(resolved)) = case.resolve() else {
+            continue;
+        };
+        let network = &resolved.policy.network;
+        let wall = crate::plan::network::plan(network, BTreeMap::new(), false);
+        for ceiling in &resolved.ceilings {
+            let limit = load(&case.files[ceiling.policy.as_str()]).network;
+            for host in ["a.test", "b.a.test", "c.test", "db", "192.0.2.1"] {
+                let host: Host = host.parse().unwrap();
+                for port in [443, 22, 53, 5432] {
+                    match wall.rules.decide(&host, port) {
+                        Decision::Allow(rule) => {
+                            reached += 1;
+                            assert!(lets(&limit, &host, port), "{host}:{port} by {rule}");
+                        }
+                        Decision::Deny(_) => closed += 1,
+                    }
+                }
+            }
+        }
+    }
+    assert!(reached > 100 && closed > 100, "{reached} {closed}");
+}
+
 #[test]
 fn adding_an_allow_never_removes_a_deny() {
     let mut dice = Dice(0xa110);
@@ -166,11 +257,7 @@ fn containment_is_an_order() {
             let mut text = String::from("base = \"standard\"\n");
             for field in Field::ALL {
                 if dice.below(5) == 0 {
-                    let (list, items) = words(&mut dice, *field);
-                    text += &match list {
-                        true => format!("{field} = {items:?}\n"),
-                        false => format!("{field} = {:?}\n", items[0]),
-                    };
+                    text += &line(&mut dice, *field);
                 }
             }
             text

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""A small internet for the tests: DNS, HTTP, HTTPS, a server that speaks first, and a witness.
+
+Runs in a network namespace of its own and listens on every address of it. Each TCP connection, UDP datagram and DNS
+question that arrives is one JSON line of the witness file: "nothing arrived" is what a wall's test looks at.
+Standard library only.
+"""
+
+import argparse
+import json
+import socket
+import socketserver
+import ssl
+import struct
+import threading
+import time
+
+# Name -> addresses. A list of lists gives one after the other, answer by answer.
+ZONE = {
+    "api.example.test": ["198.51.100.10", "2001:db8::10"],
+    "files.example.test": ["198.51.100.11", "2001:db8::11"],
+    "index.example.test": ["198.51.100.13"],
+    "other.example.test": ["198.51.100.12", "2001:db8::12"],
+    "deep.a.example.test": ["198.51.100.12"],
+    "example.test": ["198.51.100.12"],
+    "private.example.test": ["10.9.9.9"],
+    "metadata.example.test": ["169.254.169.254"],
+    "loopback.example.test": ["127.0.0.1"],
+    "mapped.example.test": ["::ffff:127.0.0.1"],
+    "cgnat.example.test": ["100.64.0.1"],
+    "nat64.example.test": ["64:ff9b::7f00:1"],
+    "gateway.example.test": ["172.17.0.1"],
+    "rebind.example.test": [["198.51.100.10"], ["127.0.0.1"]],
+    "nothing.example.test": [],
+}
+
+WITNESS = threading.Lock()
+
+
+def witness(log, **what):
+    with WITNESS, open(log, "a") as file:
+        file.write(json.dumps({"at": time.time(), **what}) + "\n")
+
+
+class Dns:
+    def __init__(self, log):
+        self.log = log
+        self.asked = {}
+
+    def answer(self, query):
+        if len(query) < 12:
+            return None
+        ident, _, count = struct.unpack(">HHH", query[:6])
+        at, labels = 12, []
+        while query[at]:
+            labels.append(query[at + 1 : at + 1 + query[at]].decode("ascii", "replace").lower())
+            at += 1 + query[at]
+        kind = struct.unpack(">H", query[at + 1 : at + 3])[0]
+        question = query[12 : at + 5]
+        name = ".".join(labels)
+        witness(self.log, what="dns", name=name, kind=kind)
+        found = ZONE.get(name)
+        if found is None:
+            return struct.pack(">HHHHHH", ident, 0x8183, 1, 0, 0, 0) + question
+        if found and isinstance(found[0], list):
+            turn = self.asked.get(name, 0)
+            if kind == 1:
+                self.asked[name] = turn + 1
+            found = found[turn % len(found)]
+        records = b""
+        number = 0
+        for address in found:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            if (kind, family) not in ((1, socket.AF_INET), (28, socket.AF_INET6)):
+                continue
+            data = socket.inet_pton(family, address)
+            records += b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, 1, len(data)) + data
+            number += 1
+        return struct.pack(">HHHHHH", ident, 0x8180, 1, number, 0, 0) + question + records
+
+    def serve(self):
+        # One socket for each address: the answer must come from where the question went.
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.bind(("198.51.100.53", 53))
+        while True:
+            query, sender = sock.recvfrom(4096)
+            try:
+                answer = self.answer(query)
+            except (IndexError, struct.error):
+                continue
+            if answer:
+                sock.sendto(answer, sender)
+
+
+class Server(socketserver.ThreadingTCPServer):
+    address_family = socket.AF_INET6
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 1024
+
+
+def handler(log, port, talk):
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            local = self.request.getsockname()[0].replace("::ffff:", "")
+            witness(log, what="tcp", port=port, to=local)
+            self.request.settimeout(60)
+            try:
+                talk(self.request, log, local)
+            except (OSError, ValueError):
+                pass
+
+    return Handler
+
+
+def read_head(sock):
+    data = b""
+    while b"\r\n\r\n" not in data and len(data) < 65536:
+        more = sock.recv(65536)
+        if not more:
+            return None, b""
+        data += more
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return head.decode("latin-1"), rest
+
+
+def http(sock, log, local):
+    """Answers requests until the client is done; /bytes/N gives N bytes, other paths an echo of what was asked."""
+    early = b""
+    while True:
+        head, rest = read_head(sock)
+        if head is None:
+            return
+        lines = head.split("\r\n")
+        method, path, _ = lines[0].split(" ", 2)
+        fields = {k.strip().lower(): v.strip() for k, v in (line.split(":", 1) for line in lines[1:])}
+        length = int(fields.get("content-length", "0"))
+        while len(rest) < length:
+            more = sock.recv(65536)
+            if not more:
+                return
+            rest += more
+        witness(log, what="http", method=method, path=path, host=fields.get("host"), body=len(rest))
+        if path.startswith("/bytes/"):
+            body = b"x" * int(path.split("/")[2])
+        else:
+            body = json.dumps({"method": method, "path": path, "host": fields.get("host"), "at": local}).encode() + b"\n"
+        close = fields.get("connection", "").lower() == "close"
+        answer = "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Type: application/json\r\n" % len(body)
+        sock.sendall((answer + ("Connection: close\r\n" if close else "") + "\r\n").encode() + body)
+        if close:
+            return
+
+
+def https(context):
+    def talk(sock, log, local):
+        with context.wrap_socket(sock, server_side=True) as secure:
+            http(secure, log, local)
+
+    return talk
+
+
+def banner(sock, log, local):
+    """A server that speaks first, as ssh and many databases do."""
+    sock.sendall(b"SSH-2.0-example\r\n")
+    while True:
+        data = sock.recv(65536)
+        if not data:
+            return
+        witness(log, what="bytes", port=22, length=len(data))
+        sock.sendall(data)
+
+
+def udp(log, port):
+    sock = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    sock.bind(("::", port))
+    while True:
+        data, _ = sock.recvfrom(65536)
+        witness(log, what="udp", port=port, length=len(data))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--witness", required=True)
+    parser.add_argument("--cert", required=True)
+    parser.add_argument("--key", required=True)
+    arguments = parser.parse_args()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(arguments.cert, arguments.key)
+    ports = {80: http, 443: https(context), 8443: https(context), 22: banner, 5432: banner, 8080: http, 25: banner}
+    for port, talk in ports.items():
+        server = Server(("::", port), handler(arguments.witness, port, talk))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    for port in (443, 5353, 123):
+        threading.Thread(target=udp, args=(arguments.witness, port), daemon=True).start()
+    print("ready", flush=True)
+    Dns(arguments.witness).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+//! `policy`
+
+mod check;
+mod presets;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::{Global, PolicyVerb};
+use crate::log::escape;
+use crate::policy::catalogue;
+use crate::runtime::resolve::NodeFiles;
+
+/// Looks into the policies of this node.
+pub fn run(global: &Global, verb: &PolicyVerb) -> Result<ExitCode> {
+    match verb {
+        PolicyVerb::Check(args) => Ok(check::run(global, args)),
+        PolicyVerb::List => list(global),
+        PolicyVerb::Show(args) => show(global, &args.name),
+        PolicyVerb::Presets(args) => presets::run(global, args),
+    }
+}
+
+fn list(global: &Global) -> Result<ExitCode> {
+    let files = NodeFiles::read(&global.config)?;
+    for listed in catalogue::policies(&files.sources(&BTreeMap::new(), None))? {
+        let what = match listed.description {
+            Ok(description) => description.unwrap_or_default(),
+            Err(error) => format!("cannot be used: {error}"),
+        };
+        let (name, origin) = (listed.name.to_string(), listed.origin.to_string());
+        let line = format!("{name:<16} {origin:<30} {what}");
+        println!("{}", escape(line.trim_end()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(global: &Global, name: &str) -> Result<ExitCode> {
+    let files = NodeFiles::read(&global.config)?;
+    let policy = catalogue::policy(&files.sources(&BTreeMap::new(), None), &name.parse()?)?;
+    print!("{}", policy.to_toml());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,101 @@
+//! `policy presets`
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cli::{Global, PolicyPresets};
+use crate::indexes::{self, Learned};
+use crate::log::escape;
+use crate::policy::catalogue::{self, ListedPreset};
+use crate::runtime::resolve::NodeFiles;
+
+/// Lists presets, or finds out those of the node's package managers.
+pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
+    let files = NodeFiles::read(&global.config)?;
+    if !args.detect {
+        for listed in catalogue::presets(&files.sources(&BTreeMap::new(), None))? {
+            print(&listed);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let home = std::env::var_os("HOME").context("HOME is not set: whose configuration counts?")?;
+    let all = indexes::detect(Path::new(&home)).context("make a directory in HOME to ask from")?;
+    if all.is_empty() {
+        bail!("none of pip, npm, cargo, go and apt-get is on this node");
+    }
+    for learned in &all {
+        println!("# {}.toml\n{}", learned.preset, learned.to_toml());
+    }
+    if args.write {
+        let dir: &Path = files.node.preset_dir.as_ref();
+        for learned in &all {
+            println!("{}", write(dir, learned, args.force)?);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(listed: &ListedPreset) {
+    let from = match listed.of_node {
+        true => "the node's",
+        false => "built in",
+    };
+    match &listed.preset {
+        Ok(preset) => {
+            let rules: Vec<String> = preset.rules.iter().map(ToString::to_string).collect();
+            println!("@{} ({from}): {}", listed.name, escape(&preset.description));
+            println!("    {}", rules.join(" "));
+        }
+        Err(error) => println!("@{} ({from}): cannot be used: {error}", listed.name),
+    }
+}
+
+/// Writes one preset file, all of it or nothing; what became of it, for a person.
+fn write(dir: &Path, learned: &Learned, force: bool) -> Result<String> {
+    let path = dir.join(format!("{}.toml", learned.preset));
+    if learned.rules.is_empty() {
+        return Ok(format!(
+            "{}: not written, nothing was learned",
+            path.display()
+        ));
+    }
+    if !force && path.symlink_metadata().is_ok() {
+        return Ok(format!(
+            "{}: kept as it is; --force replaces it",
+            path.display()
+        ));
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(dir)
+        .with_context(|| format!("make {dir:?}"))?;
+    let part = dir.join(format!(".{}.part", learned.preset));
+    fill(&part, &learned.to_toml()).with_context(|| format!("write {part:?}"))?;
+    std::fs::rename(&part, &path).with_context(|| format!("write {path:?}"))?;
+    Ok(format!(
+        "{}: written; read it before a policy names @{}",
+        path.display(),
+        learned.preset
+    ))
+}
+
+fn fill(path: &PathBuf, text: &str) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}

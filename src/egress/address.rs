@@ -1,0 +1,252 @@
+//! What a name may lead to. A name is somebody else's to answer for: the addresses that come back are looked at one
+//! by one, and the one that was looked at is the one that is dialled (no second resolution: DNS rebinding).
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::rule::contains;
+
+/// The addresses around the sandbox, which a public name has no business with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Surroundings {
+    /// The node's own addresses, those of the engine's namespace, and its gateways.
+    pub own: BTreeSet<IpAddr>,
+    /// The prefixes that the engine's namespace reaches without a gateway.
+    pub on_link: BTreeSet<(IpAddr, u8)>,
+}
+
+/// Why an address is not dialled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddressRefusal {
+    /// It leads back to the machine itself.
+    Loopback,
+    /// Link-local; clouds serve credentials there.
+    LinkLocal,
+    /// Private by RFC 1918, RFC 4193 or RFC 6598, or within the engine's own network.
+    Private,
+    /// It belongs to the node or to a gateway of the container.
+    Node,
+    /// It carries an IPv4 address inside (NAT64, 6to4, Teredo, mapped).
+    Embedded,
+    /// Multicast, unspecified, reserved, or not routed on the internet.
+    Special,
+}
+
+impl fmt::Display for AddressRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loopback => "a loopback address",
+            Self::LinkLocal => "a link-local address, where clouds serve metadata",
+            Self::Private => "a private address: name it internal:HOST:PORT if it is meant to be",
+            Self::Node => "an address of the node or of a gateway",
+            Self::Embedded => "an IPv6 address with an IPv4 address inside",
+            Self::Special => "no ordinary address of the internet",
+        })
+    }
+}
+
+/// What IANA's registries of special-purpose addresses say of an IPv4 address (RFC 6890 and its updates).
+const V4: &[(Ipv4Addr, u8, AddressRefusal)] = &[
+    (Ipv4Addr::new(0, 0, 0, 0), 8, AddressRefusal::Special),
+    (Ipv4Addr::new(10, 0, 0, 0), 8, AddressRefusal::Private),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, AddressRefusal::Private),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, AddressRefusal::Loopback),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, AddressRefusal::LinkLocal),
+    (Ipv4Addr::new(172, 16, 0, 0), 12, AddressRefusal::Private),
+    (Ipv4Addr::new(192, 0, 0, 0), 24, AddressRefusal::Special),
+    (Ipv4Addr::new(192, 88, 99, 0), 24, AddressRefusal::Special),
+    (Ipv4Addr::new(192, 168, 0, 0), 16, AddressRefusal::Private),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, AddressRefusal::Special),
+    (Ipv4Addr::new(224, 0, 0, 0), 4, AddressRefusal::Special),
+    (Ipv4Addr::new(240, 0, 0, 0), 4, AddressRefusal::Special),
+];
+
+/// The same for IPv6, first match first; outside of 2000::/3 nothing is ordinary (RFC 4291, section 2.4).
+const V6: &[(Ipv6Addr, u8, AddressRefusal)] = &[
+    (Ipv6Addr::LOCALHOST, 128, AddressRefusal::Loopback),
+    (
+        Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0),
+        96,
+        AddressRefusal::Embedded,
+    ),
+    (
+        Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0),
+        32,
+        AddressRefusal::Embedded,
+    ),
+    (
+        Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0),
+        32,
+        AddressRefusal::Embedded,
+    ),
+    (
+        Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0),
+        23,
+        AddressRefusal::Special,
+    ),
+    (
+        Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0),
+        16,
+        AddressRefusal::Embedded,
+    ),
+    (
+        Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0),
+        7,
+        AddressRefusal::Private,
+    ),
+    (
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0),
+        10,
+        AddressRefusal::LinkLocal,
+    ),
+];
+
+/// Whether the address that a name led to is dialled. `internal`: the rule says that the name may be private; the
+/// machine itself, the node and link-local addresses stay closed even so.
+pub fn vet(
+    address: IpAddr,
+    internal: bool,
+    around: &Surroundings,
+) -> Result<IpAddr, AddressRefusal> {
+    // An IPv4 address in IPv6's clothes is looked at as what the kernel would dial, and refused by its own name.
+    let special = match address {
+        IpAddr::V4(v4) => of_v4(v4),
+        IpAddr::V6(v6) => of_v6(v6),
+    };
+    if around.own.contains(&address) {
+        return Err(AddressRefusal::Node);
+    }
+    let near = || {
+        around
+            .on_link
+            .iter()
+            .any(|(net, bits)| contains(*net, *bits, address))
+    };
+    match special {
+        Some(AddressRefusal::Private) if internal => Ok(address),
+        Some(refusal) => Err(refusal),
+        None if !internal && near() => Err(AddressRefusal::Private),
+        None => Ok(address),
+    }
+}
+
+fn of_v4(address: Ipv4Addr) -> Option<AddressRefusal> {
+    V4.iter()
+        .find(|(net, bits, _)| contains((*net).into(), *bits, address.into()))
+        .map(|(_, _, refusal)| *refusal)
+}
+
+fn of_v6(address: Ipv6Addr) -> Option<AddressRefusal> {
+    V6.iter()
+        .find(|(net, bits, _)| contains((*net).into(), *bits, address.into()))
+        .map(|(_, _, refusal)| *refusal)
+        .or_else(|| {
+            let global = contains(
+                Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0).into(),
+                3,
+                address.into(),
+            );
+            (!global).then_some(AddressRefusal::Special)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> Option<AddressRefusal> {
+        vet(text.parse().unwrap(), false, &Surroundings::default()).err()
+    }
+
+    #[test]
+    fn ordinary_addresses_are_dialled() {
+        for text in [
+            "203.0.113.1",
+            "198.51.100.7",
+            "8.8.8.8",
+            "2001:db8::1",
+            "2606::1",
+        ] {
+            assert_eq!(refused(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_public_name_may_not_lead_to() {
+        use AddressRefusal::{Embedded, LinkLocal, Loopback, Private, Special};
+        for (text, why) in [
+            ("0.0.0.0", Special),
+            ("0.1.2.3", Special),
+            ("10.1.2.3", Private),
+            ("100.64.0.1", Private),
+            ("100.127.255.255", Private),
+            ("127.0.0.1", Loopback),
+            ("127.255.0.1", Loopback),
+            ("169.254.169.254", LinkLocal),
+            ("172.16.0.1", Private),
+            ("172.31.255.255", Private),
+            ("192.0.0.192", Special),
+            ("192.168.0.1", Private),
+            ("198.18.0.1", Special),
+            ("224.0.0.1", Special),
+            ("255.255.255.255", Special),
+            ("::", Special),
+            ("::1", Loopback),
+            ("::ffff:10.0.0.1", Embedded),
+            ("::ffff:8.8.8.8", Embedded),
+            ("::127.0.0.1", Special),
+            ("64:ff9b::7f00:1", Embedded),
+            ("64:ff9b:1::1", Embedded),
+            ("2002:7f00:1::", Embedded),
+            ("2001:0:1::", Embedded),
+            ("2001:2::1", Special),
+            ("fc00::1", Private),
+            ("fd00:ec2::254", Private),
+            ("fe80::1", LinkLocal),
+            ("fec0::1", Special),
+            ("ff02::1", Special),
+            ("4000::1", Special),
+        ] {
+            assert_eq!(refused(text), Some(why), "{text}");
+        }
+        assert_eq!(refused("100.128.0.1"), None);
+        assert_eq!(refused("172.32.0.1"), None);
+    }
+
+    #[test]
+    fn the_node_and_its_neighbours_are_closed() {
+        let around = Surroundings {
+            own: ["203.0.113.9".parse().unwrap(), "10.0.0.1".parse().unwrap()].into(),
+            on_link: [("203.0.113.0".parse().unwrap(), 24)].into(),
+        };
+        let ask = |text: &str, internal| vet(text.parse().unwrap(), internal, &around);
+        assert_eq!(ask("203.0.113.9", false), Err(AddressRefusal::Node));
+        assert_eq!(ask("203.0.113.9", true), Err(AddressRefusal::Node));
+        assert_eq!(ask("10.0.0.1", true), Err(AddressRefusal::Node));
+        assert_eq!(ask("203.0.113.10", false), Err(AddressRefusal::Private));
+        assert!(ask("203.0.113.10", true).is_ok());
+        assert!(ask("198.51.100.1", false).is_ok());
+    }
+
+    #[test]
+    fn internal_opens_private_addresses_alone() {
+        let ask = |text: &str| vet(text.parse().unwrap(), true, &Surroundings::default());
+        assert!(ask("172.18.0.3").is_ok());
+        assert!(ask("fd00::3").is_ok());
+        for text in [
+            "127.0.0.1",
+            "169.254.169.254",
+            "::1",
+            "fe80::1",
+            "224.0.0.1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(ask(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Budgets: what one container may use of the network, however it asks.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The most that one container's connections may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Budget {
+    /// Connections at once.
+    pub connections: u32,
+    /// New connections in a minute.
+    pub connections_per_minute: u32,
+    /// Bytes sent while the container lives.
+    pub upload_bytes: u64,
+    /// Different names resolved while the container lives.
+    pub hosts: u32,
+}
+
+/// Which budget is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverBudget {
+    /// [`Budget::connections`].
+    Connections(u32),
+    /// [`Budget::connections_per_minute`].
+    Rate(u32),
+    /// [`Budget::upload_bytes`].
+    Upload(u64),
+    /// [`Budget::hosts`].
+    Hosts(u32),
+}
+
+impl fmt::Display for OverBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connections(most) => {
+                write!(f, "network.connections allows {most} at once")
+            }
+            Self::Rate(most) => write!(
+                f,
+                "network.connections-per-minute allows {most} new ones in a minute"
+            ),
+            Self::Upload(most) => write!(f, "network.upload allows {most} bytes to be sent"),
+            Self::Hosts(most) => write!(f, "network.hosts allows {most} different names"),
+        }
+    }
+}
+
+/// What has been used.
+#[derive(Debug)]
+pub struct Ledger {
+    budget: Budget,
+    open: u32,
+    /// Connections that may begin now, in sixtieths of one, as of `refilled`: a bucket that fills within a minute.
+    tokens: u64,
+    refilled_ms: u64,
+    sent: u64,
+}
+
+impl Ledger {
+    /// Nothing used yet, at `now_ms` of any steady clock.
+    pub fn new(budget: Budget, now_ms: u64) -> Self {
+        Self {
+            budget,
+            open: 0,
+            tokens: u64::from(budget.connections_per_minute) * 60_000,
+            refilled_ms: now_ms,
+            sent: 0,
+        }
+    }
+
+    /// Takes a connection's share at its beginning. [`Ledger::close`] gives back what it may.
+    pub fn open(&mut self, now_ms: u64) -> Result<(), OverBudget> {
+        let Budget {
+            connections,
+            connections_per_minute,
+            upload_bytes,
+            hosts: _,
+        } = self.budget;
+        let full = u64::from(connections_per_minute) * 60_000;
+        let elapsed = now_ms.saturating_sub(self.refilled_ms);
+        self.tokens = full.min(
+            self.tokens
+                .saturating_add(elapsed.saturating_mul(u64::from(connections_per_minute))),
+        );
+        self.refilled_ms = now_ms;
+        if self.open >= connections {
+            return Err(OverBudget::Connections(connections));
+        }
+        if self.sent >= upload_bytes {
+            return Err(OverBudget::Upload(upload_bytes));
+        }
+        if self.tokens < 60_000 {
+            return Err(OverBudget::Rate(connections_per_minute));
+        }
+        self.tokens -= 60_000;
+        self.open += 1;
+        Ok(())
+    }
+
+    /// A connection has ended.
+    pub fn close(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// Bytes are about to be sent upstream.
+    pub fn send(&mut self, bytes: u64) -> Result<(), OverBudget> {
+        let sent = self.sent.saturating_add(bytes);
+        if sent > self.budget.upload_bytes {
+            return Err(OverBudget::Upload(self.budget.upload_bytes));
+        }
+        self.sent = sent;
+        Ok(())
+    }
+
+    /// Open connections and bytes sent.
+    pub fn used(&self) -> (u32, u64) {
+        (self.open, self.sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger() -> Ledger {
+        let budget = Budget {
+            connections: 2,
+            connections_per_minute: 3,
+            upload_bytes: 10,
+            hosts: 1,
+        };
+        Ledger::new(budget, 1000)
+    }
+
+    #[test]
+    fn counts_connections_at_once() {
+        let mut ledger = ledger();
+        ledger.open(1000).unwrap();
+        ledger.open(1000).unwrap();
+        assert_eq!(ledger.open(1000), Err(OverBudget::Connections(2)));
+        ledger.close();
+        ledger.open(1000).unwrap();
+        assert_eq!(ledger.used(), (2, 0));
+    }
+
+    #[test]
+    fn counts_new_connections_in_a_minute() {
+        let mut ledger = ledger();
+        for _ in 0..3 {
+            ledger.open(1000).unwrap();
+            ledger.close();
+        }
+        assert_eq!(ledger.open(1000), Err(OverBudget::Rate(3)));
+        assert_eq!(ledger.open(20_999), Err(OverBudget::Rate(3)));
+        ledger.open(21_000).unwrap();
+        ledger.close();
+        assert_eq!(ledger.open(21_001), Err(OverBudget::Rate(3)));
+        for _ in 0..3 {
+            ledger.open(10_000_000).unwrap();
+            ledger.close();
+        }
+        assert_eq!(ledger.open(10_000_000), Err(OverBudget::Rate(3)));
+    }
+
+    #[test]
+    fn counts_what_is_sent() {
+        let mut ledger = ledger();
+        ledger.send(10).unwrap();
+        assert_eq!(ledger.send(1), Err(OverBudget::Upload(10)));
+        assert_eq!(ledger.open(1000), Err(OverBudget::Upload(10)));
+        assert_eq!(ledger.send(u64::MAX), Err(OverBudget::Upload(10)));
+    }
+}

@@ -1,0 +1,378 @@
+//! The decision: one function for the proxy, the DNS stub, the log and `agentbox policy check`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{Host, HostName, NetworkRule, Target};
+
+/// Names by which clouds serve a machine's own credentials. No wildcard means them.
+const METADATA_NAMES: [&str; 6] = [
+    "metadata.google.internal",
+    "metadata.goog",
+    "metadata",
+    "instance-data",
+    "instance-data.ec2.internal",
+    "metadata.azure.internal",
+];
+
+/// What may be reached, with all presets spelled out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rules {
+    /// Allowed, unless `deny` names it too.
+    pub allow: BTreeSet<NetworkRule>,
+    /// Denied; without a port on all ports.
+    pub deny: BTreeSet<NetworkRule>,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// This rule allows it.
+    Allow(&'a NetworkRule),
+    /// Nothing does, or a denial wins.
+    Deny(Denial),
+}
+
+/// Why not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Denial {
+    /// No rule names the host.
+    NotListed,
+    /// Rules name the host, with these ports.
+    Port(BTreeSet<u16>),
+    /// This rule denies it.
+    DeniedBy(NetworkRule),
+    /// A cloud's metadata service, which only a rule with exactly this name opens.
+    Metadata,
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotListed => f.write_str("no rule of network.allow names it"),
+            Self::Port(ports) => {
+                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+                write!(
+                    f,
+                    "network.allow names it with port {} only",
+                    ports.join(", ")
+                )
+            }
+            Self::DeniedBy(rule) => write!(f, "network.deny has {rule}"),
+            Self::Metadata => {
+                f.write_str("it is a cloud's metadata service, which no wildcard names")
+            }
+        }
+    }
+}
+
+impl Denial {
+    /// Whether adding a rule would change it.
+    pub fn is_missing_rule(&self) -> bool {
+        matches!(self, Self::NotListed | Self::Port(_))
+    }
+}
+
+/// The explicit proxy's port on 127.0.0.1: the usual one of proxies, or the next that no rule names.
+pub fn proxy_port(rules: &Rules) -> u16 {
+    const USUAL: u16 = 3128;
+    let taken = rules.ports();
+    (USUAL..u16::MAX)
+        .find(|port| !taken.contains(port))
+        .unwrap_or(USUAL)
+}
+
+/// The rule that would allow this, as a policy spells it.
+pub fn rule_for(host: &Host, port: u16) -> String {
+    match (host, port) {
+        (host, crate::policy::rule::DEFAULT_PORT) => host.to_string(),
+        (Host::Address(address), port) if address.is_ipv6() => format!("[{address}]:{port}"),
+        (host, port) => format!("{host}:{port}"),
+    }
+}
+
+impl Rules {
+    /// Whether a TCP connection to this host and port is allowed.
+    pub fn decide(&self, host: &Host, port: u16) -> Decision<'_> {
+        if let Some(rule) = self.denies(host, port) {
+            return Decision::Deny(Denial::DeniedBy(rule.clone()));
+        }
+        let named = || self.allow.iter().filter(|rule| names(rule, host));
+        let open = || named().filter(|rule| rule.allowed_port() == port);
+        let metadata = matches!(host, Host::Name(name) if is_metadata(name));
+        // Of several the one that says most: `internal:` lets the name be private, too.
+        let best = open()
+            .filter(|rule| !metadata || is_exact(rule))
+            .max_by_key(|rule| rule.internal);
+        if let Some(rule) = best {
+            return Decision::Allow(rule);
+        }
+        let ports: BTreeSet<u16> = named().map(NetworkRule::allowed_port).collect();
+        Decision::Deny(if open().next().is_some() {
+            Denial::Metadata
+        } else if ports.is_empty() {
+            Denial::NotListed
+        } else {
+            Denial::Port(ports)
+        })
+    }
+
+    /// Whether a name is resolved: it is, if a connection to it is allowed on some port.
+    pub fn decide_name(&self, name: &HostName) -> Result<(), Denial> {
+        let host = Host::Name(name.clone());
+        let mut first = None;
+        for port in self.ports() {
+            match self.decide(&host, port) {
+                Decision::Allow(_) => return Ok(()),
+                Decision::Deny(Denial::Port(_)) => {}
+                Decision::Deny(denial) => first = first.or(Some(denial)),
+            }
+        }
+        Err(first.unwrap_or(Denial::NotListed))
+    }
+
+    /// The ports that rules allow: those that the wall listens on.
+    pub fn ports(&self) -> BTreeSet<u16> {
+        self.allow.iter().map(NetworkRule::allowed_port).collect()
+    }
+
+    fn denies(&self, host: &Host, port: u16) -> Option<&NetworkRule> {
+        self.deny
+            .iter()
+            .find(|rule| names(rule, host) && rule.port.is_none_or(|denied| denied == port))
+    }
+}
+
+fn names(rule: &NetworkRule, host: &Host) -> bool {
+    match host {
+        Host::Name(name) => rule.target.matches_name(name),
+        Host::Address(address) => rule.target.matches_address(*address),
+    }
+}
+
+fn is_exact(rule: &NetworkRule) -> bool {
+    matches!(rule.target, Target::Name(_))
+}
+
+fn is_metadata(name: &HostName) -> bool {
+    METADATA_NAMES.contains(&name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+        let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
+        Rules {
+            allow: parse(allow),
+            deny: parse(deny),
+        }
+    }
+
+    fn allowed(rules: &Rules, host: &str, port: u16) -> bool {
+        matches!(
+            rules.decide(&host.parse().unwrap(), port),
+            Decision::Allow(_)
+        )
+    }
+
+    #[test]
+    fn an_empty_list_allows_nothing() {
+        let rules = Rules::default();
+        for host in ["example.com", "192.0.2.1", "localhost", "::1"] {
+            assert_eq!(
+                rules.decide(&host.parse().unwrap(), 443),
+                Decision::Deny(Denial::NotListed)
+            );
+        }
+        assert!(rules.ports().is_empty());
+    }
+
+    #[test]
+    fn a_denial_wins() {
+        let rules = rules(
+            &["*.example.com", "api.example.com:22", "192.0.2.0/24:80"],
+            &["api.example.com:22", "bad.example.com", "192.0.2.7"],
+        );
+        assert!(allowed(&rules, "api.example.com", 443));
+        assert!(!allowed(&rules, "api.example.com", 22));
+        assert!(!allowed(&rules, "bad.example.com", 443));
+        assert!(allowed(&rules, "192.0.2.6", 80));
+        assert!(!allowed(&rules, "192.0.2.7", 80));
+        assert!(!allowed(&rules, "::ffff:192.0.2.7", 80));
+    }
+
+    #[test]
+    fn says_which_ports_there_are() {
+        let rules = rules(&["example.com", "example.com:22"], &[]);
+        let Decision::Deny(denial) = rules.decide(&"example.com".parse().unwrap(), 80) else {
+            panic!("allowed");
+        };
+        assert_eq!(
+            denial.to_string(),
+            "network.allow names it with port 22, 443 only"
+        );
+    }
+
+    #[test]
+    fn no_wildcard_opens_a_metadata_service() {
+        let rules = rules(&["*.google.internal", "*.example.com"], &[]);
+        assert_eq!(
+            rules.decide(&"Metadata.Google.Internal.".parse().unwrap(), 443),
+            Decision::Deny(Denial::Metadata)
+        );
+        assert!(
+            rules
+                .decide_name(&"metadata.google.internal".parse().unwrap())
+                .is_err()
+        );
+        let exact = Rules {
+            allow: ["metadata.google.internal:80".parse().unwrap()].into(),
+            deny: BTreeSet::new(),
+        };
+        assert!(allowed(&exact, "metadata.google.internal", 80));
+    }
+
+    #[test]
+    fn a_rule_that_lets_a_name_be_private_is_found_among_others() {
+        for other in ["db.example.com:5432", "*.example.com:5432", "*:5432"] {
+            let rules = rules(&[other, "internal:db.example.com:5432"], &[]);
+            let decision = rules.decide(&"db.example.com".parse().unwrap(), 5432);
+            let internal = "internal:db.example.com:5432".parse().unwrap();
+            assert_eq!(decision, Decision::Allow(&internal), "{other}");
+        }
+    }
+
+    /// The rules read naively: text against text, bit against bit, no types of ours.
+    fn naive(allow: &[String], deny: &[String], host: &str, port: u16) -> bool {
+        let hit = |rule: &String, default: Option<u16>| {
+            let rule = rule.strip_prefix("internal:").unwrap_or(rule);
+            let (target, rule_port) = match rule.rsplit_once(':') {
+                // What stands in no brackets and has more colons is an IPv6 address alone.
+                Some((target, p)) if !target.contains(':') || target.ends_with(']') => {
+                    (target, Some(p.parse::<u16>().unwrap()))
+                }
+                _ => (rule, default),
+            };
+            let target = target.trim_start_matches('[').trim_end_matches(']');
+            naively_named(target, host) && rule_port.is_none_or(|p| p == port)
+        };
+        allow.iter().any(|r| hit(r, Some(443))) && !deny.iter().any(|r| hit(r, None))
+    }
+
+    fn naively_named(target: &str, host: &str) -> bool {
+        let bits = |text: &str| -> Option<String> {
+            let address: std::net::IpAddr = text.parse().ok()?;
+            Some(match address {
+                std::net::IpAddr::V4(v4) => format!("4{:032b}", u32::from(v4)),
+                std::net::IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+                    Some(v4) => format!("4{:032b}", u32::from(v4)),
+                    None => format!("6{:0128b}", u128::from(v6)),
+                },
+            })
+        };
+        if let Some(host) = bits(host) {
+            let (address, length) = target.split_once('/').unwrap_or((target, "128"));
+            return bits(address).is_some_and(|net| {
+                let length = length.parse::<usize>().unwrap().min(net.len() - 1);
+                net.len() == host.len() && net[..=length] == host[..=length]
+            });
+        }
+        match (target, target.strip_prefix("*.")) {
+            ("*", _) => true,
+            (_, Some(domain)) => host
+                .strip_suffix(domain)
+                .and_then(|rest| rest.strip_suffix('.'))
+                .is_some_and(|label| !label.is_empty() && !label.contains('.')),
+            _ => host == target,
+        }
+    }
+
+    #[test]
+    fn decides_as_the_rules_read_naively() {
+        let hosts = [
+            "a.test",
+            "b.test",
+            "a.b.test",
+            "c.b.test",
+            "d.c.b.test",
+            "test",
+            "aa.test",
+            "x.y",
+            "192.0.2.1",
+            "192.0.2.200",
+            "192.0.3.1",
+            "::ffff:192.0.2.1",
+            "2001:db8::1",
+            "2001:db8:1::1",
+            "::1",
+        ];
+        // Each with a form that takes a port.
+        let targets = [
+            ("a.test", "a.test"),
+            ("*.test", "*.test"),
+            ("b.test", "b.test"),
+            ("*.b.test", "*.b.test"),
+            ("internal:c.b.test", "internal:c.b.test"),
+            ("c.b.test", "c.b.test"),
+            ("test", "test"),
+            ("*.c.b.test", "*.c.b.test"),
+            ("y", "y"),
+            ("*.y", "*.y"),
+            ("*", "*"),
+            ("192.0.2.1", "192.0.2.1"),
+            ("192.0.2.0/24", "192.0.2.0/24"),
+            ("192.0.2.128/25", "192.0.2.128/25"),
+            ("0.0.0.0/0", "0.0.0.0/0"),
+            ("2001:db8::1", "[2001:db8::1]"),
+            ("2001:db8::/32", "[2001:db8::/32]"),
+            ("::/0", "[::/0]"),
+        ];
+        let ports = ["", ":443", ":80", ":22"];
+        let mut state = 0x2545_F491_4F6C_DD1D_u64;
+        let mut next = |bound: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % bound as u64).unwrap()
+        };
+        let mut counts = [0; 2];
+        for _ in 0..3000 {
+            let mut list = |most: usize| -> Vec<String> {
+                let count = next(most + 1);
+                let mut one = || match (targets[next(targets.len())], ports[next(4)]) {
+                    ((bare, _), "") => bare.to_owned(),
+                    ((_, bracketed), port) => format!("{bracketed}{port}"),
+                };
+                (0..count).map(|_| one()).collect()
+            };
+            let (allow, deny) = (list(4), list(2));
+            let parse = |list: &[String]| list.iter().map(|r| r.parse().unwrap()).collect();
+            let rules = Rules {
+                allow: parse(&allow),
+                deny: parse(&deny),
+            };
+            for host in hosts {
+                for port in [443, 80, 22, 8080] {
+                    let expected = naive(&allow, &deny, host, port);
+                    assert_eq!(
+                        allowed(&rules, host, port),
+                        expected,
+                        "{host}:{port} with {allow:?} minus {deny:?}"
+                    );
+                    counts[usize::from(expected)] += 1;
+                }
+                if let Ok(name) = host.parse() {
+                    let some = [443, 80, 22].iter().any(|p| naive(&allow, &deny, host, *p));
+                    assert_eq!(rules.decide_name(&name).is_ok(), some);
+                }
+            }
+        }
+        assert!(counts.iter().all(|count| *count > 10_000), "{counts:?}");
+    }
+}

@@ -1,0 +1,22 @@
+//! PURE: may this host be reached? Rules, names, addresses and heads in, verdicts out.
+//!
+//! The sidecar asks for every connection, the DNS stub for every name, and `agentbox policy check` for what a person
+//! types: all of them here, so that none of them can disagree. Nothing in this module opens a socket.
+//!
+//! ```text
+//! name or address, port --decide--> Decision          (what the rules say)
+//! upstream address ------address--> refused or dialled (what a name may not lead to)
+//! name <------------------names---> synthetic address  (what the DNS stub answers)
+//! client's bytes ---------http----> the same bytes, or a refusal
+//! ```
+
+pub mod address;
+mod budget;
+mod decide;
+pub mod dns;
+pub mod http;
+pub mod names;
+
+pub use address::{AddressRefusal, Surroundings};
+pub use budget::{Budget, Ledger, OverBudget};
+pub use decide::{Decision, Denial, Rules, proxy_port, rule_for};

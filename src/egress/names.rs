@@ -1,0 +1,141 @@
+//! Synthetic addresses: one for each name that the DNS stub answers, so that a TCP connection to it, on whatever
+//! port, says which name was meant. None is given to another name while the container lives.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::policy::HostName;
+
+/// The IPv4 range (RFC 2544: routed nowhere), 198.18.0.0/15; its first 256 addresses are the wall's own.
+const V4: u32 = Ipv4Addr::new(198, 18, 0, 0).to_bits();
+const V4_COUNT: u32 = 1 << 17;
+/// The IPv6 range, unique local.
+const V6: u128 = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 0).to_bits();
+/// Where the names begin in both.
+const FIRST: u32 = 256;
+
+/// The addresses of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Synthetic {
+    /// For an A question.
+    pub v4: Ipv4Addr,
+    /// For an AAAA question.
+    pub v6: Ipv6Addr,
+}
+
+/// Names and their addresses.
+#[derive(Debug)]
+pub struct Names {
+    most: usize,
+    by_name: HashMap<HostName, u32>,
+    by_index: Vec<HostName>,
+}
+
+impl Names {
+    /// A table for at most `most` names (no more than 130,816, which is what the range has).
+    pub fn new(most: u32) -> Self {
+        let most = most.min(V4_COUNT - FIRST);
+        Self {
+            most: usize::try_from(most).unwrap_or(usize::MAX),
+            by_name: HashMap::new(),
+            by_index: Vec::new(),
+        }
+    }
+
+    /// The addresses of a name; `None` when the table is full.
+    pub fn give(&mut self, name: &HostName) -> Option<Synthetic> {
+        let index = match self.by_name.get(name) {
+            Some(index) => *index,
+            None if self.by_index.len() >= self.most => return None,
+            None => {
+                let index = u32::try_from(self.by_index.len()).ok()?;
+                self.by_index.push(name.clone());
+                self.by_name.insert(name.clone(), index);
+                index
+            }
+        };
+        let offset = index + FIRST;
+        Some(Synthetic {
+            v4: Ipv4Addr::from_bits(V4 + offset),
+            v6: Ipv6Addr::from_bits(V6 + u128::from(offset)),
+        })
+    }
+
+    /// The name behind an address that was given out.
+    pub fn name_of(&self, address: IpAddr) -> Option<&HostName> {
+        let offset = match address.to_canonical() {
+            IpAddr::V4(v4) => v4.to_bits().checked_sub(V4)?,
+            IpAddr::V6(v6) => u32::try_from(v6.to_bits().checked_sub(V6)?).ok()?,
+        };
+        self.by_index
+            .get(usize::try_from(offset.checked_sub(FIRST)?).ok()?)
+    }
+
+    /// How many names have an address.
+    pub fn len(&self) -> usize {
+        self.by_index.len()
+    }
+
+    /// Whether no name has an address yet.
+    pub fn is_empty(&self) -> bool {
+        self.by_index.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> HostName {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_means_one_name_for_ever() {
+        let mut names = Names::new(1000);
+        let one = names.give(&name("a.test")).unwrap();
+        let two = names.give(&name("b.test")).unwrap();
+        assert_ne!(one, two);
+        assert_eq!(names.give(&name("A.test.")).unwrap(), one);
+        assert_eq!(one.v4.to_string(), "198.18.1.0");
+        assert_eq!(names.name_of(one.v4.into()), Some(&name("a.test")));
+        assert_eq!(names.name_of(two.v6.into()), Some(&name("b.test")));
+        assert_eq!(
+            names.name_of(two.v4.to_ipv6_mapped().into()),
+            Some(&name("b.test"))
+        );
+        assert_eq!(names.len(), 2);
+    }
+
+    #[test]
+    fn other_addresses_mean_nothing() {
+        let mut names = Names::new(1000);
+        names.give(&name("a.test")).unwrap();
+        for text in [
+            "198.18.0.0",
+            "198.18.0.1",
+            "198.18.1.1",
+            "198.17.255.255",
+            "203.0.113.1",
+            "0.0.0.0",
+            "255.255.255.255",
+            "::",
+            "fd00:5afe::1",
+            "fd00:5afe::101",
+            "fd00:5afe:1::100",
+            "ffff::",
+        ] {
+            assert_eq!(names.name_of(text.parse().unwrap()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_keeps_what_it_has() {
+        let mut names = Names::new(2);
+        let one = names.give(&name("a.test")).unwrap();
+        names.give(&name("b.test")).unwrap();
+        assert_eq!(names.give(&name("c.test")), None);
+        assert_eq!(names.give(&name("a.test")), Some(one));
+        assert!(Names::new(u32::MAX).most < 1 << 17);
+    }
+}

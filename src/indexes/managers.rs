@@ -1,0 +1,237 @@
+//! The questions to each package manager. What is asked is its public command line; what it answers is read by
+//! [`super::parse`].
+
+use std::path::Path;
+use std::process::Command;
+
+use super::tool::Desk;
+use super::{Learned, parse};
+use crate::policy::{NetworkRule, Target};
+
+const INDEX: &str = "the index";
+const FURTHER: &str = "a further index";
+const FILES: &str = "the files";
+
+/// Packages that every index has, to see where files come from.
+const PYTHON_PACKAGE: &str = "pip";
+const NODE_PACKAGE: &str = "npm";
+const RUST_PACKAGE: &str = "cfg-if";
+
+/// Asks all of them. `None` for those that are not on the node.
+pub fn all(desk: &Desk, home: &Path) -> Vec<Learned> {
+    let asked = [
+        python(desk),
+        node(desk),
+        rust(desk, home),
+        go(desk),
+        debian(desk),
+    ];
+    let mut all: Vec<Learned> = asked.into_iter().flatten().collect();
+    for learned in &mut all {
+        open_private(desk, learned);
+    }
+    all
+}
+
+fn python(desk: &Desk) -> Option<Learned> {
+    let pip = desk.find(&["pip", "pip3"])?;
+    let mut learned = Learned::new("python", "pip");
+    // Its help says the value that holds, configured or built in.
+    let help = desk.ask(pip, &["install", "--help"]);
+    match help.as_deref().and_then(parse::pip_index) {
+        Some(url) => learned.url(&url, INDEX),
+        None => learned.gap("pip's index (`pip install --help` does not say it)"),
+    }
+    match desk.ask(pip, &["config", "list"]) {
+        Some(config) => {
+            for url in parse::pip_more(&config) {
+                learned.url(&url, FURTHER);
+            }
+        }
+        None => learned.gap("pip's further indexes (`pip config list` failed)"),
+    }
+    let dry_run = [
+        "install",
+        "--dry-run",
+        "--ignore-installed",
+        "--no-deps",
+        // Nothing that the index serves is run.
+        "--only-binary",
+        ":all:",
+        "--quiet",
+        "--report",
+        "-",
+        PYTHON_PACKAGE,
+    ];
+    let report = desk.ask(pip, &dry_run);
+    match report.as_deref().and_then(parse::pip_file) {
+        Some(url) => learned.url(&url, FILES),
+        None => learned.gap(&format!(
+            "the host that the index serves files from (`pip {}` failed)",
+            dry_run.join(" ")
+        )),
+    }
+    Some(learned)
+}
+
+fn node(desk: &Desk) -> Option<Learned> {
+    let npm = desk.find(&["npm"])?;
+    let mut learned = Learned::new("node", "npm");
+    let config = desk.ask(npm, &["config", "list", "--json"]);
+    match config.as_deref().and_then(parse::npm_registries) {
+        Some((registry, scopes)) => {
+            learned.url(&registry, INDEX);
+            for url in &scopes {
+                learned.url(url, FURTHER);
+            }
+            if !scopes.is_empty() {
+                learned.gap("the hosts that the registries of scopes serve files from");
+            }
+        }
+        None => learned.gap("npm's registry (`npm config list --json` failed)"),
+    }
+    let question = ["view", NODE_PACKAGE, "dist.tarball"];
+    match desk.ask(npm, &question) {
+        Some(url) => learned.url(&url, FILES),
+        None => learned.gap(&format!(
+            "the host that the registry serves files from (`npm {}` failed)",
+            question.join(" ")
+        )),
+    }
+    Some(learned)
+}
+
+/// Cargo has no command that says its index. It tells by what it keeps: a home of its own, with the node's
+/// configuration, has the index of a small package after one question.
+fn rust(desk: &Desk, home: &Path) -> Option<Learned> {
+    let cargo = desk.find(&["cargo"])?;
+    let mut learned = Learned::new("rust", "cargo");
+    let own = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), Into::into);
+    let config = ["config.toml", "config"]
+        .iter()
+        .find_map(|name| std::fs::read_to_string(own.join(name)).ok())
+        .unwrap_or_default();
+    match parse::cargo_config(&config) {
+        Some(indexes) => {
+            for url in &indexes.urls {
+                learned.url(url, INDEX);
+            }
+            if indexes.offline {
+                learned.gap("no index: crates come from a directory of this node");
+            }
+        }
+        None => learned.gap("cargo's configured indexes (its config.toml is no TOML)"),
+    }
+    let found = cargo_indexes(desk, cargo, &config).unwrap_or_default();
+    if found.is_empty() {
+        learned.gap(
+            "the hosts that the index serves crates from (`cargo generate-lockfile` kept no config.json of an index)",
+        );
+    }
+    for (directory, config) in found {
+        // Where the configuration says the same host with its port, that is the rule.
+        match parse::cargo_directory(&directory) {
+            Some(rule) if !learned.has(&rule.target) => learned.rule(rule, INDEX),
+            Some(_) => {}
+            None => learned.gap("the host of an index (its directory's name does not say it)"),
+        }
+        match parse::cargo_files(&config) {
+            Some(url) => learned.url(&url, FILES),
+            None => learned.gap("the host of an index's crates (its config.json has no dl)"),
+        }
+    }
+    Some(learned)
+}
+
+/// Directory name and `config.json` of each index that cargo asks for a small package.
+fn cargo_indexes(desk: &Desk, cargo: &str, config: &str) -> Option<Vec<(String, String)>> {
+    let home = desk.path().join("cargo");
+    let write = |path: &str, text: &str| std::fs::write(desk.path().join(path), text).ok();
+    std::fs::create_dir(&home).ok()?;
+    std::fs::create_dir(desk.path().join("src")).ok()?;
+    write("cargo/config.toml", config)?;
+    write("src/lib.rs", "")?;
+    let package = format!(
+        "[package]\nname = \"question\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\
+         [dependencies]\n{RUST_PACKAGE} = \"*\"\n[workspace]\n"
+    );
+    write("Cargo.toml", &package)?;
+    let mut command = Command::new(cargo);
+    // Whether it finds the package or not: an index that was asked is kept.
+    desk.run(
+        command
+            .args(["generate-lockfile", "--quiet"])
+            .env("CARGO_HOME", &home),
+    );
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(home.join("registry/index")).ok()? {
+        let entry = entry.ok()?;
+        if let Ok(text) = std::fs::read_to_string(entry.path().join("config.json")) {
+            found.push((entry.file_name().into_string().ok()?, text));
+        }
+    }
+    found.sort();
+    Some(found)
+}
+
+fn go(desk: &Desk) -> Option<Learned> {
+    let go = desk.find(&["go"])?;
+    let mut learned = Learned::new("go", "go");
+    match desk.ask(go, &["env", "GOPROXY"]) {
+        Some(value) => {
+            let (urls, direct) = parse::go_proxies(&value);
+            for url in &urls {
+                learned.url(url, INDEX);
+            }
+            if direct {
+                learned
+                    .gap("the hosts of modules that no proxy has (GOPROXY names direct: any host)");
+            }
+            if !urls.is_empty() {
+                learned.gap("whether the proxy sends on to other hosts (go does not say it)");
+            }
+        }
+        None => learned.gap("go's proxies (`go env GOPROXY` failed)"),
+    }
+    match desk.ask(go, &["env", "GOSUMDB"]) {
+        Some(value) => {
+            if let Some(url) = parse::go_sums(&value) {
+                learned.url(&url, "the sums of modules");
+            }
+        }
+        None => learned.gap("go's database of sums (`go env GOSUMDB` failed)"),
+    }
+    Some(learned)
+}
+
+fn debian(desk: &Desk) -> Option<Learned> {
+    let apt = desk.find(&["apt-get"])?;
+    let mut learned = Learned::new("debian", "apt");
+    match desk.ask(apt, &["indextargets", "--format", "$(REPO_URI)"]) {
+        Some(uris) => {
+            for uri in uris.lines() {
+                learned.url(uri, "the index and the files");
+            }
+            learned.gap("whether an index sends on to other hosts (apt does not say it)");
+        }
+        None => learned.gap("apt's indexes (`apt-get indextargets` failed)"),
+    }
+    Some(learned)
+}
+
+/// Names that lead to private addresses are reached only by a rule that says so.
+fn open_private(desk: &Desk, learned: &mut Learned) {
+    let rules = std::mem::take(&mut learned.rules);
+    for (rule, purpose) in rules {
+        let Target::Name(name) = &rule.target else {
+            learned.rule(rule, purpose);
+            continue;
+        };
+        let answer = desk.ask("getent", &["ahosts", name.as_str()]);
+        if answer.is_none() {
+            learned.gap(&format!("whether {name} has private addresses"));
+        }
+        let internal = answer.as_deref().is_some_and(parse::is_private);
+        learned.rule(NetworkRule { internal, ..rule }, purpose);
+    }
+}

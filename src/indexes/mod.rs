@@ -1,0 +1,117 @@
+//! Which hosts the package managers of this node fetch from: what they are configured to, else their own defaults.
+//!
+//! No host is known here. Each manager is asked which index it uses, each index is followed one step to the hosts
+//! that it serves files from, and what could not be learned is said. People read the answer before a policy names it.
+//!
+//! ```text
+//! pip, npm, cargo, go, apt --tool--> words --parse--> hosts, gaps --Learned::to_toml--> python.toml, ...
+//! ```
+
+mod managers;
+mod parse;
+mod tool;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use crate::policy::{NetworkRule, Target};
+
+/// What one package manager said.
+#[derive(Debug)]
+pub struct Learned {
+    /// The preset that it makes.
+    pub preset: &'static str,
+    /// The package manager.
+    pub manager: &'static str,
+    /// The rules, and what each is for.
+    pub rules: BTreeMap<NetworkRule, &'static str>,
+    /// What could not be learned, a sentence each.
+    pub gaps: Vec<String>,
+}
+
+/// Asks the package managers that are on the node, from a directory below `home` that is removed again.
+pub fn detect(home: &Path) -> io::Result<Vec<Learned>> {
+    Ok(managers::all(&tool::Desk::new(home)?, home))
+}
+
+impl Learned {
+    fn new(preset: &'static str, manager: &'static str) -> Self {
+        Self {
+            preset,
+            manager,
+            rules: BTreeMap::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    /// Takes the host of a URL, or says that it has none.
+    fn url(&mut self, url: &str, purpose: &'static str) {
+        match parse::host(url) {
+            Some(rule) => self.rule(rule, purpose),
+            None => self.gap(&format!(
+                "{purpose} is no http or https URL: nothing to reach, or nothing that is understood"
+            )),
+        }
+    }
+
+    fn rule(&mut self, rule: NetworkRule, purpose: &'static str) {
+        self.rules.entry(rule).or_insert(purpose);
+    }
+
+    fn has(&self, target: &Target) -> bool {
+        self.rules.keys().any(|rule| rule.target == *target)
+    }
+
+    fn gap(&mut self, gap: &str) {
+        if !self.gaps.iter().any(|known| known == gap) {
+            self.gaps.push(gap.to_owned());
+        }
+    }
+
+    /// The preset as a file.
+    pub fn to_toml(&self) -> String {
+        let Self {
+            preset,
+            manager,
+            rules,
+            gaps,
+        } = self;
+        let gaps: String = gaps
+            .iter()
+            .map(|gap| format!("# Not learned: {gap}.\n"))
+            .collect();
+        let rules: String = rules
+            .iter()
+            .map(|(rule, purpose)| format!("    \"{rule}\", # {purpose}\n"))
+            .collect();
+        format!(
+            "# What {manager} said on this node: agentbox policy presets --detect.\n\
+             # Read it before a policy names @{preset}.\n{gaps}\
+             description = \"what {manager} fetches packages from on this node\"\nrules = [\n{rules}]\n"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::preset::Preset;
+
+    #[test]
+    fn the_file_is_a_preset() {
+        let mut learned = Learned::new("python", "pip");
+        learned.url("https://user:secret@index.test/simple", "the index");
+        learned.url("http://[2001:db8::1]/", "the files");
+        learned.url("file:///srv/wheels", "the other index");
+        let text = learned.to_toml();
+        let preset: Preset = toml::from_str(&text).unwrap();
+        let rules: Vec<String> = preset.rules.iter().map(ToString::to_string).collect();
+        assert_eq!(rules, ["index.test", "[2001:db8::1]:80"]);
+        assert!(
+            text.contains("# Not learned: the other index is no http"),
+            "{text}"
+        );
+        assert!(!text.contains("secret"), "{text}");
+    }
+}

@@ -1,0 +1,67 @@
+//! The network wall: what is enforced of the rules, under each mode.
+
+use super::*;
+use crate::egress::{Decision, Rules};
+use crate::policy::NetworkMode;
+
+#[test]
+fn only_the_mode_allowlist_reaches_anything() {
+    let allow = |case: Case| case.annotation("network.allow", "a.example.com, b.example.com:22");
+    let network = allow(under("standard")).plan().network;
+    assert_eq!(network.mode, NetworkMode::Allowlist);
+    let rules: Vec<String> = network
+        .rules
+        .allow
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(rules, ["a.example.com", "b.example.com:22"]);
+    assert_eq!(network.rules.ports(), [22, 443].into());
+    // What a policy lists is nothing once the mode is narrowed, and so is what it would tell of a proxy.
+    for mode in ["none", "local"] {
+        let network = under("permissive")
+            .annotation("network.mode", mode)
+            .plan()
+            .network;
+        assert_eq!(network.rules, Rules::default());
+        assert!(!network.proxy_env);
+    }
+    assert_eq!(under("strict").plan().network.rules, Rules::default());
+}
+
+#[test]
+fn presets_are_spelled_out_and_denials_kept() {
+    let network = under("standard")
+        .annotation("network.allow", "@github")
+        .annotation("network.deny", "gist.githubusercontent.com")
+        .plan()
+        .network;
+    let asked = |host: &str, port| {
+        let host = host.parse().unwrap();
+        matches!(network.rules.decide(&host, port), Decision::Allow(_))
+    };
+    assert!(asked("github.com", 22) && asked("raw.githubusercontent.com", 443));
+    assert!(!asked("gist.githubusercontent.com", 443) && !asked("example.com", 443));
+}
+
+#[test]
+fn the_proxy_is_told_of_and_the_budget_is_the_policys() {
+    let open = || under("standard").annotation("network.allow", "a.example.com");
+    assert!(open().plan().network.proxy_env);
+    let network = open()
+        .annotation("network.proxy-env", "off")
+        .annotation("network.connections", "3")
+        .annotation("network.connections-per-minute", "4")
+        .annotation("network.upload", "5MiB")
+        .annotation("network.hosts", "6")
+        .plan()
+        .network;
+    assert!(!network.proxy_env);
+    let budget = Budget {
+        connections: 3,
+        connections_per_minute: 4,
+        upload_bytes: 5 << 20,
+        hosts: 6,
+    };
+    assert_eq!(network.budget, budget);
+}

@@ -1,0 +1,65 @@
+//! What there is to choose from on a node: policies and presets.
+
+use super::preset::Preset;
+use super::resolve::Desk;
+use super::{Origin, Policy, PolicyError, PolicyName, PresetName, Sources};
+
+/// A policy that could be named.
+#[derive(Debug)]
+pub struct Listed {
+    /// Its name.
+    pub name: PolicyName,
+    /// Who says what it is.
+    pub origin: Origin,
+    /// What its file says of it; the reason why this node cannot have it.
+    pub description: Result<Option<String>, PolicyError>,
+}
+
+/// The policies of a node, the built-in ones first, tightest first.
+pub fn policies(sources: &Sources<'_>) -> Result<Vec<Listed>, PolicyError> {
+    let desk = Desk::new(sources)?;
+    let names = desk.library.names();
+    Ok(names
+        .into_iter()
+        .filter_map(|name| name.parse::<PolicyName>().ok())
+        .map(|name| Listed {
+            origin: desk.library.origin(&name),
+            description: desk
+                .load(&name, &Origin::Flag)
+                .map(|loaded| loaded.description),
+            name,
+        })
+        .collect())
+}
+
+/// One policy as its files say it, presets spelled out, whatever the ceilings are.
+pub fn policy(sources: &Sources<'_>, name: &PolicyName) -> Result<Policy, PolicyError> {
+    let loaded = Desk::new(sources)?.load(name, &Origin::Flag)?;
+    Ok(loaded.policy)
+}
+
+/// A preset that could be named.
+#[derive(Debug)]
+pub struct ListedPreset {
+    /// Its name.
+    pub name: PresetName,
+    /// A file of the node says what it is.
+    pub of_node: bool,
+    /// What it is; the reason why nobody can name it.
+    pub preset: Result<Preset, PolicyError>,
+}
+
+/// The presets of a node.
+pub fn presets(sources: &Sources<'_>) -> Result<Vec<ListedPreset>, PolicyError> {
+    let desk = Desk::new(sources)?;
+    let presets = desk.library.presets();
+    Ok(presets
+        .names()?
+        .into_iter()
+        .map(|name| ListedPreset {
+            of_node: presets.is_of_node(&name),
+            preset: presets.get(&name, &Origin::Node),
+            name,
+        })
+        .collect())
+}

@@ -1,0 +1,140 @@
+//! Presets: sets of rules that have a name. Services come with the program; package indexes differ from company to
+//! company and are the node's to define.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::error::Source;
+use super::rule::{NetworkRule, PresetName};
+use super::text::shown;
+use super::{Origin, PolicyError, file};
+
+/// The services: reviewed data.
+const BUILTIN: &str = include_str!("../../policies/presets.toml");
+
+/// One preset.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Preset {
+    /// What it is, in one line.
+    pub description: String,
+    /// What it allows.
+    pub rules: BTreeSet<NetworkRule>,
+}
+
+/// The presets that there are: the node's files before the built-in ones.
+#[derive(Debug)]
+pub(super) struct Presets<'a> {
+    files: &'a BTreeMap<String, String>,
+    /// Parsed once a policy names one.
+    builtin: OnceCell<BTreeMap<PresetName, Preset>>,
+}
+
+impl<'a> Presets<'a> {
+    /// Refuses files that no rule could name.
+    pub fn new(files: &'a BTreeMap<String, String>) -> Result<Self, PolicyError> {
+        for name in files.keys() {
+            if let Err(problem) = name.parse::<PresetName>() {
+                return Err(PolicyError::FileName {
+                    kind: "preset",
+                    file: shown(&format!("{name}.toml")),
+                    problem,
+                });
+            }
+        }
+        Ok(Self {
+            files,
+            builtin: OnceCell::new(),
+        })
+    }
+
+    /// Reads one preset.
+    pub fn get(&self, name: &PresetName, asked_by: &Origin) -> Result<Preset, PolicyError> {
+        if let Some(text) = self.files.get(name.as_str()) {
+            return file::parse(&Source::Preset(name.clone()), text);
+        }
+        match self.builtin()?.get(name) {
+            Some(preset) => Ok(preset.clone()),
+            None => Err(PolicyError::NoSuchPreset {
+                asked_by: asked_by.clone(),
+                preset: name.clone(),
+                known: self
+                    .names()?
+                    .iter()
+                    .map(|name| format!("@{name}"))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }),
+        }
+    }
+
+    /// All that there are.
+    pub fn names(&self) -> Result<BTreeSet<PresetName>, PolicyError> {
+        let files = self.files.keys().filter_map(|name| name.parse().ok());
+        Ok(self.builtin()?.keys().cloned().chain(files).collect())
+    }
+
+    /// Whether the node's file says what it is.
+    pub fn is_of_node(&self, name: &PresetName) -> bool {
+        self.files.contains_key(name.as_str())
+    }
+
+    fn builtin(&self) -> Result<&BTreeMap<PresetName, Preset>, PolicyError> {
+        if let Some(parsed) = self.builtin.get() {
+            return Ok(parsed);
+        }
+        let parsed = builtin()?;
+        Ok(self.builtin.get_or_init(|| parsed))
+    }
+}
+
+/// The presets that are part of the program.
+pub fn builtin() -> Result<BTreeMap<PresetName, Preset>, PolicyError> {
+    file::parse(&Source::Presets, BUILTIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Target;
+
+    #[test]
+    fn the_built_in_presets_are_exact_and_described() {
+        let all = builtin().unwrap();
+        for name in ["github", "anthropic", "openai", "google-ai"] {
+            assert!(all.contains_key(&name.parse().unwrap()), "{name}");
+        }
+        for (name, preset) in all {
+            assert!(!preset.rules.is_empty(), "{name}");
+            assert!(preset.description.len() > 10, "{name}");
+            for rule in preset.rules {
+                assert!(!rule.internal, "{name}: {rule}");
+                assert!(
+                    matches!(rule.target, Target::Name(_) | Target::Below(_)),
+                    "{name}: {rule}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_nodes_presets_come_first() {
+        let files = BTreeMap::from([(
+            "github".to_owned(),
+            "description = \"ours\"\nrules = [\"git.example.com\"]".to_owned(),
+        )]);
+        let presets = Presets::new(&files).unwrap();
+        let preset = presets
+            .get(&"github".parse().unwrap(), &Origin::Node)
+            .unwrap();
+        assert_eq!(preset.rules, ["git.example.com".parse().unwrap()].into());
+        let error = presets
+            .get(&"python".parse().unwrap(), &Origin::Node)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("@python"), "{error}");
+        assert!(error.contains("python.toml"), "{error}");
+    }
+}

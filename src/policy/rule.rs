@@ -1,0 +1,489 @@
+//! One rule of the network wall: which host, which port.
+//!
+//! ```text
+//! rule    = ["internal:"] target [":" port]
+//! target  = name | "*." name | address | address "/" bits | "*"     (an IPv6 address with a port in brackets)
+//! item    = rule | "@" preset
+//! ```
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use super::host::HostName;
+use super::text::{ValueError, string_form};
+
+/// The port of a rule that names none: HTTPS.
+pub const DEFAULT_PORT: u16 = 443;
+
+const GRAMMAR: &str = "a rule: HOST, *.DOMAIN, an address or ADDRESS/BITS, with :PORT where it is not 443; \
+                       internal: before a name that may be private; or @PRESET";
+
+/// What a rule names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// One name.
+    Name(HostName),
+    /// Every name that has exactly one label more: neither the name itself nor two labels deep.
+    Below(HostName),
+    /// Every name. Only a limit may say it, and a policy where the node gives leave.
+    Any,
+    /// Addresses that share their first bits with this one; all bits for a single address.
+    Addresses(IpAddr, u8),
+}
+
+/// A rule of the network wall.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub struct NetworkRule {
+    /// The host or hosts.
+    pub target: Target,
+    /// The TCP port; `None` where none is written: 443 to allow, all of them to deny or to limit.
+    pub port: Option<u16>,
+    /// The name may lead to private addresses, and only to those that the engine's own network can have.
+    pub internal: bool,
+}
+
+impl NetworkRule {
+    /// The rule that allows this port, as a person would write it.
+    pub fn allowing(target: Target, port: u16) -> Self {
+        Self {
+            target,
+            port: (port != DEFAULT_PORT).then_some(port),
+            internal: false,
+        }
+    }
+
+    /// The port that it allows.
+    pub fn allowed_port(&self) -> u16 {
+        self.port.unwrap_or(DEFAULT_PORT)
+    }
+
+    /// What it allows, as the limit that says exactly that: without a port a limit means all of them.
+    pub fn as_limit(&self) -> Self {
+        Self {
+            port: Some(self.allowed_port()),
+            ..self.clone()
+        }
+    }
+
+    /// Whether all that `other` allows, as a rule of an allowlist, is within this one as a limit.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.covers_limit(&other.as_limit())
+    }
+
+    /// Whether all that `other` lets be allowed, as a limit itself, is within this one.
+    pub fn covers_limit(&self, other: &Self) -> bool {
+        let port = self.port.is_none() || self.port == other.port;
+        // What may be private is asked for by name: no wildcard of a limit means it.
+        let internal = self.internal == other.internal;
+        port && internal && self.target.covers(&other.target)
+    }
+}
+
+impl Target {
+    /// This address alone.
+    pub fn address(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        Self::Addresses(address, width(address))
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Any, Self::Name(_) | Self::Below(_) | Self::Any) => true,
+            (Self::Below(domain), Self::Name(name)) => name.parent() == Some(domain.as_str()),
+            (Self::Addresses(net, bits), Self::Addresses(other, longer)) => {
+                longer >= bits && contains(*net, *bits, *other)
+            }
+            (same, other) => same == other,
+        }
+    }
+
+    /// Whether it names this host.
+    pub fn matches_name(&self, name: &HostName) -> bool {
+        match self {
+            Self::Name(own) => own == name,
+            Self::Below(domain) => name.parent() == Some(domain.as_str()),
+            Self::Any => true,
+            Self::Addresses(..) => false,
+        }
+    }
+
+    /// Whether it names this address.
+    pub fn matches_address(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Addresses(net, bits) => contains(*net, *bits, address.to_canonical()),
+            Self::Name(_) | Self::Below(_) | Self::Any => false,
+        }
+    }
+}
+
+/// Whether an address lies in a prefix. Addresses of different families never do.
+pub fn contains(net: IpAddr, bits: u8, address: IpAddr) -> bool {
+    let (net, address, width) = match (net, address) {
+        (IpAddr::V4(net), IpAddr::V4(address)) => (
+            u128::from(net.to_bits()),
+            u128::from(address.to_bits()),
+            32_u32,
+        ),
+        (IpAddr::V6(net), IpAddr::V6(address)) => (net.to_bits(), address.to_bits(), 128),
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return false,
+    };
+    let host_bits = width.saturating_sub(u32::from(bits));
+    (net ^ address).checked_shr(host_bits).unwrap_or(0) == 0
+}
+
+impl fmt::Display for NetworkRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.internal {
+            f.write_str("internal:")?;
+        }
+        match (&self.target, self.port) {
+            (Target::Name(name), _) => write!(f, "{name}")?,
+            (Target::Below(domain), _) => write!(f, "*.{domain}")?,
+            (Target::Any, _) => f.write_str("*")?,
+            (Target::Addresses(net, bits), port) => {
+                let text = if *bits == width(*net) {
+                    net.to_string()
+                } else {
+                    format!("{net}/{bits}")
+                };
+                match (net, port) {
+                    (IpAddr::V6(_), Some(_)) => write!(f, "[{text}]")?,
+                    _ => f.write_str(&text)?,
+                }
+            }
+        }
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn width(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+impl FromStr for NetworkRule {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let bad = || ValueError::grammar(text, GRAMMAR);
+        let (internal, rest) = match text.strip_prefix("internal:") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (target, port) = split_port(rest).ok_or_else(bad)?;
+        let target = parse_target(target).ok_or_else(bad)?;
+        if internal && !matches!(target, Target::Name(_) | Target::Any) {
+            return Err(ValueError::grammar(
+                text,
+                "a rule: internal: stands before one name, or in a limit before *",
+            ));
+        }
+        Ok(Self {
+            target,
+            port,
+            internal,
+        })
+    }
+}
+
+string_form!(NetworkRule);
+
+/// The host and the port. A bare IPv6 address has colons and no port.
+fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        // Only an IPv6 address belongs in brackets.
+        address.contains(':').then_some(())?;
+        return match port.strip_prefix(':') {
+            Some(port) => Some((address, Some(parse_port(port)?))),
+            None => port.is_empty().then_some((address, None)),
+        };
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') => Some((host, Some(parse_port(port)?))),
+        _ => Some((text, None)),
+    }
+}
+
+fn parse_port(text: &str) -> Option<u16> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+fn parse_bits(text: &str) -> Option<u8> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+fn parse_target(text: &str) -> Option<Target> {
+    if text == "*" {
+        return Some(Target::Any);
+    }
+    if let Some(domain) = text.strip_prefix("*.") {
+        return domain.parse().ok().map(Target::Below);
+    }
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text, None),
+    };
+    if let Ok(address) = address.parse::<IpAddr>() {
+        let bits = match bits {
+            Some(bits) => parse_bits(bits).filter(|b| *b <= width(address))?,
+            None => width(address),
+        };
+        // Neither two spellings of one address nor bits that mean nothing.
+        let plain = address == address.to_canonical() && network_of(address, bits) == address;
+        return plain.then_some(Target::Addresses(address, bits));
+    }
+    match bits {
+        Some(_) => None,
+        None => text.parse().ok().map(Target::Name),
+    }
+}
+
+fn network_of(address: IpAddr, bits: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+            IpAddr::V4((v4.to_bits() & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+            IpAddr::V6((v6.to_bits() & mask).into())
+        }
+    }
+}
+
+/// What stands in a policy's list: a rule, or the name of a set of rules.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub enum RuleItem {
+    /// A rule.
+    Rule(NetworkRule),
+    /// The rules of this preset.
+    Preset(PresetName),
+}
+
+/// The name of a preset: 1 to 32 of a-z, 0-9 and `-`, without the `@`.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub struct PresetName(String);
+
+impl PresetName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PresetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for PresetName {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if (1..=32).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(known) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(ValueError::grammar(
+                text,
+                "a preset's name: 1 to 32 of a-z, 0-9 and '-'",
+            ))
+        }
+    }
+}
+
+string_form!(PresetName);
+
+impl fmt::Display for RuleItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(rule) => rule.fmt(f),
+            Self::Preset(name) => write!(f, "@{name}"),
+        }
+    }
+}
+
+impl FromStr for RuleItem {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text.strip_prefix('@') {
+            Some(name) => name.parse().map(Self::Preset),
+            None => text.parse().map(Self::Rule),
+        }
+    }
+}
+
+string_form!(RuleItem);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> NetworkRule {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_rule_is_printed_as_it_is_read() {
+        for text in [
+            "api.example.com",
+            "api.example.com:22",
+            "*.example.com",
+            "*.example.com:8443",
+            "internal:postgres:5432",
+            "192.0.2.7:5432",
+            "192.0.2.0/24",
+            "2001:db8::1",
+            "[2001:db8::1]:443",
+            "[2001:db8::/32]:443",
+            "*",
+        ] {
+            assert_eq!(rule(text).to_string(), text);
+        }
+        assert_eq!(rule("API.example.com.").to_string(), "api.example.com");
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused() {
+        for text in [
+            "",
+            ":443",
+            "example.com:",
+            "example.com:0",
+            "example.com:0443",
+            "example.com:65536",
+            "example.com:+1",
+            "example.com:443:443",
+            "https://example.com",
+            "example.com/path",
+            "**.example.com",
+            "*.*.example.com",
+            "a*.example.com",
+            "*example.com",
+            "*.",
+            "a.*",
+            "192.0.2.1/24",
+            "192.0.2.0/33",
+            "192.0.2.0/-1",
+            "192.0.2.0/+24",
+            "192.0.2.0/024",
+            "[192.0.2.1]:443",
+            "[example.com]:443",
+            "::ffff:192.0.2.1",
+            "fe80::1%lo",
+            "internal:*.example.com",
+            "internal:10.0.0.1",
+            "internal:",
+            "exa mple.com",
+            "@python",
+        ] {
+            assert!(text.parse::<NetworkRule>().is_err(), "{text:?}");
+        }
+        assert!("@Python".parse::<RuleItem>().is_err());
+        assert!("@".parse::<RuleItem>().is_err());
+        assert_eq!(
+            "@python".parse::<RuleItem>().unwrap().to_string(),
+            "@python"
+        );
+    }
+
+    #[test]
+    fn a_wildcard_is_exactly_one_label() {
+        let below = rule("*.example.com").target;
+        let matches = |text: &str| below.matches_name(&text.parse().unwrap());
+        assert!(matches("www.example.com"));
+        for name in [
+            "example.com",
+            "a.b.example.com",
+            "evilexample.com",
+            "www.example.com.evil.com",
+        ] {
+            assert!(!matches(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_limit_covers_what_is_within_it() {
+        for (limit, asked, covered) in [
+            ("*", "example.com", true),
+            ("*", "*.example.com:22", true),
+            ("*", "192.0.2.1", false),
+            ("*", "internal:postgres:5432", false),
+            ("internal:*", "internal:postgres:5432", true),
+            ("internal:*", "postgres:5432", false),
+            ("*:443", "example.com", true),
+            ("*:443", "example.com:22", false),
+            ("*.example.com", "www.example.com", true),
+            ("*.example.com", "*.example.com", true),
+            ("*.example.com", "example.com", false),
+            ("example.com", "example.com:22", true),
+            ("example.com:443", "example.com", true),
+            ("www.example.com", "*.example.com", false),
+            ("192.0.2.0/24", "192.0.2.7:80", true),
+            ("192.0.2.0/24", "192.0.2.0/25", true),
+            ("192.0.2.0/24", "192.0.0.0/16", false),
+            ("internal:postgres", "internal:postgres:5432", true),
+            ("internal:postgres", "postgres:5432", false),
+        ] {
+            assert_eq!(
+                rule(limit).covers(&rule(asked)),
+                covered,
+                "{limit} / {asked}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_limit_within_a_limit_is_narrower_in_its_ports_too() {
+        for (limit, asked, covered) in [
+            ("*", "*", true),
+            ("*", "*:443", true),
+            ("*:443", "*", false),
+            ("*:443", "a.test", false),
+            ("*:443", "a.test:443", true),
+            ("a.test", "a.test", true),
+        ] {
+            assert_eq!(
+                rule(limit).covers_limit(&rule(asked)),
+                covered,
+                "{limit} / {asked}"
+            );
+        }
+        assert!(!rule("a.test").as_limit().covers(&rule("a.test:22")));
+        assert!(rule("a.test").as_limit().covers(&rule("a.test")));
+    }
+
+    #[test]
+    fn prefixes_contain_what_shares_their_bits() {
+        let net = |text: &str| rule(text).target;
+        let is = |net: &Target, text: &str| net.matches_address(text.parse().unwrap());
+        assert!(is(&net("192.0.2.0/24"), "192.0.2.255"));
+        assert!(!is(&net("192.0.2.0/24"), "192.0.3.0"));
+        assert!(is(&net("192.0.2.0/24"), "::ffff:192.0.2.9"));
+        assert!(is(&net("0.0.0.0/0"), "203.0.113.1"));
+        assert!(!is(&net("0.0.0.0/0"), "2001:db8::1"));
+        assert!(is(&net("2001:db8::/32"), "2001:db8:ffff::1"));
+        assert!(is(&net("2001:db8::1"), "2001:db8::1"));
+        assert!(!is(&net("2001:db8::1"), "2001:db8::2"));
+    }
+}

@@ -1,0 +1,197 @@
+//! Connections from inside: how many at once, and what each of them is.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::spawn_local;
+
+use super::journal::Via;
+use super::relay::{Watch, relay, write_all};
+use super::wall::{Admitted, Refusal, Wall};
+use super::{dns, explicit, sniff};
+use crate::egress::http::RequestGuard;
+use crate::policy::Host;
+
+/// Connections whose wish is not known yet may be so many more than the budget's.
+const UNDECIDED: u32 = 64;
+/// HTTPS: the greeting must name the host.
+const HTTPS: u16 = 443;
+/// HTTP: every request must.
+const HTTP: u16 = 80;
+
+/// Serves all TCP listeners until the program ends.
+pub(super) fn serve(wall: &Rc<Wall>, proxy: OwnedFd, ports: Vec<OwnedFd>) -> io::Result<()> {
+    let open = Rc::new(Cell::new(0_u32));
+    listen(wall, &open, proxy, Kind::Explicit)?;
+    for (listener, port) in ports.into_iter().zip(wall.ports.clone()) {
+        listen(wall, &open, listener, Kind::Transparent(port))?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Explicit,
+    Transparent(u16),
+}
+
+fn listen(wall: &Rc<Wall>, open: &Rc<Cell<u32>>, fd: OwnedFd, kind: Kind) -> io::Result<()> {
+    let listener = TcpListener::from_std(fd.into())?;
+    let (wall, open) = (Rc::clone(wall), Rc::clone(open));
+    spawn_local(async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => take(&wall, &open, stream, kind),
+                // Out of descriptors: what is open goes on, and some of it ends.
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    });
+    Ok(())
+}
+
+fn take(wall: &Rc<Wall>, open: &Rc<Cell<u32>>, stream: TcpStream, kind: Kind) {
+    if open.get() >= wall.budget().connections.saturating_add(UNDECIDED) {
+        reset(&stream);
+        return;
+    }
+    open.set(open.get() + 1);
+    let (wall, open) = (Rc::clone(wall), Rc::clone(open));
+    spawn_local(async move {
+        let _no_delay = stream.set_nodelay(true);
+        match kind {
+            Kind::Explicit => explicit::serve(&wall, stream).await,
+            Kind::Transparent(port) => transparent(&wall, stream, port).await,
+        }
+        open.set(open.get() - 1);
+    });
+}
+
+/// A connection that thinks it goes directly: the address that it was made to says which host is meant.
+async fn transparent(wall: &Wall, stream: TcpStream, port: u16) {
+    let Ok(local) = stream.local_addr() else {
+        return;
+    };
+    let host = dns::meant(wall, local.ip());
+    let outcome = match wall.admit(host.clone(), port) {
+        Ok(admitted) => tunnel(wall, &stream, admitted, Vec::new(), None).await,
+        Err(refusal) => Err(refusal),
+    };
+    if let Err(refusal) = outcome {
+        refuse(wall, &stream, Via::Transparent, &host, port, &refusal);
+        if port == HTTP && refusal.is_violation() {
+            explicit::answer(&stream, &host, port, &refusal).await;
+        } else {
+            reset(&stream);
+        }
+    }
+}
+
+/// Looks at the first bytes as the port asks for, dials, and relays. `early` came from the client already, and
+/// `dialled` is there where the client had to be told first.
+pub(super) async fn tunnel(
+    wall: &Wall,
+    client: &TcpStream,
+    admitted: Admitted<'_>,
+    mut early: Vec<u8>,
+    dialled: Option<TcpStream>,
+) -> Result<(), Refusal> {
+    let Admitted {
+        host,
+        port,
+        internal,
+        share,
+    } = admitted;
+    let mut watch = Watch::Nothing;
+    match (&host, port) {
+        (Host::Name(name), HTTPS) => early = sniff::client_hello(client, name, early).await?,
+        (Host::Name(name), HTTP) => {
+            let mut guard = RequestGuard::new(name.clone(), port);
+            early = first_request(client, &mut guard, early).await?;
+            watch = Watch::Http(Box::new(guard));
+        }
+        // Here the server may be the one who speaks first.
+        (Host::Name(name), _) if early.is_empty() => watch = Watch::First(name.clone()),
+        (Host::Name(name), _) => sniff::check_if_tls(&early, name)?,
+        // A rule names the address: whatever is spoken there is meant.
+        (Host::Address(_), _) => {}
+    }
+    let server = match dialled {
+        Some(server) => server,
+        None => wall.upstream.dial(&host, port, internal).await?,
+    };
+    share.send(early.len()).map_err(Refusal::Over)?;
+    write_all(&server, &early).await?;
+    drop(early);
+    relay(client, &server, watch, &share).await
+}
+
+/// Reads until one request's head has come and names the host; nobody is dialled for anything else.
+async fn first_request(
+    client: &TcpStream,
+    guard: &mut RequestGuard,
+    early: Vec<u8>,
+) -> Result<Vec<u8>, Refusal> {
+    let refused = |refusal: crate::egress::http::HttpRefusal| Refusal::Other(refusal.to_string());
+    let mut out = Vec::new();
+    guard.feed(&early, &mut out).map_err(refused)?;
+    let reading = async {
+        while guard.requests() == 0 {
+            let chunk = read_some(client).await?;
+            guard.feed(&chunk, &mut out).map_err(refused)?;
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(super::wall::FIRST_BYTES_WITHIN, reading).await {
+        Ok(Ok(())) => Ok(out),
+        Ok(Err(refusal)) => Err(refusal),
+        Err(_) => Err(Refusal::Other("the request took too long".to_owned())),
+    }
+}
+
+/// Whatever has come, at least one byte.
+pub(super) async fn read_some(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
+    let mut chunk = [0; 4096];
+    loop {
+        stream
+            .readable()
+            .await
+            .map_err(|e| Refusal::Broken(e.kind()))?;
+        match stream.try_read(&mut chunk) {
+            Ok(0) => return Err(Refusal::Broken(io::ErrorKind::UnexpectedEof)),
+            Ok(length) => return Ok(chunk[..length].to_vec()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(Refusal::Broken(error.kind())),
+        }
+    }
+}
+
+/// Writes a violation down; a connection that broke or a server that is away is none.
+pub(super) fn refuse(
+    wall: &Wall,
+    stream: &TcpStream,
+    via: Via,
+    host: &Host,
+    port: u16,
+    refusal: &Refusal,
+) {
+    if !refusal.is_violation() {
+        return;
+    }
+    let peer: Option<SocketAddr> = stream.peer_addr().ok();
+    // Half of a handshake that was given up has nobody behind it.
+    if peer.is_some() {
+        wall.note(via, &host.to_string(), Some(port), &refusal.to_string());
+    }
+}
+
+/// Closes so that the client sees a reset and not an end that looks like an answer.
+pub(super) fn reset(stream: &TcpStream) {
+    let _linger = set_socket_linger(stream, Some(Duration::ZERO));
+}

@@ -1,0 +1,179 @@
+//! The DNS stub: UDP and TCP, every address.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::task::spawn_local;
+
+use super::journal::Via;
+use super::wall::Wall;
+use crate::egress::OverBudget;
+use crate::egress::dns::{Answer, respond};
+use crate::policy::HostName;
+
+/// A question is one name; nothing longer is asked (RFC 6891 lets EDNS be longer, but not for one question).
+const LONGEST: usize = 1232;
+/// Questions by TCP at once; each may take so long.
+const TCP_AT_ONCE: usize = 32;
+const TCP_WITHIN: Duration = Duration::from_secs(10);
+
+/// Serves both until the program ends.
+pub(super) fn serve(wall: &Rc<Wall>, udp: OwnedFd, tcp: OwnedFd) -> io::Result<()> {
+    let udp = UdpSocket::from_std(udp.into())?;
+    let tcp = TcpListener::from_std(tcp.into())?;
+    let for_udp = Rc::clone(wall);
+    spawn_local(async move {
+        loop {
+            // What one datagram does to its answer is nobody else's concern.
+            let served = udp
+                .async_io(Interest::READABLE, || one(&for_udp, &udp))
+                .await;
+            if served.is_err() {
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    let wall = Rc::clone(wall);
+    spawn_local(async move {
+        let places = std::sync::Arc::new(tokio::sync::Semaphore::new(TCP_AT_ONCE));
+        loop {
+            let Ok(place) = std::sync::Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            match tcp.accept().await {
+                Ok((stream, _)) => {
+                    let wall = Rc::clone(&wall);
+                    spawn_local(async move {
+                        let conversation = converse(&wall, stream);
+                        let _ended = tokio::time::timeout(TCP_WITHIN, conversation).await;
+                        drop(place);
+                    });
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Receives one datagram and answers it from the address that it was sent to.
+fn one(wall: &Wall, socket: &UdpSocket) -> io::Result<()> {
+    let mut buffer = [0; LONGEST];
+    let mut space = nix::cmsg_space!(nix::libc::in6_pktinfo, nix::libc::in_pktinfo);
+    let fd = socket.as_raw_fd();
+    let (length, from, asked_at) = {
+        let mut slices = [IoSliceMut::new(&mut buffer)];
+        let message =
+            recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut space), MsgFlags::MSG_DONTWAIT)?;
+        let info = message.cmsgs()?.find(|one| {
+            matches!(
+                one,
+                ControlMessageOwned::Ipv4PacketInfo(_) | ControlMessageOwned::Ipv6PacketInfo(_)
+            )
+        });
+        (message.bytes, message.address, info)
+    };
+    let (Some(from), Some(asked_at)) = (from, asked_at) else {
+        return Ok(());
+    };
+    let Some(answer) = answer(wall, &buffer[..length]) else {
+        return Ok(());
+    };
+    let slices = [IoSlice::new(&answer)];
+    let flags = MsgFlags::MSG_DONTWAIT;
+    // Where the answer cannot be sent the client asks again.
+    let _sent = match asked_at {
+        ControlMessageOwned::Ipv4PacketInfo(mut info) => {
+            info.ipi_ifindex = 0;
+            info.ipi_spec_dst = info.ipi_addr;
+            sendmsg(
+                fd,
+                &slices,
+                &[ControlMessage::Ipv4PacketInfo(&info)],
+                flags,
+                Some(&from),
+            )
+        }
+        ControlMessageOwned::Ipv6PacketInfo(mut info) => {
+            info.ipi6_ifindex = 0;
+            sendmsg(
+                fd,
+                &slices,
+                &[ControlMessage::Ipv6PacketInfo(&info)],
+                flags,
+                Some(&from),
+            )
+        }
+        _ => return Ok(()),
+    };
+    Ok(())
+}
+
+/// Several questions on one connection, each with its length before it (RFC 1035, section 4.2.2).
+async fn converse(wall: &Wall, mut stream: TcpStream) -> io::Result<()> {
+    let mut buffer = [0; LONGEST];
+    loop {
+        let length = usize::from(stream.read_u16().await?);
+        let Some(question) = buffer.get_mut(..length) else {
+            return Ok(());
+        };
+        stream.read_exact(question).await?;
+        let Some(answer) = answer(wall, question) else {
+            return Ok(());
+        };
+        let Ok(length) = u16::try_from(answer.len()) else {
+            return Ok(());
+        };
+        stream
+            .write_all(&[&length.to_be_bytes(), &answer[..]].concat())
+            .await?;
+    }
+}
+
+fn answer(wall: &Wall, question: &[u8]) -> Option<Vec<u8>> {
+    let mut why = String::new();
+    let (bytes, asked) = respond(question, wall.ipv6, |name| {
+        let answer = decide(wall, name);
+        if let Answer::Blocked(reason) = &answer {
+            why.clone_from(reason);
+        }
+        answer
+    })?;
+    if let Some(asked) = asked.filter(|asked| asked.blocked && !is_search_artefact(&asked.name)) {
+        wall.note(Via::Dns, &asked.name, None, &why);
+    }
+    Some(bytes)
+}
+
+fn decide(wall: &Wall, name: &HostName) -> Answer {
+    if let Err(denial) = wall.decide_name(name) {
+        return Answer::Blocked(denial.to_string());
+    }
+    match wall.names.borrow_mut().give(name) {
+        Some(addresses) => Answer::Addresses(addresses),
+        None => Answer::Blocked(OverBudget::Hosts(wall.budget().hosts).to_string()),
+    }
+}
+
+/// What a resolver makes of an allowed name with a search list is nobody's attempt at anything.
+fn is_search_artefact(name: &str) -> bool {
+    [".svc.cluster.local", ".cluster.local"]
+        .iter()
+        .any(|end| name.ends_with(end))
+}
+
+/// The name that a synthetic address stands for, or the address itself.
+pub(super) fn meant(wall: &Wall, address: IpAddr) -> crate::policy::Host {
+    match wall.names.borrow().name_of(address) {
+        Some(name) => crate::policy::Host::Name(name.clone()),
+        None => crate::policy::Host::address(address),
+    }
+}

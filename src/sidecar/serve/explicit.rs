@@ -1,0 +1,226 @@
+//! The explicit proxy: HTTP's CONNECT and http:// requests; a first byte of 5 is SOCKS5's.
+
+use serde::Serialize;
+use tokio::net::TcpStream;
+
+use super::accept::{read_some, refuse, reset, tunnel};
+use super::journal::Via;
+use super::relay::{Watch, relay, write_all};
+use super::wall::{FIRST_BYTES_WITHIN, Refusal, Wall};
+use super::{dns, socks};
+use crate::egress::http::{self, Body, HttpRefusal, ProxyRequest, RequestGuard};
+use crate::policy::Host;
+
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+
+/// Serves one connection of the proxy's port.
+pub(super) async fn serve(wall: &Wall, stream: TcpStream) {
+    let first = tokio::time::timeout(FIRST_BYTES_WITHIN, read_some(&stream)).await;
+    let Ok(Ok(first)) = first else {
+        reset(&stream);
+        return;
+    };
+    if first.first() == Some(&socks::VERSION) {
+        socks::serve(wall, &stream, first).await;
+    } else {
+        http(wall, &stream, first).await;
+    }
+}
+
+/// A request as it came: what is wished, what follows its head, and the bytes behind that.
+struct Wish {
+    request: ProxyRequest,
+    body: Body,
+    early: Vec<u8>,
+}
+
+async fn http(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
+    let wish = match tokio::time::timeout(FIRST_BYTES_WITHIN, read_wish(stream, first)).await {
+        Ok(Ok(wish)) => wish,
+        Ok(Err(Refusal::Other(why))) => {
+            // Somebody tried something that is no request, or none that has one meaning.
+            wall.note(Via::Http, "", None, &why);
+            respond(stream, 400, "Bad Request", &Explanation::new(&why)).await;
+            return;
+        }
+        Ok(Err(_)) | Err(_) => {
+            reset(stream);
+            return;
+        }
+    };
+    let (host, port) = match &wish.request {
+        ProxyRequest::Tunnel(host, port) | ProxyRequest::Forward(host, port, _) => {
+            (meant(wall, host), *port)
+        }
+    };
+    if let Err((refusal, answered)) = grant(wall, stream, &host, port, wish).await {
+        refuse(wall, stream, Via::Http, &host, port, &refusal);
+        if answered {
+            reset(stream);
+        } else {
+            answer(stream, &host, port, &refusal).await;
+        }
+    }
+}
+
+async fn read_wish(stream: &TcpStream, mut bytes: Vec<u8>) -> Result<Wish, Refusal> {
+    let refused = |refusal: HttpRefusal| Refusal::Other(refusal.to_string());
+    loop {
+        if let Some(head) = http::head(&bytes).map_err(refused)? {
+            let request = http::proxy_request(&head).map_err(refused)?;
+            let (length, body) = (head.len, head.body);
+            let early = bytes.split_off(length);
+            return Ok(Wish {
+                request,
+                body,
+                early,
+            });
+        }
+        bytes.extend(read_some(stream).await?);
+    }
+}
+
+/// Does what was wished. An error says whether the client has had its answer already.
+async fn grant(
+    wall: &Wall,
+    stream: &TcpStream,
+    host: &Host,
+    port: u16,
+    wish: Wish,
+) -> Result<(), (Refusal, bool)> {
+    let not_yet = |refusal| (refusal, false);
+    let admitted = wall.admit(host.clone(), port).map_err(not_yet)?;
+    let server = wall
+        .upstream
+        .dial(host, port, admitted.internal)
+        .await
+        .map_err(not_yet)?;
+    let Wish {
+        request,
+        body,
+        early,
+    } = wish;
+    match request {
+        ProxyRequest::Tunnel(..) => {
+            write_all(stream, ESTABLISHED).await.map_err(not_yet)?;
+            tunnel(wall, stream, admitted, early, Some(server))
+                .await
+                .map_err(|refusal| (refusal, true))
+        }
+        ProxyRequest::Forward(_, _, head) => {
+            let mut out = head;
+            let mut watch = Watch::Nothing;
+            if let Host::Name(name) = host {
+                let mut guard = RequestGuard::after_head(name.clone(), port, body);
+                guard
+                    .feed(&early, &mut out)
+                    .map_err(|refusal| not_yet(Refusal::Other(refusal.to_string())))?;
+                watch = Watch::Http(Box::new(guard));
+            } else {
+                out.extend(early);
+            }
+            let share = admitted.share;
+            share
+                .send(out.len())
+                .map_err(|over| not_yet(Refusal::Over(over)))?;
+            write_all(&server, &out).await.map_err(not_yet)?;
+            relay(stream, &server, watch, &share)
+                .await
+                .map_err(|refusal| (refusal, true))
+        }
+    }
+}
+
+/// A synthetic address is the name that it was given for.
+pub(super) fn meant(wall: &Wall, host: &Host) -> Host {
+    match host {
+        Host::Address(address) => dns::meant(wall, *address),
+        Host::Name(_) => host.clone(),
+    }
+}
+
+/// What a refusal says to an agent.
+#[derive(Serialize)]
+struct Explanation<'a> {
+    error: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_step: Option<&'static str>,
+}
+
+impl<'a> Explanation<'a> {
+    fn new(reason: &'a str) -> Self {
+        Self {
+            error: "denied by agentbox's network wall",
+            host: None,
+            port: None,
+            reason,
+            missing_rule: None,
+            next_step: None,
+        }
+    }
+}
+
+/// Answers a refusal: 403 with the rule that is missing, or 502 where the network is at fault.
+pub(super) async fn answer(stream: &TcpStream, host: &Host, port: u16, refusal: &Refusal) {
+    let reason = refusal.to_string();
+    let mut explanation = Explanation {
+        host: Some(host.to_string()),
+        port: Some(port),
+        ..Explanation::new(&reason)
+    };
+    if refusal.is_violation() {
+        if let Refusal::Denied(denial) = refusal
+            && denial.is_missing_rule()
+        {
+            explanation.missing_rule = Some(crate::egress::rule_for(host, port));
+            explanation.next_step = Some(
+                "ask whoever started this container to add the rule to network.allow of its policy, \
+                 or to the annotation dev.agentbox.network.allow",
+            );
+        }
+        respond(stream, 403, "Forbidden", &explanation).await;
+    } else {
+        explanation.error = "allowed by agentbox, but not reached";
+        respond(stream, 502, "Bad Gateway", &explanation).await;
+    }
+}
+
+async fn respond(stream: &TcpStream, status: u16, phrase: &str, explanation: &Explanation<'_>) {
+    let Ok(mut body) = serde_json::to_vec(explanation) else {
+        return;
+    };
+    body.push(b'\n');
+    let head = format!(
+        "HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    let all = [head.as_bytes(), &body].concat();
+    // Whoever does not read the answer has no use for it.
+    let _sent = tokio::time::timeout(FIRST_BYTES_WITHIN, write_all(stream, &all)).await;
+    let _told = rustix::net::shutdown(stream, rustix::net::Shutdown::Write);
+    drain(stream).await;
+}
+
+/// Reads away what the client still sends: closing with unread bytes resets the connection, and takes the answer with
+/// it.
+async fn drain(stream: &TcpStream) {
+    const MOST: usize = 256 << 10;
+    let reading = async {
+        let mut seen = 0;
+        while seen < MOST {
+            match read_some(stream).await {
+                Ok(bytes) => seen += bytes.len(),
+                Err(_) => break,
+            }
+        }
+    };
+    let _done = tokio::time::timeout(std::time::Duration::from_secs(2), reading).await;
+}

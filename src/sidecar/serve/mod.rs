@@ -1,0 +1,106 @@
+//! The allowlist proxy: what the sidecar does once it is confined, under the mode `allowlist`.
+//!
+//! One thread, one event loop. Everything comes from inside the container's network namespace over listeners that
+//! were bound there, and leaves from the engine's, where this process is. Each connection is a task that owns its two
+//! sockets; what they share is a [`wall::Wall`].
+//!
+//! ```text
+//! dns       question ----------> synthetic address, or NXDOMAIN with the reason
+//! accept    TCP to any address -> which host is meant -> explicit | transparent
+//! explicit  CONNECT, http://, SOCKS5h on loopback
+//! tls, http first bytes must name the host that was decided on
+//! upstream  resolve, vet, dial
+//! relay     bytes both ways, spliced when there are many
+//! journal   what was refused
+//! control   what the runtime's verbs ask
+//! ```
+
+mod accept;
+mod control;
+mod dns;
+mod explicit;
+mod journal;
+mod relay;
+mod sniff;
+mod socks;
+mod upstream;
+mod wall;
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+use tokio::task::LocalSet;
+
+use super::SidecarError;
+use crate::egress::{Budget, Rules};
+use crate::network::Listeners;
+use crate::sys::event::readable;
+use wall::Wall;
+
+pub use control::{ControlReply, ControlRequest, Pinned};
+
+/// What the sidecar is to serve: a file that the runtime writes and hands over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Serving {
+    /// What may be reached.
+    pub rules: Rules,
+    /// What it may take.
+    pub budget: Budget,
+    /// The ports of the listeners, in their order.
+    pub ports: Vec<u16>,
+    /// Whether the namespace inside has IPv6.
+    pub ipv6: bool,
+}
+
+/// The descriptors that it serves with.
+#[derive(Debug)]
+pub struct Ears {
+    /// From inside.
+    pub listeners: Listeners,
+    /// The violation log, opened to append.
+    pub journal: OwnedFd,
+    /// Where the runtime's verbs connect: a UNIX socket that only root reaches.
+    pub control: OwnedFd,
+    /// A routing socket of the engine's namespace.
+    pub route: crate::sys::netlink::RouteSocket,
+}
+
+/// Serves until init ends. `handover` is called when init asks for its namespace.
+pub(super) fn run(
+    serving: Serving,
+    ears: Ears,
+    init: &OwnedFd,
+    handover: (OwnedFd, impl FnOnce(&OwnedFd) + 'static),
+) -> Result<(), SidecarError> {
+    let step = |step| SidecarError::step::<std::io::Error>(step);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(step("make the event loop"))?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, async move {
+        let Ears {
+            listeners,
+            journal,
+            control,
+            route,
+        } = ears;
+        let wall = Rc::new(Wall::new(serving, journal, route));
+        dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;
+        accept::serve(&wall, listeners.proxy, listeners.ports).map_err(step("listen"))?;
+        control::serve(&wall, control).map_err(step("serve the control socket"))?;
+        let (socket, answer) = handover;
+        tokio::task::spawn_local(async move {
+            if readable(&socket).await.is_ok() {
+                answer(&socket);
+            }
+        });
+        readable(init)
+            .await
+            .map_err(step("wait for the container's end"))?;
+        Ok(())
+    })
+}

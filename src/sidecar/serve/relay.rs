@@ -1,0 +1,260 @@
+//! Bytes both ways, until both sides are done. While nothing flows a connection costs no buffer: the one buffer there
+//! is belongs to whoever is reading. Long streams go through a pipe instead (splice(2)) and never enter this process.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use super::sniff;
+use super::wall::{Refusal, Share};
+use crate::egress::http::RequestGuard;
+use crate::policy::HostName;
+
+/// The one buffer.
+const BUFFER: usize = 64 << 10;
+/// Full buffers in a row after which a stream is long.
+const LONG_AFTER: u32 = 4;
+/// What a pipe holds; the kernel's budget for pipes is per user, and the sidecar has a user of its own.
+const PIPE: usize = 256 << 10;
+/// Pipes that wait for the next long stream.
+const PIPES: usize = 16;
+/// How long one side may go on after the other has ended.
+const AFTER_END: Duration = Duration::from_secs(300);
+
+thread_local! {
+    static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into_boxed_slice());
+    static POOL: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What is still looked at in what the client sends.
+#[derive(Debug)]
+pub(super) enum Watch {
+    /// Nothing more.
+    Nothing,
+    /// Every request.
+    Http(Box<RequestGuard>),
+    /// The first bytes: if they are TLS's, they must name this host.
+    First(HostName),
+}
+
+/// Relays until both directions have ended, or one may not go on.
+pub(super) async fn relay(
+    client: &TcpStream,
+    server: &TcpStream,
+    watch: Watch,
+    share: &Share<'_>,
+) -> Result<(), Refusal> {
+    let up = pump(client, server, watch, |bytes| {
+        share.send(bytes).map_err(Refusal::Over)
+    });
+    let down = pump(server, client, Watch::Nothing, |_| Ok(()));
+    tokio::pin!(up, down);
+    let (first, up_is_left) = tokio::select! {
+        ended = &mut up => (ended, false),
+        ended = &mut down => (ended, true),
+    };
+    first?;
+    let rest = async {
+        match up_is_left {
+            true => up.await,
+            false => down.await,
+        }
+    };
+    match tokio::time::timeout(AFTER_END, rest).await {
+        Ok(ended) => ended,
+        Err(_) => Ok(()),
+    }
+}
+
+/// One direction, to its end; then the other side is told.
+async fn pump(
+    from: &TcpStream,
+    to: &TcpStream,
+    mut watch: Watch,
+    mut count: impl FnMut(usize) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mut full = 0;
+    loop {
+        match step(from, to, &mut watch, &mut count).await? {
+            Step::Moved(length) if length == BUFFER => full += 1,
+            Step::Moved(_) => full = 0,
+            Step::End => break,
+        }
+        if full >= LONG_AFTER && matches!(watch, Watch::Nothing) {
+            full = 0;
+            if pump_long(from, to, &mut count).await? == Flow::Ended {
+                break;
+            }
+        }
+    }
+    // The other side may be gone already, and then there is nobody to tell.
+    let _told = rustix::net::shutdown(to, rustix::net::Shutdown::Write);
+    Ok(())
+}
+
+enum Step {
+    Moved(usize),
+    End,
+}
+
+async fn step(
+    from: &TcpStream,
+    to: &TcpStream,
+    watch: &mut Watch,
+    count: &mut impl FnMut(usize) -> Result<(), Refusal>,
+) -> Result<Step, Refusal> {
+    loop {
+        from.readable().await.map_err(ended)?;
+        let moved = SHARED.with_borrow_mut(|buffer| {
+            let length = match from.try_read(buffer) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(ended(error)),
+            };
+            if length == 0 {
+                return Ok(Some((0, Vec::new())));
+            }
+            count(length)?;
+            let left = match pass(watch, &buffer[..length])? {
+                None => write_some(to, &buffer[..length])?,
+                Some(passed) => write_some(to, &passed)?,
+            };
+            Ok(Some((length, left)))
+        })?;
+        match moved {
+            None => {}
+            Some((0, _)) => return Ok(Step::End),
+            Some((length, left)) => {
+                write_all(to, &left).await?;
+                return Ok(Step::Moved(length));
+            }
+        }
+    }
+}
+
+/// What of these bytes goes on: `None` for all of them as they are.
+fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+    match watch {
+        Watch::Nothing => Ok(None),
+        Watch::Http(guard) => {
+            let mut out = Vec::new();
+            guard
+                .feed(bytes, &mut out)
+                .map_err(|refusal| Refusal::Other(refusal.to_string()))?;
+            Ok(Some(out))
+        }
+        Watch::First(host) => {
+            sniff::check_if_tls(bytes, host)?;
+            *watch = Watch::Nothing;
+            Ok(None)
+        }
+    }
+}
+
+/// Writes what goes at once and returns the rest.
+fn write_some(to: &TcpStream, bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
+    match to.try_write(bytes) {
+        Ok(written) => Ok(bytes[written..].to_vec()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(bytes.to_vec()),
+        Err(error) => Err(ended(error)),
+    }
+}
+
+/// Writes all of it, waiting where it must.
+pub(super) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> Result<(), Refusal> {
+    while !bytes.is_empty() {
+        match to.try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                to.writable().await.map_err(ended)?;
+            }
+            Err(error) => return Err(ended(error)),
+        }
+    }
+    Ok(())
+}
+
+/// A connection that broke is over; that is no violation.
+fn ended(error: io::Error) -> Refusal {
+    Refusal::Broken(error.kind())
+}
+
+#[derive(PartialEq, Eq)]
+enum Flow {
+    Paused,
+    Ended,
+}
+
+struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+fn take_pipe() -> io::Result<Pipe> {
+    if let Some(pipe) = POOL.with_borrow_mut(Vec::pop) {
+        return Ok(pipe);
+    }
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    // A smaller pipe is slower and no worse.
+    let _size = fcntl_setpipe_size(&write, PIPE);
+    Ok(Pipe { read, write })
+}
+
+/// Only an empty pipe may be used again: the next stream must not find this one's bytes.
+fn give_back(pipe: Pipe) {
+    POOL.with_borrow_mut(|pool| {
+        if pool.len() < PIPES {
+            pool.push(pipe);
+        }
+    });
+}
+
+/// Splices until the sender pauses or ends.
+async fn pump_long(
+    from: &TcpStream,
+    to: &TcpStream,
+    count: &mut impl FnMut(usize) -> Result<(), Refusal>,
+) -> Result<Flow, Refusal> {
+    let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+    let Ok(pipe) = take_pipe() else {
+        // Too many open files or pipes: buffers do it as well.
+        return Ok(Flow::Paused);
+    };
+    loop {
+        let filled = from.try_io(Interest::READABLE, || {
+            Ok(splice(from, None, &pipe.write, None, PIPE, flags)?)
+        });
+        let mut left = match filled {
+            Ok(0) => {
+                give_back(pipe);
+                return Ok(Flow::Ended);
+            }
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                give_back(pipe);
+                return Ok(Flow::Paused);
+            }
+            Err(error) => return Err(ended(error)),
+        };
+        count(left)?;
+        while left > 0 {
+            let emptied = to.try_io(Interest::WRITABLE, || {
+                Ok(splice(&pipe.read, None, to, None, left, flags)?)
+            });
+            match emptied {
+                Ok(length) => left = left.saturating_sub(length),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    to.writable().await.map_err(ended)?;
+                }
+                Err(error) => return Err(ended(error)),
+            }
+        }
+        // Others have connections too.
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,200 @@
+//! The way out: a name becomes addresses by the engine's resolver, each is vetted, and one that passed is dialled.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    NameServerConfig, NameServerConfigGroup, ResolveHosts, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::name_server::TokioConnectionProvider;
+use hickory_resolver::proto::rr::Name;
+use hickory_resolver::proto::xfer::Protocol;
+use tokio::net::TcpStream;
+
+use super::control::Pinned;
+use super::wall::Refusal;
+use crate::egress::address::vet;
+use crate::egress::{AddressRefusal, Surroundings};
+use crate::policy::{Host, HostName};
+use crate::sys::netlink::RouteSocket;
+
+/// How long one address may take to accept.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How many addresses of a name are tried.
+const TRIED: usize = 4;
+/// How long the resolver may take for one try, and how often it tries.
+const RESOLVE_WITHIN: Duration = Duration::from_secs(3);
+const RESOLVE_TRIES: usize = 2;
+const DNS_PORT: u16 = 53;
+
+/// Resolver, hosts file and surroundings, as the engine left them when the container started.
+pub(super) struct Upstream {
+    pinned: RefCell<Option<Rc<Ways>>>,
+    route: RefCell<RouteSocket>,
+}
+
+struct Ways {
+    resolver: TokioResolver,
+    hosts: BTreeMap<HostName, Vec<IpAddr>>,
+    search: Vec<Name>,
+    node: BTreeSet<IpAddr>,
+}
+
+impl Upstream {
+    pub fn new(route: RouteSocket) -> Self {
+        Self {
+            pinned: RefCell::new(None),
+            route: RefCell::new(route),
+        }
+    }
+
+    /// Takes over what the engine prepared; once, before the container's program runs.
+    pub fn pin(&self, pinned: Pinned) -> Result<(), String> {
+        if self.pinned.borrow().is_some() {
+            return Err("the resolver is pinned already".to_owned());
+        }
+        let Pinned {
+            nameservers,
+            search,
+            hosts,
+            node,
+        } = pinned;
+        let mut servers = NameServerConfigGroup::new();
+        for address in nameservers {
+            for protocol in [Protocol::Udp, Protocol::Tcp] {
+                servers.push(NameServerConfig::new(
+                    SocketAddr::new(address, DNS_PORT),
+                    protocol,
+                ));
+            }
+        }
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+        let mut options = ResolverOpts::default();
+        options.use_hosts_file = ResolveHosts::Never;
+        options.timeout = RESOLVE_WITHIN;
+        options.attempts = RESOLVE_TRIES;
+        options.cache_size = 256;
+        let resolver =
+            TokioResolver::builder_with_config(config, TokioConnectionProvider::default())
+                .with_options(options)
+                .build();
+        let mut by_name: BTreeMap<HostName, Vec<IpAddr>> = BTreeMap::new();
+        for (name, address) in hosts {
+            by_name.entry(name).or_default().push(address);
+        }
+        let ways = Ways {
+            resolver,
+            hosts: by_name,
+            search: search
+                .iter()
+                .filter_map(|domain| Name::from_ascii(domain.as_str()).ok())
+                .collect(),
+            node,
+        };
+        *self.pinned.borrow_mut() = Some(Rc::new(ways));
+        Ok(())
+    }
+
+    /// Connects to a host that the rules allow.
+    pub async fn dial(&self, host: &Host, port: u16, internal: bool) -> Result<TcpStream, Refusal> {
+        let addresses = match host {
+            // A rule names the address itself: there is nothing to vet.
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self.resolve(name, internal).await?,
+        };
+        let mut last = None;
+        for address in addresses.into_iter().take(TRIED) {
+            let to = SocketAddr::new(address, port);
+            match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(to)).await {
+                Ok(Ok(stream)) => {
+                    // Small requests go at once; where it fails they go a little later.
+                    let _no_delay = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => last = Some(error.to_string()),
+                Err(_) => last = Some("it did not answer in time".to_owned()),
+            }
+        }
+        Err(Refusal::Unreachable(format!(
+            "cannot connect to {host}, port {port}: {}",
+            last.unwrap_or_else(|| "it has no address".to_owned())
+        )))
+    }
+
+    async fn resolve(&self, name: &HostName, internal: bool) -> Result<Vec<IpAddr>, Refusal> {
+        let Some(ways) = self.pinned.borrow().clone() else {
+            return Err(Refusal::Unreachable(
+                "the resolver is not known yet".to_owned(),
+            ));
+        };
+        let found = match ways.hosts.get(name) {
+            Some(addresses) => addresses.clone(),
+            None => ways.look_up(name, internal).await?,
+        };
+        let around = self.surroundings(&ways.node)?;
+        let mut refused: Option<(IpAddr, AddressRefusal)> = None;
+        let mut good = Vec::new();
+        for address in found {
+            match vet(address, internal, &around) {
+                Ok(address) => good.push(address),
+                Err(why) => refused = Some((address, why)),
+            }
+        }
+        match (good.is_empty(), refused) {
+            (false, _) => Ok(good),
+            (true, Some((address, why))) => Err(Refusal::Other(format!(
+                "the name leads to {address}, {why}"
+            ))),
+            (true, None) => Err(Refusal::Unreachable(format!("{name} has no address"))),
+        }
+    }
+
+    /// Read anew each time: the engine may connect another network to a running container.
+    fn surroundings(&self, node: &BTreeSet<IpAddr>) -> Result<Surroundings, Refusal> {
+        let mut route = self.route.borrow_mut();
+        let unknown = |error: std::io::Error| {
+            Refusal::Unreachable(format!("cannot look at the surroundings: {error}"))
+        };
+        let addresses = route.addresses().map_err(unknown)?;
+        let gateways = route.gateways().map_err(unknown)?;
+        let own = addresses.iter().map(|(address, _)| *address);
+        Ok(Surroundings {
+            own: own.chain(gateways).chain(node.iter().copied()).collect(),
+            on_link: addresses.iter().copied().collect(),
+        })
+    }
+}
+
+impl Ways {
+    async fn look_up(&self, name: &HostName, internal: bool) -> Result<Vec<IpAddr>, Refusal> {
+        let bad = |error: &dyn std::fmt::Display| {
+            Refusal::Unreachable(format!("{name} does not resolve: {error}"))
+        };
+        let mut complete = Name::from_ascii(name.as_str()).map_err(|e| bad(&e))?;
+        complete.set_fqdn(true);
+        let mut candidates = vec![complete.clone()];
+        if internal {
+            // Service names are short where the engine's search list makes them whole.
+            for domain in &self.search {
+                let mut relative = complete.clone();
+                relative.set_fqdn(false);
+                candidates.extend(relative.append_domain(domain).ok());
+            }
+        }
+        let mut last = None;
+        for candidate in candidates {
+            match self.resolver.lookup_ip(candidate).await {
+                Ok(found) => return Ok(found.iter().collect()),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(match last {
+            Some(error) => bad(&error),
+            None => bad(&"no name to ask for"),
+        })
+    }
+}
