@@ -10,6 +10,7 @@ mod lifecycle;
 mod readme;
 mod seccomp;
 mod swap;
+mod verbs;
 mod wrap;
 
 use std::fs::{self, File};

@@ -44,6 +44,9 @@ pub struct Global {
     /// Accepted as runc does; only `auto` and `false` can be obeyed
     #[arg(long, default_value = "auto", value_name = "auto|true|false")]
     pub rootless: String,
+    /// Taken as runc takes it; it would matter to `checkpoint` alone
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub criu: Option<PathBuf>,
     /// Policy of this call: the choice where annotations make none, and the ceiling that they cannot exceed
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
@@ -102,6 +105,12 @@ pub enum Verb {
     Update(Box<Update>),
     /// Print what a container uses, again and again, and when its memory ran out, as JSON
     Events(Events),
+    /// Refused: what it saves could not be restored
+    #[command(disable_help_flag = true)]
+    Checkpoint(Anything),
+    /// Refused: containers cannot be restored
+    #[command(disable_help_flag = true)]
+    Restore(Anything),
     /// Print what this runtime supports as OCI JSON
     Features,
     /// Write an example config.json
@@ -121,6 +130,14 @@ pub struct Id {
     pub id: String,
 }
 
+/// A verb that is refused whatever follows it.
+#[derive(Debug, Args)]
+pub struct Anything {
+    /// Not looked at
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub rest: Vec<String>,
+}
+
 /// `create`
 #[derive(Debug, Args)]
 pub struct Create {
@@ -133,6 +150,9 @@ pub struct Create {
     /// File to write the first process's pid to
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
+    /// UNIX socket that receives a pidfd of the first process
+    #[arg(long, value_name = "SOCKET")]
+    pub pidfd_socket: Option<PathBuf>,
     /// Use MS_MOVE in place of pivot_root (for a root file system on a ramdisk)
     #[arg(long)]
     pub no_pivot: bool,
@@ -193,6 +213,9 @@ pub struct Exec {
     /// File to write the program's pid to
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
+    /// UNIX socket that receives a pidfd of the program
+    #[arg(long, value_name = "SOCKET")]
+    pub pidfd_socket: Option<PathBuf>,
     /// SELinux label of the program
     #[arg(long, value_name = "LABEL")]
     pub process_label: Option<String>,

@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::exit_code;
 use crate::cli::{Exec, Global};
+use crate::runtime::seal::Listen;
 use crate::runtime::store::Place;
 use crate::runtime::wait::Foreground;
 use crate::runtime::{exec, seal, tty};
@@ -15,14 +16,14 @@ const NOT_RUN: u8 = 255;
 
 /// Runs another program in a container.
 pub fn run(global: &Global, args: &Exec) -> Result<ExitCode> {
-    exec(global, args).or_else(|error| {
+    exec(global, args).context("exec failed").or_else(|error| {
         crate::log::fatal(&error);
         Ok(ExitCode::from(NOT_RUN))
     })
 }
 
 fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
-    seal::ensure()?;
+    seal::ensure(Listen::Forget)?;
     let place = Place::new(&global.root, &args.id)?;
     let started = exec::exec(&place, args)?;
     if args.detach {

@@ -1,5 +1,6 @@
-//! One file for each verb (small ones that only read are together in `show`). A verb reads in one screen.
+//! One file for each verb. A verb reads in one screen.
 
+mod checkpoint;
 mod create;
 mod delete;
 mod events;
@@ -56,6 +57,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Resume(args) => pause::resume(&global, &args),
         Verb::Update(args) => update::run(&global, &args),
         Verb::Events(args) => events::run(&global, &args),
+        Verb::Checkpoint(_) => checkpoint::refuse("checkpoint"),
+        Verb::Restore(_) => checkpoint::refuse("restore"),
         Verb::Features => features::run(),
         Verb::Spec(args) => spec::run(&args),
         Verb::Explain(args) => explain::run(&global, &args),

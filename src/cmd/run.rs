@@ -9,15 +9,23 @@ use super::exit_code;
 use crate::cli::{Global, Run};
 use crate::runtime::foreground::{self, Afterwards};
 use crate::runtime::seal;
+use crate::runtime::seal::Listen;
+use crate::runtime::wait::OnDefault;
 
 /// Creates and starts a container, and waits for it unless it is to run detached.
 pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
-    seal::ensure()?;
+    seal::ensure(Listen::Pass)?;
     let afterwards = match (args.detach, args.keep) {
         (true, _) => Afterwards::Detach,
         (false, true) => Afterwards::Keep,
         (false, false) => Afterwards::Delete,
     };
-    let status = foreground::run(global, &args.create, &BTreeSet::new(), afterwards)?;
+    let status = foreground::run(
+        global,
+        &args.create,
+        &BTreeSet::new(),
+        afterwards,
+        OnDefault::Ignore,
+    )?;
     Ok(status.map_or(ExitCode::SUCCESS, exit_code))
 }

@@ -5,13 +5,27 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Global, Id};
+use crate::runtime::notify::{self, Relay};
+use crate::runtime::record::Record;
 use crate::runtime::start;
 use crate::runtime::store::Place;
 
-/// Starts a container.
+/// Starts a container. With NOTIFY_SOCKET it returns when the container has said that it is ready, as runc does.
 pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
     let place = Place::new(&global.root, &args.id)?;
     let lock = place.lock_existing()?;
+    let relay = match notify::host() {
+        Some(_) => Record::read(&place.dir())?.init,
+        None => None,
+    };
+    // Before the program runs, which may report at once.
+    let relay = relay
+        .map(|init| Relay::listen(&place, init))
+        .transpose()?
+        .flatten();
     start::start(&place, lock)?;
+    if let Some(relay) = relay {
+        relay.wait()?;
+    }
     Ok(ExitCode::SUCCESS)
 }

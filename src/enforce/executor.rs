@@ -69,6 +69,8 @@ pub struct Walls {
     pub cgroup_read_only: Option<PathBuf>,
     /// cgroup.procs files of sub-cgroups to move to.
     pub cgroups: Vec<OwnedFd>,
+    /// Kill the process when the runtime ends that started it: a command of `wrap` does not outlive it.
+    pub die_with_parent: bool,
     /// The spec's hooks, of which startContainer's are run here, and what they are told of the container.
     pub hooks: Option<(Hooks, Told)>,
 }
@@ -177,6 +179,7 @@ impl WallExecutor {
             process(spec).map_or(0, |p| p.user().uid()),
             walls.plan.is_some(),
         )?;
+        stdio::set_size(process(spec))?;
         if let (Role::Init { .. }, Some(plan)) = (&walls.role, &walls.plan) {
             rootfs::mount_all(&plan.filesystem, &walls.late_mounts, walls.user_namespace)?;
         }
@@ -221,6 +224,11 @@ impl WallExecutor {
                 .map_err(EnforceError::step("set no_new_privs"))?;
         }
         verify::no_new_privs(walls.no_new_privs)?;
+        if walls.die_with_parent {
+            // After the change of user, which would have cleared it (prctl(2), PR_SET_PDEATHSIG).
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+                .map_err(EnforceError::step("die with the runtime"))?;
+        }
         if walls.no_new_privs {
             // Drop first: the filter may deny what the drop needs.
             self.drop_capabilities()?;
@@ -443,6 +451,7 @@ mod tests {
             unfinished: None,
             cgroup_read_only: None,
             cgroups: Vec::new(),
+            die_with_parent: false,
             hooks: None,
         }
     }

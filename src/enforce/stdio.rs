@@ -1,7 +1,10 @@
-//! Standard input, output and error belong to the program's user, so that it may open them again by /dev/stdout.
+//! Standard input, output and error: they belong to the program's user, so that it may open them again by /dev/stdout,
+//! and a terminal has the size that was asked for.
 
+use oci_spec::runtime::Process;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
+use rustix::termios::Winsize;
 
 use super::EnforceError;
 
@@ -30,6 +33,25 @@ pub fn give_to(uid: u32, policy: bool) -> Result<(), EnforceError> {
         }
     }
     Ok(())
+}
+
+/// Gives the terminal the size that the process asks for (`process.consoleSize`); libcontainer does not.
+pub fn set_size(process: Option<&Process>) -> Result<(), EnforceError> {
+    let size = process
+        .filter(|p| p.terminal() == Some(true))
+        .and_then(Process::console_size);
+    let Some(size) = size else {
+        return Ok(());
+    };
+    let cells = |n: u64| u16::try_from(n).unwrap_or(u16::MAX);
+    let size = Winsize {
+        ws_row: cells(size.height()),
+        ws_col: cells(size.width()),
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    rustix::termios::tcsetwinsize(rustix::stdio::stdin(), size)
+        .map_err(EnforceError::step("set the size of the terminal"))
 }
 
 fn may_be_given(stat: &Stat, policy: bool) -> bool {

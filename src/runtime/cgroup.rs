@@ -11,6 +11,7 @@ use std::time::Duration;
 use oci_spec::runtime::Spec;
 
 use super::RuntimeError;
+use super::controllers::Controllers;
 use super::store::Place;
 
 /// The cgroup that a spec names.
@@ -73,6 +74,35 @@ pub fn check(spec: &Spec) -> Result<(), RuntimeError> {
             return Err(refused(format!(
                 "{busy:?} has processes already: it is somebody else's"
             )));
+        }
+        if is_frozen(&mount.join(relative)) {
+            return Err(refused(
+                "it is frozen, and whatever is put into it would never run".to_owned(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// cgroup v1, and v2.
+fn is_frozen(dir: &Path) -> bool {
+    let read = |file| fs::read_to_string(dir.join(file)).unwrap_or_default();
+    matches!(read("freezer.state").trim(), "FROZEN" | "FREEZING")
+        || read("cgroup.freeze").trim() == "1"
+}
+
+/// Removes what the container made below its cgroup, which libcontainer leaves alone and fails over. Its processes have
+/// been killed.
+pub fn remove_below(controllers: &Controllers) -> Result<(), RuntimeError> {
+    let roots = hierarchies();
+    for dir in controllers.all() {
+        if roots.iter().any(|root| root == dir) {
+            // Never everybody's.
+            continue;
+        }
+        let below = fs::read_dir(dir).into_iter().flatten().flatten();
+        for entry in below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+            remove_tree(&entry.path())?;
         }
     }
     Ok(())

@@ -21,16 +21,22 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Where a process is now.
+    /// Where a process is now, apart from where this process is, too: libcontainer gives a container no place in
+    /// hierarchies without a controller, and those are then not its own.
     pub fn of(pid: i32) -> Result<Self, RuntimeError> {
         let read = |path: String| {
             fs::read_to_string(&path).map_err(RuntimeError::io(format!("read {path}")))
         };
-        let membership = read(format!("/proc/{pid}/cgroup"))?;
-        Ok(Self::parse(
-            &read("/proc/self/mountinfo".to_owned())?,
-            &membership,
-        ))
+        let mountinfo = read("/proc/self/mountinfo".to_owned())?;
+        let found = Self::parse(&mountinfo, &read(format!("/proc/{pid}/cgroup"))?);
+        let ours = Self::parse(&mountinfo, &read("/proc/self/cgroup".to_owned())?);
+        Ok(found.without(&ours))
+    }
+
+    fn without(mut self, other: &Self) -> Self {
+        self.v1.retain(|name, dir| other.v1.get(name) != Some(dir));
+        self.v2 = self.v2.filter(|dir| other.v2.as_ref() != Some(dir));
+        self
     }
 
     /// The directory of a v1 controller.
@@ -135,6 +141,9 @@ mod tests {
         assert_eq!(found.v1("pids"), None, "not mounted");
         assert_eq!(found.v2, Some("/sys/fs/cgroup/unified/a".into()));
         assert_eq!((found.unified(), found.all().len()), (None, 3));
+        let others = Controllers::parse(mountinfo, "2:name=systemd:/outer/a\n0::/\n");
+        let own = found.without(&others);
+        assert_eq!((own.v1("name=systemd"), own.all().len()), (None, 2));
     }
 
     #[test]

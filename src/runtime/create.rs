@@ -28,7 +28,7 @@ use super::store::{Lock, Place};
 use super::unfinished::{self, Split};
 use super::{
     RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, hooks, labels, late,
-    neighbours, network_wall, overlay, report, resolve,
+    neighbours, network_wall, notify, overlay, pidfd, report, resolve,
 };
 use crate::cli::{self, Global};
 use crate::devices::Program;
@@ -59,6 +59,8 @@ pub struct Decision {
     pub sources: Vec<Opened>,
     /// The namespaces that it joins, as they were judged.
     pub joined: Vec<Joined>,
+    /// Whether it is a bundle of `wrap`, which always has mounts of its own.
+    pub wrapped: bool,
 }
 
 /// Reads a bundle and decides what is enforced for it. Creates nothing. `system` are `wrap`'s own mounts.
@@ -112,6 +114,7 @@ pub fn decide(
         filter,
         sources,
         joined,
+        wrapped: !system.is_empty(),
     })
 }
 
@@ -162,6 +165,14 @@ pub fn create(
                 .into(),
         ));
     }
+    // `wrap`, which has mounts of its own, passes on nothing of its environment that is not listed.
+    if notify::host().is_some() && decision.plan.is_some() && !decision.wrapped {
+        return Err(RuntimeError::Unsupported(
+            "NOTIFY_SOCKET is set, and under a policy no socket of the node is handed in: unset it, and let the caller \
+             report that the service is ready"
+                .into(),
+        ));
+    }
     let lock = place.lock()?;
     if place.libcontainer_dir().exists() {
         return Err(RuntimeError::Exists(args.id.clone()));
@@ -175,7 +186,13 @@ pub fn create(
     // From here on there is something to take away.
     let mut record = new_record(global, &place, &decision);
     record.no_new_keyring = args.no_new_keyring;
-    match build(global, args, console, &place, &decision, agent, &mut record) {
+    let notified = match notify::host() {
+        Some(_) if decision.plan.is_none() => notify::prepare(&place, &mut decision.bundle.spec),
+        _ => Ok(()),
+    };
+    let built =
+        notified.and_then(|()| build(global, args, console, &place, &decision, agent, &mut record));
+    match built {
         Ok(()) => Ok((place, lock)),
         Err(error) => {
             if let Err(cleanup) = delete::remove_all(&place, Some(&record)) {
@@ -297,6 +314,9 @@ fn build(
     }
     if let Some(walls) = walls {
         walls.finish(init, record)?;
+    }
+    if let Some(socket) = &args.pidfd_socket {
+        pidfd::send(socket, init.pid)?;
     }
     record.save(&dir)
 }
@@ -479,6 +499,7 @@ fn executor(
         unfinished,
         cgroup_read_only: cgroup_read_only(spec, decision.plan.as_ref()),
         cgroups: Vec::new(),
+        die_with_parent: decision.wrapped,
         hooks: spec.hooks().clone().map(|hooks| (hooks, record.told())),
     })
 }

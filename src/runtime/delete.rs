@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use libcontainer::container::ContainerStatus;
 
+use super::controllers::Controllers;
 use super::record::{ProcessId, Record, Remains};
 use super::store::Place;
 use super::{RuntimeError, cgroup, hooks, overlay, signal, start};
@@ -82,7 +83,8 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         // `create` was killed before it knew its child, or failed: whoever was on the way holds the report pipe.
         note(kill_unfinished(&place.report()));
     }
-    note(remove_container(place, init));
+    let controllers = record.and_then(|r| r.controllers.as_ref());
+    note(remove_container(place, init, controllers));
     if let Some(sidecar) = &remains.sidecar {
         note(sidecar::kill(sidecar).map_err(RuntimeError::from));
         note(sidecar::remove(sidecar).map_err(RuntimeError::from));
@@ -148,7 +150,11 @@ fn holders(file: &fs::Metadata) -> Vec<ProcessId> {
 }
 
 /// libcontainer's part: processes, cgroup, state directory.
-fn remove_container(place: &Place, init: Option<ProcessId>) -> Result<(), RuntimeError> {
+fn remove_container(
+    place: &Place,
+    init: Option<ProcessId>,
+    controllers: Option<&Controllers>,
+) -> Result<(), RuntimeError> {
     let dir = place.libcontainer_dir();
     if let Some(init) = init {
         signal::kill_process(init)?;
@@ -165,6 +171,7 @@ fn remove_container(place: &Place, init: Option<ProcessId>) -> Result<(), Runtim
             if let Some(pid) = pid {
                 wait_for_end(pid);
             }
+            controllers.map_or(Ok(()), cgroup::remove_below)?;
             // Twice, for the reason that `start::read` gives.
             match container.delete(true).or_else(|_| container.delete(true)) {
                 Ok(()) => Ok(()),

@@ -9,7 +9,8 @@ use super::agent::{Agent, Courier, Moment};
 use super::record::{ProcessId, Record, write_whole};
 use super::store::Place;
 use super::{
-    RuntimeError, bundle, create, descriptors, filter, membership, report, start, tty, wanted,
+    RuntimeError, bundle, create, descriptors, filter, membership, pidfd, report, start, tty,
+    wanted,
 };
 use crate::cli;
 use crate::enforce::executor::{JoinedUser, Role, WallExecutor, Walls};
@@ -55,9 +56,7 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     drop(scratch);
     drop(lock);
     let pid = pid?;
-    if let Some(path) = &args.pid_file
-        && let Err(error) = write_pid(path, pid)
-    {
+    if let Err(error) = announce(args, pid) {
         end(pid);
         return Err(error);
     }
@@ -67,9 +66,16 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     })
 }
 
-/// Written by us: libcontainer goes on where it cannot.
-fn write_pid(path: &Path, pid: i32) -> Result<(), RuntimeError> {
-    std::fs::write(path, pid.to_string()).map_err(RuntimeError::io(format!("write {path:?}")))
+/// Tells the caller of the process. The pid file is written by us: libcontainer goes on where it cannot.
+fn announce(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
+    if let Some(path) = &args.pid_file {
+        std::fs::write(path, pid.to_string())
+            .map_err(RuntimeError::io(format!("write {path:?}")))?;
+    }
+    match &args.pidfd_socket {
+        Some(socket) => pidfd::send(socket, pid),
+        None => Ok(()),
+    }
 }
 
 /// Ends a process that nobody will know of.
@@ -154,6 +160,7 @@ fn build(
         unfinished: None,
         cgroup_read_only: None,
         cgroups: membership.descriptors,
+        die_with_parent: false,
         hooks: None,
     });
     let reader = report::reader(&scratch.report())?;

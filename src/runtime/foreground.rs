@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::bundle::Bundle;
+use super::notify::Relay;
 use super::record::Record;
-use super::wait::Foreground;
+use super::wait::{Foreground, OnDefault};
 use super::{RuntimeError, create, delete, start, tty, warm};
 use crate::cli::{self, Global};
 
@@ -26,6 +27,7 @@ pub fn run(
     args: &cli::Create,
     system: &BTreeSet<PathBuf>,
     afterwards: Afterwards,
+    on_default: OnDefault,
 ) -> Result<Option<i32>, RuntimeError> {
     let warming = warm::begin();
     let listener = listener(args, afterwards)?;
@@ -36,21 +38,29 @@ pub fn run(
     let (place, lock) = create::create(global, args, console, system)?;
     drop(warming);
     let started = Record::read(&place.dir()).and_then(|record| {
-        let pid = record.init.ok_or(RuntimeError::NotRunning)?.pid;
+        let init = record.init.ok_or(RuntimeError::NotRunning)?;
         // Watched before it may run: a program that ends at once is not lost.
         let foreground = if afterwards == Afterwards::Detach {
             None
         } else {
-            Some(Foreground::new(pid)?)
+            Some(Foreground::new(init.pid)?)
         };
+        let relay = Relay::listen(&place, init)?;
         start::start(&place, lock)?;
-        Ok(foreground)
+        Ok((foreground, relay))
     });
-    let status = started.and_then(|foreground| match foreground {
-        Some(foreground) => foreground
-            .wait(listener.map(tty::Listener::receive).transpose()?)
-            .map(Some),
-        None => Ok(None),
+    let status = started.and_then(|(foreground, relay)| match foreground {
+        Some(mut foreground) => {
+            foreground.notify = relay;
+            foreground.on_default = on_default;
+            foreground
+                .wait(listener.map(tty::Listener::receive).transpose()?)
+                .map(Some)
+        }
+        None => match relay {
+            Some(relay) => relay.wait().map(|()| None),
+            None => Ok(None),
+        },
     });
     let stays = matches!(
         (&status, afterwards),

@@ -5,7 +5,7 @@
 //! link for writing then fails with EROFS, and a mount that is attached nowhere cannot be remounted. A sealed copy in
 //! memory (runc's first answer) costs milliseconds a command.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
@@ -17,15 +17,34 @@ use crate::sys::mount::{Depth, make_read_only};
 
 const EXE: &str = "/proc/self/exe";
 
-/// Executes this program again from a read-only mount, unless it already runs from one.
-pub fn ensure() -> Result<(), RuntimeError> {
+/// What a verb does with descriptors that systemd hands over (sd_listen_fds(3)). libcontainer passes them on whoever
+/// they are meant for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listen {
+    /// To the container, if LISTEN_PID is this process.
+    Pass,
+    /// Not at all.
+    Forget,
+}
+
+impl Listen {
+    fn keeps(self, name: &OsStr) -> bool {
+        let own = std::process::id().to_string();
+        let is_ours = || std::env::var("LISTEN_PID").is_ok_and(|pid| pid == own);
+        (name != "LISTEN_FDS" && name != "LISTEN_PID") || (self == Self::Pass && is_ours())
+    }
+}
+
+/// Executes this program again from a read-only mount and without LISTEN_FDS that mean others, unless it already runs so.
+pub fn ensure(listen: Listen) -> Result<(), RuntimeError> {
     let step = "protect the runtime's own file (CVE-2019-5736)";
     let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(RuntimeError::io(step))?;
     let flags = rustix::fs::fstatvfs(&exe)
         .map_err(RuntimeError::io(step))?
         .f_flag;
-    if flags.contains(StatVfsMountFlags::RDONLY) {
+    let clean = std::env::vars_os().all(|(name, _)| listen.keeps(&name));
+    if flags.contains(StatVfsMountFlags::RDONLY) && clean {
         return Ok(());
     }
     let tree = open_tree(
@@ -35,17 +54,18 @@ pub fn ensure() -> Result<(), RuntimeError> {
     )
     .map_err(RuntimeError::io(step))?;
     make_read_only(tree.as_fd(), Depth::One).map_err(RuntimeError::io(step))?;
-    Err(RuntimeError::io(step)(execute_again(&tree)))
+    Err(RuntimeError::io(step)(execute_again(&tree, listen)))
 }
 
-fn execute_again(tree: &OwnedFd) -> std::io::Error {
+fn execute_again(tree: &OwnedFd, listen: Listen) -> std::io::Error {
     let strings = |items: Vec<std::ffi::OsString>| {
         items
             .iter()
             .map(|i| CString::new(i.as_bytes()))
             .collect::<Result<Vec<_>, _>>()
     };
-    let env = std::env::vars_os().map(|(mut k, v)| {
+    let kept = std::env::vars_os().filter(|(name, _)| listen.keeps(name));
+    let env = kept.map(|(mut k, v)| {
         k.push("=");
         k.push(v);
         k

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use rustix::termios::{OptionalActions, Termios, Winsize};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, Winsize};
 
 use super::RuntimeError;
 
@@ -107,6 +109,33 @@ pub fn copy_size(master: BorrowedFd<'_>) {
 
 /// Moves what can be read from one descriptor to another; `false` at the end.
 pub fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
+    copy_seen(from, to, &mut Vec::new())
+}
+
+/// The signals that typed characters mean to a process: those of the terminal's settings, if it is the process whose
+/// turn it is (termios(3), ISIG).
+pub fn signals_of(master: BorrowedFd<'_>, typed: &[u8], pid: Pid) -> Vec<Signal> {
+    let Ok(settings) = rustix::termios::tcgetattr(master) else {
+        return Vec::new();
+    };
+    let foreground = rustix::termios::tcgetpgrp(master).map(|p| p.as_raw_nonzero().get());
+    if !settings.local_modes.contains(LocalModes::ISIG) || foreground != Ok(pid.as_raw()) {
+        return Vec::new();
+    }
+    let meanings = [
+        (SpecialCodeIndex::VINTR, Signal::SIGINT),
+        (SpecialCodeIndex::VQUIT, Signal::SIGQUIT),
+    ];
+    let typed = |code| typed.contains(&settings.special_codes[code]);
+    meanings
+        .into_iter()
+        .filter(|(code, _)| typed(*code))
+        .map(|(_, signal)| signal)
+        .collect()
+}
+
+/// [`copy`], and what was moved.
+pub fn copy_seen(from: BorrowedFd<'_>, to: BorrowedFd<'_>, seen: &mut Vec<u8>) -> bool {
     let mut buffer = [0; 16384];
     let length = match rustix::io::read(from, &mut buffer) {
         // A pseudo-terminal whose other side is closed answers EIO.
@@ -115,6 +144,7 @@ pub fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
         Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return true,
         Err(_) => return false,
     };
+    seen.extend_from_slice(&buffer[..length]);
     let mut rest = &buffer[..length];
     while !rest.is_empty() {
         match rustix::io::write(to, rest) {

@@ -3,7 +3,7 @@
 //! The child is watched by a pidfd that was opened while it could not have been reaped, so that a program that ends
 //! at once is never lost (youki's `run` loses it: SIGCHLD before it is blocked).
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -11,6 +11,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags};
 
+use super::notify::Relay;
 use super::{RuntimeError, tty};
 
 /// Signals that mean this process, or the terminal's job control, and are not passed on.
@@ -26,8 +27,23 @@ const KEPT: &[Signal] = &[
     Signal::SIGTTOU,
 ];
 
+/// What a signal does that the first process of a pid namespace neither handles nor ignores. To every other process
+/// most are deadly; to this one they do nothing (pid_namespaces(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDefault {
+    /// Nothing, as with every container.
+    Ignore,
+    /// It ends the process, so that a command ends as it would without a pid namespace.
+    End,
+}
+
 /// A child in the foreground.
 pub struct Foreground {
+    /// Passes on what it says to systemd.
+    pub notify: Option<Relay>,
+    /// What signals do that it leaves to the kernel.
+    pub on_default: OnDefault,
+    ended_by: Option<Signal>,
     pid: Pid,
     pidfd: OwnedFd,
     signals: SignalFd,
@@ -48,6 +64,9 @@ impl Foreground {
         let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map_err(RuntimeError::io(step))?;
         Ok(Self {
+            notify: None,
+            on_default: OnDefault::Ignore,
+            ended_by: None,
             pid: Pid::from_raw(pid),
             pidfd,
             signals,
@@ -74,7 +93,8 @@ impl Foreground {
         drop(raw);
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)
             .map_err(RuntimeError::io("restore the signal mask"))?;
-        status(self.pid)
+        let status = status(self.pid)?;
+        Ok(self.ended_by.map_or(status, |signal| 128 + signal as i32))
     }
 
     /// Waits for the next event and handles it; `true` when the child has ended.
@@ -100,6 +120,11 @@ impl Foreground {
                 if *input { read } else { none },
             ));
         }
+        // Last, because it comes and goes.
+        let relayed = fds.len();
+        if let Some(relay) = &self.notify {
+            fds.push(PollFd::from_borrowed_fd(relay.fd(), PollFlags::IN));
+        }
         match rustix::event::poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
@@ -111,8 +136,13 @@ impl Foreground {
                 *output = tty::copy(master.as_fd(), rustix::stdio::stdout());
             }
             if *input && ready[3] {
-                *input = tty::copy(stdin, master.as_fd());
+                *input = self.type_in(stdin, master)?;
             }
+        }
+        if ready.get(relayed) == Some(&true) {
+            // Who waits for the service watches this process, which stays as long as the container.
+            let own = i32::try_from(std::process::id()).unwrap_or_default();
+            self.notify = self.notify.take().filter(|relay| !relay.pump(own));
         }
         if ready[1] {
             self.pass_signals(terminal)?;
@@ -129,16 +159,42 @@ impl Foreground {
             let signal = Signal::try_from(i32::try_from(info.ssi_signo).unwrap_or_default()).ok();
             match (signal, terminal) {
                 (Some(Signal::SIGWINCH), Some(master)) => tty::copy_size(master.as_fd()),
-                (Some(signal), _) if !KEPT.contains(&signal) => {
-                    match nix::sys::signal::kill(self.pid, signal) {
-                        Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
-                        Err(e) => return Err(RuntimeError::io("pass on a signal")(e)),
-                    }
-                }
+                (Some(signal), _) if !KEPT.contains(&signal) => self.pass(signal)?,
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    fn pass(&mut self, signal: Signal) -> Result<(), RuntimeError> {
+        self.end_by_default(signal)?;
+        self.kill(signal)
+    }
+
+    fn kill(&self, signal: Signal) -> Result<(), RuntimeError> {
+        match nix::sys::signal::kill(self.pid, signal) {
+            Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
+            Err(e) => Err(RuntimeError::io("pass on a signal")(e)),
+        }
+    }
+
+    /// Ends the process where the kernel would end any other.
+    fn end_by_default(&mut self, signal: Signal) -> Result<(), RuntimeError> {
+        if self.on_default == OnDefault::End && is_deadly(signal) && is_default(self.pid, signal) {
+            self.ended_by = Some(signal);
+            self.kill(Signal::SIGKILL)?;
+        }
+        Ok(())
+    }
+
+    /// Moves what was typed to the container's terminal. `false` at the end.
+    fn type_in(&mut self, stdin: BorrowedFd<'_>, master: &OwnedFd) -> Result<bool, RuntimeError> {
+        let mut typed = Vec::new();
+        let open = tty::copy_seen(stdin, master.as_fd(), &mut typed);
+        for signal in tty::signals_of(master.as_fd(), &typed, self.pid) {
+            self.end_by_default(signal)?;
+        }
+        Ok(open)
     }
 }
 
@@ -155,6 +211,36 @@ fn drain(master: &OwnedFd, mut open: bool) {
     }
 }
 
+/// Signals whose default is to end the process (signal(7)), of those that are passed on.
+fn is_deadly(signal: Signal) -> bool {
+    !matches!(
+        signal,
+        Signal::SIGCHLD
+            | Signal::SIGURG
+            | Signal::SIGWINCH
+            | Signal::SIGCONT
+            | Signal::SIGSTOP
+            | Signal::SIGTSTP
+            | Signal::SIGTTIN
+            | Signal::SIGTTOU
+    )
+}
+
+/// Whether a process neither handles nor ignores a signal (proc_pid_status(5), SigCgt and SigIgn).
+fn is_default(pid: Pid, signal: Signal) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = |name: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(name));
+        line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok())
+    };
+    let bit = 1 << (signal as u64 - 1);
+    match (mask("SigCgt:"), mask("SigIgn:")) {
+        (Some(caught), Some(ignored)) => (caught | ignored) & bit == 0,
+        // It has ended.
+        _ => false,
+    }
+}
+
 fn status(pid: Pid) -> Result<i32, RuntimeError> {
     loop {
         match waitpid(pid, None) {
@@ -163,5 +249,19 @@ fn status(pid: Pid) -> Result<i32, RuntimeError> {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_leaves_to_the_kernel_is_in_proc() {
+        let own = Pid::this();
+        // The Rust runtime ignores it.
+        assert!(!is_default(own, Signal::SIGPIPE));
+        assert!(is_default(own, Signal::SIGUSR2));
+        assert!(is_deadly(Signal::SIGTERM) && !is_deadly(Signal::SIGCONT));
     }
 }

@@ -18,6 +18,7 @@ use crate::cli::{self, Global};
 use crate::policy::{RootAccess, Selection};
 use crate::runtime::create::{self, Decision};
 use crate::runtime::foreground::{self, Afterwards};
+use crate::runtime::wait::OnDefault;
 use crate::runtime::{resolve, store};
 use layout::Layout;
 use list::List;
@@ -30,6 +31,7 @@ pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
         &prepared.create(),
         &prepared.system,
         Afterwards::Delete,
+        OnDefault::End,
     )?;
     Ok(status.unwrap_or_default())
 }
@@ -64,6 +66,7 @@ impl Prepared {
             bundle: self.bundle.dir.clone(),
             console_socket: None,
             pid_file: None,
+            pidfd_socket: None,
             no_pivot: false,
             no_new_keyring: false,
             preserve_fds: 0,
