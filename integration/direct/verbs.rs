@@ -4,6 +4,7 @@ mod exec;
 mod foreground;
 mod notify;
 mod resources;
+mod signals;
 mod wrap;
 
 use std::fs;

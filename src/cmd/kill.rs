@@ -3,12 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use libcgroups::common::CgroupManager;
 use libcontainer::container::ContainerStatus;
+use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use crate::cli::{Global, Kill};
 use crate::runtime::record::Record;
 use crate::runtime::store::Place;
-use crate::runtime::{RuntimeError, signal, start};
+use crate::runtime::{RuntimeError, bundle, signal, start};
 
 /// Sends a signal to a container. Takes no lock: a signal must arrive while a `start` or `exec` is under way.
 pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
@@ -20,6 +22,16 @@ pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
             signal::kill_all(&container, signal)?;
         }
         return Ok(ExitCode::SUCCESS);
+    }
+    if signal == Some(rustix::process::Signal::KILL) && !has_pid_namespace(&place)? {
+        // Without a namespace of their own the others do not end with the first process.
+        let pids = signal::cgroup(&container)?
+            .get_all_pids()
+            .map_err(RuntimeError::container("list the container's processes"))?;
+        if !pids.is_empty() {
+            signal::kill_all(&container, rustix::process::Signal::KILL)?;
+            return Ok(ExitCode::SUCCESS);
+        }
     }
     let init = Record::read(&place.dir())?
         .init
@@ -40,8 +52,18 @@ pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether the container's processes end with its first one (pid_namespaces(7)).
+fn has_pid_namespace(place: &Place) -> Result<bool, RuntimeError> {
+    let spec: Spec = bundle::read_json(&place.dir().join("config.json"))?;
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    Ok(namespaces
+        .into_iter()
+        .flatten()
+        .any(|n| n.typ() == LinuxNamespaceType::Pid && n.path().is_none()))
+}
+
 fn thaw(container: &libcontainer::container::Container) -> Result<(), RuntimeError> {
-    use libcgroups::common::{CgroupManager, FreezerState};
+    use libcgroups::common::FreezerState;
     let cgroup = signal::cgroup(container)?;
     cgroup
         .freeze(FreezerState::Thawed)

@@ -103,7 +103,9 @@ fn check_state(place: &Place, record: &Record, ignore_paused: bool) -> Result<()
         // As with runc; its first process waits in namespaces and a root file system that are complete.
         ContainerStatus::Created if record.plan.is_none() => Ok(()),
         ContainerStatus::Paused if ignore_paused => Ok(()),
-        ContainerStatus::Paused => refuse("it is paused".to_owned()),
+        ContainerStatus::Paused => Err(RuntimeError::Unsupported(
+            "cannot exec in a paused container (use --ignore-paused to override)".to_owned(),
+        )),
         ContainerStatus::Created => {
             refuse("it is not started, so its network wall does not stand yet".to_owned())
         }

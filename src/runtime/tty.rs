@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, Winsize};
+use rustix::termios::{
+    LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize,
+};
 
 use super::RuntimeError;
 
@@ -44,10 +46,12 @@ impl Listener {
         let mut name = [0; 4096];
         let mut received = crate::sys::socket::receive(stream.as_fd(), &mut name)
             .map_err(RuntimeError::io(step))?;
-        received
+        let master = received
             .fds
             .pop()
-            .ok_or_else(|| RuntimeError::Init("no pseudo-terminal arrived".to_owned()))
+            .ok_or_else(|| RuntimeError::Init("no pseudo-terminal arrived".to_owned()))?;
+        keep_newlines(&master);
+        Ok(master)
     }
 }
 
@@ -56,6 +60,18 @@ impl Drop for Listener {
         if let Err(e) = std::fs::remove_file(&self.path) {
             log::debug!("remove {:?}: {e}", self.path);
         }
+    }
+}
+
+/// A new line stays one character, as with runc: output that goes to a file has no carriage returns. A terminal's own
+/// are added by the caller's (see [`RawTerminal`]).
+fn keep_newlines(master: &OwnedFd) {
+    let changed = rustix::termios::tcgetattr(master).and_then(|mut settings| {
+        settings.output_modes.remove(OutputModes::ONLCR);
+        rustix::termios::tcsetattr(master, OptionalActions::Now, &settings)
+    });
+    if let Err(e) = changed {
+        log::debug!("new lines of the terminal: {e}");
     }
 }
 
@@ -72,6 +88,8 @@ impl RawTerminal {
         if let Some(before) = &before {
             let mut raw = before.clone();
             raw.make_raw();
+            // It still makes a carriage return of its own at the end of a line.
+            raw.output_modes.insert(OutputModes::OPOST);
             if let Err(e) = rustix::termios::tcsetattr(stdin, OptionalActions::Now, &raw) {
                 log::debug!("raw mode: {e}");
             }

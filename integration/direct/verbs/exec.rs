@@ -27,6 +27,7 @@ fn direct_verbs_exec_does_what_runcs_does() {
         ),
         (&["--cwd", "/usr"], "pwd"),
         (&["--user", "1000"], "id; env | grep HOME"),
+        (&["--user", "4711"], "id; env | grep HOME"),
         (&["--user", "1000:100", "-g", "7", "-g", "8"], status),
         (&[], status),
         (&["--cap", "CAP_SYS_ADMIN"], status),
