@@ -51,6 +51,8 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
         .console_socket
         .clone()
         .or_else(|| listener.as_ref().map(|l| l.path().to_owned()));
+    // A process in a frozen cgroup waits for `resume`, which takes the lock.
+    let lock = (!args.ignore_paused).then_some(lock);
     let scratch = Scratch::new(place);
     let pid = build(place, args, &record, &shadow, wanted, console, &scratch);
     drop(scratch);

@@ -31,7 +31,16 @@ fn direct_verbs_kill_ends_all_without_a_pid_namespace() {
         refused.contains("cannot exec in a paused container"),
         "{refused}"
     );
+    let arguments = ["exec", "--ignore-paused", &container.id, "true"];
+    let mut waiting = ours.command(&node, &arguments).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(
+        waiting.try_wait().unwrap().is_none(),
+        "it is frozen with the others"
+    );
     container.call(&["resume"], &[]).ok();
+    until("the end of exec", || waiting.try_wait().unwrap().is_some());
+    assert!(waiting.wait().unwrap().success());
     container.call(&["kill"], &["KILL"]).ok();
     until("the end of all", || {
         container.call(&["ps", "--format", "json"], &[]).ok().trim() == "[]"
