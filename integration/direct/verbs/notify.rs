@@ -44,7 +44,8 @@ fn direct_verbs_a_container_tells_systemd_that_it_is_ready() {
             let state: serde_json::Value = serde_json::from_str(&state).unwrap();
             state["pid"].as_u64().unwrap()
         };
-        let inside = format!("/proc/{}/root/run/notify/notify.sock", pid());
+        let root = format!("/proc/{}/root", pid());
+        let inside = std::path::Path::new(&root).join("run/notify/notify.sock");
         let own = UnixDatagram::unbound().unwrap();
         until("a socket in the container", || {
             own.send_to(b"STATUS=half way", &inside).is_ok()
