@@ -1,6 +1,6 @@
 //! `exec`: another process in a running container, behind the same walls.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use libcontainer::container::ContainerStatus;
 use oci_spec::runtime::{Process, Spec};
