@@ -313,12 +313,7 @@ pub fn plan(
         capability_limit,
         namespaces,
         devices,
-        sidecar: SidecarLimits {
-            memory_bytes: 64 << 20,
-            pids: 16,
-            cpu_percent: 50,
-            files: 1024,
-        },
+        sidecar: network::sidecar(network),
         warnings,
         policy: policy.clone(),
     })

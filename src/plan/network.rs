@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::NetworkPlan;
+use super::{NetworkPlan, SidecarLimits};
 use crate::egress::{Budget, Rules};
 use crate::policy::{Network, NetworkMode, Switch};
+
+/// Connections beyond the budget that may wait for their first bytes.
+pub const UNDECIDED: u64 = 64;
 
 /// What the inner namespace offers and the sidecar lets through.
 pub fn plan(network: &Network, sysctl: BTreeMap<String, String>, sysfs: bool) -> NetworkPlan {
@@ -41,5 +44,29 @@ pub fn plan(network: &Network, sysctl: BTreeMap<String, String>, sysfs: bool) ->
         },
         sysctl,
         sysfs,
+    }
+}
+
+/// What the sidecar itself may take. Without connections it sleeps; with them it is one thread.
+pub fn sidecar(network: &Network) -> SidecarLimits {
+    let waits = SidecarLimits {
+        memory_bytes: 64 << 20,
+        pids: 16,
+        cpu_percent: 50,
+        files: 1024,
+    };
+    match network.mode {
+        NetworkMode::None | NetworkMode::Local => waits,
+        NetworkMode::Allowlist => {
+            let connections = u64::from(network.connections.get());
+            SidecarLimits {
+                // What a waiting connection keeps, here and in the kernel.
+                memory_bytes: waits.memory_bytes + (connections * (32 << 10)),
+                cpu_percent: 100,
+                // Two for each connection, and those whose wish is not known yet; listeners, pipes, the resolver.
+                files: 2 * (connections + UNDECIDED) + 256,
+                ..waits
+            }
+        }
     }
 }

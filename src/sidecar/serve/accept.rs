@@ -16,10 +16,9 @@ use super::relay::{Watch, relay, write_all};
 use super::wall::{Admitted, Refusal, Wall};
 use super::{dns, explicit, sniff};
 use crate::egress::http::RequestGuard;
+use crate::plan::network::UNDECIDED;
 use crate::policy::Host;
 
-/// Connections whose wish is not known yet may be so many more than the budget's.
-const UNDECIDED: u32 = 64;
 /// HTTPS: the greeting must name the host.
 const HTTPS: u16 = 443;
 /// HTTP: every request must.
@@ -57,7 +56,7 @@ fn listen(wall: &Rc<Wall>, open: &Rc<Cell<u32>>, fd: OwnedFd, kind: Kind) -> io:
 }
 
 fn take(wall: &Rc<Wall>, open: &Rc<Cell<u32>>, stream: TcpStream, kind: Kind) {
-    if open.get() >= wall.budget().connections.saturating_add(UNDECIDED) {
+    if u64::from(open.get()) >= u64::from(wall.budget().connections) + UNDECIDED {
         reset(&stream);
         return;
     }
