@@ -57,7 +57,7 @@ fn hostile_no_library_of_the_image_is_loaded_by_the_runtime() {
     for runtime in OURS {
         for env in [
             json!(["PATH=/bin"]),
-            json!(["PATH=/bin", "HOME=/x", "HOME"]),
+            json!(["PATH=/bin", "HOME=/x", "HOME="]),
             json!(["PATH=/bin", "HOME="]),
         ] {
             let mut config = stage.config("echo HOME is $HOME");
