@@ -133,7 +133,9 @@ load_images() {
         grep -qF "${id#sha256:}" <<<"$present" && continue
         say "loading the image $name"
         load_image "$RIG_REPO/build/images/$name.tar" "$name" "$id"
-        image_ids | grep -qF "${id#sha256:}" || die "the image $name was loaded under another id"
+        # Not a pipe: grep leaves at the first match, and whoever still writes then fails.
+        present=$(image_ids)
+        grep -qF "${id#sha256:}" <<<"$present" || die "the image $name was loaded under another id"
     done
     prune_images
 }
