@@ -4,7 +4,7 @@
 //! The internet is `integration/internet`: servers in a namespace of their own, and a witness that writes down whatever
 //! arrives. A denial counts only if nothing arrived.
 
-use std::sync::Once;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use super::{Container, Docker, runtime};
 use crate::command::{Finished, run};
@@ -23,6 +23,12 @@ fn internet() {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/internet/up.sh");
         run("bash", &[script, INTERNET]).ok();
     });
+}
+
+/// The witness counts what arrives for one test at a time: another's control would look like a hole.
+fn witness() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lines of the witness that contain all of these words.
@@ -95,6 +101,7 @@ impl<'a> Agent<'a> {
 #[ignore = "needs the rig of hack/test"]
 fn what_is_listed_is_reached_by_every_kind_of_client() {
     let docker = Docker::connect();
+    let _turn = witness();
     let agent = Agent::walled(&docker);
     for (how, direct, arguments) in [
         (
@@ -176,6 +183,7 @@ fn what_is_listed_is_reached_by_every_kind_of_client() {
 #[ignore = "needs the rig of hack/test"]
 fn what_is_not_listed_is_not_reached_and_says_why() {
     let docker = Docker::connect();
+    let _turn = witness();
     let (agent, control) = (Agent::walled(&docker), Agent::free(&docker));
     let other = control.curl(true, &["https://other.example.test/control"]);
     assert_eq!(other.code, 0, "{other}");
@@ -224,6 +232,7 @@ fn what_is_not_listed_is_not_reached_and_says_why() {
 #[ignore = "needs the rig of hack/test"]
 fn the_name_inside_must_be_the_name_that_was_decided() {
     let docker = Docker::connect();
+    let _turn = witness();
     let agent = Agent::walled(&docker);
     let before = arrived(&["\"what\": \"http\"", "other.example.test"]);
     let connections = || arrived(&["\"what\": \"tcp\"", "\"port\": 443"]);
@@ -278,6 +287,7 @@ fn the_name_inside_must_be_the_name_that_was_decided() {
 #[ignore = "needs the rig of hack/test"]
 fn an_allowed_name_leads_to_no_private_address() {
     let docker = Docker::connect();
+    let _turn = witness();
     let (agent, control) = (Agent::walled(&docker), Agent::free(&docker));
     for (name, address) in [
         ("private.example.test", "10.9.9.9"),
@@ -312,6 +322,7 @@ fn an_allowed_name_leads_to_no_private_address() {
 #[ignore = "needs the rig of hack/test"]
 fn without_its_sidecar_a_container_reaches_nothing() {
     let docker = Docker::connect();
+    let _turn = witness();
     let agent = Agent::walled(&docker);
     let url = "http://api.example.test/before";
     assert_eq!(agent.curl(true, &[url]).code, 0);
@@ -341,6 +352,7 @@ fn without_its_sidecar_a_container_reaches_nothing() {
 #[ignore = "needs the rig of hack/test"]
 fn names_are_answered_by_the_stub_alone() {
     let docker = Docker::connect();
+    let _turn = witness();
     let agent = Agent::walled(&docker);
     let before = arrived(&["\"what\": \"dns\"", "secret-data"]);
     let other = arrived(&["\"what\": \"udp\""]);
@@ -370,6 +382,7 @@ fn names_are_answered_by_the_stub_alone() {
 #[ignore = "needs the rig of hack/test"]
 fn a_list_asks_within_the_ceiling_and_an_empty_one_is_nothing() {
     let docker = Docker::connect();
+    let _turn = witness();
     internet();
     let refused = docker.run(
         &[

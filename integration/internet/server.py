@@ -21,7 +21,7 @@ ZONE = {
     "files.example.test": ["198.51.100.11", "2001:db8::11"],
     "index.example.test": ["198.51.100.13"],
     "other.example.test": ["198.51.100.12", "2001:db8::12"],
-    "deep.a.example.test": ["198.51.100.12"],
+    "deep.a.example.test": ["198.51.100.11"],
     "example.test": ["198.51.100.12"],
     "private.example.test": ["10.9.9.9"],
     "metadata.example.test": ["169.254.169.254"],
