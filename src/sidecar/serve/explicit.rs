@@ -89,12 +89,7 @@ async fn grant(
     wish: Wish,
 ) -> Result<(), (Refusal, bool)> {
     let not_yet = |refusal| (refusal, false);
-    let admitted = wall.admit(host.clone(), port).map_err(not_yet)?;
-    let server = wall
-        .upstream
-        .dial(host, port, admitted.internal)
-        .await
-        .map_err(not_yet)?;
+    let (admitted, server) = wall.connect(host, port).await.map_err(not_yet)?;
     let Wish {
         request,
         body,

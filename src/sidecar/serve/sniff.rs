@@ -1,10 +1,11 @@
 //! The first bytes of a connection: which host do they name?
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 use rustls::server::Acceptor;
 use tokio::net::TcpStream;
 
+use super::accept::read_some;
 use super::wall::{FIRST_BYTES_WITHIN, Refusal};
 use crate::policy::HostName;
 
@@ -27,23 +28,16 @@ pub(super) async fn client_hello(
     }
     let mut bytes = early;
     let reading = async {
-        let mut chunk = [0; 4096];
         loop {
-            stream.readable().await.map_err(broken)?;
-            let length = match stream.try_read(&mut chunk) {
-                Ok(length) => length,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
-                Err(error) => return Err(broken(error)),
+            let chunk = match read_some(stream).await {
+                Err(Refusal::Broken(ErrorKind::UnexpectedEof)) if !bytes.is_empty() => {
+                    return Err(other("the connection ended inside the TLS greeting"));
+                }
+                // With nothing said it was a port scan, or a connection that was opened ahead and is not needed.
+                read => read?,
             };
-            if length == 0 {
-                return Err(match bytes.is_empty() {
-                    // A port scan, or a connection that was opened ahead and is not needed.
-                    true => Refusal::Broken(std::io::ErrorKind::UnexpectedEof),
-                    false => other("the connection ended inside the TLS greeting"),
-                });
-            }
-            bytes.extend_from_slice(&chunk[..length]);
-            if let Some(named) = feed(&mut acceptor, &chunk[..length])? {
+            bytes.extend_from_slice(&chunk);
+            if let Some(named) = feed(&mut acceptor, &chunk)? {
                 return check(named.as_deref(), host);
             }
             if bytes.len() > LONGEST_HELLO {
@@ -108,10 +102,6 @@ fn check(named: Option<&str>, host: &HostName) -> Result<(), Refusal> {
 
 fn other(why: &str) -> Refusal {
     Refusal::Other(why.to_owned())
-}
-
-fn broken(error: std::io::Error) -> Refusal {
-    Refusal::Broken(error.kind())
 }
 
 #[cfg(test)]

@@ -60,12 +60,7 @@ async fn grant(
     early: Vec<u8>,
 ) -> Result<(), (Refusal, bool)> {
     let not_yet = |refusal| (refusal, false);
-    let admitted = wall.admit(host.clone(), port).map_err(not_yet)?;
-    let server = wall
-        .upstream
-        .dial(host, port, admitted.internal)
-        .await
-        .map_err(not_yet)?;
+    let (admitted, server) = wall.connect(host, port).await.map_err(not_yet)?;
     reply(stream, SUCCEEDED).await;
     tunnel(wall, stream, admitted, early, Some(server))
         .await

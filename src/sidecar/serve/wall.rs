@@ -4,6 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use tokio::net::TcpStream;
+
 use super::Serving;
 use super::journal::{Event, Journal, Via};
 use super::upstream::Upstream;
@@ -131,6 +133,17 @@ impl Wall {
             internal,
             share: Share { wall: self },
         })
+    }
+
+    /// Lets a connection through and dials: for clients that are told before they say more.
+    pub async fn connect(
+        &self,
+        host: &Host,
+        port: u16,
+    ) -> Result<(Admitted<'_>, TcpStream), Refusal> {
+        let admitted = self.admit(host.clone(), port)?;
+        let server = self.upstream.dial(host, port, admitted.internal).await?;
+        Ok((admitted, server))
     }
 
     /// Whether a name is resolved, by the rules alone.
