@@ -92,7 +92,7 @@ fn hostile_cve_2023_27561_a_proc_that_changes_is_a_real_one_or_none() {
                         l.contains(" - proc ") && l.contains(" /sys ") && l.contains(" ro,")
                     };
                     assert!(proc.iter().any(read_only), "{seen}");
-                    assert!(proc.iter().any(|l| l.contains("/kcore ")), "{seen}");
+                    assert!(proc.iter().any(|l| l.contains("/keys ")), "{seen}");
                     assert!(seen.stderr.contains("printk"), "written: {seen}");
                 }
                 stage.assert_outside_untouched(&seen);

@@ -41,6 +41,7 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
     let mut late: BTreeSet<PathBuf> = BTreeSet::new();
     for mut mount in all {
         let destination = root.destination(mount.destination(), &places);
+        check_kernels(mount.destination(), &destination)?;
         check_proc(&mount, &destination)?;
         mount.set_destination(destination.clone());
         own_mode(&mut mount, &root, &places);
@@ -341,6 +342,18 @@ fn own_mode(mount: &mut Mount, root: &Root, covered: &[PathBuf]) {
         let mode = format!("mode={mode:o}");
         mount.set_options(Some([mode].into_iter().chain(options).collect()));
     }
+}
+
+/// What libcontainer makes devices, masks and read-only paths in by name is where it is asked for: the image's directory,
+/// which was one when the bundle was read, may be a link by now (CVE-2023-27561).
+fn check_kernels(asked: &Path, found: &Path) -> Result<(), RuntimeError> {
+    let kernels = ["/dev", "/proc", "/sys"].iter().any(|k| asked == Path::new(k));
+    if !kernels || asked == found {
+        return Ok(());
+    }
+    Err(RuntimeError::Unsupported(format!(
+        "the image's {asked:?} leads to {found:?}: use an image where it is a directory and nobody changes it meanwhile"
+    )))
 }
 
 /// Nothing but a procfs lies at /proc, and below it only what lxcfs emulates (runc's list): a program that reads its own
