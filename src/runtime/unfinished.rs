@@ -347,7 +347,9 @@ fn own_mode(mount: &mut Mount, root: &Root, covered: &[PathBuf]) {
 /// What libcontainer makes devices, masks and read-only paths in by name is where it is asked for: the image's directory,
 /// which was one when the bundle was read, may be a link by now (CVE-2023-27561).
 fn check_kernels(asked: &Path, found: &Path) -> Result<(), RuntimeError> {
-    let kernels = ["/dev", "/proc", "/sys"].iter().any(|k| asked == Path::new(k));
+    let kernels = ["/dev", "/proc", "/sys"]
+        .iter()
+        .any(|k| asked == Path::new(k));
     if !kernels || asked == found {
         return Ok(());
     }
