@@ -7,12 +7,11 @@ use anyhow::Result;
 
 use crate::cli::{Create, Global};
 use crate::runtime::seal::Listen;
-use crate::runtime::{create, seal, warm};
+use crate::runtime::{create, seal};
 
 /// Creates a container.
 pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
-    seal::ensure(Listen::Pass)?;
-    let _warming = warm::begin();
+    let _warming = seal::ensure(Listen::Pass)?;
     create::create(
         global,
         args,

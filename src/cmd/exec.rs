@@ -23,9 +23,10 @@ pub fn run(global: &Global, args: &Exec) -> Result<ExitCode> {
 }
 
 fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
-    seal::ensure(Listen::Forget)?;
+    let warming = seal::ensure(Listen::Forget)?;
     let place = Place::new(&global.root, &args.id)?;
     let started = exec::exec(&place, args)?;
+    drop(warming);
     if args.detach {
         return Ok(ExitCode::SUCCESS);
     }

@@ -14,7 +14,7 @@ use crate::runtime::wait::OnDefault;
 
 /// Creates and starts a container, and waits for it unless it is to run detached.
 pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
-    seal::ensure(Listen::Pass)?;
+    let warming = seal::ensure(Listen::Pass)?;
     let afterwards = match (args.detach, args.keep) {
         (true, _) => Afterwards::Detach,
         (false, true) => Afterwards::Keep,
@@ -26,6 +26,7 @@ pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
         &BTreeSet::new(),
         afterwards,
         OnDefault::Ignore,
+        warming,
     )?;
     Ok(status.map_or(ExitCode::SUCCESS, exit_code))
 }

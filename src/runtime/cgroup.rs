@@ -108,6 +108,12 @@ pub fn remove_below(controllers: &Controllers) -> Result<(), RuntimeError> {
     Ok(())
 }
 
+/// Whether there are processes in a container's cgroup or below it.
+pub fn has_processes(controllers: &Controllers) -> bool {
+    let mut all = controllers.all().into_iter();
+    all.any(|dir| populated(dir, 0).is_some())
+}
+
 /// `resources.unified` means files of cgroup v2, which libcontainer passes over on v1 (runc refuses them).
 fn check_unified(spec: &Spec) -> Result<(), RuntimeError> {
     let resources = spec.linux().as_ref().and_then(|l| l.resources().as_ref());

@@ -290,6 +290,9 @@ fn build(
         agent_socket,
         report,
     );
+    if let Some(walls) = &mut walls {
+        walls.configure()?;
+    }
     let container =
         libcontainer_build(global, args, console, place, &spec, executor).map_err(|error| {
             // What our own code in the container's process says is nearer to the cause.

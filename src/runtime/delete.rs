@@ -5,9 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use libcontainer::container::ContainerStatus;
+use libcontainer::container::{Container, ContainerStatus};
 
-use super::controllers::Controllers;
 use super::record::{ProcessId, Record, Remains};
 use super::store::Place;
 use super::{RuntimeError, cgroup, hooks, overlay, signal, start};
@@ -83,8 +82,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         // `create` was killed before it knew its child, or failed: whoever was on the way holds the report pipe.
         note(kill_unfinished(&place.report()));
     }
-    let controllers = record.and_then(|r| r.controllers.as_ref());
-    note(remove_container(place, init, controllers));
+    note(remove_container(place, init, record));
     if let Some(sidecar) = &remains.sidecar {
         note(sidecar::kill(sidecar).map_err(RuntimeError::from));
         note(sidecar::remove(sidecar).map_err(RuntimeError::from));
@@ -153,7 +151,7 @@ fn holders(file: &fs::Metadata) -> Vec<ProcessId> {
 fn remove_container(
     place: &Place,
     init: Option<ProcessId>,
-    controllers: Option<&Controllers>,
+    record: Option<&Record>,
 ) -> Result<(), RuntimeError> {
     let dir = place.libcontainer_dir();
     if let Some(init) = init {
@@ -162,7 +160,19 @@ fn remove_container(
     if !dir.exists() {
         return Ok(());
     }
+    let controllers = record.and_then(|r| r.controllers.as_ref());
     match start::read(&dir) {
+        Ok(container) if is_ours_alone(&container, record) => {
+            if let Some(init) = init {
+                wait_for_end(init);
+            }
+            if controllers.is_some_and(cgroup::has_processes)
+                && let Err(error) = signal::kill_all(&container, rustix::process::Signal::KILL)
+            {
+                log::debug!("kill what is left in the cgroup: {error}");
+            }
+            remove_dir(&dir)
+        }
         Ok(mut container) => {
             let pid = init.or_else(|| container.pid().and_then(|p| ProcessId::of(p.as_raw())));
             if let Err(error) = signal::kill_all(&container, rustix::process::Signal::KILL) {
@@ -186,6 +196,15 @@ fn remove_container(
         // The runtime was killed before it wrote the state: there is nothing but the directory.
         Err(_) => remove_dir(&dir),
     }
+}
+
+/// Whether libcontainer has nothing to remove but its directory: the cgroup is in the record, and is removed with the
+/// sidecar's. libcontainer reads the node's mounts twice for each controller before it removes one.
+fn is_ours_alone(container: &Container, record: Option<&Record>) -> bool {
+    let recorded = record.is_some_and(|r| !r.systemd_cgroup && r.controllers.is_some());
+    recorded
+        && container.intel_rdt_dir().is_none()
+        && container.intel_rdt_monitoring_dir().is_none()
 }
 
 /// Waits, in short steps, until a killed process is gone: its cgroup cannot be removed before.

@@ -7,7 +7,8 @@ use super::bundle::Bundle;
 use super::notify::Relay;
 use super::record::Record;
 use super::wait::{Foreground, OnDefault};
-use super::{RuntimeError, create, delete, start, tty, warm};
+use super::warm::Warming;
+use super::{RuntimeError, create, delete, start, tty};
 use crate::cli::{self, Global};
 
 /// What becomes of the container afterwards.
@@ -28,8 +29,8 @@ pub fn run(
     system: &BTreeSet<PathBuf>,
     afterwards: Afterwards,
     on_default: OnDefault,
+    warming: Warming,
 ) -> Result<Option<i32>, RuntimeError> {
-    let warming = warm::begin();
     let listener = listener(args, afterwards)?;
     let console = args
         .console_socket

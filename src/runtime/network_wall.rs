@@ -76,6 +76,11 @@ impl NetworkWall {
         self.spawned.take_init_end()
     }
 
+    /// Tells the sidecar what it is to be: as late as possible, and before libcontainer begins.
+    pub fn configure(&mut self) -> Result<(), RuntimeError> {
+        Ok(self.spawned.configure()?)
+    }
+
     /// What `delete` needs of the sidecar from now on.
     pub fn sidecar(&self) -> &SidecarRecord {
         self.spawned.record()

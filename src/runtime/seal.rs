@@ -13,6 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::RuntimeError;
+use super::warm::{self, Warming};
 use crate::sys::mount::{Depth, make_read_only};
 
 const EXE: &str = "/proc/self/exe";
@@ -36,7 +37,9 @@ impl Listen {
 }
 
 /// Executes this program again from a read-only mount and without LISTEN_FDS that mean others, unless it already runs so.
-pub fn ensure(listen: Listen) -> Result<(), RuntimeError> {
+/// The first cgroup migration is on its way meanwhile.
+pub fn ensure(listen: Listen) -> Result<Warming, RuntimeError> {
+    let inherited = Warming::inherited();
     let step = "protect the runtime's own file (CVE-2019-5736)";
     let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(RuntimeError::io(step))?;
@@ -45,8 +48,9 @@ pub fn ensure(listen: Listen) -> Result<(), RuntimeError> {
         .f_flag;
     let clean = std::env::vars_os().all(|(name, _)| listen.keeps(&name));
     if flags.contains(StatVfsMountFlags::RDONLY) && clean {
-        return Ok(());
+        return Ok(inherited.unwrap_or_else(warm::begin));
     }
+    let warming = warm::begin();
     let tree = open_tree(
         CWD,
         EXE,
@@ -54,10 +58,12 @@ pub fn ensure(listen: Listen) -> Result<(), RuntimeError> {
     )
     .map_err(RuntimeError::io(step))?;
     make_read_only(tree.as_fd(), Depth::One).map_err(RuntimeError::io(step))?;
-    Err(RuntimeError::io(step)(execute_again(&tree, listen)))
+    Err(RuntimeError::io(step)(execute_again(
+        &tree, listen, &warming,
+    )))
 }
 
-fn execute_again(tree: &OwnedFd, listen: Listen) -> std::io::Error {
+fn execute_again(tree: &OwnedFd, listen: Listen, warming: &Warming) -> std::io::Error {
     let strings = |items: Vec<std::ffi::OsString>| {
         items
             .iter()
@@ -65,7 +71,8 @@ fn execute_again(tree: &OwnedFd, listen: Listen) -> std::io::Error {
             .collect::<Result<Vec<_>, _>>()
     };
     let kept = std::env::vars_os().filter(|(name, _)| listen.keeps(name));
-    let env = kept.map(|(mut k, v)| {
+    let added = warming.variable().map(|(k, v)| (k.into(), v.into()));
+    let env = kept.chain(added).map(|(mut k, v)| {
         k.push("=");
         k.push(v);
         k

@@ -4,6 +4,9 @@
 //! milliseconds; moves that follow soon after take microseconds (cgroup_threadgroup_rwsem, rcu_sync in
 //! kernel/rcu/sync.c). A child that moves itself to where it is already pays that at the beginning of `create`, while the
 //! bundle is read. Nothing depends on it: where it cannot be done, the first real move takes the time.
+//!
+//! It begins before the runtime executes itself again ([`super::seal`]), and is waited for by what runs then: its number
+//! goes by the environment.
 
 use std::fs;
 use std::io::Write;
@@ -12,8 +15,26 @@ use rustix::process::{Pid, WaitOptions};
 
 use crate::sys::process::fork_into;
 
+/// The child's number in the environment of the second execution. Taken out of it before anything else sees it.
+pub const VARIABLE: &str = "AGENTBOX_WARMING";
+
 /// The child.
 pub struct Warming(Option<Pid>);
+
+impl Warming {
+    /// The child of the execution before this one, if there was one.
+    pub fn inherited() -> Option<Self> {
+        let number = crate::sys::process::take_variable(VARIABLE)?;
+        let pid = number.to_str()?.parse().ok()?;
+        Pid::from_raw(pid).map(|pid| Self(Some(pid)))
+    }
+
+    /// For the environment of the next execution.
+    pub fn variable(&self) -> Option<(&'static str, String)> {
+        let pid = self.0?.as_raw_pid();
+        Some((VARIABLE, pid.to_string()))
+    }
+}
 
 /// Starts the child, on a system with a hierarchy of version 1.
 pub fn begin() -> Warming {

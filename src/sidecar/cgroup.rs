@@ -1,9 +1,9 @@
 //! The sidecar's own cgroup, beside the container's, so that what the sandbox makes it do is
 //! bounded and never counted against somebody else.
 //!
-//! cgroup v1, hybrid and v2 all occur. [`plan`] is pure; [`CgroupPlan::prepare`] runs in the runtime
-//! and makes the directories (in that of v2 the sidecar is born); [`CgroupPlan::enter`] runs in the sidecar, because each attach to a v1 hierarchy waits for an RCU
-//! grace period, and there that waiting costs nobody anything.
+//! cgroup v1, hybrid and v2 all occur. [`plan`] is pure; [`CgroupPlan::prepare_v2`] and [`CgroupPlan::prepare_v1`] run in
+//! the runtime and make the directories (in that of v2 the sidecar is born); [`CgroupPlan::enter`] runs in the sidecar,
+//! because a thread that moves itself is moved at once, and one that another process moves is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -246,20 +246,23 @@ impl CgroupPlan {
         &self.missing
     }
 
-    /// The runtime's share: makes the cgroups, that of v2 for the sidecar to be born in. The sidecar makes none: one
-    /// that outlives a killed `create` for a moment would bring back what `delete` has removed.
-    pub fn prepare(&mut self) -> Result<Option<OwnedFd>, CgroupError> {
-        let mut born_in = None;
-        for directory in &mut self.directories {
-            match directory.version {
-                Version::V1 => {
-                    make_parents(directory)?;
-                    make_fresh(&directory.path)?;
-                }
-                Version::V2 => born_in = Some(prepare_v2(directory, &mut self.missing)?),
-            }
-        }
-        Ok(born_in)
+    /// The runtime's share before the sidecar starts: makes the cgroup of v2, for it to be born in. The sidecar makes
+    /// none: one that outlives a killed `create` for a moment would bring back what `delete` has removed.
+    pub fn prepare_v2(&mut self) -> Result<Option<OwnedFd>, CgroupError> {
+        let missing = &mut self.missing;
+        let v2 = |d: &&mut Directory| d.version == Version::V2;
+        let mut found = self.directories.iter_mut().filter(v2);
+        found.next().map(|d| prepare_v2(d, missing)).transpose()
+    }
+
+    /// The runtime's share before the sidecar is told of them: makes the cgroups of v1.
+    pub fn prepare_v1(&self) -> Result<(), CgroupError> {
+        let v1 = |d: &&Directory| d.version == Version::V1;
+        let mut all = self.directories.iter().filter(v1);
+        all.try_for_each(|directory| {
+            make_parents(directory)?;
+            make_fresh(&directory.path)
+        })
     }
 
     /// The sidecar's share: limits the v1 cgroups and moves the calling process there.
@@ -278,8 +281,9 @@ fn enter_v1(directory: &Directory) -> Result<(), CgroupError> {
     for setting in &directory.settings {
         apply(&directory.path, setting)?;
     }
-    // Last, so that it is never there without its limits. "0" is whoever writes.
-    write(&directory.path.join("cgroup.procs"), "0")
+    // Last, so that it is never there without its limits. "0" is the thread that writes, and this process has one: for
+    // that the kernel takes no lock that waits for a grace period of RCU (cgroup_procs_write_start, kernel/cgroup).
+    write(&directory.path.join("tasks"), "0")
 }
 
 fn prepare_v2(

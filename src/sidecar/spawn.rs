@@ -45,6 +45,8 @@ pub struct Spawned {
     init_end: Option<OwnedFd>,
     pidfd: OwnedFd,
     record: SidecarRecord,
+    /// What it has not been told yet.
+    setup: Option<Setup>,
     /// Who may kill on drop: never a forked copy of this value.
     owner: rustix::process::Pid,
     fate: Fate,
@@ -105,7 +107,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
     };
     let paths = plan.paths();
     let spawned = plan
-        .prepare()
+        .prepare_v2()
         .map_err(SidecarError::Cgroup)
         .and_then(|born_in| {
             let setup = Setup {
@@ -116,7 +118,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
                 cgroup: plan,
                 work: *work,
             };
-            start(&setup, exe, born_in.as_ref(), *log)
+            start(setup, exe, born_in.as_ref(), *log)
         });
     if spawned.is_err() {
         // Nobody else knows of them yet.
@@ -126,7 +128,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
 }
 
 fn start(
-    setup: &Setup,
+    setup: Setup,
     exe: BorrowedFd<'_>,
     born_in: Option<&OwnedFd>,
     log: Option<BorrowedFd<'_>>,
@@ -164,6 +166,7 @@ fn start(
             unlimited: setup.cgroup.missing().to_vec(),
             landlock_abi: 0,
         },
+        setup: Some(setup),
         owner,
         fate: Fate::KillOnDrop,
     };
@@ -171,8 +174,6 @@ fn start(
     drop((theirs, their_end));
     spawned.record.start_time =
         record::start_time(child.pid).map_err(SidecarError::step("read the start time"))?;
-    protocol::send(spawned.bootstrap.as_fd(), "sidecar", setup, &[])
-        .map_err(SidecarError::Protocol)?;
     Ok(spawned)
 }
 
@@ -200,10 +201,22 @@ impl Spawned {
         self.pidfd.as_fd()
     }
 
+    /// Makes its cgroups of v1 and tells it what it is to be; it confines itself from here on. A step of its own
+    /// because the kernel may make cgroups wait for somebody's migration (crate::runtime's warm.rs), and there is other
+    /// work to be done meanwhile. [`Self::attach`] does it if nobody has.
+    pub fn configure(&mut self) -> Result<(), SidecarError> {
+        let Some(setup) = self.setup.take() else {
+            return Ok(());
+        };
+        setup.cgroup.prepare_v1().map_err(SidecarError::Cgroup)?;
+        protocol::send(self.bootstrap.as_fd(), "sidecar", &setup, &[])
+            .map_err(SidecarError::Protocol)
+    }
+
     /// Hands over what the sidecar serves, and waits until it is confined and has read that back.
     /// On an error the sidecar is gone, and its cgroups too.
     pub fn attach(mut self, attach: Attach<'_>) -> Result<SidecarRecord, SidecarError> {
-        match self.exchange(attach) {
+        match self.configure().and_then(|()| self.exchange(attach)) {
             Ok(landlock_abi) => {
                 self.fate = Fate::Keep;
                 self.record.landlock_abi = landlock_abi;

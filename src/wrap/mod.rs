@@ -19,12 +19,13 @@ use crate::policy::{RootAccess, Selection};
 use crate::runtime::create::{self, Decision};
 use crate::runtime::foreground::{self, Afterwards};
 use crate::runtime::wait::OnDefault;
+use crate::runtime::warm::Warming;
 use crate::runtime::{resolve, store};
 use layout::Layout;
 use list::List;
 
 /// Runs a command; its exit status.
-pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
+pub fn run(global: &Global, args: &cli::Wrap, warming: Warming) -> Result<i32> {
     let prepared = prepare(global, args)?;
     let status = foreground::run(
         &prepared.global,
@@ -32,6 +33,7 @@ pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
         &prepared.system,
         Afterwards::Delete,
         OnDefault::End,
+        warming,
     )?;
     Ok(status.unwrap_or_default())
 }
