@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{PidfdFlags, Signal};
+use serde::Serialize;
 
 use super::cgroup::{self, CgroupConfig, CgroupPlan};
 use super::protocol::{self, Attachment, EngineNetns, ProtocolError, Reply, Setup, Work};
@@ -209,8 +210,15 @@ impl Spawned {
             return Ok(());
         };
         setup.cgroup.prepare_v1().map_err(SidecarError::Cgroup)?;
-        protocol::send(self.bootstrap.as_fd(), "sidecar", &setup, &[])
-            .map_err(SidecarError::Protocol)
+        self.tell(&setup, &[])
+    }
+
+    /// Sends it something. One that is gone already may have left its reason in the socket, which is read later.
+    fn tell(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> Result<(), SidecarError> {
+        match protocol::send(self.bootstrap.as_fd(), "sidecar", message, fds) {
+            Ok(()) | Err(ProtocolError::Gone { .. }) => Ok(()),
+            Err(error) => Err(SidecarError::Protocol(error)),
+        }
     }
 
     /// Hands over what the sidecar serves, and waits until it is confined and has read that back.
@@ -261,11 +269,7 @@ impl Spawned {
         let mut fds = vec![init_pidfd, inner.netns.as_fd(), inner.sysfs.as_fd()];
         fds.extend(engine_netns);
         fds.extend(extra.iter().map(AsFd::as_fd));
-        match protocol::send(self.bootstrap.as_fd(), "sidecar", &message, &fds) {
-            // Gone already: but its reason may be waiting in the socket.
-            Ok(()) | Err(ProtocolError::Gone { .. }) => {}
-            Err(error) => return Err(SidecarError::Protocol(error)),
-        }
+        self.tell(&message, &fds)?;
         match protocol::receive(self.bootstrap.as_fd(), "sidecar", "reply", READY_WITHIN) {
             Ok((Reply::Ready { landlock_abi }, _)) => Ok(landlock_abi),
             Ok((Reply::Failed { reason }, _)) => Err(SidecarError::Refused { reason }),
