@@ -23,9 +23,24 @@ join_cgroups() {
     done
 }
 
+# thaw DIR: lets frozen processes in and below it go on: they would not even die.
+thaw() {
+    find "$1" -name freezer.state -exec sh -c 'for file; do echo THAWED >"$file"; done' - {} + 2>/dev/null || true
+    find "$1" -name cgroup.freeze -exec sh -c 'for file; do echo 0 >"$file"; done' - {} + 2>/dev/null || true
+}
+
+# thaw_cgroups: those of CGROUP_NAME.
+thaw_cgroups() {
+    local mount
+    for mount in $(hierarchies); do
+        [ ! -d "$mount/$CGROUP_NAME" ] || thaw "$mount/$CGROUP_NAME"
+    done
+}
+
 # Removes those cgroups, deepest first. What still has a process in it stays, and is reported.
 remove_cgroups() {
     local mount dir try left
+    thaw_cgroups
     for try in {1..50}; do
         left=
         for mount in $(hierarchies); do

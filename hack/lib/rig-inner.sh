@@ -142,6 +142,7 @@ load_images() {
 
 stop_engine() {
     local try
+    thaw /sys/fs/cgroup
     timeout 60 bash -c "$(declare -f say remove_containers); remove_containers" || say "removing containers took too long"
     [ -n "${ENGINE_PID:-}" ] && kill -TERM "$ENGINE_PID" 2>/dev/null || return 0
     for try in {1..100}; do

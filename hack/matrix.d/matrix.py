@@ -113,7 +113,7 @@ def run(engine: str, case: Case, target: str) -> str:
             text = (late.stdout or b"").decode(errors="replace") + f"\nNOT DONE in {CASE_SECONDS} s\n"
         subprocess.run(["timeout", "60", "bash", "-c", f". '{HERE}/prelude.sh'; clean"], env=env, cwd=scratch, check=False,
                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return normalise(text, env["N"], scratch, runtime_name(target))
+        return normalise(text, env["N"], scratch, runtime_name(target) or "runc")
 
 
 def normalise(text: str, name: str, scratch: str, runtime: str) -> str:
@@ -124,8 +124,7 @@ def normalise(text: str, name: str, scratch: str, runtime: str) -> str:
     # What runc 1.1 puts before the cause.
     text = re.sub(r"(runc create failed: |runc run failed: |exec failed: )(unable to start container process: )?"
                   r"(error during container init: )?", "", text)
-    if runtime:
-        text = re.sub(rf"\b{re.escape(runtime)}\b", "RUNTIME", text)
+    text = re.sub(rf"\b{re.escape(runtime)}\b", "RUNTIME", text)
     text = re.sub(r"/usr/local/bin/RUNTIME", "RUNTIME", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "ID", text)
     text = re.sub(r"\b[0-9a-f]{12}\b", "ID", text)

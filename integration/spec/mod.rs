@@ -4,6 +4,7 @@
 //! Each case fails without the code that closes the gap of libcontainer which it is about.
 
 mod mounts;
+mod options;
 mod process;
 mod resources;
 

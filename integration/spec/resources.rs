@@ -63,3 +63,68 @@ fn the_oom_killer_can_be_switched_off() {
     });
     assert!(text.contains("oom_kill_disable 1"), "{text}");
 }
+
+#[test]
+#[ignore = "needs a rig: hack/test"]
+fn the_hierarchy_of_systemd_has_the_containers_cgroup() {
+    const OWN: &str = "grep name=systemd /proc/self/cgroup | cut -d: -f2-";
+    let text = same(|t| {
+        t.config["linux"]["cgroupsPath"] = json!(format!("/below/{}", t.id));
+        let hook = format!("{OWN} >{}", t.share("hook"));
+        t.config["hooks"]["createRuntime"] =
+            json!([{ "path": "/bin/sh", "args": ["sh", "-c", hook] }]);
+        t.script(&format!("{OWN}; sleep 100"));
+        t.run();
+        let exec = t.call(&["exec", &t.id, "sh", "-c", OWN]).ok();
+        let dir = format!("/sys/fs/cgroup/systemd/below/{}", t.id);
+        let count = || {
+            let procs = std::fs::read_to_string(format!("{dir}/cgroup.procs"));
+            procs.map_or(0, |text| text.lines().count())
+        };
+        let running = count();
+        t.call(&["delete", "--force", &t.id]).ok();
+        let text = format!(
+            "{}{exec}{}{running} {}\n",
+            t.output(),
+            t.shared("hook"),
+            count()
+        );
+        neutral(t, &text)
+    });
+    assert_eq!(
+        text,
+        "name=systemd:/below/ID\nname=systemd:/below/ID\nname=systemd:/\n1 0\n"
+    );
+    let namespaced = same(|t| {
+        t.config["linux"]["cgroupsPath"] = json!(format!("/{}", t.id));
+        namespace(t, "cgroup");
+        outcome(t, OWN)
+    });
+    assert_eq!(namespaced, "name=systemd:/\n");
+}
+
+#[test]
+#[ignore = "needs a rig: hack/test"]
+fn a_seccomp_profile_that_says_nothing_is_none() {
+    for (profile, expect) in [
+        (json!({}), "Seccomp:\t0\n"),
+        (
+            json!({ "defaultAction": "", "syscalls": [] }),
+            "Seccomp:\t0\n",
+        ),
+        (
+            json!({ "defaultAction": "SCMP_ACT_ALLOW" }),
+            "Seccomp:\t2\n",
+        ),
+        (
+            json!({ "syscalls": [{ "names": ["chown"], "action": "SCMP_ACT_ERRNO" }] }),
+            "refused",
+        ),
+    ] {
+        let text = same(|t| {
+            t.config["linux"]["seccomp"] = profile.clone();
+            outcome(t, "grep Seccomp: /proc/self/status")
+        });
+        assert_eq!(text, expect, "{profile}");
+    }
+}

@@ -67,7 +67,7 @@ pub struct Walls {
     pub unfinished: Option<Unfinished>,
     /// cgroup mount to make read-only.
     pub cgroup_read_only: Option<PathBuf>,
-    /// cgroup.procs files of sub-cgroups to move to.
+    /// cgroup.procs and tasks files of cgroups to move to.
     pub cgroups: Vec<OwnedFd>,
     /// Kill the process when the runtime ends that started it: a command of `wrap` does not outlive it.
     pub die_with_parent: bool,

@@ -104,9 +104,16 @@ const OTHER: &[&str] = &[
     "tmpcopyup",
     "defaults",
     "norelatime",
+    "rnorelatime",
     "nostrictatime",
-    "nomand",
-    "async",
+    "rnostrictatime",
+    // Flags of mount(2) that file systems set for themselves, or that only keep the kernel's log short.
+    "acl",
+    "noacl",
+    "iversion",
+    "noiversion",
+    "silent",
+    "loud",
 ];
 
 /// What one option is.
@@ -143,10 +150,28 @@ pub fn kind(option: &str) -> Kind {
     }
 }
 
+/// Whether an option takes back what one before it says. libcontainer then obeys both where it makes a file system.
+pub fn take_back<'a>(options: impl IntoIterator<Item = &'a String>) -> bool {
+    let mut set = 0;
+    options.into_iter().any(|option| match kind(option) {
+        Kind::Attribute(bits, _) => {
+            let taken_back = set & bits.clear & !bits.set != 0;
+            set |= bits.set;
+            taken_back
+        }
+        _ => false,
+    })
+}
+
 /// What the options of a mount change.
 pub fn changes<'a>(options: impl IntoIterator<Item = &'a String>) -> Changes {
     let mut all = Changes::default();
     for option in options {
+        match option.as_str() {
+            "nostrictatime" => all.one.set &= !STRICT_ATIME,
+            "rnostrictatime" => all.below.set &= !STRICT_ATIME,
+            _ => {}
+        }
         match kind(option) {
             Kind::Attribute(bits, Reach::One) => all.one = all.one.then(bits),
             Kind::Attribute(bits, Reach::Below) => all.below = all.below.then(bits),
@@ -174,6 +199,19 @@ mod tests {
             of(&["noatime", "strictatime"]).one,
             bits(STRICT_ATIME, ATIME)
         );
+        assert_eq!(of(&["strictatime", "nostrictatime"]).one, bits(0, ATIME));
+        assert!(of(&["nostrictatime", "rnorelatime"]).is_empty());
+    }
+
+    #[test]
+    fn what_is_taken_back_is_known() {
+        let back = |options: &[&str]| {
+            let owned: Vec<String> = options.iter().map(|o| (*o).to_owned()).collect();
+            take_back(&owned)
+        };
+        assert!(back(&["nodev", "size=1m", "dev"]) && back(&["rro", "rrw"]));
+        assert!(back(&["noatime", "relatime"]));
+        assert!(!back(&["dev", "nodev", "relatime", "rw", "exec"]));
     }
 
     #[test]

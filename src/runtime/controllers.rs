@@ -21,8 +21,8 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Where a process is now, apart from where this process is, too: libcontainer gives a container no place in
-    /// hierarchies without a controller, and those are then not its own.
+    /// Where a process is now, apart from where this process is, too: what a container was given no place in is not its
+    /// own.
     pub fn of(pid: i32) -> Result<Self, RuntimeError> {
         let read = |path: String| {
             fs::read_to_string(&path).map_err(RuntimeError::io(format!("read {path}")))
@@ -31,6 +31,20 @@ impl Controllers {
         let found = Self::parse(&mountinfo, &read(format!("/proc/{pid}/cgroup"))?);
         let ours = Self::parse(&mountinfo, &read("/proc/self/cgroup".to_owned())?);
         Ok(found.without(&ours))
+    }
+
+    /// Where a hierarchy of v1 is mounted, and this process's cgroup in it; `None` if it is not mounted.
+    pub fn place_of_self(name: &str) -> Result<Option<(PathBuf, PathBuf)>, RuntimeError> {
+        let read =
+            |path: &str| fs::read_to_string(path).map_err(RuntimeError::io(format!("read {path}")));
+        let mountinfo = read("/proc/self/mountinfo")?;
+        let mut mounts = mountinfo.lines().filter_map(Mount::parse);
+        let Some(mount) = mounts.find(|m| m.kind == "cgroup" && m.options.contains(&name)) else {
+            return Ok(None);
+        };
+        let own = Self::parse(&mountinfo, &read("/proc/self/cgroup")?);
+        let own = own.v1(name).map(Path::to_owned);
+        Ok(own.map(|own| (PathBuf::from(mount.point), own)))
     }
 
     fn without(mut self, other: &Self) -> Self {

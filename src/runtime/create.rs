@@ -27,7 +27,7 @@ use super::record::{self, ProcessId, Record, write_whole};
 use super::store::{Lock, Place};
 use super::unfinished::{self, Split};
 use super::{
-    RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, hooks, labels, late,
+    RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, hooks, labels, late, named,
     neighbours, network_wall, notify, overlay, pidfd, report, resolve,
 };
 use crate::cli::{self, Global};
@@ -293,12 +293,18 @@ fn build(
     if let Some(walls) = &mut walls {
         walls.configure()?;
     }
+    // systemd puts its own scopes there.
+    let visit = match cgroup::named(&spec) {
+        Some(path) if !global.systemd_cgroup => Some(named::Visit::begin(&path)?),
+        _ => None,
+    };
     let container =
         libcontainer_build(global, args, console, place, &spec, executor).map_err(|error| {
             // What our own code in the container's process says is nearer to the cause.
             let told = report::pending(&reader).or_else(|| job.as_ref()?.failure());
             told.map_or(error, RuntimeError::Init)
         })?;
+    visit.map_or(Ok(()), named::Visit::end)?;
     drop(courier);
     let pid = container.pid().map(nix::unistd::Pid::as_raw);
     cgroup::keep_from_oom_killer(&decision.bundle.spec)?;

@@ -26,7 +26,7 @@ use oci_spec::runtime::{Hook, HookBuilder, Hooks};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
-use super::RuntimeError;
+use super::{RuntimeError, named};
 use crate::enforce::program;
 
 /// The first argument that makes this program run the hooks of a [`Job`].
@@ -373,6 +373,8 @@ struct Work {
     told: Told,
     rootfs: PathBuf,
     env: Vec<String>,
+    /// The `tasks` file of the runtime's own cgroup: the caller is in the container's ([`super::named`]).
+    home: Option<PathBuf>,
 }
 
 impl Job {
@@ -394,6 +396,7 @@ impl Job {
             told: told.clone(),
             rootfs: rootfs.to_owned(),
             env,
+            home: named::home()?,
         };
         let step = "write down the hooks of create";
         let text = serde_json::to_vec(&work)
@@ -476,6 +479,9 @@ fn serve(job: &OwnedFd, length: u64, in_container: bool) -> Result<(), String> {
         // The caller is the container's first process: its number as the container sees it.
         let pid = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
         return run(When::CreateContainer, pid, &[], &work.rootfs);
+    }
+    if let Some(tasks) = &work.home {
+        std::fs::write(tasks, "0").map_err(|e| format!("leave the container's cgroup: {e}"))?;
     }
     let mut state = String::new();
     std::io::stdin()

@@ -1,5 +1,6 @@
 //! What the specification's types refuse and runc takes: capabilities that this runtime does not know are left out with a
-//! warning, because an engine may be newer than the kernel; a process without a user is root's.
+//! warning, because an engine may be newer than the kernel; a process without a user is root's; a seccomp profile without a
+//! default action and without rules is none.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,7 +26,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
     let Ok(mut value) = serde_json::from_slice::<Value>(&text) else {
         return Err(bad(refused));
     };
-    let completed = complete(&mut value);
+    let completed = complete(&mut value) | drop_empty_profile(&mut value);
     // The first error knows the line.
     if warn(&mut value) == 0 && !completed {
         return Err(bad(refused));
@@ -62,6 +63,29 @@ fn complete(value: &mut Value) -> bool {
         }
     }
     added
+}
+
+/// Takes a seccomp profile away that says nothing; whether there was one.
+fn drop_empty_profile(value: &mut Value) -> bool {
+    let Some(linux) = value.get_mut("linux").and_then(Value::as_object_mut) else {
+        return false;
+    };
+    let nothing = |of: Option<&Value>| match of {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(_) => false,
+    };
+    let empty = |profile: &Value| {
+        profile.is_object()
+            && nothing(profile.get("defaultAction"))
+            && nothing(profile.get("syscalls"))
+    };
+    let found = linux.get("seccomp").is_some_and(empty);
+    if found {
+        linux.remove("seccomp");
+    }
+    found
 }
 
 /// The process of a spec, or the value itself.
@@ -134,5 +158,27 @@ mod tests {
         assert_eq!(without["process"]["user"], json!({"uid": 0, "gid": 0}));
         let mut process = json!({"capabilities": {"ambient": ["CAP_X"]}});
         assert_eq!(without_unknown(&mut process).len(), 1);
+    }
+
+    #[test]
+    fn a_profile_is_dropped_only_when_it_says_nothing() {
+        for empty in [
+            json!({}),
+            json!({"defaultAction": "", "syscalls": []}),
+            json!({"architectures": ["SCMP_ARCH_X86"], "syscalls": null}),
+        ] {
+            let mut value = json!({"linux": {"seccomp": empty}});
+            assert!(drop_empty_profile(&mut value));
+            assert_eq!(value, json!({"linux": {}}));
+        }
+        for profile in [
+            json!({"defaultAction": "SCMP_ACT_ALLOW"}),
+            json!({"syscalls": [{"names": ["read"], "action": "SCMP_ACT_ERRNO"}]}),
+            json!("none"),
+        ] {
+            let mut value = json!({"linux": {"seccomp": profile}});
+            assert!(!drop_empty_profile(&mut value), "{value}");
+        }
+        assert!(!drop_empty_profile(&mut json!({"linux": {}})));
     }
 }

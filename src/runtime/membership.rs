@@ -6,14 +6,14 @@ use std::path::{Component, Path};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::RuntimeError;
 use super::controllers::Controllers;
 use super::record::ProcessId;
+use super::{RuntimeError, named};
 
 /// Where the process goes.
 #[derive(Default)]
 pub struct Membership {
-    /// cgroup.procs files to which the process writes itself, as its own first step.
+    /// cgroup.procs and tasks files to which the process writes itself, as its own first step.
     pub descriptors: Vec<OwnedFd>,
     /// A cgroup below the container's that libcontainer is to use at once. Under cgroup v2 the container's own cannot
     /// take a process when it hands on controllers to those below it (cgroups(7), "no internal processes").
@@ -39,7 +39,9 @@ pub fn open(
             for_libcontainer,
         });
     }
-    let mut descriptors = Vec::new();
+    // libcontainer knows controllers alone; what is given comes afterwards and counts.
+    let systemd = controllers.v1(named::NAME).map(named::open_tasks);
+    let mut descriptors = Vec::from_iter(systemd.transpose()?);
     for text in given {
         let (names, path) = split(text)?;
         let dirs = match names {

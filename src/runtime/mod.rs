@@ -20,6 +20,7 @@ pub mod late;
 mod lenient;
 pub mod limits;
 pub mod membership;
+mod named;
 mod neighbours;
 pub mod network_wall;
 pub mod notify;

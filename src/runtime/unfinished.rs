@@ -43,6 +43,7 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
         let destination = root.destination(mount.destination(), &places);
         check_kernels(mount.destination(), &destination)?;
         check_proc(&mount, &destination)?;
+        check_remount(&mount)?;
         mount.set_destination(destination.clone());
         own_mode(&mut mount, &root, &places);
         let touches =
@@ -159,9 +160,22 @@ fn changes_to(mount: &mut Mount) -> Option<Step> {
         // A new file system has the attributes already, but for the one that libcontainer hands to the file system.
         let links = |o: &&String| o.ends_with("symfollow");
         let only = options::changes(options.iter().filter(links));
-        (changes.one, changes.below) = (only.one, Bits::default());
+        if !options::take_back(&options) {
+            (changes.one, changes.below) = (only.one, Bits::default());
+        }
     }
-    let plain = |o: &String| !matches!(o.as_str(), "nosymfollow" | "symfollow");
+    // libcontainer takes these for the file system's own, which then refuses them.
+    const NOT_ITS_OWN: &[&str] = &[
+        "nosymfollow",
+        "symfollow",
+        "acl",
+        "noacl",
+        "iversion",
+        "noiversion",
+        "silent",
+        "loud",
+    ];
+    let plain = |o: &String| !NOT_ITS_OWN.contains(&o.as_str());
     mount.set_options(Some(options.into_iter().filter(plain).collect()));
     (!changes.is_empty()).then(|| Step {
         destination: mount.destination().clone(),
@@ -342,6 +356,22 @@ fn own_mode(mount: &mut Mount, root: &Root, covered: &[PathBuf]) {
         let mode = format!("mode={mode:o}");
         mount.set_options(Some([mode].into_iter().chain(options).collect()));
     }
+}
+
+/// Every mount of a spec is a new one, for which the kernel refuses `remount`, and so does runc; libcontainer drops it.
+/// What makes the ids of a new file system another's is no option either.
+fn check_remount(mount: &Mount) -> Result<(), RuntimeError> {
+    let refused = match (has(mount, &["remount"]), is_bind(mount)) {
+        (true, _) => "remount",
+        (false, false) if has(mount, &["idmap", "ridmap"]) => "idmap",
+        _ => return Ok(()),
+    };
+    Err(RuntimeError::Unsupported(format!(
+        "error mounting {:?} to rootfs at {:?}: the option {refused} is not for a new mount of type {:?}",
+        mount.source().clone().unwrap_or_default(),
+        mount.destination(),
+        mount.typ().clone().unwrap_or_default(),
+    )))
 }
 
 /// What libcontainer makes devices, masks and read-only paths in by name is where it is asked for: the image's directory,

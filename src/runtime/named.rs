@@ -1,0 +1,81 @@
+//! The hierarchy `name=systemd` of cgroup v1. It has no controller, so libcontainer knows nothing of it; runc gives a
+//! container a cgroup there too, in which a systemd of its own finds itself.
+//!
+//! The container's processes are born in it: the runtime goes there for as long as libcontainer makes them. Whoever writes
+//! "0" into `tasks` moves its own thread, for which the kernel takes no lock that waits for RCU (cgroup_procs_write_start,
+//! kernel/cgroup/cgroup.c).
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::RuntimeError;
+use super::controllers::Controllers;
+
+/// Its name in /proc/PID/cgroup.
+pub const NAME: &str = "name=systemd";
+
+/// Where this process belongs, while it is in a container's cgroup.
+pub struct Visit {
+    home: Option<OwnedFd>,
+}
+
+impl Visit {
+    /// Moves this process to the cgroup of this path (linux.cgroupsPath), which is made. Nothing happens on a node without
+    /// the hierarchy. This process must have one thread.
+    pub fn begin(cgroup: &Path) -> Result<Self, RuntimeError> {
+        let Some((mount, own)) = places()? else {
+            return Ok(Self { home: None });
+        };
+        let home = open_tasks(&own)?;
+        let dir = match cgroup.strip_prefix("/") {
+            Ok(below) => mount.join(below),
+            Err(_) => own.join(cgroup),
+        };
+        fs::create_dir_all(&dir).map_err(RuntimeError::io(format!("make the cgroup {dir:?}")))?;
+        let tasks = open_tasks(&dir)?;
+        rustix::io::write(&tasks, b"0")
+            .map_err(RuntimeError::io(format!("move to the cgroup {dir:?}")))?;
+        Ok(Self { home: Some(home) })
+    }
+
+    /// Moves this process back.
+    pub fn end(mut self) -> Result<(), RuntimeError> {
+        self.leave()
+    }
+
+    fn leave(&mut self) -> Result<(), RuntimeError> {
+        let Some(home) = self.home.take() else {
+            return Ok(());
+        };
+        let moved = rustix::io::write(&home, b"0").map(|_| ());
+        moved.map_err(RuntimeError::io("leave the container's cgroup"))
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let Err(error) = self.leave() {
+            log::warn!("{}", crate::log::chain(&error));
+        }
+    }
+}
+
+/// The `tasks` file of this process's own cgroup, for a child that must not stay in the container's.
+pub fn home() -> Result<Option<PathBuf>, RuntimeError> {
+    Ok(places()?.map(|(_, own)| own.join("tasks")))
+}
+
+/// The hierarchy's mount point, and this process's cgroup in it.
+fn places() -> Result<Option<(PathBuf, PathBuf)>, RuntimeError> {
+    Controllers::place_of_self(NAME)
+}
+
+/// The `tasks` file of a cgroup, to be written to by whoever is to move.
+pub fn open_tasks(dir: &Path) -> Result<OwnedFd, RuntimeError> {
+    let file = dir.join("tasks");
+    rustix::fs::open(&file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(RuntimeError::io(format!("open {file:?}")))
+}
