@@ -3,26 +3,37 @@
 
 mod mutate;
 mod targets;
+mod wire;
 
-pub use mutate::mutate;
+pub use mutate::{change_bytes, mutate};
 pub use targets::{annotations, config, process, resources};
+pub use wire::{hello, host, http, question, socks};
+
+use crate::properties::Dice;
 
 /// One of them: panics where a property does not hold.
 pub type Target = fn(&[u8]);
 
-/// The targets by their names.
-pub const TARGETS: [(&str, Target); 4] = [
-    ("config", config),
-    ("process", process),
-    ("resources", resources),
-    ("annotations", annotations),
+/// Makes another input of one.
+pub type Change = fn(&[u8], &mut Dice) -> Vec<u8>;
+
+/// The targets by their names, with how their inputs are changed.
+pub const TARGETS: [(&str, Target, Change); 9] = [
+    ("config", config, mutate),
+    ("process", process, mutate),
+    ("resources", resources, mutate),
+    ("annotations", annotations, mutate),
+    ("host", host, change_bytes),
+    ("hello", hello, change_bytes),
+    ("http", http, change_bytes),
+    ("question", question, change_bytes),
+    ("socks", socks, change_bytes),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixtures;
-    use crate::properties::Dice;
 
     /// Changes of each text of the corpus; `hack/fuzz` makes millions.
     const CHANGES: usize = 60;
@@ -40,14 +51,14 @@ mod tests {
     #[test]
     fn every_property_holds_for_the_corpus_and_changes_of_it() {
         let mut dice = Dice::new(0x0dd5_eed5);
-        for (name, run) in TARGETS {
+        for (name, run, change) in TARGETS {
             let texts = corpus(name);
             assert!(texts.len() > 3, "the corpus of {name} is gone");
             for text in texts {
                 run(&text);
                 let mut changed = text;
                 for _ in 0..CHANGES {
-                    changed = mutate(&changed, &mut dice);
+                    changed = change(&changed, &mut dice);
                     let result = std::panic::catch_unwind(|| run(&changed));
                     let shown = String::from_utf8_lossy(&changed);
                     assert!(result.is_ok(), "{name}: {shown}");

@@ -99,6 +99,26 @@ pub fn mutate(text: &[u8], dice: &mut Dice) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
+/// Bytes flipped, taken out, doubled and put elsewhere.
+pub fn change_bytes(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..1 + dice.below(3) {
+        let from = dice.below(bytes.len() + 1);
+        let to = (from + 1 + dice.below(12)).min(bytes.len());
+        match dice.below(4) {
+            0 if from < to => bytes[from] ^= 1 << dice.below(8),
+            1 => drop(bytes.drain(from..to)),
+            2 => {
+                let piece = bytes[from..to].to_vec();
+                let at = dice.below(bytes.len() + 1);
+                bytes.splice(at..at, piece);
+            }
+            _ => bytes.insert(from, dice.below(256) as u8),
+        }
+    }
+    bytes
+}
+
 /// Any node of the tree, each as likely as the others.
 fn pick<'a>(value: &'a mut Value, dice: &mut Dice) -> &'a mut Value {
     let wanted = dice.below(size(value));

@@ -4,6 +4,7 @@
 //! Only the client's side is looked at. What it sends goes to one vetted address, chosen for one name; the answer
 //! comes from there and is not ours to judge.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::policy::{Host, HostName};
@@ -319,20 +320,27 @@ impl RequestGuard {
                     ));
                 }
                 State::Head => {
-                    self.pending.extend_from_slice(input);
-                    // More than one head may have come.
                     let mut pending = std::mem::take(&mut self.pending);
-                    let Some(head) = head(&pending)? else {
-                        self.pending = pending;
+                    let before = pending.len();
+                    // Copied only where a part had come: many small requests may come at once.
+                    let all = match before {
+                        0 => Cow::Borrowed(input),
+                        _ => {
+                            pending.extend_from_slice(input);
+                            Cow::Owned(pending)
+                        }
+                    };
+                    let Some(head) = head(&all)? else {
+                        self.pending = all.into_owned();
                         break;
                     };
                     self.check(&head)?;
                     let (len, body) = (head.len, head.body);
-                    out.extend_from_slice(&pending[..len]);
+                    out.extend_from_slice(&all[..len]);
                     self.requests += 1;
                     self.begin(body);
-                    pending.drain(..len);
-                    return self.feed(&pending, out);
+                    // It was not complete before: the head ends in this input.
+                    input = input.get(len - before..).unwrap_or_default();
                 }
                 State::Length(left) => {
                     let (now, rest) = take(input, left);

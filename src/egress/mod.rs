@@ -7,7 +7,7 @@
 //! name or address, port --decide--> Decision          (what the rules say)
 //! upstream address ------address--> refused or dialled (what a name may not lead to)
 //! name <------------------names---> synthetic address  (what the DNS stub answers)
-//! client's bytes ---------http----> the same bytes, or a refusal
+//! client's bytes ---http, tls, socks--> the same bytes and whom they mean, or a refusal
 //! ```
 
 pub mod address;
@@ -16,6 +16,8 @@ mod decide;
 pub mod dns;
 pub mod http;
 pub mod names;
+pub mod socks;
+pub mod tls;
 
 pub use address::{AddressRefusal, Surroundings};
 pub use budget::{Budget, Ledger, OverBudget};

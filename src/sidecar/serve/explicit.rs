@@ -20,7 +20,7 @@ pub(super) async fn serve(wall: &Wall, stream: TcpStream) {
         reset(&stream);
         return;
     };
-    if first.first() == Some(&socks::VERSION) {
+    if first.first() == Some(&crate::egress::socks::VERSION) {
         socks::serve(wall, &stream, first).await;
     } else {
         http(wall, &stream, first).await;

@@ -1,18 +1,16 @@
 //! The first bytes of a connection: which host do they name?
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 
-use rustls::server::Acceptor;
 use tokio::net::TcpStream;
 
 use super::accept::read_some;
 use super::wall::{FIRST_BYTES_WITHIN, Refusal};
+use crate::egress::tls::{self, Greeting, Heard, TlsRefusal};
 use crate::policy::HostName;
 
 /// The most that is read before a ClientHello must be complete. With post-quantum key shares they have 2 KiB.
 const LONGEST_HELLO: usize = 32 << 10;
-/// How a TLS connection begins: a handshake record of any version of SSL 3.x.
-const HANDSHAKE: [u8; 2] = [22, 3];
 
 /// Reads a ClientHello and makes sure that it names the host. Returns its bytes, to be passed on.
 /// `early` came already.
@@ -21,9 +19,8 @@ pub(super) async fn client_hello(
     host: &HostName,
     early: Vec<u8>,
 ) -> Result<Vec<u8>, Refusal> {
-    let mut acceptor = Acceptor::default();
-    if let Some(named) = feed(&mut acceptor, &early)? {
-        check(named.as_deref(), host)?;
+    let mut greeting = Greeting::default();
+    if greeting.hear(&early, host).map_err(refused)? == Heard::Whole {
         return Ok(early);
     }
     let mut bytes = early;
@@ -37,8 +34,8 @@ pub(super) async fn client_hello(
                 read => read?,
             };
             bytes.extend_from_slice(&chunk);
-            if let Some(named) = feed(&mut acceptor, &chunk)? {
-                return check(named.as_deref(), host);
+            if greeting.hear(&chunk, host).map_err(refused)? == Heard::Whole {
+                return Ok(());
             }
             if bytes.len() > LONGEST_HELLO {
                 return Err(other("the TLS greeting is too long"));
@@ -52,166 +49,15 @@ pub(super) async fn client_hello(
     }
 }
 
-/// Makes sure that bytes which begin as TLS does name the host. A greeting that comes in pieces is refused here: on
-/// a port that is not HTTPS's, whoever speaks TLS sends it in one.
+/// [`tls::check_if_tls`], as a refusal of the wall's.
 pub(super) fn check_if_tls(bytes: &[u8], host: &HostName) -> Result<(), Refusal> {
-    if !bytes.starts_with(&HANDSHAKE) {
-        return Ok(());
-    }
-    match feed(&mut Acceptor::default(), bytes)? {
-        Some(named) => check(named.as_deref(), host),
-        None => Err(other("a TLS greeting that comes in pieces")),
-    }
+    tls::check_if_tls(bytes, host).map_err(refused)
 }
 
-/// What the greeting names, once it is complete.
-#[expect(
-    clippy::option_option,
-    reason = "not complete, or complete without a name"
-)]
-fn feed(acceptor: &mut Acceptor, mut bytes: &[u8]) -> Result<Option<Option<String>>, Refusal> {
-    while !bytes.is_empty() {
-        let taken = acceptor
-            .read_tls(&mut bytes.by_ref())
-            .map_err(|_| other("this is not TLS"))?;
-        match acceptor.accept() {
-            Ok(Some(accepted)) => {
-                let name = accepted.client_hello().server_name().map(str::to_owned);
-                return Ok(Some(name));
-            }
-            Ok(None) if taken == 0 => break,
-            Ok(None) => {}
-            Err(_) => return Err(other("this is not TLS, or a malformed greeting of it")),
-        }
-    }
-    Ok(None)
-}
-
-fn check(named: Option<&str>, host: &HostName) -> Result<(), Refusal> {
-    let Some(named) = named else {
-        return Err(other("the TLS greeting names no host (SNI)"));
-    };
-    match named.parse::<HostName>() {
-        Ok(name) if name == *host => Ok(()),
-        _ => Err(Refusal::Other(format!(
-            "the TLS greeting names another host, {}",
-            crate::policy::shown(named)
-        ))),
-    }
+fn refused(why: TlsRefusal) -> Refusal {
+    Refusal::Other(why.to_string())
 }
 
 fn other(why: &str) -> Refusal {
     Refusal::Other(why.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A ClientHello as RFC 8446, section 4.1.2 has it, with these extensions.
-    fn hello(extensions: &[u8]) -> Vec<u8> {
-        let mut body = vec![3, 3];
-        body.extend([7; 32]);
-        body.push(0);
-        body.extend([0, 2, 0x13, 0x01, 1, 0]);
-        let mut all = signature_algorithms();
-        all.extend(extensions);
-        body.extend(u16::try_from(all.len()).unwrap().to_be_bytes());
-        body.extend(all);
-        let mut handshake = vec![1, 0];
-        handshake.extend(u16::try_from(body.len()).unwrap().to_be_bytes());
-        handshake.extend(body);
-        handshake
-    }
-
-    /// rustls wants them; so does every server.
-    fn signature_algorithms() -> Vec<u8> {
-        let mut out = vec![0, 13, 0, 4, 0, 2, 4, 3];
-        out.extend([0, 10, 0, 4, 0, 2, 0, 29]);
-        out.extend([0, 43, 0, 3, 2, 3, 4]);
-        out
-    }
-
-    fn sni(name: &str) -> Vec<u8> {
-        let length = u16::try_from(name.len()).unwrap();
-        let mut out = vec![0, 0];
-        out.extend((length + 5).to_be_bytes());
-        out.extend((length + 3).to_be_bytes());
-        out.push(0);
-        out.extend(length.to_be_bytes());
-        out.extend(name.as_bytes());
-        out
-    }
-
-    fn records(handshake: &[u8], size: usize) -> Vec<u8> {
-        let mut out = Vec::new();
-        for part in handshake.chunks(size) {
-            out.extend([22, 3, 1]);
-            out.extend(u16::try_from(part.len()).unwrap().to_be_bytes());
-            out.extend(part);
-        }
-        out
-    }
-
-    fn named(bytes: &[u8]) -> Result<(), String> {
-        let host: HostName = "example.com".parse().unwrap();
-        match feed(&mut Acceptor::default(), bytes) {
-            Ok(Some(named)) => check(named.as_deref(), &host).map_err(|r| r.to_string()),
-            Ok(None) => Err("incomplete".to_owned()),
-            Err(refusal) => Err(refusal.to_string()),
-        }
-    }
-
-    #[test]
-    fn the_greeting_must_name_the_host() {
-        let with = |name: &str| records(&hello(&sni(name)), 4096);
-        assert_eq!(named(&with("example.com")), Ok(()));
-        assert_eq!(named(&with("Example.COM")), Ok(()));
-        for name in [
-            "evil.test",
-            "www.example.com",
-            "example.com.evil.test",
-            "192.0.2.1",
-        ] {
-            assert!(named(&with(name)).is_err(), "{name}");
-        }
-        assert!(
-            named(&records(&hello(&[]), 4096))
-                .unwrap_err()
-                .contains("names no host")
-        );
-    }
-
-    #[test]
-    fn one_byte_records_are_put_together() {
-        assert_eq!(named(&records(&hello(&sni("example.com")), 1)), Ok(()));
-        assert!(named(&records(&hello(&sni("evil.test")), 1)).is_err());
-    }
-
-    #[test]
-    fn what_is_not_tls_is_refused() {
-        for bytes in [
-            &b"GET / HTTP/1.1\r\n\r\n"[..],
-            b"SSH-2.0-x\r\n",
-            &[22, 3, 1, 0, 0],
-            &[0; 64],
-        ] {
-            assert!(named(bytes).is_err(), "{bytes:?}");
-        }
-        let whole = records(&hello(&sni("example.com")), 4096);
-        for cut in 1..whole.len() {
-            assert!(named(&whole[..cut]).is_err(), "cut at {cut}");
-        }
-        let twice = [sni("example.com"), sni("evil.test")].concat();
-        assert!(named(&records(&hello(&twice), 4096)).is_err());
-    }
-
-    #[test]
-    fn elsewhere_only_tls_is_looked_at() {
-        let host: HostName = "example.com".parse().unwrap();
-        assert!(check_if_tls(b"SSH-2.0-OpenSSH\r\n", &host).is_ok());
-        assert!(check_if_tls(&records(&hello(&sni("example.com")), 4096), &host).is_ok());
-        assert!(check_if_tls(&records(&hello(&sni("evil.test")), 4096), &host).is_err());
-        assert!(check_if_tls(&records(&hello(&[]), 4096), &host).is_err());
-    }
 }

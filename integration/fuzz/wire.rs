@@ -1,0 +1,174 @@
+//! What a container sends to the wall: names, greetings, requests, questions. Nothing panics, what passes is what came,
+//! and how it was cut into packets changes nothing.
+
+use std::net::IpAddr;
+
+use agentbox::egress::dns::{self, Answer};
+use agentbox::egress::http::{RequestGuard, authority, head, proxy_request};
+use agentbox::egress::names::Names;
+use agentbox::egress::socks;
+use agentbox::egress::tls::{Greeting, Heard, check_if_tls};
+use agentbox::egress::{Decision, Rules};
+use agentbox::policy::{Host, HostName, NetworkRule};
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::RData;
+
+/// The host that everything is for.
+const HOST: &str = "api.example.com";
+
+fn meant() -> HostName {
+    HOST.parse().unwrap()
+}
+
+/// A name as rules, proxies and questions write it.
+pub fn host(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok((host, _)) = authority(text) {
+        plain(&host);
+    }
+    if let Ok(rule) = text.parse::<NetworkRule>() {
+        let again: NetworkRule = rule.to_string().parse().unwrap();
+        assert_eq!(again, rule);
+    }
+    let Ok(host) = text.parse::<Host>() else {
+        return;
+    };
+    plain(&host);
+    let rules = Rules {
+        allow: ["*.example.com", HOST, "192.0.2.0/24"]
+            .map(|rule| rule.parse().unwrap())
+            .into(),
+        ..Rules::default()
+    };
+    // Written in one way only, so text may say what the rules mean.
+    let text = host.to_string();
+    let label = text.strip_suffix(".example.com");
+    let expected = label.is_some_and(|label| !label.contains('.'))
+        || text.parse::<IpAddr>().is_ok_and(|_| {
+            let last = text.strip_prefix("192.0.2.");
+            last.is_some_and(|n| n.parse::<u8>().is_ok())
+        });
+    let decided = matches!(rules.decide(&host, 443), Decision::Allow(_));
+    assert_eq!(decided, expected, "{text}");
+}
+
+/// What a host is made of, however it was written.
+fn plain(host: &Host) {
+    let text = host.to_string();
+    assert_eq!(text.parse::<Host>().unwrap(), *host);
+    if let Host::Name(name) = host {
+        let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-._".contains(&b);
+        assert!(name.as_str().bytes().all(ok), "{text}");
+        assert!((1..=253).contains(&text.len()) && !text.ends_with('.'));
+    }
+}
+
+/// A TLS greeting, whole and in pieces.
+pub fn hello(data: &[u8]) {
+    let host = meant();
+    let whole = Greeting::default().hear(data, &host);
+    let mut pieces = Greeting::default();
+    let mut heard = Ok(Heard::Part);
+    for piece in data.chunks(1 + data.len() / 5) {
+        heard = pieces.hear(piece, &host);
+        if heard != Ok(Heard::Part) {
+            break;
+        }
+    }
+    assert_eq!(whole.is_ok(), heard.is_ok());
+    if whole == Ok(Heard::Whole) {
+        assert_eq!(heard, whole);
+        let named = handshake(data).to_ascii_lowercase();
+        assert!(named.windows(HOST.len()).any(|w| w == HOST.as_bytes()));
+        assert!(check_if_tls(data, &host).is_ok());
+    }
+}
+
+/// What the records carry.
+fn handshake(mut records: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    while let [_, _, _, high, low, rest @ ..] = records {
+        let length = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
+        out.extend_from_slice(&rest[..length]);
+        records = &rest[length..];
+    }
+    out
+}
+
+/// Requests of one connection.
+pub fn http(data: &[u8]) {
+    if let Ok(Some(head)) = head(data) {
+        let _ = proxy_request(&head);
+    }
+    let feed = |size: usize| {
+        let mut guard = RequestGuard::new(meant(), 80);
+        let mut out = Vec::new();
+        let ended = data
+            .chunks(size)
+            .try_for_each(|piece| guard.feed(piece, &mut out));
+        (ended.is_ok(), out, guard.requests())
+    };
+    let whole = feed(data.len().max(1));
+    assert!(data.starts_with(&whole.1), "what passes is what came");
+    for size in [1, 7] {
+        assert_eq!(feed(size).0, whole.0, "in pieces of {size}");
+        if whole.0 {
+            assert_eq!(feed(size), whole, "in pieces of {size}");
+        }
+    }
+    // Every request that passed named the host, in whatever case and with whatever port.
+    let named = whole.1.to_ascii_lowercase();
+    let hosts = named
+        .windows(HOST.len())
+        .filter(|w| *w == HOST.as_bytes())
+        .count();
+    assert!(hosts as u64 >= whole.2);
+}
+
+/// A question for the DNS stub.
+pub fn question(data: &[u8]) {
+    let host = meant();
+    let mut names = Names::new(4);
+    let given = names.give(&host).unwrap();
+    let decide = |name: &HostName| match *name == host {
+        true => Answer::Addresses(given),
+        false => Answer::Blocked("no rule names it".to_owned()),
+    };
+    let Some((answer, asked)) = dns::respond(data, true, decide) else {
+        return;
+    };
+    assert!(answer.len() <= 4096);
+    let answer = Message::from_vec(&answer).unwrap();
+    assert_eq!(answer.id().to_be_bytes(), data[..2]);
+    let addresses = answer.answers().iter().filter_map(|r| match r.data() {
+        RData::A(a) => Some(IpAddr::V4(a.0)),
+        RData::AAAA(a) => Some(IpAddr::V6(a.0)),
+        _ => None,
+    });
+    for address in addresses {
+        assert!([IpAddr::V4(given.v4), IpAddr::V6(given.v6)].contains(&address));
+        let asked = asked.as_ref().unwrap();
+        assert!(asked.name.eq_ignore_ascii_case(HOST) && !asked.blocked);
+    }
+    if asked.is_some_and(|asked| asked.blocked) {
+        assert_eq!(answer.response_code(), ResponseCode::NXDomain);
+    }
+}
+
+/// SOCKS5.
+pub fn socks(data: &[u8]) {
+    for length in [data.len(), data.len() / 2] {
+        if let Ok(Some((_, taken))) = socks::methods(&data[..length]) {
+            assert!(taken <= length);
+        }
+    }
+    let whole = socks::request(data);
+    if let Ok(Some(((host, _), taken))) = &whole {
+        plain(host);
+        assert!(*taken <= data.len());
+        assert_eq!(socks::request(&data[..*taken]), whole);
+        assert_eq!(socks::request(&data[..*taken - 1]), Ok(None));
+    }
+}
