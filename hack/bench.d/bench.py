@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from network import Network
 from stats import difference, ratio, table, verdict
 
-FIGURES = ["lifecycle", "memory", "sidecar", "filter", "wrap", "calls"]
+FIGURES = ["lifecycle", "memory", "sidecar", "filter", "wrap", "calls", "network"]
 ROUNDS = {"lifecycle": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12)}
 WARM_UP = 3
 # What a command leaves to the kernel's workers (namespaces, cgroups) is not to burden the next one.
@@ -142,6 +143,7 @@ class Bench:
         bundle("plain", ["/bin/true"], False)
         bundle("calls", ["/bin/calls"], True)
         bundle("calls-plain", ["/bin/calls"], False)
+        shutil.copy(self.state / "net", self.state / "rootfs/bin/net")
         bundle("sleep", ["/bin/sleep", "600"], True)
 
     def section(self, title, *parts):
@@ -164,7 +166,7 @@ class Bench:
         self.sections.append(head)
         if {"lifecycle", "memory", "filter"} & set(self.figures):
             self.lifecycles()
-        for figure in ["sidecar", "wrap", "calls"]:
+        for figure in ["sidecar", "wrap", "calls", "network"]:
             if figure in self.figures:
                 getattr(self, figure)()
         tail = f"Load average at the end: {load()}; {time.monotonic() - started:.0f} seconds in all."
@@ -281,8 +283,7 @@ class Bench:
             if len(found) != 1:
                 raise CannotMeasure(f"expected one new sidecar, found {found}")
             resident.append(memory_kib(found[0], "VmRSS"))
-            os.kill(init, 9)
-            wait_until_gone(init)
+            self.end(init)
             steps(self.state, delete)
         limit = 4096
         worst = max(resident)
@@ -355,6 +356,28 @@ class Bench:
             table(["Best nanoseconds", *samples], times),
             table(["One call", "Ratio [95 %]", "Bar", ""], ratios),
         )
+
+
+    # the network wall
+
+    def network(self):
+        Network(self, Path(os.environ["BENCH_PROXIES"])).run()
+
+    def cannot(self, why):
+        raise CannotMeasure(why)
+
+    def steps(self, *commands):
+        return steps(self.state, *commands)[0]
+
+    def sidecars(self):
+        return pids("agentbox-sidecar")
+
+    def end(self, pid):
+        os.kill(pid, 9)
+        wait_until_gone(pid)
+
+    def resident(self, pid):
+        return memory_kib(pid, "VmRSS")
 
 
 # --- small things ---------------------------------------------------------------------------------------------------

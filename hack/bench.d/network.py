@@ -1,0 +1,290 @@
+"""The network wall against the direct path, tinyproxy and squid: two network namespaces, a server in one of them."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from stats import difference, ratio, table
+
+NAME, ADDRESS, PORT = "server.example.test", "198.51.100.10", "5000"
+STREAM_BYTES = {False: 1_500_000_000, True: 400_000_000}
+SECONDS = {False: 1.0, True: 0.5}
+ROUNDS = {False: 7, True: 3}
+AT_ONCE = "16"
+HELD = 1000
+IDLE_LIMIT, HELD_LIMIT = 6144, 24576
+# Seconds until a server listens, and until a command must have ended.
+READY, LIMIT = 20, 90
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the client's bytes reach the server."""
+
+    name: str
+    # In the container or in the engine's namespace.
+    inside: bool
+    host: str
+    proxy: str
+
+
+DIRECT = Way("direct", False, ADDRESS, "-")
+TRANSPARENT = Way("agentbox, transparent", True, NAME, "-")
+CONNECT = Way("agentbox, CONNECT", True, NAME, "127.0.0.1:3128")
+TINYPROXY = Way("tinyproxy, CONNECT", False, ADDRESS, "127.0.0.1:8888")
+SQUID = Way("squid, CONNECT", False, ADDRESS, "127.0.0.1:8889")
+WAYS = [DIRECT, TRANSPARENT, CONNECT, TINYPROXY, SQUID]
+
+
+class Network:
+    """`bench` is bench.Bench; `proxies` holds what Debian's packages were unpacked to."""
+
+    def __init__(self, bench, proxies):
+        self.bench, self.proxies = bench, proxies
+        self.quick = bench.args.quick
+        self.net = bench.state / "net"
+        self.dir = bench.state / "network"
+        self.children = []
+        self.number = 0
+
+    def run(self):
+        shutil.rmtree(self.dir, ignore_errors=True)
+        self.dir.mkdir(parents=True)
+        try:
+            self.lay_cables()
+            self.serve()
+            self.bundle()
+            self.figures()
+        finally:
+            for child in self.children:
+                child.send_signal(signal.SIGKILL)
+                child.wait()
+
+    # --- the internet -------------------------------------------------------------------------------------------
+
+    def lay_cables(self):
+        """The engine's namespace and the server's, whose address is behind the cable and not on it."""
+        for line in f"""
+            netns add engine
+            netns add world
+            link add cable netns engine type veth peer name cable netns world
+            -n engine link set lo up
+            -n world link set lo up
+            -n engine addr add 203.0.113.1/24 dev cable
+            -n world addr add 203.0.113.2/24 dev cable
+            -n world addr add {ADDRESS}/32 dev lo
+            -n engine link set cable up
+            -n world link set cable up
+            -n engine route add default via 203.0.113.2
+        """.strip().splitlines():
+            subprocess.run(["ip", *line.split()], check=True, timeout=LIMIT)
+
+    def serve(self):
+        self.background("world", [self.net, "server", PORT], (ADDRESS, PORT))
+        allow = "\n".join(["User nobody", "Group nogroup", "Port 8888", "Listen 127.0.0.1", "Timeout 600", "MaxClients 1200",
+                           f"ConnectPort {PORT}", "LogLevel Critical", f'PidFile "{self.dir}/tinyproxy.pid"'])
+        (self.dir / "tinyproxy.conf").write_text(allow + "\n")
+        self.background("engine", [self.proxies / "usr/bin/tinyproxy", "-d", "-c", self.dir / "tinyproxy.conf"], ("127.0.0.1", "8888"))
+        share = self.proxies / "usr/share/squid"
+        (self.dir / "squid.conf").write_text(f"""
+            http_port 127.0.0.1:8889
+            acl to_server port {PORT}
+            http_access allow CONNECT to_server
+            http_access deny all
+            cache deny all
+            cache_mem 8 MB
+            access_log none
+            cache_log /dev/null
+            cache_store_log none
+            pid_filename none
+            netdb_filename none
+            pinger_enable off
+            unlinkd_program {self.proxies}/usr/lib/squid/unlinkd
+            logfile_daemon {self.proxies}/usr/lib/squid/log_file_daemon
+            coredump_dir {self.dir}
+            mime_table {share}/mime.conf
+            icon_directory {share}/icons
+            error_directory {share}-langpack/en
+            max_filedescriptors 8192
+            visible_hostname bench
+        """)
+        self.background("engine", [self.proxies / "usr/sbin/squid", "-N", "-f", self.dir / "squid.conf"], ("127.0.0.1", "8889"))
+
+    def background(self, namespace, command, listens):
+        environment = {**os.environ, "LD_LIBRARY_PATH": f"{self.proxies}/usr/lib/x86_64-linux-gnu"}
+        log = open(self.dir / f"{Path(command[0]).name}.log", "wb")
+        raise_files = ["prlimit", "--nofile=8192:8192"]
+        child = subprocess.Popen(["ip", "netns", "exec", namespace, *raise_files, *map(str, command)],
+                                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        self.children.append(child)
+        end = time.monotonic() + READY
+        address, port = listens
+        probe = f"exec 3<>/dev/tcp/{address}/{port}"
+        while subprocess.run(["ip", "netns", "exec", "engine", "bash", "-c", probe], stderr=subprocess.DEVNULL, timeout=LIMIT).returncode:
+            if child.poll() is not None or time.monotonic() > end:
+                self.bench.cannot(f"{command[0]} does not listen: {Path(log.name).read_text()[-500:]}")
+            time.sleep(0.05)
+
+    def bundle(self):
+        """Docker's, in the engine's namespace, with its resolver and hosts, and a policy that names the server."""
+        spec = json.loads((self.bench.state / "bundles/sleep/config.json").read_text())
+        (self.dir / "hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
+        (self.dir / "resolv.conf").write_text("nameserver 203.0.113.2\n")
+        for name in ["hosts", "resolv.conf"]:
+            spec["mounts"].append({"destination": f"/etc/{name}", "type": "bind", "source": str(self.dir / name),
+                                   "options": ["rbind", "rprivate"]})
+        for namespace in spec["linux"]["namespaces"]:
+            if namespace["type"] == "network":
+                namespace["path"] = "/run/netns/engine"
+        # More than a node allows by default: the node's own file says so.
+        budget = {"connections": "4000", "connections-per-minute": "1000000", "upload": "64GiB"}
+        (self.dir / "node.toml").write_text(f'policy-dir = "{self.dir}"\nceiling = "bench"\n')
+        ceiling = [f"{key} = {json.dumps(value) if value.endswith('B') else value}" for key, value in budget.items()]
+        (self.dir / "bench.toml").write_text("\n".join(['base = "permissive"', "[network]", *ceiling]) + "\n")
+        self.runtime = (*self.bench.ours.runtime[:3], "--config", str(self.dir / "node.toml"))
+        spec["annotations"] = {"dev.agentbox.network.allow": f"{NAME}:{PORT}",
+                               **{f"dev.agentbox.network.{key}": value for key, value in budget.items()}}
+        spec["process"]["rlimits"] = [{"type": "RLIMIT_NOFILE", "soft": 8192, "hard": 8192}]
+        self.spec = spec
+
+    # --- the client ---------------------------------------------------------------------------------------------
+
+    def command(self, way, kind, *rest):
+        """The client's command line; in the container by `run`, outside in the engine's namespace."""
+        words = [kind, way.host, PORT, way.proxy, *map(str, rest)]
+        if not way.inside:
+            return ["ip", "netns", "exec", "engine", str(self.net), *words]
+        self.number += 1
+        return [*self.runtime, "run", "--bundle", str(self.bundle_of(["/bin/net", *words])), f"net-{self.number}"]
+
+    def bundle_of(self, args):
+        directory = self.dir / "bundle"
+        directory.mkdir(exist_ok=True)
+        self.spec["process"]["args"] = args
+        (directory / "config.json").write_text(json.dumps(self.spec))
+        return directory
+
+    def measure(self, way, kind, *rest):
+        done = subprocess.run(self.command(way, kind, *rest), stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT)
+        found = re.search(rf"^net {kind} ([\d.]+) (\d+) ([\d.]+)$", done.stdout.decode(), re.M)
+        if not found:
+            self.bench.cannot(f"{way.name}, {kind}: {done.stdout.decode()}{done.stderr.decode()}")
+        value, failed, middle = float(found[1]), int(found[2]), float(found[3])
+        if failed:
+            self.bench.cannot(f"{way.name}, {kind}: {failed} connections failed")
+        return value, middle
+
+    def samples(self, kind, *rest):
+        """Every way once a round, forwards and backwards in turn; way -> (value, median microseconds) in order."""
+        results = {way: [] for way in WAYS}
+        for number in range(ROUNDS[self.quick]):
+            for way in WAYS if number % 2 == 0 else reversed(WAYS):
+                results[way].append(self.measure(way, kind, *rest))
+        return results
+
+    # --- what is printed ----------------------------------------------------------------------------------------
+
+    def figures(self):
+        seconds = SECONDS[self.quick]
+        stream = {way: [v for v, _ in all] for way, all in self.samples("stream", STREAM_BYTES[self.quick]).items()}
+        new = {way: [v for v, _ in all] for way, all in self.samples("new", seconds, AT_ONCE).items()}
+        kept = {way: [v for v, _ in all] for way, all in self.samples("kept", seconds, AT_ONCE).items()}
+        single = {way: [m / 1000 for _, m in all] for way, all in self.samples("kept", seconds, "1").items()}
+        rows = [
+            [way.name, f"{median(stream[way]) / 1e9:.2f}", f"{median(new[way]):.0f}", f"{median(kept[way]):.0f}", f"{median(single[way]):.3f}"]
+            for way in WAYS
+        ]
+        head = ["Median", "One stream, GB/s", "New connections, requests/s", "Kept, requests/s", "One at a time, ms"]
+        better = {name: max([TINYPROXY, SQUID], key=lambda way: median(values[way])) for name, values in [("new", new), ("kept", kept)]}
+        bars = []
+        for ours in [TRANSPARENT, CONNECT]:
+            short = ours.name.split(", ")[1]
+            bars += [
+                self.at_least(f"stream, {short} / direct", stream[ours], stream[DIRECT], 0.6),
+                self.at_least(f"stream, {short} / squid", stream[ours], stream[SQUID], 1.3),
+                self.at_least(f"new connections, {short} / {better['new'].name}", new[ours], new[better["new"]], 1.2),
+                self.at_least(f"kept, {short} / {better['kept'].name}", kept[ours], kept[better["kept"]], 2.0),
+                self.added(short, single, ours),
+            ]
+        self.bench.section(
+            f"network ({ROUNDS[self.quick]} rounds)",
+            table(head, rows),
+            table(["Ratio", "Value [95 %]", "Bar", ""], bars),
+            self.held(),
+            self.share(),
+        )
+
+    def at_least(self, name, ours, theirs, limit):
+        """A bar from below: judged the other way round, so that one verdict serves both."""
+        row = self.bench.bar(name, ratio(theirs, ours), 1 / limit)
+        return [name, ratio(ours, theirs).text(), f">= {limit}", row[3]]
+
+    def added(self, short, single, ours):
+        more, limit = difference(single[ours], single[DIRECT]), difference(single[TINYPROXY], single[DIRECT])
+        outcome = self.bench.bar(f"latency added, {short}: ms", difference(single[ours], single[TINYPROXY]), 0.0)[3]
+        return [f"latency added to direct, {short}, ms", more.text(3), f"<= tinyproxy's {limit.value:.3f}", outcome]
+
+    def held(self):
+        """A thousand connections open at once, each used twice, and what the sidecar takes for them."""
+        before = set(self.bench.sidecars())
+        child = subprocess.Popen(self.command(TRANSPARENT, "hold", HELD), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        first = child.stdout.readline().decode()
+        sidecar, = set(self.bench.sidecars()) - before
+        with_all = self.bench.resident(sidecar)
+        said, errors = child.communicate(b"go\n", timeout=LIMIT)
+        found = re.search(r"^net hold (\d+) (\d+) ", said.decode(), re.M)
+        if not found:
+            self.bench.cannot(f"{HELD} connections: {first}{said.decode()}{errors.decode()}")
+        failed = 2 * HELD - int(found[1])
+        idle = self.idle()
+        rows = [
+            self.limit(f"{HELD} connections at once, used twice: failed", failed, 0),
+            self.limit("sidecar, idle: resident KiB", idle, IDLE_LIMIT),
+            self.limit(f"sidecar, {HELD} connections: resident KiB", with_all, HELD_LIMIT),
+        ]
+        return table(["One run", "Measured", "Bar", ""], rows)
+
+    def limit(self, name, measured, limit):
+        if measured > limit:
+            self.bench.failed.append(f"{name}: {measured}, bar {limit}")
+        return [name, measured, f"<= {limit}", "FAILED" if measured > limit else "met"]
+
+    def idle(self):
+        before = set(self.bench.sidecars())
+        commands = self.verbs(self.runtime, ["/bin/sleep", "600"], "idle")
+        self.bench.steps(*commands[:2])
+        sidecar, = set(self.bench.sidecars()) - before
+        resident = self.bench.resident(sidecar)
+        self.bench.end(int(Path("/run/bench.pid").read_text()))
+        self.bench.steps(commands[3])
+        return resident
+
+    def verbs(self, runtime, args, name):
+        bundle = self.bundle_of(args)
+        return [
+            [*runtime, "create", "--bundle", bundle, "--pid-file", "/run/bench.pid", name],
+            [*runtime, "start", name],
+            ["@ended", "/run/bench.pid"],
+            [*runtime, "delete", name],
+        ]
+
+    def share(self):
+        """What the allowlist adds to `create` and `start`: against the same bundle and policy without a rule."""
+        with_it, without = [], []
+        rules = self.spec["annotations"].pop("dev.agentbox.network.allow")
+        closed = dict(self.spec["annotations"])
+        for number in range(8 if self.quick else 30):
+            for samples, annotations in [(with_it, {"dev.agentbox.network.allow": rules, **closed}), (without, {})]:
+                self.spec["annotations"] = annotations
+                taken = self.bench.steps(*self.verbs(self.runtime, ["/bin/true"], f"share-{number}"))
+                samples.append(taken[0].milliseconds + taken[1].milliseconds)
+        cost, whole = difference(with_it, without), median(with_it)
+        row = ["with a rule, minus without", cost.text(), f"{whole:.1f}", f"{100 * cost.value / whole:.0f} %"]
+        return table(["The allowlist's share of create + start", "Milliseconds [95 %]", "of", "Share"], [row])
