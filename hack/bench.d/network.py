@@ -19,6 +19,7 @@ SECONDS = {False: 1.0, True: 0.5}
 ROUNDS = {False: 7, True: 3}
 AT_ONCE = "16"
 HELD = 1000
+PORTS = {"net.ipv4.ip_local_port_range": "1024 65535", "net.ipv4.tcp_tw_reuse": "1"}
 IDLE_LIMIT, HELD_LIMIT = 6144, 24576
 # Seconds until a server listens, and until a command must have ended.
 READY, LIMIT = 20, 90
@@ -85,6 +86,10 @@ class Network:
             -n engine route add default via 203.0.113.2
         """.strip().splitlines():
             subprocess.run(["ip", *line.split()], check=True, timeout=LIMIT)
+        # Closed connections keep their port for a minute: thousands a second would use them up.
+        for key, value in PORTS.items():
+            file = f"/proc/sys/{key.replace('.', '/')}"
+            subprocess.run(["ip", "netns", "exec", "engine", "sh", "-c", f"echo '{value}' >{file}"], check=True, timeout=LIMIT)
 
     def serve(self):
         self.background("world", [self.net, "server", PORT], (ADDRESS, PORT))
@@ -151,6 +156,7 @@ class Network:
         self.runtime = (*self.bench.ours.runtime[:3], "--config", str(self.dir / "node.toml"))
         spec["annotations"] = {"dev.agentbox.network.allow": f"{NAME}:{PORT}",
                                **{f"dev.agentbox.network.{key}": value for key, value in budget.items()}}
+        spec["linux"]["sysctl"] = PORTS
         spec["process"]["rlimits"] = [{"type": "RLIMIT_NOFILE", "soft": 8192, "hard": 8192}]
         self.spec = spec
 

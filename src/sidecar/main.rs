@@ -226,6 +226,7 @@ fn prepare_serving(fds: Vec<OwnedFd>) -> Result<(Serving, Ears), SidecarError> {
             have,
         }))?;
     let route = crate::sys::netlink::RouteSocket::open()
+        .and_then(|mut route| route.watch().map(|()| route))
         .map_err(SidecarError::step("open a routing socket"))?;
     let ears = Ears {
         listeners,

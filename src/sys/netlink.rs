@@ -28,6 +28,9 @@ const ADDRESS_HEADER: usize = 8;
 const ROUTE_HEADER: usize = 12;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
+/// RTMGRP_LINK, and those of IPv4's and IPv6's addresses and routes (linux/rtnetlink.h).
+const NEWS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+
 const NLMSG_NOOP: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -83,6 +86,8 @@ impl Link {
 pub struct RouteSocket {
     fd: OwnedFd,
     sequence: u32,
+    /// Hears of changes, once [`Self::watch`] was called.
+    news: Option<OwnedFd>,
 }
 
 impl RouteSocket {
@@ -97,7 +102,39 @@ impl RouteSocket {
         // Connected to port 0, the kernel: what another process sends us is refused there.
         rustix::net::connect(&fd, &SocketAddrNetlink::new(0, 0))?;
         set_socket_timeout(&fd, Timeout::Recv, Some(ANSWER_WITHIN))?;
-        Ok(Self { fd, sequence: 0 })
+        Ok(Self {
+            fd,
+            sequence: 0,
+            news: None,
+        })
+    }
+
+    /// From here on [`Self::has_news`] tells of changes of links, addresses and routes.
+    pub fn watch(&mut self) -> io::Result<()> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        rustix::net::bind(&fd, &SocketAddrNetlink::new(0, NEWS))?;
+        self.news = Some(fd);
+        Ok(())
+    }
+
+    /// Whether something may have changed since the last call: also when that cannot be told.
+    pub fn has_news(&self) -> bool {
+        let Some(fd) = &self.news else {
+            return true;
+        };
+        let mut any = false;
+        let mut buffer = [0; 1];
+        for _ in 0..MAX_DATAGRAMS {
+            // What it says does not matter, and what does not fit into the buffer is dropped.
+            match rustix::net::recv(fd, &mut buffer[..], RecvFlags::empty()) {
+                Ok(_) => any = true,
+                Err(rustix::io::Errno::AGAIN) => return any,
+                // ENOBUFS: there was more than could be kept (netlink(7)).
+                Err(_) => return true,
+            }
+        }
+        true
     }
 
     /// Every link of the namespace; an error when there are more than could be of use.

@@ -119,6 +119,9 @@ async fn step(
             if length == 0 {
                 return Ok(Some((0, Vec::new())));
             }
+            if length < buffer.len() {
+                drained(from);
+            }
             count(length)?;
             let left = match pass(watch, &buffer[..length])? {
                 None => write_some(to, &buffer[..length])?,
@@ -135,6 +138,13 @@ async fn step(
             }
         }
     }
+}
+
+/// Tells tokio that there is nothing more to read for now, as its own reads do after a short one: without that each
+/// message costs another recv(2), which says so. An end that is known already stays known.
+fn drained(stream: &TcpStream) {
+    let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+    let _said = stream.try_io(Interest::READABLE, nothing);
 }
 
 /// What of these bytes goes on: `None` for all of them as they are.

@@ -35,6 +35,8 @@ const DNS_PORT: u16 = 53;
 pub(super) struct Upstream {
     pinned: RefCell<Option<Rc<Ways>>>,
     route: RefCell<RouteSocket>,
+    /// What it said last.
+    around: RefCell<Option<Rc<Surroundings>>>,
 }
 
 struct Ways {
@@ -49,6 +51,7 @@ impl Upstream {
         Self {
             pinned: RefCell::new(None),
             route: RefCell::new(route),
+            around: RefCell::new(None),
         }
     }
 
@@ -153,19 +156,28 @@ impl Upstream {
         }
     }
 
-    /// Read anew each time: the engine may connect another network to a running container.
-    fn surroundings(&self, node: &BTreeSet<IpAddr>) -> Result<Surroundings, Refusal> {
+    /// Read anew whenever something has changed: the engine may connect another network to a running container.
+    fn surroundings(&self, node: &BTreeSet<IpAddr>) -> Result<Rc<Surroundings>, Refusal> {
         let mut route = self.route.borrow_mut();
+        // Asked before it is read: what changes meanwhile is news the next time.
+        let news = route.has_news();
+        if let (false, Some(known)) = (news, &*self.around.borrow()) {
+            return Ok(Rc::clone(known));
+        }
+        // What cannot be read is not what was read before.
+        self.around.replace(None);
         let unknown = |error: std::io::Error| {
             Refusal::Unreachable(format!("cannot look at the surroundings: {error}"))
         };
         let addresses = route.addresses().map_err(unknown)?;
         let gateways = route.gateways().map_err(unknown)?;
         let own = addresses.iter().map(|(address, _)| *address);
-        Ok(Surroundings {
+        let around = Rc::new(Surroundings {
             own: own.chain(gateways).chain(node.iter().copied()).collect(),
             on_link: addresses.iter().copied().collect(),
-        })
+        });
+        self.around.replace(Some(Rc::clone(&around)));
+        Ok(around)
     }
 }
 
