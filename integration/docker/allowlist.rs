@@ -412,3 +412,34 @@ fn a_list_asks_within_the_ceiling_and_an_empty_one_is_nothing() {
     assert_ne!(empty.code, 0, "{empty}");
     assert_eq!(arrived(&["/empty-list"]), 0);
 }
+
+/// N25: what the engine connects while the container runs brings neighbours that no rule means.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_network_that_is_connected_later_opens_no_neighbour() {
+    let docker = Docker::connect();
+    let _turn = witness();
+    let rule = "dev.agentbox.network.allow=index.example.test:80";
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", rule]);
+    let get = || agent.curl(true, &["http://index.example.test/x"]);
+    let before = get();
+    let id = agent.container.inspect("{{.Id}}");
+    // The address that the name leads to is on this network's link.
+    let (near, own) = ("198.51.100.8/29", "198.51.100.14");
+    docker
+        .call(&["network", "create", "--subnet", near, "near"])
+        .ok();
+    let connected = docker.call(&["network", "connect", "--ip", own, "near", &id]);
+    let meanwhile = get();
+    let again = docker.call(&["network", "disconnect", "near", &id]);
+    docker.call(&["network", "rm", "near"]).ok();
+    connected.ok();
+    again.ok();
+    let after = get();
+    for reached in [&before, &after] {
+        assert!(reached.stdout.contains("\"path\": \"/x\""), "{reached}");
+    }
+    assert!(!meanwhile.stdout.contains("\"path\""), "{meanwhile}");
+    let violations = agent.violations();
+    assert!(violations.contains("198.51.100.13"), "{violations}");
+}
