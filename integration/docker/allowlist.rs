@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use super::{Container, Docker, runtime};
 use crate::command::{Finished, run};
 
-const INTERNET: &str = "/srv/internet";
+pub(super) const INTERNET: &str = "/srv/internet";
 /// What most tests list: one name for HTTPS and HTTP, one for a server that speaks first, and names that lead astray.
 const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.test:80, api.example.test:22, \
                      *.a.example.test:80, private.example.test:80, metadata.example.test:80, loopback.example.test:80, \
@@ -26,26 +26,26 @@ fn internet() {
 }
 
 /// The witness counts what arrives for one test at a time: another's control would look like a hole.
-fn witness() -> MutexGuard<'static, ()> {
+pub(super) fn witness() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lines of the witness that contain all of these words.
-fn arrived(words: &[&str]) -> usize {
+pub(super) fn arrived(words: &[&str]) -> usize {
     let text = std::fs::read_to_string(format!("{INTERNET}/witness.jsonl")).unwrap();
     text.lines()
         .filter(|line| words.iter().all(|word| line.contains(word)))
         .count()
 }
 
-struct Agent<'a> {
-    container: Container<'a>,
+pub(super) struct Agent<'a> {
+    pub(super) container: Container<'a>,
 }
 
 impl<'a> Agent<'a> {
     #[track_caller]
-    fn start(docker: &'a Docker, options: &[&str]) -> Self {
+    pub(super) fn start(docker: &'a Docker, options: &[&str]) -> Self {
         internet();
         let ca = format!("{INTERNET}/authority.crt:/authority.crt:ro");
         let all = [
@@ -86,7 +86,7 @@ impl<'a> Agent<'a> {
 
     /// The container's violation log.
     #[track_caller]
-    fn violations(&self) -> String {
+    pub(super) fn violations(&self) -> String {
         let id = self.container.inspect("{{.Id}}");
         let found = std::fs::read_dir("/run/agentbox/index").unwrap();
         let dir = found

@@ -5,6 +5,7 @@
 
 mod allowlist;
 mod attacks;
+mod clients;
 mod containers;
 mod demo;
 mod files;

@@ -8,6 +8,7 @@ Standard library only.
 
 import argparse
 import json
+import pathlib
 import socket
 import socketserver
 import ssl
@@ -35,6 +36,8 @@ ZONE = {
 }
 
 WITNESS = threading.Lock()
+# What hosts serve besides an echo: HOST/PATH below it (index.py).
+FILES = None
 
 
 def witness(log, **what):
@@ -124,8 +127,15 @@ def read_head(sock):
     return head.decode("latin-1"), rest
 
 
+def served(host, path):
+    """The file that a host has at a path; None where there is none."""
+    place = (FILES / (host or "").split(":")[0] / path.split("?")[0].lstrip("/")).resolve()
+    place = place / "index.html" if place.is_dir() else place
+    return place.read_bytes() if place.is_relative_to(FILES) and place.is_file() else None
+
+
 def http(sock, log, local):
-    """Answers requests until the client is done; /bytes/N gives N bytes, other paths an echo of what was asked."""
+    """Answers requests until the client is done: with a file, for /bytes/N with N bytes, and else with an echo of what was asked."""
     early = b""
     while True:
         head, rest = read_head(sock)
@@ -141,12 +151,19 @@ def http(sock, log, local):
                 return
             rest += more
         witness(log, what="http", method=method, path=path, host=fields.get("host"), body=len(rest))
-        if path.startswith("/bytes/"):
+        status, kind = "200 OK", "application/json"
+        file = served(fields.get("host"), path)
+        if file is not None:
+            body, kind = file, "text/html" if path.endswith("/") else "application/octet-stream"
+        elif fields.get("host", "").split(":")[0] in ("files.example.test", "index.example.test") and path.count("/") > 1:
+            status, body = "404 Not Found", b""
+        elif path.startswith("/bytes/"):
             body = b"x" * int(path.split("/")[2])
         else:
             body = json.dumps({"method": method, "path": path, "host": fields.get("host"), "at": local}).encode() + b"\n"
         close = fields.get("connection", "").lower() == "close"
-        answer = "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Type: application/json\r\n" % len(body)
+        answer = "HTTP/1.1 %s\r\nContent-Length: %d\r\nContent-Type: %s\r\n" % (status, len(body), kind)
+        body = b"" if method == "HEAD" else body
         sock.sendall((answer + ("Connection: close\r\n" if close else "") + "\r\n").encode() + body)
         if close:
             return
@@ -184,7 +201,10 @@ def main():
     parser.add_argument("--witness", required=True)
     parser.add_argument("--cert", required=True)
     parser.add_argument("--key", required=True)
+    parser.add_argument("--files", required=True, type=pathlib.Path)
     arguments = parser.parse_args()
+    global FILES
+    FILES = arguments.files.resolve()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(arguments.cert, arguments.key)
     ports = {80: http, 443: https(context), 8443: https(context), 22: banner, 5432: banner, 8080: http, 25: banner}

@@ -43,8 +43,9 @@ printf 'subjectAltName=DNS:example.test,DNS:*.example.test\nbasicConstraints=CA:
 openssl x509 -req -in "$DIR/server.csr" -CA "$DIR/authority.crt" -CAkey "$DIR/ca.key" -CAcreateserial -days 30 \
     -extfile "$DIR/ext" -out "$DIR/server.pem" 2>/dev/null
 : >"$DIR/witness.jsonl"
+python3 -B "$HERE/index.py" "$DIR/files"
 ip netns exec internet python3 -B "$HERE/server.py" --witness "$DIR/witness.jsonl" \
-    --cert "$DIR/server.pem" --key "$DIR/server.key" >"$DIR/server.log" 2>&1 </dev/null &
+    --cert "$DIR/server.pem" --key "$DIR/server.key" --files "$DIR/files" >"$DIR/server.log" 2>&1 </dev/null &
 for _ in $(seq 100); do
     if grep -q ready "$DIR/server.log"; then
         touch "$DIR/ready"
