@@ -71,7 +71,7 @@ impl<'a> Agent<'a> {
     }
 
     /// curl with these arguments; `direct` takes no notice of the proxy variables.
-    fn curl(&self, direct: bool, arguments: &[&str]) -> Finished {
+    pub(super) fn curl(&self, direct: bool, arguments: &[&str]) -> Finished {
         let mut all = vec!["curl", "-sS", "--max-time", "20"];
         if direct {
             all.extend(["--noproxy", "*"]);

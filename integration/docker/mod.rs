@@ -9,6 +9,7 @@ mod clients;
 mod containers;
 mod demo;
 mod files;
+mod inside;
 mod leftovers;
 mod network;
 mod ordinary;
