@@ -9,6 +9,7 @@
 )]
 
 mod alone;
+mod asking;
 mod command;
 mod direct;
 mod docker;

@@ -1,7 +1,8 @@
 //! The command line as plain data: what was typed, no behaviour.
 //!
 //! Verbs, flags and their meaning are runc's (`man runc`), because engines and people type those; what is
-//! agentbox's own is `--policy`, `--config` and the verbs `explain`, `policy` and `wrap`.
+//! agentbox's own is `--policy`, `--config` and the verbs `approvals`, `approve`, `deny`,
+//! `explain`, `network`, `policy` and `wrap`.
 
 use std::path::PathBuf;
 
@@ -101,7 +102,7 @@ pub enum Verb {
     Pause(Id),
     /// Thaw a paused container
     Resume(Id),
-    /// Change the resource limits of a running container
+    /// Change the resource limits of a running container, or what it may reach
     Update(Box<Update>),
     /// Print what a container uses, again and again, and when its memory ran out, as JSON
     Events(Events),
@@ -119,6 +120,14 @@ pub enum Verb {
     Explain(Explain),
     /// Look into the policies of this node: which there are, what they say, what they would let through
     Policy(PolicyArgs),
+    /// Show what a container may reach, what it is connected to now, and what it was refused
+    Network(Network),
+    /// List the connections that wait for approval (network.on-unknown = "ask")
+    Approvals(Approvals),
+    /// Let connections to a host through that wait, or will; within the ceiling
+    Approve(Approve),
+    /// Refuse connections to a host that wait, or will, and close what was approved
+    Deny(Deny),
     /// Run a command behind the walls, without an engine, an image or a bundle
     Wrap(Wrap),
 }
@@ -301,8 +310,15 @@ pub enum TableFormat {
 }
 
 /// `update`
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Update {
+    /// Rules and presets that the container may reach from now on, comma separated, in place of what it lists now; within
+    /// the ceiling, and on ports that its wall listens on. Connections that are no longer allowed are closed
+    #[arg(long, value_name = "RULES")]
+    pub network_allow: Option<String>,
+    /// Rules that it may not reach whatever is allowed, in place of those it added to its policy's
+    #[arg(long, value_name = "RULES")]
+    pub network_deny: Option<String>,
     /// File with OCI `resources` JSON, `-` for standard input; all other options are then ignored
     #[arg(long, short, value_name = "FILE")]
     pub resources: Option<PathBuf>,
@@ -360,7 +376,7 @@ pub struct Update {
     /// Intel RDT schema of memory bandwidth; refused, it cannot be changed later
     #[arg(long, value_name = "SCHEMA")]
     pub mem_bw_schema: Option<String>,
-    /// Container id
+    /// Container id; with --network-allow or --network-deny any engine's, or a unique beginning of it
     pub id: String,
 }
 
@@ -407,6 +423,61 @@ pub struct Explain {
     pub policy: Option<String>,
     /// Container id or a unique beginning of it; any engine's. Without one: what `wrap` would enforce here
     pub id: Option<String>,
+}
+
+/// `network`
+#[derive(Debug, Args)]
+pub struct Network {
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+    /// Container id or a unique beginning of it; any engine's
+    pub id: String,
+}
+
+/// `approvals`
+#[derive(Debug, Args)]
+pub struct Approvals {
+    /// Form of the output
+    #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
+    pub format: TableFormat,
+    /// Container id or a unique beginning of it; any engine's (default: all containers)
+    pub id: Option<String>,
+}
+
+/// `approve`
+#[derive(Debug, Args)]
+pub struct Approve {
+    /// For how long, such as 90s, 10m or 2h; what it let through is closed then (default: while the container runs)
+    #[arg(long = "for", value_name = "DURATION", conflicts_with = "once")]
+    pub lasting: Option<String>,
+    /// For one connection
+    #[arg(long)]
+    pub once: bool,
+    /// Container id or a unique beginning of it; any engine's
+    pub id: String,
+    /// Host, and the port (default: the ports on which connections to it wait, or 443)
+    #[arg(value_name = "HOST[:PORT]")]
+    pub host: String,
+}
+
+/// `deny`
+#[derive(Debug, Args)]
+pub struct Deny {
+    /// Container id or a unique beginning of it; any engine's
+    pub id: String,
+    /// Host, and the port (default: the ports on which connections to it wait, or 443)
+    #[arg(value_name = "HOST[:PORT]")]
+    pub host: String,
+}
+
+/// Form of what is told of one thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TextFormat {
+    /// For people
+    Text,
+    /// JSON
+    Json,
 }
 
 /// `policy`

@@ -103,7 +103,7 @@ fn watch<'a>(
 }
 
 /// A duration as Go writes it: `1h`, `1m30s`, `1.5s`, `500ms`, `10us`.
-fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut seconds = 0.0;
     while !rest.is_empty() {

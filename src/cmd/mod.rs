@@ -1,5 +1,6 @@
 //! One file for each verb. A verb reads in one screen.
 
+mod approvals;
 mod checkpoint;
 mod create;
 mod delete;
@@ -9,6 +10,7 @@ mod explain;
 mod features;
 mod kill;
 mod list;
+mod network;
 mod pause;
 mod policy;
 mod ps;
@@ -62,6 +64,10 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Features => features::run(),
         Verb::Spec(args) => spec::run(&args),
         Verb::Explain(args) => explain::run(&global, &args),
+        Verb::Approvals(args) => approvals::list(&args),
+        Verb::Approve(args) => approvals::approve(&args),
+        Verb::Deny(args) => approvals::deny(&args),
+        Verb::Network(args) => network::run(&args),
         Verb::Policy(args) => policy::run(&global, &args.verb),
         Verb::Wrap(args) => wrap::run(&global, &args),
     }

@@ -11,12 +11,27 @@ use crate::cli::{Global, Update};
 use crate::plan::{neutral, reach};
 use crate::render::limits as render;
 use crate::runtime::record::Record;
-use crate::runtime::store::Place;
-use crate::runtime::{RuntimeError, bundle, limits, signal, start};
+use crate::runtime::store::{self, Place};
+use crate::runtime::{RuntimeError, bundle, change, limits, signal, start};
 
-/// Changes the resource limits of a container. Device rules are no limits and are not changed, as with runc.
+/// Changes the resource limits of a container, or what it may reach. Device rules are no limits and are not changed, as
+/// with runc.
 pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
-    let place = Place::new(&global.root, &args.id)?;
+    let place = match network(args) {
+        Some(asked) => {
+            let record = store::find(&args.id)?;
+            let place = Place::new(&record.root, &record.id)?;
+            let closed = change::rules(&place, &asked)?;
+            if closed > 0 {
+                log::warn!("{closed} connections that are no longer allowed were closed");
+            }
+            if only_network(args) {
+                return Ok(ExitCode::SUCCESS);
+            }
+            place
+        }
+        None => Place::new(&global.root, &args.id)?,
+    };
     let mut resources = wanted(args)?;
     reach::check_resources(&resources)?;
     let _lock = place.lock_existing()?;
@@ -46,6 +61,25 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
         _ => limits::apply(&record.controllers()?, &resources)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is asked of the network, if anything.
+fn network(args: &Update) -> Option<change::Asked> {
+    let asked = change::Asked {
+        allow: args.network_allow.clone(),
+        deny: args.network_deny.clone(),
+    };
+    (asked != change::Asked::default()).then_some(asked)
+}
+
+fn only_network(args: &Update) -> bool {
+    *args
+        == Update {
+            id: args.id.clone(),
+            network_allow: args.network_allow.clone(),
+            network_deny: args.network_deny.clone(),
+            ..Update::default()
+        }
 }
 
 /// What is asked for: the JSON of `--resources`, and where that is given nothing else, as with runc.

@@ -16,6 +16,9 @@ pub struct Budget {
     pub upload_bytes: u64,
     /// Different names resolved while the container lives.
     pub hosts: u32,
+    /// Seconds in which nothing more is let through after one of these was used up.
+    #[serde(default)]
+    pub cool_down_seconds: u32,
 }
 
 /// Which budget is used up.
@@ -30,6 +33,21 @@ pub enum OverBudget {
     Upload(u64),
     /// [`Budget::hosts`].
     Hosts(u32),
+    /// One of them was used up, and the pause after that goes on for so many seconds.
+    CoolDown(u64),
+}
+
+impl OverBudget {
+    /// Under which word it is counted.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Connections(_) => "over-connections",
+            Self::Rate(_) => "over-connections-per-minute",
+            Self::Upload(_) => "over-upload",
+            Self::Hosts(_) => "over-hosts",
+            Self::CoolDown(_) => "cool-down",
+        }
+    }
 }
 
 impl fmt::Display for OverBudget {
@@ -44,6 +62,10 @@ impl fmt::Display for OverBudget {
             ),
             Self::Upload(most) => write!(f, "network.upload allows {most} bytes to be sent"),
             Self::Hosts(most) => write!(f, "network.hosts allows {most} different names"),
+            Self::CoolDown(left) => write!(
+                f,
+                "a budget was used up, and network.cool-down lets nothing through for another {left} s"
+            ),
         }
     }
 }
@@ -57,6 +79,8 @@ pub struct Ledger {
     tokens: u64,
     refilled_ms: u64,
     sent: u64,
+    /// The end of the pause.
+    cold_until_ms: u64,
 }
 
 impl Ledger {
@@ -68,16 +92,41 @@ impl Ledger {
             tokens: u64::from(budget.connections_per_minute) * 60_000,
             refilled_ms: now_ms,
             sent: 0,
+            cold_until_ms: 0,
         }
+    }
+
+    /// Whether the pause after a used-up budget is over.
+    pub fn check_pause(&self, now_ms: u64) -> Result<(), OverBudget> {
+        match self.cold_until_ms.checked_sub(now_ms) {
+            None | Some(0) => Ok(()),
+            Some(left) => Err(OverBudget::CoolDown(left.div_ceil(1000))),
+        }
+    }
+
+    /// A budget was used up: the pause begins, where there is one.
+    pub fn begin_pause(&mut self, now_ms: u64) {
+        let pause = u64::from(self.budget.cool_down_seconds) * 1000;
+        self.cold_until_ms = now_ms.saturating_add(pause);
     }
 
     /// Takes a connection's share at its beginning. [`Ledger::close`] gives back what it may.
     pub fn open(&mut self, now_ms: u64) -> Result<(), OverBudget> {
+        self.check_pause(now_ms)?;
+        let taken = self.take(now_ms);
+        if taken.is_err() {
+            self.begin_pause(now_ms);
+        }
+        taken
+    }
+
+    fn take(&mut self, now_ms: u64) -> Result<(), OverBudget> {
         let Budget {
             connections,
             connections_per_minute,
             upload_bytes,
             hosts: _,
+            cool_down_seconds: _,
         } = self.budget;
         let full = u64::from(connections_per_minute) * 60_000;
         let elapsed = now_ms.saturating_sub(self.refilled_ms);
@@ -106,9 +155,10 @@ impl Ledger {
     }
 
     /// Bytes are about to be sent upstream.
-    pub fn send(&mut self, bytes: u64) -> Result<(), OverBudget> {
+    pub fn send(&mut self, bytes: u64, now_ms: u64) -> Result<(), OverBudget> {
         let sent = self.sent.saturating_add(bytes);
         if sent > self.budget.upload_bytes {
+            self.begin_pause(now_ms);
             return Err(OverBudget::Upload(self.budget.upload_bytes));
         }
         self.sent = sent;
@@ -131,6 +181,7 @@ mod tests {
             connections_per_minute: 3,
             upload_bytes: 10,
             hosts: 1,
+            cool_down_seconds: 0,
         };
         Ledger::new(budget, 1000)
     }
@@ -168,9 +219,28 @@ mod tests {
     #[test]
     fn counts_what_is_sent() {
         let mut ledger = ledger();
-        ledger.send(10).unwrap();
-        assert_eq!(ledger.send(1), Err(OverBudget::Upload(10)));
+        ledger.send(10, 1000).unwrap();
+        assert_eq!(ledger.send(1, 1000), Err(OverBudget::Upload(10)));
         assert_eq!(ledger.open(1000), Err(OverBudget::Upload(10)));
-        assert_eq!(ledger.send(u64::MAX), Err(OverBudget::Upload(10)));
+        assert_eq!(ledger.send(u64::MAX, 1000), Err(OverBudget::Upload(10)));
+    }
+
+    #[test]
+    fn after_a_used_up_budget_nothing_goes_through_for_a_while() {
+        let mut ledger = ledger();
+        ledger.budget.cool_down_seconds = 5;
+        ledger.open(1000).unwrap();
+        ledger.open(1000).unwrap();
+        assert_eq!(ledger.open(1000), Err(OverBudget::Connections(2)));
+        ledger.close();
+        // What is refused in the pause does not make it longer.
+        for now in [1000, 3000, 5999] {
+            assert!(matches!(ledger.open(now), Err(OverBudget::CoolDown(_))));
+        }
+        assert_eq!(ledger.check_pause(5999), Err(OverBudget::CoolDown(1)));
+        ledger.open(6000).unwrap();
+        // Sending too much begins one as well.
+        assert_eq!(ledger.send(11, 7000), Err(OverBudget::Upload(10)));
+        assert_eq!(ledger.open(8000), Err(OverBudget::CoolDown(4)));
     }
 }

@@ -71,6 +71,16 @@ impl fmt::Display for Denial {
 }
 
 impl Denial {
+    /// Under which word it is counted.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NotListed => "not-listed",
+            Self::Port(_) => "port-not-listed",
+            Self::DeniedBy(_) => "denied-by-rule",
+            Self::Metadata => "metadata-service",
+        }
+    }
+
     /// Whether adding a rule would change it.
     pub fn is_missing_rule(&self) -> bool {
         matches!(self, Self::NotListed | Self::Port(_))
@@ -78,20 +88,26 @@ impl Denial {
 }
 
 /// The explicit proxy's port on 127.0.0.1: the usual one of proxies, or the next that no rule names.
-pub fn proxy_port(rules: &Rules) -> u16 {
+pub fn proxy_port(taken: &BTreeSet<u16>) -> u16 {
     const USUAL: u16 = 3128;
-    let taken = rules.ports();
     (USUAL..u16::MAX)
         .find(|port| !taken.contains(port))
         .unwrap_or(USUAL)
 }
 
+/// A host and a port as people write them: `HOST:PORT`, an IPv6 address in brackets.
+pub fn endpoint(host: &Host, port: u16) -> String {
+    match host {
+        Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
+        Host::Address(_) | Host::Name(_) => format!("{host}:{port}"),
+    }
+}
+
 /// The rule that would allow this, as a policy spells it.
 pub fn rule_for(host: &Host, port: u16) -> String {
-    match (host, port) {
-        (host, crate::policy::rule::DEFAULT_PORT) => host.to_string(),
-        (Host::Address(address), port) if address.is_ipv6() => format!("[{address}]:{port}"),
-        (host, port) => format!("{host}:{port}"),
+    match port {
+        crate::policy::rule::DEFAULT_PORT => host.to_string(),
+        port => endpoint(host, port),
     }
 }
 
@@ -158,7 +174,7 @@ fn is_exact(rule: &NetworkRule) -> bool {
     matches!(rule.target, Target::Name(_))
 }
 
-fn is_metadata(name: &HostName) -> bool {
+pub(super) fn is_metadata(name: &HostName) -> bool {
     METADATA_NAMES.contains(&name.as_str())
 }
 

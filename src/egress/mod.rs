@@ -11,6 +11,7 @@
 //! ```
 
 pub mod address;
+mod ask;
 mod budget;
 mod decide;
 pub mod dns;
@@ -20,5 +21,6 @@ pub mod socks;
 pub mod tls;
 
 pub use address::{AddressRefusal, Surroundings};
+pub use ask::{AskRefusal, Asking, Asks, Lasting, NameVerdict, Verdict, Waiting};
 pub use budget::{Budget, Ledger, OverBudget};
-pub use decide::{Decision, Denial, Rules, proxy_port, rule_for};
+pub use decide::{Decision, Denial, Rules, endpoint, proxy_port, rule_for};

@@ -61,6 +61,11 @@ impl Names {
         })
     }
 
+    /// Whether a name has an address already.
+    pub fn has(&self, name: &HostName) -> bool {
+        self.by_name.contains_key(name)
+    }
+
     /// The name behind an address that was given out.
     pub fn name_of(&self, address: IpAddr) -> Option<&HostName> {
         let offset = match address.to_canonical() {

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 
-use crate::egress::{Budget, Rules};
+use crate::egress::{Asking, Budget, Rules};
 use crate::policy::{NetworkMode, Policy, Resolved, RootAccess};
 pub use facts::{BundleFacts, FileKind, HostFacts, Inside, Neighbour, SourceFacts};
 pub use mounts::{PlannedMount, Pruned};
@@ -123,6 +123,15 @@ pub struct NetworkPlan {
     pub mode: NetworkMode,
     /// What is reached through the sidecar; nothing unless the mode is `allowlist`.
     pub rules: Rules,
+    /// The TCP ports that the wall listens on inside, bound at `create`: those that the rules named then.
+    #[serde(default)]
+    pub ports: BTreeSet<u16>,
+    /// The port of the explicit proxy on 127.0.0.1.
+    #[serde(default = "network::usual_proxy")]
+    pub proxy_port: u16,
+    /// What may be asked for, where that is not refused at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asking: Option<Asking>,
     /// Whether processes are told of the proxy.
     pub proxy_env: bool,
     /// The most that one container's connections may take.
@@ -302,7 +311,11 @@ pub fn plan(
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect(),
         filesystem,
-        network: network::plan(network, namespaces::net_sysctl(linux, &mut warnings), sysfs),
+        network: network::plan(
+            resolved,
+            namespaces::net_sysctl(linux, &mut warnings),
+            sysfs,
+        ),
         syscalls: SyscallPlan {
             allow: allow.iter().map(ToString::to_string).collect(),
             deny: deny.iter().map(ToString::to_string).collect(),

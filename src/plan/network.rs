@@ -1,16 +1,24 @@
 //! PURE. The network wall of a container.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{NetworkPlan, SidecarLimits};
-use crate::egress::{Budget, Rules};
-use crate::policy::{Network, NetworkMode, Switch};
+use crate::egress::{Asking, Budget, Rules, proxy_port};
+use crate::policy::{Network, NetworkMode, OnUnknown, Resolved, Switch};
 
 /// Connections beyond the budget that may wait for their first bytes.
 pub const UNDECIDED: u64 = 64;
 
+/// The ports that the wall listens on besides those of rules where hosts may be asked for: HTTP and HTTPS.
+const ASKED: [u16; 2] = [80, 443];
+
+/// The proxy's port in records that do not name it.
+pub(super) fn usual_proxy() -> u16 {
+    proxy_port(&BTreeSet::new())
+}
+
 /// What the inner namespace offers and the sidecar lets through.
-pub fn plan(network: &Network, sysctl: BTreeMap<String, String>, sysfs: bool) -> NetworkPlan {
+pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) -> NetworkPlan {
     // No `..`: a field added to the policy does not compile until it is planned.
     let Network {
         mode,
@@ -18,29 +26,45 @@ pub fn plan(network: &Network, sysctl: BTreeMap<String, String>, sysfs: bool) ->
         deny,
         // It is for ceilings, which were compared when the policy was resolved.
         limit: _,
+        on_unknown,
+        ask_seconds,
         proxy_env,
         connections,
         connections_per_minute,
         upload,
         hosts,
-    } = network;
+        cool_down,
+    } = &resolved.policy.network;
     let listed = || Rules {
         allow: allow.clone(),
         deny: deny.clone(),
     };
+    let rules = match mode {
+        NetworkMode::Allowlist => listed(),
+        // A policy may be narrowed to a mode that reaches nothing whatever it lists.
+        NetworkMode::None | NetworkMode::Local => Rules::default(),
+    };
+    let asks = *mode == NetworkMode::Allowlist && *on_unknown == OnUnknown::Ask;
+    let mut ports = rules.ports();
+    if asks {
+        ports.extend(ASKED);
+    }
     NetworkPlan {
         mode: *mode,
-        rules: match mode {
-            NetworkMode::Allowlist => listed(),
-            // A policy may be narrowed to a mode that reaches nothing whatever it lists.
-            NetworkMode::None | NetworkMode::Local => Rules::default(),
-        },
+        proxy_port: proxy_port(&ports),
+        ports,
+        asking: asks.then(|| Asking {
+            seconds: ask_seconds.get(),
+            limits: resolved.network_limits.clone(),
+        }),
+        rules,
         proxy_env: *mode == NetworkMode::Allowlist && *proxy_env == Switch::On,
         budget: Budget {
             connections: connections.get(),
             connections_per_minute: connections_per_minute.get(),
             upload_bytes: upload.bytes(),
             hosts: hosts.get(),
+            cool_down_seconds: cool_down.get(),
         },
         sysctl,
         sysfs,

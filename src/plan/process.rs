@@ -5,7 +5,6 @@ use oci_spec::runtime::{
 };
 
 use super::{CapabilitySets, Plan, neutral};
-use crate::egress::{Rules, proxy_port};
 
 /// The process as it may run under the plan: no_new_privs, capabilities within the limit, no core dumps, no urgency.
 ///
@@ -21,7 +20,7 @@ pub fn confine(mut process: Process, plan: &Plan) -> Process {
     limits.push(core_limit());
     process.set_rlimits(Some(limits));
     if plan.network.proxy_env {
-        let own = proxy_env(&plan.network.rules);
+        let own = proxy_env(plan.network.proxy_port);
         let mut env = process.env().clone().unwrap_or_default();
         // The image's or the engine's own proxy cannot be reached, whatever it is.
         env.retain(|entry| {
@@ -39,8 +38,8 @@ pub fn confine(mut process: Process, plan: &Plan) -> Process {
 
 /// What programs look at for a proxy, in both cases. ALL_PROXY is not SOCKS: Python's httpx, which the SDKs of model
 /// providers use, does not start when it names one and a package for it is missing.
-fn proxy_env(rules: &Rules) -> Vec<(String, String)> {
-    let proxy = format!("http://127.0.0.1:{}", proxy_port(rules));
+fn proxy_env(port: u16) -> Vec<(String, String)> {
+    let proxy = format!("http://127.0.0.1:{port}");
     let pairs = [
         ("HTTP_PROXY", proxy.as_str()),
         ("HTTPS_PROXY", &proxy),

@@ -21,6 +21,38 @@ pub struct Exceeded {
     pub allowed: String,
 }
 
+/// What one ceiling lets a container's rules allow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct NetworkLimit {
+    /// The ceiling's name, and who set it.
+    pub ceiling: String,
+    /// Each names hosts, and a port where it does not mean all of them.
+    pub rules: BTreeSet<NetworkRule>,
+}
+
+impl NetworkLimit {
+    /// What a policy lets be allowed where it is a ceiling.
+    pub fn of(ceiling: String, network: &Network) -> Self {
+        // What the ceiling allows is a limit on the port that it names; 443 where it names none.
+        let allowed = network.allow.iter().map(NetworkRule::as_limit);
+        Self {
+            ceiling,
+            rules: allowed.chain(network.limit.iter().cloned()).collect(),
+        }
+    }
+
+    /// Whether a rule of an allowlist is within it.
+    pub fn covers(&self, rule: &NetworkRule) -> bool {
+        self.rules.iter().any(|limit| limit.covers(rule))
+    }
+
+    /// Whether another limit is within it.
+    fn covers_limit(&self, rule: &NetworkRule) -> bool {
+        self.rules.iter().any(|limit| limit.covers_limit(rule))
+    }
+}
+
 /// Where `asked` exceeds `ceiling`: nowhere, if every field of it is the ceiling's or tighter.
 pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<Exceeded> {
     // No `..`: a field added to the policy does not compile until it is limited. The name limits nothing.
@@ -89,24 +121,23 @@ fn compare_network(asked: &Network, ceiling: &Network, over: &mut Over) {
         allow,
         deny,
         limit,
-        // It gives the workload nothing: it is told of the proxy or not.
+        // They give the workload nothing: a person decides, within every ceiling; it is told of the proxy or not.
+        on_unknown: _,
+        ask_seconds: _,
         proxy_env: _,
         connections,
         connections_per_minute,
         upload,
         hosts,
+        cool_down,
     } = asked;
     over.ordered(Field::NetworkMode, mode, &ceiling.mode);
-    // What the ceiling allows is a limit on the port that it names; 443 where it names none.
-    let allowed = ceiling.allow.iter().map(NetworkRule::as_limit);
-    let limits: Vec<NetworkRule> = allowed.chain(ceiling.limit.iter().cloned()).collect();
-    let covers = [NetworkRule::covers, NetworkRule::covers_limit];
+    let within = NetworkLimit::of(String::new(), ceiling);
+    let covers = [NetworkLimit::covers, NetworkLimit::covers_limit];
     let lists = [(Field::NetworkAllow, allow), (Field::NetworkLimit, limit)];
     for ((field, rules), covers) in lists.into_iter().zip(covers) {
-        let too_much: Vec<&NetworkRule> = rules
-            .iter()
-            .filter(|rule| !limits.iter().any(|limit| covers(limit, rule)))
-            .collect();
+        let too_much: Vec<&NetworkRule> =
+            rules.iter().filter(|rule| !covers(&within, rule)).collect();
         if !too_much.is_empty() {
             over.0.push(Exceeded {
                 field,
@@ -132,6 +163,14 @@ fn compare_network(asked: &Network, ceiling: &Network, over: &mut Over) {
     );
     over.ordered(Field::NetworkUpload, upload, &ceiling.upload);
     over.ordered(Field::NetworkHosts, hosts, &ceiling.hosts);
+    // The other way round: a longer pause is tighter.
+    if *cool_down < ceiling.cool_down {
+        over.0.push(Exceeded {
+            field: Field::NetworkCoolDown,
+            asked: cool_down.to_string(),
+            allowed: format!("at least {}", ceiling.cool_down),
+        });
+    }
 }
 
 fn compare_syscalls(asked: &Syscalls, ceiling: &Syscalls, over: &mut Over) {

@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use super::text::words;
 use super::{
-    Access, ByteSize, Capability, Count, EphemeralDir, Filesystem, GuestPath, MountRule, Network,
-    NetworkMode, NetworkRule, Origin, Policy, PolicyError, PolicyName, Privileges, RootAccess,
-    RuleItem, Switch, SyscallName, Syscalls,
+    Access, AskSeconds, ByteSize, Capability, CoolDown, Count, EphemeralDir, Filesystem, GuestPath,
+    MountRule, Network, NetworkMode, NetworkRule, OnUnknown, Origin, Policy, PolicyError,
+    PolicyName, Privileges, RootAccess, RuleItem, Switch, SyscallName, Syscalls,
 };
 
 words! {
@@ -34,6 +34,10 @@ words! {
         NetworkDeny = "network.deny",
         /// [`Network::limit`].
         NetworkLimit = "network.limit",
+        /// [`Network::on_unknown`].
+        NetworkOnUnknown = "network.on-unknown",
+        /// [`Network::ask_seconds`].
+        NetworkAskSeconds = "network.ask-seconds",
         /// [`Network::proxy_env`].
         NetworkProxyEnv = "network.proxy-env",
         /// [`Network::connections`].
@@ -44,6 +48,8 @@ words! {
         NetworkUpload = "network.upload",
         /// [`Network::hosts`].
         NetworkHosts = "network.hosts",
+        /// [`Network::cool_down`].
+        NetworkCoolDown = "network.cool-down",
         /// [`Syscalls::allow`].
         SyscallsAllow = "syscalls.allow",
         /// [`Syscalls::deny`].
@@ -80,11 +86,14 @@ pub(super) struct NetworkFields {
     pub allow: Option<BTreeSet<RuleItem>>,
     pub deny: Option<BTreeSet<RuleItem>>,
     pub limit: Option<BTreeSet<RuleItem>>,
+    pub on_unknown: Option<OnUnknown>,
+    pub ask_seconds: Option<AskSeconds>,
     pub proxy_env: Option<Switch>,
     pub connections: Option<Count>,
     pub connections_per_minute: Option<Count>,
     pub upload: Option<ByteSize>,
     pub hosts: Option<Count>,
+    pub cool_down: Option<CoolDown>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
@@ -268,16 +277,23 @@ impl NetworkFields {
             allow,
             deny,
             limit,
+            on_unknown,
+            ask_seconds,
             proxy_env,
             connections,
             connections_per_minute,
             upload,
             hosts,
+            cool_down,
         } = over;
         put(&mut self.mode, mode, Field::NetworkMode, note);
         put(&mut self.allow, allow, Field::NetworkAllow, note);
         put(&mut self.deny, deny, Field::NetworkDeny, note);
         put(&mut self.limit, limit, Field::NetworkLimit, note);
+        let slot = &mut self.on_unknown;
+        put(slot, on_unknown, Field::NetworkOnUnknown, note);
+        let slot = &mut self.ask_seconds;
+        put(slot, ask_seconds, Field::NetworkAskSeconds, note);
         put(&mut self.proxy_env, proxy_env, Field::NetworkProxyEnv, note);
         let slot = &mut self.connections;
         put(slot, connections, Field::NetworkConnections, note);
@@ -286,6 +302,7 @@ impl NetworkFields {
         put(slot, connections_per_minute, field, note);
         put(&mut self.upload, upload, Field::NetworkUpload, note);
         put(&mut self.hosts, hosts, Field::NetworkHosts, note);
+        put(&mut self.cool_down, cool_down, Field::NetworkCoolDown, note);
     }
 
     fn complete(self, presets: &Expand<'_>) -> Result<Network, Unfinished> {
@@ -306,6 +323,8 @@ impl NetworkFields {
             allow: rules(self.allow, Field::NetworkAllow)?,
             deny: rules(self.deny, Field::NetworkDeny)?,
             limit: rules(self.limit, Field::NetworkLimit)?,
+            on_unknown: self.on_unknown.ok_or(Field::NetworkOnUnknown)?,
+            ask_seconds: self.ask_seconds.ok_or(Field::NetworkAskSeconds)?,
             proxy_env: self.proxy_env.ok_or(Field::NetworkProxyEnv)?,
             connections: self.connections.ok_or(Field::NetworkConnections)?,
             connections_per_minute: self
@@ -313,6 +332,7 @@ impl NetworkFields {
                 .ok_or(Field::NetworkConnectionsPerMinute)?,
             upload: self.upload.ok_or(Field::NetworkUpload)?,
             hosts: self.hosts.ok_or(Field::NetworkHosts)?,
+            cool_down: self.cool_down.ok_or(Field::NetworkCoolDown)?,
         })
     }
 }
@@ -324,11 +344,14 @@ impl From<Network> for NetworkFields {
             allow,
             deny,
             limit,
+            on_unknown,
+            ask_seconds,
             proxy_env,
             connections,
             connections_per_minute,
             upload,
             hosts,
+            cool_down,
         } = network;
         let items = |rules: BTreeSet<NetworkRule>| -> BTreeSet<RuleItem> {
             rules.into_iter().map(RuleItem::Rule).collect()
@@ -338,11 +361,14 @@ impl From<Network> for NetworkFields {
             allow: Some(items(allow)),
             deny: Some(items(deny)),
             limit: Some(items(limit)),
+            on_unknown: Some(on_unknown),
+            ask_seconds: Some(ask_seconds),
             proxy_env: Some(proxy_env),
             connections: Some(connections),
             connections_per_minute: Some(connections_per_minute),
             upload: Some(upload),
             hosts: Some(hosts),
+            cool_down: Some(cool_down),
         }
     }
 }

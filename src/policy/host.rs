@@ -58,6 +58,7 @@ impl FromStr for HostName {
 }
 
 string_form!(HostName);
+string_form!(Host);
 
 fn is_label(label: &str) -> bool {
     !label.is_empty()
@@ -82,7 +83,10 @@ fn reads_as_address(name: &str) -> bool {
 }
 
 /// What a client asked for: a name, or an address in its one usual spelling.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
 pub enum Host {
     /// A name.
     Name(HostName),

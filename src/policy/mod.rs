@@ -27,6 +27,7 @@ pub mod path;
 pub mod preset;
 mod resolve;
 pub mod rule;
+pub mod seconds;
 pub mod size;
 pub mod syscall;
 mod text;
@@ -41,7 +42,7 @@ use serde::{Deserialize, Serialize};
 pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
 pub use builtin::BUILTIN;
 pub use capability::Capability;
-pub use ceiling::{Exceeded, exceeds};
+pub use ceiling::{Exceeded, NetworkLimit, exceeds};
 pub use count::Count;
 pub use error::{OverLimit, PolicyError};
 pub use fields::Field;
@@ -51,6 +52,7 @@ pub use node::{NamespaceKind, NodeAllow, NodeConfig};
 pub use path::{GuestPath, HostPath};
 pub use resolve::{Ceiling, Origin, Resolved, Selection, Sources, resolve};
 pub use rule::{NetworkRule, PresetName, RuleItem, Target};
+pub use seconds::{AskSeconds, CoolDown};
 pub use size::ByteSize;
 pub use syscall::SyscallName;
 pub use text::{ValueError, shown};
@@ -104,6 +106,15 @@ pub struct Network {
     pub deny: BTreeSet<NetworkRule>,
     /// What may be allowed on top where this policy is a ceiling. It allows nothing by itself.
     pub limit: BTreeSet<NetworkRule>,
+    /// What becomes of a connection to a name that no rule names.
+    #[serde(default = "unknown_is_denied")]
+    pub on_unknown: OnUnknown,
+    /// How long it waits, where it is asked for.
+    #[serde(default = "ask_half_a_minute")]
+    pub ask_seconds: AskSeconds,
+    /// How long nothing is let through after a budget was used up.
+    #[serde(default = "no_cool_down")]
+    pub cool_down: CoolDown,
     /// Whether the workload is told of the proxy by HTTP_PROXY and its kin.
     pub proxy_env: Switch,
     /// Connections at once.
@@ -196,6 +207,29 @@ words! {
         Local = "local",
         /// What the policy's rules allow, through the sidecar.
         Allowlist = "allowlist",
+    }
+}
+
+/// What records of before there was asking meant.
+fn unknown_is_denied() -> OnUnknown {
+    OnUnknown::Deny
+}
+
+fn ask_half_a_minute() -> AskSeconds {
+    30.try_into().expect("it is within the bounds")
+}
+
+fn no_cool_down() -> CoolDown {
+    0.try_into().expect("it is within the bounds")
+}
+
+words! {
+    /// What becomes of a connection to a name that no rule names.
+    OnUnknown {
+        /// It is refused.
+        Deny = "deny",
+        /// It waits until a person decides, within the ceiling.
+        Ask = "ask",
     }
 }
 

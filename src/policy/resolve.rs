@@ -10,9 +10,9 @@ use super::fields::{Fields, Origins, Unfinished};
 use super::file::{Library, Loaded};
 use super::preset::Presets;
 use super::{
-    Capability, Field, GuestPath, NodeAllow, NodeConfig, OverLimit, POLICY_KEY, Policy,
-    PolicyChoice, PolicyError, PolicyName, RuleItem, WORKSPACE_KEY, builtin, capability, exceeds,
-    network,
+    Capability, Field, GuestPath, NetworkLimit, NodeAllow, NodeConfig, OverLimit, POLICY_KEY,
+    Policy, PolicyChoice, PolicyError, PolicyName, RuleItem, WORKSPACE_KEY, builtin, capability,
+    exceeds, network,
 };
 
 /// All that has a say in a container's policy.
@@ -61,6 +61,8 @@ pub struct Resolved {
     pub origins: BTreeMap<Field, Origin>,
     /// What limited it.
     pub ceilings: Vec<Ceiling>,
+    /// What each of those lets network.allow have, in the same order.
+    pub network_limits: Vec<NetworkLimit>,
     /// What this node allows beyond any policy.
     pub node_allow: NodeAllow,
 }
@@ -98,6 +100,8 @@ pub enum Origin {
     Builtin(PolicyName),
     /// A policy file of the node.
     File(PolicyName),
+    /// `update`, while the container ran.
+    Update,
 }
 
 impl fmt::Display for Origin {
@@ -109,6 +113,7 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("the default"),
             Self::Builtin(name) => write!(f, "built-in policy {name}"),
             Self::File(name) => write!(f, "policy file {name}.toml"),
+            Self::Update => f.write_str("agentbox update"),
         }
     }
 }
@@ -307,12 +312,17 @@ impl Desk<'_> {
                 });
             }
         }
+        let network_limits = limits
+            .iter()
+            .map(|limit| NetworkLimit::of(limit.ceiling.to_string(), &limit.policy.network))
+            .collect();
         Ok(Resolved {
             policy,
             description,
             workspace,
             chosen_by,
             origins,
+            network_limits,
             ceilings: limits.into_iter().map(|limit| limit.ceiling).collect(),
             node_allow: self.sources.node.allow.clone(),
         })

@@ -15,6 +15,8 @@ use super::text::{ValueError, string_form};
 
 /// The port of a rule that names none: HTTPS.
 pub const DEFAULT_PORT: u16 = 443;
+/// The port of the wall's own DNS stub, which no rule may name: nothing asked there leaves.
+pub const DNS_PORT: u16 = 53;
 
 const GRAMMAR: &str = "a rule: HOST, *.DOMAIN, an address or ADDRESS/BITS, with :PORT where it is not 443; \
                        internal: before a name that may be private; or @PRESET";
@@ -181,6 +183,13 @@ impl FromStr for NetworkRule {
         };
         let (target, port) = split_port(rest).ok_or_else(bad)?;
         let target = parse_target(target).ok_or_else(bad)?;
+        if port == Some(DNS_PORT) {
+            return Err(ValueError::grammar(
+                text,
+                "a rule that can be kept: port 53 is the wall's own, its stub answers the names that rules list and \
+                 nothing goes on from there",
+            ));
+        }
         if internal && !matches!(target, Target::Name(_) | Target::Any) {
             return Err(ValueError::grammar(
                 text,
@@ -394,6 +403,9 @@ mod tests {
             "internal:*.example.com",
             "internal:10.0.0.1",
             "internal:",
+            "example.com:53",
+            "internal:dns:53",
+            "[2001:db8::53]:53",
             "exa mple.com",
             "@python",
         ] {

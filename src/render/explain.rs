@@ -168,6 +168,22 @@ fn allowlist(out: &mut String, plan: &Plan) {
     if !network.rules.deny.is_empty() {
         item(out, &format!("but not {}", list(&network.rules.deny)));
     }
+    item(
+        out,
+        &match &network.asking {
+            None => "what is not listed is refused at once (network.on-unknown is deny)".to_owned(),
+            Some(asking) => format!(
+                "a name that is not listed waits {} s for agentbox approve (network.on-unknown is ask), within {}",
+                asking.seconds,
+                asking
+                    .limits
+                    .iter()
+                    .map(|limit| format!("the ceiling {}", limit.ceiling))
+                    .collect::<Vec<_>>()
+                    .join(" and ")
+            ),
+        },
+    );
     let budget = network.budget;
     item(
         out,
@@ -179,6 +195,13 @@ fn allowlist(out: &mut String, plan: &Plan) {
             budget.hosts
         ),
     );
+    if budget.cool_down_seconds > 0 {
+        let pause = budget.cool_down_seconds;
+        item(
+            out,
+            &format!("after a used-up budget nothing goes through for {pause} s"),
+        );
+    }
     if network.proxy_env {
         item(out, "HTTP_PROXY and its kin name the sidecar");
     }

@@ -3,6 +3,7 @@
 pub mod explain;
 pub mod files;
 pub mod limits;
+pub mod network;
 pub mod options;
 pub mod refuse;
 pub mod spec;

@@ -9,7 +9,10 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, open};
 
 use super::RuntimeError;
-use crate::sidecar::{ControlReply, ControlRequest};
+use super::record::{ProcessId, Record};
+use crate::plan::Plan;
+use crate::policy::NetworkMode;
+use crate::sidecar::{ControlReply, ControlRequest, NetworkStatus};
 
 const NAME: &str = "control";
 /// It answers within a turn of its event loop.
@@ -41,6 +44,48 @@ pub fn ask(dir: &Path, request: &ControlRequest) -> Result<ControlReply, Runtime
         .read_line(&mut answer)
         .map_err(failed())?;
     serde_json::from_str(&answer).map_err(|e| failed()(e.into()))
+}
+
+/// What the sidecar of a container says of its network; `None` where none serves connections.
+pub fn status(dir: &Path, record: &Record) -> Result<Option<NetworkStatus>, RuntimeError> {
+    let serves = |plan: &Plan| plan.network.mode == NetworkMode::Allowlist;
+    if !record.plan.as_ref().is_some_and(serves) {
+        return Ok(None);
+    }
+    match ask_living(dir, record, &ControlRequest::Status)? {
+        ControlReply::Status(status) => Ok(Some(*status)),
+        ControlReply::Failed(why) => Err(RuntimeError::Unsupported(why)),
+        _ => Err(RuntimeError::Unsupported(
+            "the sidecar answers something else".to_owned(),
+        )),
+    }
+}
+
+/// [`ask`], with a clear word where there is nobody to be asked.
+pub fn ask_living(
+    dir: &Path,
+    record: &Record,
+    request: &ControlRequest,
+) -> Result<ControlReply, RuntimeError> {
+    let lives = record.sidecar.as_ref().is_some_and(|sidecar| {
+        let process = ProcessId {
+            pid: sidecar.pid,
+            start_time: sidecar.start_time,
+        };
+        process.is_alive()
+    });
+    if !lives {
+        let ended = match record.init.is_some_and(ProcessId::is_alive) {
+            true => "its sidecar is gone, so it reaches nothing: delete and create it again",
+            false => "it has ended",
+        };
+        return Err(RuntimeError::State {
+            verb: "ask the sidecar of",
+            id: record.id.clone(),
+            why: ended.to_owned(),
+        });
+    }
+    ask(dir, request)
 }
 
 /// A socket's path has 107 bytes at most (unix(7)), fewer than an index directory may have.

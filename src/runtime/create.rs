@@ -23,7 +23,7 @@ use super::filter::SavedFilter;
 use super::neighbours::Joined;
 use super::network_wall::NetworkWall;
 use super::pin::EngineFiles;
-use super::record::{self, ProcessId, Record, write_whole};
+use super::record::{self, Call, ProcessId, Record, write_whole};
 use super::store::{Lock, Place};
 use super::unfinished::{self, Split};
 use super::{
@@ -377,6 +377,10 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
         no_new_keyring: false,
         plan: decision.plan.clone(),
         chosen_by: decision.chosen_by.clone(),
+        call: Call {
+            policy: global.policy.clone(),
+            config: std::path::absolute(&global.config).unwrap_or_else(|_| global.config.clone()),
+        },
         overlay: false,
         init: None,
         cgroups: cgroups(global, spec, place),

@@ -4,6 +4,8 @@ pub mod agent;
 pub mod bundle;
 pub mod cgroup;
 mod cgroup_mount;
+pub mod change;
+pub mod clients;
 pub mod control;
 pub mod controllers;
 pub mod create;

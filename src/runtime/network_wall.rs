@@ -9,7 +9,6 @@ use super::create::has_user_namespace;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::{self, Place};
 use super::{RuntimeError, control};
-use crate::egress::proxy_port;
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
@@ -30,6 +29,7 @@ pub struct NetworkWall {
     /// What is served, and the directory of its files.
     serving: Option<(Serving, PathBuf)>,
     mode: NetworkMode,
+    proxy_port: u16,
 }
 
 impl NetworkWall {
@@ -43,7 +43,7 @@ impl NetworkWall {
             .collect::<Result<Vec<_>, _>>()?;
         let user_namespace = has_user_namespace(spec);
         let mode = plan.network.mode;
-        let serving = (mode == NetworkMode::Allowlist).then(|| (serving(plan), place.dir()));
+        let serving = (mode == NetworkMode::Allowlist).then(|| (serving(plan, place), place.dir()));
         let exe = rustix::fs::open(
             "/proc/self/exe",
             rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
@@ -57,6 +57,7 @@ impl NetworkWall {
             Some(spawn_maker(&inner_config(
                 &sysctls,
                 mode,
+                plan.network.proxy_port,
                 serving.as_ref(),
                 None,
             ))?)
@@ -68,6 +69,7 @@ impl NetworkWall {
             user_namespace,
             serving,
             mode,
+            proxy_port: plan.network.proxy_port,
         })
     }
 
@@ -95,6 +97,7 @@ impl NetworkWall {
                 spawn_maker(&inner_config(
                     &self.config,
                     self.mode,
+                    self.proxy_port,
                     self.serving.as_ref(),
                     self.user_namespace.then(|| user.as_fd()),
                 ))?
@@ -124,13 +127,14 @@ impl NetworkWall {
     }
 }
 
-fn serving(plan: &Plan) -> Serving {
-    let rules = plan.network.rules.clone();
-    let listen = ListenOn::new(proxy_port(&rules), rules.ports());
+fn serving(plan: &Plan, place: &Place) -> Serving {
+    let network = &plan.network;
     Serving {
-        rules,
-        budget: plan.network.budget,
-        ports: listen.ports,
+        rules: network.rules.clone(),
+        asking: network.asking.clone(),
+        budget: network.budget,
+        container: place.id.as_str().to_owned(),
+        ports: network.ports.iter().copied().collect(),
         ipv6: false,
     }
 }
@@ -162,6 +166,7 @@ fn serving_files(serving: &Serving, dir: &Path) -> Result<ServingFds, RuntimeErr
 fn inner_config<'a>(
     sysctls: &[Sysctl],
     mode: NetworkMode,
+    proxy_port: u16,
     serving: Option<&(Serving, PathBuf)>,
     user_namespace: Option<std::os::fd::BorrowedFd<'a>>,
 ) -> InnerConfig<'a> {
@@ -172,10 +177,7 @@ fn inner_config<'a>(
             NetworkMode::Allowlist => InnerMode::AnyIp,
         },
         sysctls: sysctls.to_vec(),
-        listen: serving.map(|(serving, _)| ListenOn {
-            proxy: proxy_port(&serving.rules),
-            ports: serving.ports.clone(),
-        }),
+        listen: serving.map(|(serving, _)| ListenOn::new(proxy_port, serving.ports.clone())),
     }
 }
 

@@ -63,7 +63,7 @@ pub fn pin(dir: &Path, files: &EngineFiles) -> Result<(), RuntimeError> {
         ControlReply::Failed(why) => Err(RuntimeError::Unsupported(format!(
             "the sidecar does not take the engine's resolver: {why}"
         ))),
-        ControlReply::Status { .. } => Err(RuntimeError::Unsupported(
+        _ => Err(RuntimeError::Unsupported(
             "the sidecar answers something else".to_owned(),
         )),
     }

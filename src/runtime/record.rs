@@ -19,7 +19,7 @@ use crate::sidecar::SidecarRecord;
 const FILE: &str = "record.json";
 
 /// Grows with each change that an older program would misread. A program reads its own format and older ones.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// What is remembered of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,6 +54,9 @@ pub struct Record {
     pub plan: Option<Plan>,
     /// How `unconfined` was chosen, or the policy.
     pub chosen_by: String,
+    /// What had a say in the policy besides the annotations; not in records before the third format.
+    #[serde(default)]
+    pub call: Call,
     /// Capabilities of the first process, for `exec`: the shadow spec has those of the set-up as well. Records of the
     /// first format have none, and so have their processes.
     #[serde(default)]
@@ -78,6 +81,25 @@ pub struct Record {
     pub engine_files: EngineFiles,
     /// Whether `start` has been called: the engine's network is then final.
     pub started: bool,
+}
+
+/// What the call that created a container said of policies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Call {
+    /// `--policy`.
+    pub policy: Option<String>,
+    /// `--config`.
+    pub config: PathBuf,
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self {
+            policy: None,
+            config: "/etc/agentbox/config.toml".into(),
+        }
+    }
 }
 
 /// A process, known by its number and the time at which it started: numbers are used again.

@@ -34,7 +34,10 @@ pub use confine::{ConfineError, LandlockNeed, Limits};
 pub use main::main;
 pub use protocol::{Handover, ProtocolError, Work, request_namespace};
 pub use record::{SidecarRecord, kill, remove};
-pub use serve::{ControlReply, ControlRequest, Pinned, Serving};
+pub use serve::{
+    AskStatus, ControlReply, ControlRequest, Decision, LiveConnection, NetworkStatus, Pinned,
+    Serving, Used, WaitingConnection,
+};
 pub use spawn::{Attach, ServingFds, SidecarConfig, Spawned, spawn};
 
 /// argv[0] of the sidecar, as ps(1) shows it.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::cli::{Global, PolicyCheck};
-use crate::egress::{Decision, Denial};
+use crate::egress::{Decision, Denial, Verdict, endpoint};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
@@ -72,7 +72,7 @@ fn of_policy(global: &Global, args: &PolicyCheck, question: &Question) -> Result
     let Selection::Policy(resolved) = select(&annotations)? else {
         return Ok(question.unconfined());
     };
-    let network = crate::plan::network::plan(&resolved.policy.network, BTreeMap::new(), false);
+    let network = crate::plan::network::plan(&resolved, BTreeMap::new(), false);
     let (allowed, mut text) = question.verdict(&network);
     if let Some(missing) = question.missing(&network) {
         let key = annotation_key(Field::NetworkAllow);
@@ -117,13 +117,21 @@ impl Question {
                 format!("denied: {self}: {why}{}", self.hint(network)),
             )
         };
-        match (network.mode, network.rules.decide(&self.host, self.port)) {
+        let asking = network.asking.as_ref();
+        match (
+            network.mode,
+            network.rules.verdict(asking, &self.host, self.port),
+        ) {
             (NetworkMode::None | NetworkMode::Local, _) => denied(format!(
                 "network.mode is {}, which reaches nothing",
                 network.mode
             )),
-            (NetworkMode::Allowlist, Decision::Deny(denial)) => denied(denial.to_string()),
-            (NetworkMode::Allowlist, Decision::Allow(rule)) => {
+            (NetworkMode::Allowlist, Verdict::Deny(denial)) => denied(denial.to_string()),
+            (NetworkMode::Allowlist, Verdict::Ask(denial)) => denied(format!(
+                "{denial}; network.on-unknown is ask: it waits {} s for agentbox approve",
+                asking.map_or(0, |asking| asking.seconds)
+            )),
+            (NetworkMode::Allowlist, Verdict::Allow(rule)) => {
                 (true, format!("allowed: {self} by the rule {rule}"))
             }
         }
@@ -154,10 +162,7 @@ impl Question {
 impl std::fmt::Display for Question {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { host, port } = self;
-        match host {
-            Host::Address(std::net::IpAddr::V6(address)) => write!(f, "[{address}]:{port}"),
-            Host::Address(_) | Host::Name(_) => write!(f, "{host}:{port}"),
-        }
+        f.write_str(&endpoint(host, *port))
     }
 }
 
@@ -194,6 +199,12 @@ mod tests {
             !allowed && text.ends_with("the missing rule: 192.0.2.1"),
             "{text}"
         );
+        network.asking = Some(crate::egress::Asking {
+            seconds: 30,
+            limits: Vec::new(),
+        });
+        let (allowed, text) = ask("new.test", 443).verdict(&network);
+        assert!(!allowed && text.contains("it waits 30 s"), "{text}");
         // No rule helps against a denial.
         let (allowed, text) = ask("bad.test", 443).verdict(&network);
         assert!(!allowed && !text.contains("missing"), "{text}");

@@ -62,6 +62,7 @@ fn the_proxy_is_told_of_and_the_budget_is_the_policys() {
         connections_per_minute: 4,
         upload_bytes: 5 << 20,
         hosts: 6,
+        cool_down_seconds: 0,
     };
     assert_eq!(network.budget, budget);
 }

@@ -22,6 +22,9 @@ fn every_field_has_an_annotation() {
         .field("network.connections-per-minute", "70")
         .field("network.upload", "2MiB")
         .field("network.hosts", "9")
+        .field("network.on-unknown", "ask")
+        .field("network.ask-seconds", "31")
+        .field("network.cool-down", "32")
         .preset("local", "[\"a.local.test\"]")
         .field("syscalls.allow", "")
         .field("syscalls.deny", "ptrace , keyctl")
@@ -49,6 +52,9 @@ fn every_field_has_an_annotation() {
             connections_per_minute: "70".parse().unwrap(),
             upload: "2MiB".parse().unwrap(),
             hosts: "9".parse().unwrap(),
+            on_unknown: OnUnknown::Ask,
+            ask_seconds: "31".parse().unwrap(),
+            cool_down: "32".parse().unwrap(),
         },
         syscalls: Syscalls {
             allow: BTreeSet::new(),
@@ -322,6 +328,9 @@ fn a_bad_value_names_the_key_the_value_and_what_is_allowed() {
         ),
         ("network.upload", "1", "\"1\" is not a size from 1MiB"),
         ("network.hosts", "1e3", "\"1e3\" is not a whole number"),
+        ("network.ask-seconds", "601", "from 1 to 600"),
+        ("network.cool-down", "1m", "from 0 to 86400"),
+        ("network.on-unknown", "allow", "one of deny, ask"),
         ("syscalls.allow", "*", "\"*\" is not a system call's name"),
         (
             "syscalls.deny",

@@ -48,9 +48,10 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
              dev.agentbox.filesystem.ephemeral, dev.agentbox.filesystem.scratch, \
              dev.agentbox.filesystem.workspace, dev.agentbox.filesystem.mounts, dev.agentbox.filesystem.write, \
              dev.agentbox.network.mode, dev.agentbox.network.allow, dev.agentbox.network.deny, \
-             dev.agentbox.network.limit, dev.agentbox.network.proxy-env, dev.agentbox.network.connections, \
+             dev.agentbox.network.limit, dev.agentbox.network.on-unknown, dev.agentbox.network.ask-seconds, \
+             dev.agentbox.network.proxy-env, dev.agentbox.network.connections, \
              dev.agentbox.network.connections-per-minute, dev.agentbox.network.upload, dev.agentbox.network.hosts, \
-             dev.agentbox.syscalls.allow, dev.agentbox.syscalls.deny, \
+             dev.agentbox.network.cool-down, dev.agentbox.syscalls.allow, dev.agentbox.syscalls.deny, \
              dev.agentbox.privileges.capabilities",
         ),
         (

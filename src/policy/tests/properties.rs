@@ -45,7 +45,7 @@ const RULES: [&str; 6] = [
     "b.a.test:443",
     "*.a.test",
     "internal:db:5432",
-    "192.0.2.1:53",
+    "192.0.2.1:5353",
 ];
 const LIMITS: [&str; 6] = [
     "*",
@@ -70,6 +70,9 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::NetworkAllow => (List, dice.some(&RULES)),
         Field::NetworkDeny => (List, dice.some(&RULES[..2])),
         Field::NetworkLimit => (List, dice.some(&LIMITS)),
+        Field::NetworkOnUnknown => (Word, vec![dice.pick(&["deny", "ask"])]),
+        Field::NetworkAskSeconds => (Number, vec![dice.pick(&["1", "30", "600"])]),
+        Field::NetworkCoolDown => (Number, vec![dice.pick(&["0", "60", "86400"])]),
         Field::NetworkProxyEnv => (Word, vec![dice.pick(&["on", "off"])]),
         Field::NetworkConnections | Field::NetworkConnectionsPerMinute | Field::NetworkHosts => {
             (Number, vec![dice.pick(&["1", "256", "1000000"])])
@@ -191,8 +194,7 @@ fn nothing_is_reached_that_a_ceiling_does_not_let_through() {
         let Ok(Selection::Policy(resolved)) = case.resolve() else {
             continue;
         };
-        let network = &resolved.policy.network;
-        let wall = crate::plan::network::plan(network, BTreeMap::new(), false);
+        let wall = crate::plan::network::plan(&resolved, BTreeMap::new(), false);
         for ceiling in &resolved.ceilings {
             let limit = load(&case.files[ceiling.policy.as_str()]).network;
             for host in ["a.test", "b.a.test", "c.test", "db", "192.0.2.1"] {
@@ -252,7 +254,7 @@ fn containment_is_an_order() {
     let mut dice = Dice(0x04de4);
     let within = |asked: &Policy, ceiling: &Policy| exceeds(asked, ceiling).is_empty();
     // Close to each other, or hardly any two would contain each other.
-    let texts: Vec<String> = (0..40)
+    let texts: Vec<String> = (0..80)
         .map(|_| {
             let mut text = String::from("base = \"standard\"\n");
             for field in Field::ALL {

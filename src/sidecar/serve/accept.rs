@@ -20,7 +20,7 @@ use crate::plan::network::UNDECIDED;
 use crate::policy::Host;
 
 /// HTTPS: the greeting must name the host.
-const HTTPS: u16 = 443;
+pub(super) const HTTPS: u16 = 443;
 /// HTTP: every request must.
 const HTTP: u16 = 80;
 
@@ -78,14 +78,14 @@ async fn transparent(wall: &Wall, stream: TcpStream, port: u16) {
         return;
     };
     let host = dns::meant(wall, local.ip());
-    let outcome = match wall.admit(host.clone(), port) {
+    let outcome = match wall.admit(&stream, host.clone(), port).await {
         Ok(admitted) => tunnel(wall, &stream, admitted, Vec::new(), None).await,
         Err(refusal) => Err(refusal),
     };
     if let Err(refusal) = outcome {
         refuse(wall, &stream, Via::Transparent, &host, port, &refusal);
         if port == HTTP && refusal.is_violation() {
-            explicit::answer(&stream, &host, port, &refusal).await;
+            explicit::answer(wall, &stream, &host, port, &refusal).await;
         } else {
             reset(&stream);
         }
@@ -98,6 +98,17 @@ pub(super) async fn tunnel(
     wall: &Wall,
     client: &TcpStream,
     admitted: Admitted<'_>,
+    early: Vec<u8>,
+    dialled: Option<TcpStream>,
+) -> Result<(), Refusal> {
+    let work = look_and_relay(wall, client, &admitted, early, dialled);
+    admitted.share.while_allowed(work).await
+}
+
+async fn look_and_relay(
+    wall: &Wall,
+    client: &TcpStream,
+    admitted: &Admitted<'_>,
     mut early: Vec<u8>,
     dialled: Option<TcpStream>,
 ) -> Result<(), Refusal> {
@@ -108,10 +119,10 @@ pub(super) async fn tunnel(
         share,
     } = admitted;
     let mut watch = Watch::Nothing;
-    match (&host, port) {
+    match (host, *port) {
         (Host::Name(name), HTTPS) => early = sniff::client_hello(client, name, early).await?,
         (Host::Name(name), HTTP) => {
-            let mut guard = RequestGuard::new(name.clone(), port);
+            let mut guard = RequestGuard::new(name.clone(), *port);
             early = first_request(client, &mut guard, early).await?;
             watch = Watch::Http(Box::new(guard));
         }
@@ -123,12 +134,12 @@ pub(super) async fn tunnel(
     }
     let server = match dialled {
         Some(server) => server,
-        None => wall.upstream.dial(&host, port, internal).await?,
+        None => wall.upstream.dial(host, *port, *internal).await?,
     };
     share.send(early.len()).map_err(Refusal::Over)?;
     write_all(&server, &early).await?;
     drop(early);
-    relay(client, &server, watch, &share).await
+    relay(client, &server, watch, share).await
 }
 
 /// Reads until one request's head has come and names the host; nobody is dialled for anything else.
@@ -186,7 +197,8 @@ pub(super) fn refuse(
     let peer: Option<SocketAddr> = stream.peer_addr().ok();
     // Half of a handshake that was given up has nobody behind it.
     if peer.is_some() {
-        wall.note(via, &host.to_string(), Some(port), &refusal.to_string());
+        let (kind, why) = (refusal.kind(), refusal.to_string());
+        wall.note(via, &host.to_string(), Some(port), kind, &why);
     }
 }
 

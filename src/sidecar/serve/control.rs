@@ -1,7 +1,7 @@
 //! What the runtime's verbs ask a running sidecar: one JSON line each way, on a socket in the container's directory
 //! that only root reaches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -13,8 +13,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
 
+use super::asks::{self, AskStatus};
+use super::live::LiveConnection;
 use super::wall::Wall;
-use crate::egress::Rules;
+use crate::egress::{Budget, Lasting, Rules};
 use crate::policy::HostName;
 
 /// The longest request: a list of rules and a hosts file.
@@ -29,6 +31,22 @@ pub enum ControlRequest {
     Pin(Pinned),
     /// Say what is going on.
     Status,
+    /// A person has decided on what waits, or will.
+    Decide(Decision),
+    /// From now on other rules hold.
+    Rules(Rules),
+}
+
+/// What a person says of connections to a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Decision {
+    /// The host.
+    pub host: HostName,
+    /// The port; `None`: those on which connections to it wait, or 443.
+    pub port: Option<u16>,
+    /// For how long it is approved; `None`: it is denied.
+    pub approve: Option<Lasting>,
 }
 
 /// What the engine prepared for names and addresses, read when the container starts.
@@ -54,20 +72,56 @@ pub enum ControlReply {
     /// Not done, for this reason.
     Failed(String),
     /// What is going on.
-    Status {
-        /// The rules that hold.
-        rules: Rules,
-        /// Connections that were let through so far.
-        allowed: u64,
-        /// Connections that are open.
-        open: u32,
-        /// Bytes sent so far.
-        sent: u64,
-        /// Names that have a synthetic address.
-        names: usize,
-        /// Refusals so far.
-        refused: u64,
+    Status(Box<NetworkStatus>),
+    /// It is decided.
+    Decided {
+        /// For these ports.
+        ports: BTreeSet<u16>,
+        /// So many connections may not go on.
+        closed: usize,
     },
+    /// The new rules hold.
+    Changed {
+        /// So many connections were not within them and are closed.
+        closed: usize,
+    },
+}
+
+/// What is going on in a container's network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NetworkStatus {
+    /// The rules that hold.
+    pub rules: Rules,
+    /// What waits for a person, where something may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asking: Option<AskStatus>,
+    /// What may be used.
+    pub budget: Budget,
+    /// What is, or has been.
+    pub used: Used,
+    /// The connections that are open, the oldest first.
+    pub connections: Vec<LiveConnection>,
+    /// How many more there are than are listed.
+    pub more_connections: usize,
+    /// Connections that were let through so far.
+    pub allowed: u64,
+    /// Refusals so far, by their reason in a word.
+    pub denied: BTreeMap<String, u64>,
+    /// Refusals that the violation log has no line for.
+    pub log_lines_left_out: u64,
+}
+
+/// How much of a [`Budget`] is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Used {
+    /// Connections that are open.
+    pub connections: u32,
+    /// Bytes sent so far.
+    pub upload_bytes: u64,
+    /// Names that were looked up so far.
+    pub hosts: usize,
 }
 
 /// Serves the socket until the program ends.
@@ -91,7 +145,7 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-async fn converse(wall: &Wall, stream: UnixStream) -> io::Result<()> {
+async fn converse(wall: &Rc<Wall>, stream: UnixStream) -> io::Result<()> {
     let mut reader = BufReader::new(stream).take(LONGEST);
     let mut line = String::new();
     reader.read_line(&mut line).await?;
@@ -104,22 +158,16 @@ async fn converse(wall: &Wall, stream: UnixStream) -> io::Result<()> {
     reader.into_inner().into_inner().write_all(&bytes).await
 }
 
-fn answer(wall: &Wall, request: ControlRequest) -> ControlReply {
+fn answer(wall: &Rc<Wall>, request: ControlRequest) -> ControlReply {
     match request {
-        ControlRequest::Pin(pinned) => match wall.upstream.pin(pinned) {
+        ControlRequest::Pin(pinned) => match wall.pin(pinned) {
             Ok(()) => ControlReply::Done,
             Err(why) => ControlReply::Failed(why),
         },
-        ControlRequest::Status => {
-            let (allowed, open, sent, names, refused) = wall.counts();
-            ControlReply::Status {
-                rules: wall.rules.borrow().clone(),
-                allowed,
-                open,
-                sent,
-                names,
-                refused,
-            }
-        }
+        ControlRequest::Decide(decision) => asks::decide(wall, decision),
+        ControlRequest::Rules(new) => ControlReply::Changed {
+            closed: wall.change(new),
+        },
+        ControlRequest::Status => ControlReply::Status(Box::new(wall.status())),
     }
 }

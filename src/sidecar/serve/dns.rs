@@ -15,9 +15,7 @@ use tokio::task::spawn_local;
 
 use super::journal::Via;
 use super::wall::Wall;
-use crate::egress::OverBudget;
 use crate::egress::dns::{Answer, respond};
-use crate::policy::HostName;
 
 /// A question is one name; nothing longer is asked (RFC 6891 lets EDNS be longer, but not for one question).
 const LONGEST: usize = 1232;
@@ -139,32 +137,27 @@ async fn converse(wall: &Wall, mut stream: TcpStream) -> io::Result<()> {
 }
 
 fn answer(wall: &Wall, question: &[u8]) -> Option<Vec<u8>> {
-    let mut why = String::new();
-    let (bytes, asked) = respond(question, wall.ipv6, |name| {
-        let answer = decide(wall, name);
-        if let Answer::Blocked(reason) = &answer {
-            why.clone_from(reason);
+    let mut refused = None;
+    let (bytes, asked) = respond(question, wall.ipv6, |name| match wall.resolve(name) {
+        Ok(addresses) => Answer::Addresses(addresses),
+        Err(refusal) => {
+            let why = refusal.to_string();
+            refused = Some(refusal);
+            Answer::Blocked(why)
         }
-        answer
     })?;
     if let Some(asked) = asked.filter(|asked| asked.blocked && !is_search_artefact(&asked.name)) {
-        wall.note(Via::Dns, &asked.name, None, &why);
+        let (kind, why) = match refused {
+            Some(refusal) => (refusal.kind(), refusal.to_string()),
+            None => ("malformed-name", "this is no name of a host".to_owned()),
+        };
+        wall.note(Via::Dns, &asked.name, None, kind, &why);
     }
     Some(bytes)
 }
 
-fn decide(wall: &Wall, name: &HostName) -> Answer {
-    if let Err(denial) = wall.decide_name(name) {
-        return Answer::Blocked(denial.to_string());
-    }
-    match wall.names.borrow_mut().give(name) {
-        Some(addresses) => Answer::Addresses(addresses),
-        None => Answer::Blocked(OverBudget::Hosts(wall.budget().hosts).to_string()),
-    }
-}
-
 /// What a resolver makes of an allowed name with a search list is nobody's attempt at anything.
-fn is_search_artefact(name: &str) -> bool {
+pub(super) fn is_search_artefact(name: &str) -> bool {
     [".svc.cluster.local", ".cluster.local"]
         .iter()
         .any(|end| name.ends_with(end))

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tokio::net::TcpStream;
 
-use super::accept::{read_some, refuse, reset, tunnel};
+use super::accept::{HTTPS, read_some, refuse, reset, tunnel};
 use super::journal::Via;
 use super::relay::{Watch, relay, write_all};
 use super::wall::{FIRST_BYTES_WITHIN, Refusal, Wall};
@@ -11,6 +11,8 @@ use super::{dns, socks};
 use crate::egress::http::{self, Body, HttpRefusal, ProxyRequest, RequestGuard};
 use crate::policy::Host;
 
+/// The word under which requests are counted that cannot be read.
+pub(super) const MALFORMED: &str = "malformed-request";
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// Serves one connection of the proxy's port.
@@ -39,7 +41,7 @@ async fn http(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
         Ok(Ok(wish)) => wish,
         Ok(Err(Refusal::Other(why))) => {
             // Somebody tried something that is no request, or none that has one meaning.
-            wall.note(Via::Http, "", None, &why);
+            wall.note(Via::Http, "", None, MALFORMED, &why);
             respond(stream, 400, "Bad Request", &Explanation::new(&why)).await;
             return;
         }
@@ -58,7 +60,7 @@ async fn http(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
         if answered {
             reset(stream);
         } else {
-            answer(stream, &host, port, &refusal).await;
+            answer(wall, stream, &host, port, &refusal).await;
         }
     }
 }
@@ -89,7 +91,11 @@ async fn grant(
     wish: Wish,
 ) -> Result<(), (Refusal, bool)> {
     let not_yet = |refusal| (refusal, false);
-    let (admitted, server) = wall.connect(host, port).await.map_err(not_yet)?;
+    if let (ProxyRequest::Forward(..), Host::Name(_), HTTPS) = (&wish.request, host, port) {
+        let why = "plain HTTP on port 443, where a rule means TLS: use https://";
+        return Err(not_yet(Refusal::Other(why.to_owned())));
+    }
+    let (admitted, server) = wall.connect(stream, host, port).await.map_err(not_yet)?;
     let Wish {
         request,
         body,
@@ -119,7 +125,8 @@ async fn grant(
                 .send(out.len())
                 .map_err(|over| not_yet(Refusal::Over(over)))?;
             write_all(&server, &out).await.map_err(not_yet)?;
-            relay(stream, &server, watch, &share)
+            share
+                .while_allowed(relay(stream, &server, watch, &share))
                 .await
                 .map_err(|refusal| (refusal, true))
         }
@@ -146,7 +153,7 @@ struct Explanation<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_rule: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_step: Option<&'static str>,
+    how_to_ask: Option<String>,
 }
 
 impl<'a> Explanation<'a> {
@@ -157,13 +164,35 @@ impl<'a> Explanation<'a> {
             port: None,
             reason,
             missing_rule: None,
-            next_step: None,
+            how_to_ask: None,
         }
     }
 }
 
+/// What an agent can tell the person who started it.
+fn how_to_ask(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> String {
+    let container = &wall.container;
+    match refusal {
+        Refusal::NotApproved(_) => format!(
+            "ask whoever started this container to run `agentbox approve {container} {}`, and try again",
+            crate::egress::endpoint(host, port)
+        ),
+        _ => format!(
+            "ask whoever started this container to add the rule: while it runs with \
+             `agentbox update {container} --network-allow RULES`, for the next one in network.allow of its policy or \
+             in the annotation dev.agentbox.network.allow"
+        ),
+    }
+}
+
 /// Answers a refusal: 403 with the rule that is missing, or 502 where the network is at fault.
-pub(super) async fn answer(stream: &TcpStream, host: &Host, port: u16, refusal: &Refusal) {
+pub(super) async fn answer(
+    wall: &Wall,
+    stream: &TcpStream,
+    host: &Host,
+    port: u16,
+    refusal: &Refusal,
+) {
     let reason = refusal.to_string();
     let mut explanation = Explanation {
         host: Some(host.to_string()),
@@ -171,14 +200,15 @@ pub(super) async fn answer(stream: &TcpStream, host: &Host, port: u16, refusal: 
         ..Explanation::new(&reason)
     };
     if refusal.is_violation() {
-        if let Refusal::Denied(denial) = refusal
-            && denial.is_missing_rule()
-        {
-            explanation.missing_rule = Some(crate::egress::rule_for(host, port));
-            explanation.next_step = Some(
-                "ask whoever started this container to add the rule to network.allow of its policy, \
-                 or to the annotation dev.agentbox.network.allow",
-            );
+        let missing = match refusal {
+            Refusal::Denied(denial) => denial.is_missing_rule(),
+            Refusal::NotApproved(_) => true,
+            _ => false,
+        };
+        if missing {
+            let rule = crate::egress::rule_for(host, port);
+            explanation.how_to_ask = Some(how_to_ask(wall, host, port, refusal));
+            explanation.missing_rule = Some(rule);
         }
         respond(stream, 403, "Forbidden", &explanation).await;
     } else {

@@ -66,7 +66,8 @@ pub(super) struct Journal {
     tokens: u64,
     refilled_ms: u64,
     left_out: u64,
-    seen: u64,
+    /// Of the whole time, those of [`Self::left_out`] included.
+    left_out_ever: u64,
     full: bool,
 }
 
@@ -78,19 +79,23 @@ impl Journal {
             tokens: BURST * 1000,
             refilled_ms: 0,
             left_out: 0,
-            seen: 0,
+            left_out_ever: 0,
             full: false,
         }
     }
 
-    /// Events that there were, written down or not.
-    pub fn seen(&self) -> u64 {
-        self.seen
+    /// Events that were not written down.
+    pub fn lost(&self) -> u64 {
+        self.left_out_ever
+    }
+
+    fn leave_out(&mut self) {
+        self.left_out = self.left_out.saturating_add(1);
+        self.left_out_ever = self.left_out_ever.saturating_add(1);
     }
 
     /// Writes an event, or counts it where there are too many.
     pub fn write(&mut self, event: &Event<'_>, now_ms: u64) {
-        self.seen = self.seen.saturating_add(1);
         let elapsed = now_ms.saturating_sub(self.refilled_ms);
         self.tokens = (self
             .tokens
@@ -98,7 +103,7 @@ impl Journal {
         .min(BURST * 1000);
         self.refilled_ms = now_ms;
         if self.full || self.tokens < 1000 {
-            self.left_out = self.left_out.saturating_add(1);
+            self.leave_out();
             return;
         }
         self.tokens -= 1000;
@@ -132,6 +137,7 @@ impl Journal {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if self.written.saturating_add(length) > MOST_BYTES {
             self.full = true;
+            self.leave_out();
             let last = LeftOut {
                 time: time(),
                 wall: "network",
@@ -151,7 +157,7 @@ impl Journal {
     fn put(&mut self, bytes: &[u8]) {
         if self.file.write_all(bytes).is_err() {
             // A full disk: nothing else may suffer from it.
-            self.left_out = self.left_out.saturating_add(1);
+            self.leave_out();
         }
     }
 }

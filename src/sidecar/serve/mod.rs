@@ -11,15 +11,19 @@
 //! tls, http first bytes must name the host that was decided on
 //! upstream  resolve, vet, dial
 //! relay     bytes both ways, spliced when there are many
+//! asks      what waits for a person
+//! live      what is open
 //! journal   what was refused
 //! control   what the runtime's verbs ask
 //! ```
 
 mod accept;
+mod asks;
 mod control;
 mod dns;
 mod explicit;
 mod journal;
+mod live;
 mod relay;
 mod sniff;
 mod socks;
@@ -33,12 +37,14 @@ use serde::{Deserialize, Serialize};
 use tokio::task::LocalSet;
 
 use super::SidecarError;
-use crate::egress::{Budget, Rules};
+use crate::egress::{Asking, Budget, Rules};
 use crate::network::Listeners;
 use crate::sys::event::readable;
 use wall::Wall;
 
-pub use control::{ControlReply, ControlRequest, Pinned};
+pub use asks::{AskStatus, WaitingConnection};
+pub use control::{ControlReply, ControlRequest, Decision, NetworkStatus, Pinned, Used};
+pub use live::LiveConnection;
 
 /// What the sidecar is to serve: a file that the runtime writes and hands over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,8 +52,13 @@ pub use control::{ControlReply, ControlRequest, Pinned};
 pub struct Serving {
     /// What may be reached.
     pub rules: Rules,
+    /// What may be asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asking: Option<Asking>,
     /// What it may take.
     pub budget: Budget,
+    /// The container, for people who are told what to type.
+    pub container: String,
     /// The ports of the listeners, in their order.
     pub ports: Vec<u16>,
     /// Whether the namespace inside has IPv6.

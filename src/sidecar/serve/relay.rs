@@ -10,8 +10,9 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use super::live::Share;
 use super::sniff;
-use super::wall::{Refusal, Share};
+use super::wall::Refusal;
 use crate::egress::http::RequestGuard;
 use crate::policy::HostName;
 
@@ -52,7 +53,10 @@ pub(super) async fn relay(
     let up = pump(client, server, watch, |bytes| {
         share.send(bytes).map_err(Refusal::Over)
     });
-    let down = pump(server, client, Watch::Nothing, |_| Ok(()));
+    let down = pump(server, client, Watch::Nothing, |bytes| {
+        share.receive(bytes);
+        Ok(())
+    });
     tokio::pin!(up, down);
     let (first, up_is_left) = tokio::select! {
         ended = &mut up => (ended, false),

@@ -3,7 +3,7 @@
 use tokio::net::TcpStream;
 
 use super::accept::{read_some, refuse, reset, tunnel};
-use super::explicit::meant;
+use super::explicit::{MALFORMED, meant};
 use super::journal::Via;
 use super::relay::write_all;
 use super::wall::{FIRST_BYTES_WITHIN, Refusal, Wall};
@@ -49,7 +49,7 @@ async fn grant(
     early: Vec<u8>,
 ) -> Result<(), (Refusal, bool)> {
     let not_yet = |refusal| (refusal, false);
-    let (admitted, server) = wall.connect(host, port).await.map_err(not_yet)?;
+    let (admitted, server) = wall.connect(stream, host, port).await.map_err(not_yet)?;
     reply(stream, SUCCEEDED).await;
     tunnel(wall, stream, admitted, early, Some(server))
         .await
@@ -92,6 +92,7 @@ async fn converse(
                     Via::Socks,
                     "",
                     None,
+                    MALFORMED,
                     "a request of SOCKS5 that is not served",
                 );
                 reply(stream, code).await;

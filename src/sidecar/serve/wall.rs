@@ -1,16 +1,21 @@
 //! What all connections share: the rules, the names, the budget, the resolver and the log.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 
 use super::Serving;
+use super::asks::Desk;
+use super::control::{NetworkStatus, Pinned, Used};
+use super::dns;
 use super::journal::{Event, Journal, Via};
+use super::live::{Connections, Share};
 use super::upstream::Upstream;
-use crate::egress::names::Names;
-use crate::egress::{Budget, Decision, Denial, Ledger, OverBudget, Rules};
+use crate::egress::names::{Names, Synthetic};
+use crate::egress::{AskRefusal, Asking, Budget, Denial, Ledger, NameVerdict, OverBudget, Rules};
 use crate::policy::{Host, HostName};
 use crate::sys::netlink::RouteSocket;
 
@@ -21,11 +26,18 @@ pub(super) struct Wall {
     pub ipv6: bool,
     pub ports: Vec<u16>,
     pub upstream: Upstream,
+    /// The engine's search list.
+    search: RefCell<Vec<HostName>>,
+    pub asking: Option<Asking>,
+    pub desk: Desk,
+    pub container: String,
     budget: Budget,
     ledger: RefCell<Ledger>,
     journal: RefCell<Journal>,
+    pub connections: Connections,
     began: Instant,
     allowed: Cell<u64>,
+    denied: RefCell<BTreeMap<&'static str, u64>>,
 }
 
 /// A connection that may go on, and the rule's word on private addresses.
@@ -37,31 +49,6 @@ pub(super) struct Admitted<'a> {
     pub share: Share<'a>,
 }
 
-/// A connection's share of the budget, given back when it is dropped.
-pub(super) struct Share<'a> {
-    wall: &'a Wall,
-}
-
-impl std::fmt::Debug for Share<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Share")
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        self.wall.ledger.borrow_mut().close();
-    }
-}
-
-impl Share<'_> {
-    /// Counts bytes that are about to be sent upstream.
-    pub fn send(&self, bytes: usize) -> Result<(), OverBudget> {
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.wall.ledger.borrow_mut().send(bytes)
-    }
-}
-
 /// Why a connection does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -71,6 +58,10 @@ pub(super) enum Refusal {
     Over(OverBudget),
     /// What the connection said, or where the name led.
     Other(String),
+    /// It was asked for, in vain.
+    NotApproved(AskRefusal),
+    /// It was allowed, and the rules have changed.
+    Revoked,
     /// Allowed, and not to be had: no violation.
     Unreachable(String),
     /// One of the two sides is gone: no violation either.
@@ -80,7 +71,20 @@ pub(super) enum Refusal {
 impl Refusal {
     /// Whether the wall refused, as opposed to the network.
     pub fn is_violation(&self) -> bool {
-        matches!(self, Self::Denied(_) | Self::Over(_) | Self::Other(_))
+        !matches!(self, Self::Unreachable(_) | Self::Broken(_))
+    }
+
+    /// Under which word it is counted.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Denied(denial) => denial.kind(),
+            Self::Over(over) => over.kind(),
+            Self::Other(_) => "content-or-address",
+            Self::NotApproved(refusal) => refusal.kind(),
+            Self::Revoked => "no-longer-allowed",
+            Self::Unreachable(_) => "unreachable",
+            Self::Broken(_) => "broken",
+        }
     }
 }
 
@@ -90,6 +94,8 @@ impl std::fmt::Display for Refusal {
             Self::Denied(denial) => denial.fmt(f),
             Self::Over(over) => over.fmt(f),
             Self::Other(why) | Self::Unreachable(why) => f.write_str(why),
+            Self::NotApproved(refusal) => refusal.fmt(f),
+            Self::Revoked => f.write_str("the rules were changed: it is no longer allowed"),
             Self::Broken(kind) => write!(f, "the connection broke: {kind}"),
         }
     }
@@ -99,7 +105,9 @@ impl Wall {
     pub fn new(serving: Serving, journal: OwnedFd, route: RouteSocket) -> Self {
         let Serving {
             rules,
+            asking,
             budget,
+            container,
             ports,
             ipv6,
         } = serving;
@@ -110,45 +118,95 @@ impl Wall {
             ipv6,
             ports,
             upstream: Upstream::new(route),
+            search: RefCell::default(),
+            asking,
+            desk: Desk::default(),
+            container,
             budget,
             ledger: RefCell::new(Ledger::new(budget, 0)),
             journal: RefCell::new(Journal::new(journal)),
+            connections: Connections::default(),
             began,
             allowed: Cell::new(0),
+            denied: RefCell::default(),
         }
     }
 
     /// The one place where a connection is let through.
-    pub fn admit(&self, host: Host, port: u16) -> Result<Admitted<'_>, Refusal> {
-        let internal = match self.rules.borrow().decide(&host, port) {
-            Decision::Allow(rule) => rule.internal,
-            Decision::Deny(denial) => return Err(Refusal::Denied(denial)),
-        };
+    pub async fn admit(
+        &self,
+        client: &TcpStream,
+        host: Host,
+        port: u16,
+    ) -> Result<Admitted<'_>, Refusal> {
+        let now = self.milliseconds();
+        let pause = self.ledger.borrow().check_pause(now);
+        pause.map_err(Refusal::Over)?;
+        let permission = self.permission(client, &host, port).await?;
         let now = self.milliseconds();
         self.ledger.borrow_mut().open(now).map_err(Refusal::Over)?;
         self.allowed.set(self.allowed.get().saturating_add(1));
         Ok(Admitted {
+            share: Share::new(self, host.clone(), port, permission),
             host,
             port,
-            internal,
-            share: Share { wall: self },
+            internal: permission.internal,
         })
     }
 
     /// Lets a connection through and dials: for clients that are told before they say more.
     pub async fn connect(
         &self,
+        client: &TcpStream,
         host: &Host,
         port: u16,
     ) -> Result<(Admitted<'_>, TcpStream), Refusal> {
-        let admitted = self.admit(host.clone(), port)?;
-        let server = self.upstream.dial(host, port, admitted.internal).await?;
+        let admitted = self.admit(client, host.clone(), port).await?;
+        let dialling = self.upstream.dial(host, port, admitted.internal);
+        let server = admitted.share.while_allowed(dialling).await?;
         Ok((admitted, server))
     }
 
-    /// Whether a name is resolved, by the rules alone.
-    pub fn decide_name(&self, name: &HostName) -> Result<(), Denial> {
-        self.rules.borrow().decide_name(name)
+    /// The addresses of a name, if it may be reached, or asked for.
+    pub fn resolve(&self, name: &HostName) -> Result<Synthetic, Refusal> {
+        let now = self.milliseconds();
+        let pause = self.ledger.borrow().check_pause(now);
+        pause.map_err(Refusal::Over)?;
+        let rules = self.rules.borrow();
+        let verdict = rules
+            .name_verdict(self.asking.as_ref(), name, &self.ports)
+            .map_err(Refusal::Denied)?;
+        let mut names = self.names.borrow_mut();
+        let unlisted = &self.desk.unlisted_names;
+        if verdict == NameVerdict::Unlisted && !names.has(name) {
+            // A part of the budget, so that what is not listed cannot use it up for what is.
+            let most = (self.budget.hosts / 4).max(1);
+            if self.is_search_artefact(name) || unlisted.get() >= most {
+                return Err(Refusal::Denied(Denial::NotListed));
+            }
+            unlisted.set(unlisted.get() + 1);
+        }
+        names.give(name).ok_or_else(|| {
+            self.ledger.borrow_mut().begin_pause(now);
+            Refusal::Over(OverBudget::Hosts(self.budget.hosts))
+        })
+    }
+
+    /// Takes over what the engine prepared; once, before the container's program runs.
+    pub fn pin(&self, pinned: Pinned) -> Result<(), String> {
+        let search = pinned.search.clone();
+        self.upstream.pin(pinned)?;
+        *self.search.borrow_mut() = search;
+        Ok(())
+    }
+
+    /// Whether a resolver may have made this of another name, with the engine's search list or one of Kubernetes.
+    fn is_search_artefact(&self, name: &HostName) -> bool {
+        let below = |domain: &HostName| {
+            let rest = name.as_str().strip_suffix(domain.as_str());
+            rest.is_some_and(|rest| rest.ends_with('.'))
+        };
+        dns::is_search_artefact(name.as_str()) || self.search.borrow().iter().any(below)
     }
 
     /// What may be used.
@@ -156,8 +214,11 @@ impl Wall {
         self.budget
     }
 
-    /// Writes down what was refused.
-    pub fn note(&self, via: Via, host: &str, port: Option<u16>, why: &str) {
+    /// Counts and writes down what was refused; `kind` is the word it is counted under.
+    pub fn note(&self, via: Via, host: &str, port: Option<u16>, kind: &'static str, why: &str) {
+        let mut denied = self.denied.borrow_mut();
+        let count = denied.entry(kind).or_default();
+        *count = count.saturating_add(1);
         let event = Event {
             via,
             host,
@@ -168,21 +229,50 @@ impl Wall {
         self.journal.borrow_mut().write(&event, now);
     }
 
-    /// Connections that were let through, are open, bytes sent, names in use, events refused.
-    pub fn counts(&self) -> (u64, u32, u64, usize, u64) {
+    /// Other rules hold from now on. Returns how many connections they end.
+    pub fn change(&self, new: Rules) -> usize {
+        *self.rules.borrow_mut() = new;
+        self.review()
+    }
+
+    /// Counts bytes that are about to be sent upstream.
+    pub fn send(&self, bytes: u64) -> Result<(), OverBudget> {
+        self.ledger.borrow_mut().send(bytes, self.milliseconds())
+    }
+
+    /// A connection that [`Self::admit`] let through has ended.
+    pub fn close(&self) {
+        self.ledger.borrow_mut().close();
+    }
+
+    /// What is going on.
+    pub fn status(&self) -> NetworkStatus {
         let (open, sent) = self.ledger.borrow().used();
-        let names = self.names.borrow().len();
-        (
-            self.allowed.get(),
-            open,
-            sent,
-            names,
-            self.journal.borrow().seen(),
-        )
+        let (connections, more_connections) = self.connections.list();
+        let denied = self.denied.borrow();
+        let journal = self.journal.borrow();
+        NetworkStatus {
+            rules: self.rules.borrow().clone(),
+            asking: self.ask_status(),
+            budget: self.budget,
+            used: Used {
+                connections: open,
+                upload_bytes: sent,
+                hosts: self.names.borrow().len(),
+            },
+            connections,
+            more_connections,
+            allowed: self.allowed.get(),
+            denied: denied
+                .iter()
+                .map(|(kind, count)| ((*kind).to_owned(), *count))
+                .collect(),
+            log_lines_left_out: journal.lost(),
+        }
     }
 
     /// Since the sidecar began.
-    fn milliseconds(&self) -> u64 {
+    pub fn milliseconds(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }

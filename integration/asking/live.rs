@@ -1,0 +1,193 @@
+//! Looking at a running container's network and changing it: `network`, `update --network-allow` (N11, N24 of the threat
+//! list). The control for each denial is the same request before the change.
+
+use super::{Agent, agentbox, arrived};
+use crate::command::run;
+use crate::docker::{Docker, runtime};
+
+/// Opens a connection to a port where the server speaks first and holds it; says when it has ended.
+const HOLD: &str = "import socket, time\n\
+    s = socket.create_connection(('api.example.test', 22), 10)\n\
+    s.recv(64); s.sendall(b'hello'); s.recv(64)\n\
+    open('/tmp/open', 'w').close()\n\
+    try:\n    s.settimeout(60); s.recv(1)\n\
+    except OSError: pass\n\
+    open('/tmp/closed', 'w').close()\n";
+
+impl Agent<'_> {
+    #[track_caller]
+    fn hold(&self) {
+        self.container.exec(&["-d"], &["python3", "-c", HOLD]).ok();
+        self.await_file("/tmp/open");
+    }
+}
+
+const RULES: &str =
+    "api.example.test, api.example.test:80, api.example.test:22, other.example.test:80";
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_running_containers_network_is_shown() {
+    let docker = Docker::alone();
+    let agent = Agent::allowing(&docker, RULES);
+    agent.hold();
+    assert_eq!(agent.curl(true, &["http://api.example.test/"]).code, 0);
+    assert_ne!(agent.curl(true, &["http://files.example.test/"]).code, 0);
+    let said = agent.curl(false, &["http://files.example.test/"]);
+    assert!(said.stdout.contains("agentbox update"), "{said}");
+    let json = agent.network();
+    assert_eq!(json["mode"], "allowlist");
+    assert_eq!(json["connections"][0]["host"], "api.example.test");
+    assert_eq!(json["connections"][0]["port"], 22);
+    assert_eq!(json["connections"][0]["sent"], 5);
+    assert!(
+        json["connections"][0]["received"].as_u64() > Some(5),
+        "{json}"
+    );
+    assert!(json["allowed"].as_u64() >= Some(2), "{json}");
+    assert!(json["denied"]["not-listed"].as_u64() >= Some(2), "{json}");
+    assert_eq!(json["used"]["connections"], 1);
+    let text = agentbox(&["network", &agent.id()[..12]]).ok();
+    for word in [
+        "network.mode is allowlist",
+        "  other.example.test:80",
+        "api.example.test:22  since",
+        "not-listed: ",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    // Without a sidecar there is nothing to show, and that is said.
+    let pid = agent.record()["sidecar"]["pid"].to_string();
+    run("kill", &["-9", &pid]).ok();
+    let gone = agentbox(&["network", &agent.id()]);
+    assert!(
+        gone.failed()
+            .contains("its sidecar is gone, so it reaches nothing")
+    );
+    let local = Agent::start(&docker, &[runtime()]);
+    let text = agentbox(&["network", &local.id()]).ok();
+    assert!(text.contains("network.mode is local"), "{text}");
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn the_rules_of_a_running_container_are_changed_within_the_ceiling() {
+    let docker = Docker::alone();
+    let agent = Agent::allowing(&docker, RULES);
+    agent.hold();
+    let url = "http://other.example.test/changed";
+    assert_eq!(agent.curl(true, &[url]).code, 0, "the control");
+    assert_ne!(
+        agent
+            .curl(true, &["http://files.example.test/changed"])
+            .code,
+        0
+    );
+    let address = agent.python(
+        "import socket\nprint(socket.getaddrinfo('other.example.test', 80, socket.AF_INET)[0][4][0])",
+    );
+    let address = address.stdout.trim().to_owned();
+    assert!(address.starts_with("198.18."), "{address}");
+
+    let rules = "api.example.test, files.example.test:80";
+    agentbox(&["update", &agent.id(), "--network-allow", rules]).ok();
+    // What is not allowed any more is closed and stays away, by its name and by the address that it had.
+    agent.await_file("/tmp/closed");
+    let before = arrived(&["/changed", "other.example.test"]);
+    for direct in [true, false] {
+        assert_ne!(agent.curl(direct, &["-f", url]).code, 0);
+    }
+    let known = format!("other.example.test:80:{address}");
+    let by_address = agent.curl(true, &["-f", "--resolve", &known, url]);
+    assert_ne!(by_address.code, 0, "{by_address}");
+    assert_eq!(arrived(&["/changed", "other.example.test"]), before);
+    // What is new is reached, by another address.
+    let new = agent.curl(
+        true,
+        &["-w", "%{remote_ip}", "http://files.example.test/changed"],
+    );
+    assert!(new.code == 0 && !new.stdout.contains(&address), "{new}");
+    assert!(
+        agent.network()["connections"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+    // Nothing that tells of the container says something else.
+    let id = agent.id();
+    let explained = agentbox(&["explain", &id]).ok();
+    assert!(explained.contains("files.example.test:80"), "{explained}");
+    assert!(!explained.contains("other.example.test"), "{explained}");
+    assert!(
+        explained.contains("network.allow: agentbox update"),
+        "{explained}"
+    );
+    let check = |host: &str| {
+        agentbox(&[
+            "policy",
+            "check",
+            "--container",
+            &id,
+            "--host",
+            host,
+            "--port",
+            "80",
+        ])
+        .code
+    };
+    assert_eq!(
+        (check("files.example.test"), check("other.example.test")),
+        (0, 1)
+    );
+
+    // A denial on top, and the rules stay.
+    agentbox(&["update", &id, "--network-deny", "files.example.test"]).ok();
+    let denied = agent.curl(false, &["http://files.example.test/changed"]);
+    assert!(
+        denied
+            .stdout
+            .contains("network.deny has files.example.test"),
+        "{denied}"
+    );
+    assert_eq!(agent.curl(true, &["https://api.example.test/"]).code, 0);
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn no_change_goes_beyond_the_ceiling_or_to_a_port_that_is_not_served() {
+    let docker = Docker::alone();
+    let agent = Agent::allowing(&docker, RULES);
+    let id = agent.id();
+    let before = agent.network()["rules"].clone();
+    for (rules, why) in [
+        ("198.51.100.12:80", "exceeds the ceiling permissive"),
+        ("internal:postgres:80", "exceeds the ceiling permissive"),
+        ("*", "it names every host"),
+        ("*.com", "public suffix list"),
+        ("api.example.test:8443", "name the port 8443"),
+        ("api.example.test:53", "port 53 is the wall's own"),
+        ("@nonsense", "@nonsense"),
+        ("http://api.example.test", "is not a rule"),
+    ] {
+        let refused = agentbox(&["update", &id, "--network-allow", rules]).failed();
+        assert!(refused.contains(why), "{rules}: {refused}");
+    }
+    assert_eq!(agent.network()["rules"], before);
+    let plan = &agent.record()["plan"]["network"]["rules"];
+    assert_eq!(*plan, before);
+    // Plain HTTP where a rule means TLS.
+    let plain = agent.curl(false, &["http://api.example.test:443/plain"]);
+    assert!(plain.stdout.contains("plain HTTP on port 443"), "{plain}");
+    assert_eq!(arrived(&["/plain"]), 0);
+
+    let local = Agent::start(&docker, &[runtime()]);
+    let free = Agent::start(&docker, &["--runtime=agentbox-unconfined"]);
+    for (agent, why) in [
+        (&local, "its network.mode is local"),
+        (&free, "it is unconfined"),
+    ] {
+        let refused = agentbox(&["update", &agent.id(), "--network-allow", "api.example.test"]);
+        let refused = refused.failed();
+        assert!(refused.contains(why), "{refused}");
+    }
+}

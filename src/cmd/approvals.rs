@@ -1,0 +1,179 @@
+//! `approvals`, `approve` and `deny`
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use crate::cli::{Approvals, Approve, Deny, TableFormat};
+use crate::egress::{Lasting, endpoint};
+use crate::policy::{Host, HostName, NetworkRule, Target};
+use crate::runtime::record::Record;
+use crate::runtime::store::{self, Place};
+use crate::runtime::{clients, control};
+use crate::sidecar::{ControlReply, ControlRequest, Decision, WaitingConnection};
+
+/// The longest that `--for` may say.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+#[derive(Serialize)]
+struct Line {
+    container: String,
+    #[serde(flatten)]
+    waiting: WaitingConnection,
+}
+
+/// Lists what waits, in one container or in all.
+pub fn list(args: &Approvals) -> Result<ExitCode> {
+    let mut lines = Vec::new();
+    match &args.id {
+        Some(id) => waiting(&store::find(id)?, &mut lines)?,
+        None => {
+            for record in store::all()? {
+                // One that ends just now, or whose sidecar is gone, is no reason to be silent about the others.
+                if let Err(error) = waiting(&record, &mut lines) {
+                    log::debug!("{error:#}");
+                }
+            }
+        }
+    }
+    match args.format {
+        TableFormat::Json => println!("{}", serde_json::to_string(&lines)?),
+        TableFormat::Table => table(&lines),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn waiting(record: &Record, lines: &mut Vec<Line>) -> Result<()> {
+    let place = Place::new(&record.root, &record.id)?;
+    let asks = |plan: &crate::plan::Plan| plan.network.asking.is_some();
+    if !record.plan.as_ref().is_some_and(asks) {
+        return Ok(());
+    }
+    let status = control::status(&place.dir(), record)?;
+    let waiting = status.and_then(|s| s.asking).map(|asking| asking.waiting);
+    for mut one in waiting.into_iter().flatten() {
+        one.program = record
+            .init
+            .zip(one.client_port)
+            .and_then(|(init, port)| clients::find(init.pid, port));
+        lines.push(Line {
+            container: record.id.clone(),
+            waiting: one,
+        });
+    }
+    Ok(())
+}
+
+fn table(lines: &[Line]) {
+    println!(
+        "{:>4}  {:12}  {:>7}  {:>6}  {:24}  HOST:PORT",
+        "ID", "CONTAINER", "WAITED", "LEFT", "PROGRAM"
+    );
+    for Line { container, waiting } in lines {
+        let program = match &waiting.program {
+            // What the workload calls itself: escaped and short.
+            Some((pid, name)) => format!("{} (pid {pid})", crate::log::escape(name)),
+            None => "-".to_owned(),
+        };
+        let container: String = container.chars().take(12).collect();
+        println!(
+            "{:>4}  {container:12}  {:>5} s  {:>4} s  {program:24}  {}",
+            waiting.id,
+            waiting.waited,
+            waiting.left,
+            endpoint(&Host::Name(waiting.host.clone()), waiting.port),
+        );
+    }
+}
+
+/// A person says yes.
+pub fn approve(args: &Approve) -> Result<ExitCode> {
+    let lasting = match (&args.lasting, args.once) {
+        (_, true) => Lasting::Once,
+        (None, false) => Lasting::Always,
+        (Some(text), false) => {
+            let duration = super::events::duration(text).filter(|d| d.as_secs() > 0);
+            let duration = duration.with_context(|| format!("--for {text:?} is no duration"))?;
+            if duration > LONGEST {
+                bail!("--for {text:?}: seven days are the most");
+            }
+            Lasting::Seconds(u32::try_from(duration.as_secs())?)
+        }
+    };
+    decide(&args.id, &args.host, Some(lasting))
+}
+
+/// A person says no.
+pub fn deny(args: &Deny) -> Result<ExitCode> {
+    decide(&args.id, &args.host, None)
+}
+
+fn decide(id: &str, host: &str, approve: Option<Lasting>) -> Result<ExitCode> {
+    let (host, port) = target(host)?;
+    let record = store::find(id)?;
+    let place = Place::new(&record.root, &record.id)?;
+    let asks = |plan: &crate::plan::Plan| plan.network.asking.is_some();
+    if !record.plan.as_ref().is_some_and(asks) {
+        bail!(
+            "container {} asks nobody: its network.on-unknown is not ask, or its network.mode not allowlist",
+            record.id
+        );
+    }
+    let request = ControlRequest::Decide(Decision {
+        host: host.clone(),
+        port,
+        approve,
+    });
+    match control::ask_living(&place.dir(), &record, &request)? {
+        ControlReply::Decided { ports, closed } => {
+            let word = if approve.is_some() {
+                "approved"
+            } else {
+                "denied"
+            };
+            for port in ports {
+                println!("{word}: {host}:{port}");
+            }
+            if closed > 0 {
+                println!("connections closed: {closed}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        ControlReply::Failed(why) => bail!("{why}"),
+        _ => bail!("the sidecar answers something else"),
+    }
+}
+
+/// A name with or without a port, by the grammar of rules.
+fn target(text: &str) -> Result<(HostName, Option<u16>)> {
+    let rule: NetworkRule = text.parse().context("HOST[:PORT]")?;
+    match rule.target {
+        Target::Name(name) if !rule.internal => Ok((name, rule.port)),
+        _ => bail!("{text:?} is not one name: what waits is a name, and so is what is approved"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_approved_is_one_name() {
+        let (host, port) = target("Api.Example.com:22").unwrap();
+        assert_eq!((host.as_str(), port), ("api.example.com", Some(22)));
+        assert_eq!(target("a.test").unwrap().1, None);
+        for bad in [
+            "*",
+            "*.a.test",
+            "192.0.2.1",
+            "internal:db:5432",
+            "@github",
+            "a.test:53",
+            "a\u{1b}[2J.test",
+        ] {
+            assert!(target(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Asking instead of refusing: which connections may wait for a person, and what that person decided.
+//!
+//! Nothing is forwarded while something waits. An approval is one name and one port, never beyond a ceiling; where the
+//! name leads is looked at afterwards as for every other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::decide::{Decision, Denial, Rules, is_metadata};
+use crate::policy::rule::DNS_PORT;
+use crate::policy::{Host, HostName, NetworkLimit, NetworkRule, Target};
+
+/// Connections that wait at once. Each keeps a descriptor and a few hundred bytes.
+pub const MOST_WAITING: usize = 32;
+/// Approvals that hold, and denials that are remembered.
+const MOST_DECIDED: usize = 256;
+/// Domains whose names are never on the internet: of machines, links and resolvers' own questions.
+const NOT_PUBLIC: [&str; 5] = ["arpa", "internal", "local", "localhost", "invalid"];
+
+/// What may be asked for, where a policy says `network.on-unknown = "ask"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Asking {
+    /// How long a connection waits.
+    pub seconds: u32,
+    /// What each ceiling lets be approved.
+    pub limits: Vec<NetworkLimit>,
+}
+
+/// What becomes of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// This rule allows it.
+    Allow(&'a NetworkRule),
+    /// It waits for a person; this would be the reason without asking.
+    Ask(Denial),
+    /// It is refused.
+    Deny(Denial),
+}
+
+/// What becomes of a name in the DNS stub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameVerdict {
+    /// A rule allows it on some port.
+    Listed,
+    /// A connection to it may wait for a person.
+    Unlisted,
+}
+
+impl Rules {
+    /// What becomes of a TCP connection to this host and port.
+    pub fn verdict(&self, asking: Option<&Asking>, host: &Host, port: u16) -> Verdict<'_> {
+        match self.decide(host, port) {
+            Decision::Allow(rule) => Verdict::Allow(rule),
+            Decision::Deny(denial)
+                if denial.is_missing_rule() && asking.is_some_and(|a| a.may_ask(host, port)) =>
+            {
+                Verdict::Ask(denial)
+            }
+            Decision::Deny(denial) => Verdict::Deny(denial),
+        }
+    }
+
+    /// What becomes of a name, where the wall listens on these ports.
+    pub fn name_verdict(
+        &self,
+        asking: Option<&Asking>,
+        name: &HostName,
+        ports: &[u16],
+    ) -> Result<NameVerdict, Denial> {
+        let denial = match self.decide_name(name) {
+            Ok(()) => return Ok(NameVerdict::Listed),
+            Err(denial) => denial,
+        };
+        let host = Host::Name(name.clone());
+        let asks = |port: &u16| matches!(self.verdict(asking, &host, *port), Verdict::Ask(_));
+        match ports.iter().any(asks) {
+            true => Ok(NameVerdict::Unlisted),
+            false => Err(denial),
+        }
+    }
+}
+
+impl Asking {
+    /// Whether an approval may say this: a public name, and a rule for it within every ceiling.
+    fn may_ask(&self, host: &Host, port: u16) -> bool {
+        let Host::Name(name) = host else {
+            // A rule for an address is taken at its word, which nobody should have to answer in a hurry.
+            return false;
+        };
+        let public = name
+            .as_str()
+            .rsplit_once('.')
+            .is_some_and(|(_, last)| !NOT_PUBLIC.contains(&last));
+        let rule = NetworkRule {
+            target: Target::Name(name.clone()),
+            port: Some(port),
+            internal: false,
+        };
+        public
+            && port != DNS_PORT
+            && !is_metadata(name)
+            && self.limits.iter().all(|limit| limit.covers(&rule))
+    }
+}
+
+/// How long an approval holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lasting {
+    /// While the container runs.
+    Always,
+    /// So many seconds.
+    Seconds(u32),
+    /// For one connection.
+    Once,
+}
+
+/// Why a connection that asked does not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AskRefusal {
+    /// Nobody decided within so many seconds.
+    TimedOut(u32),
+    /// A person denied it.
+    Refused,
+    /// So many connections wait already.
+    TooMany(usize),
+}
+
+impl AskRefusal {
+    /// Under which word it is counted.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::TimedOut(_) => "not-approved-in-time",
+            Self::Refused => "denied-by-a-person",
+            Self::TooMany(_) => "too-many-waiting",
+        }
+    }
+}
+
+impl fmt::Display for AskRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut(seconds) => write!(
+                f,
+                "no rule of network.allow names it, and nobody approved it within {seconds} s"
+            ),
+            Self::Refused => f.write_str("a person denied it (agentbox deny)"),
+            Self::TooMany(most) => write!(
+                f,
+                "no rule of network.allow names it, and {most} connections wait for approval already"
+            ),
+        }
+    }
+}
+
+/// A connection that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Where it wants to.
+    pub host: HostName,
+    /// On which port.
+    pub port: u16,
+    /// Since when, in milliseconds of the clock that the caller uses.
+    pub since_ms: u64,
+    /// The client's own port, by which its program can be found.
+    pub client_port: Option<u16>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grant {
+    Always,
+    Until(u64),
+    Once(u32),
+}
+
+/// What waits, and what was decided.
+#[derive(Debug, Default)]
+pub struct Asks {
+    waiting: BTreeMap<u64, Waiting>,
+    next: u64,
+    granted: BTreeMap<(HostName, u16), Grant>,
+    refused: VecDeque<(HostName, u16)>,
+}
+
+impl Asks {
+    /// What was decided of this before; an approval for one connection is used up by this. `Ok(true)`: it is used up.
+    pub fn decided(
+        &mut self,
+        host: &HostName,
+        port: u16,
+        now_ms: u64,
+    ) -> Option<Result<bool, AskRefusal>> {
+        let key = (host.clone(), port);
+        if self.refused.contains(&key) {
+            return Some(Err(AskRefusal::Refused));
+        }
+        match self.granted.get_mut(&key)? {
+            Grant::Always => Some(Ok(false)),
+            Grant::Until(end) if now_ms < *end => Some(Ok(false)),
+            Grant::Once(left) if *left > 1 => {
+                *left -= 1;
+                Some(Ok(true))
+            }
+            Grant::Once(_) => {
+                self.granted.remove(&key);
+                Some(Ok(true))
+            }
+            Grant::Until(_) => {
+                self.granted.remove(&key);
+                None
+            }
+        }
+    }
+
+    /// Whether an approval holds that is not for one connection alone.
+    pub fn holds(&self, host: &HostName, port: u16, now_ms: u64) -> bool {
+        match self.granted.get(&(host.clone(), port)) {
+            Some(Grant::Always) => true,
+            Some(Grant::Until(end)) => now_ms < *end,
+            Some(Grant::Once(_)) | None => false,
+        }
+    }
+
+    /// Whether a person denied it.
+    pub fn is_refused(&self, host: &HostName, port: u16) -> bool {
+        self.refused.iter().any(|(h, p)| h == host && *p == port)
+    }
+
+    /// Begins to wait. [`Asks::forget`] must follow.
+    pub fn wait(&mut self, waiting: Waiting) -> Result<u64, AskRefusal> {
+        if self.waiting.len() >= MOST_WAITING {
+            return Err(AskRefusal::TooMany(MOST_WAITING));
+        }
+        let number = self.next;
+        self.next += 1;
+        self.waiting.insert(number, waiting);
+        Ok(number)
+    }
+
+    /// It waits no more.
+    pub fn forget(&mut self, number: u64) {
+        self.waiting.remove(&number);
+    }
+
+    /// Those that wait, by their numbers.
+    pub fn waiting(&self) -> impl Iterator<Item = (u64, &Waiting)> {
+        self.waiting.iter().map(|(number, one)| (*number, one))
+    }
+
+    /// The ports on which connections to a host wait.
+    pub fn ports_of(&self, host: &HostName) -> std::collections::BTreeSet<u16> {
+        let of_host = self.waiting.values().filter(|one| one.host == *host);
+        of_host.map(|one| one.port).collect()
+    }
+
+    /// A person says yes. False: there is no room for another approval.
+    #[must_use]
+    pub fn approve(&mut self, host: &HostName, port: u16, lasting: Lasting, now_ms: u64) -> bool {
+        let key = (host.clone(), port);
+        self.granted
+            .retain(|_, grant| !matches!(grant, Grant::Until(end) if *end <= now_ms));
+        if self.granted.len() >= MOST_DECIDED && !self.granted.contains_key(&key) {
+            return false;
+        }
+        self.refused.retain(|refused| *refused != key);
+        let grant = match (lasting, self.granted.get(&key)) {
+            (Lasting::Always, _) => Grant::Always,
+            (Lasting::Seconds(s), _) => Grant::Until(now_ms + u64::from(s) * 1000),
+            (Lasting::Once, Some(Grant::Once(left))) => Grant::Once(left.saturating_add(1)),
+            (Lasting::Once, _) => Grant::Once(1),
+        };
+        self.granted.insert(key, grant);
+        true
+    }
+
+    /// A person says no; it is remembered until the same person says yes. The oldest of too many are asked again.
+    pub fn refuse(&mut self, host: &HostName, port: u16) {
+        let key = (host.clone(), port);
+        self.granted.remove(&key);
+        self.refused.retain(|refused| *refused != key);
+        self.refused.push_back(key);
+        if self.refused.len() > MOST_DECIDED {
+            self.refused.pop_front();
+        }
+    }
+
+    /// What was approved and holds, in words, and what was denied.
+    pub fn decisions(&self, now_ms: u64) -> (Vec<String>, Vec<String>) {
+        let granted = self.granted.iter().filter_map(|((host, port), grant)| {
+            Some(match grant {
+                Grant::Always => format!("{host}:{port}"),
+                Grant::Until(end) if *end <= now_ms => return None,
+                Grant::Until(end) => format!("{host}:{port} for {} s", (end - now_ms) / 1000),
+                Grant::Once(1) => format!("{host}:{port} once"),
+                Grant::Once(left) => format!("{host}:{port} for {left} connections"),
+            })
+        });
+        let refused = self
+            .refused
+            .iter()
+            .map(|(host, port)| format!("{host}:{port}"));
+        (granted.collect(), refused.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> HostName {
+        text.parse().unwrap()
+    }
+
+    fn asking(limits: &[&[&str]]) -> Asking {
+        let limit = |rules: &&[&str]| NetworkLimit {
+            ceiling: "c".to_owned(),
+            rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(),
+        };
+        Asking {
+            seconds: 30,
+            limits: limits.iter().map(limit).collect(),
+        }
+    }
+
+    fn asks(asking: &Asking, host: &str, port: u16) -> bool {
+        let rules = Rules {
+            allow: [
+                "a.test".parse().unwrap(),
+                "*.google.internal".parse().unwrap(),
+            ]
+            .into(),
+            deny: ["bad.test".parse().unwrap()].into(),
+        };
+        let host = host.parse().unwrap();
+        matches!(rules.verdict(Some(asking), &host, port), Verdict::Ask(_))
+    }
+
+    #[test]
+    fn only_public_names_within_every_ceiling_are_asked_for() {
+        let all = asking(&[&["*"]]);
+        for (host, port, asked) in [
+            ("b.test", 443, true),
+            ("b.test", 22, true),
+            ("a.test", 22, true),
+            ("a.test", 443, false),
+            ("bad.test", 443, false),
+            ("b.test", 53, false),
+            ("192.0.2.1", 443, false),
+            ("2001:db8::1", 443, false),
+            ("localhost", 443, false),
+            ("printer.local", 443, false),
+            ("1.2.0.192.in-addr.arpa", 443, false),
+            ("metadata.google.internal", 443, false),
+            ("metadata.goog", 443, false),
+        ] {
+            assert_eq!(asks(&all, host, port), asked, "{host}:{port}");
+        }
+        let narrow = asking(&[&["*"], &["*.b.test:443"]]);
+        assert!(asks(&narrow, "c.b.test", 443));
+        assert!(!asks(&narrow, "c.b.test", 22) && !asks(&narrow, "c.test", 443));
+        assert!(!asks(&asking(&[&["*"], &[]]), "c.test", 443));
+        let rules = Rules::default();
+        let host = "c.test".parse().unwrap();
+        assert!(matches!(rules.verdict(None, &host, 443), Verdict::Deny(_)));
+    }
+
+    #[test]
+    fn a_name_is_answered_if_it_may_be_asked_for_on_a_served_port() {
+        let rules = Rules {
+            allow: ["a.test".parse().unwrap()].into(),
+            deny: Default::default(),
+        };
+        let narrow = asking(&[&["*:443"]]);
+        let verdict =
+            |text: &str, ports: &[u16]| rules.name_verdict(Some(&narrow), &name(text), ports);
+        assert_eq!(verdict("a.test", &[443]), Ok(NameVerdict::Listed));
+        assert_eq!(verdict("b.test", &[80, 443]), Ok(NameVerdict::Unlisted));
+        assert_eq!(verdict("b.test", &[80]), Err(Denial::NotListed));
+        assert!(rules.name_verdict(None, &name("b.test"), &[443]).is_err());
+    }
+
+    #[test]
+    fn an_approval_lasts_as_long_as_it_says() {
+        let (mut asks, host) = (Asks::default(), name("b.test"));
+        assert_eq!(asks.decided(&host, 443, 0), None);
+        assert!(asks.approve(&host, 443, Lasting::Once, 0));
+        assert!(!asks.holds(&host, 443, 0));
+        assert_eq!(asks.decided(&host, 443, 0), Some(Ok(true)));
+        assert_eq!(asks.decided(&host, 443, 0), None);
+        assert!(asks.approve(&host, 443, Lasting::Seconds(10), 1000));
+        assert_eq!(asks.decided(&host, 443, 10_999), Some(Ok(false)));
+        assert!(asks.holds(&host, 443, 10_999) && !asks.holds(&host, 443, 11_000));
+        assert_eq!(asks.decided(&host, 443, 11_000), None);
+        assert!(asks.approve(&host, 443, Lasting::Always, 0));
+        assert_eq!(asks.decided(&host, 443, u64::MAX), Some(Ok(false)));
+        assert_eq!(asks.decided(&host, 80, 0), None);
+        asks.refuse(&host, 443);
+        assert_eq!(asks.decided(&host, 443, 0), Some(Err(AskRefusal::Refused)));
+        assert!(asks.approve(&host, 443, Lasting::Always, 0));
+        assert_eq!(asks.decided(&host, 443, 0), Some(Ok(false)));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut asks = Asks::default();
+        let waiting = || Waiting {
+            host: name("b.test"),
+            port: 443,
+            since_ms: 0,
+            client_port: None,
+        };
+        for _ in 0..MOST_WAITING {
+            asks.wait(waiting()).unwrap();
+        }
+        assert_eq!(asks.wait(waiting()), Err(AskRefusal::TooMany(MOST_WAITING)));
+        asks.forget(3);
+        asks.wait(waiting()).unwrap();
+        assert_eq!(asks.ports_of(&name("b.test")), [443].into());
+        for i in 0..2 * MOST_DECIDED {
+            asks.refuse(&name(&format!("n{i}.test")), 443);
+        }
+        assert_eq!(asks.refused.len(), MOST_DECIDED);
+        let approved = (0..2 * MOST_DECIDED)
+            .filter(|i| asks.approve(&name(&format!("m{i}.test")), 443, Lasting::Always, 0));
+        assert_eq!(approved.count(), MOST_DECIDED);
+    }
+}

@@ -1,0 +1,233 @@
+//! PURE. What is going on in a container's network, as a person wants to read it.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::policy::NetworkMode;
+use crate::sidecar::{LiveConnection, NetworkStatus};
+
+/// A container and its network.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subject {
+    /// The container.
+    pub id: String,
+    /// What its inner namespace offers; `None` under `unconfined`.
+    pub mode: Option<NetworkMode>,
+    /// What its sidecar says, where one serves connections.
+    #[serde(flatten)]
+    pub status: Option<NetworkStatus>,
+}
+
+/// The description.
+pub fn text(subject: &Subject) -> String {
+    let mut out = format!("container {}: ", subject.id);
+    match (subject.mode, &subject.status) {
+        (None, _) => out += "unconfined, none of agentbox's walls\n",
+        (Some(mode), None) => {
+            // Writing to a String cannot fail, here and below.
+            let _ = writeln!(
+                out,
+                "network.mode is {mode}: the loopback interface and nothing else"
+            );
+        }
+        (Some(mode), Some(status)) => {
+            let _ = writeln!(out, "network.mode is {mode}");
+            rules(&mut out, status);
+            asking(&mut out, status);
+            counts(&mut out, status);
+            connections(&mut out, status);
+        }
+    }
+    out
+}
+
+fn rules(out: &mut String, status: &NetworkStatus) {
+    let mut list = |head: &str, rules: &std::collections::BTreeSet<_>| {
+        let _ = writeln!(
+            out,
+            "{head}:{}",
+            if rules.is_empty() { " nothing" } else { "" }
+        );
+        for rule in rules {
+            let _ = writeln!(out, "  {rule}");
+        }
+    };
+    list("allowed", &status.rules.allow);
+    list("denied whatever is allowed", &status.rules.deny);
+}
+
+fn asking(out: &mut String, status: &NetworkStatus) {
+    let Some(asking) = &status.asking else {
+        out.push_str("what is not listed is refused at once\n");
+        return;
+    };
+    let _ = writeln!(
+        out,
+        "a name that is not listed waits {} s for approval; waiting now: {}",
+        asking.seconds,
+        asking.waiting.len()
+    );
+    for (word, list) in [
+        ("approved", &asking.approved),
+        ("denied by a person", &asking.denied),
+    ] {
+        for one in list {
+            let _ = writeln!(out, "  {word}: {one}");
+        }
+    }
+}
+
+fn counts(out: &mut String, status: &NetworkStatus) {
+    let NetworkStatus {
+        rules: _,
+        asking: _,
+        budget,
+        used,
+        connections: _,
+        more_connections: _,
+        allowed,
+        denied,
+        log_lines_left_out,
+    } = status;
+    let _ = writeln!(
+        out,
+        "used: {} of {} connections at once, {} of {} bytes sent, {} of {} names; at most {} new connections in a minute",
+        used.connections,
+        budget.connections,
+        used.upload_bytes,
+        budget.upload_bytes,
+        used.hosts,
+        budget.hosts,
+        budget.connections_per_minute,
+    );
+    let total = denied
+        .values()
+        .fold(0_u64, |sum, count| sum.saturating_add(*count));
+    let _ = writeln!(
+        out,
+        "let through so far: {allowed}; refused so far: {total}"
+    );
+    for (kind, count) in denied {
+        let _ = writeln!(out, "  {kind}: {count}");
+    }
+    if *log_lines_left_out > 0 {
+        let _ = writeln!(
+            out,
+            "refusals without a line in the log: {log_lines_left_out}"
+        );
+    }
+}
+
+fn connections(out: &mut String, status: &NetworkStatus) {
+    if status.connections.is_empty() {
+        out.push_str("open now: nothing\n");
+        return;
+    }
+    out.push_str("open now:\n");
+    let port = |one: &LiveConnection| crate::egress::endpoint(&one.host, one.port);
+    let width = status.connections.iter().map(|c| port(c).len()).max();
+    for one in &status.connections {
+        let _ = writeln!(
+            out,
+            "  {:width$}  since {}  {} sent  {} received",
+            port(one),
+            one.since,
+            one.sent,
+            one.received,
+            width = width.unwrap_or(0),
+        );
+    }
+    if status.more_connections > 0 {
+        let _ = writeln!(out, "  and {} more", status.more_connections);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::{Budget, Rules};
+    use crate::sidecar::{AskStatus, Used};
+
+    fn subject() -> Subject {
+        Subject {
+            id: "c1".to_owned(),
+            mode: Some(NetworkMode::Allowlist),
+            status: Some(NetworkStatus {
+                rules: Rules {
+                    allow: ["a.test".parse().unwrap()].into(),
+                    deny: ["b.test:22".parse().unwrap()].into(),
+                },
+                asking: Some(AskStatus {
+                    seconds: 30,
+                    waiting: Vec::new(),
+                    approved: vec!["new.test:443 once".to_owned()],
+                    denied: vec!["bad.test:443".to_owned()],
+                }),
+                budget: Budget {
+                    connections: 5,
+                    connections_per_minute: 60,
+                    upload_bytes: 1000,
+                    hosts: 7,
+                    cool_down_seconds: 0,
+                },
+                used: Used {
+                    connections: 1,
+                    upload_bytes: 10,
+                    hosts: 2,
+                },
+                connections: vec![LiveConnection {
+                    host: "2001:db8::1".parse().unwrap(),
+                    port: 443,
+                    since: "2026-01-02T03:04:05Z".to_owned(),
+                    sent: 3,
+                    received: 4,
+                }],
+                more_connections: 6,
+                allowed: 9,
+                denied: [("not-listed".to_owned(), 2), ("over-upload".to_owned(), 1)].into(),
+                log_lines_left_out: 8,
+            }),
+        }
+    }
+
+    #[test]
+    fn says_what_holds_what_is_used_and_what_was_refused() {
+        let text = text(&subject());
+        for word in [
+            "network.mode is allowlist",
+            "  a.test\n",
+            "  b.test:22\n",
+            "waits 30 s for approval; waiting now: 0",
+            "  approved: new.test:443 once\n",
+            "  denied by a person: bad.test:443\n",
+            "1 of 5 connections",
+            "10 of 1000 bytes",
+            "2 of 7 names",
+            "let through so far: 9; refused so far: 3",
+            "  over-upload: 1\n",
+            "without a line in the log: 8",
+            "[2001:db8::1]:443  since 2026-01-02T03:04:05Z  3 sent  4 received",
+            "and 6 more",
+        ] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+
+    #[test]
+    fn other_modes_have_nothing_to_show() {
+        let plain = |mode| {
+            text(&Subject {
+                id: "c1".to_owned(),
+                mode,
+                status: None,
+            })
+        };
+        assert!(plain(None).contains("unconfined"));
+        assert!(plain(Some(NetworkMode::Local)).contains("is local"));
+        let json = serde_json::to_value(subject()).unwrap();
+        assert_eq!(json["mode"], "allowlist");
+        assert_eq!(json["connections"][0]["host"], "2001:db8::1");
+    }
+}

@@ -1,0 +1,307 @@
+//! Connections that wait for a person, and what becomes of them when one decides.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::control::{ControlReply, Decision};
+use super::wall::{Refusal, Wall};
+use crate::egress::{AskRefusal, Asking, Asks, Denial, Lasting, Verdict, Waiting, endpoint};
+use crate::policy::rule::DEFAULT_PORT;
+use crate::policy::{Host, HostName};
+
+/// What one sidecar knows of asking.
+#[derive(Default)]
+pub(super) struct Desk {
+    pub asks: RefCell<Asks>,
+    /// Something was decided: all that wait look again.
+    changed: Notify,
+    /// Names that no rule lists and that the DNS stub has answered.
+    pub unlisted_names: Cell<u32>,
+}
+
+/// What waits, and what was decided, as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AskStatus {
+    /// How long a connection waits.
+    pub seconds: u32,
+    /// The connections that wait, the oldest first.
+    pub waiting: Vec<WaitingConnection>,
+    /// Approvals that hold.
+    pub approved: Vec<String>,
+    /// What a person denied.
+    pub denied: Vec<String>,
+}
+
+/// A connection that waits, as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WaitingConnection {
+    /// Its number in this container.
+    pub id: u64,
+    /// Where it wants to.
+    pub host: HostName,
+    /// On which port.
+    pub port: u16,
+    /// Since how many seconds.
+    pub waited: u64,
+    /// For how many more.
+    pub left: u64,
+    /// The client's own port.
+    pub client_port: Option<u16>,
+    /// The client's pid in the runtime's namespace and its name, where the runtime finds it; the sidecar cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<(i32, String)>,
+}
+
+/// What lets a connection through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Permission {
+    /// The rule's word on private addresses.
+    pub internal: bool,
+    /// An approval for one connection, used up by this.
+    pub once: bool,
+}
+
+/// A place among those that wait, given up when it is dropped.
+struct Place<'a> {
+    desk: &'a Desk,
+    number: u64,
+    until_ms: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.desk.asks.borrow_mut().forget(self.number);
+    }
+}
+
+impl Wall {
+    /// Whether a connection may go on, by a rule or by a person's word, for which this waits.
+    pub async fn permission(
+        &self,
+        client: &TcpStream,
+        host: &Host,
+        port: u16,
+    ) -> Result<Permission, Refusal> {
+        let mut place = None;
+        loop {
+            // Made before looking: what is decided from here on wakes it.
+            let changed = self.desk.changed.notified();
+            let (asking, name) = match self.look(host, port)? {
+                Looked::Permitted(permission) => return Ok(permission),
+                Looked::Open(asking, name) => (asking, name),
+            };
+            let now = self.milliseconds();
+            let until = match &place {
+                None => {
+                    let until_ms = now + u64::from(asking.seconds) * 1000;
+                    place = Some(self.take_place(client, name, port, until_ms)?);
+                    until_ms
+                }
+                Some(place) => place.until_ms,
+            };
+            if now >= until {
+                let refusal = AskRefusal::TimedOut(asking.seconds);
+                return Err(Refusal::NotApproved(refusal));
+            }
+            let left = Duration::from_millis(until - now);
+            let _woken = tokio::time::timeout(left, changed).await;
+        }
+    }
+
+    fn look<'a>(&self, host: &'a Host, port: u16) -> Result<Looked<'_, 'a>, Refusal> {
+        let rules = self.rules.borrow();
+        let denial: Denial = match rules.verdict(self.asking.as_ref(), host, port) {
+            Verdict::Allow(rule) => {
+                return Ok(Looked::Permitted(Permission {
+                    internal: rule.internal,
+                    once: false,
+                }));
+            }
+            Verdict::Deny(denial) => return Err(Refusal::Denied(denial)),
+            Verdict::Ask(denial) => denial,
+        };
+        let (Some(asking), Host::Name(name)) = (&self.asking, host) else {
+            return Err(Refusal::Denied(denial));
+        };
+        let decided = self
+            .desk
+            .asks
+            .borrow_mut()
+            .decided(name, port, self.milliseconds());
+        match decided {
+            None => Ok(Looked::Open(asking, name)),
+            Some(Ok(once)) => Ok(Looked::Permitted(Permission {
+                internal: false,
+                once,
+            })),
+            Some(Err(refusal)) => Err(Refusal::NotApproved(refusal)),
+        }
+    }
+
+    fn take_place(
+        &self,
+        client: &TcpStream,
+        name: &HostName,
+        port: u16,
+        until_ms: u64,
+    ) -> Result<Place<'_>, Refusal> {
+        let waiting = Waiting {
+            host: name.clone(),
+            port,
+            since_ms: self.milliseconds(),
+            client_port: client.peer_addr().ok().map(|address| address.port()),
+        };
+        let taken = self.desk.asks.borrow_mut().wait(waiting);
+        let number = taken.map_err(Refusal::NotApproved)?;
+        Ok(Place {
+            desk: &self.desk,
+            number,
+            until_ms,
+        })
+    }
+
+    /// Whether an open connection would still be let through.
+    pub fn still_allowed(&self, live: &super::live::Live) -> bool {
+        match self
+            .rules
+            .borrow()
+            .verdict(self.asking.as_ref(), &live.host, live.port)
+        {
+            // What a rule let lead to private addresses may not go on under one that does not.
+            Verdict::Allow(rule) => rule.internal || !live.internal,
+            Verdict::Deny(_) => false,
+            Verdict::Ask(_) => {
+                let Host::Name(name) = &live.host else {
+                    return false;
+                };
+                let asks = self.desk.asks.borrow();
+                let once = live.once && !asks.is_refused(name, live.port);
+                once || asks.holds(name, live.port, self.milliseconds())
+            }
+        }
+    }
+
+    /// All that wait look again, and what may not go on ends. Returns how many connections that are.
+    pub fn review(&self) -> usize {
+        self.desk.changed.notify_waiters();
+        self.connections.end_unless(|live| self.still_allowed(live))
+    }
+
+    /// What waits and what was decided, where there is asking.
+    pub fn ask_status(&self) -> Option<AskStatus> {
+        let seconds = self.asking.as_ref()?.seconds;
+        let (asks, now) = (self.desk.asks.borrow(), self.milliseconds());
+        let (approved, denied) = asks.decisions(now);
+        let shown = |(id, one): (u64, &Waiting)| {
+            let waited = now.saturating_sub(one.since_ms) / 1000;
+            WaitingConnection {
+                id,
+                host: one.host.clone(),
+                port: one.port,
+                waited,
+                left: u64::from(seconds).saturating_sub(waited),
+                client_port: one.client_port,
+                program: None,
+            }
+        };
+        Some(AskStatus {
+            seconds,
+            waiting: asks.waiting().map(shown).collect(),
+            approved,
+            denied,
+        })
+    }
+}
+
+enum Looked<'w, 'h> {
+    Permitted(Permission),
+    /// Nobody has decided yet.
+    Open(&'w Asking, &'h HostName),
+}
+
+/// A person decides.
+pub(super) fn decide(wall: &Rc<Wall>, decision: Decision) -> ControlReply {
+    match try_decide(wall, decision) {
+        Ok(reply) => reply,
+        Err(why) => ControlReply::Failed(why),
+    }
+}
+
+fn try_decide(wall: &Rc<Wall>, decision: Decision) -> Result<ControlReply, String> {
+    let Decision {
+        host,
+        port,
+        approve,
+    } = decision;
+    if wall.asking.is_none() {
+        return Err(
+            "network.on-unknown of this container is deny: nothing waits; agentbox update --network-allow changes its \
+             rules"
+                .to_owned(),
+        );
+    }
+    let ports = match port {
+        Some(port) => BTreeSet::from([port]),
+        None => match wall.desk.asks.borrow().ports_of(&host) {
+            none if none.is_empty() => BTreeSet::from([DEFAULT_PORT]),
+            waiting => waiting,
+        },
+    };
+    for port in &ports {
+        may_be_decided(wall, &host, *port)?;
+    }
+    let now = wall.milliseconds();
+    for port in &ports {
+        let mut asks = wall.desk.asks.borrow_mut();
+        match approve {
+            None => asks.refuse(&host, *port),
+            Some(lasting) => {
+                if !asks.approve(&host, *port, lasting, now) {
+                    return Err(
+                        "there are too many approvals already: list the hosts with agentbox update"
+                            .to_owned(),
+                    );
+                }
+            }
+        }
+    }
+    let closed = wall.review();
+    if let Some(Lasting::Seconds(seconds)) = approve {
+        let wall = Rc::clone(wall);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(Duration::from_secs(u64::from(seconds))).await;
+            wall.review();
+        });
+    }
+    Ok(ControlReply::Decided { ports, closed })
+}
+
+/// Within the rules' denials and every ceiling, which no person's word opens.
+fn may_be_decided(wall: &Wall, host: &HostName, port: u16) -> Result<(), String> {
+    let host = Host::Name(host.clone());
+    let asking = wall.asking.as_ref();
+    let what = endpoint(&host, port);
+    match wall.rules.borrow().verdict(asking, &host, port) {
+        Verdict::Ask(_) => Ok(()),
+        Verdict::Allow(rule) => Err(format!(
+            "{what} needs no approval: the rule {rule} allows it"
+        )),
+        Verdict::Deny(denial) if denial.is_missing_rule() => {
+            let ceilings = asking.into_iter().flat_map(|a| &a.limits);
+            let ceilings: Vec<&str> = ceilings.map(|limit| limit.ceiling.as_str()).collect();
+            Err(format!(
+                "{what} cannot be approved: it must be a public name within the ceiling {}",
+                ceilings.join(" and ")
+            ))
+        }
+        Verdict::Deny(denial) => Err(format!("{what} cannot be approved: {denial}")),
+    }
+}

@@ -1,0 +1,155 @@
+//! The connections that are open: what `agentbox network` shows, and what is closed when the rules change.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::asks::Permission;
+use super::wall::{Refusal, Wall};
+use crate::egress::OverBudget;
+use crate::policy::Host;
+
+/// The most connections that one answer lists.
+const LISTED: usize = 1000;
+
+/// A connection that was let through.
+pub(super) struct Live {
+    pub host: Host,
+    pub port: u16,
+    /// Whether it may lead to private addresses.
+    pub internal: bool,
+    /// Whether a person approved this one connection.
+    pub once: bool,
+    since: DateTime<Utc>,
+    sent: Cell<u64>,
+    received: Cell<u64>,
+    /// Set once, when the connection may not go on.
+    revoked: Notify,
+}
+
+/// All that are open, by a number that none had before.
+#[derive(Default)]
+pub(super) struct Connections {
+    open: RefCell<BTreeMap<u64, Rc<Live>>>,
+    next: Cell<u64>,
+}
+
+/// An open connection, as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LiveConnection {
+    /// Where it leads.
+    pub host: Host,
+    /// On which port.
+    pub port: u16,
+    /// When it was let through (RFC 3339, UTC).
+    pub since: String,
+    /// Bytes that left.
+    pub sent: u64,
+    /// Bytes that came back.
+    pub received: u64,
+}
+
+impl Connections {
+    /// The oldest ones, and how many more there are.
+    pub fn list(&self) -> (Vec<LiveConnection>, usize) {
+        let open = self.open.borrow();
+        let list = open.values().take(LISTED).map(|live| live.shown());
+        (list.collect(), open.len().saturating_sub(LISTED))
+    }
+
+    /// Ends every connection for which this does not hold any more; says how many.
+    pub fn end_unless(&self, holds: impl Fn(&Live) -> bool) -> usize {
+        let open = self.open.borrow();
+        let ended = open.values().filter(|live| !holds(live));
+        ended.inspect(|live| live.revoked.notify_one()).count()
+    }
+}
+
+impl Live {
+    fn shown(&self) -> LiveConnection {
+        LiveConnection {
+            host: self.host.clone(),
+            port: self.port,
+            since: self
+                .since
+                .to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+            sent: self.sent.get(),
+            received: self.received.get(),
+        }
+    }
+}
+
+/// A connection's share of the budget and its place among those that are open; both end when it is dropped.
+pub(super) struct Share<'a> {
+    wall: &'a Wall,
+    number: u64,
+    live: Rc<Live>,
+}
+
+impl std::fmt::Debug for Share<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Share")
+    }
+}
+
+impl<'a> Share<'a> {
+    /// For a connection whose share the ledger has given.
+    pub fn new(wall: &'a Wall, host: Host, port: u16, permission: Permission) -> Self {
+        let live = Rc::new(Live {
+            host,
+            port,
+            internal: permission.internal,
+            once: permission.once,
+            since: Utc::now(),
+            sent: Cell::new(0),
+            received: Cell::new(0),
+            revoked: Notify::new(),
+        });
+        let number = wall.connections.next.get();
+        wall.connections.next.set(number + 1);
+        let open = &wall.connections.open;
+        open.borrow_mut().insert(number, Rc::clone(&live));
+        Self { wall, number, live }
+    }
+
+    /// Counts bytes that are about to be sent upstream.
+    pub fn send(&self, bytes: usize) -> Result<(), OverBudget> {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.wall.send(bytes)?;
+        let sent = &self.live.sent;
+        sent.set(sent.get().saturating_add(bytes));
+        Ok(())
+    }
+
+    /// Counts bytes that came back.
+    pub fn receive(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let received = &self.live.received;
+        received.set(received.get().saturating_add(bytes));
+    }
+
+    /// Goes on with this until it is done, or the connection may not go on.
+    pub async fn while_allowed<T>(
+        &self,
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        tokio::select! {
+            biased;
+            () = self.live.revoked.notified() => Err(Refusal::Revoked),
+            done = work => done,
+        }
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.wall.connections.open.borrow_mut().remove(&self.number);
+        self.wall.close();
+    }
+}
