@@ -102,3 +102,30 @@ stop_second() {
 
 # cri VERB...: containerd's CRI service.
 cri() { "$HERE/cri.py" "$@"; }
+
+# internet: the small internet of the tests, once for a rig.
+INTERNET=/srv/internet
+internet() {
+    bash "$HERE/../../integration/internet/up.sh" "$INTERNET"
+    # `ctr run --cni` looks for the plugins where upstream installs them.
+    [ "$KIND" != containerd ] || { mkdir -p /opt/cni && ln -sfn "$HERE/../../build/engines/$ENGINE/usr/lib/cni" /opt/cni/bin; }
+}
+
+# walled NETWORK: a container that may reach one name, on a network; what it reached, and how much arrived elsewhere. The
+# runtime is agentbox itself: what --policy names would be a ceiling, too.
+walled() {
+    local before probe network=()
+    [ "$RUNTIME" != agentbox-standard ] || local RUNTIME=agentbox
+    arrived() { grep -c '"to": "198.51.100.12"' "$INTERNET/witness.jsonl"; }
+    # shellcheck disable=SC2016 # the container's shell expands it
+    probe='try() { probe with fetch "$2" 80 | grep -qw 200 && echo "$1: reached" || echo "$1: refused"; }
+        try listed api.example.test; try unlisted other.example.test; try raw 198.51.100.12'
+    before=$(arrived)
+    [ -z "$1" ] || network=("$1")
+    local rule=dev.agentbox.network.allow=api.example.test:80
+    case $KIND in
+        containerd) run --rm --cni --annotation "$rule" "$IMG" "$N" sh -c "$probe" ;;
+        *) run --rm "${network[@]}" --annotation "$rule" "$IMG" sh -c "$probe" ;;
+    esac
+    echo "arrived elsewhere: $(($(arrived) - before))"
+}

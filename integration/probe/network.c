@@ -7,11 +7,13 @@
 #include <linux/if_link.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 
 #define HIGH (1UL << 32)
 
@@ -252,6 +254,36 @@ static void reach(struct answer *answer, int type, const char *text, const char 
         answer_word(answer, got ? "answered" : "closed");
 }
 
+// Asks a host by the C library's resolver and plain HTTP: the status of the answer, "no-name", "no-answer" or an errno.
+static void fetch(struct answer *answer, const char *host, const char *port) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+    char text[512];
+    if (getaddrinfo(host, port, &hints, &found) != 0) {
+        answer_word(answer, "no-name");
+        return;
+    }
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct timeval limit = {.tv_sec = 10};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    if (fd == -1 || connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
+        answer_result(answer, -1);
+        return;
+    }
+    int length = snprintf(text, sizeof text, "GET /probe HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host);
+    if (length >= (int)sizeof text || send(fd, text, (size_t)length, MSG_NOSIGNAL) != length) {
+        answer_result(answer, -1);
+        return;
+    }
+    ssize_t got = recv(fd, text, 12, MSG_WAITALL);
+    if (got == -1) {
+        answer_result(answer, -1);
+        return;
+    }
+    text[got] = 0;
+    answer_word(answer, got == 12 ? text + 9 : "no-answer");
+}
+
 bool reach_with_arguments(int argc, char **argv, struct answer *answer) {
     if (argc != 3)
         return false;
@@ -259,6 +291,8 @@ bool reach_with_arguments(int argc, char **argv, struct answer *answer) {
         reach(answer, SOCK_STREAM, argv[1], argv[2]);
     else if (strcmp(argv[0], "udp") == 0)
         reach(answer, SOCK_DGRAM, argv[1], argv[2]);
+    else if (strcmp(argv[0], "fetch") == 0)
+        fetch(answer, argv[1], argv[2]);
     else
         return false;
     return true;
