@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::command::Finished;
+use crate::command::{Finished, run};
 use crate::direct::{Node, program};
 
 const SECRET: &str = "the-secret-of-the-host";

@@ -103,7 +103,10 @@ pub fn bundle(
         path: rootfs.to_owned(),
         source: e.into(),
     })?;
-    if let Some(name) = hosts.is_one(&root).filter(|_| system.is_empty()) {
+    let name = hosts
+        .is_one(&root)
+        .or_else(|| below_settings(&real_path(root.as_fd()).ok()?));
+    if let Some(name) = name.filter(|_| system.is_empty()) {
         return Err(ProbeError::Root {
             rootfs: rootfs.to_owned(),
             name,
@@ -132,6 +135,14 @@ pub fn bundle(
         neighbours: BTreeMap::new(),
     };
     Ok((facts, opened))
+}
+
+/// The directory of the node's own settings in which a root file system lies. Engines keep images below others that are
+/// never let in, but never here.
+fn below_settings(real: &Path) -> Option<PathBuf> {
+    const SETTINGS: [&str; 4] = ["/etc", "/boot", "/proc", "/sys"];
+    let found = SETTINGS.iter().find(|s| real.starts_with(s));
+    found.map(PathBuf::from)
 }
 
 fn open_path(path: &Path, resolve: ResolveFlags) -> rustix::io::Result<OwnedFd> {
@@ -401,6 +412,26 @@ fn is_dockerd(path: &Path) -> bool {
         && pid.bytes().all(|b| b.is_ascii_digit())
         && real.file_name().is_some_and(|n| n == "dockerd")
         && private
+}
+
+/// A directory that is removed with the value.
+#[cfg(test)]
+struct TestDir(PathBuf);
+
+#[cfg(test)]
+impl TestDir {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("agentbox-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+}
+
+#[cfg(test)]
+impl Drop for TestDir {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
 }
 
 #[cfg(test)]

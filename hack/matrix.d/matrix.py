@@ -121,6 +121,8 @@ def normalise(text: str, name: str, scratch: str, runtime: str) -> str:
     text = text.replace("\r", "").replace("\0", "").replace("^@", "").replace(name, "NAME").replace(scratch, "DIR")
     # Docker 20.10's client prints this or not, as it happens.
     text = re.sub(r'time="[^"]*" level=error msg="error waiting for container: context canceled"\n', "", text)
+    # podman says "stopped" until it has cleaned up, and then "exited".
+    text = re.sub(r"^stopped (\d+)$", r"exited \1", text, flags=re.MULTILINE)
     # What runc 1.1 puts before the cause.
     text = re.sub(r"(runc create failed: |runc run failed: |exec failed: )(unable to start container process: )?"
                   r"(error during container init: )?", "", text)

@@ -114,3 +114,24 @@ fn hostile_cve_2019_16884_a_volume_does_not_replace_proc() {
         }
     }
 }
+
+/// A root file system that is the node's own, by whatever name, is refused under a policy.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_the_nodes_own_directories_are_no_image() {
+    let stage = Stage::new();
+    let alias = stage.node.scratch.dir("alias");
+    run("mount", &["--bind", "/etc", &alias]).ok();
+    let link = stage.node.scratch.path("link");
+    symlink("/", &link).unwrap();
+    for root in ["/", "/etc", "/etc/agentbox", "/proc/1/root", &alias, &link] {
+        let mut config = stage.config("cat /etc/shadow /shadow");
+        config["root"]["path"] = json!(root);
+        let message = stage.run(Runtime::Standard, &config).failed();
+        assert!(message.contains("use an image"), "{root}: {message}");
+    }
+    run("umount", &[&alias]).ok();
+    let mut config = stage.config("echo runs");
+    config["root"]["path"] = json!(stage.image);
+    assert_eq!(stage.run(Runtime::Standard, &config).ok(), "runs\n");
+}

@@ -32,6 +32,14 @@ cases! {
         assert_eq!(t.output_of("echo in it"), "in it\n");
     };
 
+    config_md_mounts_source_may_be_relative_to_the_bundle, ALL, |t: &mut Trial| {
+        t.scratch.file("bundle/data/file", "found\n");
+        t.config["mounts"].as_array_mut().unwrap().push(
+            json!({ "destination": "/mnt", "type": "bind", "source": "data", "options": ["bind", "ro"] }),
+        );
+        assert_eq!(t.output_of("cat /mnt/file"), "found\n");
+    };
+
     config_md_root_readonly_must_be_obeyed, ALL, |t: &mut Trial| {
         let text = t.output_of("touch /made || echo refused");
         assert!(text.contains("refused") && text.contains("Read-only file system"), "{text}");

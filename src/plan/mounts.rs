@@ -219,10 +219,12 @@ impl Sorted {
                 return;
             }
         };
+        // Either version of cgroups is what is made read-only at the end: one over the other would leave one that is not.
+        let family = |kind: &str| kind.strip_suffix('2').unwrap_or(kind).to_owned();
         if self
             .kept
             .iter()
-            .any(|m| m.destination == *destination && m.kind == kind)
+            .any(|m| m.destination == *destination && family(&m.kind) == family(kind))
         {
             self.prune(mount, "the same file system is mounted there already");
             return;

@@ -277,3 +277,31 @@ fn only_the_engines_network_hook_and_those_of_the_node_run() {
         .node("allow.hooks = [\"/usr/bin/hook\"]")
         .plan();
 }
+
+#[test]
+fn the_engines_network_hook_is_that_call_word_for_word() {
+    let hook = |args: &[&str], env: Value| {
+        let mut case = under("standard");
+        case.facts.engine_hooks = vec!["/proc/1/exe".into()];
+        let hooks = json!({"prestart": [{"path": "/proc/1/exe", "args": args, "env": env}]});
+        case.set("", "hooks", hooks)
+    };
+    const NAME: &str = "libnetwork-setkey";
+    const ROOT: &str = "-exec-root=/var/run/docker";
+    hook(&[NAME, ROOT, ID, "0388dd010f7f"], json!([])).plan();
+    for args in [
+        &[NAME, ROOT, ID][..],
+        &[NAME, ROOT, ID, "0388dd010f7f", "more"],
+        &[NAME, "-exec-root=relative", ID, "0388dd010f7f"],
+        &[NAME, "-other=/run", ID, "0388dd010f7f"],
+        &[NAME, ROOT, "../name", "0388dd010f7f"],
+        &[NAME, ROOT, ID, ""],
+        &["/libnetwork-setkey", ROOT, ID, "0388dd010f7f"],
+        &[ROOT, NAME, ID, "0388dd010f7f"],
+        &[],
+    ] {
+        let message = hook(args, json!([])).refused();
+        assert!(message.contains("/proc/1/exe"), "{args:?}: {message}");
+    }
+    hook(&[NAME, ROOT, ID, "0388dd010f7f"], json!(["LD_PRELOAD=/x"])).refused();
+}

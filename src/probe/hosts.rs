@@ -110,3 +110,60 @@ impl Hosts {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::probe::TestDir;
+
+    fn never(paths: &[PathBuf]) -> Never {
+        let host = |p: &PathBuf| format!("[[host]]\npath = {p:?}\nwhy = \"w\"\n");
+        let text: String = paths.iter().map(host).collect();
+        toml::from_str(&format!("{text}[credentials]\nwhy = \"c\"\npaths = []\n")).unwrap()
+    }
+
+    fn open(path: &Path) -> OwnedFd {
+        open_path(path, ResolveFlags::empty()).unwrap()
+    }
+
+    #[test]
+    fn what_is_listed_is_known_by_its_inode_under_any_name() {
+        let scratch = TestDir::new("hosts");
+        let dir = scratch.0.canonicalize().unwrap();
+        let at = |name: &str| dir.join(name);
+        for name in [
+            "listed/below",
+            "real/below",
+            "free",
+            "data/overlay2/x/merged",
+            "data/containers/y",
+        ] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        fs::write(at("secret"), "").unwrap();
+        fs::hard_link(at("secret"), at("free/name")).unwrap();
+        std::os::unix::fs::symlink("real", at("alias")).unwrap();
+        let rootfs = at("data/overlay2/x/merged");
+        let hosts = Hosts::of(&never(&["listed", "secret", "alias"].map(at)), &rootfs);
+        let other = |name: &str| hosts.other_name(&open(&at(name)), &at(name));
+
+        assert_eq!(hosts.is_one(&open(&at("listed"))), Some(at("listed")));
+        assert_eq!(hosts.is_one(&open(&at("free"))), None);
+        // A hard link of a file, another way to a directory, and the engine's own store.
+        assert_eq!(other("free/name"), Some(at("secret")));
+        assert_eq!(other("real"), Some(at("alias")));
+        assert_eq!(other("real/below"), Some(at("alias")));
+        assert_eq!(other("data/containers/y"), Some(at("data/containers")));
+        // What the list's own names cover is not another name; nor is what has nothing to do with it.
+        for name in ["secret", "listed", "listed/below", "free", "data"] {
+            assert_eq!(other(name), None, "{name}");
+        }
+        let inside: Vec<PathBuf> = hosts.inside(&dir).map(|i| i.path).collect();
+        assert_eq!(
+            inside,
+            ["real", "data/overlay2", "data/containers"].map(PathBuf::from)
+        );
+    }
+}

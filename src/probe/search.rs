@@ -64,3 +64,68 @@ fn unwanted(never: &Never, path: &Path, kind: FileType) -> Option<String> {
         _ => never.credential(path).map(ToOwned::to_owned),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::plan::FileKind;
+    use crate::probe::TestDir;
+
+    fn searched(dir: &Path) -> SourceFacts {
+        let mut facts = SourceFacts {
+            path: dir.to_owned(),
+            dev: 0,
+            ino: 0,
+            kind: FileKind::Directory,
+            trusted: false,
+            tmpfs: false,
+            same_as: None,
+            inside: Vec::new(),
+            search_incomplete: false,
+        };
+        let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
+        search(&root, &Never::builtin(), &mut facts);
+        facts.inside.sort_by(|a, b| a.path.cmp(&b.path));
+        facts
+    }
+
+    fn found(facts: &SourceFacts) -> Vec<&str> {
+        let paths = facts.inside.iter().filter_map(|i| i.path.to_str());
+        paths.collect()
+    }
+
+    #[test]
+    fn sockets_and_credentials_are_found_four_levels_deep_and_links_are_not_followed() {
+        let scratch = TestDir::new("search-depth");
+        let dir = &scratch.0;
+        fs::create_dir_all(dir.join("a/b/c/d")).unwrap();
+        fs::create_dir_all(dir.join("user/.ssh")).unwrap();
+        let sockets = ["s", "a/s", "a/b/s", "a/b/c/s", "a/b/c/d/s"];
+        let _held = sockets.map(|name| UnixListener::bind(dir.join(name)).unwrap());
+        fs::create_dir(dir.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("a", dir.join("elsewhere/link")).unwrap();
+        let facts = searched(dir);
+        assert_eq!(found(&facts), ["a/b/c/s", "a/b/s", "a/s", "s", "user/.ssh"]);
+        assert!(!facts.search_incomplete);
+    }
+
+    #[test]
+    fn many_files_end_the_search_below_the_top_but_not_at_it() {
+        let scratch = TestDir::new("search-many");
+        let dir = &scratch.0;
+        for number in 0..=SEARCH_ENTRIES {
+            fs::write(dir.join(number.to_string()), "").unwrap();
+        }
+        fs::create_dir_all(dir.join(".aws")).unwrap();
+        let facts = searched(dir);
+        assert_eq!(found(&facts), [".aws"]);
+        assert!(!facts.search_incomplete, "nothing is below the top");
+        fs::create_dir_all(dir.join("below/.ssh")).unwrap();
+        let facts = searched(dir);
+        assert!(facts.search_incomplete);
+        assert_eq!(found(&facts), [".aws"]);
+    }
+}

@@ -29,7 +29,7 @@ impl Bundle {
             .canonicalize()
             .map_err(RuntimeError::io(format!("open the bundle {dir:?}")))?;
         let path = dir.join("config.json");
-        let spec: Spec = super::lenient::read(&path)?;
+        let mut spec: Spec = super::lenient::read(&path)?;
         let bad = |why: &str| RuntimeError::Input {
             path: path.clone(),
             why: why.to_owned(),
@@ -67,8 +67,17 @@ impl Bundle {
         for name in ["dev", "proc", "sys"] {
             if rootfs.join(name).is_symlink() {
                 return Err(bad(&format!(
-                    "the image's /{name} ({rootfs:?}) is a symbolic link: use an image where it is a directory"
+                    "filesystem {name:?} must be mounted on ordinary directory: the image's /{name} ({rootfs:?}) is a \
+                     symbolic link"
                 )));
+            }
+        }
+        // config.md "Mounts": the source of a bind mount is absolute or relative to the bundle.
+        let binds = spec.mounts_mut().iter_mut().flatten();
+        for mount in binds.filter(|m| crate::probe::is_bind(m)) {
+            let source = mount.source().clone().unwrap_or_default();
+            if source.is_relative() && !source.as_os_str().is_empty() {
+                mount.set_source(Some(dir.join(source)));
             }
         }
         Ok(Self { dir, rootfs, spec })

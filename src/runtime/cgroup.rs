@@ -44,6 +44,28 @@ pub fn check_systemd(spec: &Spec) -> Result<(), RuntimeError> {
     )))
 }
 
+/// Names the properties that a spec asks of systemd for the container's scope: libcontainer starts the scope with a fixed
+/// list, and systemd takes most of them at no other time.
+pub fn warn_of_properties(spec: &Spec) {
+    let names = unset_properties(spec);
+    if !names.is_empty() {
+        log::warn!(
+            "annotations that are not applied to the container's systemd scope: {}",
+            names.join(", ")
+        );
+    }
+}
+
+fn unset_properties(spec: &Spec) -> Vec<String> {
+    let all = spec.annotations().iter().flatten().map(|(key, _)| key);
+    let mut names: Vec<String> = all
+        .filter(|key| key.starts_with("org.systemd.property."))
+        .cloned()
+        .collect();
+    names.sort_unstable();
+    names
+}
+
 /// Refuses a cgroup path that is a hierarchy's root, leads out of it, or has processes in or below it already
 /// (as runc 1.2 does).
 pub fn check(spec: &Spec) -> Result<(), RuntimeError> {
@@ -77,7 +99,8 @@ pub fn check(spec: &Spec) -> Result<(), RuntimeError> {
         }
         if is_frozen(&mount.join(relative)) {
             return Err(refused(
-                "it is frozen, and whatever is put into it would never run".to_owned(),
+                "container's cgroup unexpectedly frozen: whatever is put into it would never run"
+                    .to_owned(),
             ));
         }
     }
@@ -123,7 +146,7 @@ fn check_unified(spec: &Spec) -> Result<(), RuntimeError> {
     if version_2 || asked.is_none_or(HashMap::is_empty) {
         return Ok(());
     }
-    let why = "linux.resources.unified needs cgroup v2, and this node has cgroup v1";
+    let why = "invalid configuration: cannot use unified on cgroup v1: linux.resources.unified needs cgroup v2";
     Err(RuntimeError::Unsupported(why.to_owned()))
 }
 
@@ -213,6 +236,19 @@ mod tests {
         linux.set_cgroups_path(Some(path.into()));
         spec.set_linux(Some(linux));
         check(&spec)
+    }
+
+    #[test]
+    fn properties_of_systemds_scope_are_named() {
+        let mut spec = Spec::default();
+        let keys = [
+            "org.systemd.property.TimeoutStopUSec",
+            "org.example",
+            "org.systemd.property.After",
+        ];
+        let annotations = keys.map(|k| (k.to_owned(), "1".to_owned()));
+        spec.set_annotations(Some(annotations.into()));
+        assert_eq!(unset_properties(&spec), [keys[2], keys[0]]);
     }
 
     #[test]

@@ -147,6 +147,7 @@ pub fn create(
     let mut decision = decide(global, &args.bundle, system)?;
     if global.systemd_cgroup {
         cgroup::check_systemd(&decision.bundle.spec)?;
+        cgroup::warn_of_properties(&decision.bundle.spec);
     } else {
         cgroup::name(&mut decision.bundle.spec, &place);
     }

@@ -295,7 +295,7 @@ fn reason(error: &std::io::Error) -> String {
 
 fn words(status: ExitStatus) -> String {
     match status.signal() {
-        Some(signal) => format!("signal {signal}"),
+        Some(signal) => format!("signal: {}", signal_words(signal)),
         None => format!("exit status {}", status.code().unwrap_or_default()),
     }
 }
@@ -335,6 +335,19 @@ pub fn default_env(policy: bool) -> Vec<String> {
         Some(format!("{}={}", name.to_str()?, value.to_str()?))
     };
     all.filter_map(text).collect()
+}
+
+/// A signal as Go says it, and therefore runc.
+fn signal_words(signal: i32) -> String {
+    let words = match signal {
+        libc::SIGSYS => "bad system call",
+        libc::SIGKILL => "killed",
+        libc::SIGTERM => "terminated",
+        libc::SIGSEGV => "segmentation fault",
+        libc::SIGABRT => "aborted",
+        other => return other.to_string(),
+    };
+    words.to_owned()
 }
 
 /// Runs every poststop hook; one that fails is a warning (runtime.md "Lifecycle", step 13).

@@ -29,6 +29,7 @@ pub struct Split {
 /// Takes out of `spec` what libcontainer cannot do. `rootfs` is the container's root as the host sees it.
 pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
     let user_namespace = user_namespace(spec)?;
+    let in_user_namespace = super::create::has_user_namespace(spec);
     let root = Root::open(rootfs)?;
     let mut left = Unfinished::default();
     let propagation = spec
@@ -48,7 +49,8 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
         own_mode(&mut mount, &root, &places);
         let touches =
             |other: &PathBuf| destination.starts_with(other) || other.starts_with(&destination);
-        if is_special(&mount) || late.iter().any(touches) {
+        let hidden = in_user_namespace && is_bind(&mount) && !can_reach(&mount);
+        if is_special(&mount) || hidden || late.iter().any(touches) {
             if destination == Path::new("/dev") {
                 // libcontainer makes its devices somewhere: not in what comes from the host.
                 kept.push(stand_in(&destination));
@@ -150,6 +152,20 @@ fn is_special(mount: &Mount) -> bool {
     let of_superblock = !bind && has(mount, &["sync", "dirsync", "lazytime", "mand"]);
     let over_dev = bind && mount.destination() == Path::new("/dev");
     is_id_mapped(mount) || has(mount, &["tmpcopyup"]) || of_superblock || over_dev
+}
+
+/// Whether everybody can go to the source of a bind mount: libcontainer looks it up as the root of the container's user
+/// namespace, who is nobody on the node. A source that is not there is left to its error.
+fn can_reach(mount: &Mount) -> bool {
+    let source = mount.source().clone().unwrap_or_default();
+    let Ok(source) = source.canonicalize() else {
+        return true;
+    };
+    let open = |dir: &Path| {
+        let stat = rustix::fs::stat(dir);
+        stat.is_ok_and(|s| Mode::from_raw_mode(s.st_mode).contains(Mode::XOTH))
+    };
+    source.ancestors().skip(1).all(open)
 }
 
 /// What is to be changed of a mount that libcontainer makes; it passes over these options.

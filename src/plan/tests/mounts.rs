@@ -285,6 +285,28 @@ fn kernel_file_systems_get_the_options_of_the_plan() {
 }
 
 #[test]
+fn a_second_cgroup_mount_is_left_out_whatever_it_is_called() {
+    for (typ, place) in [
+        ("cgroup", "/sys/fs/cgroup"),
+        ("cgroup2", "/sys/fs/cgroup"),
+        ("cgroup", "/sys/fs/cgroup/"),
+        ("cgroup2", "//sys/fs/./cgroup"),
+    ] {
+        let case = under("permissive").mount("cgroup", "cgroup", "/sys/fs/cgroup", &["rw"], None);
+        let plan = case.mount(typ, "cgroup", place, &["rw"], None).plan();
+        let kept: Vec<&str> = plan
+            .filesystem
+            .mounts
+            .iter()
+            .map(|m| m.kind.as_str())
+            .collect();
+        assert_eq!(kept, ["cgroup"], "{typ} at {place}");
+        assert_eq!(plan.filesystem.pruned.len(), 1, "{typ} at {place}");
+        assert!(plan.filesystem.mounts[0].options.contains(&"ro".to_owned()));
+    }
+}
+
+#[test]
 fn a_destination_that_is_no_plain_absolute_path_is_an_error() {
     for place in ["", ".", "data", "/data/..", "/data/../etc", "../proc"] {
         let message = under("standard").tmpfs(place).refused();
