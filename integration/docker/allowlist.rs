@@ -17,7 +17,7 @@ const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.te
                      rebind.example.test:80";
 
 /// Starts the internet, once.
-fn internet() {
+pub(super) fn internet() {
     static UP: Once = Once::new();
     UP.call_once(|| {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/internet/up.sh");
@@ -66,7 +66,7 @@ impl<'a> Agent<'a> {
     }
 
     #[track_caller]
-    fn free(docker: &'a Docker) -> Self {
+    pub fn free(docker: &'a Docker) -> Self {
         Self::start(docker, &["--runtime=runc"])
     }
 
@@ -80,7 +80,7 @@ impl<'a> Agent<'a> {
         self.container.exec(&[], &all)
     }
 
-    fn python(&self, program: &str) -> Finished {
+    pub fn python(&self, program: &str) -> Finished {
         self.container.exec(&[], &["python3", "-c", program])
     }
 

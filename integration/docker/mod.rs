@@ -10,11 +10,14 @@ mod containers;
 mod demo;
 mod files;
 mod inside;
+mod internal;
 mod leftovers;
 mod network;
+mod node;
 mod ordinary;
 mod privileges;
 mod probe;
+mod upstream;
 mod workloads;
 
 use std::ffi::OsStr;

@@ -23,7 +23,7 @@ pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
         .map(|init| Relay::listen(&place, init))
         .transpose()?
         .flatten();
-    start::start(&place, lock)?;
+    start::start(global, &place, lock)?;
     if let Some(relay) = relay {
         relay.wait()?;
     }

@@ -26,7 +26,7 @@ use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 
 use crate::egress::{Asking, Budget, Rules};
-use crate::policy::{NetworkMode, Policy, Resolved, RootAccess};
+use crate::policy::{NetworkMode, Policy, Resolved, RootAccess, Upstream};
 pub use facts::{BundleFacts, FileKind, HostFacts, Inside, Neighbour, SourceFacts};
 pub use mounts::{PlannedMount, Pruned};
 pub use privileges::CapabilitySets;
@@ -140,6 +140,9 @@ pub struct NetworkPlan {
     pub sysctl: BTreeMap<String, String>,
     /// Whether the container has a sysfs, which is then replaced by the inner namespace's.
     pub sysfs: bool,
+    /// The node's proxy, which the sidecar dials through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Upstream>,
 }
 
 /// The syscall wall, beside the base rules and the engine's own profile.
@@ -311,11 +314,17 @@ pub fn plan(
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect(),
         filesystem,
-        network: network::plan(
-            resolved,
-            namespaces::net_sysctl(linux, &mut warnings),
-            sysfs,
-        ),
+        network: NetworkPlan {
+            // Only where something is reached at all.
+            upstream: (network.mode == NetworkMode::Allowlist)
+                .then(|| resolved.upstream.clone())
+                .flatten(),
+            ..network::plan(
+                resolved,
+                namespaces::net_sysctl(linux, &mut warnings),
+                sysfs,
+            )
+        },
         syscalls: SyscallPlan {
             allow: allow.iter().map(ToString::to_string).collect(),
             deny: deny.iter().map(ToString::to_string).collect(),

@@ -31,6 +31,7 @@ pub mod seconds;
 pub mod size;
 pub mod syscall;
 mod text;
+pub mod upstream;
 
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ pub use seconds::{AskSeconds, CoolDown};
 pub use size::ByteSize;
 pub use syscall::SyscallName;
 pub use text::{ValueError, shown};
+pub use upstream::{NodeNetwork, Secret, Upstream, UpstreamNames};
 
 use text::words;
 

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Source;
 use super::text::words;
-use super::{Capability, HostPath, PolicyChoice, PolicyError, PolicyName, builtin, file};
+use super::{
+    Capability, HostPath, NodeNetwork, PolicyChoice, PolicyError, PolicyName, builtin, file,
+};
 
 /// `/etc/agentbox/config.toml`, parsed. A node without the file has [`NodeConfig::default`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -23,6 +25,8 @@ pub struct NodeConfig {
     pub preset_dir: HostPath,
     /// What no policy can give, only the node.
     pub allow: NodeAllow,
+    /// How the node itself reaches the internet.
+    pub network: NodeNetwork,
 }
 
 /// What is refused under every policy unless the node's file lists it.
@@ -68,6 +72,7 @@ impl Default for NodeConfig {
             policy_dir: "/etc/agentbox/policies".parse().expect(own),
             preset_dir: "/etc/agentbox/presets".parse().expect(own),
             allow: NodeAllow::default(),
+            network: NodeNetwork::default(),
         }
     }
 }
@@ -103,6 +108,10 @@ mod tests {
             namespaces = ["pid", "network"]
             hooks = ["/usr/bin/hook"]
             devices = ["/dev/kvm"]
+            [network]
+            upstream-proxy = "http://proxy.example:3128"
+            upstream-credentials = "/etc/agentbox/upstream"
+            upstream-names = "proxy"
             "#,
         )
         .unwrap();
@@ -111,6 +120,10 @@ mod tests {
         assert_eq!(config.policy_dir.as_str(), "/srv/policies");
         assert_eq!(config.preset_dir.as_str(), "/srv/presets");
         assert!(config.allow.open_egress);
+        let upstream = config.network.upstream().unwrap();
+        assert_eq!(upstream.to_string(), "http://proxy.example:3128");
+        assert_eq!(upstream.names.as_str(), "proxy");
+        assert!(config.network.contradiction().is_none());
         assert_eq!(
             config.allow.capabilities,
             ["CAP_NET_RAW".parse().unwrap()].into()
@@ -143,6 +156,16 @@ mod tests {
             ("[allow]\nunconfined = true", 2, "unconfined"),
             ("ceiling = \"strict\"\nceiling = \"strict\"", 2, "duplicate"),
             ("not toml", 1, "expected"),
+            (
+                "[network]\nupstream-proxy = \"https://p:1\"",
+                2,
+                "https:// proxies are not supported",
+            ),
+            (
+                "[network]\nupstream-names = \"client\"",
+                2,
+                "one of vetted, proxy",
+            ),
         ] {
             let error = NodeConfig::parse(text).unwrap_err();
             let message = error.to_string();

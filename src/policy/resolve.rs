@@ -11,8 +11,8 @@ use super::file::{Library, Loaded};
 use super::preset::Presets;
 use super::{
     Capability, Field, GuestPath, NetworkLimit, NodeAllow, NodeConfig, OverLimit, POLICY_KEY,
-    Policy, PolicyChoice, PolicyError, PolicyName, RuleItem, WORKSPACE_KEY, builtin, capability,
-    exceeds, network,
+    Policy, PolicyChoice, PolicyError, PolicyName, RuleItem, Upstream, WORKSPACE_KEY, builtin,
+    capability, exceeds, network,
 };
 
 /// All that has a say in a container's policy.
@@ -65,6 +65,9 @@ pub struct Resolved {
     pub network_limits: Vec<NetworkLimit>,
     /// What this node allows beyond any policy.
     pub node_allow: NodeAllow,
+    /// The proxy that this node reaches the internet through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Upstream>,
 }
 
 /// A policy that limits another.
@@ -325,6 +328,7 @@ impl Desk<'_> {
             network_limits,
             ceilings: limits.into_iter().map(|limit| limit.ceiling).collect(),
             node_allow: self.sources.node.allow.clone(),
+            upstream: self.sources.node.network.upstream(),
         })
     }
 

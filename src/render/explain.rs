@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::log::escape;
 use crate::plan::{EphemeralContent, Plan, PlannedMount};
-use crate::policy::{NetworkMode, RootAccess};
+use crate::policy::{NetworkMode, RootAccess, UpstreamNames};
 use crate::seccomp::{Filter, Program};
 
 /// What is explained.
@@ -200,6 +200,18 @@ fn allowlist(out: &mut String, plan: &Plan) {
         item(
             out,
             &format!("after a used-up budget nothing goes through for {pause} s"),
+        );
+    }
+    if let Some(upstream) = &network.upstream {
+        let names = match upstream.names {
+            UpstreamNames::Vetted => "for addresses that the sidecar has resolved and looked at",
+            UpstreamNames::Proxy => {
+                "for names, which the proxy resolves: nobody here sees what addresses they lead to"
+            }
+        };
+        item(
+            out,
+            &format!("through the node's proxy {upstream}, {names}"),
         );
     }
     if network.proxy_env {

@@ -47,7 +47,7 @@ pub fn run(
             Some(Foreground::new(init.pid)?)
         };
         let relay = Relay::listen(&place, init)?;
-        start::start(&place, lock)?;
+        start::start(global, &place, lock)?;
         Ok((foreground, relay))
     });
     let status = started.and_then(|(foreground, relay)| match foreground {

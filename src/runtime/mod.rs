@@ -41,6 +41,7 @@ pub mod stats;
 pub mod store;
 pub mod tty;
 pub mod unfinished;
+pub mod upstream;
 pub mod wait;
 pub mod wanted;
 pub mod warm;

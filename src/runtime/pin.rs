@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::bundle::read_file;
 use super::{RuntimeError, control};
 use crate::policy::HostName;
-use crate::sidecar::{ControlReply, ControlRequest, Pinned};
+use crate::sidecar::{ControlReply, ControlRequest, Pinned, Proxy};
 use crate::sys::netlink::RouteSocket;
 
 /// Where the engine keeps the container's resolver and hosts.
@@ -45,7 +45,7 @@ impl EngineFiles {
 }
 
 /// Hands over to the sidecar what it needs before anything can be reached.
-pub fn pin(dir: &Path, files: &EngineFiles) -> Result<(), RuntimeError> {
+pub fn pin(dir: &Path, files: &EngineFiles, proxy: Option<Proxy>) -> Result<(), RuntimeError> {
     let resolv_conf = files
         .resolv_conf
         .clone()
@@ -58,6 +58,11 @@ pub fn pin(dir: &Path, files: &EngineFiles) -> Result<(), RuntimeError> {
         .and_then(|mut route| route.addresses())
         .map_err(RuntimeError::io("list the node's addresses".to_owned()))?;
     pinned.node = addresses.into_iter().map(|(address, _)| address).collect();
+    if let Some(proxy) = &proxy {
+        // A container that reached it could ask it for what the wall refuses.
+        pinned.node.extend(&proxy.addresses);
+    }
+    pinned.proxy = proxy;
     match control::ask(dir, &ControlRequest::Pin(pinned))? {
         ControlReply::Done => Ok(()),
         ControlReply::Failed(why) => Err(RuntimeError::Unsupported(format!(

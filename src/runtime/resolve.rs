@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::RuntimeError;
 use super::bundle::read_file;
+use super::{RuntimeError, upstream};
 use crate::cli::Global;
 use crate::policy::{NodeConfig, Selection, Sources, resolve};
 
@@ -32,6 +32,7 @@ impl NodeFiles {
     /// Reads the node's file and the directories that it names.
     pub fn read(config: &Path) -> Result<Self, RuntimeError> {
         let node = node(config)?;
+        upstream::check(config, &node)?;
         Ok(Self {
             policies: toml_files(node.policy_dir.as_ref(), "policies")?,
             presets: toml_files(node.preset_dir.as_ref(), "presets")?,

@@ -9,17 +9,18 @@ use super::agent::Agent;
 use super::hooks::{self, When};
 use super::record::{ProcessId, Record};
 use super::store::{Lock, Place};
-use super::{RuntimeError, delete, pin, report};
+use super::{RuntimeError, delete, pin, report, upstream};
+use crate::cli::Global;
 use crate::policy::NetworkMode;
 
 /// Starts a created container. Its lock is held until the process has moved to the inner network namespace: libcontainer
 /// says Running before, and an `exec` in that moment would join the engine's.
 ///
 /// A container whose startContainer or poststart hook fails is ended and deleted (runtime.md "Lifecycle", steps 7 and 9).
-pub fn start(place: &Place, lock: Lock) -> Result<(), RuntimeError> {
+pub fn start(global: &Global, place: &Place, lock: Lock) -> Result<(), RuntimeError> {
     let mut record =
         Record::read(&place.dir()).map_err(|e| e.unknown_if_absent(place.id.as_str()))?;
-    let started = release(place, &mut record).and_then(|()| poststart(&record));
+    let started = release(global, place, &mut record).and_then(|()| poststart(&record));
     let hook_failed = match &started {
         Err(RuntimeError::Hook(_)) => true,
         Err(RuntimeError::Init(report)) => hooks::is_start_failure(report),
@@ -48,7 +49,7 @@ fn poststart(record: &Record) -> Result<(), RuntimeError> {
     )?)
 }
 
-fn release(place: &Place, record: &mut Record) -> Result<(), RuntimeError> {
+fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), RuntimeError> {
     let refuse = |why: &str| RuntimeError::State {
         verb: "start",
         id: record.id.clone(),
@@ -72,12 +73,12 @@ fn release(place: &Place, record: &mut Record) -> Result<(), RuntimeError> {
             ));
         }
     }
-    if record
-        .plan
-        .as_ref()
-        .is_some_and(|plan| plan.network.mode == NetworkMode::Allowlist)
+    if let Some(plan) = &record.plan
+        && plan.network.mode == NetworkMode::Allowlist
     {
-        pin::pin(&place.dir(), &record.engine_files)?;
+        let planned = plan.network.upstream.as_ref();
+        let proxy = planned.map(|planned| upstream::find(&global.config, planned));
+        pin::pin(&place.dir(), &record.engine_files, proxy.transpose()?)?;
     }
     let reader = report::reader(&place.report())?;
     let agent = Agent::read(&place.dir())?;

@@ -36,7 +36,7 @@ pub use protocol::{Handover, ProtocolError, Work, request_namespace};
 pub use record::{SidecarRecord, kill, remove};
 pub use serve::{
     AskStatus, ControlReply, ControlRequest, Decision, LiveConnection, NetworkStatus, Pinned,
-    Serving, Used, WaitingConnection,
+    Proxy, Serving, Used, WaitingConnection,
 };
 pub use spawn::{Attach, ServingFds, SidecarConfig, Spawned, spawn};
 

@@ -15,6 +15,7 @@ use tokio::task::spawn_local;
 
 use super::asks::{self, AskStatus};
 use super::live::LiveConnection;
+use super::proxy::Proxy;
 use super::wall::Wall;
 use crate::egress::{Budget, Lasting, Rules};
 use crate::policy::HostName;
@@ -61,6 +62,9 @@ pub struct Pinned {
     pub hosts: Vec<(HostName, IpAddr)>,
     /// The node's own addresses.
     pub node: BTreeSet<IpAddr>,
+    /// The node's upstream proxy.
+    #[serde(default)]
+    pub proxy: Option<Proxy>,
 }
 
 /// The answer.

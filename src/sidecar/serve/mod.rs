@@ -10,6 +10,7 @@
 //! explicit  CONNECT, http://, SOCKS5h on loopback
 //! tls, http first bytes must name the host that was decided on
 //! upstream  resolve, vet, dial
+//! proxy     the node's own proxy, where there is no other way out
 //! relay     bytes both ways, spliced when there are many
 //! asks      what waits for a person
 //! live      what is open
@@ -24,6 +25,7 @@ mod dns;
 mod explicit;
 mod journal;
 mod live;
+mod proxy;
 mod relay;
 mod sniff;
 mod socks;
@@ -45,6 +47,7 @@ use wall::Wall;
 pub use asks::{AskStatus, WaitingConnection};
 pub use control::{ControlReply, ControlRequest, Decision, NetworkStatus, Pinned, Used};
 pub use live::LiveConnection;
+pub use proxy::Proxy;
 
 /// What the sidecar is to serve: a file that the runtime writes and hands over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

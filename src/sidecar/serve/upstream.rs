@@ -16,6 +16,7 @@ use hickory_resolver::proto::xfer::Protocol;
 use tokio::net::TcpStream;
 
 use super::control::Pinned;
+use super::proxy::{Proxy, Target};
 use super::wall::Refusal;
 use crate::egress::address::vet;
 use crate::egress::{AddressRefusal, Surroundings};
@@ -44,6 +45,28 @@ struct Ways {
     hosts: BTreeMap<HostName, Vec<IpAddr>>,
     search: Vec<Name>,
     node: BTreeSet<IpAddr>,
+    proxy: Option<Proxy>,
+}
+
+/// One way to a host.
+enum Way<'a> {
+    /// To an address that was vetted, or that a rule names.
+    Direct(IpAddr),
+    /// Through the node's proxy.
+    Through(&'a Proxy, Target),
+}
+
+/// A connection to one address, or why there is none.
+pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, String> {
+    match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(to)).await {
+        Ok(Ok(stream)) => {
+            // Small requests go at once; where it fails they go a little later.
+            let _no_delay = stream.set_nodelay(true);
+            Ok(stream)
+        }
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it did not answer in time".to_owned()),
+    }
 }
 
 impl Upstream {
@@ -65,6 +88,7 @@ impl Upstream {
             search,
             hosts,
             node,
+            proxy,
         } = pinned;
         let mut servers = NameServerConfigGroup::new();
         for address in nameservers {
@@ -97,6 +121,7 @@ impl Upstream {
                 .filter_map(|domain| Name::from_ascii(domain.as_str()).ok())
                 .collect(),
             node,
+            proxy,
         };
         *self.pinned.borrow_mut() = Some(Rc::new(ways));
         Ok(())
@@ -104,22 +129,22 @@ impl Upstream {
 
     /// Connects to a host that the rules allow.
     pub async fn dial(&self, host: &Host, port: u16, internal: bool) -> Result<TcpStream, Refusal> {
-        let addresses = match host {
-            // A rule names the address itself: there is nothing to vet.
-            Host::Address(address) => vec![*address],
-            Host::Name(name) => self.resolve(name, internal).await?,
+        let Some(ways) = self.pinned.borrow().clone() else {
+            return Err(Refusal::Unreachable(
+                "the resolver is not known yet".to_owned(),
+            ));
         };
         let mut last = None;
-        for address in addresses.into_iter().take(TRIED) {
-            let to = SocketAddr::new(address, port);
-            match tokio::time::timeout(CONNECT_WITHIN, TcpStream::connect(to)).await {
-                Ok(Ok(stream)) => {
-                    // Small requests go at once; where it fails they go a little later.
-                    let _no_delay = stream.set_nodelay(true);
-                    return Ok(stream);
-                }
-                Ok(Err(error)) => last = Some(error.to_string()),
-                Err(_) => last = Some("it did not answer in time".to_owned()),
+        for way in self.ways(&ways, host, internal).await? {
+            let dialled = match way {
+                Way::Direct(address) => connect(SocketAddr::new(address, port))
+                    .await
+                    .map_err(Refusal::Unreachable),
+                Way::Through(proxy, target) => proxy.tunnel(&target, port).await,
+            };
+            match dialled {
+                Ok(stream) => return Ok(stream),
+                Err(refusal) => last = Some(refusal.to_string()),
             }
         }
         Err(Refusal::Unreachable(format!(
@@ -128,12 +153,42 @@ impl Upstream {
         )))
     }
 
-    async fn resolve(&self, name: &HostName, internal: bool) -> Result<Vec<IpAddr>, Refusal> {
-        let Some(ways) = self.pinned.borrow().clone() else {
-            return Err(Refusal::Unreachable(
-                "the resolver is not known yet".to_owned(),
-            ));
+    /// How a host is reached, at most [`TRIED`] ways.
+    async fn ways<'a>(
+        &self,
+        ways: &'a Ways,
+        host: &Host,
+        internal: bool,
+    ) -> Result<Vec<Way<'a>>, Refusal> {
+        let addresses = match (host, &ways.proxy) {
+            // What may be private is on this side of the proxy.
+            (Host::Name(name), Some(proxy)) if proxy.send_names && !internal => {
+                return Ok(vec![Way::Through(proxy, Target::Name(name.clone()))]);
+            }
+            (Host::Name(name), _) => self.resolve(ways, name, internal).await?,
+            // A rule names the address itself: there is nothing to vet.
+            (Host::Address(address), _) => vec![*address],
         };
+        let addresses = addresses.into_iter().take(TRIED);
+        let Some(proxy) = &ways.proxy else {
+            return Ok(addresses.map(Way::Direct).collect());
+        };
+        let around = self.surroundings(&ways.node)?;
+        Ok(addresses
+            .map(|address| match vet(address, false, &around) {
+                Ok(address) => Way::Through(proxy, Target::Address(address)),
+                // Named as internal or by its address, and not on the internet: the proxy is not the way there.
+                Err(_) => Way::Direct(address),
+            })
+            .collect())
+    }
+
+    async fn resolve(
+        &self,
+        ways: &Ways,
+        name: &HostName,
+        internal: bool,
+    ) -> Result<Vec<IpAddr>, Refusal> {
         let found = match ways.hosts.get(name) {
             Some(addresses) => addresses.clone(),
             None => ways.look_up(name, internal).await?,

@@ -1,0 +1,282 @@
+//! The node's way out through a company's HTTP proxy.
+//!
+//! Credentials are a [`Secret`], which no `Debug` and no error shows; what is saved and explained is an [`Upstream`], which
+//! has none.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::text::{ValueError, words};
+use super::{Host, HostPath};
+
+/// What the URL must look like. A wrong one is not shown: it may hold a password.
+const GRAMMAR: &str = "http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, with %XX for any byte of user and password \
+                       that is not a letter or a digit (https:// proxies are not supported: nothing of the wall speaks TLS)";
+/// The longest user name and password together (RFC 7617 sets no limit, proxies do).
+const LONGEST: usize = 1024;
+
+/// `[network]` of the node's file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct NodeNetwork {
+    /// The HTTP proxy that every connection to the internet goes through.
+    pub upstream_proxy: Option<ProxyUrl>,
+    /// A file with `USER:PASSWORD` in its first line, that root alone reads.
+    pub upstream_credentials: Option<HostPath>,
+    /// Who resolves names.
+    pub upstream_names: UpstreamNames,
+}
+
+words! {
+    /// Who resolves the names that go through an upstream proxy.
+    #[derive(Default)]
+    UpstreamNames {
+        /// The sidecar, which looks at each address and asks the proxy for the one that it has looked at.
+        #[default]
+        Vetted = "vetted",
+        /// The proxy: nobody on the node sees where a name leads.
+        Proxy = "proxy",
+    }
+}
+
+/// A proxy as the node's file names it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ProxyUrl {
+    /// Its name or address.
+    pub host: Host,
+    /// Its port.
+    pub port: u16,
+    /// Who we are to it.
+    pub credentials: Option<Secret>,
+}
+
+/// An upstream proxy without its credentials: what is planned, saved and explained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Upstream {
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Who resolves names.
+    pub names: UpstreamNames,
+}
+
+/// `USER:PASSWORD`. It has no `Display`, and its `Debug` says nothing.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// From the text of a credentials file: its first line.
+    pub fn from_file(text: &str) -> Option<Self> {
+        Self::new(text.lines().next()?.to_owned())
+    }
+
+    fn new(text: String) -> Option<Self> {
+        let (user, _) = text.split_once(':')?;
+        let good = !user.is_empty() && text.len() <= LONGEST && !text.chars().any(char::is_control);
+        good.then_some(Self(text))
+    }
+
+    /// The value of a `Proxy-Authorization` header (RFC 7617).
+    pub fn basic(&self) -> String {
+        format!("Basic {}", base64(self.0.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl NodeNetwork {
+    /// The proxy without its credentials.
+    pub fn upstream(&self) -> Option<Upstream> {
+        let ProxyUrl { host, port, .. } = self.upstream_proxy.as_ref()?;
+        Some(Upstream {
+            host: host.to_string(),
+            port: *port,
+            names: self.upstream_names,
+        })
+    }
+
+    /// What is wrong with the fields together.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        match &self.upstream_proxy {
+            None if self.upstream_credentials.is_some() => {
+                Some("network.upstream-credentials has no use without network.upstream-proxy")
+            }
+            None if self.upstream_names != UpstreamNames::default() => {
+                Some("network.upstream-names has no use without network.upstream-proxy")
+            }
+            Some(proxy) if proxy.credentials.is_some() && self.upstream_credentials.is_some() => {
+                Some(
+                    "the credentials of the upstream proxy are in network.upstream-proxy and in \
+                 network.upstream-credentials: leave one out",
+                )
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port, .. } = self;
+        match host.contains(':') {
+            true => write!(f, "http://[{host}]:{port}"),
+            false => write!(f, "http://{host}:{port}"),
+        }
+    }
+}
+
+impl TryFrom<String> for ProxyUrl {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        text.parse()
+    }
+}
+
+impl FromStr for ProxyUrl {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        parse(text).ok_or_else(|| ValueError {
+            value: "the URL of the upstream proxy (not shown)".to_owned(),
+            allowed: GRAMMAR.to_owned(),
+            suggestion: None,
+        })
+    }
+}
+
+fn parse(text: &str) -> Option<ProxyUrl> {
+    let rest = text.strip_prefix("http://")?;
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (credentials, place) = match rest.rsplit_once('@') {
+        None => (None, rest),
+        Some((userinfo, place)) => {
+            let (user, password) = userinfo.split_once(':')?;
+            let user = percent_decoded(user)?;
+            // In `user:password` the first colon ends the user.
+            let whole = (!user.contains(':'))
+                .then_some(format!("{user}:{}", percent_decoded(password)?))?;
+            (Some(Secret::new(whole)?), place)
+        }
+    };
+    let (host, port) = place.rsplit_once(':')?;
+    if !port.bytes().all(|b| b.is_ascii_digit()) || (host.contains(':') && !host.starts_with('[')) {
+        return None;
+    }
+    Some(ProxyUrl {
+        host: host.parse().ok()?,
+        port: port.parse().ok().filter(|port| *port != 0)?,
+        credentials,
+    })
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                out.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
+            }
+            // Delimiters of a URL (RFC 3986, section 2.2) mean that something else was meant.
+            b'/' | b'?' | b'#' | b'@' | b':' | b'[' | b']' | b' ' => return None,
+            other => out.push(other),
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+/// RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
+        let group = (at(0) << 16) | (at(1) << 8) | at(2);
+        for place in 0..4 {
+            let letter = LETTERS[usize::try_from((group >> (18 - 6 * place)) & 63).unwrap_or(0)];
+            let padding = usize::try_from(place).unwrap_or(0) > chunk.len();
+            out.push(if padding { '=' } else { char::from(letter) });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_proxy_with_and_without_credentials() {
+        let proxy: ProxyUrl = "http://proxy.example:3128".parse().unwrap();
+        assert_eq!(
+            (proxy.host.to_string().as_str(), proxy.port),
+            ("proxy.example", 3128)
+        );
+        assert_eq!(proxy.credentials, None);
+        let proxy: ProxyUrl = "http://me:p%40ss%3Aw%25@[fd00::1]:8080/".parse().unwrap();
+        assert_eq!(
+            (proxy.host.to_string().as_str(), proxy.port),
+            ("fd00::1", 8080)
+        );
+        assert_eq!(
+            proxy.credentials,
+            Secret::from_file("me:p@ss:w%\nanother line")
+        );
+    }
+
+    /// RFC 7617, section 2, and RFC 4648, section 10.
+    #[test]
+    fn writes_the_header_as_its_specification_does() {
+        let secret = Secret::from_file("Aladdin:open sesame").unwrap();
+        assert_eq!(secret.basic(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        for (plain, coded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_a_proxy_and_a_password_is_never_shown() {
+        for text in [
+            "proxy.example:3128",
+            "https://me:hunter2@proxy.example:3128",
+            "socks5://proxy.example:3128",
+            "http://proxy.example",
+            "http://proxy.example:0",
+            "http://proxy.example:+1",
+            "http://proxy.example:65536",
+            "http://me@proxy.example:3128",
+            "http://:hunter2@proxy.example:3128",
+            "http://me:hunter2@evil@proxy.example:3128",
+            "http://me:hunter%0d2@proxy.example:3128",
+            "http://me:hunter%2@proxy.example:3128",
+            "http://me:hunter2@proxy.example:3128/path",
+            "http://fd00::1:3128",
+        ] {
+            let error = text.parse::<ProxyUrl>().unwrap_err().to_string();
+            assert!(!error.contains("hunter"), "{error}");
+        }
+        let proxy: ProxyUrl = "http://me:hunter2@proxy.example:1".parse().unwrap();
+        assert!(!format!("{proxy:?}").contains("hunter"));
+        for text in ["", "hunter2", ":hunter2", "me:hunter\u{7}2"] {
+            assert_eq!(Secret::from_file(text), None);
+        }
+    }
+}

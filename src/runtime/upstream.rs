@@ -1,0 +1,195 @@
+//! The node's way out through a company's proxy: read when a container starts, and handed to its sidecar alone.
+//!
+//! Nothing of it is saved but where it is: the credentials live in the node's files, which root alone reads, in this process
+//! and in the sidecar's memory.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::RuntimeError;
+use super::resolve::NodeFiles;
+use crate::policy::{NodeConfig, Secret, Upstream, UpstreamNames};
+use crate::sidecar::Proxy;
+
+/// The most addresses of the proxy that are kept.
+const ADDRESSES: usize = 8;
+
+/// What the node's file says of a proxy, together: found at `create` rather than at `start`.
+pub fn check(config: &Path, node: &NodeConfig) -> Result<(), RuntimeError> {
+    if let Some(why) = node.network.contradiction() {
+        return Err(RuntimeError::Input {
+            path: config.to_owned(),
+            why: why.to_owned(),
+        });
+    }
+    credentials(config, node).map(drop)
+}
+
+/// For the sidecar of a container that was planned with this proxy.
+pub fn find(config: &Path, planned: &Upstream) -> Result<Proxy, RuntimeError> {
+    let node = NodeFiles::read(config)?.node;
+    if node.network.upstream().as_ref() != Some(planned) {
+        return Err(RuntimeError::Input {
+            path: config.to_owned(),
+            why: format!(
+                "its upstream proxy is not {planned} any more, as it was when the container was created: create it again"
+            ),
+        });
+    }
+    Ok(Proxy {
+        addresses: addresses(planned)?,
+        port: planned.port,
+        authorization: credentials(config, &node)?,
+        send_names: planned.names == UpstreamNames::Proxy,
+    })
+}
+
+/// By the node's own resolver: what a container's network answers may be another container's doing.
+fn addresses(upstream: &Upstream) -> Result<BTreeSet<IpAddr>, RuntimeError> {
+    let step = || RuntimeError::io(format!("look up the upstream proxy {upstream}"));
+    let found: BTreeSet<IpAddr> = (upstream.host.as_str(), upstream.port)
+        .to_socket_addrs()
+        .map_err(step())?
+        .map(|address| address.ip().to_canonical())
+        .take(ADDRESSES)
+        .collect();
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(step()(std::io::Error::from(std::io::ErrorKind::NotFound))),
+    }
+}
+
+fn credentials(config: &Path, node: &NodeConfig) -> Result<Option<Secret>, RuntimeError> {
+    let network = &node.network;
+    if let Some(secret) = network
+        .upstream_proxy
+        .as_ref()
+        .and_then(|proxy| proxy.credentials.clone())
+    {
+        private(config)?;
+        return Ok(Some(secret));
+    }
+    let Some(path) = &network.upstream_credentials else {
+        return Ok(None);
+    };
+    let path: &Path = path.as_ref();
+    private(path)?;
+    let text = super::bundle::read_file(path)?;
+    let secret = String::from_utf8(text)
+        .ok()
+        .and_then(|text| Secret::from_file(&text));
+    let bad = || RuntimeError::Input {
+        path: path.to_owned(),
+        why: "its first line is not USER:PASSWORD".to_owned(),
+    };
+    secret.ok_or_else(bad).map(Some)
+}
+
+/// Refuses a file with credentials that anybody but root can read or write.
+fn private(path: &Path) -> Result<(), RuntimeError> {
+    let stat = std::fs::metadata(path).map_err(RuntimeError::io(format!("look at {path:?}")))?;
+    if stat.uid() == 0 && stat.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(RuntimeError::Input {
+        path: path.to_owned(),
+        why: format!(
+            "it holds the credentials of the upstream proxy and is not root's alone (owner {}, mode {:o}): \
+             chown root it and chmod 600 it",
+            stat.uid(),
+            stat.mode() & 0o777
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A node's file; the tests are root's, as agentbox is.
+    fn file(name: &str, text: &str, mode: u32) -> std::path::PathBuf {
+        let dir = std::env::temp_dir().join(format!("agentbox-upstream-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        path
+    }
+
+    #[test]
+    fn credentials_are_read_only_from_files_of_roots_alone() {
+        if !rustix::process::getuid().is_root() {
+            return;
+        }
+        let inline = "[network]\nupstream-proxy = \"http://me:hunter2@127.0.0.1:3128\"\n";
+        for (mode, good) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false)] {
+            let path = file(&format!("inline-{mode:o}"), inline, mode);
+            let node = NodeConfig::parse(inline).unwrap();
+            let checked = check(&path, &node);
+            assert_eq!(checked.is_ok(), good, "{mode:o}");
+            if let Err(error) = checked {
+                let text = crate::log::chain(&error);
+                assert!(
+                    text.contains("chmod 600") && !text.contains("hunter2"),
+                    "{text}"
+                );
+            }
+            let secret = file(&format!("secret-{mode:o}"), "me:hunter2\n", mode);
+            let by_file = format!(
+                "[network]\nupstream-proxy = \"http://127.0.0.1:3128\"\nupstream-credentials = {secret:?}\n"
+            );
+            let path = file(&format!("config-{mode:o}"), &by_file, 0o644);
+            let planned = NodeConfig::parse(&by_file)
+                .unwrap()
+                .network
+                .upstream()
+                .unwrap();
+            let proxy = find(&path, &planned);
+            assert_eq!(proxy.is_ok(), good, "{mode:o}");
+            if let Ok(proxy) = proxy {
+                assert_eq!(proxy.authorization, Secret::from_file("me:hunter2"));
+                assert!(!format!("{proxy:?}").contains("hunter2"));
+            }
+        }
+        let broken = file("broken", "hunter2", 0o600);
+        let text = format!(
+            "[network]\nupstream-proxy = \"http://p:1\"\nupstream-credentials = {broken:?}\n"
+        );
+        let error = check(&broken, &NodeConfig::parse(&text).unwrap()).unwrap_err();
+        let text = crate::log::chain(&error);
+        assert!(
+            text.contains("USER:PASSWORD") && !text.contains("hunter2"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn another_proxy_than_the_planned_one_is_refused() {
+        let text = "[network]\nupstream-proxy = \"http://127.0.0.1:3128\"\n";
+        let path = file("other", text, 0o644);
+        let mut planned = NodeConfig::parse(text).unwrap().network.upstream().unwrap();
+        assert!(find(&path, &planned).is_ok());
+        planned.port = 3129;
+        let error = find(&path, &planned).unwrap_err().to_string();
+        assert!(
+            error.contains("not http://127.0.0.1:3129 any more"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn fields_that_contradict_each_other_are_refused() {
+        for text in [
+            "[network]\nupstream-credentials = \"/x\"",
+            "[network]\nupstream-names = \"proxy\"",
+            "[network]\nupstream-proxy = \"http://a:b@p:1\"\nupstream-credentials = \"/x\"",
+        ] {
+            let error = check(Path::new("/config"), &NodeConfig::parse(text).unwrap());
+            assert!(error.is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The node's upstream proxy: a tunnel through it by CONNECT (RFC 9110, section 9.3.6).
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+
+use super::relay::write_all;
+use super::upstream::connect;
+use super::wall::Refusal;
+use crate::policy::{HostName, Secret};
+
+/// How long the proxy may take to reach somebody and to say so.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// The longest head of an answer.
+const LONGEST: usize = 8 << 10;
+const HEADERS: usize = 64;
+
+/// The upstream proxy, for the sidecar alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Proxy {
+    /// Where it is. Exempt from what is asked of every other address.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Its port.
+    pub port: u16,
+    /// Who we are to it.
+    pub authorization: Option<Secret>,
+    /// It is asked for names, which it resolves itself.
+    pub send_names: bool,
+}
+
+/// Whom the proxy is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    /// An address that was looked at.
+    Address(IpAddr),
+    /// A name.
+    Name(HostName),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+            Self::Address(address) => address.fmt(f),
+            Self::Name(name) => name.fmt(f),
+        }
+    }
+}
+
+impl Proxy {
+    /// A connection to the target, as if it were direct.
+    pub(super) async fn tunnel(&self, target: &Target, port: u16) -> Result<TcpStream, Refusal> {
+        let mut last = "it has no address".to_owned();
+        for address in &self.addresses {
+            match connect(SocketAddr::new(*address, self.port)).await {
+                Ok(stream) => {
+                    let asked = self.ask(&stream, target, port);
+                    return match tokio::time::timeout(ANSWER_WITHIN, asked).await {
+                        Ok(Ok(())) => Ok(stream),
+                        Ok(Err(refusal)) => Err(refusal),
+                        Err(_) => Err(away("does not answer in time")),
+                    };
+                }
+                Err(why) => last = why,
+            }
+        }
+        Err(away(&format!("is not reached: {last}")))
+    }
+
+    async fn ask(&self, stream: &TcpStream, target: &Target, port: u16) -> Result<(), Refusal> {
+        write_all(stream, &self.request(target, port)).await?;
+        let head = read_head(stream).await?;
+        match status(&head) {
+            Some(200..=299) => Ok(()),
+            Some(407) => Err(away(
+                "wants other credentials than the node's file has (407)",
+            )),
+            Some(code) => Err(away(&format!("answers {code} for {target}, port {port}"))),
+            None => Err(away("answers something that is not HTTP")),
+        }
+    }
+
+    fn request(&self, target: &Target, port: u16) -> Vec<u8> {
+        let mut request = format!("CONNECT {target}:{port} HTTP/1.1\r\nHost: {target}:{port}\r\n");
+        if let Some(secret) = &self.authorization {
+            request.push_str(&format!("Proxy-Authorization: {}\r\n", secret.basic()));
+        }
+        request.push_str("\r\n");
+        request.into_bytes()
+    }
+}
+
+fn away(what: &str) -> Refusal {
+    Refusal::Unreachable(format!("the node's upstream proxy {what}"))
+}
+
+/// Reads the head of the answer and not one byte more: what follows is the server's, who may speak first.
+async fn read_head(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
+    let broken = |error: std::io::Error| away(&format!("broke the connection: {}", error.kind()));
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    loop {
+        let seen = stream.peek(&mut buffer).await.map_err(broken)?;
+        if seen == 0 {
+            return Err(away("closed the connection"));
+        }
+        let before = head.len();
+        head.extend_from_slice(&buffer[..seen]);
+        let end = end_of_head(&head);
+        let taken = end.map_or(seen, |end| end - before);
+        // They are there: it was a look at them.
+        let mut left = taken;
+        while left > 0 {
+            stream.readable().await.map_err(broken)?;
+            match stream.try_read(&mut buffer[..left]) {
+                Ok(0) => return Err(away("closed the connection")),
+                Ok(length) => left -= length,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(broken(error)),
+            }
+        }
+        if let Some(end) = end {
+            head.truncate(end);
+            return Ok(head);
+        }
+        if head.len() > LONGEST {
+            return Err(away("answers with an endless head"));
+        }
+    }
+}
+
+fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    const END: &[u8] = b"\r\n\r\n";
+    let at = bytes.windows(END.len()).position(|four| four == END)?;
+    Some(at + END.len())
+}
+
+fn status(head: &[u8]) -> Option<u16> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    match response.parse(head) {
+        Ok(httparse::Status::Complete(_)) => response.code,
+        Ok(httparse::Status::Partial) | Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    fn proxy(port: u16) -> Proxy {
+        Proxy {
+            addresses: [IpAddr::V4(Ipv4Addr::LOCALHOST)].into(),
+            port,
+            authorization: Secret::from_file("Aladdin:open sesame"),
+            send_names: false,
+        }
+    }
+
+    /// A proxy that answers this in the pieces given; what it was asked, and the first bytes behind the head.
+    fn answered(pieces: &'static [&'static [u8]]) -> (String, Result<Vec<u8>, Refusal>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = [0; 1024];
+            let length = stream.read(&mut asked).unwrap();
+            for piece in pieces {
+                stream.write_all(piece).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            String::from_utf8(asked[..length].to_vec()).unwrap()
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let outcome = runtime.block_on(async {
+            let target = Target::Address("2001:db8::1".parse().unwrap());
+            let stream = proxy(port).tunnel(&target, 443).await?;
+            super::super::accept::read_some(&stream).await
+        });
+        (server.join().unwrap(), outcome)
+    }
+
+    #[test]
+    fn asks_as_the_specification_says_and_keeps_what_the_server_said_first() {
+        let whole: &[&[u8]] = &[b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\nSSH-2.0"];
+        let pieces: &[&[u8]] = &[
+            b"HTTP/1.0 200 Connection established\r",
+            b"\n\r",
+            b"\nSSH-2.0",
+        ];
+        for answer in [whole, pieces] {
+            let (asked, outcome) = answered(answer);
+            assert_eq!(outcome.unwrap(), b"SSH-2.0");
+            assert_eq!(
+                asked,
+                "CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:db8::1]:443\r\n\
+                 Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n"
+            );
+        }
+    }
+
+    #[test]
+    fn every_other_answer_is_no_connection_and_shows_no_password() {
+        const LONG: &[u8] = &[b'x'; 9000];
+        const ANSWERS: [(&[&[u8]], &str); 6] = [
+            (&[b"HTTP/1.1 407 Who\r\n\r\n"], "407"),
+            (
+                &[b"HTTP/1.1 403 No\r\n\r\n"],
+                "answers 403 for [2001:db8::1]",
+            ),
+            (&[b"SSH-2.0-x\r\n\r\n"], "not HTTP"),
+            (&[b"HTTP/1.1 200 OK\r\n"], "closed"),
+            (&[], "closed"),
+            (&[b"HTTP/1.1 200 OK\r\nX: ", LONG], "endless"),
+        ];
+        for (answer, part) in ANSWERS {
+            let (_, outcome) = answered(answer);
+            let text = outcome.unwrap_err().to_string();
+            assert!(text.contains(part), "{part}: {text}");
+            assert!(!text.contains("sesame") && !text.contains("QWxh"), "{text}");
+        }
+    }
+}
