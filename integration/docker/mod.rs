@@ -15,6 +15,7 @@ mod leftovers;
 mod network;
 mod node;
 mod ordinary;
+mod pods;
 mod privileges;
 mod probe;
 mod upstream;

@@ -88,7 +88,8 @@ impl Walls {
             return Ok(());
         }
         let network = match &self.role {
-            Role::Init { sidecar } => sidecar.is_some(),
+            // One or the other: a network of its own, or another container's.
+            Role::Init { sidecar, shared } => sidecar.is_some() != shared.is_some(),
             Role::Tenant { cookie, .. } => cookie.is_some(),
         };
         let all = [
@@ -123,6 +124,8 @@ pub enum Role {
     Init {
         /// Where the inner namespace comes from.
         sidecar: Option<OwnedFd>,
+        /// Cookie of another container's, in which libcontainer has already put it.
+        shared: Option<u64>,
     },
     /// A process of `exec`.
     Tenant {
@@ -264,9 +267,17 @@ impl WallExecutor {
 
     fn join_namespaces(&self) -> Result<(), EnforceError> {
         match &self.walls.role {
-            Role::Init { sidecar: None } => Ok(()),
+            Role::Init {
+                sidecar: None,
+                shared: None,
+            } => Ok(()),
+            Role::Init {
+                sidecar: None,
+                shared: Some(cookie),
+            } => Ok(crate::network::inner::verify_current(*cookie)?),
             Role::Init {
                 sidecar: Some(socket),
+                shared: _,
             } => {
                 let handover =
                     crate::sidecar::protocol::request_namespace(socket.as_fd(), HANDOVER_WITHIN)
@@ -475,7 +486,10 @@ mod tests {
     fn a_plan_without_what_enforces_it_is_an_error() {
         let plan = crate::plan::tests::sample();
         for role in [
-            Role::Init { sidecar: None },
+            Role::Init {
+                sidecar: None,
+                shared: None,
+            },
             Role::Tenant {
                 cookie: None,
                 user: None,
@@ -490,7 +504,14 @@ mod tests {
         };
         let error = walls(tenant, Some(plan)).check_complete();
         assert!(matches!(error, Err(EnforceError::Incomplete("syscall"))));
-        let nothing_asked = walls(Role::Init { sidecar: None }, None).check_complete();
+        let nothing_asked = walls(
+            Role::Init {
+                sidecar: None,
+                shared: None,
+            },
+            None,
+        )
+        .check_complete();
         assert!(nothing_asked.is_ok());
     }
 }

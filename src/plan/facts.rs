@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::PlanError;
+use super::{NetworkPlan, PlanError, SharedNetwork};
 use crate::policy::Policy;
 
 /// What the kernel can do.
@@ -81,6 +81,28 @@ pub struct Neighbour {
     pub policy: Option<Policy>,
     /// Its namespaces, as [`super::Plan::namespaces`] has them: `type`, or `type=path` for one that it joined itself.
     pub namespaces: Vec<String>,
+    /// Its network, where it has walls.
+    pub network: Option<NeighbourNetwork>,
+}
+
+/// The network of a running container, for one that is to share it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeighbourNetwork {
+    /// What is enforced there.
+    pub plan: NetworkPlan,
+    /// Whether it can be shared.
+    pub state: NetworkState,
+}
+
+/// Whether a container's network can be shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkState {
+    /// Its first process has not entered the inner namespace: its path still leads to the engine's.
+    NotStarted,
+    /// Its sidecar is gone.
+    Dead,
+    /// It is there.
+    Standing(SharedNetwork),
 }
 
 /// What a bind mount's source is, judged once by a descriptor that follows no magic link.

@@ -7,6 +7,8 @@
 mod ephemeral;
 pub mod facts;
 pub mod hooks;
+pub mod join;
+
 pub mod mounts;
 pub mod namespaces;
 pub mod network;
@@ -27,7 +29,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::egress::{Asking, Budget, Rules};
 use crate::policy::{NetworkMode, Policy, Resolved, RootAccess, Upstream};
-pub use facts::{BundleFacts, FileKind, HostFacts, Inside, Neighbour, SourceFacts};
+pub use facts::{
+    BundleFacts, FileKind, HostFacts, Inside, Neighbour, NeighbourNetwork, NetworkState,
+    SourceFacts,
+};
 pub use mounts::{PlannedMount, Pruned};
 pub use privileges::CapabilitySets;
 
@@ -143,6 +148,25 @@ pub struct NetworkPlan {
     /// The node's proxy, which the sidecar dials through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
+    /// The network of another container that this one is in: all of this is the other one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<SharedNetwork>,
+}
+
+/// The network of a container that others join: its inner namespace and its sidecar.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SharedNetwork {
+    /// The container's id.
+    pub container: String,
+    /// The inner namespace, by a process that is in it. What counts is the cookie.
+    pub path: PathBuf,
+    /// The inner namespace's cookie: every member makes sure that it is there before it executes anything.
+    pub cookie: u64,
+    /// The sidecar's number in the runtime's pid namespace.
+    pub sidecar_pid: i32,
+    /// When the sidecar started, in clock ticks after boot.
+    pub sidecar_start: u64,
 }
 
 /// The syscall wall, beside the base rules and the engine's own profile.
@@ -218,13 +242,15 @@ pub enum PlanError {
     },
     /// Another container's network.
     #[error(
-        "policy '{policy}' refuses the network namespace of {whose}: networks are not shared yet; run without it, or let the node's file give the container a loopback of its own in its place (allow.namespaces = [\"network\"])"
+        "policy '{policy}' refuses the network namespace of {whose}: {why}; run without it, or let the node's file give the container a loopback of its own in its place (allow.namespaces = [\"network\"])"
     )]
     SharedNetwork {
         /// The policy's name.
         policy: String,
         /// A container's id, or a path.
         whose: String,
+        /// The reason.
+        why: String,
     },
     /// A hook that is not the engine's network hook.
     #[error(
@@ -278,8 +304,6 @@ pub fn plan(
     bundle: &BundleFacts,
     host: &HostFacts,
 ) -> Result<Plan, PlanError> {
-    let policy = &resolved.policy;
-    host.require(policy)?;
     let linux = spec.linux().as_ref().ok_or(PlanError::Missing("linux"))?;
     let process = spec
         .process()
@@ -289,8 +313,13 @@ pub fn plan(
         return Err(PlanError::Missing("root"));
     }
     let mut warnings: Vec<String> = neutral::warnings(spec).collect();
+    let joined = join::find(resolved, linux, bundle, &mut warnings)?;
+    let adopted = joined.as_ref().map(|joined| joined.adopt(resolved));
+    let resolved = adopted.as_ref().unwrap_or(resolved);
+    let policy = &resolved.policy;
+    host.require(policy)?;
     hooks::check(resolved, spec, bundle)?;
-    let namespaces = namespaces::plan(resolved, linux, bundle, &mut warnings)?;
+    let namespaces = namespaces::plan(resolved, linux, bundle, joined.as_ref())?;
     let devices = privileges::devices(resolved, linux, bundle)?;
     let filesystem = mounts::plan(resolved, spec, bundle, &mut warnings)?;
     let sysfs = filesystem
@@ -307,23 +336,27 @@ pub fn plan(
         privileges: _,
     } = policy;
     let crate::policy::Syscalls { allow, deny } = syscalls;
+    let sysctl = namespaces::net_sysctl(linux, &mut warnings);
     Ok(Plan {
         origins: resolved
             .origins
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
+            .map(|(k, v)| match &joined {
+                Some(joined) if k.starts_with("network.") => (k, joined.origin()),
+                _ => (k, v),
+            })
             .collect(),
         filesystem,
-        network: NetworkPlan {
-            // Only where something is reached at all.
-            upstream: (network.mode == NetworkMode::Allowlist)
-                .then(|| resolved.upstream.clone())
-                .flatten(),
-            ..network::plan(
-                resolved,
-                namespaces::net_sysctl(linux, &mut warnings),
-                sysfs,
-            )
+        network: match &joined {
+            Some(joined) => joined.network(&sysctl, &mut warnings),
+            None => NetworkPlan {
+                // Only where something is reached at all.
+                upstream: (network.mode == NetworkMode::Allowlist)
+                    .then(|| resolved.upstream.clone())
+                    .flatten(),
+                ..network::plan(resolved, sysctl, sysfs)
+            },
         },
         syscalls: SyscallPlan {
             allow: allow.iter().map(ToString::to_string).collect(),

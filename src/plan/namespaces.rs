@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Linux, LinuxNamespace, LinuxNamespaceType as Type};
 
+use super::join::Joined;
 use super::{BundleFacts, Neighbour, PlanError};
 use crate::policy::{NamespaceKind, Resolved, exceeds};
 
@@ -16,7 +17,7 @@ pub(super) fn plan(
     resolved: &Resolved,
     linux: &Linux,
     bundle: &BundleFacts,
-    warnings: &mut Vec<String>,
+    joined: Option<&Joined<'_>>,
 ) -> Result<Vec<String>, PlanError> {
     let given = linux.namespaces().as_deref().unwrap_or_default();
     let own_users = given.iter().all(|n| n.typ() != Type::User);
@@ -48,7 +49,7 @@ pub(super) fn plan(
     if given.iter().any(|n| n.typ() == Type::Time) {
         out.push("time".to_owned());
     }
-    out.push(judge.network(given, warnings)?);
+    out.push(joined.map_or_else(|| network(given), Joined::namespace));
     out.sort();
     Ok(out)
 }
@@ -127,43 +128,17 @@ impl Judge<'_> {
         let field = more.first().or(less.first())?;
         Some(format!("its {} is not the same", field.field))
     }
+}
 
-    /// The engine's network namespace; for the host's, the one that the runtime is in.
-    fn network(
-        &self,
-        given: &[LinuxNamespace],
-        warnings: &mut Vec<String>,
-    ) -> Result<String, PlanError> {
-        let Some(ns) = given.iter().find(|n| n.typ() == Type::Network) else {
-            // Always listed: libcontainer lets `exec` skip a namespace that the spec does not list.
-            return Ok("network=/proc/self/ns/net".to_owned());
-        };
-        let Some(path) = ns.path() else {
-            return Ok("network".to_owned());
-        };
-        if let Some(whose) = self.shared_network(path) {
-            if !self.node_allows(Some(NamespaceKind::Network)) {
-                return Err(PlanError::SharedNetwork {
-                    policy: self.resolved.policy.name.to_string(),
-                    whose,
-                });
-            }
-            warnings.push(format!(
-                "the network of {whose} is not shared: the container has a loopback of its own"
-            ));
-        }
-        Ok(format!("network={}", path.display()))
-    }
-
-    /// Whose network a path means, when it is not one that the engine made for this container.
-    fn shared_network(&self, path: &Path) -> Option<String> {
-        let neighbours = self.neighbours.get(path).map_or(&[][..], Vec::as_slice);
-        if let Some(neighbour) = neighbours.first() {
-            return Some(format!("container {}", neighbour.id));
-        }
-        // A process's: engines name their own by a file.
-        let of_process = path.starts_with("/proc") && !path.starts_with("/proc/self");
-        of_process.then(|| path.display().to_string())
+/// The engine's network namespace; for the host's, the one that the runtime is in.
+fn network(given: &[LinuxNamespace]) -> String {
+    match given.iter().find(|n| n.typ() == Type::Network) {
+        // Always listed: libcontainer lets `exec` skip a namespace that the spec does not list.
+        None => "network=/proc/self/ns/net".to_owned(),
+        Some(ns) => match ns.path() {
+            None => "network".to_owned(),
+            Some(path) => format!("network={}", path.display()),
+        },
     }
 }
 

@@ -69,6 +69,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
         sysctl,
         sysfs,
         upstream: None,
+        shared: None,
     }
 }
 

@@ -10,6 +10,7 @@ use super::*;
 use crate::policy::{NodeConfig, Selection, Sources, resolve};
 
 mod ephemeral;
+mod join;
 mod mounts;
 mod namespaces;
 mod network;

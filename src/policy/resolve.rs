@@ -63,6 +63,9 @@ pub struct Resolved {
     pub ceilings: Vec<Ceiling>,
     /// What each of those lets network.allow have, in the same order.
     pub network_limits: Vec<NetworkLimit>,
+    /// What the ceilings say.
+    #[serde(default)]
+    pub limits: Vec<Policy>,
     /// What this node allows beyond any policy.
     pub node_allow: NodeAllow,
     /// The proxy that this node reaches the internet through.
@@ -326,6 +329,7 @@ impl Desk<'_> {
             chosen_by,
             origins,
             network_limits,
+            limits: limits.iter().map(|limit| limit.policy.clone()).collect(),
             ceilings: limits.into_iter().map(|limit| limit.ceiling).collect(),
             node_allow: self.sources.node.allow.clone(),
             upstream: self.sources.node.network.upstream(),

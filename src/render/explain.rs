@@ -145,6 +145,15 @@ fn network(out: &mut String, plan: &Plan) {
         }
     };
     line(out, "network", text);
+    if let Some(shared) = &plan.network.shared {
+        let whose = escape(&shared.container);
+        item(
+            out,
+            &format!(
+                "shared with container {whose}, whose policy and sidecar it is; without that one nothing is reached"
+            ),
+        );
+    }
     if plan.network.mode == NetworkMode::Allowlist {
         allowlist(out, plan);
     }

@@ -228,9 +228,16 @@ fn build(
         .is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
     record.save(&dir)?;
     // First, so that both get ready while libcontainer works.
+    let shared = decision
+        .plan
+        .as_ref()
+        .and_then(|p| p.network.shared.as_ref());
+    record.netns_cookie = shared.map(|shared| shared.cookie);
     let mut walls = match &decision.plan {
-        Some(plan) => Some(NetworkWall::begin(plan, &decision.bundle.spec, place)?),
-        None => None,
+        Some(plan) if shared.is_none() => {
+            Some(NetworkWall::begin(plan, &decision.bundle.spec, place)?)
+        }
+        Some(_) | None => None,
     };
     if let Some(walls) = &walls {
         // Saved before it is used: `delete --force` finds it if this process dies here.
@@ -318,7 +325,7 @@ fn build(
     let controllers = Controllers::of(init.pid)?;
     record.controllers = Some(controllers.clone());
     record.save(&dir)?;
-    neighbours::verify(&decision.joined, init)?;
+    neighbours::verify(&decision.joined, init, shared.is_some())?;
     if let Some(program) = &device_program {
         devices::attach(program, &controllers)?;
     }
@@ -499,7 +506,13 @@ fn executor(
     };
     let asked = process.and_then(|p| p.no_new_privileges()).unwrap_or(false);
     WallExecutor::new(Walls {
-        role: Role::Init { sidecar },
+        role: Role::Init {
+            sidecar,
+            shared: record
+                .plan
+                .as_ref()
+                .and_then(|p| Some(p.network.shared.as_ref()?.cookie)),
+        },
         plan: decision.plan.clone(),
         capabilities,
         no_new_privs: decision.plan.is_some() || asked,

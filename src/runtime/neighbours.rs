@@ -10,7 +10,7 @@ use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 use super::RuntimeError;
 use super::record::{ProcessId, Record};
 use super::store;
-use crate::plan::Neighbour;
+use crate::plan::{Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
 
 /// A namespace that the container is to join. As long as the file is open its inode means this namespace and no other,
 /// whatever becomes of the process whose directory the path goes through.
@@ -41,9 +41,10 @@ pub fn find(spec: &Spec) -> Result<(Vec<Joined>, Neighbours), RuntimeError> {
     Ok((joined, neighbours))
 }
 
-/// Checks that a container's first process is where it was to go.
-pub fn verify(joined: &[Joined], init: ProcessId) -> Result<(), RuntimeError> {
-    for ns in joined {
+/// Checks that a container's first process is where it was to go. A network that it shares is not looked at here: the
+/// process itself refuses to execute anything in another one, by its cookie.
+pub fn verify(joined: &[Joined], init: ProcessId, shares: bool) -> Result<(), RuntimeError> {
+    for ns in joined.iter().filter(|ns| !(shares && ns.name == "net")) {
         let step = || format!("look at the {} namespace of process {}", ns.name, init.pid);
         let there = fs::metadata(link(init.pid, ns.name)).map_err(RuntimeError::io(step()))?;
         let judged = ns.file.metadata().map_err(RuntimeError::io(step()))?;
@@ -116,6 +117,35 @@ fn neighbour(record: &Record) -> Neighbour {
         id: record.id.clone(),
         policy: plan.map(|p| p.policy.clone()),
         namespaces: plan.map(|p| p.namespaces.clone()).unwrap_or_default(),
+        network: plan.map(|p| NeighbourNetwork {
+            plan: p.network.clone(),
+            state: network_state(record),
+        }),
+    }
+}
+
+/// Whether another container can share its network: not before its first process has left the engine's, and not without
+/// the sidecar that was made for it.
+fn network_state(record: &Record) -> NetworkState {
+    let (true, Some(init)) = (record.started, record.init) else {
+        return NetworkState::NotStarted;
+    };
+    let (Some(sidecar), Some(cookie)) = (&record.sidecar, record.netns_cookie) else {
+        return NetworkState::Dead;
+    };
+    let process = ProcessId {
+        pid: sidecar.pid,
+        start_time: sidecar.start_time,
+    };
+    match process.is_alive() {
+        false => NetworkState::Dead,
+        true => NetworkState::Standing(SharedNetwork {
+            container: record.id.clone(),
+            path: link(init.pid, "net"),
+            cookie,
+            sidecar_pid: sidecar.pid,
+            sidecar_start: sidecar.start_time,
+        }),
     }
 }
 
@@ -135,10 +165,10 @@ mod tests {
         let (joined, neighbours) = find(&spec("pid", "/proc/self/ns/pid")).unwrap();
         assert_eq!(joined.len(), 1);
         assert!(neighbours[Path::new("/proc/self/ns/pid")].is_empty());
-        assert!(verify(&joined, own).is_ok());
+        assert!(verify(&joined, own, false).is_ok());
         // The same file under another type stands for another namespace.
         let (joined, _) = find(&spec("ipc", "/proc/self/ns/pid")).unwrap();
-        assert!(verify(&joined, own).is_err());
+        assert!(verify(&joined, own, false).is_err());
         let missing = find(&spec("pid", "/proc/self/ns/nothing"));
         let message = missing.err().unwrap().to_string();
         assert!(message.contains("open the pid namespace"), "{message}");

@@ -62,19 +62,10 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
             words(container.status())
         )));
     }
-    if let Some(sidecar) = &record.sidecar {
-        let process = ProcessId {
-            pid: sidecar.pid,
-            start_time: sidecar.start_time,
-        };
-        if !process.is_alive() {
-            return Err(refuse(
-                "its sidecar is gone, so there is no network wall: delete and create it again",
-            ));
-        }
-    }
+    check_sidecar(record).map_err(refuse)?;
     if let Some(plan) = &record.plan
         && plan.network.mode == NetworkMode::Allowlist
+        && plan.network.shared.is_none()
     {
         let planned = plan.network.upstream.as_ref();
         let proxy = planned.map(|planned| upstream::find(&global.config, planned));
@@ -95,6 +86,26 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
         agent.serve(socket, &reader, record)?;
     }
     report::wait(&reader)
+}
+
+/// A container without the sidecar that it was created with, or that of the network it shares, does not start.
+fn check_sidecar(record: &Record) -> Result<(), &'static str> {
+    let own = record.sidecar.as_ref();
+    let own = own.map(|sidecar| (sidecar.pid, sidecar.start_time));
+    let shared = record
+        .plan
+        .as_ref()
+        .and_then(|plan| plan.network.shared.as_ref());
+    let alive = |(pid, start_time)| ProcessId { pid, start_time }.is_alive();
+    match (own, shared) {
+        (Some(sidecar), _) if !alive(sidecar) => {
+            Err("its sidecar is gone, so there is no network wall: delete and create it again")
+        }
+        (None, Some(shared)) if !alive((shared.sidecar_pid, shared.sidecar_start)) => Err(
+            "the container whose network it shares has ended or lost its sidecar: delete and create it again",
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// libcontainer's view of a container.

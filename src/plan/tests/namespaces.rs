@@ -84,6 +84,7 @@ fn neighbour(policy: &str) -> Neighbour {
         id: "other".into(),
         policy: Some(plan.policy),
         namespaces: plan.namespaces,
+        network: None,
     }
 }
 
@@ -142,31 +143,6 @@ fn a_namespace_that_none_of_them_made_may_be_anybodys() {
             .refused();
         assert!(message.contains("foreign"), "{message}");
     }
-}
-
-#[test]
-fn another_containers_network_is_refused_or_replaced() {
-    let case = || {
-        let mut list = without("network");
-        let path = json!({"type": "network", "path": "/run/netns/x"});
-        list.as_array_mut().unwrap().push(path);
-        namespaces(list).neighbours("/run/netns/x", vec![neighbour("standard")])
-    };
-    let message = case().refused();
-    assert!(
-        message.contains("network namespace of container other"),
-        "{message}"
-    );
-    let plan = case().node("allow.namespaces = [\"network\"]").plan();
-    assert!(
-        plan.warnings
-            .iter()
-            .any(|w| w.contains("loopback of its own")),
-        "{:?}",
-        plan.warnings
-    );
-    let message = namespaces(foreign("network")).refused();
-    assert!(message.contains("/proc/7/ns/x"), "{message}");
 }
 
 #[test]

@@ -1,0 +1,209 @@
+//! PURE. A container in another one's network: a pod's, or `--network container:X`.
+//!
+//! They share one inner namespace and one sidecar, which cannot tell them apart: what one may reach, all may. So the first
+//! one's policy governs, and another joins only if that is not more than it may have itself. What is given is never more
+//! than either policy says.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use oci_spec::runtime::{Linux, LinuxNamespaceType as Type};
+
+use super::{
+    BundleFacts, Neighbour, NeighbourNetwork, NetworkPlan, NetworkState, PlanError, SharedNetwork,
+};
+use crate::policy::{Exceeded, NamespaceKind, Network, Origin, Policy, Resolved, exceeds};
+
+/// The network that a container joins.
+#[derive(Debug)]
+pub struct Joined<'a> {
+    shared: &'a SharedNetwork,
+    plan: &'a NetworkPlan,
+    policy: &'a Network,
+}
+
+/// The network that a spec names, if it is one of this runtime's containers': `None` where it is the engine's own, or
+/// where the node's file gives the container a loopback of its own instead of one that is refused.
+pub(super) fn find<'a>(
+    resolved: &Resolved,
+    linux: &Linux,
+    bundle: &'a BundleFacts,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Joined<'a>>, PlanError> {
+    let given = linux.namespaces().as_deref().unwrap_or_default();
+    let named = given.iter().find(|n| n.typ() == Type::Network);
+    let Some(path) = named.and_then(|n| n.path().as_deref()) else {
+        return Ok(None);
+    };
+    let inside = bundle.neighbours.get(path).map_or(&[][..], Vec::as_slice);
+    let Some(whose) = whose(path, inside) else {
+        return Ok(None);
+    };
+    let host_users = given.iter().all(|n| n.typ() != Type::User);
+    let why = match join(resolved, inside, host_users) {
+        Ok((joined, less)) => {
+            warnings.extend(less.iter().map(|field| {
+                format!(
+                    "{} asks for {}: the network of container {} has {}, and that is what there is",
+                    field.field, field.asked, joined.shared.container, field.allowed
+                )
+            }));
+            return Ok(Some(joined));
+        }
+        Err(why) => why,
+    };
+    if !resolved
+        .node_allow
+        .namespaces
+        .contains(&NamespaceKind::Network)
+    {
+        return Err(PlanError::SharedNetwork {
+            policy: resolved.policy.name.to_string(),
+            whose,
+            why,
+        });
+    }
+    warnings.push(format!(
+        "the network of {whose} is not shared ({why}): the container has a loopback of its own"
+    ));
+    Ok(None)
+}
+
+/// Whose network a path means, when it is not one that the engine made for this container.
+fn whose(path: &Path, inside: &[Neighbour]) -> Option<String> {
+    if let Some(neighbour) = inside.first() {
+        return Some(format!("container {}", neighbour.id));
+    }
+    // A process's: engines name their own by a file.
+    let of_process = path.starts_with("/proc") && !path.starts_with("/proc/self");
+    of_process.then(|| path.display().to_string())
+}
+
+/// The one network of those who are there, and in what this container asks for more than it has.
+fn join<'a>(
+    resolved: &Resolved,
+    inside: &'a [Neighbour],
+    host_users: bool,
+) -> Result<(Joined<'a>, Vec<Exceeded>), String> {
+    let mut firsts = Vec::new();
+    for neighbour in inside {
+        let (Some(policy), Some(network)) = (&neighbour.policy, &neighbour.network) else {
+            return Err(format!(
+                "container {} has no walls (unconfined)",
+                neighbour.id
+            ));
+        };
+        let its_users = !neighbour.namespaces.iter().any(|n| n.starts_with("user"));
+        if !(its_users && host_users) {
+            return Err("one of them has a user namespace".to_owned());
+        }
+        if network.plan.shared.is_none() {
+            firsts.push((neighbour, policy, network));
+        }
+    }
+    let [(first, policy, NeighbourNetwork { plan, state })] = firsts[..] else {
+        return Err(match firsts.is_empty() {
+            true => "no running container of agentbox has made it".to_owned(),
+            false => "several containers have a network of their own there".to_owned(),
+        });
+    };
+    let shared = match state {
+        NetworkState::Standing(shared) => shared,
+        NetworkState::NotStarted => {
+            return Err(format!("container {} has not been started", first.id));
+        }
+        NetworkState::Dead => return Err(format!("the sidecar of container {} is gone", first.id)),
+    };
+    let policy = &policy.network;
+    let less = compare(resolved, policy)?;
+    let joined = Joined {
+        shared,
+        plan,
+        policy,
+    };
+    Ok((joined, less))
+}
+
+/// Refuses a network with more than this container may have: it cannot be made less for one of its members.
+fn compare(resolved: &Resolved, theirs: &Network) -> Result<Vec<Exceeded>, String> {
+    let governed = with_network(&resolved.policy, theirs);
+    let own = match exceeds(&governed, &resolved.policy).into_iter().next() {
+        None => return Ok(exceeds(&resolved.policy, &governed)),
+        Some(field) => field,
+    };
+    let over = match is_asked_for(resolved) {
+        true => Some(own),
+        // Nobody said anything of this container's network but that it is the other's, which an annotation could have
+        // asked for as well, up to the ceilings.
+        false => {
+            let mut limits = resolved.limits.iter();
+            limits.find_map(|limit| exceeds(&governed, limit).into_iter().next())
+        }
+    };
+    match over {
+        None => Ok(Vec::new()),
+        Some(Exceeded {
+            field,
+            asked,
+            allowed,
+        }) => Err(format!(
+            "its {field} has {asked}, allowed here is {allowed}, and one sidecar cannot give a member of a network less \
+             than the others: give both the same policy and the same network annotations"
+        )),
+    }
+}
+
+/// Whether the container's own annotations say what its network is to be.
+fn is_asked_for(resolved: &Resolved) -> bool {
+    let annotated = |origin: &Origin| matches!(origin, Origin::Annotation(_));
+    let mut fields = resolved.origins.iter();
+    annotated(&resolved.chosen_by)
+        || fields.any(|(field, origin)| field.as_str().starts_with("network.") && annotated(origin))
+}
+
+fn with_network(policy: &Policy, network: &Network) -> Policy {
+    Policy {
+        network: network.clone(),
+        ..policy.clone()
+    }
+}
+
+impl Joined<'_> {
+    /// The policy as it is with the network that governs.
+    pub(super) fn adopt(&self, resolved: &Resolved) -> Resolved {
+        Resolved {
+            policy: with_network(&resolved.policy, self.policy),
+            ..resolved.clone()
+        }
+    }
+
+    /// Where the fields of the network came from.
+    pub(super) fn origin(&self) -> String {
+        format!("the network of container {}", self.shared.container)
+    }
+
+    /// The namespace that libcontainer joins.
+    pub(super) fn namespace(&self) -> String {
+        format!("network={}", self.shared.path.display())
+    }
+
+    /// What holds there.
+    pub(super) fn network(
+        &self,
+        sysctl: &BTreeMap<String, String>,
+        warnings: &mut Vec<String>,
+    ) -> NetworkPlan {
+        for key in sysctl.keys() {
+            warnings.push(format!(
+                "sysctl {key} is not applied: the network is that of container {}",
+                self.shared.container
+            ));
+        }
+        NetworkPlan {
+            // A sysfs that is mounted there shows it already.
+            sysfs: false,
+            shared: Some(self.shared.clone()),
+            ..self.plan.clone()
+        }
+    }
+}
