@@ -26,6 +26,7 @@ pub fn config(mode: InnerMode) -> InnerConfig<'static> {
         mode,
         sysctls: Vec::new(),
         listen: None,
+        dialers: 0,
     }
 }
 

@@ -9,6 +9,7 @@ mod clients;
 mod containers;
 mod demo;
 mod files;
+mod inbound;
 mod inside;
 mod internal;
 mod leftovers;

@@ -51,6 +51,8 @@ pub struct InnerConfig<'a> {
     pub sysctls: Vec<Sysctl>,
     /// What the wall listens on; `None`: nothing.
     pub listen: Option<ListenOn>,
+    /// How many connections may lead in at once: so many sockets of each family are made there to dial with.
+    pub dialers: usize,
 }
 
 /// A namespace that was made and checked.
@@ -65,6 +67,8 @@ pub struct InnerNamespace {
     pub cookie: u64,
     /// The wall's listeners.
     pub listeners: Option<Listeners>,
+    /// Sockets of this namespace that are not connected: those of IPv4, then as many of IPv6 where the kernel has it.
+    pub dialers: Vec<OwnedFd>,
     /// Whether this kernel has IPv6.
     pub ipv6: bool,
 }
@@ -137,6 +141,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         mode,
         sysctls,
         listen,
+        dialers,
     } = config;
     // First, with the node's privileges: whatever is mounted over /proc here, and although a
     // container's user namespace may not mount one.
@@ -170,6 +175,8 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         .as_ref()
         .map(|on| Listeners::bind(on, has_ipv6))
         .transpose()?;
+    let dialers = super::listeners::dialers(*dialers, has_ipv6)
+        .map_err(NetworkError::step("make sockets to dial with"))?;
     let netns = netns::current().map_err(NetworkError::step("open the namespace"))?;
     verify_loopback_only()?;
     Ok(InnerNamespace {
@@ -177,6 +184,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         sysfs,
         cookie: current_cookie()?,
         listeners,
+        dialers,
         ipv6: has_ipv6,
     })
 }

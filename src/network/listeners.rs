@@ -103,6 +103,36 @@ impl Listeners {
     }
 }
 
+/// TCP sockets of the calling thread's namespace, which is theirs wherever they go: `count` of IPv4, then of IPv6.
+pub(super) fn dialers(count: usize, ipv6: bool) -> io::Result<Vec<OwnedFd>> {
+    let families = [AddressFamily::INET, AddressFamily::INET6];
+    let families = families.into_iter().take(if ipv6 { 2 } else { 1 });
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    families
+        .flat_map(|family| std::iter::repeat_n(family, count))
+        .map(|family| {
+            Ok(socket_with(
+                family,
+                SocketType::STREAM,
+                flags,
+                Some(ipproto::TCP),
+            )?)
+        })
+        .collect()
+}
+
+/// Listens on a port of every address of the calling thread's namespace.
+pub fn listen_everywhere(port: u16) -> io::Result<OwnedFd> {
+    let of_v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    match tcp(of_v6) {
+        // A kernel without IPv6 has nobody there to listen to.
+        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
+            tcp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
+        }
+        other => other,
+    }
+}
+
 fn tcp(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = make(address, SocketType::STREAM)?;
     listen(&socket, BACKLOG)?;

@@ -27,6 +27,8 @@ pub struct Maker {
     socket: OwnedFd,
     /// How many listeners it makes.
     listen: Option<usize>,
+    /// How many sockets of each family to dial with.
+    dialers: usize,
 }
 
 /// Forks the child and returns while it works. The calling process must be single-threaded.
@@ -38,6 +40,7 @@ pub fn spawn_maker(config: &InnerConfig<'_>) -> Result<Maker, NetworkError> {
         child: Some(child),
         socket: ours,
         listen: config.listen.as_ref().map(ListenOn::descriptors),
+        dialers: config.dialers,
     })
 }
 
@@ -54,7 +57,7 @@ impl Maker {
             NetworkError::step("hear from the child")(source)
         })?;
         self.reap()?;
-        decode(&buffer[..answer.len], answer.fds, self.listen)
+        decode(&buffer[..answer.len], answer.fds, self.listen, self.dialers)
     }
 
     fn reap(&mut self) -> Result<(), NetworkError> {
@@ -94,7 +97,7 @@ fn work(config: &InnerConfig<'_>, socket: BorrowedFd<'_>) -> i32 {
             answer[9] = u8::from(made.ipv6);
             let listeners = made.listeners.map(Listeners::into_fds).unwrap_or_default();
             let mut fds = vec![made.netns.as_fd(), made.sysfs.as_fd()];
-            fds.extend(listeners.iter().map(AsFd::as_fd));
+            fds.extend(listeners.iter().chain(&made.dialers).map(AsFd::as_fd));
             socket::send(socket, &answer, &fds)
         }
         Err(error) => {
@@ -123,6 +126,7 @@ fn decode(
     answer: &[u8],
     fds: Vec<OwnedFd>,
     listen: Option<usize>,
+    dialers: usize,
 ) -> Result<InnerNamespace, NetworkError> {
     let not_made = |reason: &str| NetworkError::NotMade {
         reason: reason.to_owned(),
@@ -139,19 +143,24 @@ fn decode(
             let (Some(netns), Some(sysfs)) = (fds.next(), fds.next()) else {
                 return Err(missing());
             };
+            let families = if ipv6 == [1] { 2 } else { 1 };
+            // What is missing would be a port that nobody answers for.
+            if fds.len() != listen.unwrap_or(0) + (dialers * families) {
+                return Err(missing());
+            }
             let listeners = match listen {
-                // What is missing would be a port that nobody answers for.
-                Some(need) if fds.len() == need => {
-                    Some(Listeners::from_fds(fds).ok_or_else(missing)?)
+                Some(count) => {
+                    let ears = fds.by_ref().take(count);
+                    Some(Listeners::from_fds(ears).ok_or_else(missing)?)
                 }
-                None if fds.len() == 0 => None,
-                Some(_) | None => return Err(missing()),
+                None => None,
             };
             Ok(InnerNamespace {
                 netns,
                 sysfs,
                 cookie: u64::from_ne_bytes(cookie),
                 listeners,
+                dialers: fds.collect(),
                 ipv6: ipv6 == [1],
             })
         }
@@ -173,10 +182,17 @@ mod tests {
     fn takes_only_a_whole_answer() {
         let whole = [&[MADE][..], &7_u64.to_ne_bytes(), &[1]].concat();
         let fds = |count: usize| (0..count).map(|_| fd()).collect::<Vec<_>>();
-        let made = decode(&whole, fds(2), None).unwrap();
+        let made = decode(&whole, fds(2), None, 0).unwrap();
         assert!(made.cookie == 7 && made.ipv6 && made.listeners.is_none());
-        let made = decode(&whole, fds(6), Some(4)).unwrap();
+        let made = decode(&whole, fds(6), Some(4), 0).unwrap();
         assert_eq!(made.listeners.unwrap().ports.len(), 1);
+        let made = decode(&whole, fds(12), Some(4), 3).unwrap();
+        assert_eq!(
+            (made.listeners.unwrap().ports.len(), made.dialers.len()),
+            (1, 6)
+        );
+        let made = decode(&whole, fds(4), None, 1).unwrap();
+        assert!(made.listeners.is_none() && made.dialers.len() == 2);
         for (bytes, count, listen) in [
             (&whole[..], 1, None),
             (&whole, 3, None),
@@ -187,13 +203,13 @@ mod tests {
             (b"", 0, None),
             (b"?", 0, None),
         ] {
-            assert!(decode(bytes, fds(count), listen).is_err());
+            assert!(decode(bytes, fds(count), listen, 0).is_err());
         }
     }
 
     #[test]
     fn repeats_the_reason_of_the_child() {
-        let error = decode(b"-no such sysctl", Vec::new(), None).unwrap_err();
+        let error = decode(b"-no such sysctl", Vec::new(), None, 0).unwrap_err();
         assert!(error.to_string().ends_with("no such sysctl"));
     }
 }

@@ -148,6 +148,9 @@ pub struct NetworkPlan {
     /// The node's proxy, which the sidecar dials through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
+    /// Ports of the engine's network that lead to the same ports of the loopback inside.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inbound: BTreeSet<u16>,
     /// The network of another container that this one is in: all of this is the other one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<SharedNetwork>,
@@ -238,6 +241,14 @@ pub enum PlanError {
         /// The other container.
         id: String,
         /// In what the walls differ.
+        why: String,
+    },
+    /// Ports that cannot lead in.
+    #[error("network.inbound of policy '{policy}' is refused: {why}")]
+    Inbound {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
         why: String,
     },
     /// Another container's network.
@@ -331,12 +342,26 @@ pub fn plan(
     let Policy {
         name: _,
         filesystem: _,
-        network,
+        network: _,
         syscalls,
         privileges: _,
     } = policy;
     let crate::policy::Syscalls { allow, deny } = syscalls;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
+    let network = match &joined {
+        Some(joined) => joined.network(&sysctl, &mut warnings),
+        None => {
+            let network = NetworkPlan {
+                // Only where something is reached at all.
+                upstream: (policy.network.mode == NetworkMode::Allowlist)
+                    .then(|| resolved.upstream.clone())
+                    .flatten(),
+                ..network::plan(resolved, sysctl, sysfs)
+            };
+            network::check_inbound(&policy.name, &network, &namespaces)?;
+            network
+        }
+    };
     Ok(Plan {
         origins: resolved
             .origins
@@ -348,16 +373,7 @@ pub fn plan(
             })
             .collect(),
         filesystem,
-        network: match &joined {
-            Some(joined) => joined.network(&sysctl, &mut warnings),
-            None => NetworkPlan {
-                // Only where something is reached at all.
-                upstream: (network.mode == NetworkMode::Allowlist)
-                    .then(|| resolved.upstream.clone())
-                    .flatten(),
-                ..network::plan(resolved, sysctl, sysfs)
-            },
-        },
+        network,
         syscalls: SyscallPlan {
             allow: allow.iter().map(ToString::to_string).collect(),
             deny: deny.iter().map(ToString::to_string).collect(),
@@ -368,7 +384,7 @@ pub fn plan(
         capability_limit,
         namespaces,
         devices,
-        sidecar: network::sidecar(network),
+        sidecar: network::sidecar(&policy.network),
         warnings,
         policy: policy.clone(),
     })

@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{NetworkPlan, SidecarLimits};
+use super::{NetworkPlan, PlanError, SidecarLimits};
 use crate::egress::{Asking, Budget, Rules, proxy_port};
-use crate::policy::{Network, NetworkMode, OnUnknown, Resolved, Switch};
+use crate::policy::inbound::MOST_INBOUND;
+use crate::policy::{Network, NetworkMode, OnUnknown, PolicyName, Resolved, Switch};
+
+/// The stub's port.
+const DNS_PORT: u16 = 53;
 
 /// Connections beyond the budget that may wait for their first bytes.
 pub const UNDECIDED: u64 = 64;
@@ -34,6 +38,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
         upload,
         hosts,
         cool_down,
+        inbound,
     } = &resolved.policy.network;
     let listed = || Rules {
         allow: allow.clone(),
@@ -69,8 +74,44 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
         sysctl,
         sysfs,
         upstream: None,
+        inbound: inbound.iter().filter_map(|item| item.port()).collect(),
         shared: None,
     }
+}
+
+/// Refuses ports that would lead somewhere else than to the container's own programs, or in from somewhere else than the
+/// engine's network for it.
+pub(super) fn check_inbound(
+    policy: &PolicyName,
+    network: &NetworkPlan,
+    namespaces: &[String],
+) -> Result<(), PlanError> {
+    let ports = &network.inbound;
+    let walls = |port: &&u16| {
+        network.mode == NetworkMode::Allowlist
+            && (network.ports.contains(port) || [DNS_PORT, network.proxy_port].contains(port))
+    };
+    let why = if ports.is_empty() {
+        return Ok(());
+    } else if network.mode == NetworkMode::None {
+        "network.mode is none: nothing leads in either; use local or allowlist".to_owned()
+    } else if ports.len() > MOST_INBOUND {
+        let named = ports.len();
+        format!("at most {MOST_INBOUND} ports may be named, these are {named}")
+    } else if namespaces.iter().any(|n| n == "network=/proc/self/ns/net") {
+        "the container has the host's network, and the ports would be the host's own".to_owned()
+    } else if let Some(port) = ports.iter().find(walls) {
+        format!(
+            "on port {port} the wall itself listens inside (a port of the rules, of DNS or of the proxy), and whoever comes \
+             in there would go out through it"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(PlanError::Inbound {
+        policy: policy.to_string(),
+        why,
+    })
 }
 
 /// What the sidecar itself may take. Without connections it sleeps; with them it is one thread.
@@ -81,7 +122,13 @@ pub fn sidecar(network: &Network) -> SidecarLimits {
         cpu_percent: 50,
         files: 1024,
     };
+    let inbound = network.inbound.iter().any(|item| item.port().is_some());
     match network.mode {
+        // A listener for each port, and three descriptors for each connection.
+        NetworkMode::Local if inbound => SidecarLimits {
+            cpu_percent: 100,
+            ..waits
+        },
         NetworkMode::None | NetworkMode::Local => waits,
         NetworkMode::Allowlist => {
             let connections = u64::from(network.connections.get());
@@ -90,7 +137,7 @@ pub fn sidecar(network: &Network) -> SidecarLimits {
                 memory_bytes: waits.memory_bytes + (connections * (32 << 10)),
                 cpu_percent: 100,
                 // Two for each connection, and those whose wish is not known yet; listeners, pipes, the resolver.
-                files: 2 * (connections + UNDECIDED) + 256,
+                files: 2 * (connections + UNDECIDED) + 256 + if inbound { 512 } else { 0 },
                 ..waits
             }
         }

@@ -150,6 +150,7 @@ impl Request {
             Field::NetworkUpload => set(&mut network.upload, value),
             Field::NetworkHosts => set(&mut network.hosts, value),
             Field::NetworkCoolDown => set(&mut network.cool_down, value),
+            Field::NetworkInbound => set_list(&mut network.inbound, value),
             Field::SyscallsAllow => set_list(&mut syscalls.allow, value),
             Field::SyscallsDeny => set_list(&mut syscalls.deny, value),
             Field::PrivilegesCapabilities => set_list(&mut privileges.capabilities, value),

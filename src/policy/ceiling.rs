@@ -6,8 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Field, Filesystem, GuestPath, MountRule, Network, NetworkRule, Policy, Privileges, RootAccess,
-    Syscalls,
+    Field, Filesystem, GuestPath, InboundPort, MountRule, Network, NetworkRule, Policy, Privileges,
+    RootAccess, Syscalls,
 };
 
 /// A field in which a policy asks for more than its ceiling allows.
@@ -130,6 +130,7 @@ fn compare_network(asked: &Network, ceiling: &Network, over: &mut Over) {
         upload,
         hosts,
         cool_down,
+        inbound,
     } = asked;
     over.ordered(Field::NetworkMode, mode, &ceiling.mode);
     let within = NetworkLimit::of(String::new(), ceiling);
@@ -170,6 +171,10 @@ fn compare_network(asked: &Network, ceiling: &Network, over: &mut Over) {
             asked: cool_down.to_string(),
             allowed: format!("at least {}", ceiling.cool_down),
         });
+    }
+    // Where any port may be named, so may these.
+    if !ceiling.inbound.contains(&InboundPort::Any) {
+        over.subset(Field::NetworkInbound, inbound, &ceiling.inbound);
     }
 }
 

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::text::words;
 use super::{
     Access, AskSeconds, ByteSize, Capability, CoolDown, Count, EphemeralDir, Filesystem, GuestPath,
-    MountRule, Network, NetworkMode, NetworkRule, OnUnknown, Origin, Policy, PolicyError,
-    PolicyName, Privileges, RootAccess, RuleItem, Switch, SyscallName, Syscalls,
+    InboundPort, MountRule, Network, NetworkMode, NetworkRule, OnUnknown, Origin, Policy,
+    PolicyError, PolicyName, Privileges, RootAccess, RuleItem, Switch, SyscallName, Syscalls,
 };
 
 words! {
@@ -50,6 +50,8 @@ words! {
         NetworkHosts = "network.hosts",
         /// [`Network::cool_down`].
         NetworkCoolDown = "network.cool-down",
+        /// [`Network::inbound`].
+        NetworkInbound = "network.inbound",
         /// [`Syscalls::allow`].
         SyscallsAllow = "syscalls.allow",
         /// [`Syscalls::deny`].
@@ -94,6 +96,7 @@ pub(super) struct NetworkFields {
     pub upload: Option<ByteSize>,
     pub hosts: Option<Count>,
     pub cool_down: Option<CoolDown>,
+    pub inbound: Option<BTreeSet<InboundPort>>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
@@ -285,6 +288,7 @@ impl NetworkFields {
             upload,
             hosts,
             cool_down,
+            inbound,
         } = over;
         put(&mut self.mode, mode, Field::NetworkMode, note);
         put(&mut self.allow, allow, Field::NetworkAllow, note);
@@ -303,6 +307,7 @@ impl NetworkFields {
         put(&mut self.upload, upload, Field::NetworkUpload, note);
         put(&mut self.hosts, hosts, Field::NetworkHosts, note);
         put(&mut self.cool_down, cool_down, Field::NetworkCoolDown, note);
+        put(&mut self.inbound, inbound, Field::NetworkInbound, note);
     }
 
     fn complete(self, presets: &Expand<'_>) -> Result<Network, Unfinished> {
@@ -333,6 +338,7 @@ impl NetworkFields {
             upload: self.upload.ok_or(Field::NetworkUpload)?,
             hosts: self.hosts.ok_or(Field::NetworkHosts)?,
             cool_down: self.cool_down.ok_or(Field::NetworkCoolDown)?,
+            inbound: self.inbound.ok_or(Field::NetworkInbound)?,
         })
     }
 }
@@ -352,6 +358,7 @@ impl From<Network> for NetworkFields {
             upload,
             hosts,
             cool_down,
+            inbound,
         } = network;
         let items = |rules: BTreeSet<NetworkRule>| -> BTreeSet<RuleItem> {
             rules.into_iter().map(RuleItem::Rule).collect()
@@ -369,6 +376,7 @@ impl From<Network> for NetworkFields {
             upload: Some(upload),
             hosts: Some(hosts),
             cool_down: Some(cool_down),
+            inbound: Some(inbound),
         }
     }
 }

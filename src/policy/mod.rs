@@ -20,6 +20,7 @@ mod error;
 mod fields;
 mod file;
 pub mod host;
+pub mod inbound;
 pub mod name;
 mod network;
 pub mod node;
@@ -48,6 +49,7 @@ pub use count::Count;
 pub use error::{OverLimit, PolicyError};
 pub use fields::Field;
 pub use host::{Host, HostName};
+pub use inbound::InboundPort;
 pub use name::{PolicyChoice, PolicyName, UNCONFINED};
 pub use node::{NamespaceKind, NodeAllow, NodeConfig};
 pub use path::{GuestPath, HostPath};
@@ -127,6 +129,9 @@ pub struct Network {
     pub upload: ByteSize,
     /// Different names that are resolved while the container lives: a wildcard could carry data out in them.
     pub hosts: Count,
+    /// Ports of the engine's network that lead to the same port of the container's loopback.
+    #[serde(default)]
+    pub inbound: BTreeSet<InboundPort>,
 }
 
 /// The syscall wall, on top of the base rules.

@@ -140,6 +140,7 @@ fn the_built_in_policies_are_what_the_design_says() {
         connections_per_minute: count("1200"),
         upload: "1GiB".parse().unwrap(),
         hosts: count("256"),
+        inbound: BTreeSet::new(),
     };
     let open = Network {
         mode: NetworkMode::Allowlist,
@@ -149,6 +150,7 @@ fn the_built_in_policies_are_what_the_design_says() {
         connections_per_minute: count("6000"),
         upload: "16GiB".parse().unwrap(),
         hosts: count("4096"),
+        inbound: [InboundPort::Any].into(),
         ..closed(NetworkMode::None)
     };
     let none_at_all = BTreeSet::new();

@@ -157,6 +157,16 @@ fn network(out: &mut String, plan: &Plan) {
     if plan.network.mode == NetworkMode::Allowlist {
         allowlist(out, plan);
     }
+    if !plan.network.inbound.is_empty() {
+        let ports: Vec<String> = plan.network.inbound.iter().map(u16::to_string).collect();
+        item(
+            out,
+            &format!(
+                "ports that lead in, to 127.0.0.1 and ::1 inside: {}",
+                ports.join(" ")
+            ),
+        );
+    }
     for (key, value) in &plan.network.sysctl {
         item(out, &format!("{} = {}", escape(key), escape(value)));
     }

@@ -43,7 +43,7 @@ impl NetworkWall {
             .collect::<Result<Vec<_>, _>>()?;
         let user_namespace = has_user_namespace(spec);
         let mode = plan.network.mode;
-        let serving = (mode == NetworkMode::Allowlist).then(|| (serving(plan, place), place.dir()));
+        let serving = serves(plan).then(|| (serving(plan, place), place.dir()));
         let exe = rustix::fs::open(
             "/proc/self/exe",
             rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
@@ -127,14 +127,21 @@ impl NetworkWall {
     }
 }
 
+/// Whether the sidecar has connections to serve, out or in.
+fn serves(plan: &Plan) -> bool {
+    plan.network.mode == NetworkMode::Allowlist || !plan.network.inbound.is_empty()
+}
+
 fn serving(plan: &Plan, place: &Place) -> Serving {
     let network = &plan.network;
+    let listens = network.mode == NetworkMode::Allowlist;
     Serving {
         rules: network.rules.clone(),
         asking: network.asking.clone(),
         budget: network.budget,
         container: place.id.as_str().to_owned(),
-        ports: network.ports.iter().copied().collect(),
+        ports: listens.then(|| network.ports.iter().copied().collect()),
+        inbound: network.inbound.clone(),
         ipv6: false,
     }
 }
@@ -177,7 +184,9 @@ fn inner_config<'a>(
             NetworkMode::Allowlist => InnerMode::AnyIp,
         },
         sysctls: sysctls.to_vec(),
-        listen: serving.map(|(serving, _)| ListenOn::new(proxy_port, serving.ports.clone())),
+        listen: serving
+            .and_then(|(serving, _)| Some(ListenOn::new(proxy_port, serving.ports.clone()?))),
+        dialers: serving.map_or(0, |(serving, _)| serving.dialers()),
     }
 }
 
@@ -226,9 +235,10 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
         landlock: LandlockNeed::Required,
         cgroup: Some(cgroup),
         log: None,
-        work: match plan.network.mode {
-            NetworkMode::None | NetworkMode::Local => Work::Wait,
-            NetworkMode::Allowlist => Work::Serve,
+        work: if serves(plan) {
+            Work::Serve
+        } else {
+            Work::Wait
         },
     }
 }

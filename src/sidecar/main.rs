@@ -218,18 +218,39 @@ fn prepare_serving(fds: Vec<OwnedFd>) -> Result<(Serving, Ears), SidecarError> {
         .map_err(SidecarError::Configuration)?;
     let serving: Serving =
         serde_json::from_str(&text).map_err(|error| SidecarError::Configuration(error.into()))?;
-    let listeners = crate::network::Listeners::from_fds(fds)
-        .filter(|listeners| listeners.ports.len() == serving.ports.len())
-        .ok_or(SidecarError::Protocol(ProtocolError::Descriptors {
+    let wrong = || {
+        SidecarError::Protocol(ProtocolError::Descriptors {
             peer: "runtime",
-            need: serving.ports.len(),
+            need: 3 + serving.sockets(),
             have,
-        }))?;
+        })
+    };
+    if fds.len() != serving.sockets() {
+        return Err(wrong());
+    }
+    let listeners = match &serving.ports {
+        Some(_) => {
+            let ears = fds.by_ref().take(serving.listeners());
+            Some(crate::network::Listeners::from_fds(ears).ok_or_else(wrong)?)
+        }
+        None => None,
+    };
+    let doors = serving.inbound.iter().map(|port| {
+        crate::network::listen_everywhere(*port)
+            .map(|door| (*port, door))
+            .map_err(|source| SidecarError::Inbound {
+                port: *port,
+                source,
+            })
+    });
+    let doors = doors.collect::<Result<_, _>>()?;
     let route = crate::sys::netlink::RouteSocket::open()
         .and_then(|mut route| route.watch().map(|()| route))
         .map_err(SidecarError::step("open a routing socket"))?;
     let ears = Ears {
         listeners,
+        doors,
+        dialers: fds.collect(),
         journal,
         control,
         route,

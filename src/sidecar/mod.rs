@@ -73,6 +73,15 @@ pub enum SidecarError {
     /// What it was given to serve cannot be read.
     #[error("the sidecar's configuration cannot be read")]
     Configuration(#[source] io::Error),
+    /// A port that leads in is taken, or may not be listened on.
+    #[error("cannot listen on port {port} (network.inbound) in the engine's network")]
+    Inbound {
+        /// The port.
+        port: u16,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
     /// It could not confine itself.
     #[error("the sidecar could not confine itself")]
     Confine(#[source] ConfineError),

@@ -101,20 +101,20 @@ pub enum Work {
 
 /// The second message: whom it serves. Its descriptors are init's pidfd, the inner namespace, the
 /// inner sysfs and, if `engine_netns` says so, the engine's network namespace; then, if it is to serve, the
-/// configuration, the violation log, the control socket and `listeners` more.
+/// configuration, the violation log, the control socket, the listeners and the sockets to dial with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Attachment {
     pub cookie: u64,
     pub engine_netns: EngineNetns,
-    /// How many listeners come along; `None`: nothing is served.
-    pub listeners: Option<usize>,
+    /// How many listeners and sockets to dial with come along; `None`: nothing is served.
+    pub sockets: Option<usize>,
 }
 
 impl Attachment {
     /// How many descriptors it comes with.
     pub fn descriptors(&self) -> usize {
-        self.engine_netns.descriptors() + self.listeners.map_or(0, |count| 3 + count)
+        self.engine_netns.descriptors() + self.sockets.map_or(0, |count| 3 + count)
     }
 }
 

@@ -12,7 +12,7 @@ use super::cgroup::{self, CgroupConfig, CgroupPlan};
 use super::protocol::{self, Attachment, EngineNetns, ProtocolError, Reply, Setup, Work};
 use super::record::{self, SidecarRecord};
 use super::{ARGV0, LandlockNeed, Limits, SidecarError, VERB};
-use crate::network::InnerNamespace;
+use crate::network::{InnerNamespace, Listeners};
 use crate::sys::process::{self, Program};
 use crate::sys::socket;
 
@@ -251,12 +251,16 @@ impl Spawned {
             inner,
             serving,
         } = attach;
-        let extra: Vec<OwnedFd> = match (serving, inner.listeners) {
-            (Some(serving), Some(listeners)) => {
+        let extra: Vec<OwnedFd> = match serving {
+            Some(serving) => {
                 let own = [serving.config, serving.journal, serving.control];
-                own.into_iter().chain(listeners.into_fds()).collect()
+                let listeners = inner.listeners.map(Listeners::into_fds).unwrap_or_default();
+                own.into_iter()
+                    .chain(listeners)
+                    .chain(inner.dialers)
+                    .collect()
             }
-            _ => Vec::new(),
+            None => Vec::new(),
         };
         let message = Attachment {
             cookie: inner.cookie,
@@ -264,7 +268,7 @@ impl Spawned {
                 Some(_) => EngineNetns::Sent,
                 None => EngineNetns::Inherited,
             },
-            listeners: extra.len().checked_sub(3),
+            sockets: extra.len().checked_sub(3),
         };
         let mut fds = vec![init_pidfd, inner.netns.as_fd(), inner.sysfs.as_fd()];
         fds.extend(engine_netns);

@@ -16,7 +16,7 @@ use rustix::net::{
 };
 
 /// The most descriptors that one of our messages carries (the kernel's own limit is 253, SCM_MAX_FD).
-pub const MAX_FDS: usize = 96;
+pub const MAX_FDS: usize = 240;
 
 /// One received message; its bytes are in the caller's buffer.
 #[derive(Debug)]

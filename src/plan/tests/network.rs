@@ -66,3 +66,44 @@ fn the_proxy_is_told_of_and_the_budget_is_the_policys() {
     };
     assert_eq!(network.budget, budget);
 }
+
+#[test]
+fn ports_lead_in_where_they_lead_to_the_container_alone() {
+    let inbound = |ports: &str| under("standard").annotation("network.inbound", ports);
+    let plan = inbound("8080, 9090").plan();
+    assert_eq!(plan.network.inbound, [8080, 9090].into());
+    assert_eq!(plan.network.mode, NetworkMode::Local);
+    assert!(under("permissive").plan().network.inbound.is_empty());
+    let many: Vec<String> = (1000..1065).map(|port: u32| port.to_string()).collect();
+    let allowing = |ports: &str| inbound(ports).annotation("network.allow", "a.test, b.test:8443");
+    assert!(allowing("8080, 80").plan().network.inbound.contains(&80));
+    for (case, why) in [
+        (
+            inbound("8080").annotation("network.mode", "none"),
+            "network.mode is none",
+        ),
+        (inbound(&many.join(",")), "at most 64"),
+        // The rules' ports, those of DNS and of the proxy: who came in there would go out.
+        (allowing("8443"), "port 8443"),
+        (allowing("443"), "port 443"),
+        (allowing("53"), "port 53"),
+        (allowing("3128"), "port 3128"),
+        (
+            inbound("8080").set("/linux", "namespaces", without_network()),
+            "the host's network",
+        ),
+    ] {
+        let message = case.refused();
+        assert!(
+            message.contains("network.inbound of policy 'standard'") && message.contains(why),
+            "{why}: {message}"
+        );
+    }
+}
+
+fn without_network() -> Value {
+    ["pid", "ipc", "uts", "mount", "cgroup"]
+        .iter()
+        .map(|kind| json!({"type": kind}))
+        .collect()
+}

@@ -25,6 +25,7 @@ fn every_field_has_an_annotation() {
         .field("network.on-unknown", "ask")
         .field("network.ask-seconds", "31")
         .field("network.cool-down", "32")
+        .field("network.inbound", "9090, 8080")
         .preset("local", "[\"a.local.test\"]")
         .field("syscalls.allow", "")
         .field("syscalls.deny", "ptrace , keyctl")
@@ -55,6 +56,7 @@ fn every_field_has_an_annotation() {
             on_unknown: OnUnknown::Ask,
             ask_seconds: "31".parse().unwrap(),
             cool_down: "32".parse().unwrap(),
+            inbound: ["8080", "9090"].map(|port| port.parse().unwrap()).into(),
         },
         syscalls: Syscalls {
             allow: BTreeSet::new(),

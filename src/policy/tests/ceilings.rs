@@ -22,6 +22,7 @@ network.connections = 1000000
 network.connections-per-minute = 1000000
 network.upload = "64GiB"
 network.hosts = 1000000
+network.inbound = ['*']
 syscalls.allow = ["read", "ptrace", "keyctl", "bpf", "io_uring_setup"]
 privileges.capabilities = [
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "NET_RAW"
@@ -375,6 +376,24 @@ fn each_field_is_limited_by_its_own_rule() {
             "network.ask-seconds = 60",
             "network.ask-seconds = 5",
             false,
+        ),
+        (
+            NetworkInbound,
+            "network.inbound = ['80', '8080']",
+            "network.inbound = ['*']",
+            false,
+        ),
+        (
+            NetworkInbound,
+            "network.inbound = ['80', '8080']",
+            "network.inbound = ['80']",
+            true,
+        ),
+        (
+            NetworkInbound,
+            "network.inbound = ['*']",
+            "network.inbound = ['80']",
+            true,
         ),
         (
             NetworkProxyEnv,

@@ -51,7 +51,8 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
              dev.agentbox.network.limit, dev.agentbox.network.on-unknown, dev.agentbox.network.ask-seconds, \
              dev.agentbox.network.proxy-env, dev.agentbox.network.connections, \
              dev.agentbox.network.connections-per-minute, dev.agentbox.network.upload, dev.agentbox.network.hosts, \
-             dev.agentbox.network.cool-down, dev.agentbox.syscalls.allow, dev.agentbox.syscalls.deny, \
+             dev.agentbox.network.cool-down, dev.agentbox.network.inbound, dev.agentbox.syscalls.allow, \
+             dev.agentbox.syscalls.deny, \
              dev.agentbox.privileges.capabilities",
         ),
         (

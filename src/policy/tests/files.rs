@@ -189,6 +189,7 @@ fn the_documentation_lists_every_field_with_its_built_in_values() {
                 Field::NetworkConnectionsPerMinute => network.connections_per_minute.to_string(),
                 Field::NetworkUpload => network.upload.to_string(),
                 Field::NetworkHosts => network.hosts.to_string(),
+                Field::NetworkInbound => listed(&network.inbound),
                 Field::SyscallsAllow => listed(&calls.allow),
                 Field::SyscallsDeny => listed(&calls.deny),
                 Field::PrivilegesCapabilities if policy.privileges.capabilities == eight => {

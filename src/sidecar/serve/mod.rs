@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! dns       question ----------> synthetic address, or NXDOMAIN with the reason
+//! inbound   a port of the engine's network -> the same port of the loopback inside
 //! accept    TCP to any address -> which host is meant -> explicit | transparent
 //! explicit  CONNECT, http://, SOCKS5h on loopback
 //! tls, http first bytes must name the host that was decided on
@@ -23,6 +24,7 @@ mod asks;
 mod control;
 mod dns;
 mod explicit;
+mod inbound;
 mod journal;
 mod live;
 mod proxy;
@@ -62,17 +64,45 @@ pub struct Serving {
     pub budget: Budget,
     /// The container, for people who are told what to type.
     pub container: String,
-    /// The ports of the listeners, in their order.
-    pub ports: Vec<u16>,
+    /// The ports of the listeners inside, in their order; `None`: nothing leads out, and nobody listens there.
+    pub ports: Option<Vec<u16>>,
+    /// The ports of the engine's network that lead in.
+    #[serde(default)]
+    pub inbound: std::collections::BTreeSet<u16>,
     /// Whether the namespace inside has IPv6.
     pub ipv6: bool,
+}
+
+/// How many connections may lead in at once.
+const DIALERS: usize = 64;
+
+impl Serving {
+    /// How many sockets of each family there are to dial inside with.
+    pub fn dialers(&self) -> usize {
+        if self.inbound.is_empty() { 0 } else { DIALERS }
+    }
+
+    /// How many listeners come from inside: those of DNS by UDP and TCP and of the proxy, and one for each port.
+    pub(super) fn listeners(&self) -> usize {
+        self.ports.as_ref().map_or(0, |ports| 3 + ports.len())
+    }
+
+    /// How many sockets belong to it.
+    pub(super) fn sockets(&self) -> usize {
+        let families = if self.ipv6 { 2 } else { 1 };
+        self.listeners() + (self.dialers() * families)
+    }
 }
 
 /// The descriptors that it serves with.
 #[derive(Debug)]
 pub struct Ears {
     /// From inside.
-    pub listeners: Listeners,
+    pub listeners: Option<Listeners>,
+    /// From outside: each port that leads in, and who listens there.
+    pub doors: Vec<(u16, OwnedFd)>,
+    /// Sockets of the inner namespace to dial with: half of them IPv4's, or all.
+    pub dialers: Vec<OwnedFd>,
     /// The violation log, opened to append.
     pub journal: OwnedFd,
     /// Where the runtime's verbs connect: a UNIX socket that only root reaches.
@@ -98,13 +128,19 @@ pub(super) fn run(
     local.block_on(&runtime, async move {
         let Ears {
             listeners,
+            doors,
+            dialers,
             journal,
             control,
             route,
         } = ears;
         let wall = Rc::new(Wall::new(serving, journal, route));
-        dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;
-        accept::serve(&wall, listeners.proxy, listeners.ports).map_err(step("listen"))?;
+        let ipv6 = wall.ipv6;
+        if let Some(listeners) = listeners {
+            dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;
+            accept::serve(&wall, listeners.proxy, listeners.ports).map_err(step("listen"))?;
+        }
+        inbound::serve(doors, dialers, ipv6).map_err(step("serve the ports that lead in"))?;
         control::serve(&wall, control).map_err(step("serve the control socket"))?;
         let (socket, answer) = handover;
         tokio::task::spawn_local(async move {

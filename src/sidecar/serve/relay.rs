@@ -76,7 +76,7 @@ pub(super) async fn relay(
 }
 
 /// One direction, to its end; then the other side is told.
-async fn pump(
+pub(super) async fn pump(
     from: &TcpStream,
     to: &TcpStream,
     mut watch: Watch,

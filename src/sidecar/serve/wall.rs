@@ -109,6 +109,7 @@ impl Wall {
             budget,
             container,
             ports,
+            inbound: _,
             ipv6,
         } = serving;
         let began = Instant::now();
@@ -116,7 +117,7 @@ impl Wall {
             rules: RefCell::new(rules),
             names: RefCell::new(Names::new(budget.hosts)),
             ipv6,
-            ports,
+            ports: ports.unwrap_or_default(),
             upstream: Upstream::new(route),
             search: RefCell::default(),
             asking,

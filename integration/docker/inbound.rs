@@ -1,0 +1,187 @@
+//! Ports that lead in: those that the policy names, and nothing else of what is inside (N18).
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::node::NodeFiles;
+use super::{Container, Docker, runtime};
+
+/// Two servers on the loopback alone, one on every address.
+const SERVERS: &str = "cd /etc/ssl; for p in 8080 8081; do python3 -m http.server $p --bind 127.0.0.1 & done; \
+                       python3 -m http.server 9000 & wait";
+const INBOUND: &str = "dev.agentbox.network.inbound=8080, 8082";
+const ALLOW: &str = "dev.agentbox.network.allow=api.example.test";
+
+fn start<'a>(docker: &'a Docker, options: &[&str], script: &str) -> Container<'a> {
+    docker.start(
+        &[options, &["test-workloads"]].concat(),
+        &["sh", "-c", script],
+    )
+}
+
+/// What an HTTP server at this place says first, if there is one.
+fn ask(address: &str, port: u16, patience: Duration) -> Option<String> {
+    let until = Instant::now() + patience;
+    loop {
+        let answer = || {
+            let mut stream = TcpStream::connect((address, port)).ok()?;
+            stream
+                .set_read_timeout(Some(Duration::from_secs(30)))
+                .ok()?;
+            stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).ok()?;
+            Some(text).filter(|text| text.starts_with("HTTP/1"))
+        };
+        match answer() {
+            Some(text) => return Some(text),
+            None if Instant::now() > until => return None,
+            None => std::thread::sleep(Duration::from_millis(200)),
+        }
+    }
+}
+
+fn address(container: &Container<'_>) -> String {
+    container.inspect("{{.NetworkSettings.IPAddress}}")
+}
+
+const SOON: Duration = Duration::from_secs(20);
+const NOW: Duration = Duration::from_secs(0);
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn only_the_ports_that_are_named_lead_in() {
+    let docker = Docker::connect();
+    let control = start(&docker, &["--runtime=runc"], SERVERS);
+    assert!(ask(&address(&control), 9000, SOON).is_some(), "the control");
+    for (published, more) in [(18080, &[][..]), (18180, &["--annotation", ALLOW])] {
+        let ports: Vec<String> = [8080, 8081, 8082, 9000]
+            .iter()
+            .map(|port| format!("-p{}:{port}", published + port - 8080))
+            .collect();
+        let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+        let options = [&[runtime(), "--annotation", INBOUND][..], &ports, more].concat();
+        let container = start(&docker, &options, SERVERS);
+        let inside = address(&container);
+        let port = u16::try_from(published).unwrap();
+        for (place, port) in [("127.0.0.1", port), (inside.as_str(), 8080)] {
+            let answer = ask(place, port, SOON).expect("the port that is named");
+            assert!(
+                answer.contains("200 OK") && answer.contains("certs"),
+                "{answer}"
+            );
+        }
+        // More than there are places, one after the other: each is used again.
+        for _ in 0..200 {
+            assert!(ask(&inside, 8080, NOW).is_some());
+        }
+        // Loopback, every address, published without being named, and the wall's own.
+        for (place, port) in [
+            ("127.0.0.1", port + 1),
+            ("127.0.0.1", port + 920),
+            (inside.as_str(), 8081),
+            (inside.as_str(), 9000),
+            (inside.as_str(), 3128),
+            (inside.as_str(), 443),
+            (inside.as_str(), 53),
+        ] {
+            assert_eq!(ask(place, port, NOW), None, "{place}:{port}");
+        }
+        // Named, and nobody listens there.
+        assert_eq!(ask(&inside, 8082, NOW), None);
+        assert!(ask(&inside, 8080, NOW).is_some());
+    }
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn whoever_holds_connections_and_says_nothing_makes_place() {
+    let docker = Docker::connect();
+    let container = start(&docker, &[runtime(), "--annotation", INBOUND], SERVERS);
+    let inside = address(&container);
+    assert!(ask(&inside, 8080, SOON).is_some());
+    let silent: Vec<TcpStream> = (0..100)
+        .map(|_| TcpStream::connect((inside.as_str(), 8080)).unwrap())
+        .collect();
+    let began = Instant::now();
+    assert!(ask(&inside, 8080, Duration::from_secs(90)).is_some());
+    assert!(
+        began.elapsed() > Duration::from_secs(10),
+        "they did not hold all places"
+    );
+    drop(silent);
+    assert!(ask(&inside, 8080, SOON).is_some());
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn what_cannot_lead_in_is_refused_before_anything_runs() {
+    let docker = Docker::alone();
+    let refused = |options: &[&str], why: &str| {
+        let got = docker.run(
+            &[&[runtime()], options, &["test-probe"]].concat(),
+            &["true"],
+        );
+        assert!(
+            got.code != 0 && got.stderr.contains(why),
+            "{options:?}: {got}"
+        );
+    };
+    let none = "dev.agentbox.network.mode=none";
+    refused(
+        &["--annotation", INBOUND, "--annotation", none],
+        "network.mode is none",
+    );
+    refused(
+        &["--annotation", INBOUND, "--network=host"],
+        "the host's network",
+    );
+    let walls = "dev.agentbox.network.inbound=3128";
+    refused(
+        &["--annotation", walls, "--annotation", ALLOW],
+        "on port 3128 the wall itself listens",
+    );
+    let strict = docker.run(
+        &[
+            "--runtime=agentbox-strict",
+            "--annotation",
+            INBOUND,
+            "test-probe",
+        ],
+        &["true"],
+    );
+    assert!(
+        strict.code != 0 && strict.stderr.contains("network.inbound asks for 8080"),
+        "{strict}"
+    );
+    // In a network where somebody else has the port.
+    let taken = start(&docker, &["--runtime=runc"], SERVERS);
+    assert!(ask(&address(&taken), 9000, SOON).is_some());
+    let mut node = NodeFiles::default();
+    node.write(
+        "config.toml",
+        0o644,
+        "[allow]\nnamespaces = [\"network\"]\n",
+    );
+    let network = format!("--network=container:{}", taken.name);
+    refused(
+        &[
+            "--annotation",
+            "dev.agentbox.network.inbound=9000",
+            &network,
+        ],
+        "cannot listen on port 9000",
+    );
+    let free = docker.run(
+        &[
+            runtime(),
+            "--annotation",
+            "dev.agentbox.network.inbound=9001",
+            &network,
+            "test-probe",
+        ],
+        &["true"],
+    );
+    assert_eq!(free.code, 0, "the control: {free}");
+}

@@ -1,0 +1,174 @@
+//! Ports of the engine's network that lead to the same port of the loopback inside (`docker run -p`, probes).
+//!
+//! A socket keeps the namespace it was made in: those to dial with were made inside by whoever made the namespace, so
+//! nobody here enters it or needs a right to. One that is done is disconnected (connect(2), AF_UNSPEC) and used again. There
+//! is a fixed number of them, and while all are in use nobody is accepted: that is the bound.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream as StdStream};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+
+use super::accept::reset;
+use super::relay::{Watch, pump};
+
+/// The loopback inside answers at once or refuses.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How long a connection may be silent before it gives its place to another one.
+const IDLE: Duration = Duration::from_secs(300);
+/// The same while others wait for a place.
+const IDLE_WHEN_FULL: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+
+/// Sockets of the inner namespace, two for each connection that may be: one of each family.
+struct Pool {
+    free: RefCell<Vec<Pair>>,
+    given_back: Notify,
+}
+
+struct Pair {
+    v4: OwnedFd,
+    v6: Option<OwnedFd>,
+}
+
+/// Serves all doors until the program ends.
+pub(super) fn serve(
+    doors: Vec<(u16, OwnedFd)>,
+    mut dialers: Vec<OwnedFd>,
+    ipv6: bool,
+) -> io::Result<()> {
+    let of_v6 = match ipv6 {
+        true => dialers.split_off(dialers.len() / 2),
+        false => Vec::new(),
+    };
+    let mut of_v6 = of_v6.into_iter();
+    let pairs = dialers.into_iter().map(|v4| Pair {
+        v4,
+        v6: of_v6.next(),
+    });
+    let pool = Rc::new(Pool {
+        free: RefCell::new(pairs.collect()),
+        given_back: Notify::new(),
+    });
+    for (port, door) in doors {
+        let listener = TcpListener::from_std(door.into())?;
+        let pool = Rc::clone(&pool);
+        spawn_local(async move {
+            loop {
+                let Ok((guest, _)) = listener.accept().await else {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                };
+                // One waits here for a place, the others in the kernel's queue.
+                let pair = pool.take().await;
+                let pool = Rc::clone(&pool);
+                spawn_local(async move {
+                    lead_in(&pool, guest, &pair, port).await;
+                    pool.give_back(pair);
+                });
+            }
+        });
+    }
+    Ok(())
+}
+
+impl Pool {
+    async fn take(&self) -> Pair {
+        loop {
+            let free = self.free.borrow_mut().pop();
+            match free {
+                Some(pair) => return pair,
+                None => self.given_back.notified().await,
+            }
+        }
+    }
+
+    fn give_back(&self, pair: Pair) {
+        self.free.borrow_mut().push(pair);
+        self.given_back.notify_one();
+    }
+
+    fn is_full(&self) -> bool {
+        self.free.borrow().is_empty()
+    }
+}
+
+async fn lead_in(pool: &Pool, guest: TcpStream, pair: &Pair, port: u16) {
+    let _no_delay = guest.set_nodelay(true);
+    match dial(pair, port).await {
+        Some(inside) => relay(pool, &guest, &inside).await,
+        // Nobody listens there: as if the port were closed.
+        None => reset(&guest),
+    }
+    disconnect(pair);
+}
+
+async fn dial(pair: &Pair, port: u16) -> Option<TcpStream> {
+    let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+    for (socket, to) in [(Some(&pair.v4), v4), (pair.v6.as_ref(), v6)] {
+        // A copy: the socket itself stays here when the connection is done.
+        let Some(copy) = socket.and_then(|socket| socket.try_clone().ok()) else {
+            continue;
+        };
+        let socket = TcpSocket::from_std_stream(StdStream::from(copy));
+        let connecting = tokio::time::timeout(CONNECT_WITHIN, socket.connect(to));
+        if let Ok(Ok(stream)) = connecting.await {
+            let _no_delay = stream.set_nodelay(true);
+            return Some(stream);
+        }
+    }
+    None
+}
+
+/// Both ways, until both are done or nothing has moved for too long.
+async fn relay(pool: &Pool, guest: &TcpStream, inside: &TcpStream) {
+    let moved = Cell::new(Instant::now());
+    let count = |_| {
+        moved.set(Instant::now());
+        Ok(())
+    };
+    let both = async {
+        let way_in = pump(guest, inside, Watch::Nothing, count);
+        let way_out = pump(inside, guest, Watch::Nothing, count);
+        tokio::try_join!(way_in, way_out)
+    };
+    let silence = async {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let limit = if pool.is_full() { IDLE_WHEN_FULL } else { IDLE };
+            if moved.get().elapsed() > limit {
+                break;
+            }
+        }
+    };
+    if !ends_first(both, silence).await {
+        reset(guest);
+    }
+}
+
+/// Whether the work was done well before the other ended.
+async fn ends_first<T, E>(
+    work: impl Future<Output = Result<T, E>>,
+    other: impl Future<Output = ()>,
+) -> bool {
+    tokio::select! {
+        done = work => done.is_ok(),
+        () = other => false,
+    }
+}
+
+/// Makes a socket as it was before it was connected (connect(2): "may dissolve the association").
+fn disconnect(pair: &Pair) {
+    for socket in std::iter::once(&pair.v4).chain(&pair.v6) {
+        // One that cannot be used again fails to connect, and its guest is sent away.
+        let _done = rustix::net::connect_unspec(socket);
+    }
+}
