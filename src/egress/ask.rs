@@ -106,6 +106,12 @@ impl Asking {
     }
 }
 
+/// Whether a name is below a domain, however deep.
+pub fn is_within(name: &HostName, domain: &HostName) -> bool {
+    let rest = name.as_str().strip_suffix(domain.as_str());
+    rest.is_some_and(|rest| rest.ends_with('.'))
+}
+
 /// How long an approval holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -381,6 +387,19 @@ mod tests {
         assert_eq!(verdict("b.test", &[80, 443]), Ok(NameVerdict::Unlisted));
         assert_eq!(verdict("b.test", &[80]), Err(Denial::NotListed));
         assert!(rules.name_verdict(None, &name("b.test"), &[443]).is_err());
+    }
+
+    #[test]
+    fn what_a_search_list_makes_is_below_its_domains() {
+        for (text, domain, within) in [
+            ("a.test.corp.example", "corp.example", true),
+            ("a.corp.example", "corp.example", true),
+            ("corp.example", "corp.example", false),
+            ("acorp.example", "corp.example", false),
+            ("corp.example.test", "corp.example", false),
+        ] {
+            assert_eq!(is_within(&name(text), &name(domain)), within, "{text}");
+        }
     }
 
     #[test]

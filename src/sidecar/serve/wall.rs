@@ -15,7 +15,9 @@ use super::journal::{Event, Journal, Via};
 use super::live::{Connections, Share};
 use super::upstream::Upstream;
 use crate::egress::names::{Names, Synthetic};
-use crate::egress::{AskRefusal, Asking, Budget, Denial, Ledger, NameVerdict, OverBudget, Rules};
+use crate::egress::{
+    AskRefusal, Asking, Budget, Denial, Ledger, NameVerdict, OverBudget, Rules, is_within,
+};
 use crate::policy::{Host, HostName};
 use crate::sys::netlink::RouteSocket;
 
@@ -203,11 +205,9 @@ impl Wall {
 
     /// Whether a resolver may have made this of another name, with the engine's search list or one of Kubernetes.
     fn is_search_artefact(&self, name: &HostName) -> bool {
-        let below = |domain: &HostName| {
-            let rest = name.as_str().strip_suffix(domain.as_str());
-            rest.is_some_and(|rest| rest.ends_with('.'))
-        };
-        dns::is_search_artefact(name.as_str()) || self.search.borrow().iter().any(below)
+        let search = self.search.borrow();
+        dns::is_search_artefact(name.as_str())
+            || search.iter().any(|domain| is_within(name, domain))
     }
 
     /// What may be used.
