@@ -1,5 +1,6 @@
 //! `approvals`, `approve` and `deny`
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
-use crate::egress::{Lasting, endpoint};
+use crate::egress::{Lasting, MOST_WAITING, endpoint};
 use crate::policy::{Host, HostName, NetworkRule, Target};
 use crate::runtime::record::Record;
 use crate::runtime::store::{self, Place};
@@ -53,11 +54,15 @@ fn waiting(record: &Record, lines: &mut Vec<Line>) -> Result<()> {
     }
     let status = control::status(&place.dir(), record)?;
     let waiting = status.and_then(|s| s.asking).map(|asking| asking.waiting);
-    for mut one in waiting.into_iter().flatten() {
-        one.program = record
-            .init
-            .zip(one.client_port)
-            .and_then(|(init, port)| clients::find(init.pid, port));
+    // The sidecar's word is bounded, too.
+    let waiting: Vec<_> = waiting.into_iter().flatten().take(MOST_WAITING).collect();
+    let ports = waiting.iter().filter_map(|one| one.client_port).collect();
+    let init = record.init.filter(|init| init.is_alive());
+    let programs = init.map_or_else(BTreeMap::new, |init| clients::find(init.pid, &ports));
+    for mut one in waiting {
+        one.program = one
+            .client_port
+            .and_then(|port| programs.get(&port).cloned());
         lines.push(Line {
             container: record.id.clone(),
             waiting: one,

@@ -63,7 +63,8 @@ impl Greeting {
 /// Makes sure that bytes which begin as TLS does name the host. A greeting that comes in pieces is refused here: on
 /// a port that is not HTTPS's, whoever speaks TLS sends it in one.
 pub fn check_if_tls(bytes: &[u8], host: &HostName) -> Result<(), TlsRefusal> {
-    if !bytes.starts_with(&HANDSHAKE) {
+    let begun = !bytes.is_empty() && HANDSHAKE.starts_with(bytes);
+    if !begun && !bytes.starts_with(&HANDSHAKE) {
         return Ok(());
     }
     match Greeting::default().hear(bytes, host)? {
@@ -194,5 +195,11 @@ mod tests {
         assert!(check_if_tls(&records(&hello(&sni("example.com")), 4096), &host).is_ok());
         assert!(check_if_tls(&records(&hello(&sni("evil.test")), 4096), &host).is_err());
         assert!(check_if_tls(&records(&hello(&[]), 4096), &host).is_err());
+        // Nobody gets past by sending the first bytes alone.
+        let whole = records(&hello(&sni("evil.test")), 4096);
+        for cut in 1..whole.len() {
+            assert!(check_if_tls(&whole[..cut], &host).is_err(), "cut at {cut}");
+        }
+        assert!(check_if_tls(b"", &host).is_ok());
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::log::escape;
 use crate::policy::NetworkMode;
 use crate::sidecar::{LiveConnection, NetworkStatus};
 
@@ -74,7 +75,7 @@ fn asking(out: &mut String, status: &NetworkStatus) {
         ("denied by a person", &asking.denied),
     ] {
         for one in list {
-            let _ = writeln!(out, "  {word}: {one}");
+            let _ = writeln!(out, "  {word}: {}", escape(one));
         }
     }
 }
@@ -110,7 +111,7 @@ fn counts(out: &mut String, status: &NetworkStatus) {
         "let through so far: {allowed}; refused so far: {total}"
     );
     for (kind, count) in denied {
-        let _ = writeln!(out, "  {kind}: {count}");
+        let _ = writeln!(out, "  {}: {count}", escape(kind));
     }
     if *log_lines_left_out > 0 {
         let _ = writeln!(
@@ -133,7 +134,7 @@ fn connections(out: &mut String, status: &NetworkStatus) {
             out,
             "  {:width$}  since {}  {} sent  {} received",
             port(one),
-            one.since,
+            escape(&one.since),
             one.sent,
             one.received,
             width = width.unwrap_or(0),

@@ -1,33 +1,61 @@
 //! Which program of a container has a connection: looked up on the node when a person asks, from the kernel's list of
 //! the container's sockets (proc_pid_net(5)). The sidecar itself sees no process of the container.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// The pid, as the node numbers it, and the name of the program that connected from this port, if it is found.
-/// `init`: a process in the container's network namespace.
-pub fn find(init: i32, client_port: u16) -> Option<(i32, String)> {
-    let inode = ["tcp", "tcp6"]
+/// Descriptors that are looked at: a container may have millions, and somebody waits for the answer.
+const MOST_DESCRIPTORS: usize = 1 << 16;
+
+/// For each of these ports the pid, as the node numbers it, and the name of the program that connected from it, where it
+/// is found. `init`: a process in the container's network namespace. The name is the workload's own word.
+pub fn find(init: i32, client_ports: &BTreeSet<u16>) -> BTreeMap<u16, (i32, String)> {
+    let mut found = BTreeMap::new();
+    let tables: Vec<String> = ["tcp", "tcp6"]
         .iter()
         .filter_map(|table| fs::read_to_string(format!("/proc/{init}/net/{table}")).ok())
-        .find_map(|text| inode(&text, client_port))?;
-    let link = format!("socket:[{inode}]");
-    let namespace = fs::read_link(format!("/proc/{init}/ns/net")).ok()?;
-    let pids = fs::read_dir("/proc").ok()?.flatten();
-    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let pid = pids.find(|pid| {
-        let inside = fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|ns| ns == namespace);
-        inside && holds(*pid, &link)
-    })?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some((pid, name.trim_end().to_owned()))
+        .collect();
+    let socket = |port: &u16| {
+        let inode = tables.iter().find_map(|text| inode(text, *port))?;
+        Some((format!("socket:[{inode}]"), *port))
+    };
+    let sockets: BTreeMap<String, u16> = client_ports.iter().filter_map(socket).collect();
+    let Ok(namespace) = fs::read_link(format!("/proc/{init}/ns/net")) else {
+        return found;
+    };
+    let mut left = MOST_DESCRIPTORS;
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        if sockets.is_empty() || left == 0 {
+            break;
+        }
+        if fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|ns| ns == namespace) {
+            for port in held(pid, &sockets, &mut left) {
+                if let Ok(name) = fs::read_to_string(format!("/proc/{pid}/comm")) {
+                    found
+                        .entry(port)
+                        .or_insert((pid, name.trim_end().to_owned()));
+                }
+            }
+        }
+    }
+    found
 }
 
-fn holds(pid: i32, link: &str) -> bool {
-    let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return false;
-    };
-    open.flatten()
-        .any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.as_os_str() == link))
+/// The ports whose sockets a process holds.
+fn held(pid: i32, sockets: &BTreeMap<String, u16>, left: &mut usize) -> Vec<u16> {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    let open = open.flatten().take(*left);
+    let mut seen = 0;
+    let links = open.inspect(|_| seen += 1).filter_map(|fd| {
+        let link = fs::read_link(fd.path()).ok()?;
+        sockets.get(link.to_str()?).copied()
+    });
+    let ports = links.collect();
+    *left -= seen;
+    ports
 }
 
 /// The inode of the socket with this local port, in a table of /proc/PID/net/tcp.
@@ -61,8 +89,10 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let own = i32::try_from(std::process::id()).unwrap();
-        let (pid, name) = find(own, client.local_addr().unwrap().port()).unwrap();
-        assert_eq!(pid, own);
+        let port = client.local_addr().unwrap().port();
+        let found = find(own, &BTreeSet::from([port]));
+        let (pid, name) = &found[&port];
+        assert_eq!(*pid, own);
         assert!(!name.is_empty());
     }
 }

@@ -1,12 +1,13 @@
 //! The line to a running sidecar: a UNIX socket in the container's directory, which root alone may enter.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::RuntimeError;
 use super::record::{ProcessId, Record};
@@ -18,7 +19,7 @@ const NAME: &str = "control";
 /// It answers within a turn of its event loop.
 const WITHIN: Duration = Duration::from_secs(10);
 /// The longest answer: a list of rules.
-const LONGEST: u64 = 4 << 20;
+const LONGEST: usize = 4 << 20;
 
 /// Binds the socket, before the sidecar is there to serve it.
 pub fn listen(dir: &Path) -> Result<OwnedFd, RuntimeError> {
@@ -33,17 +34,41 @@ pub fn listen(dir: &Path) -> Result<OwnedFd, RuntimeError> {
 pub fn ask(dir: &Path, request: &ControlRequest) -> Result<ControlReply, RuntimeError> {
     let path = dir.join(NAME);
     let failed = || RuntimeError::io(format!("ask the sidecar at {path:?}"));
-    let mut socket = short(dir, |short| UnixStream::connect(short))?.map_err(failed())?;
-    socket.set_read_timeout(Some(WITHIN)).map_err(failed())?;
+    let mut socket = short(dir, connect)?.map_err(failed())?;
     socket.set_write_timeout(Some(WITHIN)).map_err(failed())?;
     let mut line = serde_json::to_vec(request).map_err(|e| failed()(e.into()))?;
     line.push(b'\n');
     socket.write_all(&line).map_err(failed())?;
-    let mut answer = String::new();
-    BufReader::new(socket.take(LONGEST))
-        .read_line(&mut answer)
-        .map_err(failed())?;
-    serde_json::from_str(&answer).map_err(|e| failed()(e.into()))
+    let answer = read_line(&mut socket).map_err(failed())?;
+    serde_json::from_slice(&answer).map_err(|e| failed()(e.into()))
+}
+
+/// Connects without waiting: a UNIX socket with a place in its queue is connected at once, another is an error (EAGAIN).
+fn connect(path: &Path) -> std::io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Reads one line, all of it within the limit: whoever answers byte by byte keeps nobody waiting.
+fn read_line(socket: &mut UnixStream) -> std::io::Result<Vec<u8>> {
+    let end = Instant::now() + WITHIN;
+    let (mut line, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+    while line.last() != Some(&b'\n') {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || line.len() > LONGEST {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        socket.set_read_timeout(Some(left))?;
+        match socket.read(&mut chunk)? {
+            0 => break,
+            length => line.extend_from_slice(&chunk[..length]),
+        }
+    }
+    Ok(line)
 }
 
 /// What the sidecar of a container says of its network; `None` where none serves connections.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use libcontainer::container::{Container, ContainerStatus};
 
+use super::controllers::Controllers;
 use super::record::{ProcessId, Record, Remains};
 use super::store::Place;
 use super::{RuntimeError, cgroup, hooks, overlay, signal, start};
@@ -171,6 +172,10 @@ fn remove_container(
             {
                 log::debug!("kill what is left in the cgroup: {error}");
             }
+            // libcontainer's state is what a second attempt kills by.
+            if let Some(controllers) = controllers {
+                wait_until_empty(controllers)?;
+            }
             remove_dir(&dir)
         }
         Ok(mut container) => {
@@ -196,6 +201,23 @@ fn remove_container(
         // The runtime was killed before it wrote the state: there is nothing but the directory.
         Err(_) => remove_dir(&dir),
     }
+}
+
+/// Waits until no process is left in a container's cgroup, which have been sent SIGKILL.
+fn wait_until_empty(controllers: &Controllers) -> Result<(), RuntimeError> {
+    let end = Instant::now() + LIMIT;
+    let mut pause = Duration::from_micros(200);
+    while cgroup::has_processes(controllers) {
+        if Instant::now() >= end {
+            return Err(RuntimeError::Unsupported(format!(
+                "processes in the container's cgroup ({:?}) do not end: look at them, and delete it again",
+                controllers.all()
+            )));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Whether libcontainer has nothing to remove but its directory: the cgroup is in the record, and is removed with the

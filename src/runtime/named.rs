@@ -30,10 +30,8 @@ impl Visit {
             return Ok(Self { home: None });
         };
         let home = open_tasks(&own)?;
-        let dir = match cgroup.strip_prefix("/") {
-            Ok(below) => mount.join(below),
-            Err(_) => own.join(cgroup),
-        };
+        // Below the root whichever way it is written, as libcontainer takes it and `delete` removes it.
+        let dir = mount.join(cgroup.strip_prefix("/").unwrap_or(cgroup));
         fs::create_dir_all(&dir).map_err(RuntimeError::io(format!("make the cgroup {dir:?}")))?;
         let tasks = open_tasks(&dir)?;
         rustix::io::write(&tasks, b"0")

@@ -25,7 +25,11 @@ impl Warming {
     /// The child of the execution before this one, if there was one.
     pub fn inherited() -> Option<Self> {
         let number = crate::sys::process::take_variable(VARIABLE)?;
-        let pid = number.to_str()?.parse().ok()?;
+        let pid = number
+            .to_str()?
+            .parse::<i32>()
+            .ok()
+            .filter(|pid| *pid > 0)?;
         Pid::from_raw(pid).map(|pid| Self(Some(pid)))
     }
 

@@ -184,7 +184,8 @@ impl Wall {
                 };
                 let asks = self.desk.asks.borrow();
                 let once = live.once && !asks.is_refused(name, live.port);
-                once || asks.holds(name, live.port, self.milliseconds())
+                // An approval never meant private addresses.
+                !live.internal && (once || asks.holds(name, live.port, self.milliseconds()))
             }
         }
     }
@@ -252,6 +253,14 @@ fn try_decide(wall: &Rc<Wall>, decision: Decision) -> Result<ControlReply, Strin
         Some(port) => BTreeSet::from([port]),
         None => match wall.desk.asks.borrow().ports_of(&host) {
             none if none.is_empty() => BTreeSet::from([DEFAULT_PORT]),
+            // What waits now need not be what waited when the list was read.
+            several if several.len() > 1 && approve.is_some() => {
+                let ports: Vec<String> = several.iter().map(u16::to_string).collect();
+                return Err(format!(
+                    "connections to {host} wait on the ports {}: say which one, as {host}:PORT",
+                    ports.join(", ")
+                ));
+            }
             waiting => waiting,
         },
     };

@@ -1,8 +1,8 @@
 //! Bytes both ways, until both sides are done. While nothing flows a connection costs no buffer: the one buffer there
 //! is belongs to whoever is reading. Long streams go through a pipe instead (splice(2)) and never enter this process.
 
-use std::cell::RefCell;
-use std::io;
+use std::cell::{Cell, RefCell};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -24,11 +24,14 @@ const LONG_AFTER: u32 = 4;
 const PIPE: usize = 256 << 10;
 /// Pipes that wait for the next long stream.
 const PIPES: usize = 16;
+/// Pipes there are at all: further streams go through the buffer, so that descriptors are left for the control socket.
+const MOST_PIPES: usize = 48;
 /// How long one side may go on after the other has ended.
 const AFTER_END: Duration = Duration::from_secs(300);
 
 thread_local! {
     static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into_boxed_slice());
+    static OPEN: Cell<usize> = const { Cell::new(0) };
     static POOL: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -209,13 +212,23 @@ struct Pipe {
     write: OwnedFd,
 }
 
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        OPEN.set(OPEN.get().saturating_sub(1));
+    }
+}
+
 fn take_pipe() -> io::Result<Pipe> {
     if let Some(pipe) = POOL.with_borrow_mut(Vec::pop) {
         return Ok(pipe);
     }
+    if OPEN.get() >= MOST_PIPES {
+        return Err(ErrorKind::QuotaExceeded.into());
+    }
     let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     // A smaller pipe is slower and no worse.
     let _size = fcntl_setpipe_size(&write, PIPE);
+    OPEN.set(OPEN.get() + 1);
     Ok(Pipe { read, write })
 }
 

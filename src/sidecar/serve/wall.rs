@@ -147,6 +147,10 @@ impl Wall {
         pause.map_err(Refusal::Over)?;
         let permission = self.permission(client, &host, port).await?;
         let now = self.milliseconds();
+        // A proxy's client never asks the stub: its names are counted as well, since each is looked up outside.
+        if let Host::Name(name) = &host {
+            self.count_name(name, now)?;
+        }
         self.ledger.borrow_mut().open(now).map_err(Refusal::Over)?;
         self.allowed.set(self.allowed.get().saturating_add(1));
         Ok(Admitted {
@@ -179,7 +183,7 @@ impl Wall {
         let verdict = rules
             .name_verdict(self.asking.as_ref(), name, &self.ports)
             .map_err(Refusal::Denied)?;
-        let mut names = self.names.borrow_mut();
+        let names = self.names.borrow();
         let unlisted = &self.desk.unlisted_names;
         if verdict == NameVerdict::Unlisted && !names.has(name) {
             // A part of the budget, so that what is not listed cannot use it up for what is.
@@ -189,7 +193,14 @@ impl Wall {
             }
             unlisted.set(unlisted.get() + 1);
         }
-        names.give(name).ok_or_else(|| {
+        drop(names);
+        self.count_name(name, now)
+    }
+
+    /// Gives a name its place among those that the budget allows.
+    fn count_name(&self, name: &HostName, now: u64) -> Result<Synthetic, Refusal> {
+        let given = self.names.borrow_mut().give(name);
+        given.ok_or_else(|| {
             self.ledger.borrow_mut().begin_pause(now);
             Refusal::Over(OverBudget::Hosts(self.budget.hosts))
         })
