@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::Value;
 
-use super::{Guard, Node};
+use super::{Guard, Node, program};
 
 fn id(name: &str) -> String {
     format!("{name}-{}", std::process::id())
@@ -176,4 +176,25 @@ fn direct_only_a_pipe_is_handed_in_as_a_descriptor() {
     let mut text = String::new();
     std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
     assert_eq!(text, "from inside\n");
+}
+
+/// What whoever called the runtime ignores (nohup, a daemon), and what Rust does, is not the program's.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_a_program_begins_with_every_signal_as_the_kernel_has_it() {
+    let node = Node::new();
+    let config = node.config(&["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"]);
+    let bundle = node.bundle("signals", &config);
+    for policy in ["standard", "unconfined"] {
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", "trap '' HUP USR1 PIPE; exec \"$@\"", "-", &program()]);
+        command.args(["--root", &node.root, "--policy", policy]);
+        command.args(["run", "--bundle", &bundle, "signals"]);
+        let said = node.finish(command).ok();
+        assert_eq!(
+            said.matches("\t0000000000000000\n").count(),
+            2,
+            "{policy}: {said}"
+        );
+    }
 }

@@ -80,6 +80,11 @@ fn members_share_one_network_and_its_rules() {
     }
     assert_eq!(arrived(&["\"to\": \"198.51.100.12\""]), before);
     assert!(first.violations().contains("other.example.test"));
+    // Whoever looks at a member is told where to look.
+    let id = one.container.inspect("{{.Id}}");
+    let first_id = first.container.inspect("{{.Id}}");
+    let refused = crate::command::run("agentbox", &["network", &id]).failed();
+    assert!(refused.contains(&first_id), "{refused}");
     // Loopback is theirs together, and nobody else's.
     let _server = first.container.exec(
         &["-d"],

@@ -99,6 +99,7 @@ pub fn execute(file: &Path, args: &[String], env: &[String]) -> EnforceError {
             why: "an argument or environment variable has a NUL byte".to_owned(),
         };
     };
+    crate::sys::signal::reset();
     let Err(errno) = nix::unistd::execve(&path, &args, &env);
     EnforceError::Program {
         name,

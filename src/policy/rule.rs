@@ -140,7 +140,7 @@ pub fn contains(net: IpAddr, bits: u8, address: IpAddr) -> bool {
 impl fmt::Display for NetworkRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.internal {
-            f.write_str("internal:")?;
+            f.write_str(INTERNAL)?;
         }
         match (&self.target, self.port) {
             (Target::Name(name), _) => write!(f, "{name}")?,
@@ -172,14 +172,18 @@ fn width(address: IpAddr) -> u8 {
     }
 }
 
+/// What stands before a name that may lead to private addresses.
+const INTERNAL: &str = "internal:";
+
 impl FromStr for NetworkRule {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let bad = || ValueError::grammar(text, GRAMMAR);
-        let (internal, rest) = match text.strip_prefix("internal:") {
-            Some(rest) => (true, rest),
-            None => (false, text),
+        // In whatever case, as names are: else one spelling of it would be a host called `internal`.
+        let (internal, rest) = match text.split_at_checked(INTERNAL.len()) {
+            Some((prefix, rest)) if prefix.eq_ignore_ascii_case(INTERNAL) => (true, rest),
+            _ => (false, text),
         };
         let (target, port) = split_port(rest).ok_or_else(bad)?;
         let target = parse_target(target).ok_or_else(bad)?;
@@ -401,6 +405,7 @@ mod tests {
             "::ffff:192.0.2.1",
             "fe80::1%lo",
             "internal:*.example.com",
+            "internAl:3",
             "internal:10.0.0.1",
             "internal:",
             "example.com:53",

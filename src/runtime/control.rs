@@ -92,6 +92,17 @@ pub fn ask_living(
     record: &Record,
     request: &ControlRequest,
 ) -> Result<ControlReply, RuntimeError> {
+    let shared = record.plan.as_ref().and_then(|p| p.network.shared.as_ref());
+    if let Some(shared) = shared {
+        return Err(RuntimeError::State {
+            verb: "ask the sidecar of",
+            id: record.id.clone(),
+            why: format!(
+                "it is in the network of container {}: name that one",
+                shared.container
+            ),
+        });
+    }
     let lives = record.sidecar.as_ref().is_some_and(|sidecar| {
         let process = ProcessId {
             pid: sidecar.pid,

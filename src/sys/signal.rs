@@ -12,6 +12,36 @@ pub fn realtime(number: i32) -> Option<Signal> {
     Some(unsafe { Signal::from_raw_unchecked(number) })
 }
 
+/// Gives every signal its default disposition, and blocks none: what is ignored stays so over execve(2), and an engine
+/// that was started by nohup(1), or Rust's own SIGPIPE, is not the program's.
+pub fn reset() {
+    /// `struct sigaction` of the kernel on x86-64 (handler, flags, restorer, mask), all zero: SIG_DFL.
+    const DEFAULT: [u64; 4] = [0; 4];
+    /// The size of the mask.
+    const MASK: usize = 8;
+    for number in 1..=64_i32 {
+        // By the system call: the C library keeps two numbers for itself and refuses to change them.
+        // SAFETY: the kernel reads the 32 bytes of DEFAULT and writes nothing. A default disposition runs no code. For
+        // SIGKILL and SIGSTOP the call fails, and nothing happens.
+        unsafe {
+            let nothing = std::ptr::null::<u64>();
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                DEFAULT.as_ptr(),
+                nothing,
+                MASK,
+            );
+        }
+    }
+    // SAFETY: an all-zero sigset_t is the empty set that sigemptyset(3) makes again; both calls only read and write it.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
 /// Whether seccomp(2) filters are there and may kill a whole process (Linux 4.14).
 pub fn can_kill_by_seccomp() -> bool {
     const GET_ACTION_AVAIL: libc::c_long = 2;
