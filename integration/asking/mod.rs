@@ -7,43 +7,14 @@ mod ask;
 mod live;
 
 use crate::command::{Finished, run};
-use crate::docker::{Container, Docker, runtime};
-
-const INTERNET: &str = "/srv/internet";
-
-/// Lines of the witness that contain all of these words.
-fn arrived(words: &[&str]) -> usize {
-    let text = std::fs::read_to_string(format!("{INTERNET}/witness.jsonl")).unwrap();
-    text.lines()
-        .filter(|line| words.iter().all(|word| line.contains(word)))
-        .count()
-}
+use crate::docker::allowlist::{Agent, arrived};
+use crate::docker::{Docker, runtime};
 
 fn agentbox(arguments: &[&str]) -> Finished {
     run("agentbox", arguments)
 }
 
-struct Agent<'a> {
-    container: Container<'a>,
-}
-
 impl<'a> Agent<'a> {
-    #[track_caller]
-    fn start(docker: &'a Docker, options: &[&str]) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/internet/up.sh");
-        run("bash", &[script, INTERNET]).ok();
-        let ca = format!("{INTERNET}/authority.crt:/authority.crt:ro");
-        let all = [
-            &["-v", &ca, "-e", "CURL_CA_BUNDLE=/authority.crt"],
-            options,
-            &["test-workloads"],
-        ]
-        .concat();
-        Self {
-            container: docker.start(&all, &["sleep", "600"]),
-        }
-    }
-
     /// Behind an allowlist of these rules.
     #[track_caller]
     fn allowing(docker: &'a Docker, rules: &str) -> Self {
@@ -55,41 +26,11 @@ impl<'a> Agent<'a> {
         self.container.inspect("{{.Id}}")
     }
 
-    /// curl with these arguments; `direct` takes no notice of the proxy variables.
-    fn curl(&self, direct: bool, arguments: &[&str]) -> Finished {
-        let mut all = vec!["curl", "-sS", "--max-time", "20"];
-        if direct {
-            all.extend(["--noproxy", "*"]);
-        }
-        all.extend(arguments);
-        self.container.exec(&[], &all)
-    }
-
-    fn python(&self, program: &str) -> Finished {
-        self.container.exec(&[], &["python3", "-c", program])
-    }
-
     /// What `agentbox network` says.
     #[track_caller]
     fn network(&self) -> serde_json::Value {
         let text = agentbox(&["network", "--format", "json", &self.id()]).ok();
         serde_json::from_str(&text).unwrap()
-    }
-
-    /// A file of the container's directory.
-    #[track_caller]
-    fn kept(&self, file: &str) -> String {
-        let id = self.id();
-        let found = std::fs::read_dir("/run/agentbox/index").unwrap();
-        let dir = found
-            .map(|entry| entry.unwrap().path())
-            .find(|path| path.to_string_lossy().ends_with(&id))
-            .unwrap();
-        std::fs::read_to_string(dir.join(file)).unwrap()
-    }
-
-    fn violations(&self) -> String {
-        self.kept("violations.jsonl")
     }
 
     #[track_caller]

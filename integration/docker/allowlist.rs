@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use super::{Container, Docker, runtime};
 use crate::command::{Finished, run};
 
-pub(super) const INTERNET: &str = "/srv/internet";
+pub const INTERNET: &str = "/srv/internet";
 /// What most tests list: one name for HTTPS and HTTP, one for a server that speaks first, and names that lead astray.
 const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.test:80, api.example.test:22, \
                      *.a.example.test:80, private.example.test:80, metadata.example.test:80, loopback.example.test:80, \
@@ -17,7 +17,7 @@ const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.te
                      rebind.example.test:80";
 
 /// Starts the internet, once.
-pub(super) fn internet() {
+pub fn internet() {
     static UP: Once = Once::new();
     UP.call_once(|| {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/internet/up.sh");
@@ -26,26 +26,26 @@ pub(super) fn internet() {
 }
 
 /// The witness counts what arrives for one test at a time: another's control would look like a hole.
-pub(super) fn witness() -> MutexGuard<'static, ()> {
+pub fn witness() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lines of the witness that contain all of these words.
-pub(super) fn arrived(words: &[&str]) -> usize {
+pub fn arrived(words: &[&str]) -> usize {
     let text = std::fs::read_to_string(format!("{INTERNET}/witness.jsonl")).unwrap();
     text.lines()
         .filter(|line| words.iter().all(|word| line.contains(word)))
         .count()
 }
 
-pub(super) struct Agent<'a> {
-    pub(super) container: Container<'a>,
+pub struct Agent<'a> {
+    pub container: Container<'a>,
 }
 
 impl<'a> Agent<'a> {
     #[track_caller]
-    pub(super) fn start(docker: &'a Docker, options: &[&str]) -> Self {
+    pub fn start(docker: &'a Docker, options: &[&str]) -> Self {
         internet();
         let ca = format!("{INTERNET}/authority.crt:/authority.crt:ro");
         let all = [
@@ -71,7 +71,7 @@ impl<'a> Agent<'a> {
     }
 
     /// curl with these arguments; `direct` takes no notice of the proxy variables.
-    pub(super) fn curl(&self, direct: bool, arguments: &[&str]) -> Finished {
+    pub fn curl(&self, direct: bool, arguments: &[&str]) -> Finished {
         let mut all = vec!["curl", "-sS", "--max-time", "20"];
         if direct {
             all.extend(["--noproxy", "*"]);
@@ -84,16 +84,22 @@ impl<'a> Agent<'a> {
         self.container.exec(&[], &["python3", "-c", program])
     }
 
-    /// The container's violation log.
+    /// A file of the container's directory.
     #[track_caller]
-    pub(super) fn violations(&self) -> String {
+    pub fn kept(&self, file: &str) -> String {
         let id = self.container.inspect("{{.Id}}");
         let found = std::fs::read_dir("/run/agentbox/index").unwrap();
         let dir = found
             .map(|entry| entry.unwrap().path())
             .find(|path| path.to_string_lossy().ends_with(&id))
             .unwrap();
-        std::fs::read_to_string(dir.join("violations.jsonl")).unwrap()
+        std::fs::read_to_string(dir.join(file)).unwrap()
+    }
+
+    /// The container's violation log.
+    #[track_caller]
+    pub fn violations(&self) -> String {
+        self.kept("violations.jsonl")
     }
 }
 
@@ -326,15 +332,7 @@ fn without_its_sidecar_a_container_reaches_nothing() {
     let agent = Agent::walled(&docker);
     let url = "http://api.example.test/before";
     assert_eq!(agent.curl(true, &[url]).code, 0);
-    let id = agent.container.inspect("{{.Id}}");
-    let record = std::fs::read_dir("/run/agentbox/index")
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.to_string_lossy().ends_with(&id))
-        .unwrap()
-        .join("record.json");
-    let record: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(record).unwrap()).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&agent.kept("record.json")).unwrap();
     let pid = record["sidecar"]["pid"].to_string();
     run("kill", &["-9", &pid]).ok();
     for (direct, url) in [

@@ -3,7 +3,7 @@
 //! The engine is the one of the rig that `hack/test` starts. Each attack is first tried without walls (the control),
 //! so that a denial says something.
 
-mod allowlist;
+pub mod allowlist;
 mod attacks;
 mod clients;
 mod containers;

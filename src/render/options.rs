@@ -107,14 +107,15 @@ const OTHER: &[&str] = &[
     "rnorelatime",
     "nostrictatime",
     "rnostrictatime",
-    // Flags of mount(2) that file systems set for themselves, or that only keep the kernel's log short.
-    "acl",
-    "noacl",
-    "iversion",
-    "noiversion",
-    "silent",
-    "loud",
 ];
+
+/// Flags of mount(2) that file systems set for themselves, or that only keep the kernel's log short.
+const FLAGS: &[&str] = &["acl", "noacl", "iversion", "noiversion", "silent", "loud"];
+
+/// What libcontainer takes for the file system's own, which then refuses it.
+pub fn is_mistaken_for_data(option: &str) -> bool {
+    matches!(option, "nosymfollow" | "symfollow") || FLAGS.contains(&option)
+}
 
 /// What one option is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +140,7 @@ pub fn kind(option: &str) -> Kind {
     if let Some((_, flag)) = propagation(option) {
         return Kind::Propagation(*flag, Reach::One);
     }
-    if OTHER.contains(&option) {
+    if OTHER.contains(&option) || FLAGS.contains(&option) {
         return Kind::Other;
     }
     let below = option.strip_prefix('r').unwrap_or_default();

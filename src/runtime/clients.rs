@@ -26,7 +26,7 @@ pub fn find(init: i32, client_ports: &BTreeSet<u16>) -> BTreeMap<u16, (i32, Stri
     let mut left = MOST_DESCRIPTORS;
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-        if sockets.is_empty() || left == 0 {
+        if found.len() == sockets.len() || left == 0 {
             break;
         }
         if fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|ns| ns == namespace) {

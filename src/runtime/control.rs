@@ -92,8 +92,7 @@ pub fn ask_living(
     record: &Record,
     request: &ControlRequest,
 ) -> Result<ControlReply, RuntimeError> {
-    let shared = record.plan.as_ref().and_then(|p| p.network.shared.as_ref());
-    if let Some(shared) = shared {
+    if let Some(shared) = record.shared_network() {
         return Err(RuntimeError::State {
             verb: "ask the sidecar of",
             id: record.id.clone(),
@@ -103,13 +102,8 @@ pub fn ask_living(
             ),
         });
     }
-    let lives = record.sidecar.as_ref().is_some_and(|sidecar| {
-        let process = ProcessId {
-            pid: sidecar.pid,
-            start_time: sidecar.start_time,
-        };
-        process.is_alive()
-    });
+    let sidecar = record.sidecar.as_ref().map(ProcessId::from);
+    let lives = sidecar.is_some_and(ProcessId::is_alive);
     if !lives {
         let ended = match record.init.is_some_and(ProcessId::is_alive) {
             true => "its sidecar is gone, so it reaches nothing: delete and create it again",

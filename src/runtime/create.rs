@@ -508,10 +508,7 @@ fn executor(
     WallExecutor::new(Walls {
         role: Role::Init {
             sidecar,
-            shared: record
-                .plan
-                .as_ref()
-                .and_then(|p| Some(p.network.shared.as_ref()?.cookie)),
+            shared: record.shared_network().map(|shared| shared.cookie),
         },
         plan: decision.plan.clone(),
         capabilities,

@@ -167,13 +167,11 @@ fn remove_container(
             if let Some(init) = init {
                 wait_for_end(init);
             }
-            if controllers.is_some_and(cgroup::has_processes)
-                && let Err(error) = signal::kill_all(&container, rustix::process::Signal::KILL)
-            {
-                log::debug!("kill what is left in the cgroup: {error}");
-            }
-            // libcontainer's state is what a second attempt kills by.
-            if let Some(controllers) = controllers {
+            if let Some(controllers) = controllers.filter(|c| cgroup::has_processes(c)) {
+                if let Err(error) = signal::kill_all(&container, rustix::process::Signal::KILL) {
+                    log::debug!("kill what is left in the cgroup: {error}");
+                }
+                // libcontainer's state is what a second attempt kills by.
                 wait_until_empty(controllers)?;
             }
             remove_dir(&dir)

@@ -133,11 +133,7 @@ fn network_state(record: &Record) -> NetworkState {
     let (Some(sidecar), Some(cookie)) = (&record.sidecar, record.netns_cookie) else {
         return NetworkState::Dead;
     };
-    let process = ProcessId {
-        pid: sidecar.pid,
-        start_time: sidecar.start_time,
-    };
-    match process.is_alive() {
+    match ProcessId::from(sidecar).is_alive() {
         false => NetworkState::Dead,
         true => NetworkState::Standing(SharedNetwork {
             container: record.id.clone(),

@@ -13,7 +13,7 @@ use super::RuntimeError;
 use super::controllers::Controllers;
 use super::hooks::Told;
 use super::pin::EngineFiles;
-use crate::plan::{CapabilitySets, Plan};
+use crate::plan::{CapabilitySets, Plan, SharedNetwork};
 use crate::sidecar::SidecarRecord;
 
 const FILE: &str = "record.json";
@@ -128,6 +128,15 @@ impl ProcessId {
     }
 }
 
+impl From<&SidecarRecord> for ProcessId {
+    fn from(sidecar: &SidecarRecord) -> Self {
+        Self {
+            pid: sidecar.pid,
+            start_time: sidecar.start_time,
+        }
+    }
+}
+
 /// State and start time of a process.
 fn stat(pid: i32) -> Option<(char, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -138,6 +147,11 @@ fn stat(pid: i32) -> Option<(char, u64)> {
 }
 
 impl Record {
+    /// The network of another container that this one is in.
+    pub fn shared_network(&self) -> Option<&SharedNetwork> {
+        self.plan.as_ref()?.network.shared.as_ref()
+    }
+
     /// Reads a container's record.
     pub fn read(dir: &Path) -> Result<Self, RuntimeError> {
         let path = dir.join(FILE);

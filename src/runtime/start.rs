@@ -90,18 +90,16 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
 
 /// A container without the sidecar that it was created with, or that of the network it shares, does not start.
 fn check_sidecar(record: &Record) -> Result<(), &'static str> {
-    let own = record.sidecar.as_ref();
-    let own = own.map(|sidecar| (sidecar.pid, sidecar.start_time));
-    let shared = record
-        .plan
-        .as_ref()
-        .and_then(|plan| plan.network.shared.as_ref());
-    let alive = |(pid, start_time)| ProcessId { pid, start_time }.is_alive();
+    let own = record.sidecar.as_ref().map(ProcessId::from);
+    let shared = record.shared_network().map(|shared| ProcessId {
+        pid: shared.sidecar_pid,
+        start_time: shared.sidecar_start,
+    });
     match (own, shared) {
-        (Some(sidecar), _) if !alive(sidecar) => {
+        (Some(sidecar), _) if !sidecar.is_alive() => {
             Err("its sidecar is gone, so there is no network wall: delete and create it again")
         }
-        (None, Some(shared)) if !alive((shared.sidecar_pid, shared.sidecar_start)) => Err(
+        (None, Some(sidecar)) if !sidecar.is_alive() => Err(
             "the container whose network it shares has ended or lost its sidecar: delete and create it again",
         ),
         _ => Ok(()),

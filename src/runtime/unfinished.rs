@@ -180,18 +180,7 @@ fn changes_to(mount: &mut Mount) -> Option<Step> {
             (changes.one, changes.below) = (only.one, Bits::default());
         }
     }
-    // libcontainer takes these for the file system's own, which then refuses them.
-    const NOT_ITS_OWN: &[&str] = &[
-        "nosymfollow",
-        "symfollow",
-        "acl",
-        "noacl",
-        "iversion",
-        "noiversion",
-        "silent",
-        "loud",
-    ];
-    let plain = |o: &String| !NOT_ITS_OWN.contains(&o.as_str());
+    let plain = |o: &String| !options::is_mistaken_for_data(o);
     mount.set_options(Some(options.into_iter().filter(plain).collect()));
     (!changes.is_empty()).then(|| Step {
         destination: mount.destination().clone(),
