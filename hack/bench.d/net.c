@@ -1,6 +1,7 @@
 /* The two ends of the network benchmark: a server that answers small requests and sends streams, and a client that counts.
  *
  *   net server PORT
+ *   net relay PORT ADDRESS PORT            bytes both ways between PORT and that server: what a relay costs that decides nothing
  *   net stream HOST PORT PROXY BYTES       one answer of that many bytes: bytes a second
  *   net new HOST PORT PROXY SECONDS N      a small request on a new connection, N at a time: requests a second
  *   net kept HOST PORT PROXY SECONDS N     small requests on N connections that stay: requests a second
@@ -124,7 +125,7 @@ static void serve_one(int fd)
 	}
 }
 
-static _Noreturn void serve(int port)
+static int listen_on(int port)
 {
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -132,8 +133,12 @@ static _Noreturn void serve(int port)
 	if (bind(listener, (struct sockaddr *)&any, sizeof any) || listen(listener, 4096))
 		die("listen");
 	watch(listener, EPOLLIN, EPOLL_CTL_ADD);
-	puts("ready");
-	fflush(stdout);
+	return listener;
+}
+
+static _Noreturn void serve(int port)
+{
+	int listener = listen_on(port);
 	for (;;) {
 		struct epoll_event events[256];
 		int n = epoll_wait(poller, events, 256, -1);
@@ -152,6 +157,75 @@ static _Noreturn void serve(int port)
 				connections[fd] = (struct connection){0};
 				watch(fd, EPOLLIN, EPOLL_CTL_ADD);
 			}
+		}
+	}
+}
+
+/* --- relay --- */
+
+struct tunnel {
+	int to;
+	/* full reads in a row: a long stream goes by a pipe */
+	int full;
+};
+static struct tunnel tunnels[MOST * 2];
+
+static void hang_up(int fd)
+{
+	int other = tunnels[fd].to;
+	tunnels[fd] = tunnels[other] = (struct tunnel){0};
+	close(fd);
+	close(other);
+}
+
+/* Moves what has come; 0 at the end, -1 when there was nothing. The other side is a blocking socket. */
+static ssize_t move(int from, struct tunnel *t, int pipe[2])
+{
+	static char buffer[1 << 16];
+	ssize_t got, sent = 0;
+	if (t->full >= 4) {
+		got = splice(from, NULL, pipe[1], NULL, 1 << 18, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+		for (ssize_t left = got; left > 0; left -= sent)
+			if ((sent = splice(pipe[0], NULL, t->to, NULL, (size_t)left, SPLICE_F_MOVE)) <= 0)
+				die("splice");
+		return got;
+	}
+	got = recv(from, buffer, sizeof buffer, MSG_DONTWAIT);
+	t->full = got == sizeof buffer ? t->full + 1 : 0;
+	for (ssize_t done = 0; done < got; done += sent)
+		if ((sent = send(t->to, buffer + done, (size_t)(got - done), MSG_NOSIGNAL)) < 0)
+			return 0;
+	return got;
+}
+
+static void join(int client)
+{
+	int server = socket(AF_INET, SOCK_STREAM, 0);
+	if (server < 0 || client >= MOST * 2 || server >= MOST * 2 || connect(server, (struct sockaddr *)&target, sizeof target))
+		die("connect");
+	tunnels[client] = (struct tunnel){.to = server};
+	tunnels[server] = (struct tunnel){.to = client};
+	for (int fd = client, i = 0; i < 2; fd = server, i++) {
+		no_delay(fd);
+		watch(fd, EPOLLIN, EPOLL_CTL_ADD);
+	}
+}
+
+static _Noreturn void relay(int port)
+{
+	int pipe[2], listener = listen_on(port);
+	if (pipe2(pipe, O_CLOEXEC | O_NONBLOCK) || fcntl(pipe[1], F_SETPIPE_SZ, 1 << 18) < 0)
+		die("pipe");
+	for (;;) {
+		struct epoll_event events[256];
+		int n = epoll_wait(poller, events, 256, -1), client;
+		for (int i = 0; i < n; i++) {
+			int fd = events[i].data.fd;
+			if (fd == listener)
+				while ((client = accept4(listener, NULL, NULL, 0)) >= 0)
+					join(client);
+			else if (tunnels[fd].to && (move(fd, &tunnels[fd], pipe) == 0))
+				hang_up(fd);
 		}
 	}
 }
@@ -371,6 +445,11 @@ int main(int argc, char **argv)
 	poller = epoll_create1(EPOLL_CLOEXEC);
 	if (argc == 3 && !strcmp(argv[1], "server"))
 		serve(atoi(argv[2]));
+	if (argc == 5 && !strcmp(argv[1], "relay")) {
+		target = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[4]))};
+		inet_pton(AF_INET, argv[3], &target.sin_addr);
+		relay(atoi(argv[2]));
+	}
 	if (argc < 6)
 		return 2;
 	aim(argv[2], argv[3], argv[4]);

@@ -29,7 +29,7 @@ TRANSPARENT = ("unconfined", "only")
 ENGINES = ("docker20", "docker26", "docker28", "containerd16", "containerd17", "containerd21", "podman43", "podman54")
 KINDS = ("docker", "containerd", "podman")
 FIELDS = {"name", "about", "script", "kinds", "engines", "cgroup", "targets", "alone", "ci", "differs", "shows",
-          "unconfined_differs", "unconfined_shows", *ENGINES, *KINDS}
+          "unconfined_differs", "unconfined_shows", "control", *ENGINES, *KINDS}
 VERDICT = {"differs", "shows", "unconfined_differs", "unconfined_shows"}
 
 
@@ -140,6 +140,8 @@ def judge(case: Case, engine: str, target: str, control: str, seen: str) -> str:
     """"" if it is as the case says, else what is wrong."""
     if "NOT DONE" in control or "waited in vain" in control:
         return f"runc did not finish:\n{control}"
+    if not re.search(case.raw.get("control", ""), control, re.DOTALL):
+        return f"is no proof: under runc it does not show {case.raw['control']!r}:\n{control}"
     expected = case.expected(engine, target)
     if expected is None:
         return "" if seen == control else f"is not runc's output:\n{difference(control, seen)}"

@@ -129,3 +129,71 @@ walled() {
     esac
     echo "arrived elsewhere: $(($(arrived) - before))"
 }
+
+# attacked NETWORK...: attacks.sh by a container's first process and by exec, on a network, behind a list and (runc) without one;
+# then without its sidecar and behind an empty list. Prints what was reached as it should be, and whatever else arrived.
+attacked() {
+    [ "$RUNTIME" != agentbox-standard ] || local RUNTIME=agentbox
+    local script rules node before pid server box=$N-held
+    script=$(cat "$HERE/attacks.sh")
+    rules=dev.agentbox.network.allow=$(printf '%s.example.test:80,' api private metadata loopback mapped cgnat nat64 gateway rebind)api.example.test
+    # podman 4.3 takes what stands between commas for annotations of their own, but for what is quoted as in CSV.
+    [ "$ENGINE" != podman43 ] || rules="\"$rules\""
+    # ctr gives no resolver.
+    cp /etc/resolv.conf "$T/resolv.conf"
+    local named=(--cni --mount "type=bind,src=$T/resolv.conf,dst=/etc/resolv.conf,options=rbind:ro")
+    # The node as the container sees it: its own addresses, and a server of its own.
+    timeout 80 busybox httpd -f -p 8099 -h "$T" & server=$!
+    trap 'kill $server' EXIT
+    node=$(ip -4 -o addr show | awk '{ sub("/.*", "", $4); print $4 }' | tr '\n' ' ')
+    before=$(wc -l <"$INTERNET/witness.jsonl")
+    held() {
+        case $KIND in
+            containerd) run -d "${named[@]}" --annotation "$1" --env "NODE=$node" "$IMG" "$box" sleep 80 ;;
+            *) run -d --name "$box" "${@:2}" --annotation "$1" -e "NODE=$node" "$IMG" sleep 80 >/dev/null ;;
+        esac
+    }
+    within() {
+        case $KIND in
+            containerd) ctr tasks exec --exec-id "x$RANDOM" "$box" sh -c "$1" ;;
+            *) e exec "$box" sh -c "$1" ;;
+        esac
+    }
+    drop() {
+        case $KIND in
+            containerd) ctr tasks rm -f "$box" && ctr containers rm "$box" ;;
+            *) e rm -f "$box" ;;
+        esac >/dev/null 2>&1
+    }
+    case $KIND in
+        containerd) run --rm "${named[@]}" --annotation "$rules" --env "NODE=$node" "$IMG" "$N" sh -c "$script" ;;
+        *) run --rm "$@" --annotation "$rules" -e "NODE=$node" "$IMG" sh -c "$script" ;;
+    esac >"$T/init"
+    held "$rules" "$@"
+    within "$script" >"$T/exec"
+    # without ID HOST...: one request to each.
+    without() {
+        local host
+        for host in "${@:2}"; do
+            within "printf 'GET /ATTACK-$1 HTTP/1.1\r\nHost: api.example.test\r\nConnection: close\r\n\r\n' | timeout 3 nc $host 80" >/dev/null 2>&1
+        done
+    }
+    for pid in $(pgrep -f '^agentbox-sidecar'); do kill -9 "$pid"; done
+    without N21 api.example.test 198.51.100.10
+    drop
+    # CNI keeps the address of a name that `ctr` has removed.
+    box=$N-empty
+    held dev.agentbox.network.allow= "$@"
+    without N22 api.example.test 198.51.100.10
+    drop
+    kill $server
+    trap - EXIT
+    for by in init exec; do
+        grep -E '^(reached-N|socket-|option-|add-route|change-link|links|/run)' "$T/$by" | sed "s/^/$by: /"
+        # An answer of the node's server.
+        grep -c '^ATTACK-N18: HTTP/1.* 404' "$T/$by" | sed "s/^/$by: answers of the node: /"
+    done
+    tail -n "+$((before + 1))" "$INTERNET/witness.jsonl" | sed -E 's/"at": [0-9.]*, //' |
+        grep -v -E -e "dns\", \"name\": \"(api|private|metadata|loopback|mapped|cgnat|nat64|gateway|rebind)\.example\.test\"" \
+            -e '"port": 80, "to": "198.51.100.10"' -e '"path": "/reached-' | sort -u | sed 's/^/arrived: /'
+}

@@ -25,6 +25,8 @@ ZONE = {
     "deep.a.example.test": ["198.51.100.11"],
     "example.test": ["198.51.100.12"],
     "private.example.test": ["10.9.9.9"],
+    # The rig's own address on the way here, where tests put a company's proxy.
+    "proxy.example.test": ["203.0.113.1"],
     "metadata.example.test": ["169.254.169.254"],
     "loopback.example.test": ["127.0.0.1"],
     "mapped.example.test": ["::ffff:127.0.0.1"],
