@@ -19,6 +19,7 @@ mod ordinary;
 mod pods;
 mod privileges;
 mod probe;
+mod secured;
 mod upstream;
 mod workloads;
 

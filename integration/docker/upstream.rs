@@ -10,24 +10,24 @@ use super::node::NodeFiles;
 use super::{Docker, runtime};
 use crate::command::run;
 
-const USER: &str = "builder";
-const PASSWORD: &str = "s3kr1t-of-the-node";
+pub(super) const USER: &str = "builder";
+pub(super) const PASSWORD: &str = "s3kr1t-of-the-node";
 /// `builder:s3kr1t-of-the-node`, as it goes over the wire.
 const CODED: &str = "YnVpbGRlcjpzM2tyMXQtb2YtdGhlLW5vZGU=";
 /// The rig's own address on the way to the internet: a private network's proxy is as near.
-const PLACE: &str = "203.0.113.1";
-const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.test:80, api.example.test:22, private.example.test:80, \
+pub(super) const PLACE: &str = "203.0.113.1";
+pub(super) const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.test:80, api.example.test:22, private.example.test:80, \
      proxy.example.test";
 
 /// A proxy that asks for credentials, serves CONNECT alone, and remembers what it was asked.
-struct CompanyProxy {
-    port: u16,
+pub(super) struct CompanyProxy {
+    pub(super) port: u16,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl CompanyProxy {
     /// Its threads end with the test binary.
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let listener = TcpListener::bind((PLACE, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -42,7 +42,7 @@ impl CompanyProxy {
     }
 
     /// The first lines of the requests so far.
-    fn asked(&self) -> Vec<String> {
+    pub(super) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -268,11 +268,11 @@ fn a_proxy_that_refuses_or_is_gone_is_no_way_around_it() {
     node.write(
         "config.toml",
         0o600,
-        "[network]\nupstream-proxy = \"https://a:b@proxy.example:3128\"\n",
+        "[network]\nupstream-proxy = \"socks5://a:b@proxy.example:3128\"\n",
     );
     let got = docker.run(&[runtime(), "test-probe"], &["true"]);
     assert!(
-        got.code != 0 && got.stderr.contains("https:// proxies are not supported"),
+        got.code != 0 && got.stderr.contains("or either with https://"),
         "{got}"
     );
 }

@@ -157,9 +157,9 @@ mod tests {
             ("ceiling = \"strict\"\nceiling = \"strict\"", 2, "duplicate"),
             ("not toml", 1, "expected"),
             (
-                "[network]\nupstream-proxy = \"https://p:1\"",
+                "[network]\nupstream-proxy = \"socks5://p:1\"",
                 2,
-                "https:// proxies are not supported",
+                "or either with https://",
             ),
             (
                 "[network]\nupstream-names = \"client\"",

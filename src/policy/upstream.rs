@@ -12,8 +12,8 @@ use super::text::{ValueError, words};
 use super::{Host, HostPath};
 
 /// What the URL must look like. A wrong one is not shown: it may hold a password.
-const GRAMMAR: &str = "http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, with %XX for any byte of user and password \
-                       that is not a letter or a digit (https:// proxies are not supported: nothing of the wall speaks TLS)";
+const GRAMMAR: &str = "http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, or either with https://, with %XX for any byte \
+                       of user and password that is not a letter or a digit";
 /// The longest user name and password together (RFC 7617 sets no limit, proxies do).
 const LONGEST: usize = 1024;
 
@@ -27,6 +27,8 @@ pub struct NodeNetwork {
     pub upstream_credentials: Option<HostPath>,
     /// Who resolves names.
     pub upstream_names: UpstreamNames,
+    /// Certificates (PEM) that the proxy's own may be signed by, beside those that the node trusts in any case.
+    pub upstream_trust_roots: Option<HostPath>,
 }
 
 words! {
@@ -45,6 +47,8 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ProxyUrl {
+    /// Whether it is spoken to by TLS (RFC 9110, section 4.2.2).
+    pub tls: bool,
     /// Its name or address.
     pub host: Host,
     /// Its port.
@@ -57,6 +61,9 @@ pub struct ProxyUrl {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Upstream {
+    /// Whether it is spoken to by TLS.
+    #[serde(default)]
+    pub tls: bool,
     /// Its name or address.
     pub host: String,
     /// Its port.
@@ -97,8 +104,11 @@ impl fmt::Debug for Secret {
 impl NodeNetwork {
     /// The proxy without its credentials.
     pub fn upstream(&self) -> Option<Upstream> {
-        let ProxyUrl { host, port, .. } = self.upstream_proxy.as_ref()?;
+        let ProxyUrl {
+            tls, host, port, ..
+        } = self.upstream_proxy.as_ref()?;
         Some(Upstream {
+            tls: *tls,
             host: host.to_string(),
             port: *port,
             names: self.upstream_names,
@@ -114,6 +124,14 @@ impl NodeNetwork {
             None if self.upstream_names != UpstreamNames::default() => {
                 Some("network.upstream-names has no use without network.upstream-proxy")
             }
+            proxy
+                if self.upstream_trust_roots.is_some()
+                    && !proxy.as_ref().is_some_and(|proxy| proxy.tls) =>
+            {
+                Some(
+                    "network.upstream-trust-roots has no use without an https:// network.upstream-proxy",
+                )
+            }
             Some(proxy) if proxy.credentials.is_some() && self.upstream_credentials.is_some() => {
                 Some(
                     "the credentials of the upstream proxy are in network.upstream-proxy and in \
@@ -127,10 +145,13 @@ impl NodeNetwork {
 
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port, .. } = self;
+        let Self {
+            tls, host, port, ..
+        } = self;
+        let scheme = if *tls { "https" } else { "http" };
         match host.contains(':') {
-            true => write!(f, "http://[{host}]:{port}"),
-            false => write!(f, "http://{host}:{port}"),
+            true => write!(f, "{scheme}://[{host}]:{port}"),
+            false => write!(f, "{scheme}://{host}:{port}"),
         }
     }
 }
@@ -156,7 +177,10 @@ impl FromStr for ProxyUrl {
 }
 
 fn parse(text: &str) -> Option<ProxyUrl> {
-    let rest = text.strip_prefix("http://")?;
+    let (tls, rest) = match text.strip_prefix("https://") {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix("http://")?),
+    };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (credentials, place) = match rest.rsplit_once('@') {
         None => (None, rest),
@@ -174,6 +198,7 @@ fn parse(text: &str) -> Option<ProxyUrl> {
         return None;
     }
     Some(ProxyUrl {
+        tls,
         host: host.parse().ok()?,
         port: port.parse().ok().filter(|port| *port != 0)?,
         credentials,
@@ -224,8 +249,9 @@ mod tests {
             (proxy.host.to_string().as_str(), proxy.port),
             ("proxy.example", 3128)
         );
-        assert_eq!(proxy.credentials, None);
-        let proxy: ProxyUrl = "http://me:p%40ss%3Aw%25@[fd00::1]:8080/".parse().unwrap();
+        assert_eq!((proxy.credentials, proxy.tls), (None, false));
+        let proxy: ProxyUrl = "https://me:p%40ss%3Aw%25@[fd00::1]:8080/".parse().unwrap();
+        assert!(proxy.tls);
         assert_eq!(
             (proxy.host.to_string().as_str(), proxy.port),
             ("fd00::1", 8080)
@@ -256,7 +282,7 @@ mod tests {
     fn nothing_else_is_a_proxy_and_a_password_is_never_shown() {
         for text in [
             "proxy.example:3128",
-            "https://me:hunter2@proxy.example:3128",
+            "https//me:hunter2@proxy.example:3128",
             "socks5://proxy.example:3128",
             "http://proxy.example",
             "http://proxy.example:0",

@@ -1,7 +1,7 @@
 //! The node's way out through a company's proxy: read when a container starts, and handed to its sidecar alone.
 //!
 //! Nothing of it is saved but where it is: the credentials live in the node's files, which root alone reads, in this process
-//! and in the sidecar's memory.
+//! and in the sidecar's memory. So do the certificates by which an `https://` proxy is known.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -11,10 +11,12 @@ use std::path::Path;
 use super::RuntimeError;
 use super::resolve::NodeFiles;
 use crate::policy::{NodeConfig, Secret, Upstream, UpstreamNames};
-use crate::sidecar::Proxy;
+use crate::sidecar::{Proxy, Tls};
 
 /// The most addresses of the proxy that are kept.
 const ADDRESSES: usize = 8;
+/// The most bytes of certificates: Debian's own are 220 KB.
+const ROOTS: usize = 512 << 10;
 
 /// What the node's file says of a proxy, together: found at `create` rather than at `start`.
 pub fn check(config: &Path, node: &NodeConfig) -> Result<(), RuntimeError> {
@@ -24,7 +26,8 @@ pub fn check(config: &Path, node: &NodeConfig) -> Result<(), RuntimeError> {
             why: why.to_owned(),
         });
     }
-    credentials(config, node).map(drop)
+    credentials(config, node)?;
+    tls(config, node).map(drop)
 }
 
 /// For the sidecar of a container that was planned with this proxy.
@@ -43,6 +46,70 @@ pub fn find(config: &Path, planned: &Upstream) -> Result<Proxy, RuntimeError> {
         port: planned.port,
         authorization: credentials(config, &node)?,
         send_names: planned.names == UpstreamNames::Proxy,
+        tls: tls(config, &node)?,
+    })
+}
+
+/// How an `https://` proxy is known: by the certificates that the node trusts, and those that its file adds.
+fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
+    let network = &node.network;
+    let Some(proxy) = network.upstream_proxy.as_ref().filter(|proxy| proxy.tls) else {
+        return Ok(None);
+    };
+    let mut roots = String::new();
+    let own = network
+        .upstream_trust_roots
+        .as_ref()
+        .map(|path| -> &Path { path.as_ref() });
+    if let Some(path) = own {
+        not_anybodys(path)?;
+    }
+    let nodes = openssl_probe::probe().cert_file;
+    for path in nodes.as_deref().into_iter().chain(own) {
+        let text = String::from_utf8_lossy(&super::bundle::read_file(path)?).into_owned();
+        if !text.contains("-----BEGIN CERTIFICATE-----") {
+            return Err(RuntimeError::Input {
+                path: path.to_owned(),
+                why: "there is no certificate in it (PEM)".to_owned(),
+            });
+        }
+        roots.push_str(&text);
+        roots.push('\n');
+        if roots.len() > ROOTS {
+            return Err(RuntimeError::Input {
+                path: path.to_owned(),
+                why: format!("with it there are more than {ROOTS} bytes of trusted certificates"),
+            });
+        }
+    }
+    if roots.is_empty() {
+        return Err(RuntimeError::Input {
+            path: config.to_owned(),
+            why: "this node has no certificates to know an https:// upstream proxy by: install ca-certificates, or name \
+                  network.upstream-trust-roots"
+                .to_owned(),
+        });
+    }
+    Ok(Some(Tls {
+        name: proxy.host.to_string(),
+        roots,
+    }))
+}
+
+/// Refuses a file that anybody but root can write: whoever writes it says who the proxy is.
+fn not_anybodys(path: &Path) -> Result<(), RuntimeError> {
+    let stat = std::fs::metadata(path).map_err(RuntimeError::io(format!("look at {path:?}")))?;
+    if stat.uid() == 0 && stat.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(RuntimeError::Input {
+        path: path.to_owned(),
+        why: format!(
+            "it holds trusted certificates and others than root can write it (owner {}, mode {:o}): chown root it and \
+             chmod 644 it",
+            stat.uid(),
+            stat.mode() & 0o777
+        ),
     })
 }
 
@@ -187,6 +254,8 @@ mod tests {
             "[network]\nupstream-credentials = \"/x\"",
             "[network]\nupstream-names = \"proxy\"",
             "[network]\nupstream-proxy = \"http://a:b@p:1\"\nupstream-credentials = \"/x\"",
+            "[network]\nupstream-trust-roots = \"/x\"",
+            "[network]\nupstream-proxy = \"http://p:1\"\nupstream-trust-roots = \"/x\"",
         ] {
             let error = check(Path::new("/config"), &NodeConfig::parse(text).unwrap());
             assert!(error.is_err(), "{text}");

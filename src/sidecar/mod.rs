@@ -36,7 +36,7 @@ pub use protocol::{Handover, ProtocolError, Work, request_namespace};
 pub use record::{SidecarRecord, kill, remove};
 pub use serve::{
     AskStatus, ControlReply, ControlRequest, Decision, LiveConnection, NetworkStatus, Pinned,
-    Proxy, Serving, Used, WaitingConnection,
+    Proxy, Serving, Tls, Used, WaitingConnection,
 };
 pub use spawn::{Attach, ServingFds, SidecarConfig, Spawned, spawn};
 

@@ -7,12 +7,13 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
 use super::journal::Via;
-use super::relay::{Watch, relay, write_all};
+use super::relay::{Watch, relay};
+use super::secure::Server;
 use super::wall::{Admitted, Refusal, Wall};
 use super::{dns, explicit, sniff};
 use crate::egress::http::RequestGuard;
@@ -41,6 +42,8 @@ enum Kind {
 }
 
 fn listen(wall: &Rc<Wall>, open: &Rc<Cell<u32>>, fd: OwnedFd, kind: Kind) -> io::Result<()> {
+    // What it accepts inherits this: small answers go at once. Where it fails they go a little later.
+    let _no_delay = set_tcp_nodelay(&fd, true);
     let listener = TcpListener::from_std(fd.into())?;
     let (wall, open) = (Rc::clone(wall), Rc::clone(open));
     spawn_local(async move {
@@ -63,7 +66,6 @@ fn take(wall: &Rc<Wall>, open: &Rc<Cell<u32>>, stream: TcpStream, kind: Kind) {
     open.set(open.get() + 1);
     let (wall, open) = (Rc::clone(wall), Rc::clone(open));
     spawn_local(async move {
-        let _no_delay = stream.set_nodelay(true);
         match kind {
             Kind::Explicit => explicit::serve(&wall, stream).await,
             Kind::Transparent(port) => transparent(&wall, stream, port).await,
@@ -99,7 +101,7 @@ pub(super) async fn tunnel(
     client: &TcpStream,
     admitted: Admitted<'_>,
     early: Vec<u8>,
-    dialled: Option<TcpStream>,
+    dialled: Option<Server>,
 ) -> Result<(), Refusal> {
     let work = look_and_relay(wall, client, &admitted, early, dialled);
     admitted.share.while_allowed(work).await
@@ -110,7 +112,7 @@ async fn look_and_relay(
     client: &TcpStream,
     admitted: &Admitted<'_>,
     mut early: Vec<u8>,
-    dialled: Option<TcpStream>,
+    dialled: Option<Server>,
 ) -> Result<(), Refusal> {
     let Admitted {
         host,
@@ -132,14 +134,14 @@ async fn look_and_relay(
         // A rule names the address: whatever is spoken there is meant.
         (Host::Address(_), _) => {}
     }
-    let server = match dialled {
+    let mut server = match dialled {
         Some(server) => server,
         None => wall.upstream.dial(host, *port, *internal).await?,
     };
     share.send(early.len()).map_err(Refusal::Over)?;
-    write_all(&server, &early).await?;
+    server.write_all(&early).await?;
     drop(early);
-    relay(client, &server, watch, share).await
+    relay(client, server, watch, share).await
 }
 
 /// Reads until one request's head has come and names the host; nobody is dialled for anything else.

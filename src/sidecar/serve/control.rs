@@ -20,8 +20,8 @@ use super::wall::Wall;
 use crate::egress::{Budget, Lasting, Rules};
 use crate::policy::HostName;
 
-/// The longest request: a list of rules and a hosts file.
-const LONGEST: u64 = 1 << 20;
+/// The longest request: a list of rules and a hosts file, and the certificates by which a proxy is known.
+const LONGEST: u64 = 2 << 20;
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// What is asked.

@@ -95,7 +95,7 @@ async fn grant(
         let why = "plain HTTP on port 443, where a rule means TLS: use https://";
         return Err(not_yet(Refusal::Other(why.to_owned())));
     }
-    let (admitted, server) = wall.connect(stream, host, port).await.map_err(not_yet)?;
+    let (admitted, mut server) = wall.connect(stream, host, port).await.map_err(not_yet)?;
     let Wish {
         request,
         body,
@@ -124,9 +124,9 @@ async fn grant(
             share
                 .send(out.len())
                 .map_err(|over| not_yet(Refusal::Over(over)))?;
-            write_all(&server, &out).await.map_err(not_yet)?;
+            server.write_all(&out).await.map_err(not_yet)?;
             share
-                .while_allowed(relay(stream, &server, watch, &share))
+                .while_allowed(relay(stream, server, watch, &share))
                 .await
                 .map_err(|refusal| (refusal, true))
         }

@@ -12,6 +12,7 @@
 //! tls, http first bytes must name the host that was decided on
 //! upstream  resolve, vet, dial
 //! proxy     the node's own proxy, where there is no other way out
+//! secure    TLS to that proxy
 //! relay     bytes both ways, spliced when there are many
 //! asks      what waits for a person
 //! live      what is open
@@ -29,6 +30,7 @@ mod journal;
 mod live;
 mod proxy;
 mod relay;
+mod secure;
 mod sniff;
 mod socks;
 mod upstream;
@@ -38,7 +40,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
-use tokio::task::LocalSet;
+use tokio::runtime::{Builder, LocalOptions};
 
 use super::SidecarError;
 use crate::egress::{Asking, Budget, Rules};
@@ -50,6 +52,7 @@ pub use asks::{AskStatus, WaitingConnection};
 pub use control::{ControlReply, ControlRequest, Decision, NetworkStatus, Pinned, Used};
 pub use live::LiveConnection;
 pub use proxy::Proxy;
+pub use secure::Tls;
 
 /// What the sidecar is to serve: a file that the runtime writes and hands over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,13 +122,13 @@ pub(super) fn run(
     handover: (OwnedFd, impl FnOnce(&OwnedFd) + 'static),
 ) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // Not a LocalSet: its tasks wake the loop by a write to an eventfd, one more round of it for each message.
+    let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .build()
+        .build_local(LocalOptions::default())
         .map_err(step("make the event loop"))?;
-    let local = LocalSet::new();
-    local.block_on(&runtime, async move {
+    runtime.block_on(async move {
         let Ears {
             listeners,
             doors,

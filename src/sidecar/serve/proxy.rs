@@ -6,9 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::relay::write_all;
+use super::secure::{Greeter, Server, Tls};
 use super::upstream::connect;
 use super::wall::Refusal;
 use crate::policy::{HostName, Secret};
@@ -31,6 +32,9 @@ pub struct Proxy {
     pub authorization: Option<Secret>,
     /// It is asked for names, which it resolves itself.
     pub send_names: bool,
+    /// How it is known, where it speaks TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
 }
 
 /// Whom the proxy is asked for.
@@ -52,17 +56,36 @@ impl fmt::Display for Target {
     }
 }
 
-impl Proxy {
+/// The proxy, ready to be dialled.
+pub(super) struct Gate {
+    proxy: Proxy,
+    greeter: Option<Greeter>,
+}
+
+impl Gate {
+    /// An error where nothing is trusted that it could be known by.
+    pub fn new(proxy: Proxy) -> Result<Self, String> {
+        let greeter = proxy.tls.as_ref().map(Greeter::new).transpose();
+        Ok(Self {
+            greeter: greeter.map_err(|why| format!("the node's upstream proxy: {why}"))?,
+            proxy: Proxy { tls: None, ..proxy },
+        })
+    }
+
+    /// Whether it resolves names itself.
+    pub fn sends_names(&self) -> bool {
+        self.proxy.send_names
+    }
+
     /// A connection to the target, as if it were direct.
-    pub(super) async fn tunnel(&self, target: &Target, port: u16) -> Result<TcpStream, Refusal> {
+    pub async fn tunnel(&self, target: &Target, port: u16) -> Result<Server, Refusal> {
         let mut last = "it has no address".to_owned();
-        for address in &self.addresses {
-            match connect(SocketAddr::new(*address, self.port)).await {
+        for address in &self.proxy.addresses {
+            match connect(SocketAddr::new(*address, self.proxy.port)).await {
                 Ok(stream) => {
-                    let asked = self.ask(&stream, target, port);
+                    let asked = self.ask(stream, target, port);
                     return match tokio::time::timeout(ANSWER_WITHIN, asked).await {
-                        Ok(Ok(())) => Ok(stream),
-                        Ok(Err(refusal)) => Err(refusal),
+                        Ok(outcome) => outcome,
                         Err(_) => Err(away("does not answer in time")),
                     };
                 }
@@ -72,19 +95,25 @@ impl Proxy {
         Err(away(&format!("is not reached: {last}")))
     }
 
-    async fn ask(&self, stream: &TcpStream, target: &Target, port: u16) -> Result<(), Refusal> {
-        write_all(stream, &self.request(target, port)).await?;
-        let head = read_head(stream).await?;
-        match status(&head) {
-            Some(200..=299) => Ok(()),
-            Some(407) => Err(away(
-                "wants other credentials than the node's file has (407)",
-            )),
-            Some(code) => Err(away(&format!("answers {code} for {target}, port {port}"))),
-            None => Err(away("answers something that is not HTTP")),
-        }
+    async fn ask(
+        &self,
+        mut stream: TcpStream,
+        target: &Target,
+        port: u16,
+    ) -> Result<Server, Refusal> {
+        let request = self.proxy.request(target, port);
+        let Some(greeter) = &self.greeter else {
+            converse(&mut stream, &request, target, port).await?;
+            return Ok(Server::Plain(stream));
+        };
+        let greeted = greeter.greet(stream).await;
+        let mut stream = greeted.map_err(|error| away(&format!("is not known: {error}")))?;
+        converse(&mut stream, &request, target, port).await?;
+        Ok(Server::Secured(Box::new(stream)))
     }
+}
 
+impl Proxy {
     fn request(&self, target: &Target, port: u16) -> Vec<u8> {
         let mut request = format!("CONNECT {target}:{port} HTTP/1.1\r\nHost: {target}:{port}\r\n");
         if let Some(secret) = &self.authorization {
@@ -95,49 +124,48 @@ impl Proxy {
     }
 }
 
+/// Asks for the tunnel.
+async fn converse(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    request: &[u8],
+    target: &Target,
+    port: u16,
+) -> Result<(), Refusal> {
+    stream.write_all(request).await.map_err(broken)?;
+    stream.flush().await.map_err(broken)?;
+    let head = read_head(stream).await?;
+    match status(&head) {
+        Some(200..=299) => Ok(()),
+        Some(407) => Err(away(
+            "wants other credentials than the node's file has (407)",
+        )),
+        Some(code) => Err(away(&format!("answers {code} for {target}, port {port}"))),
+        None => Err(away("answers something that is not HTTP")),
+    }
+}
+
 fn away(what: &str) -> Refusal {
     Refusal::Unreachable(format!("the node's upstream proxy {what}"))
 }
 
-/// Reads the head of the answer and not one byte more: what follows is the server's, who may speak first.
-async fn read_head(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
-    let broken = |error: std::io::Error| away(&format!("broke the connection: {}", error.kind()));
-    let mut head = Vec::new();
-    let mut buffer = [0; 1024];
-    loop {
-        let seen = stream.peek(&mut buffer).await.map_err(broken)?;
-        if seen == 0 {
-            return Err(away("closed the connection"));
-        }
-        let before = head.len();
-        head.extend_from_slice(&buffer[..seen]);
-        let end = end_of_head(&head);
-        let taken = end.map_or(seen, |end| end - before);
-        // They are there: it was a look at them.
-        let mut left = taken;
-        while left > 0 {
-            stream.readable().await.map_err(broken)?;
-            match stream.try_read(&mut buffer[..left]) {
-                Ok(0) => return Err(away("closed the connection")),
-                Ok(length) => left -= length,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(broken(error)),
-            }
-        }
-        if let Some(end) = end {
-            head.truncate(end);
-            return Ok(head);
-        }
-        if head.len() > LONGEST {
-            return Err(away("answers with an endless head"));
-        }
-    }
+fn broken(error: std::io::Error) -> Refusal {
+    away(&match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
+        kind => format!("broke the connection: {kind}"),
+    })
 }
 
-fn end_of_head(bytes: &[u8]) -> Option<usize> {
-    const END: &[u8] = b"\r\n\r\n";
-    let at = bytes.windows(END.len()).position(|four| four == END)?;
-    Some(at + END.len())
+/// Reads the head of the answer and not one byte more, hence byte by byte: what follows is the server's, who may speak
+/// first.
+async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, Refusal> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() == LONGEST {
+            return Err(away("answers with an endless head"));
+        }
+        head.push(stream.read_u8().await.map_err(broken)?);
+    }
+    Ok(head)
 }
 
 fn status(head: &[u8]) -> Option<u16> {
@@ -162,6 +190,7 @@ mod tests {
             port,
             authorization: Secret::from_file("Aladdin:open sesame"),
             send_names: false,
+            tls: None,
         }
     }
 
@@ -185,8 +214,11 @@ mod tests {
             .unwrap();
         let outcome = runtime.block_on(async {
             let target = Target::Address("2001:db8::1".parse().unwrap());
-            let stream = proxy(port).tunnel(&target, 443).await?;
-            super::super::accept::read_some(&stream).await
+            let gate = Gate::new(proxy(port)).unwrap();
+            match gate.tunnel(&target, 443).await? {
+                Server::Plain(stream) => super::super::accept::read_some(&stream).await,
+                Server::Secured(_) => panic!("nobody asked for TLS"),
+            }
         });
         (server.join().unwrap(), outcome)
     }

@@ -11,6 +11,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::live::Share;
+use super::secure::{self, Server};
 use super::sniff;
 use super::wall::Refusal;
 use crate::egress::http::RequestGuard;
@@ -49,17 +50,33 @@ pub(super) enum Watch {
 /// Relays until both directions have ended, or one may not go on.
 pub(super) async fn relay(
     client: &TcpStream,
-    server: &TcpStream,
+    server: Server,
     watch: Watch,
     share: &Share<'_>,
 ) -> Result<(), Refusal> {
-    let up = pump(client, server, watch, |bytes| {
-        share.send(bytes).map_err(Refusal::Over)
-    });
-    let down = pump(server, client, Watch::Nothing, |bytes| {
+    let sent = |bytes| share.send(bytes).map_err(Refusal::Over);
+    let received = |bytes| {
         share.receive(bytes);
         Ok(())
-    });
+    };
+    match server {
+        Server::Plain(server) => {
+            let up = pump(client, &server, watch, sent);
+            both(up, pump(&server, client, Watch::Nothing, received)).await
+        }
+        Server::Secured(stream) => {
+            let (from, to) = tokio::io::split(stream);
+            let up = secure::seal(client, to, watch, sent);
+            both(up, secure::open(from, client, received)).await
+        }
+    }
+}
+
+/// Until both have ended, one of them badly, or one long before the other.
+async fn both(
+    up: impl Future<Output = Result<(), Refusal>>,
+    down: impl Future<Output = Result<(), Refusal>>,
+) -> Result<(), Refusal> {
     tokio::pin!(up, down);
     let (first, up_is_left) = tokio::select! {
         ended = &mut up => (ended, false),
@@ -99,9 +116,13 @@ pub(super) async fn pump(
             }
         }
     }
+    say_end(to);
+    Ok(())
+}
+
+pub(super) fn say_end(to: &TcpStream) {
     // The other side may be gone already, and then there is nobody to tell.
     let _told = rustix::net::shutdown(to, rustix::net::Shutdown::Write);
-    Ok(())
 }
 
 enum Step {
@@ -155,7 +176,7 @@ fn drained(stream: &TcpStream) {
 }
 
 /// What of these bytes goes on: `None` for all of them as they are.
-fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     match watch {
         Watch::Nothing => Ok(None),
         Watch::Http(guard) => {
@@ -197,7 +218,7 @@ pub(super) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> Result<(), Re
 }
 
 /// A connection that broke is over; that is no violation.
-fn ended(error: io::Error) -> Refusal {
+pub(super) fn ended(error: io::Error) -> Refusal {
     Refusal::Broken(error.kind())
 }
 

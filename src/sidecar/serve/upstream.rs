@@ -16,7 +16,8 @@ use hickory_resolver::proto::xfer::Protocol;
 use tokio::net::TcpStream;
 
 use super::control::Pinned;
-use super::proxy::{Proxy, Target};
+use super::proxy::{Gate, Target};
+use super::secure::Server;
 use super::wall::Refusal;
 use crate::egress::address::vet;
 use crate::egress::{AddressRefusal, Surroundings};
@@ -45,7 +46,7 @@ struct Ways {
     hosts: BTreeMap<HostName, Vec<IpAddr>>,
     search: Vec<Name>,
     node: BTreeSet<IpAddr>,
-    proxy: Option<Proxy>,
+    proxy: Option<Gate>,
 }
 
 /// One way to a host.
@@ -53,7 +54,7 @@ enum Way<'a> {
     /// To an address that was vetted, or that a rule names.
     Direct(IpAddr),
     /// Through the node's proxy.
-    Through(&'a Proxy, Target),
+    Through(&'a Gate, Target),
 }
 
 /// A connection to one address, or why there is none.
@@ -121,14 +122,14 @@ impl Upstream {
                 .filter_map(|domain| Name::from_ascii(domain.as_str()).ok())
                 .collect(),
             node,
-            proxy,
+            proxy: proxy.map(Gate::new).transpose()?,
         };
         *self.pinned.borrow_mut() = Some(Rc::new(ways));
         Ok(())
     }
 
     /// Connects to a host that the rules allow.
-    pub async fn dial(&self, host: &Host, port: u16, internal: bool) -> Result<TcpStream, Refusal> {
+    pub async fn dial(&self, host: &Host, port: u16, internal: bool) -> Result<Server, Refusal> {
         let Some(ways) = self.pinned.borrow().clone() else {
             return Err(Refusal::Unreachable(
                 "the resolver is not known yet".to_owned(),
@@ -139,6 +140,7 @@ impl Upstream {
             let dialled = match way {
                 Way::Direct(address) => connect(SocketAddr::new(address, port))
                     .await
+                    .map(Server::Plain)
                     .map_err(Refusal::Unreachable),
                 Way::Through(proxy, target) => proxy.tunnel(&target, port).await,
             };
@@ -162,7 +164,7 @@ impl Upstream {
     ) -> Result<Vec<Way<'a>>, Refusal> {
         let addresses = match (host, &ways.proxy) {
             // What may be private is on this side of the proxy.
-            (Host::Name(name), Some(proxy)) if proxy.send_names && !internal => {
+            (Host::Name(name), Some(proxy)) if proxy.sends_names() && !internal => {
                 return Ok(vec![Way::Through(proxy, Target::Name(name.clone()))]);
             }
             (Host::Name(name), _) => self.resolve(ways, name, internal).await?,

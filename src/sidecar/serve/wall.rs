@@ -13,6 +13,7 @@ use super::control::{NetworkStatus, Pinned, Used};
 use super::dns;
 use super::journal::{Event, Journal, Via};
 use super::live::{Connections, Share};
+use super::secure::Server;
 use super::upstream::Upstream;
 use crate::egress::names::{Names, Synthetic};
 use crate::egress::{
@@ -167,7 +168,7 @@ impl Wall {
         client: &TcpStream,
         host: &Host,
         port: u16,
-    ) -> Result<(Admitted<'_>, TcpStream), Refusal> {
+    ) -> Result<(Admitted<'_>, Server), Refusal> {
         let admitted = self.admit(client, host.clone(), port).await?;
         let dialling = self.upstream.dial(host, port, admitted.internal);
         let server = admitted.share.while_allowed(dialling).await?;

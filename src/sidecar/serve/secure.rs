@@ -1,0 +1,157 @@
+//! TLS to the node's upstream proxy (RFC 9110, section 4.2.2): one more layer around what goes through it. What a container
+//! sends is not decrypted here either.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::relay::{Watch, ended, pass, say_end, write_all};
+use super::wall::Refusal;
+
+/// What a TLS record holds (RFC 8446, section 5.1).
+const RECORD: usize = 16 << 10;
+/// Sessions that are remembered: there is one server.
+const SESSIONS: usize = 4;
+
+/// How the proxy is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tls {
+    /// Whom its certificate must name.
+    pub name: String,
+    /// The certificates that it may be signed by (PEM).
+    pub roots: String,
+}
+
+/// Ready to greet the proxy.
+pub(super) struct Greeter {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl Greeter {
+    /// An error where there is no certificate to trust.
+    pub fn new(tls: &Tls) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        // A system's store may hold some that are malformed by today's rules: the others count.
+        let certificates = CertificateDer::pem_slice_iter(tls.roots.as_bytes());
+        roots.add_parsable_certificates(certificates.filter_map(Result::ok));
+        if roots.is_empty() {
+            return Err("none of the trusted certificates can be read".to_owned());
+        }
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        Ok(Self {
+            connector: TlsConnector::from(Arc::new(config)),
+            name: ServerName::try_from(tls.name.clone())
+                .map_err(|_| format!("{} is not a name that a certificate has", tls.name))?,
+        })
+    }
+
+    /// Shakes hands; an error where the certificate is not the proxy's.
+    pub async fn greet(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+        self.connector.connect(self.name.clone(), stream).await
+    }
+}
+
+/// A connection to whoever was allowed.
+pub(super) enum Server {
+    /// Directly, or through a proxy whose tunnel is as good.
+    Plain(TcpStream),
+    /// Through a proxy that speaks TLS.
+    Secured(Box<TlsStream<TcpStream>>),
+}
+
+impl Server {
+    /// Writes all of it, waiting where it must.
+    pub async fn write_all(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        match self {
+            Self::Plain(stream) => write_all(stream, bytes).await,
+            Self::Secured(stream) => {
+                stream.write_all(bytes).await.map_err(ended)?;
+                stream.flush().await.map_err(ended)
+            }
+        }
+    }
+}
+
+/// What the client says, to its end.
+pub(super) async fn seal(
+    from: &TcpStream,
+    mut to: impl AsyncWrite + Unpin,
+    mut watch: Watch,
+    mut count: impl FnMut(usize) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mut buffer = vec![0; RECORD];
+    loop {
+        from.readable().await.map_err(ended)?;
+        let length = match from.try_read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => length,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(ended(error)),
+        };
+        let read = &buffer[..length];
+        count(length)?;
+        match pass(&mut watch, read)? {
+            None => to.write_all(read).await.map_err(ended)?,
+            Some(passed) => to.write_all(&passed).await.map_err(ended)?,
+        }
+        to.flush().await.map_err(ended)?;
+    }
+    // The proxy may be gone already, and then there is nobody to tell.
+    let _told = to.shutdown().await;
+    Ok(())
+}
+
+/// What comes back, to its end. An end that the proxy did not announce is a connection that broke: somebody on the way may
+/// have cut it.
+pub(super) async fn open(
+    mut from: impl AsyncRead + Unpin,
+    to: &TcpStream,
+    mut count: impl FnMut(usize) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mut buffer = vec![0; RECORD];
+    loop {
+        match from.read(&mut buffer).await.map_err(ended)? {
+            0 => break,
+            length => {
+                count(length)?;
+                write_all(to, &buffer[..length]).await?;
+            }
+        }
+    }
+    say_end(to);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_certificate_or_a_name_nobody_is_greeted() {
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for roots in ["", "no certificate", broken] {
+            let tls = Tls {
+                name: "proxy.example".to_owned(),
+                roots: roots.to_owned(),
+            };
+            let error = Greeter::new(&tls).err().unwrap();
+            assert!(error.contains("none of the trusted"), "{error}");
+        }
+    }
+}
