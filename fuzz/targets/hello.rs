@@ -1,4 +1,0 @@
-#![no_main]
-use agentbox_fuzz::fuzz;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::hello(data));
