@@ -134,7 +134,7 @@ walled() {
 # then without its sidecar and behind an empty list. Prints what was reached as it should be, and whatever else arrived.
 attacked() {
     [ "$RUNTIME" != agentbox-standard ] || local RUNTIME=agentbox
-    local script rules node before pid server box=$N-held
+    local script rules node before pid servers box=$N-held
     script=$(cat "$HERE/attacks.sh")
     rules=dev.agentbox.network.allow=$(printf '%s.example.test:80,' api private metadata loopback mapped cgnat nat64 gateway rebind)api.example.test
     # podman 4.3 takes what stands between commas for annotations of their own, but for what is quoted as in CSV.
@@ -143,8 +143,9 @@ attacked() {
     cp /etc/resolv.conf "$T/resolv.conf"
     local named=(--cni --mount "type=bind,src=$T/resolv.conf,dst=/etc/resolv.conf,options=rbind:ro")
     # The node as the container sees it: its own addresses, and a server of its own.
-    timeout 80 busybox httpd -f -p 8099 -h "$T" & server=$!
-    trap 'kill $server' EXIT
+    timeout 80 busybox httpd -f -p 8099 -h "$T" & servers=$!
+    timeout 80 busybox httpd -f -p 80 -h "$T" & servers+=" $!"
+    trap 'kill $servers' EXIT
     node=$(ip -4 -o addr show | awk '{ sub("/.*", "", $4); print $4 }' | tr '\n' ' ')
     before=$(wc -l <"$INTERNET/witness.jsonl")
     held() {
@@ -171,11 +172,12 @@ attacked() {
     esac >"$T/init"
     held "$rules" "$@"
     within "$script" >"$T/exec"
-    # without ID HOST...: one request to each.
+    # without ID HOST...: one request to each; says how often it tried. ctr loses the output of what ends at once.
     without() {
         local host
         for host in "${@:2}"; do
-            within "printf 'GET /ATTACK-$1 HTTP/1.1\r\nHost: api.example.test\r\nConnection: close\r\n\r\n' | timeout 3 nc $host 80" >/dev/null 2>&1
+            within "echo tried $1; printf 'GET /ATTACK-$1 HTTP/1.1\r\nHost: api.example.test\r\nConnection: close\r\n\r\n' |
+                timeout 3 nc $host 80; sleep 0.3" 2>/dev/null | grep -x "tried $1"
         done
     }
     for pid in $(pgrep -f '^agentbox-sidecar'); do kill -9 "$pid"; done
@@ -186,12 +188,13 @@ attacked() {
     held dev.agentbox.network.allow= "$@"
     without N22 api.example.test 198.51.100.10
     drop
-    kill $server
+    kill $servers
     trap - EXIT
     for by in init exec; do
         grep -E '^(reached-N|socket-|option-|add-route|change-link|links|/run)' "$T/$by" | sed "s/^/$by: /"
         # An answer of the node's server.
-        grep -c '^ATTACK-N18: HTTP/1.* 404' "$T/$by" | sed "s/^/$by: answers of the node: /"
+        # Of the wall's own answers none is 404.
+        grep -c -E '^(ATTACK-N18|N18|ATTACK-N06-[a-z0-9]*): HTTP/1.* 404' "$T/$by" | sed "s/^/$by: answers of the node: /"
     done
     tail -n "+$((before + 1))" "$INTERNET/witness.jsonl" | sed -E 's/"at": [0-9.]*, //' |
         grep -v -E -e "dns\", \"name\": \"(api|private|metadata|loopback|mapped|cgnat|nat64|gateway|rebind)\.example\.test\"" \

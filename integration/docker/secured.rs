@@ -19,10 +19,10 @@ use crate::command::run;
 /// The internet's servers have certificates for this domain; this name is the rig itself.
 const NAME: &str = "proxy.example.test";
 
-/// TLS in front of a proxy, with the certificate of the small internet; its port. The thread ends with the test binary.
-fn in_front_of(proxy: &CompanyProxy) -> u16 {
+/// TLS in front of a proxy, with a certificate of the small internet; its port. The thread ends with the test binary.
+fn in_front_of(proxy: &CompanyProxy, certificate: &str) -> u16 {
     let pem = |file: &str| std::fs::read(Path::new(INTERNET).join(file)).unwrap();
-    let chain = CertificateDer::pem_slice_iter(&pem("server.pem"))
+    let chain = CertificateDer::pem_slice_iter(&pem(certificate))
         .map(Result::unwrap)
         .collect();
     let key = PrivateKeyDer::from_pem_slice(&pem("server.key")).unwrap();
@@ -72,7 +72,7 @@ fn a_proxy_that_speaks_tls_is_known_by_its_certificate() {
     let _turn = witness();
     internet();
     let proxy = CompanyProxy::start();
-    let port = in_front_of(&proxy);
+    let port = in_front_of(&proxy, "server.pem");
     let roots = format!("{INTERNET}/authority.crt");
     let mut node = NodeFiles::default();
     node.write("config.toml", 0o600, &config(NAME, port, &roots));
@@ -122,6 +122,18 @@ fn a_proxy_that_speaks_tls_is_known_by_its_certificate() {
         explained.contains(&format!("through the node's proxy https://{NAME}:{port}")),
         "{explained}"
     );
+    drop(agent);
+    // Known by its address.
+    let sign = format!(
+        "cd {INTERNET} && echo subjectAltName=IP:{PLACE} >ip.ext && openssl x509 -req -in server.csr -CA authority.crt \
+         -CAkey ca.key -CAcreateserial -days 2 -extfile ip.ext -out ip.pem 2>/dev/null"
+    );
+    run("sh", &["-c", &sign]).ok();
+    let port = in_front_of(&proxy, "ip.pem");
+    node.write("config.toml", 0o600, &config(PLACE, port, &roots));
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    let got = agent.curl(true, &["https://api.example.test/by-address"]);
+    assert!(got.code == 0 && got.stdout.contains("/by-address"), "{got}");
 }
 
 #[test]
@@ -131,7 +143,7 @@ fn a_proxy_whose_certificate_is_anothers_is_told_nothing() {
     let _turn = witness();
     internet();
     let proxy = CompanyProxy::start();
-    let port = in_front_of(&proxy);
+    let port = in_front_of(&proxy, "server.pem");
     let authority = format!("{INTERNET}/authority.crt");
     let stranger = format!("{INTERNET}/stranger.crt");
     let make = format!(
@@ -140,18 +152,17 @@ fn a_proxy_whose_certificate_is_anothers_is_told_nothing() {
     );
     run("sh", &["-c", &make]).ok();
     let mut node = NodeFiles::default();
-    for (host, roots) in [
-        // Signed by nobody whom the node trusts.
-        (NAME, &stranger),
-        // For another name.
-        (PLACE, &authority),
+    for (host, roots, why) in [
+        (NAME, &stranger, "signed by nobody whom the node trusts"),
+        (PLACE, &authority, "its certificate is for another name"),
     ] {
         node.write("config.toml", 0o600, &config(host, port, roots));
         let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
         let got = agent.curl(false, &["http://api.example.test/unknown"]);
         assert!(
             got.stdout
-                .contains("the node's upstream proxy is not known"),
+                .contains("the node's upstream proxy is not known: ")
+                && got.stdout.contains(why),
             "{got}"
         );
         let direct = agent.curl(true, &["-f", "https://api.example.test/unknown"]);

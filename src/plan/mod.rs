@@ -384,7 +384,7 @@ pub fn plan(
         capability_limit,
         namespaces,
         devices,
-        sidecar: network::sidecar(&policy.network),
+        sidecar: network::sidecar(&policy.network, resolved.upstream.as_ref()),
         warnings,
         policy: policy.clone(),
     })

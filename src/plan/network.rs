@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{NetworkPlan, PlanError, SidecarLimits};
 use crate::egress::{Asking, Budget, Rules, proxy_port};
 use crate::policy::inbound::MOST_INBOUND;
-use crate::policy::{Network, NetworkMode, OnUnknown, PolicyName, Resolved, Switch};
+use crate::policy::{Network, NetworkMode, OnUnknown, PolicyName, Resolved, Switch, Upstream};
 
 /// The stub's port.
 const DNS_PORT: u16 = 53;
@@ -114,8 +114,14 @@ pub(super) fn check_inbound(
     })
 }
 
+/// What a connection keeps, in the sidecar and in the kernel.
+const CONNECTION_BYTES: u64 = 32 << 10;
+/// The same through a proxy that speaks TLS: a buffer of 16 KiB each way, what rustls may not have sent yet (64 KiB) and has
+/// received (a record and its plaintext, 34 KiB).
+const TLS_CONNECTION_BYTES: u64 = 192 << 10;
+
 /// What the sidecar itself may take. Without connections it sleeps; with them it is one thread.
-pub fn sidecar(network: &Network) -> SidecarLimits {
+pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits {
     let waits = SidecarLimits {
         memory_bytes: 64 << 20,
         pids: 16,
@@ -132,9 +138,12 @@ pub fn sidecar(network: &Network) -> SidecarLimits {
         NetworkMode::None | NetworkMode::Local => waits,
         NetworkMode::Allowlist => {
             let connections = u64::from(network.connections.get());
+            let each = match upstream {
+                Some(upstream) if upstream.tls => TLS_CONNECTION_BYTES,
+                _ => CONNECTION_BYTES,
+            };
             SidecarLimits {
-                // What a waiting connection keeps, here and in the kernel.
-                memory_bytes: waits.memory_bytes + (connections * (32 << 10)),
+                memory_bytes: waits.memory_bytes + connections * each,
                 cpu_percent: 100,
                 // Two for each connection, and those whose wish is not known yet; listeners, pipes, the resolver.
                 files: 2 * (connections + UNDECIDED) + 256 + if inbound { 512 } else { 0 },

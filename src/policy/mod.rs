@@ -51,6 +51,7 @@ pub use fields::Field;
 pub use host::{Host, HostName};
 pub use inbound::InboundPort;
 pub use name::{PolicyChoice, PolicyName, UNCONFINED};
+pub use network::MOST_PORTS;
 pub use node::{NamespaceKind, NodeAllow, NodeConfig};
 pub use path::{GuestPath, HostPath};
 pub use resolve::{Ceiling, Origin, Resolved, Selection, Sources, resolve};

@@ -83,6 +83,7 @@ fn asking(out: &mut String, status: &NetworkStatus) {
 fn counts(out: &mut String, status: &NetworkStatus) {
     let NetworkStatus {
         rules: _,
+        ports: _,
         asking: _,
         budget,
         used,
@@ -160,6 +161,7 @@ mod tests {
                     allow: ["a.test".parse().unwrap()].into(),
                     deny: ["b.test:22".parse().unwrap()].into(),
                 },
+                ports: [443].into(),
                 asking: Some(AskStatus {
                     seconds: 30,
                     waiting: Vec::new(),

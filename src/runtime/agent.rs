@@ -176,7 +176,7 @@ impl Agent {
         let step = || format!("send the seccomp listener to {:?}", self.path);
         let text = self.message(record, pid, moment).to_string();
         let agent = self.connect()?;
-        socket::send_stream(agent.as_fd(), text.as_bytes(), listener.as_fd())
+        socket::send_stream(agent.as_fd(), text.as_bytes(), &[listener.as_fd()])
             .map_err(RuntimeError::io(step()))?;
         socket::send(far, b"+", &[]).map_err(RuntimeError::io("answer the container's process"))
     }

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::record::Record;
 use super::resolve::NodeFiles;
 use super::store::Place;
-use super::{RuntimeError, control};
+use super::{RuntimeError, control, later_ports};
 use crate::egress::Rules;
 use crate::plan::Plan;
 use crate::policy::{
-    Field, NetworkMode, NetworkRule, Origin, Resolved, Selection, annotation_key, resolve,
+    Field, MOST_PORTS, NetworkMode, NetworkRule, Origin, Resolved, Selection, annotation_key,
+    resolve,
 };
 use crate::sidecar::{ControlReply, ControlRequest};
 
@@ -32,13 +33,14 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     let mut record = Record::read(&dir)?;
     let resolved = within_ceilings(&record, asked)?;
     let old = record.plan.clone();
-    let plan = record.plan.as_mut().ok_or(RuntimeError::NotRunning)?;
     let new = Rules {
         allow: resolved.policy.network.allow,
         deny: resolved.policy.network.deny,
     };
-    check_ports(plan, &new)?;
-    control::status(&dir, &record)?;
+    let listens = control::status(&dir, &record)?.map(|status| status.ports);
+    let plan = record.plan.as_ref().ok_or(RuntimeError::NotRunning)?;
+    let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;
+    let listeners = later_ports::listen(&record, &missing)?;
     let plan = record.plan.as_mut().ok_or(RuntimeError::NotRunning)?;
     let both = Rules {
         allow: plan
@@ -58,11 +60,15 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     };
     write_down(plan, both);
     record.save(&dir)?;
-    let request = ControlRequest::Rules(new.clone());
-    match control::ask_living(&dir, &record, &request)? {
+    let request = ControlRequest::Rules {
+        rules: new.clone(),
+        ports: missing.clone(),
+    };
+    match control::hand_over(&dir, &record, &request, &listeners)? {
         ControlReply::Changed { closed } => {
             if let Some(plan) = &mut record.plan {
                 write_down(plan, new);
+                plan.network.ports.extend(missing);
                 note_origin(plan, asked);
             }
             record.save(&dir)?;
@@ -123,19 +129,27 @@ fn select(
     Ok(resolve(&files.sources(annotations, flag))?)
 }
 
-/// A port without a listener would look allowed and be refused by the kernel: for all but the proxy's clients.
-fn check_ports(plan: &Plan, new: &Rules) -> Result<(), RuntimeError> {
-    let ports = &plan.network.ports;
-    let missing: BTreeSet<u16> = new.ports().difference(ports).copied().collect();
-    if missing.is_empty() {
-        return Ok(());
+/// The ports of the new rules on which the wall does not listen yet.
+fn missing_ports(
+    plan: &Plan,
+    new: &Rules,
+    listens: &BTreeSet<u16>,
+) -> Result<BTreeSet<u16>, RuntimeError> {
+    let missing: BTreeSet<u16> = new.ports().difference(listens).copied().collect();
+    // Whoever comes in there would go out through the wall.
+    if let Some(port) = missing.intersection(&plan.network.inbound).next() {
+        return Err(RuntimeError::Unsupported(format!(
+            "rules name the port {port}, which leads into this container (network.inbound): it cannot lead out as well"
+        )));
     }
-    Err(RuntimeError::Unsupported(format!(
-        "rules name the port {}, on which this container's wall does not listen: the ports are bound at create, by \
-         the rules of then ({}); create the container with a rule for that port",
-        numbers(&missing),
-        numbers(ports)
-    )))
+    // A listener stays for the container's life.
+    let all = listens.len() + missing.len();
+    if !missing.is_empty() && all > MOST_PORTS {
+        return Err(RuntimeError::Unsupported(format!(
+            "with these rules the wall would listen on {all} ports; it does on {MOST_PORTS} at most while a container lives"
+        )));
+    }
+    Ok(missing)
 }
 
 fn write_down(plan: &mut Plan, rules: Rules) {
@@ -158,10 +172,5 @@ fn note_origin(plan: &mut Plan, asked: &Asked) {
 
 fn words(rules: &BTreeSet<NetworkRule>) -> String {
     let words: Vec<String> = rules.iter().map(ToString::to_string).collect();
-    words.join(", ")
-}
-
-fn numbers(ports: &BTreeSet<u16>) -> String {
-    let words: Vec<String> = ports.iter().map(u16::to_string).collect();
     words.join(", ")
 }

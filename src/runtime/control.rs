@@ -1,7 +1,7 @@
 //! The line to a running sidecar: a UNIX socket in the container's directory, which root alone may enter.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use super::record::{ProcessId, Record};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
 use crate::sidecar::{ControlReply, ControlRequest, NetworkStatus};
+use crate::sys::socket::send_stream;
 
 const NAME: &str = "control";
 /// It answers within a turn of its event loop.
@@ -32,13 +33,23 @@ pub fn listen(dir: &Path) -> Result<OwnedFd, RuntimeError> {
 
 /// Asks the sidecar of the container with this directory.
 pub fn ask(dir: &Path, request: &ControlRequest) -> Result<ControlReply, RuntimeError> {
+    ask_with(dir, request, &[])
+}
+
+/// The same, and hands it descriptors.
+fn ask_with(
+    dir: &Path,
+    request: &ControlRequest,
+    descriptors: &[OwnedFd],
+) -> Result<ControlReply, RuntimeError> {
     let path = dir.join(NAME);
     let failed = || RuntimeError::io(format!("ask the sidecar at {path:?}"));
     let mut socket = short(dir, connect)?.map_err(failed())?;
     socket.set_write_timeout(Some(WITHIN)).map_err(failed())?;
     let mut line = serde_json::to_vec(request).map_err(|e| failed()(e.into()))?;
     line.push(b'\n');
-    socket.write_all(&line).map_err(failed())?;
+    let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+    send_stream(socket.as_fd(), &line, &descriptors).map_err(failed())?;
     let answer = read_line(&mut socket).map_err(failed())?;
     serde_json::from_slice(&answer).map_err(|e| failed()(e.into()))
 }
@@ -92,6 +103,16 @@ pub fn ask_living(
     record: &Record,
     request: &ControlRequest,
 ) -> Result<ControlReply, RuntimeError> {
+    hand_over(dir, record, request, &[])
+}
+
+/// [`ask_living`], with descriptors for the sidecar.
+pub fn hand_over(
+    dir: &Path,
+    record: &Record,
+    request: &ControlRequest,
+    descriptors: &[OwnedFd],
+) -> Result<ControlReply, RuntimeError> {
     if let Some(shared) = record.shared_network() {
         return Err(RuntimeError::State {
             verb: "ask the sidecar of",
@@ -115,7 +136,7 @@ pub fn ask_living(
             why: ended.to_owned(),
         });
     }
-    ask(dir, request)
+    ask_with(dir, request, descriptors)
 }
 
 /// A socket's path has 107 bytes at most (unix(7)), fewer than an index directory may have.

@@ -19,6 +19,7 @@ pub mod foreground;
 pub mod hooks;
 mod labels;
 pub mod late;
+pub mod later_ports;
 mod lenient;
 pub mod limits;
 pub mod membership;

@@ -190,7 +190,7 @@ fn inner_config<'a>(
     }
 }
 
-fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd, RuntimeError> {
+pub(super) fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd, RuntimeError> {
     let path = format!("/proc/{pid}/ns/{kind}");
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     rustix::fs::open(&path, flags, rustix::fs::Mode::empty())

@@ -4,9 +4,11 @@
 //! and in the sidecar's memory. So do the certificates by which an `https://` proxy is known.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::RuntimeError;
 use super::resolve::NodeFiles;
@@ -56,28 +58,15 @@ fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
     let Some(proxy) = network.upstream_proxy.as_ref().filter(|proxy| proxy.tls) else {
         return Ok(None);
     };
+    let own = network.upstream_trust_roots.as_ref();
+    let own = own.map(|path| AsRef::<Path>::as_ref(path).to_owned());
     let mut roots = String::new();
-    let own = network
-        .upstream_trust_roots
-        .as_ref()
-        .map(|path| -> &Path { path.as_ref() });
-    if let Some(path) = own {
-        not_anybodys(path)?;
-    }
-    let nodes = openssl_probe::probe().cert_file;
-    for path in nodes.as_deref().into_iter().chain(own) {
-        let text = String::from_utf8_lossy(&super::bundle::read_file(path)?).into_owned();
-        if !text.contains("-----BEGIN CERTIFICATE-----") {
-            return Err(RuntimeError::Input {
-                path: path.to_owned(),
-                why: "there is no certificate in it (PEM)".to_owned(),
-            });
-        }
-        roots.push_str(&text);
+    for path in nodes_own_roots()?.into_iter().chain(own) {
+        roots.push_str(&read_roots(&path)?);
         roots.push('\n');
         if roots.len() > ROOTS {
             return Err(RuntimeError::Input {
-                path: path.to_owned(),
+                path,
                 why: format!("with it there are more than {ROOTS} bytes of trusted certificates"),
             });
         }
@@ -96,21 +85,47 @@ fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
     }))
 }
 
-/// Refuses a file that anybody but root can write: whoever writes it says who the proxy is.
-fn not_anybodys(path: &Path) -> Result<(), RuntimeError> {
-    let stat = std::fs::metadata(path).map_err(RuntimeError::io(format!("look at {path:?}")))?;
-    if stat.uid() == 0 && stat.mode() & 0o022 == 0 {
-        return Ok(());
+/// Where the node keeps what it trusts. A file that the environment names and that is not there would leave more trusted than
+/// somebody meant.
+fn nodes_own_roots() -> Result<Option<PathBuf>, RuntimeError> {
+    match std::env::var_os(openssl_probe::ENV_CERT_FILE) {
+        Some(path) if !Path::new(&path).exists() => Err(RuntimeError::Input {
+            path: path.into(),
+            why: format!(
+                "{} names it, and it is not there",
+                openssl_probe::ENV_CERT_FILE
+            ),
+        }),
+        _ => Ok(openssl_probe::probe().cert_file),
     }
-    Err(RuntimeError::Input {
+}
+
+/// Certificates, of a file that only root can write: whoever writes it says who the proxy is.
+fn read_roots(path: &Path) -> Result<String, RuntimeError> {
+    let failed = || RuntimeError::io(format!("read {path:?}"));
+    let refused = |why: String| RuntimeError::Input {
         path: path.to_owned(),
-        why: format!(
-            "it holds trusted certificates and others than root can write it (owner {}, mode {:o}): chown root it and \
+        why,
+    };
+    let file = File::open(path).map_err(failed())?;
+    let stat = file.metadata().map_err(failed())?;
+    if !stat.is_file() || stat.uid() != 0 || stat.mode() & 0o022 != 0 {
+        return Err(refused(format!(
+            "it holds trusted certificates, and others than root can write it (owner {}, mode {:o}): chown root it and \
              chmod 644 it",
             stat.uid(),
             stat.mode() & 0o777
-        ),
-    })
+        )));
+    }
+    let mut bytes = Vec::new();
+    let most = u64::try_from(ROOTS).unwrap_or(u64::MAX);
+    let mut some = file.take(most.saturating_add(1));
+    some.read_to_end(&mut bytes).map_err(failed())?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    match text.contains("-----BEGIN CERTIFICATE-----") {
+        true => Ok(text),
+        false => Err(refused("there is no certificate in it (PEM)".to_owned())),
+    }
 }
 
 /// By the node's own resolver: what a container's network answers may be another container's doing.

@@ -136,19 +136,18 @@ pub fn receive_with_sender(
     Ok((message.bytes, sender))
 }
 
-/// Sends all of `bytes` over a stream, and one descriptor with the first of them; never raises SIGPIPE.
+/// Sends all of `bytes` over a stream, and at most [`MAX_FDS`] descriptors with the first of them; never raises SIGPIPE.
 pub fn send_stream(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
-    descriptor: BorrowedFd<'_>,
+    descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let mut rest = bytes;
-    let descriptors = [descriptor];
     while !rest.is_empty() {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        if rest.len() == bytes.len() && !control.push(SendAncillaryMessage::ScmRights(&descriptors))
-        {
+        let with = rest.len() == bytes.len() && !descriptors.is_empty();
+        if with && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(invalid("more descriptors than a message may carry"));
         }
         let sent = retry(|| {

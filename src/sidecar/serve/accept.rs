@@ -1,6 +1,5 @@
 //! Connections from inside: how many at once, and what each of them is.
 
-use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -27,11 +26,18 @@ const HTTP: u16 = 80;
 
 /// Serves all TCP listeners until the program ends.
 pub(super) fn serve(wall: &Rc<Wall>, proxy: OwnedFd, ports: Vec<OwnedFd>) -> io::Result<()> {
-    let open = Rc::new(Cell::new(0_u32));
-    listen(wall, &open, proxy, Kind::Explicit)?;
-    for (listener, port) in ports.into_iter().zip(wall.ports.clone()) {
-        listen(wall, &open, listener, Kind::Transparent(port))?;
+    listen(wall, proxy, Kind::Explicit)?;
+    let numbers = wall.ports.borrow().clone();
+    for (listener, port) in ports.into_iter().zip(numbers) {
+        listen(wall, listener, Kind::Transparent(port))?;
     }
+    Ok(())
+}
+
+/// Serves a port that a rule names later.
+pub(super) fn serve_port(wall: &Rc<Wall>, listener: OwnedFd, port: u16) -> io::Result<()> {
+    listen(wall, listener, Kind::Transparent(port))?;
+    wall.ports.borrow_mut().push(port);
     Ok(())
 }
 
@@ -41,15 +47,15 @@ enum Kind {
     Transparent(u16),
 }
 
-fn listen(wall: &Rc<Wall>, open: &Rc<Cell<u32>>, fd: OwnedFd, kind: Kind) -> io::Result<()> {
+fn listen(wall: &Rc<Wall>, fd: OwnedFd, kind: Kind) -> io::Result<()> {
     // What it accepts inherits this: small answers go at once. Where it fails they go a little later.
     let _no_delay = set_tcp_nodelay(&fd, true);
     let listener = TcpListener::from_std(fd.into())?;
-    let (wall, open) = (Rc::clone(wall), Rc::clone(open));
+    let wall = Rc::clone(wall);
     spawn_local(async move {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => take(&wall, &open, stream, kind),
+                Ok((stream, _)) => take(&wall, stream, kind),
                 // Out of descriptors: what is open goes on, and some of it ends.
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
@@ -58,19 +64,20 @@ fn listen(wall: &Rc<Wall>, open: &Rc<Cell<u32>>, fd: OwnedFd, kind: Kind) -> io:
     Ok(())
 }
 
-fn take(wall: &Rc<Wall>, open: &Rc<Cell<u32>>, stream: TcpStream, kind: Kind) {
+fn take(wall: &Rc<Wall>, stream: TcpStream, kind: Kind) {
+    let open = &wall.accepted;
     if u64::from(open.get()) >= u64::from(wall.budget().connections) + UNDECIDED {
         reset(&stream);
         return;
     }
     open.set(open.get() + 1);
-    let (wall, open) = (Rc::clone(wall), Rc::clone(open));
+    let wall = Rc::clone(wall);
     spawn_local(async move {
         match kind {
             Kind::Explicit => explicit::serve(&wall, stream).await,
             Kind::Transparent(port) => transparent(&wall, stream, port).await,
         }
-        open.set(open.get() - 1);
+        wall.accepted.set(wall.accepted.get() - 1);
     });
 }
 

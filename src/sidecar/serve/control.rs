@@ -4,24 +4,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
 
+use super::accept;
 use super::asks::{self, AskStatus};
 use super::live::LiveConnection;
 use super::proxy::Proxy;
 use super::wall::Wall;
 use crate::egress::{Budget, Lasting, Rules};
 use crate::policy::HostName;
+use crate::sys::socket::{Received, receive};
 
 /// The longest request: a list of rules and a hosts file, and the certificates by which a proxy is known.
-const LONGEST: u64 = 2 << 20;
+const LONGEST: usize = 2 << 20;
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// What is asked.
@@ -35,7 +37,12 @@ pub enum ControlRequest {
     /// A person has decided on what waits, or will.
     Decide(Decision),
     /// From now on other rules hold.
-    Rules(Rules),
+    Rules {
+        /// These.
+        rules: Rules,
+        /// Ports that nobody listened on so far. The listeners come along, one for each, in their order.
+        ports: BTreeSet<u16>,
+    },
 }
 
 /// What a person says of connections to a host.
@@ -97,6 +104,9 @@ pub enum ControlReply {
 pub struct NetworkStatus {
     /// The rules that hold.
     pub rules: Rules,
+    /// The ports that the wall listens on inside, whatever the address, besides DNS and the proxy's.
+    #[serde(default)]
+    pub ports: BTreeSet<u16>,
     /// What waits for a person, where something may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asking: Option<AskStatus>,
@@ -149,29 +159,63 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-async fn converse(wall: &Rc<Wall>, stream: UnixStream) -> io::Result<()> {
-    let mut reader = BufReader::new(stream).take(LONGEST);
-    let mut line = String::new();
-    reader.read_line(&mut line).await?;
-    let reply = match serde_json::from_str(&line) {
-        Ok(request) => answer(wall, request),
+async fn converse(wall: &Rc<Wall>, mut stream: UnixStream) -> io::Result<()> {
+    let (line, descriptors) = hear(&stream).await?;
+    let reply = match serde_json::from_slice(&line) {
+        Ok(request) => answer(wall, request, descriptors),
         Err(error) => ControlReply::Failed(format!("this is no request: {error}")),
     };
     let mut bytes = serde_json::to_vec(&reply)?;
     bytes.push(b'\n');
-    reader.into_inner().into_inner().write_all(&bytes).await
+    stream.write_all(&bytes).await
 }
 
-fn answer(wall: &Rc<Wall>, request: ControlRequest) -> ControlReply {
+/// One line, and the descriptors that came with it.
+async fn hear(stream: &UnixStream) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let (mut line, mut descriptors) = (Vec::new(), Vec::new());
+    let mut chunk = vec![0; 16 << 10];
+    while line.last() != Some(&b'\n') && line.len() < LONGEST {
+        stream.readable().await?;
+        let heard = stream.try_io(Interest::READABLE, || receive(stream.as_fd(), &mut chunk));
+        match heard {
+            Ok(Received { len: 0, .. }) => break,
+            Ok(Received { len, fds }) => {
+                line.extend_from_slice(&chunk[..len]);
+                descriptors.extend(fds);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((line, descriptors))
+}
+
+fn answer(wall: &Rc<Wall>, request: ControlRequest, descriptors: Vec<OwnedFd>) -> ControlReply {
     match request {
         ControlRequest::Pin(pinned) => match wall.pin(pinned) {
             Ok(()) => ControlReply::Done,
             Err(why) => ControlReply::Failed(why),
         },
         ControlRequest::Decide(decision) => asks::decide(wall, decision),
-        ControlRequest::Rules(new) => ControlReply::Changed {
-            closed: wall.change(new),
+        ControlRequest::Rules { rules, ports } => match listen(wall, &ports, descriptors) {
+            Ok(()) => ControlReply::Changed {
+                closed: wall.change(rules),
+            },
+            Err(error) => {
+                ControlReply::Failed(format!("cannot listen on the new rules' ports: {error}"))
+            }
         },
         ControlRequest::Status => ControlReply::Status(Box::new(wall.status())),
     }
+}
+
+/// A listener for each port, before a rule speaks of it.
+fn listen(wall: &Rc<Wall>, ports: &BTreeSet<u16>, listeners: Vec<OwnedFd>) -> io::Result<()> {
+    if ports.len() != listeners.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (port, listener) in ports.iter().zip(listeners) {
+        accept::serve_port(wall, listener, *port)?;
+    }
+    Ok(())
 }

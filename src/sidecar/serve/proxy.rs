@@ -6,10 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::secure::{Greeter, Server, Tls};
+use super::relay::write_all;
+use super::secure::{Greeter, Server, Tls, what_is_wrong};
 use super::upstream::connect;
 use super::wall::Refusal;
 use crate::policy::{HostName, Secret};
@@ -19,6 +20,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// The longest head of an answer.
 const LONGEST: usize = 8 << 10;
 const HEADERS: usize = 64;
+const ENDLESS: &str = "answers with an endless head";
 
 /// The upstream proxy, for the sidecar alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,20 +97,27 @@ impl Gate {
         Err(away(&format!("is not reached: {last}")))
     }
 
-    async fn ask(
-        &self,
-        mut stream: TcpStream,
-        target: &Target,
-        port: u16,
-    ) -> Result<Server, Refusal> {
+    async fn ask(&self, stream: TcpStream, target: &Target, port: u16) -> Result<Server, Refusal> {
         let request = self.proxy.request(target, port);
         let Some(greeter) = &self.greeter else {
-            converse(&mut stream, &request, target, port).await?;
+            write_all(&stream, &request).await?;
+            judge(&read_head(&stream).await?, target, port)?;
             return Ok(Server::Plain(stream));
         };
         let greeted = greeter.greet(stream).await;
-        let mut stream = greeted.map_err(|error| away(&format!("is not known: {error}")))?;
-        converse(&mut stream, &request, target, port).await?;
+        let mut stream = greeted.map_err(|why| away(&why))?;
+        let broken = |error| away(&what_is_wrong(&error));
+        stream.write_all(&request).await.map_err(broken)?;
+        stream.flush().await.map_err(broken)?;
+        let mut head = Vec::new();
+        // Byte by byte, from what is decrypted already: what follows is the server's, who may speak first.
+        while end_of_head(&head).is_none() {
+            if head.len() > LONGEST {
+                return Err(away(ENDLESS));
+            }
+            head.push(stream.read_u8().await.map_err(broken)?);
+        }
+        judge(&head, target, port)?;
         Ok(Server::Secured(Box::new(stream)))
     }
 }
@@ -124,17 +133,9 @@ impl Proxy {
     }
 }
 
-/// Asks for the tunnel.
-async fn converse(
-    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    request: &[u8],
-    target: &Target,
-    port: u16,
-) -> Result<(), Refusal> {
-    stream.write_all(request).await.map_err(broken)?;
-    stream.flush().await.map_err(broken)?;
-    let head = read_head(stream).await?;
-    match status(&head) {
+/// Whether the answer is a tunnel.
+fn judge(head: &[u8], target: &Target, port: u16) -> Result<(), Refusal> {
+    match status(head) {
         Some(200..=299) => Ok(()),
         Some(407) => Err(away(
             "wants other credentials than the node's file has (407)",
@@ -148,24 +149,45 @@ fn away(what: &str) -> Refusal {
     Refusal::Unreachable(format!("the node's upstream proxy {what}"))
 }
 
-fn broken(error: std::io::Error) -> Refusal {
-    away(&match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
-        kind => format!("broke the connection: {kind}"),
-    })
+/// Reads the head of the answer and not one byte more: what follows is the server's, who may speak first.
+async fn read_head(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
+    let broken = |error: std::io::Error| away(&format!("broke the connection: {}", error.kind()));
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    loop {
+        let seen = stream.peek(&mut buffer).await.map_err(broken)?;
+        if seen == 0 {
+            return Err(away("closed the connection"));
+        }
+        let before = head.len();
+        head.extend_from_slice(&buffer[..seen]);
+        let end = end_of_head(&head);
+        let taken = end.map_or(seen, |end| end - before);
+        // They are there: it was a look at them.
+        let mut left = taken;
+        while left > 0 {
+            stream.readable().await.map_err(broken)?;
+            match stream.try_read(&mut buffer[..left]) {
+                Ok(0) => return Err(away("closed the connection")),
+                Ok(length) => left -= length,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(broken(error)),
+            }
+        }
+        if let Some(end) = end {
+            head.truncate(end);
+            return Ok(head);
+        }
+        if head.len() > LONGEST {
+            return Err(away(ENDLESS));
+        }
+    }
 }
 
-/// Reads the head of the answer and not one byte more, hence byte by byte: what follows is the server's, who may speak
-/// first.
-async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, Refusal> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        if head.len() == LONGEST {
-            return Err(away("answers with an endless head"));
-        }
-        head.push(stream.read_u8().await.map_err(broken)?);
-    }
-    Ok(head)
+fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    const END: &[u8] = b"\r\n\r\n";
+    let at = bytes.windows(END.len()).position(|four| four == END)?;
+    Some(at + END.len())
 }
 
 fn status(head: &[u8]) -> Option<u16> {

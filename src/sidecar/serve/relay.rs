@@ -1,5 +1,6 @@
 //! Bytes both ways, until both sides are done. While nothing flows a connection costs no buffer: the one buffer there
-//! is belongs to whoever is reading. Long streams go through a pipe instead (splice(2)) and never enter this process.
+//! is belongs to whoever is reading. Long streams go through a pipe instead (splice(2)) and never enter this process. What
+//! goes by TLS is another matter: `secure`.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};

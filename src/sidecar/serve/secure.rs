@@ -1,13 +1,14 @@
 //! TLS to the node's upstream proxy (RFC 9110, section 4.2.2): one more layer around what goes through it. What a container
 //! sends is not decrypted here either.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -61,9 +62,33 @@ impl Greeter {
         })
     }
 
-    /// Shakes hands; an error where the certificate is not the proxy's.
-    pub async fn greet(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
-        self.connector.connect(self.name.clone(), stream).await
+    /// Shakes hands. An error says what is wrong with the proxy.
+    pub async fn greet(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
+        let greeted = self.connector.connect(self.name.clone(), stream).await;
+        greeted.map_err(|error| what_is_wrong(&error))
+    }
+}
+
+/// In words, without what the certificate says: the container may read it.
+pub(super) fn what_is_wrong(error: &std::io::Error) -> String {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match tls {
+        Some(Error::InvalidCertificate(why)) => match why {
+            CertificateError::UnknownIssuer => {
+                "is not known: its certificate is signed by nobody whom the node trusts".to_owned()
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "is not known: its certificate is for another name".to_owned()
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "is not known: its certificate has expired".to_owned()
+            }
+            _ => "is not known: its certificate is not valid".to_owned(),
+        },
+        Some(Error::InvalidMessage(_)) => "does not speak TLS".to_owned(),
+        Some(Error::AlertReceived(alert)) => format!("broke TLS off: {alert:?}"),
+        Some(_) => "and the sidecar have no TLS in common".to_owned(),
+        None => format!("broke the connection: {}", error.kind()),
     }
 }
 
@@ -101,7 +126,7 @@ pub(super) async fn seal(
         let length = match from.try_read(&mut buffer) {
             Ok(0) => break,
             Ok(length) => length,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
             Err(error) => return Err(ended(error)),
         };
         let read = &buffer[..length];
@@ -117,8 +142,8 @@ pub(super) async fn seal(
     Ok(())
 }
 
-/// What comes back, to its end. An end that the proxy did not announce is a connection that broke: somebody on the way may
-/// have cut it.
+/// What comes back, to its end. An end that the proxy did not announce (close_notify) is one as well: many do not, and what
+/// goes through a tunnel says itself how long it is, as it must to a proxy without TLS.
 pub(super) async fn open(
     mut from: impl AsyncRead + Unpin,
     to: &TcpStream,
@@ -126,13 +151,14 @@ pub(super) async fn open(
 ) -> Result<(), Refusal> {
     let mut buffer = vec![0; RECORD];
     loop {
-        match from.read(&mut buffer).await.map_err(ended)? {
-            0 => break,
-            length => {
-                count(length)?;
-                write_all(to, &buffer[..length]).await?;
-            }
-        }
+        let length = match from.read(&mut buffer).await {
+            Ok(0) => break,
+            Ok(length) => length,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(ended(error)),
+        };
+        count(length)?;
+        write_all(to, &buffer[..length]).await?;
     }
     say_end(to);
     Ok(())
@@ -143,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_certificate_or_a_name_nobody_is_greeted() {
+    fn without_a_certificate_nobody_is_greeted() {
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         for roots in ["", "no certificate", broken] {
             let tls = Tls {

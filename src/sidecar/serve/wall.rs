@@ -27,7 +27,9 @@ pub(super) struct Wall {
     pub rules: RefCell<Rules>,
     pub names: RefCell<Names>,
     pub ipv6: bool,
-    pub ports: Vec<u16>,
+    pub ports: RefCell<Vec<u16>>,
+    /// Connections from inside that are open, decided on or not.
+    pub accepted: Cell<u32>,
     pub upstream: Upstream,
     /// The engine's search list.
     search: RefCell<Vec<HostName>>,
@@ -120,7 +122,8 @@ impl Wall {
             rules: RefCell::new(rules),
             names: RefCell::new(Names::new(budget.hosts)),
             ipv6,
-            ports: ports.unwrap_or_default(),
+            ports: RefCell::new(ports.unwrap_or_default()),
+            accepted: Cell::new(0),
             upstream: Upstream::new(route),
             search: RefCell::default(),
             asking,
@@ -182,7 +185,7 @@ impl Wall {
         pause.map_err(Refusal::Over)?;
         let rules = self.rules.borrow();
         let verdict = rules
-            .name_verdict(self.asking.as_ref(), name, &self.ports)
+            .name_verdict(self.asking.as_ref(), name, &self.ports.borrow())
             .map_err(Refusal::Denied)?;
         let names = self.names.borrow();
         let unlisted = &self.desk.unlisted_names;
@@ -266,6 +269,7 @@ impl Wall {
         let journal = self.journal.borrow();
         NetworkStatus {
             rules: self.rules.borrow().clone(),
+            ports: self.ports.borrow().iter().copied().collect(),
             asking: self.ask_status(),
             budget: self.budget,
             used: Used {
