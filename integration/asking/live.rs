@@ -253,6 +253,10 @@ fn new_rules_may_name_ports_that_nobody_listened_on() {
             "api.example.test:8443",
             "leads into this container (network.inbound)",
         ),
+        (
+            "api.example.test:3128",
+            "on which the proxy of this container listens",
+        ),
     ] {
         let refused = update(rules).failed();
         assert!(refused.contains(why), "{rules}: {refused}");

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::node::NodeFiles;
-use super::{Container, Docker, runtime};
+use super::{Container, Docker, Network, runtime};
 
 /// Two servers on the loopback alone, one on every address.
 const SERVERS: &str = "cd /etc/ssl; for p in 8080 8081; do python3 -m http.server $p --bind 127.0.0.1 & done; \
@@ -91,6 +91,37 @@ fn only_the_ports_that_are_named_lead_in() {
         // Named, and nobody listens there.
         assert_eq!(ask(&inside, 8082, NOW), None);
         assert!(ask(&inside, 8080, NOW).is_some());
+    }
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn the_ports_that_are_named_lead_in_by_ipv6() {
+    const ON_V6: &str = "cd /etc/ssl; for p in 8080 8081; do python3 -m http.server $p --bind ::1 & done; \
+                         python3 -m http.server 9000 --bind :: & wait";
+    let docker = Docker::connect();
+    let network = Network::create(&docker, &["--ipv6", "--subnet=2001:db8:5::/64"]);
+    let option = format!("--network={}", network.name);
+    let of = |container: &Container<'_>, field: &str| {
+        container.inspect(&format!(
+            "{{{{range .NetworkSettings.Networks}}}}{{{{.{field}}}}}{{{{end}}}}"
+        ))
+    };
+    let control = start(&docker, &["--runtime=runc", &option], ON_V6);
+    let free = of(&control, "GlobalIPv6Address");
+    assert!(ask(&free, 9000, SOON).is_some(), "the control: {free}");
+    let container = start(
+        &docker,
+        &[runtime(), "--annotation", INBOUND, &option],
+        ON_V6,
+    );
+    for field in ["GlobalIPv6Address", "IPAddress"] {
+        let inside = of(&container, field);
+        // Whichever way they come, the program on ::1 is found.
+        assert!(ask(&inside, 8080, SOON).is_some(), "{inside}");
+        for port in [8081, 9000, 53] {
+            assert_eq!(ask(&inside, port, NOW), None, "{inside}, port {port}");
+        }
     }
 }
 

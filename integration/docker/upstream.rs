@@ -82,16 +82,10 @@ fn config(proxy: &CompanyProxy, password: &str, more: &str) -> String {
     )
 }
 
-#[test]
-#[ignore = "needs the rig of hack/test"]
-fn everything_goes_through_the_nodes_proxy_and_its_password_stays_with_the_node() {
-    let docker = Docker::alone();
-    let _turn = witness();
-    internet();
-    let proxy = CompanyProxy::start();
-    let mut node = NodeFiles::default();
-    node.write("config.toml", 0o600, &config(&proxy, PASSWORD, ""));
-    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+/// HTTP and HTTPS, with proxy variables and without, and a server that speaks first: its words come right behind the
+/// proxy's answer.
+#[track_caller]
+pub(super) fn everything_goes_through(agent: &Agent<'_>, proxy: &CompanyProxy) {
     for (direct, url) in [
         (true, "https://api.example.test/x"),
         (false, "https://api.example.test/x"),
@@ -106,11 +100,23 @@ fn everything_goes_through_the_nodes_proxy_and_its_password_stays_with_the_node(
         );
         assert_eq!(proxy.asked().len(), before + 1, "{url}");
     }
-    // The server speaks first, and what it says comes right behind the proxy's answer.
     let banner = agent.python(
         "import socket; s = socket.create_connection(('api.example.test', 22), 10); print(s.recv(64))",
     );
     assert!(banner.stdout.contains("SSH-2.0-example"), "{banner}");
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn everything_goes_through_the_nodes_proxy_and_its_password_stays_with_the_node() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    internet();
+    let proxy = CompanyProxy::start();
+    let mut node = NodeFiles::default();
+    node.write("config.toml", 0o600, &config(&proxy, PASSWORD, ""));
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    everything_goes_through(&agent, &proxy);
     for line in proxy.asked() {
         let address = line.strip_prefix("CONNECT ").unwrap();
         assert!(

@@ -281,6 +281,12 @@ fn mask(path: &Path, must_exist: bool) -> Result<(), EnforceError> {
     let target = match open_plain(path) {
         Ok(fd) => fd,
         Err(Errno::NOENT | Errno::NOTDIR) if !must_exist => return Ok(()),
+        Err(e @ (Errno::NOENT | Errno::NOTDIR)) => {
+            let step = format!(
+                "mask {path:?}, which has gone since it was found inside a mount (start it again)"
+            );
+            return Err(EnforceError::step(step)(e));
+        }
         Err(e) => return Err(EnforceError::step(step())(e)),
     };
     let stat = rustix::fs::fstat(&target).map_err(EnforceError::step(step()))?;

@@ -142,6 +142,13 @@ fn missing_ports(
             "rules name the port {port}, which leads into this container (network.inbound): it cannot lead out as well"
         )));
     }
+    if missing.contains(&plan.network.proxy_port) {
+        return Err(RuntimeError::Unsupported(format!(
+            "rules name the port {}, on which the proxy of this container listens: create it with a rule for that port, \
+             and the proxy takes another",
+            plan.network.proxy_port
+        )));
+    }
     // A listener stays for the container's life.
     let all = listens.len() + missing.len();
     if !missing.is_empty() && all > MOST_PORTS {
