@@ -175,6 +175,11 @@ fn width(address: IpAddr) -> u8 {
 /// What stands before a name that may lead to private addresses.
 const INTERNAL: &str = "internal:";
 
+/// Whether a host is called as the prefix is.
+fn is_prefix(name: &HostName) -> bool {
+    INTERNAL.strip_suffix(':') == Some(name.as_str())
+}
+
 impl FromStr for NetworkRule {
     type Err = ValueError;
 
@@ -187,6 +192,10 @@ impl FromStr for NetworkRule {
         };
         let (target, port) = split_port(rest).ok_or_else(bad)?;
         let target = parse_target(target).ok_or_else(bad)?;
+        // `internal.` is one, too: written down again it would be the prefix.
+        if !internal && matches!(&target, Target::Name(name) if is_prefix(name)) {
+            return Err(bad());
+        }
         if port == Some(DNS_PORT) {
             return Err(ValueError::grammar(
                 text,
@@ -406,6 +415,8 @@ mod tests {
             "fe80::1%lo",
             "internal:*.example.com",
             "internAl:3",
+            "internAl.:3",
+            "internal.",
             "internal:10.0.0.1",
             "internal:",
             "example.com:53",
