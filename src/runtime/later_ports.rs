@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::RuntimeError;
 use super::network_wall::open_namespace;
-use super::record::{ProcessId, Record};
+use super::record::Record;
 use crate::network::listen_everywhere;
 use crate::sys::netns;
 
@@ -15,7 +15,7 @@ pub fn listen(record: &Record, ports: &BTreeSet<u16>) -> Result<Vec<OwnedFd>, Ru
     if ports.is_empty() {
         return Ok(Vec::new());
     }
-    let init = record.init.filter(|init| ProcessId::is_alive(*init));
+    let init = record.init.filter(|init| init.is_alive());
     let inner = open_namespace(init.ok_or(RuntimeError::NotRunning)?.pid, "net")?;
     let here = netns::current().map_err(RuntimeError::io("open the network namespace"))?;
     let step = || RuntimeError::io("enter the container's network namespace");
