@@ -7,7 +7,8 @@
  *   net kept HOST PORT PROXY SECONDS N     small requests on N connections that stay: requests a second
  *   net hold HOST PORT PROXY N             N connections that stay open, each used twice: how many failed
  *
- * PROXY is `-` for none or ADDRESS:PORT, which is asked by HTTP CONNECT. Prints one line: "net KIND VALUE ERRORS MEDIAN_US";
+ * PROXY is `-` for none, ADDRESS:PORT, which is asked by HTTP CONNECT, or http:ADDRESS:PORT, which is sent the request as it
+ * forwards it (absolute-form). Prints one line: "net KIND VALUE ERRORS MEDIAN_US";
  * `hold` prints "net held" between its two rounds and waits for a line on standard input.
  */
 #define _GNU_SOURCE
@@ -33,10 +34,12 @@ enum state { CONNECTING, ASKED, REQUESTED, IDLE };
 
 struct connection {
 	enum state state;
-	char in[512];
+	char in[1024];
 	size_t have;
 	/* of the server: what is still to be sent */
 	unsigned long long left;
+	/* of the client: what it was answered */
+	unsigned long answered;
 	double since;
 };
 
@@ -44,8 +47,8 @@ static struct connection connections[MOST * 2];
 static char zeros[CHUNK];
 static int poller;
 static struct sockaddr_in target;
-static char ask[512], request[512];
-static int by_proxy;
+static char ask[512], request[1024];
+static int by_tunnel;
 static double latencies[1 << 20];
 static unsigned long count, errors;
 
@@ -113,7 +116,9 @@ static void serve_one(int fd)
 	unsigned long long bytes = 2;
 	if (sscanf(c->in, "GET /%llu ", &bytes) != 1)
 		bytes = 2;
-	int length = snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Length: %llu\r\n\r\n%s", bytes, bytes == 2 ? "ok" : "");
+	int last = strcasestr(c->in, "\r\nConnection: close") != NULL;
+	int length = snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Length: %llu\r\n%s\r\n%s", bytes,
+			      last ? "Connection: close\r\n" : "", bytes == 2 ? "ok" : "");
 	c->have = 0;
 	if (send(fd, head, (size_t)length, MSG_NOSIGNAL) != length) {
 		close(fd);
@@ -122,6 +127,8 @@ static void serve_one(int fd)
 	if (bytes != 2) {
 		c->left = bytes;
 		answer(fd, c);
+	} else if (last) {
+		close(fd);
 	}
 }
 
@@ -163,37 +170,24 @@ static _Noreturn void serve(int port)
 
 /* --- relay --- */
 
-struct tunnel {
-	int to;
-	/* full reads in a row: a long stream goes by a pipe */
-	int full;
-};
-static struct tunnel tunnels[MOST * 2];
+/* the other end of each */
+static int tunnels[MOST * 2];
 
 static void hang_up(int fd)
 {
-	int other = tunnels[fd].to;
-	tunnels[fd] = tunnels[other] = (struct tunnel){0};
+	int other = tunnels[fd];
+	tunnels[fd] = tunnels[other] = 0;
 	close(fd);
 	close(other);
 }
 
 /* Moves what has come; 0 at the end, -1 when there was nothing. The other side is a blocking socket. */
-static ssize_t move(int from, struct tunnel *t, int pipe[2])
+static ssize_t move(int from, int to)
 {
-	static char buffer[1 << 16];
-	ssize_t got, sent = 0;
-	if (t->full >= 4) {
-		got = splice(from, NULL, pipe[1], NULL, 1 << 18, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
-		for (ssize_t left = got; left > 0; left -= sent)
-			if ((sent = splice(pipe[0], NULL, t->to, NULL, (size_t)left, SPLICE_F_MOVE)) <= 0)
-				die("splice");
-		return got;
-	}
-	got = recv(from, buffer, sizeof buffer, MSG_DONTWAIT);
-	t->full = got == sizeof buffer ? t->full + 1 : 0;
+	static char buffer[1 << 20];
+	ssize_t got = recv(from, buffer, sizeof buffer, MSG_DONTWAIT), sent = 0;
 	for (ssize_t done = 0; done < got; done += sent)
-		if ((sent = send(t->to, buffer + done, (size_t)(got - done), MSG_NOSIGNAL)) < 0)
+		if ((sent = send(to, buffer + done, (size_t)(got - done), MSG_NOSIGNAL)) < 0)
 			return 0;
 	return got;
 }
@@ -203,8 +197,8 @@ static void join(int client)
 	int server = socket(AF_INET, SOCK_STREAM, 0);
 	if (server < 0 || client >= MOST * 2 || server >= MOST * 2 || connect(server, (struct sockaddr *)&target, sizeof target))
 		die("connect");
-	tunnels[client] = (struct tunnel){.to = server};
-	tunnels[server] = (struct tunnel){.to = client};
+	tunnels[client] = server;
+	tunnels[server] = client;
 	for (int fd = client, i = 0; i < 2; fd = server, i++) {
 		no_delay(fd);
 		watch(fd, EPOLLIN, EPOLL_CTL_ADD);
@@ -213,9 +207,7 @@ static void join(int client)
 
 static _Noreturn void relay(int port)
 {
-	int pipe[2], listener = listen_on(port);
-	if (pipe2(pipe, O_CLOEXEC | O_NONBLOCK) || fcntl(pipe[1], F_SETPIPE_SZ, 1 << 18) < 0)
-		die("pipe");
+	int listener = listen_on(port);
 	for (;;) {
 		struct epoll_event events[256];
 		int n = epoll_wait(poller, events, 256, -1), client;
@@ -224,7 +216,7 @@ static _Noreturn void relay(int port)
 			if (fd == listener)
 				while ((client = accept4(listener, NULL, NULL, 0)) >= 0)
 					join(client);
-			else if (tunnels[fd].to && (move(fd, &tunnels[fd], pipe) == 0))
+			else if (tunnels[fd] && move(fd, tunnels[fd]) == 0)
 				hang_up(fd);
 		}
 	}
@@ -279,7 +271,7 @@ static int step(int fd)
 		if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) || error)
 			return -1;
 		watch(fd, EPOLLIN, EPOLL_CTL_MOD);
-		if (by_proxy)
+		if (by_tunnel)
 			say(fd, ask, ASKED);
 		else
 			say(fd, request, REQUESTED);
@@ -305,6 +297,7 @@ static void measured(struct connection *c)
 	if (count < sizeof latencies / sizeof *latencies)
 		latencies[count] = (t - c->since) * 1e6;
 	c->since = t;
+	c->answered++;
 	count++;
 }
 
@@ -333,11 +326,12 @@ static void requests(const char *kind, int kept, double seconds, int at_once)
 			int fd = events[i].data.fd, done = step(fd);
 			if (!done)
 				continue;
+			/* A proxy that keeps no connection says so, or ends it before the next request is heard: that one is sent again. */
 			if (done > 0)
 				measured(&connections[fd]);
-			else
+			else if (!connections[fd].answered || connections[fd].have)
 				errors++;
-			if (done > 0 && kept) {
+			if (done > 0 && kept && !strcasestr(connections[fd].in, "\r\nConnection: close")) {
 				say(fd, request, REQUESTED);
 				continue;
 			}
@@ -397,7 +391,7 @@ static void stream(unsigned long long bytes)
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 	if (connect(fd, (struct sockaddr *)&target, sizeof target))
 		die("connect");
-	if (by_proxy) {
+	if (by_tunnel) {
 		if (send(fd, ask, strlen(ask), 0) < 0 || recv(fd, buffer, sizeof buffer, 0) < 12 || strncmp(buffer + 8, " 200", 4))
 			die("CONNECT");
 	}
@@ -414,12 +408,13 @@ static void stream(unsigned long long bytes)
 	printf("net stream %.0f %d 0\n", (double)have / (now() - start), have < bytes);
 }
 
-static void aim(const char *host, const char *port, const char *proxy)
+static void aim(const char *host, const char *port, const char *path, const char *proxy)
 {
-	char address[64];
-	by_proxy = strcmp(proxy, "-") != 0;
-	if (by_proxy) {
-		snprintf(address, sizeof address, "%s", proxy);
+	int forwards = !strncmp(proxy, "http:", 5);
+	by_tunnel = !forwards && strcmp(proxy, "-");
+	if (by_tunnel || forwards) {
+		char address[64];
+		snprintf(address, sizeof address, "%s", proxy + (forwards ? 5 : 0));
 		char *colon = strchr(address, ':');
 		if (!colon)
 			die("PROXY must be ADDRESS:PORT");
@@ -433,7 +428,10 @@ static void aim(const char *host, const char *port, const char *proxy)
 			die("getaddrinfo");
 		memcpy(&target, found->ai_addr, sizeof target);
 	}
-	snprintf(request, sizeof request, "GET / HTTP/1.1\r\nHost: %s:%s\r\n\r\n", host, port);
+	char authority[300] = "";
+	if (forwards)
+		snprintf(authority, sizeof authority, "http://%s:%s", host, port);
+	snprintf(request, sizeof request, "GET %s/%s HTTP/1.1\r\nHost: %s:%s\r\n\r\n", authority, path, host, port);
 }
 
 int main(int argc, char **argv)
@@ -452,9 +450,9 @@ int main(int argc, char **argv)
 	}
 	if (argc < 6)
 		return 2;
-	aim(argv[2], argv[3], argv[4]);
-	if (!strcmp(argv[1], "stream")) {
-		snprintf(request, sizeof request, "GET /%s HTTP/1.1\r\nHost: %s:%s\r\n\r\n", argv[5], argv[2], argv[3]);
+	int streams = !strcmp(argv[1], "stream");
+	aim(argv[2], argv[3], streams ? argv[5] : "", argv[4]);
+	if (streams) {
 		stream(strtoull(argv[5], NULL, 10));
 	} else if (!strcmp(argv[1], "hold")) {
 		hold(atoi(argv[5]));

@@ -185,6 +185,45 @@ fn what_is_listed_is_reached_by_every_kind_of_client() {
     assert_eq!(many.stdout, "50000000", "{many}");
 }
 
+/// More streams at once than have a large buffer; they pause, and their readers are slow.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn long_streams_arrive_whole_both_ways() {
+    const PROGRAM: &str = r#"
+import hashlib, random, socket, threading, time
+whole = []
+def talk(seed):
+    data = random.Random(seed).randbytes(3_000_000)
+    s = socket.create_connection(("api.example.test", 22), 30)
+    greeting = s.recv(64)
+    def send():
+        for at in range(0, len(data), 1_000_000):
+            s.sendall(data[at:at + 1_000_000])
+            time.sleep(0.05 * (seed % 3))
+        s.shutdown(socket.SHUT_WR)
+    sender = threading.Thread(target=send)
+    sender.start()
+    got = hashlib.sha256()
+    length = 0
+    while chunk := s.recv(1 << 20):
+        got.update(chunk)
+        length += len(chunk)
+        if seed % 4 == 0:
+            time.sleep(0.02)
+    sender.join()
+    whole.append(length == len(data) and got.digest() == hashlib.sha256(data).digest() and greeting.startswith(b"SSH"))
+threads = [threading.Thread(target=talk, args=(seed,)) for seed in range(12)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(len(whole), all(whole))
+"#;
+    let docker = Docker::connect();
+    let _turn = witness();
+    let agent = Agent::walled(&docker);
+    let got = agent.python(PROGRAM);
+    assert_eq!(got.stdout, "12 True\n", "{got}");
+}
+
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn what_is_not_listed_is_not_reached_and_says_why() {

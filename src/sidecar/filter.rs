@@ -37,7 +37,7 @@ const REST: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// What serving takes on top: the event loop, sockets, pipes. No file is opened and nothing is bound but the resolver's
+/// What serving takes on top: the event loop and sockets. No file is opened and nothing is bound but the resolver's
 /// own UDP ports (Landlock denies TCP's).
 const SERVE: &[libc::c_long] = &[
     libc::SYS_epoll_create1,
@@ -59,8 +59,6 @@ const SERVE: &[libc::c_long] = &[
     libc::SYS_writev,
     libc::SYS_recvfrom,
     libc::SYS_sendto,
-    libc::SYS_splice,
-    libc::SYS_pipe2,
     libc::SYS_getrandom,
     libc::SYS_sched_yield,
     libc::SYS_clock_nanosleep,
@@ -83,12 +81,7 @@ pub(super) fn compile(work: Work) -> Result<BpfProgram, BackendError> {
     // In debug builds Rust makes sure that what it closes is open.
     let mut fcntl = vec![equal(1, libc::F_GETFD)?];
     if work == Work::Serve {
-        for command in [
-            libc::F_SETPIPE_SZ,
-            libc::F_GETFL,
-            libc::F_SETFL,
-            libc::F_DUPFD_CLOEXEC,
-        ] {
+        for command in [libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC] {
             fcntl.push(equal(1, command)?);
         }
         let families = [libc::AF_INET, libc::AF_INET6];

@@ -1,5 +1,5 @@
 //! The little of rtnetlink(7) that a sandbox needs: list links, addresses and gateways, bring a
-//! link up, give it an address and a local default route.
+//! link up, give it large packets, an address and a local default route.
 //!
 //! What the kernel sends is parsed defensively, as bytes, without `unsafe`: a length that does not
 //! fit is an error, never a guess, and no loop is longer than a constant.
@@ -49,6 +49,8 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 
 const IFLA_IFNAME: u16 = 3;
+/// IFLA_GSO_MAX_SIZE, IFLA_GRO_MAX_SIZE and the two for IPv4 alone (linux/if_link.h).
+const LARGEST_PACKET: [u16; 4] = [41, 58, 63, 64];
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_F_NODAD: u8 = 0x02;
@@ -212,6 +214,18 @@ impl RouteSocket {
         body.extend(index.to_ne_bytes());
         body.extend(up.to_ne_bytes());
         body.extend(up.to_ne_bytes());
+        self.change(RTM_NEWLINK, 0, &body)
+    }
+
+    /// Lets a link carry packets of up to so many bytes ("BIG TCP"): those of IPv6 since Linux 5.19, of IPv4 since 6.3. An
+    /// older kernel refuses or takes the part that it knows.
+    pub fn allow_packets_of(&mut self, index: u32, bytes: u32) -> io::Result<()> {
+        let mut body = vec![0; 4];
+        body.extend(index.to_ne_bytes());
+        body.extend([0; 8]);
+        for kind in LARGEST_PACKET {
+            push_attribute(&mut body, kind, &bytes.to_ne_bytes());
+        }
         self.change(RTM_NEWLINK, 0, &body)
     }
 

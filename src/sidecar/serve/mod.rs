@@ -13,7 +13,7 @@
 //! upstream  resolve, vet, dial
 //! proxy     the node's own proxy, where there is no other way out
 //! secure    TLS to that proxy
-//! relay     bytes both ways, spliced when there are many
+//! relay     bytes both ways, many at once when there are many
 //! asks      what waits for a person
 //! live      what is open
 //! journal   what was refused

@@ -1,13 +1,12 @@
 //! Bytes both ways, until both sides are done. While nothing flows a connection costs no buffer: the one buffer there
-//! is belongs to whoever is reading. Long streams go through a pipe instead (splice(2)) and never enter this process. What
-//! goes by TLS is another matter: `secure`.
+//! is belongs to whoever is reading. A long stream has a larger one of its own, for what counts is how much goes at once:
+//! splice(2), which copies nothing, was slower and took more of the processor, since it hands the socket single pages
+//! (docs/benchmarks.md). What goes by TLS is another matter: `secure`.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::io;
 use std::time::Duration;
 
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -22,19 +21,18 @@ use crate::policy::HostName;
 const BUFFER: usize = 64 << 10;
 /// Full buffers in a row after which a stream is long.
 const LONG_AFTER: u32 = 4;
-/// What a pipe holds; the kernel's budget for pipes is per user, and the sidecar has a user of its own.
-const PIPE: usize = 256 << 10;
-/// Pipes that wait for the next long stream.
-const PIPES: usize = 16;
-/// Pipes there are at all: further streams go through the buffer, so that descriptors are left for the control socket.
-const MOST_PIPES: usize = 48;
+/// What a long stream moves at once.
+const LARGE: usize = 1 << 20;
+/// Streams that have a large buffer; further ones use the one that all share, so that memory is bounded.
+const MOST_LARGE: usize = 8;
+/// How long a stream that has paused keeps its large buffer.
+const PAUSE: Duration = Duration::from_millis(20);
 /// How long one side may go on after the other has ended.
 const AFTER_END: Duration = Duration::from_secs(300);
 
 thread_local! {
     static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into_boxed_slice());
-    static OPEN: Cell<usize> = const { Cell::new(0) };
-    static POOL: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
+    static LENT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What is still looked at in what the client sends.
@@ -171,7 +169,7 @@ async fn step(
 
 /// Tells tokio that there is nothing more to read for now, as its own reads do after a short one: without that each
 /// message costs another recv(2), which says so. An end that is known already stays known.
-fn drained(stream: &TcpStream) {
+pub(super) fn drained(stream: &TcpStream) {
     let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
     let _said = stream.try_io(Interest::READABLE, nothing);
 }
@@ -229,79 +227,50 @@ enum Flow {
     Ended,
 }
 
-struct Pipe {
-    read: OwnedFd,
-    write: OwnedFd,
+/// A buffer that few have at a time.
+struct Large(Vec<u8>);
+
+impl Large {
+    fn take() -> Option<Self> {
+        let lent = LENT.get();
+        (lent < MOST_LARGE).then(|| {
+            LENT.set(lent + 1);
+            // Not touched before it is read into: what never comes takes no memory.
+            Self(vec![0; LARGE])
+        })
+    }
 }
 
-impl Drop for Pipe {
+impl Drop for Large {
     fn drop(&mut self) {
-        OPEN.set(OPEN.get().saturating_sub(1));
+        LENT.set(LENT.get().saturating_sub(1));
     }
 }
 
-fn take_pipe() -> io::Result<Pipe> {
-    if let Some(pipe) = POOL.with_borrow_mut(Vec::pop) {
-        return Ok(pipe);
-    }
-    if OPEN.get() >= MOST_PIPES {
-        return Err(ErrorKind::QuotaExceeded.into());
-    }
-    let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    // A smaller pipe is slower and no worse.
-    let _size = fcntl_setpipe_size(&write, PIPE);
-    OPEN.set(OPEN.get() + 1);
-    Ok(Pipe { read, write })
-}
-
-/// Only an empty pipe may be used again: the next stream must not find this one's bytes.
-fn give_back(pipe: Pipe) {
-    POOL.with_borrow_mut(|pool| {
-        if pool.len() < PIPES {
-            pool.push(pipe);
-        }
-    });
-}
-
-/// Splices until the sender pauses or ends.
+/// Moves much at once, until the sender pauses, ends or has little to say.
 async fn pump_long(
     from: &TcpStream,
     to: &TcpStream,
     count: &mut impl FnMut(usize) -> Result<(), Refusal>,
 ) -> Result<Flow, Refusal> {
-    let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-    let Ok(pipe) = take_pipe() else {
-        // Too many open files or pipes: buffers do it as well.
+    let Some(mut buffer) = Large::take() else {
         return Ok(Flow::Paused);
     };
     loop {
-        let filled = from.try_io(Interest::READABLE, || {
-            Ok(splice(from, None, &pipe.write, None, PIPE, flags)?)
-        });
-        let mut left = match filled {
-            Ok(0) => {
-                give_back(pipe);
-                return Ok(Flow::Ended);
-            }
+        match tokio::time::timeout(PAUSE, from.readable()).await {
+            Ok(ready) => ready.map_err(ended)?,
+            Err(_) => return Ok(Flow::Paused),
+        }
+        let length = match from.try_read(&mut buffer.0) {
+            Ok(0) => return Ok(Flow::Ended),
             Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                give_back(pipe);
-                return Ok(Flow::Paused);
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(ended(error)),
         };
-        count(left)?;
-        while left > 0 {
-            let emptied = to.try_io(Interest::WRITABLE, || {
-                Ok(splice(&pipe.read, None, to, None, left, flags)?)
-            });
-            match emptied {
-                Ok(length) => left = left.saturating_sub(length),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    to.writable().await.map_err(ended)?;
-                }
-                Err(error) => return Err(ended(error)),
-            }
+        count(length)?;
+        write_all(to, &buffer.0[..length]).await?;
+        if length < BUFFER {
+            return Ok(Flow::Paused);
         }
         // Others have connections too.
         tokio::task::yield_now().await;
