@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{IpAddr, ToSocketAddrs};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::RuntimeError;
@@ -19,6 +19,8 @@ use crate::sidecar::{Proxy, Tls};
 const ADDRESSES: usize = 8;
 /// The most bytes of certificates: Debian's own are 220 KB.
 const ROOTS: usize = 512 << 10;
+/// The most bytes of a file with credentials: its first line is read.
+const CREDENTIALS_FILE: usize = 4096;
 
 /// What the node's file says of a proxy, together: found at `create` rather than at `start`.
 pub fn check(config: &Path, node: &NodeConfig) -> Result<(), RuntimeError> {
@@ -107,20 +109,8 @@ fn read_roots(path: &Path) -> Result<String, RuntimeError> {
         path: path.to_owned(),
         why,
     };
-    let file = File::open(path).map_err(failed())?;
-    let stat = file.metadata().map_err(failed())?;
-    if !stat.is_file() || stat.uid() != 0 || stat.mode() & 0o022 != 0 {
-        return Err(refused(format!(
-            "it holds trusted certificates, and others than root can write it (owner {}, mode {:o}): chown root it and \
-             chmod 644 it",
-            stat.uid(),
-            stat.mode() & 0o777
-        )));
-    }
-    let mut bytes = Vec::new();
-    let most = u64::try_from(ROOTS).unwrap_or(u64::MAX);
-    let mut some = file.take(most.saturating_add(1));
-    some.read_to_end(&mut bytes).map_err(failed())?;
+    let file = open_of_root(path, &CERTIFICATES)?;
+    let bytes = read_some(file, ROOTS).map_err(failed())?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     match text.contains("-----BEGIN CERTIFICATE-----") {
         true => Ok(text),
@@ -150,15 +140,16 @@ fn credentials(config: &Path, node: &NodeConfig) -> Result<Option<Secret>, Runti
         .as_ref()
         .and_then(|proxy| proxy.credentials.clone())
     {
-        private(config)?;
+        open_of_root(config, &CREDENTIALS)?;
         return Ok(Some(secret));
     }
     let Some(path) = &network.upstream_credentials else {
         return Ok(None);
     };
     let path: &Path = path.as_ref();
-    private(path)?;
-    let text = super::bundle::read_file(path)?;
+    let file = open_of_root(path, &CREDENTIALS)?;
+    let text =
+        read_some(file, CREDENTIALS_FILE).map_err(RuntimeError::io(format!("read {path:?}")))?;
     let secret = String::from_utf8(text)
         .ok()
         .and_then(|text| Secret::from_file(&text));
@@ -169,21 +160,62 @@ fn credentials(config: &Path, node: &NodeConfig) -> Result<Option<Secret>, Runti
     secret.ok_or_else(bad).map(Some)
 }
 
-/// Refuses a file with credentials that anybody but root can read or write.
-fn private(path: &Path) -> Result<(), RuntimeError> {
-    let stat = std::fs::metadata(path).map_err(RuntimeError::io(format!("look at {path:?}")))?;
-    if stat.uid() == 0 && stat.mode() & 0o077 == 0 {
-        return Ok(());
+/// What a file of the node may not be, for what is in it.
+struct Rule {
+    /// What is in it, and what would be wrong.
+    what: &'static str,
+    /// The permission bits that nobody may have.
+    denied: u32,
+    /// Those that it should have.
+    cure: u32,
+}
+
+const CERTIFICATES: Rule = Rule {
+    what: "trusted certificates, and others than root can write it",
+    denied: 0o022,
+    cure: 0o644,
+};
+const CREDENTIALS: Rule = Rule {
+    what: "the credentials of the upstream proxy and is not root's alone",
+    denied: 0o077,
+    cure: 0o600,
+};
+
+/// Opens a regular file of root's that the rule is content with: what is judged is what is read.
+fn open_of_root(path: &Path, rule: &Rule) -> Result<File, RuntimeError> {
+    let failed = || RuntimeError::io(format!("read {path:?}"));
+    // Without waiting, as for a FIFO's writer.
+    let opened = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path);
+    let file = opened.map_err(failed())?;
+    let stat = file.metadata().map_err(failed())?;
+    if stat.is_file() && stat.uid() == 0 && stat.mode() & rule.denied == 0 {
+        return Ok(file);
     }
+    let why = match stat.is_file() {
+        false => "it is not a regular file".to_owned(),
+        true => format!(
+            "it holds {} (owner {}, mode {:o}): chown root it and chmod {:o} it",
+            rule.what,
+            stat.uid(),
+            stat.mode() & 0o777,
+            rule.cure
+        ),
+    };
     Err(RuntimeError::Input {
         path: path.to_owned(),
-        why: format!(
-            "it holds the credentials of the upstream proxy and is not root's alone (owner {}, mode {:o}): \
-             chown root it and chmod 600 it",
-            stat.uid(),
-            stat.mode() & 0o777
-        ),
+        why,
     })
+}
+
+/// At most one byte more than `most`.
+fn read_some(file: File, most: usize) -> io::Result<Vec<u8>> {
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -237,6 +269,13 @@ mod tests {
                 assert!(!format!("{proxy:?}").contains("hunter2"));
             }
         }
+        let text = format!(
+            "[network]\nupstream-proxy = \"http://p:1\"\nupstream-credentials = {:?}\n",
+            std::env::temp_dir()
+        );
+        let config = file("directory", &text, 0o600);
+        let error = check(&config, &NodeConfig::parse(&text).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("not a regular file"), "{error}");
         let broken = file("broken", "hunter2", 0o600);
         let text = format!(
             "[network]\nupstream-proxy = \"http://p:1\"\nupstream-credentials = {broken:?}\n"
