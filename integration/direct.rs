@@ -156,7 +156,7 @@ impl Node {
         self.finish(command)
     }
 
-    /// Runs it to its end, for at most twenty seconds. Its output goes to files: a container that it leaves running
+    /// Runs it to its end, for at most a minute. Its output goes to files: a container that it leaves running
     /// holds them open, and a pipe would not end before the container.
     pub fn finish(&self, mut command: Command) -> Finished {
         use std::os::unix::process::ExitStatusExt;
@@ -173,10 +173,10 @@ impl Node {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            if start.elapsed() > Duration::from_secs(20) {
+            if start.elapsed() > Duration::from_secs(60) {
                 child.kill().unwrap();
                 child.wait().unwrap();
-                panic!("`{line}` was still running after twenty seconds");
+                panic!("`{line}` was still running after a minute");
             }
             std::thread::sleep(Duration::from_millis(2));
         };

@@ -184,7 +184,7 @@ static void hang_up(int fd)
 /* Moves what has come; 0 at the end, -1 when there was nothing. The other side is a blocking socket. */
 static ssize_t move(int from, int to)
 {
-	static char buffer[1 << 20];
+	static char buffer[1 << 19];
 	ssize_t got = recv(from, buffer, sizeof buffer, MSG_DONTWAIT), sent = 0;
 	for (ssize_t done = 0; done < got; done += sent)
 		if ((sent = send(to, buffer + done, (size_t)(got - done), MSG_NOSIGNAL)) < 0)

@@ -16,7 +16,7 @@ from stats import difference, ratio, table
 NAME, ADDRESS, PORT = "server.example.test", "198.51.100.10", "5000"
 STREAM_BYTES = {False: 1_500_000_000, True: 400_000_000}
 SECONDS = {False: 1.0, True: 0.5}
-ROUNDS = {False: 7, True: 3}
+ROUNDS = {False: 9, True: 3}
 AT_ONCE = "16"
 HELD = 1000
 PORTS = {"net.ipv4.ip_local_port_range": "1024 65535", "net.ipv4.tcp_tw_reuse": "1"}

@@ -166,7 +166,7 @@ fn an_approval_ends_when_it_says() {
     );
     assert_eq!((arrived(&["/first"]), arrived(&["/second"])), (1, 0));
     // For a time: what it let through is closed then.
-    agentbox(&["approve", "--for", "4s", &id, "other.example.test:22"]).ok();
+    agentbox(&["approve", "--for", "10s", &id, "other.example.test:22"]).ok();
     agent
         .container
         .exec(&["-d"], &["python3", "-c", TUNNEL])

@@ -42,7 +42,7 @@ impl<'a> Agent<'a> {
     #[track_caller]
     fn await_file(&self, path: &str) {
         let wait =
-            format!("for i in $(seq 100); do test -e {path} && exit 0; sleep 0.1; done; exit 1");
+            format!("for i in $(seq 300); do test -e {path} && exit 0; sleep 0.1; done; exit 1");
         let waited = self.container.exec(&[], &["sh", "-c", &wait]);
         assert_eq!(waited.code, 0, "{path}: {waited}");
     }

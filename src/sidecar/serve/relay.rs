@@ -22,7 +22,7 @@ const BUFFER: usize = 64 << 10;
 /// Full buffers in a row after which a stream is long.
 const LONG_AFTER: u32 = 4;
 /// What a long stream moves at once.
-const LARGE: usize = 1 << 20;
+const LARGE: usize = 512 << 10;
 /// Streams that have a large buffer; further ones use the one that all share, so that memory is bounded.
 const MOST_LARGE: usize = 8;
 /// How long a stream that has paused keeps its large buffer.
