@@ -16,7 +16,7 @@ from stats import difference, ratio, table
 NAME, ADDRESS, PORT = "server.example.test", "198.51.100.10", "5000"
 STREAM_BYTES = {False: 1_500_000_000, True: 400_000_000}
 SECONDS = {False: 1.0, True: 0.5}
-ROUNDS = {False: 9, True: 3}
+ROUNDS = {False: 8, True: 3}
 AT_ONCE = "16"
 HELD = 1000
 PORTS = {"net.ipv4.ip_local_port_range": "1024 65535", "net.ipv4.tcp_tw_reuse": "1"}
@@ -211,7 +211,7 @@ class Network:
         stream = values(self.samples(WAYS, "stream", STREAM_BYTES[self.quick]))
         new = values(self.samples(WAYS + FORWARDS, "new", seconds, AT_ONCE))
         kept = values(self.samples(WAYS + FORWARDS, "kept", seconds, AT_ONCE))
-        single = {way: [m / 1000 for _, m in all] for way, all in self.samples(WAYS, "kept", seconds, "1").items()}
+        single = {way: [m / 1000 for _, m in all] for way, all in self.samples(WAYS + FORWARDS, "kept", seconds, "1").items()}
         show = lambda values, way, digits, unit=1: f"{median(values[way]) / unit:.{digits}f}" if way in values else ""
         rows = [
             [way.name, show(stream, way, 2, 1e9), show(new, way, 0), show(kept, way, 0), show(single, way, 3)] for way in WAYS + FORWARDS
@@ -229,6 +229,7 @@ class Network:
                 self.at_least(f"kept, {short} / {forwards.name}", kept[ours], kept[forwards], 2.0),
                 [f"kept, {short} / {tunnel.name}", ratio(kept[ours], kept[tunnel]).text(), "", ""],
                 self.added(short, single, ours),
+                [f"the same, and {TINYPROXY.name}'s", *(difference(single[way], single[DIRECT]).text(3) for way in [ours, TINYPROXY]), ""],
             ]
             for what, measured in [("stream", stream), ("new connections", new), ("kept", kept)]:
                 bars.append([f"{what}, {short} / {RELAY.name}", ratio(measured[ours], measured[RELAY]).text(), "", ""])
@@ -246,9 +247,10 @@ class Network:
         return [name, ratio(ours, theirs).text(), f">= {limit}", row[3]]
 
     def added(self, short, single, ours):
-        more, limit = difference(single[ours], single[DIRECT]), difference(single[TINYPROXY], single[DIRECT])
-        outcome = self.bench.bar(f"latency added, {short}: ms", difference(single[ours], single[TINYPROXY]), 0.0)[3]
-        return [f"latency added to direct, {short}, ms", more.text(3), f"<= tinyproxy's {limit.value:.3f}", outcome]
+        theirs = TINYPROXY_FORWARDS
+        more, limit = difference(single[ours], single[DIRECT]), difference(single[theirs], single[DIRECT])
+        outcome = self.bench.bar(f"latency added, {short}: ms", difference(single[ours], single[theirs]), 0.0)[3]
+        return [f"latency added to direct, {short}, ms", more.text(3), f"<= {limit.value:.3f}, {theirs.name}", outcome]
 
     def held(self):
         """A thousand connections open at once, each used twice, and what the sidecar takes for them."""
