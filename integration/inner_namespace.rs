@@ -162,6 +162,27 @@ fn anyip_lands_every_destination_on_a_local_listener() {
     });
 }
 
+/// Since Linux 5.19, which is older than Debian 12's.
+#[test]
+fn anyip_takes_large_packets() {
+    alone(|| {
+        let size = || {
+            let shown = Command::new("ip")
+                .args(["-d", "link", "show", "lo"])
+                .output();
+            let text = String::from_utf8(shown.unwrap().stdout).unwrap();
+            let mut words = text
+                .split_whitespace()
+                .skip_while(|word| *word != "gso_max_size");
+            words.nth(1).unwrap().to_owned()
+        };
+        enter_new(InnerMode::Loopback);
+        assert_eq!(size(), "65536");
+        enter_new(InnerMode::AnyIp);
+        assert_eq!(size(), "500000");
+    });
+}
+
 #[test]
 fn anyip_answers_no_ping() {
     alone(|| {

@@ -48,7 +48,7 @@ static char zeros[CHUNK];
 static int poller;
 static struct sockaddr_in target;
 static char ask[512], request[1024];
-static int by_tunnel;
+static int by_tunnel, forwards;
 static double latencies[1 << 20];
 static unsigned long count, errors;
 
@@ -326,10 +326,10 @@ static void requests(const char *kind, int kept, double seconds, int at_once)
 			int fd = events[i].data.fd, done = step(fd);
 			if (!done)
 				continue;
-			/* A proxy that keeps no connection says so, or ends it before the next request is heard: that one is sent again. */
+			/* One that forwards and keeps no connection says so, or ends it before the next request is heard: that one is sent again. */
 			if (done > 0)
 				measured(&connections[fd]);
-			else if (!connections[fd].answered || connections[fd].have)
+			else if (!forwards || !connections[fd].answered || connections[fd].have)
 				errors++;
 			if (done > 0 && kept && !strcasestr(connections[fd].in, "\r\nConnection: close")) {
 				say(fd, request, REQUESTED);
@@ -410,7 +410,7 @@ static void stream(unsigned long long bytes)
 
 static void aim(const char *host, const char *port, const char *path, const char *proxy)
 {
-	int forwards = !strncmp(proxy, "http:", 5);
+	forwards = !strncmp(proxy, "http:", 5);
 	by_tunnel = !forwards && strcmp(proxy, "-");
 	if (by_tunnel || forwards) {
 		char address[64];

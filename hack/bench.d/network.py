@@ -45,7 +45,7 @@ TINYPROXY = Way("tinyproxy, CONNECT", False, ADDRESS, "127.0.0.1:8888")
 SQUID = Way("squid, CONNECT", False, ADDRESS, "127.0.0.1:8889")
 TINYPROXY_FORWARDS = Way("tinyproxy, forwarding", False, ADDRESS, "http:127.0.0.1:8888")
 SQUID_FORWARDS = Way("squid, forwarding", False, ADDRESS, "http:127.0.0.1:8889")
-# Fifty lines of C that decide nothing: what is left to win.
+# Fifty lines of C that decide nothing: what any process in between costs.
 RELAY = Way("a relay without a wall", False, "127.0.0.1", "-", "8890")
 WAYS = [DIRECT, TRANSPARENT, CONNECT, TINYPROXY, SQUID, RELAY]
 TUNNELS, FORWARDS = [TINYPROXY, SQUID], [TINYPROXY_FORWARDS, SQUID_FORWARDS]

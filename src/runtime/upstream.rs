@@ -181,7 +181,7 @@ const CREDENTIALS: Rule = Rule {
     cure: 0o600,
 };
 
-/// Opens a regular file of root's that the rule is content with: what is judged is what is read.
+/// Opens a regular file of root's that the rule is content with: what is read from it is what was judged.
 fn open_of_root(path: &Path, rule: &Rule) -> Result<File, RuntimeError> {
     let failed = || RuntimeError::io(format!("read {path:?}"));
     // Without waiting, as for a FIFO's writer.

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
 use super::journal::Via;
-use super::relay::{Watch, drained, relay};
+use super::relay::{Watch, relay};
 use super::secure::Server;
 use super::wall::{Admitted, Refusal, Wall};
 use super::{dns, explicit, sniff};
@@ -184,12 +184,7 @@ pub(super) async fn read_some(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
             .map_err(|e| Refusal::Broken(e.kind()))?;
         match stream.try_read(&mut chunk) {
             Ok(0) => return Err(Refusal::Broken(io::ErrorKind::UnexpectedEof)),
-            Ok(length) => {
-                if length < chunk.len() {
-                    drained(stream);
-                }
-                return Ok(chunk[..length].to_vec());
-            }
+            Ok(length) => return Ok(chunk[..length].to_vec()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(Refusal::Broken(error.kind())),
         }

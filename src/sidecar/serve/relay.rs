@@ -1,7 +1,6 @@
 //! Bytes both ways, until both sides are done. While nothing flows a connection costs no buffer: the one buffer there
 //! is belongs to whoever is reading. A long stream has a larger one of its own, for what counts is how much goes at once:
-//! splice(2), which copies nothing, was slower and took more of the processor, since it hands the socket single pages
-//! (docs/benchmarks.md). What goes by TLS is another matter: `secure`.
+//! splice(2), which copies nothing, was slower, since it hands the socket single pages (docs/benchmarks.md). What goes by TLS is another matter: `secure`.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -108,9 +107,12 @@ pub(super) async fn pump(
             Step::Moved(_) => full = 0,
             Step::End => break,
         }
-        if full >= LONG_AFTER && matches!(watch, Watch::Nothing) {
+        if full >= LONG_AFTER {
             full = 0;
-            if pump_long(from, to, &mut count).await? == Flow::Ended {
+            // Others have connections too, and a sender may be as fast as this.
+            tokio::task::yield_now().await;
+            let plain = matches!(watch, Watch::Nothing);
+            if plain && pump_long(from, to, &mut count).await? == Flow::Ended {
                 break;
             }
         }
@@ -169,7 +171,7 @@ async fn step(
 
 /// Tells tokio that there is nothing more to read for now, as its own reads do after a short one: without that each
 /// message costs another recv(2), which says so. An end that is known already stays known.
-pub(super) fn drained(stream: &TcpStream) {
+fn drained(stream: &TcpStream) {
     let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
     let _said = stream.try_io(Interest::READABLE, nothing);
 }
@@ -235,7 +237,6 @@ impl Large {
         let lent = LENT.get();
         (lent < MOST_LARGE).then(|| {
             LENT.set(lent + 1);
-            // Not touched before it is read into: what never comes takes no memory.
             Self(vec![0; LARGE])
         })
     }
@@ -268,11 +269,39 @@ async fn pump_long(
             Err(error) => return Err(ended(error)),
         };
         count(length)?;
-        write_all(to, &buffer.0[..length]).await?;
+        let mut left = &buffer.0[..length];
+        while !left.is_empty() {
+            match to.try_write(left) {
+                Ok(written) => {
+                    left = &left[written..];
+                    // It moves, if slowly.
+                    count(0)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    to.writable().await.map_err(ended)?;
+                }
+                Err(error) => return Err(ended(error)),
+            }
+        }
         if length < BUFFER {
             return Ok(Flow::Paused);
         }
         // Others have connections too.
         tokio::task::yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LENT, Large, MOST_LARGE};
+
+    #[test]
+    fn few_have_a_large_buffer_and_every_one_comes_back() {
+        for _ in 0..2 {
+            let mut lent: Vec<Large> = std::iter::from_fn(Large::take).collect();
+            assert_eq!(lent.len(), MOST_LARGE);
+            assert!(lent.pop().is_some() && Large::take().is_some());
+        }
+        assert_eq!(LENT.get(), 0);
     }
 }
