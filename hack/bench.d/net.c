@@ -326,7 +326,8 @@ static void requests(const char *kind, int kept, double seconds, int at_once)
 			int fd = events[i].data.fd, done = step(fd);
 			if (!done)
 				continue;
-			/* One that forwards and keeps no connection says so, or ends it before the next request is heard: that one is sent again. */
+			/* One that forwards and keeps no connection says so, or ends it before the next request is heard: that one is
+			 * sent again. */
 			if (done > 0)
 				measured(&connections[fd]);
 			else if (!forwards || !connections[fd].answered || connections[fd].have)

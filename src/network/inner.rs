@@ -218,7 +218,8 @@ fn configure_loopback(mode: InnerMode, has_ipv6: bool) -> Result<(), NetworkErro
         InnerMode::Loopback => return Ok(()),
         InnerMode::AnyIp => {}
     }
-    // All traffic of the workload crosses this link once more than without a wall; in larger packets that costs less. A kernel that cannot is slower, nothing else.
+    // All traffic of the workload crosses this link once more than without a wall; in larger packets that costs less. A
+    // kernel that cannot is slower, nothing else.
     let _as_before = route.allow_packets_of(lo.index, LARGEST_PACKET);
     let mut sources = vec![IpAddr::V4(SYNTHETIC_V4)];
     if has_ipv6 {

@@ -1,5 +1,6 @@
 //! Reading config.json: bounded, from a regular file, with errors that name the file.
 
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -117,54 +118,57 @@ fn first_twice<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
 
 /// Reads a JSON file of at most 16 MiB. serde_json bounds the depth at 128.
 pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
-    serde_json::from_slice(&read_file(path)?).map_err(|e| RuntimeError::Input {
-        path: path.to_owned(),
-        why: e.to_string(),
-    })
+    parse_json(&read_file(path)?, path)
 }
 
 /// Reads JSON of at most 16 MiB that a caller may also give through a pipe: process.json, resources.
 pub fn read_stream<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
-    let input = |why: String| RuntimeError::Input {
-        path: path.to_owned(),
-        why,
-    };
     let is_pipe = std::fs::metadata(path)
         .is_ok_and(|m| std::os::unix::fs::FileTypeExt::is_fifo(&m.file_type()));
     if !is_pipe {
         return read_json(path);
     }
-    let file = std::fs::File::open(path).map_err(RuntimeError::io(format!("open {path:?}")))?;
-    let mut text = Vec::new();
-    file.take(LARGEST + 1)
-        .read_to_end(&mut text)
-        .map_err(RuntimeError::io(format!("read {path:?}")))?;
-    if text.len() as u64 > LARGEST {
-        return Err(input(format!("it is larger than {} MiB", LARGEST >> 20)));
-    }
-    serde_json::from_slice(&text).map_err(|e| input(e.to_string()))
+    let file = File::open(path).map_err(RuntimeError::io(format!("open {path:?}")))?;
+    parse_json(&read_open(file, path)?, path)
 }
 
-/// Reads a regular file of at most 16 MiB: a pipe would be waited for, a device has no end.
+fn parse_json<T: serde::de::DeserializeOwned>(text: &[u8], path: &Path) -> Result<T, RuntimeError> {
+    serde_json::from_slice(text).map_err(|e| RuntimeError::Input {
+        path: path.to_owned(),
+        why: e.to_string(),
+    })
+}
+
+/// Reads a regular file of at most 16 MiB.
 pub fn read_file(path: &Path) -> Result<Vec<u8>, RuntimeError> {
+    read_open(open_regular(path)?, path)
+}
+
+/// Opens a regular file: a pipe would be waited for, a device has no end.
+pub fn open_regular(path: &Path) -> Result<File, RuntimeError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::open(path, flags, Mode::empty())
         .map_err(RuntimeError::io(format!("open {path:?}")))?;
-    let bad = |why: String| RuntimeError::Input {
-        path: path.to_owned(),
-        why,
-    };
     let stat = rustix::fs::fstat(&fd).map_err(RuntimeError::io(format!("look at {path:?}")))?;
-    if crate::probe::kind_of(stat.st_mode) != FileKind::File {
-        return Err(bad("it is no regular file".to_owned()));
+    match crate::probe::kind_of(stat.st_mode) {
+        FileKind::File => Ok(File::from(fd)),
+        _ => Err(RuntimeError::Input {
+            path: path.to_owned(),
+            why: "it is not a regular file".to_owned(),
+        }),
     }
+}
+
+/// Reads an open file to its end, at most 16 MiB.
+pub fn read_open(file: File, path: &Path) -> Result<Vec<u8>, RuntimeError> {
     let mut text = Vec::new();
-    let read = std::fs::File::from(fd)
-        .take(LARGEST + 1)
-        .read_to_end(&mut text);
+    let read = file.take(LARGEST + 1).read_to_end(&mut text);
     read.map_err(RuntimeError::io(format!("read {path:?}")))?;
     if text.len() as u64 > LARGEST {
-        return Err(bad(format!("it is larger than {} MiB", LARGEST >> 20)));
+        return Err(RuntimeError::Input {
+            path: path.to_owned(),
+            why: format!("it is larger than {} MiB", LARGEST >> 20),
+        });
     }
     Ok(text)
 }

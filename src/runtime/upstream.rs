@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read};
 use std::net::{IpAddr, ToSocketAddrs};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::RuntimeError;
+use super::bundle::{open_regular, read_open};
 use super::resolve::NodeFiles;
 use crate::policy::{NodeConfig, Secret, Upstream, UpstreamNames};
 use crate::sidecar::{Proxy, Tls};
@@ -19,8 +19,6 @@ use crate::sidecar::{Proxy, Tls};
 const ADDRESSES: usize = 8;
 /// The most bytes of certificates: Debian's own are 220 KB.
 const ROOTS: usize = 512 << 10;
-/// The most bytes of a file with credentials: its first line is read.
-const CREDENTIALS_FILE: usize = 4096;
 
 /// What the node's file says of a proxy, together: found at `create` rather than at `start`.
 pub fn check(config: &Path, node: &NodeConfig) -> Result<(), RuntimeError> {
@@ -104,17 +102,14 @@ fn nodes_own_roots() -> Result<Option<PathBuf>, RuntimeError> {
 
 /// Certificates, of a file that only root can write: whoever writes it says who the proxy is.
 fn read_roots(path: &Path) -> Result<String, RuntimeError> {
-    let failed = || RuntimeError::io(format!("read {path:?}"));
-    let refused = |why: String| RuntimeError::Input {
-        path: path.to_owned(),
-        why,
-    };
-    let file = open_of_root(path, &CERTIFICATES)?;
-    let bytes = read_some(file, ROOTS).map_err(failed())?;
+    let bytes = read_open(open_of_root(path, &CERTIFICATES)?, path)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     match text.contains("-----BEGIN CERTIFICATE-----") {
         true => Ok(text),
-        false => Err(refused("there is no certificate in it (PEM)".to_owned())),
+        false => Err(RuntimeError::Input {
+            path: path.to_owned(),
+            why: "there is no certificate in it (PEM)".to_owned(),
+        }),
     }
 }
 
@@ -147,9 +142,7 @@ fn credentials(config: &Path, node: &NodeConfig) -> Result<Option<Secret>, Runti
         return Ok(None);
     };
     let path: &Path = path.as_ref();
-    let file = open_of_root(path, &CREDENTIALS)?;
-    let text =
-        read_some(file, CREDENTIALS_FILE).map_err(RuntimeError::io(format!("read {path:?}")))?;
+    let text = read_open(open_of_root(path, &CREDENTIALS)?, path)?;
     let secret = String::from_utf8(text)
         .ok()
         .and_then(|text| Secret::from_file(&text));
@@ -183,39 +176,23 @@ const CREDENTIALS: Rule = Rule {
 
 /// Opens a regular file of root's that the rule is content with: what is read from it is what was judged.
 fn open_of_root(path: &Path, rule: &Rule) -> Result<File, RuntimeError> {
-    let failed = || RuntimeError::io(format!("read {path:?}"));
-    // Without waiting, as for a FIFO's writer.
-    let opened = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path);
-    let file = opened.map_err(failed())?;
-    let stat = file.metadata().map_err(failed())?;
-    if stat.is_file() && stat.uid() == 0 && stat.mode() & rule.denied == 0 {
+    let file = open_regular(path)?;
+    let stat = file
+        .metadata()
+        .map_err(RuntimeError::io(format!("look at {path:?}")))?;
+    if stat.uid() == 0 && stat.mode() & rule.denied == 0 {
         return Ok(file);
     }
-    let why = match stat.is_file() {
-        false => "it is not a regular file".to_owned(),
-        true => format!(
+    Err(RuntimeError::Input {
+        path: path.to_owned(),
+        why: format!(
             "it holds {} (owner {}, mode {:o}): chown root it and chmod {:o} it",
             rule.what,
             stat.uid(),
             stat.mode() & 0o777,
             rule.cure
         ),
-    };
-    Err(RuntimeError::Input {
-        path: path.to_owned(),
-        why,
     })
-}
-
-/// At most one byte more than `most`.
-fn read_some(file: File, most: usize) -> io::Result<Vec<u8>> {
-    let most = u64::try_from(most).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

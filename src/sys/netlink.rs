@@ -209,20 +209,13 @@ impl RouteSocket {
 
     /// Sets a link up.
     pub fn set_up(&mut self, index: u32) -> io::Result<()> {
-        let up = libc::IFF_UP as u32;
-        let mut body = vec![0; 4];
-        body.extend(index.to_ne_bytes());
-        body.extend(up.to_ne_bytes());
-        body.extend(up.to_ne_bytes());
-        self.change(RTM_NEWLINK, 0, &body)
+        self.change(RTM_NEWLINK, 0, &link_body(index, libc::IFF_UP as u32))
     }
 
     /// Lets a link carry packets of up to so many bytes ("BIG TCP"): those of IPv6 since Linux 5.19, of IPv4 since 6.3. An
     /// older kernel refuses or takes the part that it knows.
     pub fn allow_packets_of(&mut self, index: u32, bytes: u32) -> io::Result<()> {
-        let mut body = vec![0; 4];
-        body.extend(index.to_ne_bytes());
-        body.extend([0; 8]);
+        let mut body = link_body(index, 0);
         for kind in LARGEST_PACKET {
             push_attribute(&mut body, kind, &bytes.to_ne_bytes());
         }
@@ -281,6 +274,15 @@ impl RouteSocket {
         }
         Ok(len)
     }
+}
+
+/// A link, and the flags of it that are to be set.
+fn link_body(index: u32, flags: u32) -> Vec<u8> {
+    let mut body = vec![0; 4];
+    for field in [index, flags, flags] {
+        body.extend(field.to_ne_bytes());
+    }
+    body
 }
 
 fn split(address: IpAddr) -> (u8, Vec<u8>) {

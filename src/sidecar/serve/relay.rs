@@ -1,6 +1,7 @@
 //! Bytes both ways, until both sides are done. While nothing flows a connection costs no buffer: the one buffer there
 //! is belongs to whoever is reading. A long stream has a larger one of its own, for what counts is how much goes at once:
-//! splice(2), which copies nothing, was slower, since it hands the socket single pages (docs/benchmarks.md). What goes by TLS is another matter: `secure`.
+//! splice(2), which copies nothing, was slower, since it hands the socket single pages (docs/benchmarks.md). What goes by
+//! TLS is another matter: `secure`.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -205,10 +206,22 @@ fn write_some(to: &TcpStream, bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
 }
 
 /// Writes all of it, waiting where it must.
-pub(super) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> Result<(), Refusal> {
+pub(super) async fn write_all(to: &TcpStream, bytes: &[u8]) -> Result<(), Refusal> {
+    write_pieces(to, bytes, || Ok(())).await
+}
+
+/// Likewise, and says so whenever a piece has gone.
+async fn write_pieces(
+    to: &TcpStream,
+    mut bytes: &[u8],
+    mut gone: impl FnMut() -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     while !bytes.is_empty() {
         match to.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
+            Ok(written) => {
+                bytes = &bytes[written..];
+                gone()?;
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 to.writable().await.map_err(ended)?;
             }
@@ -269,20 +282,8 @@ async fn pump_long(
             Err(error) => return Err(ended(error)),
         };
         count(length)?;
-        let mut left = &buffer.0[..length];
-        while !left.is_empty() {
-            match to.try_write(left) {
-                Ok(written) => {
-                    left = &left[written..];
-                    // It moves, if slowly.
-                    count(0)?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    to.writable().await.map_err(ended)?;
-                }
-                Err(error) => return Err(ended(error)),
-            }
-        }
+        // Counted again with each piece: it moves, if slowly.
+        write_pieces(to, &buffer.0[..length], || count(0)).await?;
         if length < BUFFER {
             return Ok(Flow::Paused);
         }
