@@ -99,3 +99,4 @@ echo 'nameserver 198.51.100.53' 2>/dev/null >/etc/resolv.conf
 get reached-N23 api.example.test 80 api.example.test
 for port in 53 80 443 3128; do timeout 1 nc -l -p $port </dev/null >/dev/null 2>&1; done
 get reached-N27 api.example.test 80 api.example.test
+sleep 0.3 # ctr loses what a program says last

@@ -119,7 +119,7 @@ walled() {
     arrived() { grep -c '"to": "198.51.100.12"' "$INTERNET/witness.jsonl"; }
     # shellcheck disable=SC2016 # the container's shell expands it
     probe='try() { probe with fetch "$2" 80 | grep -qw 200 && echo "$1: reached" || echo "$1: refused"; }
-        try listed api.example.test; try unlisted other.example.test; try raw 198.51.100.12'
+        try listed api.example.test; try unlisted other.example.test; try raw 198.51.100.12; sleep 0.3'
     before=$(arrived)
     [ -z "$1" ] || network=("$1")
     local rule=dev.agentbox.network.allow=api.example.test:80

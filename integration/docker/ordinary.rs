@@ -166,7 +166,8 @@ fn on_a_terminal(line: &str) -> (i32, String) {
 #[ignore = "needs the rig: hack/test"]
 fn a_terminal_is_passed_through_by_run_and_exec() {
     let docker = Docker::connect();
-    let ask = "sh -c 'test -t 0 && test -t 1 && tty && exit 9'";
+    // The shim closes its end of a terminal when the process ends, whether or not it has read all: hence the pause.
+    let ask = "sh -c 'test -t 0 && test -t 1 && tty && sleep 0.3 && exit 9'";
     let (code, seen) = on_a_terminal(&format!(
         "docker run --rm -it {} test-probe {ask}",
         runtime()
