@@ -62,6 +62,8 @@ const SERVE: &[libc::c_long] = &[
     libc::SYS_getrandom,
     libc::SYS_sched_yield,
     libc::SYS_clock_nanosleep,
+    libc::SYS_timerfd_create, // waits of less than a millisecond
+    libc::SYS_timerfd_settime,
 ];
 
 /// Compiles the filter; pure, and done before the confinement begins.

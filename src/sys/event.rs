@@ -1,12 +1,17 @@
 #![expect(
     unsafe_code,
-    reason = "the event loop asks for a promise; the block states its proof"
+    reason = "the event loop asks for a promise; every block states its proof"
 )]
-//! Waiting for a descriptor in the sidecar's event loop.
+//! Waiting for a descriptor, or for a moment, in the sidecar's event loop.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -18,4 +23,60 @@ pub async fn readable(fd: &OwnedFd) -> io::Result<()> {
     let watched = watched.map_err(io::Error::from)?;
     watched.readable().await?.retain_ready();
     Ok(())
+}
+
+/// A clock that rings once, for less than tokio's own timers know of: they count milliseconds.
+#[derive(Debug)]
+pub struct Alarm(AsyncFd<OwnedFd>);
+
+impl Alarm {
+    /// timerfd_create(2). Must be called inside a tokio runtime.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        // SAFETY: the value owns the timer, whose number is the same until it is closed, and that is after the registration
+        // has ended: AsyncFd's drop takes it back first.
+        let watched = unsafe { AsyncFd::register_with_interest(timer, Interest::READABLE) };
+        Ok(Self(watched.map_err(io::Error::from)?))
+    }
+
+    /// Waits so long (at least a nanosecond), from now on; what was waited for before is forgotten.
+    pub async fn ring_after(&self, wait: Duration) -> io::Result<()> {
+        let once = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: Timespec::try_from(wait).map_err(|_| io::ErrorKind::InvalidInput)?,
+        };
+        // Not read: a setting forgets that it was due (timerfd_create(2)), and the event loop must forget it too.
+        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once)?;
+        let nothing = |_: &OwnedFd| Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _forgotten = self.0.try_io(Interest::READABLE, nothing);
+        self.0.readable().await?.clear_ready();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_rings_each_time_it_is_set_and_not_before() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let alarm = Alarm::new().unwrap();
+            // Given up before it rang: that must not count for the next.
+            let given_up = alarm.ring_after(Duration::from_micros(100));
+            let nothing = std::future::ready(());
+            tokio::select! { biased; _ = given_up => panic!("it rang at once"), () = nothing => {} }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            for _ in 0..2 {
+                let begin = std::time::Instant::now();
+                alarm.ring_after(Duration::from_millis(3)).await.unwrap();
+                assert!(begin.elapsed() >= Duration::from_millis(3));
+            }
+        });
+    }
 }

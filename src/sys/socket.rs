@@ -211,6 +211,28 @@ pub fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
     }
 }
 
+/// `SO_RCVLOWAT` (socket(7)): a stream counts as readable when so many bytes wait, or when nothing follows them.
+///
+/// Whoever waits already is told at once when a lower number makes it readable (tcp_set_rcvlowat, Linux 4.18). The kernel
+/// takes less where the receive buffer may not become so large.
+pub fn wake_at(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).map_err(|_| invalid("more than a socket holds"))?;
+    // SAFETY: `bytes` is a c_int that lives across the call, and the length is its own; the call keeps no pointer.
+    let rc = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    match rc {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Takes ownership of a descriptor that this program was started with, and makes it close-on-exec.
 ///
 /// Call it once per number, first thing in `main`: the numbers are agreed with whoever started us.

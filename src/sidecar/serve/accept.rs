@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
 use super::journal::Via;
-use super::relay::{Watch, relay};
+use super::relay::{Watch, ended, relay, with_buffer};
 use super::secure::Server;
 use super::wall::{Admitted, Refusal, Wall};
 use super::{dns, explicit, sniff};
@@ -23,6 +23,8 @@ use crate::policy::Host;
 pub(super) const HTTPS: u16 = 443;
 /// HTTP: every request must.
 const HTTP: u16 = 80;
+/// How much of what comes first is read at once, in bytes.
+const CHUNK: usize = 4096;
 
 /// Serves all TCP listeners until the program ends.
 pub(super) fn serve(wall: &Rc<Wall>, proxy: OwnedFd, ports: Vec<OwnedFd>) -> io::Result<()> {
@@ -174,19 +176,23 @@ async fn first_request(
     }
 }
 
-/// Whatever has come, at least one byte.
+/// Whatever has come, at least one byte and at most [`CHUNK`].
 pub(super) async fn read_some(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
-    let mut chunk = [0; 4096];
     loop {
-        stream
-            .readable()
-            .await
-            .map_err(|e| Refusal::Broken(e.kind()))?;
-        match stream.try_read(&mut chunk) {
-            Ok(0) => return Err(Refusal::Broken(io::ErrorKind::UnexpectedEof)),
-            Ok(length) => return Ok(chunk[..length].to_vec()),
+        stream.readable().await.map_err(ended)?;
+        let read = with_buffer(|buffer| {
+            let chunk = &mut buffer[..CHUNK];
+            stream
+                .try_read(chunk)
+                .map(|length| chunk[..length].to_vec())
+        });
+        match read {
+            Ok(chunk) if chunk.is_empty() => {
+                return Err(Refusal::Broken(io::ErrorKind::UnexpectedEof));
+            }
+            Ok(chunk) => return Ok(chunk),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(Refusal::Broken(error.kind())),
+            Err(error) => return Err(ended(error)),
         }
     }
 }

@@ -17,7 +17,8 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use super::accept::reset;
-use super::relay::{Watch, pump};
+use super::relay::{Watch, pump, say_end};
+use super::wall::Refusal;
 
 /// The loopback inside answers at once or refuses.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -136,9 +137,12 @@ async fn relay(pool: &Pool, guest: &TcpStream, inside: &TcpStream) {
         Ok(())
     };
     let both = async {
-        let way_in = pump(guest, inside, Watch::Nothing, count);
-        let way_out = pump(inside, guest, Watch::Nothing, count);
-        tokio::try_join!(way_in, way_out)
+        let way = async |from, to| {
+            pump(from, to, Watch::Nothing, count).await?;
+            say_end(to);
+            Ok::<_, Refusal>(())
+        };
+        tokio::try_join!(way(guest, inside), way(inside, guest))
     };
     let silence = async {
         loop {

@@ -5,8 +5,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use rustix::net::RecvFlags;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -16,6 +18,8 @@ use super::sniff;
 use super::wall::Refusal;
 use crate::egress::http::RequestGuard;
 use crate::policy::HostName;
+use crate::sys::event::Alarm;
+use crate::sys::socket::{wait_readable, wake_at};
 
 /// The one buffer.
 const BUFFER: usize = 64 << 10;
@@ -25,8 +29,18 @@ const LONG_AFTER: u32 = 4;
 const LARGE: usize = 512 << 10;
 /// Streams that have a large buffer; further ones use the one that all share, so that memory is bounded.
 const MOST_LARGE: usize = 8;
+/// Reads in a row that the shared buffer would have held, after which a stream is not long any more.
+const LITTLE_OFTEN: u32 = 16;
 /// How long a stream that has paused keeps its large buffer.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How much waits before a steady stream is read: each reader that is woken takes the processor from those who write.
+const BATCH: u32 = 256 << 10;
+/// How long that may take, and with it how long the last bytes may wait.
+const BATCH_LIMIT: Duration = Duration::from_micros(250);
+/// What has moved since there was last no batch in time, when a stream is steady: the wait is little then.
+const STEADY_AFTER: usize = 2 << 20;
+/// As much as that of it counts for later.
+const STEADY_MOST: usize = 8 << 20;
 /// How long one side may go on after the other has ended.
 const AFTER_END: Duration = Duration::from_secs(300);
 
@@ -60,8 +74,24 @@ pub(super) async fn relay(
     };
     match server {
         Server::Plain(server) => {
-            let up = pump(client, &server, watch, sent);
-            both(up, pump(&server, client, Watch::Nothing, received)).await
+            let one_has_ended = Cell::new(false);
+            // Whoever ends last closes both connections, and that says it.
+            let tell = |to: &TcpStream| {
+                if !one_has_ended.replace(true) {
+                    say_end(to);
+                }
+            };
+            let up = async {
+                pump(client, &server, watch, sent).await?;
+                tell(&server);
+                Ok(())
+            };
+            let down = async {
+                pump(&server, client, Watch::Nothing, received).await?;
+                tell(client);
+                Ok(())
+            };
+            both(up, down).await
         }
         Server::Secured(stream) => {
             let (from, to) = tokio::io::split(stream);
@@ -94,7 +124,7 @@ async fn both(
     }
 }
 
-/// One direction, to its end; then the other side is told.
+/// One direction, to its end, which the other side is still to be told.
 pub(super) async fn pump(
     from: &TcpStream,
     to: &TcpStream,
@@ -118,13 +148,17 @@ pub(super) async fn pump(
             }
         }
     }
-    say_end(to);
     Ok(())
 }
 
 pub(super) fn say_end(to: &TcpStream) {
     // The other side may be gone already, and then there is nobody to tell.
     let _told = rustix::net::shutdown(to, rustix::net::Shutdown::Write);
+}
+
+/// Lends the one buffer to what does not wait.
+pub(super) fn with_buffer<T>(work: impl FnOnce(&mut [u8]) -> T) -> T {
+    SHARED.with_borrow_mut(|buffer| work(buffer))
 }
 
 enum Step {
@@ -140,7 +174,7 @@ async fn step(
 ) -> Result<Step, Refusal> {
     loop {
         from.readable().await.map_err(ended)?;
-        let moved = SHARED.with_borrow_mut(|buffer| {
+        let moved = with_buffer(|buffer| {
             let length = match from.try_read(buffer) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -261,6 +295,45 @@ impl Drop for Large {
     }
 }
 
+/// A stream that is readable when a batch waits; the first byte counts again afterwards, and whoever waits then is told.
+struct Batches<'a> {
+    stream: &'a TcpStream,
+    alarm: Alarm,
+}
+
+impl<'a> Batches<'a> {
+    /// `None` where the kernel has no timer left, or none of the rest: all is as it was.
+    fn of(stream: &'a TcpStream) -> Option<Self> {
+        let alarm = Alarm::new().ok()?;
+        wake_at(stream.as_fd(), BATCH).ok()?;
+        Some(Self { stream, alarm })
+    }
+
+    /// Until there is a batch, or the end; `false` when there is none in time.
+    async fn wait(&self) -> io::Result<bool> {
+        tokio::select! {
+            biased;
+            ready = self.stream.readable() => ready.map(|()| true),
+            rang = self.alarm.ring_after(BATCH_LIMIT) => rang.map(|()| false),
+        }
+    }
+
+    /// After a full read, which leaves open what still waits: less than a batch is not read yet.
+    fn look(&self) -> io::Result<()> {
+        if !wait_readable(self.stream.as_fd(), Duration::ZERO)? {
+            drained(self.stream);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Batches<'_> {
+    fn drop(&mut self) {
+        // What the kernel took before it takes again.
+        let _done = wake_at(self.stream.as_fd(), 1);
+    }
+}
+
 /// Moves much at once, until the sender pauses, ends or has little to say.
 async fn pump_long(
     from: &TcpStream,
@@ -270,22 +343,49 @@ async fn pump_long(
     let Some(mut buffer) = Large::take() else {
         return Ok(Flow::Paused);
     };
+    let mut moved = 0_usize;
+    let mut little = 0;
+    let mut batches: Option<Batches> = None;
     loop {
-        match tokio::time::timeout(PAUSE, from.readable()).await {
-            Ok(ready) => ready.map_err(ended)?,
-            Err(_) => return Ok(Flow::Paused),
+        match &batches {
+            Some(waiting) => {
+                if !waiting.wait().await.map_err(ended)? {
+                    moved = moved.saturating_sub(STEADY_AFTER);
+                }
+            }
+            None => match tokio::time::timeout(PAUSE, from.readable()).await {
+                Ok(ready) => ready.map_err(ended)?,
+                Err(_) => return Ok(Flow::Paused),
+            },
         }
-        let length = match from.try_read(&mut buffer.0) {
-            Ok(0) => return Ok(Flow::Ended),
-            Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(ended(error)),
+        if moved < STEADY_AFTER {
+            batches = None;
+        }
+        // Not by tokio, which would not read what is no batch.
+        let length = match rustix::net::recv(from, &mut buffer.0, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Ok(Flow::Ended),
+            Ok((length, _)) => length,
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                drained(from);
+                continue;
+            }
+            Err(error) => return Err(ended(error.into())),
         };
         count(length)?;
         // Counted again with each piece: it moves, if slowly.
         write_pieces(to, &buffer.0[..length], || count(0)).await?;
-        if length < BUFFER {
+        little = if length < BUFFER { little + 1 } else { 0 };
+        if little >= LITTLE_OFTEN {
             return Ok(Flow::Paused);
+        }
+        moved = (moved + length).min(STEADY_MOST);
+        if batches.is_none() && moved >= STEADY_AFTER {
+            batches = Batches::of(from);
+        }
+        match &batches {
+            _ if length < LARGE => drained(from),
+            Some(batches) => batches.look().map_err(ended)?,
+            None => {}
         }
         // Others have connections too.
         tokio::task::yield_now().await;
@@ -294,7 +394,74 @@ async fn pump_long(
 
 #[cfg(test)]
 mod tests {
-    use super::{LENT, Large, MOST_LARGE};
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::{Batches, LENT, Large, MOST_LARGE, drained};
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let dialled = TcpStream::connect(listener.local_addr().unwrap());
+        let (writer, accepted) = tokio::join!(dialled, listener.accept());
+        let reader = accepted.unwrap().0;
+        // tokio takes a new stream for readable until it has looked.
+        drained(&reader);
+        (writer.unwrap(), reader)
+    }
+
+    fn run(work: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(work);
+    }
+
+    #[test]
+    fn a_batch_is_waited_for_and_less_is_there_when_it_is_late() {
+        run(async {
+            let (mut writer, reader) = pair().await;
+            let batches = Batches::of(&reader).unwrap();
+            writer.write_all(&[1; 1000]).await.unwrap();
+            assert!(!batches.wait().await.unwrap());
+            writer.write_all(&[1; 299_000]).await.unwrap();
+            // The bytes are on their way, by the kernel's own time.
+            let mut late = 0;
+            while !batches.wait().await.unwrap() {
+                late += 1;
+                assert!(late < 4000);
+            }
+            let read = reader.try_read(&mut [0; 400_000]).unwrap();
+            assert!(read >= 256 << 10, "{read}");
+            drained(&reader);
+            writer.write_all(&[1; 10]).await.unwrap();
+            assert!(!batches.wait().await.unwrap());
+            drop(batches);
+            // Who waits now is told of what there was before.
+            tokio::time::timeout(Duration::from_secs(20), reader.readable())
+                .await
+                .unwrap()
+                .unwrap();
+        });
+    }
+
+    #[test]
+    fn an_end_is_no_batch_and_is_not_waited_for() {
+        run(async {
+            let (writer, reader) = pair().await;
+            let batches = Batches::of(&reader).unwrap();
+            drop(writer);
+            let mut late = 0;
+            while !batches.wait().await.unwrap() {
+                late += 1;
+                assert!(late < 4000);
+            }
+            assert_eq!(reader.try_read(&mut [0; 10]).unwrap(), 0);
+        });
+    }
 
     #[test]
     fn few_have_a_large_buffer_and_every_one_comes_back() {
