@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -112,7 +113,7 @@ pub(super) async fn tunnel(
     early: Vec<u8>,
     dialled: Option<Server>,
 ) -> Result<(), Refusal> {
-    let work = look_and_relay(wall, client, &admitted, early, dialled);
+    let work = pin!(look_and_relay(wall, client, &admitted, early, dialled));
     admitted.share.while_allowed(work).await
 }
 

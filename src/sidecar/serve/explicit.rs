@@ -1,5 +1,7 @@
 //! The explicit proxy: HTTP's CONNECT and http:// requests; a first byte of 5 is SOCKS5's.
 
+use std::pin::pin;
+
 use serde::Serialize;
 use tokio::net::TcpStream;
 
@@ -126,7 +128,7 @@ async fn grant(
                 .map_err(|over| not_yet(Refusal::Over(over)))?;
             server.write_all(&out).await.map_err(not_yet)?;
             share
-                .while_allowed(relay(stream, server, watch, &share))
+                .while_allowed(pin!(relay(stream, server, watch, &share)))
                 .await
                 .map_err(|refusal| (refusal, true))
         }

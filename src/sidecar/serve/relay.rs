@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::AsFd;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use rustix::net::RecvFlags;
@@ -91,22 +92,22 @@ pub(super) async fn relay(
                 tell(client);
                 Ok(())
             };
-            both(up, down).await
+            both(pin!(up), pin!(down)).await
         }
         Server::Secured(stream) => {
             let (from, to) = tokio::io::split(stream);
             let up = secure::seal(client, to, watch, sent);
-            both(up, secure::open(from, client, received)).await
+            let down = secure::open(from, client, received);
+            both(Box::pin(up).as_mut(), Box::pin(down).as_mut()).await
         }
     }
 }
 
 /// Until both have ended, one of them badly, or one long before the other.
 async fn both(
-    up: impl Future<Output = Result<(), Refusal>>,
-    down: impl Future<Output = Result<(), Refusal>>,
+    mut up: Pin<&mut impl Future<Output = Result<(), Refusal>>>,
+    mut down: Pin<&mut impl Future<Output = Result<(), Refusal>>>,
 ) -> Result<(), Refusal> {
-    tokio::pin!(up, down);
     let (first, up_is_left) = tokio::select! {
         ended = &mut up => (ended, false),
         ended = &mut down => (ended, true),
@@ -143,7 +144,7 @@ pub(super) async fn pump(
             // Others have connections too, and a sender may be as fast as this.
             tokio::task::yield_now().await;
             let plain = matches!(watch, Watch::Nothing);
-            if plain && pump_long(from, to, &mut count).await? == Flow::Ended {
+            if plain && Box::pin(pump_long(from, to, &mut count)).await? == Flow::Ended {
                 break;
             }
         }

@@ -142,7 +142,7 @@ impl Upstream {
                     .await
                     .map(Server::Plain)
                     .map_err(Refusal::Unreachable),
-                Way::Through(proxy, target) => proxy.tunnel(&target, port).await,
+                Way::Through(proxy, target) => Box::pin(proxy.tunnel(&target, port)).await,
             };
             match dialled {
                 Ok(stream) => return Ok(stream),
@@ -193,7 +193,8 @@ impl Upstream {
     ) -> Result<Vec<IpAddr>, Refusal> {
         let found = match ways.hosts.get(name) {
             Some(addresses) => addresses.clone(),
-            None => ways.look_up(name, internal).await?,
+            // On its own, as everything large that few connections need: what waits for all of them stays small.
+            None => Box::pin(ways.look_up(name, internal)).await?,
         };
         let around = self.surroundings(&ways.node)?;
         let mut refused: Option<(IpAddr, AddressRefusal)> = None;

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
@@ -173,7 +174,7 @@ impl Wall {
         port: u16,
     ) -> Result<(Admitted<'_>, Server), Refusal> {
         let admitted = self.admit(client, host.clone(), port).await?;
-        let dialling = self.upstream.dial(host, port, admitted.internal);
+        let dialling = pin!(self.upstream.dial(host, port, admitted.internal));
         let server = admitted.share.while_allowed(dialling).await?;
         Ok((admitted, server))
     }
