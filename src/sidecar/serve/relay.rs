@@ -2,6 +2,8 @@
 //! is belongs to whoever is reading. A long stream has a larger one of its own, for what counts is how much goes at once:
 //! splice(2), which copies nothing, was slower, since it hands the socket single pages (docs/benchmarks.md). What goes by
 //! TLS is another matter: `secure`.
+//!
+//! A stream without a pause is read by batches (`SO_RCVLOWAT`).
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -38,9 +40,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 const BATCH: u32 = 256 << 10;
 /// How long that may take, and with it how long the last bytes may wait.
 const BATCH_LIMIT: Duration = Duration::from_micros(250);
-/// What has moved since there was last no batch in time, when a stream is steady: the wait is little then.
+/// A stream is steady when so much has moved; each batch that does not come in time takes as much away again, so that what
+/// is waited for stays little beside what moves.
 const STEADY_AFTER: usize = 2 << 20;
-/// As much as that of it counts for later.
+/// No more than that is remembered.
 const STEADY_MOST: usize = 8 << 20;
 /// How long one side may go on after the other has ended.
 const AFTER_END: Duration = Duration::from_secs(300);
@@ -318,14 +321,6 @@ impl<'a> Batches<'a> {
             rang = self.alarm.ring_after(BATCH_LIMIT) => rang.map(|()| false),
         }
     }
-
-    /// After a full read, which leaves open what still waits: less than a batch is not read yet.
-    fn look(&self) -> io::Result<()> {
-        if !wait_readable(self.stream.as_fd(), Duration::ZERO)? {
-            drained(self.stream);
-        }
-        Ok(())
-    }
 }
 
 impl Drop for Batches<'_> {
@@ -383,10 +378,9 @@ async fn pump_long(
         if batches.is_none() && moved >= STEADY_AFTER {
             batches = Batches::of(from);
         }
-        match &batches {
-            _ if length < LARGE => drained(from),
-            Some(batches) => batches.look().map_err(ended)?,
-            None => {}
+        // Asked of the kernel: a read may end early (at TCP's urgent mark), and less than a batch is not read yet.
+        if !wait_readable(from.as_fd(), Duration::ZERO).map_err(ended)? {
+            drained(from);
         }
         // Others have connections too.
         tokio::task::yield_now().await;
