@@ -147,6 +147,58 @@ fn whoever_holds_connections_and_says_nothing_makes_place() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
+fn who_has_said_everything_is_still_told_everything() {
+    /// Says all of its own, and then reads slowly and late.
+    const SERVER: &str = r#"
+import socket, time
+server = socket.create_server(("127.0.0.1", 8080))
+while True:
+    guest, _ = server.accept()
+    guest.sendall(b"hello")
+    guest.shutdown(socket.SHUT_WR)
+    time.sleep(2)
+    told = 0
+    while (chunk := guest.recv(1 << 20)):
+        told += len(chunk)
+        time.sleep(0.005)
+    print("told", told, flush=True)
+    guest.close()
+"#;
+    /// More than the buffers on the way hold.
+    const MUCH: usize = 24 << 20;
+    let docker = Docker::connect();
+    let container = docker.start(
+        &[runtime(), "--annotation", INBOUND, "test-workloads"],
+        &["python3", "-c", SERVER],
+    );
+    let inside = address(&container);
+    let until = Instant::now() + SOON;
+    let mut guest = loop {
+        let mut stream = TcpStream::connect((inside.as_str(), 8080)).unwrap();
+        let mut said = String::new();
+        // The server may not listen yet.
+        if stream.read_to_string(&mut said).is_ok() && said == "hello" {
+            break stream;
+        }
+        assert!(Instant::now() < until, "{said}");
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    guest.write_all(&vec![b'x'; MUCH]).unwrap();
+    drop(guest);
+    let told = format!("told {MUCH}\n");
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let logs = docker.call(&["logs", &container.name]).stdout;
+        if logs == told {
+            break;
+        }
+        assert!(logs.is_empty() && Instant::now() < until, "{logs}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
 fn what_cannot_lead_in_is_refused_before_anything_runs() {
     let docker = Docker::alone();
     let refused = |options: &[&str], why: &str| {

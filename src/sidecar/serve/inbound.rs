@@ -27,6 +27,8 @@ const IDLE: Duration = Duration::from_secs(300);
 /// The same while others wait for a place.
 const IDLE_WHEN_FULL: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// How often it is asked whether the last bytes have arrived; mostly the first time it has.
+const DELIVERED_EVERY: Duration = Duration::from_millis(20);
 
 /// Sockets of the inner namespace, two for each connection that may be: one of each family.
 struct Pool {
@@ -142,7 +144,9 @@ async fn relay(pool: &Pool, guest: &TcpStream, inside: &TcpStream) {
             say_end(to);
             Ok::<_, Refusal>(())
         };
-        tokio::try_join!(way(guest, inside), way(inside, guest))
+        tokio::try_join!(way(guest, inside), way(inside, guest))?;
+        delivered(inside).await;
+        Ok::<_, Refusal>(())
     };
     let silence = async {
         loop {
@@ -155,6 +159,14 @@ async fn relay(pool: &Pool, guest: &TcpStream, inside: &TcpStream) {
     };
     if !ends_first(both, silence).await {
         reset(guest);
+    }
+}
+
+/// Until whoever is inside has taken all of it, who may read slowly after saying everything: what is left of a connection
+/// goes with [`disconnect`]. The kernel lets go of the other end then, and getpeername(2) does not find it any more.
+async fn delivered(inside: &TcpStream) {
+    while inside.peer_addr().is_ok() {
+        tokio::time::sleep(DELIVERED_EVERY).await;
     }
 }
 
