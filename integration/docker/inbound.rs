@@ -152,17 +152,16 @@ fn who_has_said_everything_is_still_told_everything() {
     const SERVER: &str = r#"
 import socket, time
 server = socket.create_server(("127.0.0.1", 8080))
-while True:
-    guest, _ = server.accept()
-    guest.sendall(b"hello")
-    guest.shutdown(socket.SHUT_WR)
-    time.sleep(2)
-    told = 0
-    while (chunk := guest.recv(1 << 20)):
-        told += len(chunk)
-        time.sleep(0.005)
-    print("told", told, flush=True)
-    guest.close()
+print("listens", flush=True)
+guest, _ = server.accept()
+guest.sendall(b"hello")
+guest.shutdown(socket.SHUT_WR)
+time.sleep(2)
+told = 0
+while (chunk := guest.recv(1 << 20)):
+    told += len(chunk)
+    time.sleep(0.005)
+print("told", told, flush=True)
 "#;
     /// More than the buffers on the way hold.
     const MUCH: usize = 24 << 20;
@@ -171,30 +170,15 @@ while True:
         &[runtime(), "--annotation", INBOUND, "test-workloads"],
         &["python3", "-c", SERVER],
     );
-    let inside = address(&container);
-    let until = Instant::now() + SOON;
-    let mut guest = loop {
-        let mut stream = TcpStream::connect((inside.as_str(), 8080)).unwrap();
-        let mut said = String::new();
-        // The server may not listen yet.
-        if stream.read_to_string(&mut said).is_ok() && said == "hello" {
-            break stream;
-        }
-        assert!(Instant::now() < until, "{said}");
-        std::thread::sleep(Duration::from_millis(200));
-    };
+    container.await_log("listens");
+    let mut guest = TcpStream::connect((address(&container), 8080)).unwrap();
+    let mut said = String::new();
+    guest.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "hello");
     guest.write_all(&vec![b'x'; MUCH]).unwrap();
     drop(guest);
-    let told = format!("told {MUCH}\n");
-    let until = Instant::now() + Duration::from_secs(60);
-    loop {
-        let logs = docker.call(&["logs", &container.name]).stdout;
-        if logs == told {
-            break;
-        }
-        assert!(logs.is_empty() && Instant::now() < until, "{logs}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let log = container.await_log("told");
+    assert_eq!(log, format!("listens\ntold {MUCH}\n"));
 }
 
 #[test]
