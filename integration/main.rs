@@ -23,5 +23,6 @@ mod layering;
 mod lifecycle;
 mod policy;
 mod properties;
+mod review;
 mod sidecar;
 mod spec;

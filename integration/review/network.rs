@@ -1,0 +1,1 @@
+//! The network wall: denials, metadata, second greetings, approvals, neighbours (N).
