@@ -51,9 +51,9 @@ pub struct Global {
     /// Policy of this call: the choice where annotations make none, and the ceiling that they cannot exceed
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
-    /// The node's file
-    #[arg(long, default_value = "/etc/agentbox/config.toml", value_name = "FILE")]
-    pub config: PathBuf,
+    /// The node's file, which must be there if it is named [default: /etc/agentbox/config.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Print the version and stop
     #[arg(long, short = 'v')]
     pub version: bool,

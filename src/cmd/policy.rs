@@ -24,7 +24,7 @@ pub fn run(global: &Global, verb: &PolicyVerb) -> Result<ExitCode> {
 }
 
 fn list(global: &Global) -> Result<ExitCode> {
-    let files = NodeFiles::read(&global.config)?;
+    let files = NodeFiles::of(global)?;
     for listed in catalogue::policies(&files.sources(&BTreeMap::new(), None))? {
         let what = match listed.description {
             Ok(description) => description.unwrap_or_default(),
@@ -34,11 +34,14 @@ fn list(global: &Global) -> Result<ExitCode> {
         let line = format!("{name:<16} {origin:<30} {what}");
         println!("{}", escape(line.trim_end()));
     }
+    for problem in files.misnamed() {
+        println!("{}", escape(&format!("{problem}: it is not read")));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 fn show(global: &Global, name: &str) -> Result<ExitCode> {
-    let files = NodeFiles::read(&global.config)?;
+    let files = NodeFiles::of(global)?;
     let policy = catalogue::policy(&files.sources(&BTreeMap::new(), None), &name.parse()?)?;
     print!("{}", policy.to_toml());
     Ok(ExitCode::SUCCESS)

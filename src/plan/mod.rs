@@ -345,6 +345,9 @@ pub fn plan(
         network: _,
         syscalls,
         privileges: _,
+        limits: _,
+        // What annotations may ask for is nothing that is enforced.
+        annotations: _,
     } = policy;
     let crate::policy::Syscalls { allow, deny } = syscalls;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);

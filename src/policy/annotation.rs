@@ -11,9 +11,7 @@ use std::str::FromStr;
 use super::error::Conflict;
 use super::fields::Fields;
 use super::text::{ValueError, distance, nearest, shown};
-use super::{
-    Access, Field, GuestPath, MountRule, NetworkMode, PolicyError, PolicyName, UNCONFINED,
-};
+use super::{Access, Field, GuestPath, PolicyError, PolicyName, UNCONFINED};
 
 /// The annotation that names a policy.
 pub const POLICY_KEY: &str = "dev.agentbox.policy";
@@ -54,7 +52,7 @@ impl Key {
     fn all() -> impl Iterator<Item = Self> {
         [Self::Policy, Self::Workspace]
             .into_iter()
-            .chain(Field::ALL.iter().copied().map(Self::Field))
+            .chain(annotated().map(Self::Field))
     }
 
     fn find(key: &str) -> Option<Self> {
@@ -63,8 +61,9 @@ impl Key {
             WORKSPACE_KEY => Some(Self::Workspace),
             _ => {
                 let field = key.strip_prefix(PREFIX)?;
-                let mut fields = Field::ALL.iter().copied();
-                fields.find(|ours| ours.as_str() == field).map(Self::Field)
+                annotated()
+                    .find(|ours| ours.as_str() == field)
+                    .map(Self::Field)
             }
         }
     }
@@ -78,6 +77,22 @@ impl fmt::Display for Key {
             Self::Field(field) => write!(f, "{PREFIX}{field}"),
         }
     }
+}
+
+/// The fields that annotations can set.
+fn annotated() -> impl Iterator<Item = Field> {
+    (Field::ALL.iter().copied()).filter(|field| field.has_annotation())
+}
+
+/// Whether some of these annotations may be an image's: podman and CRI-O mix those of the image's manifest with the
+/// caller's. Both mark a container with `io.container.manager` (podman only where nobody has set it, so an image can
+/// change the value and not take it away); Docker and containerd, which hand on the caller's alone, never do.
+pub(super) fn may_be_an_images(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.keys().any(|key| {
+        key == "io.container.manager"
+            || key.starts_with("io.podman.annotations.")
+            || key.starts_with("io.kubernetes.cri-o.")
+    })
 }
 
 /// The annotation of a field.
@@ -95,8 +110,7 @@ pub(super) fn parse(annotations: &BTreeMap<String, String>) -> Result<Request, P
             return Err(unknown(name));
         }
     }
-    request.check()?;
-    request.imply_mode()?;
+    request.settle()?;
     Ok(request)
 }
 
@@ -130,6 +144,8 @@ impl Request {
             network,
             syscalls,
             privileges,
+            limits,
+            annotations,
         } = &mut self.fields;
         match field {
             Field::FilesystemRoot => set(&mut filesystem.root, value),
@@ -138,6 +154,10 @@ impl Request {
             Field::FilesystemWorkspace => set(&mut filesystem.workspace, value),
             Field::FilesystemMounts => set(&mut filesystem.mounts, value),
             Field::FilesystemWrite => set_list(&mut filesystem.write, value),
+            Field::FilesystemWorkspaceAt => set_list(&mut filesystem.workspace_at, value),
+            Field::FilesystemSearch => set(&mut filesystem.search, value),
+            Field::FilesystemCredentials => set_list(&mut filesystem.credentials, value),
+            Field::FilesystemLeftOut => set(&mut filesystem.left_out, value),
             Field::NetworkMode => set(&mut network.mode, value),
             Field::NetworkAllow => set_list(&mut network.allow, value),
             Field::NetworkDeny => set_list(&mut network.deny, value),
@@ -154,76 +174,54 @@ impl Request {
             Field::SyscallsAllow => set_list(&mut syscalls.allow, value),
             Field::SyscallsDeny => set_list(&mut syscalls.deny, value),
             Field::PrivilegesCapabilities => set_list(&mut privileges.capabilities, value),
+            Field::PrivilegesSetId => set(&mut privileges.set_id, value),
+            Field::LimitsPids => set(&mut limits.pids, value),
+            Field::LimitsMemory => set(&mut limits.memory, value),
+            Field::LimitsCpus => set(&mut limits.cpus, value),
+            Field::AnnotationsLoosen => set_list(&mut annotations.loosen, value),
         }
     }
 
-    /// Whoever lists hosts wants them reached.
-    fn imply_mode(&mut self) -> Result<(), PolicyError> {
-        let network = &mut self.fields.network;
-        let Some(true) = network.allow.as_ref().map(|allow| !allow.is_empty()) else {
-            return Ok(());
-        };
-        match network.mode {
-            Some(NetworkMode::Allowlist) => Ok(()),
-            Some(NetworkMode::None | NetworkMode::Local) => disagree(
-                Key::Field(Field::NetworkMode),
-                Key::Field(Field::NetworkAllow),
-                Conflict::NoNetwork,
-            ),
-            None => {
-                network.mode = Some(NetworkMode::Allowlist);
-                self.mode_implied = true;
-                Ok(())
-            }
-        }
-    }
-
-    /// Refuses what cannot all be meant. A policy may be narrowed into such a state; one author may not write it.
-    fn check(&self) -> Result<(), PolicyError> {
-        let (filesystem, syscalls) = (&self.fields.filesystem, &self.fields.syscalls);
-        let both = match (&syscalls.allow, &syscalls.deny) {
-            (Some(allow), Some(deny)) => allow.intersection(deny).next(),
-            _ => None,
-        };
-        if let Some(name) = both {
-            return disagree(
-                Key::Field(Field::SyscallsAllow),
-                Key::Field(Field::SyscallsDeny),
-                Conflict::Syscall(name.clone()),
-            );
-        }
+    /// Refuses what cannot all be meant, and completes what is.
+    fn settle(&mut self) -> Result<(), PolicyError> {
+        self.mode_implied = self.fields.settle().map_err(disagreement)?;
+        let filesystem = &self.fields.filesystem;
         if self.workspace.is_some() && filesystem.workspace == Some(Access::None) {
-            return disagree(
-                Key::Workspace,
-                Key::Field(Field::FilesystemWorkspace),
-                Conflict::NoWorkspace,
-            );
+            let workspace = Key::Field(Field::FilesystemWorkspace);
+            return Err(disagree(Key::Workspace, workspace, Conflict::NoWorkspace));
         }
-        let Some(write) = filesystem.write.as_ref().filter(|write| !write.is_empty()) else {
-            return Ok(());
-        };
-        let write_key = Key::Field(Field::FilesystemWrite);
-        if self
-            .workspace
-            .as_ref()
-            .is_some_and(|path| write.contains(path))
-        {
-            return disagree(Key::Workspace, write_key, Conflict::WorkspaceInWrite);
-        }
-        if filesystem.mounts == Some(MountRule::Drop) {
-            let mounts = Key::Field(Field::FilesystemMounts);
-            return disagree(mounts, write_key, Conflict::WriteDropped);
+        let write = filesystem.write.as_ref();
+        let listed = (self.workspace.as_ref())
+            .zip(write)
+            .is_some_and(|(w, list)| list.contains(w));
+        if listed {
+            let write = Key::Field(Field::FilesystemWrite);
+            return Err(disagree(Key::Workspace, write, Conflict::WorkspaceInWrite));
         }
         Ok(())
     }
 }
 
-fn disagree(first: Key, second: Key, conflict: Conflict) -> Result<(), PolicyError> {
-    Err(PolicyError::AnnotationsDisagree {
+/// The annotations that a conflict between fields is about.
+fn disagreement(conflict: Conflict) -> PolicyError {
+    let (first, second) = match &conflict {
+        Conflict::Syscall(_) => (Field::SyscallsAllow, Field::SyscallsDeny),
+        Conflict::WriteDropped => (Field::FilesystemMounts, Field::FilesystemWrite),
+        Conflict::NoNetwork => (Field::NetworkMode, Field::NetworkAllow),
+        Conflict::NoneAsked => (Field::NetworkMode, Field::NetworkOnUnknown),
+        Conflict::NoWorkspace | Conflict::WorkspaceInWrite => {
+            (Field::FilesystemWorkspace, Field::FilesystemWrite)
+        }
+    };
+    disagree(Key::Field(first), Key::Field(second), conflict)
+}
+
+fn disagree(first: Key, second: Key, conflict: Conflict) -> PolicyError {
+    PolicyError::AnnotationsDisagree {
         first: first.to_string(),
         second: second.to_string(),
         conflict,
-    })
+    }
 }
 
 fn set<T: FromStr<Err = ValueError>>(slot: &mut Option<T>, value: &str) -> Result<(), ValueError> {
@@ -254,7 +252,6 @@ fn unknown(name: &str) -> PolicyError {
     PolicyError::AnnotationKey {
         key: shown(name),
         suggestion: meant(name, &keys).map(str::to_owned),
-        allowed: keys.join(", "),
     }
 }
 

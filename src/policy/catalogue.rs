@@ -17,7 +17,7 @@ pub struct Listed {
 
 /// The policies of a node, the built-in ones first, tightest first.
 pub fn policies(sources: &Sources<'_>) -> Result<Vec<Listed>, PolicyError> {
-    let desk = Desk::new(sources)?;
+    let desk = Desk::new(sources);
     let names = desk.library.names();
     Ok(names
         .into_iter()
@@ -34,7 +34,7 @@ pub fn policies(sources: &Sources<'_>) -> Result<Vec<Listed>, PolicyError> {
 
 /// One policy as its files say it, presets spelled out, whatever the ceilings are.
 pub fn policy(sources: &Sources<'_>, name: &PolicyName) -> Result<Policy, PolicyError> {
-    let loaded = Desk::new(sources)?.load(name, &Origin::Flag)?;
+    let loaded = Desk::new(sources).load(name, &Origin::Flag)?;
     Ok(loaded.policy)
 }
 
@@ -51,7 +51,7 @@ pub struct ListedPreset {
 
 /// The presets of a node.
 pub fn presets(sources: &Sources<'_>) -> Result<Vec<ListedPreset>, PolicyError> {
-    let desk = Desk::new(sources)?;
+    let desk = Desk::new(sources);
     let presets = desk.library.presets();
     Ok(presets
         .names()?

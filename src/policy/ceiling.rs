@@ -5,9 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::bound::{Amount, Bound};
 use super::{
-    Field, Filesystem, GuestPath, InboundPort, MountRule, Network, NetworkRule, Policy, Privileges,
-    RootAccess, Syscalls,
+    Field, Filesystem, GuestPath, InboundPort, Limits, MountRule, Network, NetworkRule, Policy,
+    Privileges, RootAccess, Syscalls,
 };
 
 /// A field in which a policy asks for more than its ceiling allows.
@@ -48,7 +49,7 @@ impl NetworkLimit {
     }
 
     /// Whether another limit is within it.
-    fn covers_limit(&self, rule: &NetworkRule) -> bool {
+    pub(super) fn covers_limit(&self, rule: &NetworkRule) -> bool {
         self.rules.iter().any(|limit| limit.covers_limit(rule))
     }
 }
@@ -61,16 +62,26 @@ pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<Exceeded> {
         filesystem,
         network,
         syscalls,
-        privileges: Privileges { capabilities },
+        privileges: Privileges {
+            capabilities,
+            set_id,
+        },
+        limits,
+        // It gives the workload nothing: it counts only where nobody sets a ceiling.
+        annotations: _,
     } = asked;
     let Policy {
         name: _,
         filesystem: filesystem_ceiling,
         network: network_ceiling,
         syscalls: syscalls_ceiling,
-        privileges: Privileges {
-            capabilities: capabilities_ceiling,
-        },
+        privileges:
+            Privileges {
+                capabilities: capabilities_ceiling,
+                set_id: set_id_ceiling,
+            },
+        limits: limits_ceiling,
+        annotations: _,
     } = ceiling;
     let mut over = Over::default();
     compare_filesystem(filesystem, filesystem_ceiling, &mut over);
@@ -81,7 +92,16 @@ pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<Exceeded> {
         capabilities,
         capabilities_ceiling,
     );
+    over.ordered(Field::PrivilegesSetId, set_id, set_id_ceiling);
+    compare_limits(limits, limits_ceiling, &mut over);
     over.0
+}
+
+fn compare_limits(asked: &Limits, ceiling: &Limits, over: &mut Over) {
+    let Limits { pids, memory, cpus } = asked;
+    over.bounded(Field::LimitsPids, pids, &ceiling.pids);
+    over.bounded(Field::LimitsMemory, memory, &ceiling.memory);
+    over.bounded(Field::LimitsCpus, cpus, &ceiling.cpus);
 }
 
 fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over) {
@@ -92,6 +112,10 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
         workspace,
         mounts,
         write,
+        workspace_at,
+        search,
+        credentials,
+        left_out,
     } = asked;
     let Filesystem {
         root: root_ceiling,
@@ -100,6 +124,10 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
         workspace: workspace_ceiling,
         mounts: mounts_ceiling,
         write: write_ceiling,
+        workspace_at: workspace_at_ceiling,
+        search: search_ceiling,
+        credentials: credentials_ceiling,
+        left_out: left_out_ceiling,
     } = ceiling;
     over.ordered(Field::FilesystemRoot, root, root_ceiling);
     // Where all of the root may be written and thrown away, so may any directory in it.
@@ -113,6 +141,26 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
     if *mounts_ceiling != MountRule::Keep {
         over.subset::<GuestPath>(Field::FilesystemWrite, write, write_ceiling);
     }
+    // A list that names nothing means anywhere.
+    if !workspace_at_ceiling.is_empty()
+        && (workspace_at.is_empty() || !workspace_at.is_subset(workspace_at_ceiling))
+    {
+        over.0.push(Exceeded {
+            field: Field::FilesystemWorkspaceAt,
+            asked: match workspace_at.is_empty() {
+                true => "any place".to_owned(),
+                false => join(workspace_at.difference(workspace_at_ceiling)),
+            },
+            allowed: join(workspace_at_ceiling),
+        });
+    }
+    over.ordered(Field::FilesystemSearch, search, search_ceiling);
+    over.subset(
+        Field::FilesystemCredentials,
+        credentials,
+        credentials_ceiling,
+    );
+    over.ordered(Field::FilesystemLeftOut, left_out, left_out_ceiling);
 }
 
 fn compare_network(asked: &Network, ceiling: &Network, over: &mut Over) {
@@ -206,6 +254,22 @@ impl Over {
                 field,
                 asked: asked.to_string(),
                 allowed: format!("at most {ceiling}"),
+            });
+        }
+    }
+
+    /// For bounds of what a container takes.
+    fn bounded<T: Amount>(&mut self, field: Field, asked: &Bound<T>, ceiling: &Bound<T>) {
+        if !asked.is_within(ceiling) {
+            self.0.push(Exceeded {
+                field,
+                asked: asked.to_string(),
+                allowed: match (asked, ceiling) {
+                    (Bound::Is(_), Bound::Share(_)) | (Bound::Share(_), Bound::Is(_)) => {
+                        format!("at most {ceiling}, in the same form")
+                    }
+                    _ => format!("at most {ceiling}"),
+                },
             });
         }
     }

@@ -8,7 +8,8 @@ use thiserror::Error;
 
 use super::text::{DidYouMean, ValueError};
 use super::{
-    Capability, Ceiling, Exceeded, Field, NetworkRule, Origin, PolicyName, PresetName, SyscallName,
+    AnnotationLeave, Capability, Ceiling, Exceeded, Field, NetworkRule, Origin, PolicyName,
+    PresetName, SyscallName,
 };
 
 /// Why there is no policy, and so no container.
@@ -17,7 +18,8 @@ use super::{
 pub enum PolicyError {
     /// A key that reads as ours and is not.
     #[error(
-        "annotation {key} is not one of agentbox's{}; its keys are {allowed}",
+        "annotation {key} is not one of agentbox's{}; its keys are dev.agentbox.policy, dev.agentbox.workspace, and \
+         dev.agentbox. with each field that `agentbox policy show standard` prints",
         DidYouMean(suggestion.as_deref())
     )]
     AnnotationKey {
@@ -25,8 +27,6 @@ pub enum PolicyError {
         key: String,
         /// The nearest key of ours.
         suggestion: Option<String>,
-        /// Every key of ours.
-        allowed: String,
     },
 
     /// An annotation whose value cannot be meant.
@@ -226,7 +226,11 @@ pub enum PolicyError {
     },
 
     /// The container asks for more than it may have.
-    #[error("policy {policy} exceeds the ceiling {ceiling}: {}", Over(over))]
+    #[error(
+        "{} exceeds the ceiling {ceiling}: {}",
+        Asked(policy, ceiling),
+        Over(over)
+    )]
     ExceedsCeiling {
         /// The policy that was chosen.
         policy: PolicyName,
@@ -234,6 +238,60 @@ pub enum PolicyError {
         ceiling: Ceiling,
         /// Each field that exceeds it.
         over: Vec<OverLimit>,
+    },
+
+    /// An annotation asks for more than the policy that was chosen, and nobody gave it leave.
+    #[error(
+        "policy {policy} ({chosen_by}) is exceeded by annotations: {}; {}",
+        Over(over),
+        Leave { keys: over.iter().map(|over| over.exceeded.field.to_string()).collect(), image: *image }
+    )]
+    Loosened {
+        /// The policy that was chosen.
+        policy: PolicyName,
+        /// Who chose it.
+        chosen_by: Origin,
+        /// Each field that exceeds it.
+        over: Vec<OverLimit>,
+        /// Whether the annotations may be an image's.
+        image: bool,
+    },
+
+    /// An annotation that an image may have written chooses, and nobody gave it leave.
+    #[error(
+        "annotation {key} asks for more than policy {policy} ({chosen_by}): {asked}; {}",
+        Leave { keys: vec![leave.to_string()], image: true }
+    )]
+    ChosenByImage {
+        /// The annotation.
+        key: String,
+        /// What applies without it.
+        policy: PolicyName,
+        /// Who chose that.
+        chosen_by: Origin,
+        /// What it asks for.
+        asked: String,
+        /// What the node's file would list.
+        leave: AnnotationLeave,
+    },
+
+    /// Unknown hosts are to be asked for, and nothing may be granted.
+    #[error(
+        "network.on-unknown is ask, and the ceiling {ceiling} leaves nothing to approve: its network.limit is empty; \
+         give it one, such as limit = [\"*\"]"
+    )]
+    NothingToApprove {
+        /// The ceiling.
+        ceiling: Ceiling,
+    },
+
+    /// A policy file that contradicts itself.
+    #[error("{file} contradicts itself: {conflict}")]
+    FileDisagrees {
+        /// Which file.
+        file: Source,
+        /// About what.
+        conflict: Conflict,
     },
 
     /// The node's file contradicts itself.
@@ -273,6 +331,8 @@ pub enum Conflict {
     WriteDropped,
     /// Hosts are listed, and the mode reaches none.
     NoNetwork,
+    /// Unknown hosts are to be asked for, and the mode reaches none.
+    NoneAsked,
 }
 
 impl fmt::Display for Conflict {
@@ -285,6 +345,9 @@ impl fmt::Display for Conflict {
             ),
             Self::NoNetwork => f.write_str(
                 "hosts are allowed, and the mode reaches none; allowlist does, and need not be named",
+            ),
+            Self::NoneAsked => f.write_str(
+                "unknown hosts are to be asked for, and the mode reaches none; allowlist does, and need not be named",
             ),
             Self::WriteDropped => {
                 f.write_str("mounts are to be written, and all of them are dropped")
@@ -329,19 +392,65 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
+/// What the node's operator can write to give leave.
+struct Leave {
+    /// As `allow.annotations` spells them.
+    keys: Vec<String>,
+    image: bool,
+}
+
+impl fmt::Display for Leave {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { keys, image } = self;
+        if *image {
+            f.write_str("under this engine the image may have written the annotation; ")?;
+        }
+        write!(
+            f,
+            "{} = {keys:?} under [allow] of the node's file gives leave",
+            "annotations"
+        )?;
+        match image {
+            true => f.write_str(", and so does a policy that the call names (--policy)"),
+            false => f.write_str(", and so does a ceiling there"),
+        }
+    }
+}
+
+/// The policy that exceeds a ceiling; where it is the ceiling itself, what annotations made of it.
+struct Asked<'a>(&'a PolicyName, &'a Ceiling);
+
+impl fmt::Display for Asked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self.0 == self.1.policy {
+            true => f.write_str("what the annotations ask for"),
+            false => write!(f, "policy {}", self.0),
+        }
+    }
+}
+
 struct Over<'a>(&'a [OverLimit]);
+
+/// More than a person reads in a line; what is not listed is met at the next try.
+const LISTED: usize = 4;
 
 impl fmt::Display for Over<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let each = self.0.iter().map(|OverLimit { exceeded, origin }| {
-            let Exceeded {
-                field,
-                asked,
-                allowed,
-            } = exceeded;
-            format!("{field} asks for {asked} ({origin}), allowed is {allowed}")
-        });
-        list(f, "; ", each)
+        let each = self
+            .0
+            .iter()
+            .take(LISTED)
+            .map(|OverLimit { exceeded, origin }| {
+                let Exceeded {
+                    field,
+                    asked,
+                    allowed,
+                } = exceeded;
+                format!("{field} asks for {asked} ({origin}), allowed is {allowed}")
+            });
+        let more = self.0.len().saturating_sub(LISTED);
+        let rest = (more > 0).then(|| format!("and {more} more fields"));
+        list(f, "; ", each.chain(rest))
     }
 }
 

@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
+use super::error::Conflict;
 use super::text::words;
 use super::{
-    Access, AskSeconds, ByteSize, Capability, CoolDown, Count, EphemeralDir, Filesystem, GuestPath,
-    InboundPort, MountRule, Network, NetworkMode, NetworkRule, OnUnknown, Origin, Policy,
-    PolicyError, PolicyName, Privileges, RootAccess, RuleItem, Switch, SyscallName, Syscalls,
+    Access, Annotations, AskSeconds, ByteSize, Capability, CoolDown, Count, CpuLimit,
+    CredentialName, EphemeralDir, Filesystem, GuestPath, InboundPort, LeftOut, Limits, MemoryLimit,
+    MountRule, Network, NetworkMode, NetworkRule, OnUnknown, Origin, Policy, PolicyError,
+    PolicyName, Privileges, ProcessLimit, RootAccess, RuleItem, SearchRule, Switch, SyscallName,
+    Syscalls,
 };
 
 words! {
@@ -26,6 +29,14 @@ words! {
         FilesystemMounts = "filesystem.mounts",
         /// [`Filesystem::write`].
         FilesystemWrite = "filesystem.write",
+        /// [`Filesystem::workspace_at`].
+        FilesystemWorkspaceAt = "filesystem.workspace-at",
+        /// [`Filesystem::search`].
+        FilesystemSearch = "filesystem.search",
+        /// [`Filesystem::credentials`].
+        FilesystemCredentials = "filesystem.credentials",
+        /// [`Filesystem::left_out`].
+        FilesystemLeftOut = "filesystem.left-out",
         /// [`Network::mode`].
         NetworkMode = "network.mode",
         /// [`Network::allow`].
@@ -58,6 +69,23 @@ words! {
         SyscallsDeny = "syscalls.deny",
         /// [`Privileges::capabilities`].
         PrivilegesCapabilities = "privileges.capabilities",
+        /// [`Privileges::set_id`].
+        PrivilegesSetId = "privileges.set-id",
+        /// [`Limits::pids`].
+        LimitsPids = "limits.pids",
+        /// [`Limits::memory`].
+        LimitsMemory = "limits.memory",
+        /// [`Limits::cpus`].
+        LimitsCpus = "limits.cpus",
+        /// [`Annotations::loosen`].
+        AnnotationsLoosen = "annotations.loosen",
+    }
+}
+
+impl Field {
+    /// Whether an annotation can set it. What gives leave to annotations is none of theirs.
+    pub fn has_annotation(self) -> bool {
+        self != Self::AnnotationsLoosen
     }
 }
 
@@ -68,6 +96,8 @@ pub(super) struct Fields {
     pub network: NetworkFields,
     pub syscalls: SyscallsFields,
     pub privileges: PrivilegesFields,
+    pub limits: LimitsFields,
+    pub annotations: AnnotationsFields,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
@@ -79,6 +109,10 @@ pub(super) struct FilesystemFields {
     pub workspace: Option<Access>,
     pub mounts: Option<MountRule>,
     pub write: Option<BTreeSet<GuestPath>>,
+    pub workspace_at: Option<BTreeSet<GuestPath>>,
+    pub search: Option<SearchRule>,
+    pub credentials: Option<BTreeSet<CredentialName>>,
+    pub left_out: Option<LeftOut>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
@@ -110,6 +144,21 @@ pub(super) struct SyscallsFields {
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(super) struct PrivilegesFields {
     pub capabilities: Option<BTreeSet<Capability>>,
+    pub set_id: Option<Switch>,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(super) struct LimitsFields {
+    pub pids: Option<ProcessLimit>,
+    pub memory: Option<MemoryLimit>,
+    pub cpus: Option<CpuLimit>,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(super) struct AnnotationsFields {
+    pub loosen: Option<BTreeSet<Field>>,
 }
 
 /// Where each field of a policy came from.
@@ -125,95 +174,185 @@ impl Fields {
     ) {
         // No `..`: a field added to the policy does not compile until it can be overridden.
         let Fields {
-            filesystem:
-                FilesystemFields {
-                    root,
-                    ephemeral,
-                    scratch,
-                    workspace,
-                    mounts,
-                    write,
-                },
+            filesystem,
             network,
             syscalls: SyscallsFields { allow, deny },
-            privileges: PrivilegesFields { capabilities },
+            privileges:
+                PrivilegesFields {
+                    capabilities,
+                    set_id,
+                },
+            limits: LimitsFields { pids, memory, cpus },
+            annotations: AnnotationsFields { loosen },
         } = over;
         let mut note = |field| {
             origins.insert(field, origin(field));
         };
-        let files = &mut self.filesystem;
-        put(&mut files.root, root, Field::FilesystemRoot, &mut note);
-        put(
-            &mut files.ephemeral,
-            ephemeral,
-            Field::FilesystemEphemeral,
-            &mut note,
-        );
-        put(
-            &mut files.scratch,
-            scratch,
-            Field::FilesystemScratch,
-            &mut note,
-        );
-        put(
-            &mut files.workspace,
-            workspace,
-            Field::FilesystemWorkspace,
-            &mut note,
-        );
-        put(
-            &mut files.mounts,
-            mounts,
-            Field::FilesystemMounts,
-            &mut note,
-        );
-        put(&mut files.write, write, Field::FilesystemWrite, &mut note);
+        self.filesystem.overlay(filesystem, &mut note);
         self.network.overlay(network, &mut note);
-        put(
-            &mut self.syscalls.allow,
-            allow,
-            Field::SyscallsAllow,
-            &mut note,
-        );
-        put(
-            &mut self.syscalls.deny,
-            deny,
-            Field::SyscallsDeny,
-            &mut note,
-        );
-        let slot = &mut self.privileges.capabilities;
-        put(slot, capabilities, Field::PrivilegesCapabilities, &mut note);
+        let slots = &mut self.syscalls;
+        put(&mut slots.allow, allow, Field::SyscallsAllow, &mut note);
+        put(&mut slots.deny, deny, Field::SyscallsDeny, &mut note);
+        let slots = &mut self.privileges;
+        let field = Field::PrivilegesCapabilities;
+        put(&mut slots.capabilities, capabilities, field, &mut note);
+        put(&mut slots.set_id, set_id, Field::PrivilegesSetId, &mut note);
+        let slots = &mut self.limits;
+        put(&mut slots.pids, pids, Field::LimitsPids, &mut note);
+        put(&mut slots.memory, memory, Field::LimitsMemory, &mut note);
+        put(&mut slots.cpus, cpus, Field::LimitsCpus, &mut note);
+        let slot = &mut self.annotations.loosen;
+        put(slot, loosen, Field::AnnotationsLoosen, &mut note);
     }
 
-    /// The whole policy with its presets spelled out, or what is missing.
+    /// What one author wrote, made complete: whoever lists hosts, or wants unknown ones asked for, wants them reached.
+    /// Says whether the network's mode follows from that.
+    ///
+    /// What cannot all be meant is refused: a policy may be narrowed into such a state, one author may not write it.
+    pub fn settle(&mut self) -> Result<bool, Conflict> {
+        let both = match (&self.syscalls.allow, &self.syscalls.deny) {
+            (Some(allow), Some(deny)) => allow.intersection(deny).next(),
+            _ => None,
+        };
+        if let Some(name) = both {
+            return Err(Conflict::Syscall(name.clone()));
+        }
+        let files = &self.filesystem;
+        let writes = files.write.as_ref().is_some_and(|list| !list.is_empty());
+        if writes && files.mounts == Some(MountRule::Drop) {
+            return Err(Conflict::WriteDropped);
+        }
+        let network = &mut self.network;
+        let lists = network.allow.as_ref().is_some_and(|list| !list.is_empty());
+        let asks = network.on_unknown == Some(OnUnknown::Ask);
+        match network.mode {
+            Some(NetworkMode::None | NetworkMode::Local) if lists => Err(Conflict::NoNetwork),
+            Some(NetworkMode::None | NetworkMode::Local) if asks => Err(Conflict::NoneAsked),
+            None if lists || asks => {
+                network.mode = Some(NetworkMode::Allowlist);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The whole policy with its presets spelled out and without what has no effect beside the rest, so that it can be
+    /// written as a file of one author; or what is missing.
     pub fn complete(self, name: PolicyName, presets: &Expand<'_>) -> Result<Policy, Unfinished> {
         let Fields {
             filesystem,
             network,
             syscalls,
             privileges,
+            limits,
+            annotations,
         } = self;
+        let filesystem = filesystem.complete()?;
+        let network = network.complete(presets)?;
+        let mut calls = Syscalls {
+            allow: syscalls.allow.ok_or(Field::SyscallsAllow)?,
+            deny: syscalls.deny.ok_or(Field::SyscallsDeny)?,
+        };
+        calls.allow.retain(|name| !calls.deny.contains(name));
         Ok(Policy {
             name,
-            filesystem: Filesystem {
-                root: filesystem.root.ok_or(Field::FilesystemRoot)?,
-                ephemeral: filesystem.ephemeral.ok_or(Field::FilesystemEphemeral)?,
-                scratch: filesystem.scratch.ok_or(Field::FilesystemScratch)?,
-                workspace: filesystem.workspace.ok_or(Field::FilesystemWorkspace)?,
-                mounts: filesystem.mounts.ok_or(Field::FilesystemMounts)?,
-                write: filesystem.write.ok_or(Field::FilesystemWrite)?,
-            },
-            network: network.complete(presets)?,
-            syscalls: Syscalls {
-                allow: syscalls.allow.ok_or(Field::SyscallsAllow)?,
-                deny: syscalls.deny.ok_or(Field::SyscallsDeny)?,
-            },
+            filesystem,
+            network,
+            syscalls: calls,
             privileges: Privileges {
                 capabilities: privileges
                     .capabilities
                     .ok_or(Field::PrivilegesCapabilities)?,
+                set_id: privileges.set_id.ok_or(Field::PrivilegesSetId)?,
+            },
+            limits: Limits {
+                pids: limits.pids.ok_or(Field::LimitsPids)?,
+                memory: limits.memory.ok_or(Field::LimitsMemory)?,
+                cpus: limits.cpus.ok_or(Field::LimitsCpus)?,
+            },
+            annotations: Annotations {
+                loosen: annotations.loosen.ok_or(Field::AnnotationsLoosen)?,
             },
         })
+    }
+}
+
+impl FilesystemFields {
+    fn overlay(&mut self, over: Self, note: &mut impl FnMut(Field)) {
+        let Self {
+            root,
+            ephemeral,
+            scratch,
+            workspace,
+            mounts,
+            write,
+            workspace_at,
+            search,
+            credentials,
+            left_out,
+        } = over;
+        put(&mut self.root, root, Field::FilesystemRoot, note);
+        let slot = &mut self.ephemeral;
+        put(slot, ephemeral, Field::FilesystemEphemeral, note);
+        put(&mut self.scratch, scratch, Field::FilesystemScratch, note);
+        let slot = &mut self.workspace;
+        put(slot, workspace, Field::FilesystemWorkspace, note);
+        put(&mut self.mounts, mounts, Field::FilesystemMounts, note);
+        put(&mut self.write, write, Field::FilesystemWrite, note);
+        let slot = &mut self.workspace_at;
+        put(slot, workspace_at, Field::FilesystemWorkspaceAt, note);
+        put(&mut self.search, search, Field::FilesystemSearch, note);
+        let slot = &mut self.credentials;
+        put(slot, credentials, Field::FilesystemCredentials, note);
+        put(&mut self.left_out, left_out, Field::FilesystemLeftOut, note);
+    }
+
+    fn complete(self) -> Result<Filesystem, Field> {
+        let mut files = Filesystem {
+            root: self.root.ok_or(Field::FilesystemRoot)?,
+            ephemeral: self.ephemeral.ok_or(Field::FilesystemEphemeral)?,
+            scratch: self.scratch.ok_or(Field::FilesystemScratch)?,
+            workspace: self.workspace.ok_or(Field::FilesystemWorkspace)?,
+            mounts: self.mounts.ok_or(Field::FilesystemMounts)?,
+            write: self.write.ok_or(Field::FilesystemWrite)?,
+            workspace_at: self.workspace_at.ok_or(Field::FilesystemWorkspaceAt)?,
+            search: self.search.ok_or(Field::FilesystemSearch)?,
+            credentials: self.credentials.ok_or(Field::FilesystemCredentials)?,
+            left_out: self.left_out.ok_or(Field::FilesystemLeftOut)?,
+        };
+        if files.mounts == MountRule::Drop {
+            files.write.clear();
+        }
+        Ok(files)
+    }
+}
+
+impl From<Filesystem> for FilesystemFields {
+    fn from(filesystem: Filesystem) -> Self {
+        let Filesystem {
+            root,
+            ephemeral,
+            scratch,
+            workspace,
+            mounts,
+            write,
+            workspace_at,
+            search,
+            credentials,
+            left_out,
+        } = filesystem;
+        Self {
+            root: Some(root),
+            ephemeral: Some(ephemeral),
+            scratch: Some(scratch),
+            workspace: Some(workspace),
+            mounts: Some(mounts),
+            write: Some(write),
+            workspace_at: Some(workspace_at),
+            search: Some(search),
+            credentials: Some(credentials),
+            left_out: Some(left_out),
+        }
     }
 }
 
@@ -221,28 +360,19 @@ impl From<Policy> for Fields {
     fn from(policy: Policy) -> Self {
         let Policy {
             name: _,
-            filesystem:
-                Filesystem {
-                    root,
-                    ephemeral,
-                    scratch,
-                    workspace,
-                    mounts,
-                    write,
-                },
+            filesystem,
             network,
             syscalls: Syscalls { allow, deny },
-            privileges: Privileges { capabilities },
+            privileges:
+                Privileges {
+                    capabilities,
+                    set_id,
+                },
+            limits: Limits { pids, memory, cpus },
+            annotations: Annotations { loosen },
         } = policy;
         Fields {
-            filesystem: FilesystemFields {
-                root: Some(root),
-                ephemeral: Some(ephemeral),
-                scratch: Some(scratch),
-                workspace: Some(workspace),
-                mounts: Some(mounts),
-                write: Some(write),
-            },
+            filesystem: filesystem.into(),
             network: network.into(),
             syscalls: SyscallsFields {
                 allow: Some(allow),
@@ -250,6 +380,15 @@ impl From<Policy> for Fields {
             },
             privileges: PrivilegesFields {
                 capabilities: Some(capabilities),
+                set_id: Some(set_id),
+            },
+            limits: LimitsFields {
+                pids: Some(pids),
+                memory: Some(memory),
+                cpus: Some(cpus),
+            },
+            annotations: AnnotationsFields {
+                loosen: Some(loosen),
             },
         }
     }
@@ -323,12 +462,19 @@ impl NetworkFields {
             }
             Ok::<_, Unfinished>(rules)
         };
+        let mode = self.mode.ok_or(Field::NetworkMode)?;
+        let mut allow = rules(self.allow, Field::NetworkAllow)?;
+        let mut on_unknown = self.on_unknown.ok_or(Field::NetworkOnUnknown)?;
+        if mode != NetworkMode::Allowlist {
+            allow.clear();
+            on_unknown = OnUnknown::Deny;
+        }
         Ok(Network {
-            mode: self.mode.ok_or(Field::NetworkMode)?,
-            allow: rules(self.allow, Field::NetworkAllow)?,
+            mode,
+            allow,
             deny: rules(self.deny, Field::NetworkDeny)?,
             limit: rules(self.limit, Field::NetworkLimit)?,
-            on_unknown: self.on_unknown.ok_or(Field::NetworkOnUnknown)?,
+            on_unknown,
             ask_seconds: self.ask_seconds.ok_or(Field::NetworkAskSeconds)?,
             proxy_env: self.proxy_env.ok_or(Field::NetworkProxyEnv)?,
             connections: self.connections.ok_or(Field::NetworkConnections)?,

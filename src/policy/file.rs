@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 
 use super::error::Source;
 use super::fields::{
-    Fields, FilesystemFields, NetworkFields, Origins, PrivilegesFields, SyscallsFields, Unfinished,
+    AnnotationsFields, Fields, FilesystemFields, LimitsFields, NetworkFields, Origins,
+    PrivilegesFields, SyscallsFields, Unfinished,
 };
 use super::preset::Presets;
 use super::text::{ValueError, nearest, printable, shown};
@@ -36,6 +37,10 @@ struct PolicyFile {
     syscalls: SyscallsFields,
     #[serde(default)]
     privileges: PrivilegesFields,
+    #[serde(default)]
+    limits: LimitsFields,
+    #[serde(default)]
+    annotations: AnnotationsFields,
 }
 
 /// What a policy is for, in one printable line.
@@ -66,6 +71,16 @@ pub(super) struct Loaded {
     pub origins: Origins,
 }
 
+/// What is wrong with the name of a policy's file (without `.toml`): its author believes that it has an effect.
+pub fn misnamed(name: &str) -> Option<PolicyError> {
+    let problem = name.parse::<PolicyName>().err()?;
+    Some(PolicyError::FileName {
+        kind: "policy",
+        file: shown(&format!("{name}.toml")),
+        problem,
+    })
+}
+
 /// The policies that there are: the node's files before the built-in ones.
 pub(super) struct Library<'a> {
     files: &'a BTreeMap<String, String>,
@@ -73,21 +88,9 @@ pub(super) struct Library<'a> {
 }
 
 impl<'a> Library<'a> {
-    /// Refuses files that nobody could choose: their author believes that they have an effect.
-    pub fn new(
-        files: &'a BTreeMap<String, String>,
-        presets: Presets<'a>,
-    ) -> Result<Self, PolicyError> {
-        for file in files.keys() {
-            if let Err(problem) = file.parse::<PolicyName>() {
-                return Err(PolicyError::FileName {
-                    kind: "policy",
-                    file: shown(&format!("{file}.toml")),
-                    problem,
-                });
-            }
-        }
-        Ok(Self { files, presets })
+    /// Files whose names no policy can have are as if they were not there: [`misnamed`] says which.
+    pub fn new(files: &'a BTreeMap<String, String>, presets: Presets<'a>) -> Self {
+        Self { files, presets }
     }
 
     /// Reads one policy and the bases it needs, and nothing else.
@@ -198,13 +201,22 @@ impl Library<'_> {
                 network,
                 syscalls,
                 privileges,
+                limits,
+                annotations,
             } = file;
-            let over = Fields {
+            let mut over = Fields {
                 filesystem,
                 network,
                 syscalls,
                 privileges,
+                limits,
+                annotations,
             };
+            over.settle()
+                .map_err(|conflict| PolicyError::FileDisagrees {
+                    file: source.clone(),
+                    conflict,
+                })?;
             fields.overlay(over, &mut origins, |_| source.origin());
             // Only its own: a base's description would describe another policy.
             described = description.map(|Description(text)| text);

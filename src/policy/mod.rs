@@ -11,17 +11,20 @@
 //! ```
 
 mod annotation;
+pub mod bound;
 mod builtin;
 pub mod capability;
 pub mod catalogue;
 pub mod ceiling;
 pub mod count;
+pub mod credential;
 mod error;
 mod fields;
 mod file;
 pub mod host;
 pub mod inbound;
 pub mod name;
+mod narrow;
 mod network;
 pub mod node;
 pub mod path;
@@ -42,18 +45,22 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
+pub use bound::{CpuLimit, MemoryLimit, ProcessLimit};
 pub use builtin::BUILTIN;
 pub use capability::Capability;
 pub use ceiling::{Exceeded, NetworkLimit, exceeds};
 pub use count::Count;
+pub use credential::CredentialName;
 pub use error::{OverLimit, PolicyError};
 pub use fields::Field;
+pub use file::misnamed as misnamed_policy;
 pub use host::{Host, HostName};
 pub use inbound::InboundPort;
 pub use name::{PolicyChoice, PolicyName, UNCONFINED};
 pub use network::MOST_PORTS;
-pub use node::{NamespaceKind, NodeAllow, NodeConfig};
+pub use node::{AnnotationLeave, NamespaceKind, NodeAllow, NodeConfig};
 pub use path::{GuestPath, HostPath};
+pub use preset::misnamed as misnamed_preset;
 pub use resolve::{Ceiling, Origin, Resolved, Selection, Sources, resolve};
 pub use rule::{NetworkRule, PresetName, RuleItem, Target};
 pub use seconds::{AskSeconds, CoolDown};
@@ -78,6 +85,12 @@ pub struct Policy {
     pub syscalls: Syscalls,
     /// What root may do.
     pub privileges: Privileges,
+    /// What it may take of the node.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What annotations may ask of it beyond what it says.
+    #[serde(default)]
+    pub annotations: Annotations,
 }
 
 /// The filesystem wall.
@@ -97,6 +110,18 @@ pub struct Filesystem {
     /// Mount points that may be written although `mounts` says read-only. It neither brings back what `mounts` drops
     /// nor says anything of the workspace, which `workspace` alone rules.
     pub write: BTreeSet<GuestPath>,
+    /// Where the workspace may be mounted; anywhere, if it names nothing.
+    #[serde(default)]
+    pub workspace_at: BTreeSet<GuestPath>,
+    /// What becomes of a mount that is too large to be searched for credentials and sockets.
+    #[serde(default = "search_as_before")]
+    pub search: SearchRule,
+    /// Credentials that are meant to be seen where a kept mount has them, such as an agent's own login.
+    #[serde(default)]
+    pub credentials: BTreeSet<CredentialName>,
+    /// What becomes of a container that asked for a mount and does not get it.
+    #[serde(default = "left_out_as_before")]
+    pub left_out: LeftOut,
 }
 
 /// The network wall.
@@ -158,6 +183,41 @@ impl Syscalls {
 pub struct Privileges {
     /// At most these of those that the engine gave.
     pub capabilities: BTreeSet<Capability>,
+    /// Whether files can be made set-user-ID or set-group-ID.
+    #[serde(default = "set_id_as_before")]
+    pub set_id: Switch,
+}
+
+/// What a container may take of the node: the smaller of this and of what the engine says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Limits {
+    /// Processes and threads.
+    pub pids: ProcessLimit,
+    /// Memory; what is ephemeral counts.
+    pub memory: MemoryLimit,
+    /// Processors.
+    pub cpus: CpuLimit,
+}
+
+/// What records of before there were limits meant.
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            pids: ProcessLimit::Unlimited,
+            memory: MemoryLimit::Unlimited,
+            cpus: CpuLimit::Unlimited,
+        }
+    }
+}
+
+/// What annotations may do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Annotations {
+    /// Fields that an annotation may set to more than the policy says, up to the node's ceiling. It counts only where
+    /// neither the node's file nor `--policy` sets a ceiling, and not for annotations that an image may have written.
+    pub loosen: BTreeSet<Field>,
 }
 
 words! {
@@ -207,6 +267,26 @@ words! {
 }
 
 words! {
+    /// What becomes of a mount that is too large to be searched.
+    SearchRule {
+        /// The container is refused.
+        Complete = "complete",
+        /// It gets the mount, with what was found masked.
+        Partial = "partial",
+    }
+}
+
+words! {
+    /// What becomes of a container that asked for a mount and does not get it.
+    LeftOut {
+        /// It is refused.
+        Refuse = "error",
+        /// It starts without; `explain` names the mount.
+        Report = "report",
+    }
+}
+
+words! {
     /// How far a connection gets.
     NetworkMode {
         /// An interface `lo` and nothing else.
@@ -216,6 +296,21 @@ words! {
         /// What the policy's rules allow, through the sidecar.
         Allowlist = "allowlist",
     }
+}
+
+/// What records of before there was this field meant.
+fn search_as_before() -> SearchRule {
+    SearchRule::Partial
+}
+
+/// What records of before there was this field meant.
+fn left_out_as_before() -> LeftOut {
+    LeftOut::Report
+}
+
+/// What records of before there was this field meant.
+fn set_id_as_before() -> Switch {
+    Switch::On
 }
 
 /// What records of before there was asking meant.
@@ -260,6 +355,8 @@ impl Policy {
             network: &'a Network,
             syscalls: &'a Syscalls,
             privileges: &'a Privileges,
+            limits: &'a Limits,
+            annotations: &'a Annotations,
         }
         // The name is the file's.
         let Policy {
@@ -268,12 +365,16 @@ impl Policy {
             network,
             syscalls,
             privileges,
+            limits,
+            annotations,
         } = self;
         toml::to_string(&Document {
             filesystem,
             network,
             syscalls,
             privileges,
+            limits,
+            annotations,
         })
         .expect("tables of strings and arrays of strings always have a TOML form")
     }

@@ -1,28 +1,31 @@
 //! The node's own file: what applies by default, what limits, and what this node allows beyond any policy.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::Source;
-use super::text::words;
+use super::text::{ValueError, nearest, string_form, words};
 use super::{
-    Capability, HostPath, NodeNetwork, PolicyChoice, PolicyError, PolicyName, builtin, file,
+    Capability, Field, HostPath, NodeNetwork, PolicyChoice, PolicyError, PolicyName, file,
 };
 
 /// `/etc/agentbox/config.toml`, parsed. A node without the file has [`NodeConfig::default`].
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct NodeConfig {
-    /// What applies where a container and its handler choose nothing. Without it that is `standard`, or the ceiling
-    /// where `standard` exceeds it.
+    /// What applies where a container and its handler choose nothing. Without it that is `standard`, narrowed to the
+    /// ceilings.
     pub default: Option<PolicyChoice>,
-    /// The policy that nothing a container asks for may exceed.
-    pub ceiling: PolicyName,
-    /// Where the node's policy files are: `NAME.toml`.
-    pub policy_dir: HostPath,
-    /// Where the node's presets are: `NAME.toml`.
-    pub preset_dir: HostPath,
+    /// The policy that nothing a container asks for may exceed; `permissive`, if the file names none. One that is named
+    /// is also leave for annotations to loosen the policy that was chosen, up to it.
+    pub ceiling: Option<PolicyName>,
+    /// Where the node's policy files are: `NAME.toml`. One that is named must be there.
+    pub policy_dir: Option<HostPath>,
+    /// Where the node's presets are: `NAME.toml`. Likewise.
+    pub preset_dir: Option<HostPath>,
     /// What no policy can give, only the node.
     pub allow: NodeAllow,
     /// How the node itself reaches the internet.
@@ -41,9 +44,62 @@ pub struct NodeAllow {
     pub hooks: BTreeSet<HostPath>,
     /// Devices that a container may be given, besides the usual eight.
     pub devices: BTreeSet<HostPath>,
+    /// What annotations may ask for beyond the policy that was chosen, also where an image may have written them.
+    pub annotations: BTreeSet<AnnotationLeave>,
     /// Rules may name every host, or all names below a public suffix.
     pub open_egress: bool,
 }
+
+/// What an annotation sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum AnnotationLeave {
+    /// Which policy applies.
+    Policy,
+    /// Which mount is the workspace.
+    Workspace,
+    /// A field of the policy.
+    Field(Field),
+}
+
+impl AnnotationLeave {
+    fn all() -> impl Iterator<Item = Self> {
+        let fields = Field::ALL.iter().filter(|field| field.has_annotation());
+        [Self::Policy, Self::Workspace]
+            .into_iter()
+            .chain(fields.copied().map(Self::Field))
+    }
+
+    /// The annotation's key without `dev.agentbox.`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::Workspace => "workspace",
+            Self::Field(field) => field.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for AnnotationLeave {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for AnnotationLeave {
+    type Err = ValueError;
+
+    fn from_str(value: &str) -> Result<Self, ValueError> {
+        Self::all()
+            .find(|leave| leave.as_str() == value)
+            .ok_or_else(|| ValueError {
+                suggestion: nearest(value, Self::all().map(Self::as_str)).map(str::to_owned),
+                ..ValueError::grammar(value, "policy, workspace or a field of policies")
+            })
+    }
+}
+
+string_form!(AnnotationLeave);
 
 words! {
     /// A kind of namespace, by OCI's name.
@@ -60,20 +116,6 @@ words! {
         User = "user",
         /// Interfaces, routes and sockets.
         Network = "network",
-    }
-}
-
-impl Default for NodeConfig {
-    fn default() -> Self {
-        let own = "a built-in value fits its own grammar";
-        Self {
-            default: None,
-            ceiling: builtin::CEILING.parse().expect(own),
-            policy_dir: "/etc/agentbox/policies".parse().expect(own),
-            preset_dir: "/etc/agentbox/presets".parse().expect(own),
-            allow: NodeAllow::default(),
-            network: NodeNetwork::default(),
-        }
     }
 }
 
@@ -108,6 +150,7 @@ mod tests {
             namespaces = ["pid", "network"]
             hooks = ["/usr/bin/hook"]
             devices = ["/dev/kvm"]
+            annotations = ["policy", "network.allow"]
             [network]
             upstream-proxy = "http://proxy.example:3128"
             upstream-credentials = "/etc/agentbox/upstream"
@@ -116,9 +159,9 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.default, Some(PolicyChoice::Unconfined));
-        assert_eq!(config.ceiling.as_str(), "strict");
-        assert_eq!(config.policy_dir.as_str(), "/srv/policies");
-        assert_eq!(config.preset_dir.as_str(), "/srv/presets");
+        assert_eq!(config.ceiling.unwrap().as_str(), "strict");
+        assert_eq!(config.policy_dir.unwrap().as_str(), "/srv/policies");
+        assert_eq!(config.preset_dir.unwrap().as_str(), "/srv/presets");
         assert!(config.allow.open_egress);
         let upstream = config.network.upstream().unwrap();
         assert_eq!(upstream.to_string(), "http://proxy.example:3128");
@@ -136,6 +179,11 @@ mod tests {
             config.allow.hooks,
             ["/usr/bin/hook".parse().unwrap()].into()
         );
+        let leave = [
+            AnnotationLeave::Policy,
+            AnnotationLeave::Field(Field::NetworkAllow),
+        ];
+        assert_eq!(config.allow.annotations, leave.into());
         assert_eq!(config.allow.devices, ["/dev/kvm".parse().unwrap()].into());
     }
 
@@ -149,6 +197,16 @@ mod tests {
             ("policy_dir = \"/p\"", 1, "policy-dir"),
             ("[allow]\nnamespaces = [\"mount\"]", 2, "one of pid"),
             ("[allow]\ncapabilities = [\"ALL\"]", 2, "capability"),
+            (
+                "[allow]\nannotations = [\"netwrok.allow\"]",
+                2,
+                "did you mean network.allow?",
+            ),
+            (
+                "[allow]\nannotations = [\"annotations.loosen\"]",
+                2,
+                "not policy, workspace",
+            ),
             ("[allow]\nhooks = [\"../hook\"]", 2, "absolute"),
             ("preset-dir = \"../presets\"", 1, "absolute"),
             ("[allow]\nopen-egress = \"yes\"", 2, "invalid type"),

@@ -24,6 +24,16 @@ pub struct Preset {
     pub rules: BTreeSet<NetworkRule>,
 }
 
+/// What is wrong with the name of a preset's file (without `.toml`).
+pub fn misnamed(name: &str) -> Option<PolicyError> {
+    let problem = name.parse::<PresetName>().err()?;
+    Some(PolicyError::FileName {
+        kind: "preset",
+        file: shown(&format!("{name}.toml")),
+        problem,
+    })
+}
+
 /// The presets that there are: the node's files before the built-in ones.
 #[derive(Debug)]
 pub(super) struct Presets<'a> {
@@ -33,21 +43,12 @@ pub(super) struct Presets<'a> {
 }
 
 impl<'a> Presets<'a> {
-    /// Refuses files that no rule could name.
-    pub fn new(files: &'a BTreeMap<String, String>) -> Result<Self, PolicyError> {
-        for name in files.keys() {
-            if let Err(problem) = name.parse::<PresetName>() {
-                return Err(PolicyError::FileName {
-                    kind: "preset",
-                    file: shown(&format!("{name}.toml")),
-                    problem,
-                });
-            }
-        }
-        Ok(Self {
+    /// Files whose names no preset can have are as if they were not there: [`misnamed`] says which.
+    pub fn new(files: &'a BTreeMap<String, String>) -> Self {
+        Self {
             files,
             builtin: OnceCell::new(),
-        })
+        }
     }
 
     /// Reads one preset.
@@ -125,7 +126,7 @@ mod tests {
             "github".to_owned(),
             "description = \"ours\"\nrules = [\"git.example.com\"]".to_owned(),
         )]);
-        let presets = Presets::new(&files).unwrap();
+        let presets = Presets::new(&files);
         let preset = presets
             .get(&"github".parse().unwrap(), &Origin::Node)
             .unwrap();

@@ -10,9 +10,9 @@ use super::fields::{Fields, Origins, Unfinished};
 use super::file::{Library, Loaded};
 use super::preset::Presets;
 use super::{
-    Capability, Field, GuestPath, NetworkLimit, NodeAllow, NodeConfig, OverLimit, POLICY_KEY,
-    Policy, PolicyChoice, PolicyError, PolicyName, RuleItem, Upstream, WORKSPACE_KEY, builtin,
-    capability, exceeds, network,
+    AnnotationLeave, Capability, Exceeded, Field, GuestPath, NetworkLimit, NodeAllow, NodeConfig,
+    OnUnknown, OverLimit, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, RuleItem,
+    Upstream, WORKSPACE_KEY, builtin, capability, exceeds, narrow, network,
 };
 
 /// All that has a say in a container's policy.
@@ -106,6 +106,8 @@ pub enum Origin {
     Builtin(PolicyName),
     /// A policy file of the node.
     File(PolicyName),
+    /// A ceiling, which is tighter than the policy that was chosen.
+    Ceiling(PolicyName),
     /// `update`, while the container ran.
     Update,
 }
@@ -119,6 +121,7 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("the default"),
             Self::Builtin(name) => write!(f, "built-in policy {name}"),
             Self::File(name) => write!(f, "policy file {name}.toml"),
+            Self::Ceiling(name) => write!(f, "the ceiling {name}"),
             Self::Update => f.write_str("agentbox update"),
         }
     }
@@ -143,21 +146,19 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
         (None, None, Some(default)) => (Some(default.clone()), Origin::Node),
         (None, None, None) => (None, Origin::Default),
     };
-    let desk = Desk::new(sources)?;
+    let desk = Desk::new(sources);
     let name = match choice {
         Some(PolicyChoice::Unconfined) => return unconfined(request, chosen_by),
         Some(PolicyChoice::Named(name)) => Some(name),
         None => None,
     };
-    let limits = desk.limits(flag)?;
-    let (loaded, chosen_by) = match name {
-        Some(name) => (desk.load(&name, &chosen_by)?, chosen_by),
-        None => desk.default(&limits)?,
-    };
-    if chosen_by == Origin::Node {
-        desk.check_default(&loaded, &limits)?;
+    let limits = desk.limits(flag.as_ref())?;
+    let chosen = desk.choose(name.as_ref(), &chosen_by, &limits)?;
+    let image = annotation::may_be_an_images(sources.annotations);
+    if image {
+        desk.check_choice(&request, &chosen, flag, &limits)?;
     }
-    desk.finish(request, loaded, chosen_by, limits)
+    desk.finish(request, chosen, limits, image)
         .map(|resolved| Selection::Policy(Box::new(resolved)))
 }
 
@@ -175,6 +176,19 @@ struct Limit {
     policy: Policy,
 }
 
+impl Limit {
+    /// Whether an operator set it.
+    fn is_set(&self) -> bool {
+        self.ceiling.set_by != Origin::Default
+    }
+}
+
+/// The policy that applies before any field of it is changed.
+struct Chosen {
+    loaded: Loaded,
+    by: Origin,
+}
+
 /// What the steps share.
 pub(super) struct Desk<'a> {
     sources: &'a Sources<'a>,
@@ -182,11 +196,11 @@ pub(super) struct Desk<'a> {
 }
 
 impl<'a> Desk<'a> {
-    pub fn new(sources: &'a Sources<'a>) -> Result<Self, PolicyError> {
-        Ok(Self {
+    pub fn new(sources: &'a Sources<'a>) -> Self {
+        Self {
             sources,
-            library: Library::new(sources.files, Presets::new(sources.presets)?)?,
-        })
+            library: Library::new(sources.files, Presets::new(sources.presets)),
+        }
     }
 }
 
@@ -199,15 +213,13 @@ impl Desk<'_> {
     }
 
     /// The node's ceiling first, then the call's.
-    fn limits(&self, flag: Option<PolicyChoice>) -> Result<Vec<Limit>, PolicyError> {
-        let ceiling = self.sources.node.ceiling.clone();
-        let set_by = match ceiling.as_str() {
-            builtin::CEILING => Origin::Default,
-            _ => Origin::Node,
-        };
-        let mut named = vec![(ceiling, set_by)];
+    fn limits(&self, flag: Option<&PolicyChoice>) -> Result<Vec<Limit>, PolicyError> {
+        let mut named = vec![match &self.sources.node.ceiling {
+            Some(name) => (name.clone(), Origin::Node),
+            None => (builtin_name(builtin::CEILING), Origin::Default),
+        }];
         match flag {
-            Some(PolicyChoice::Named(name)) => named.push((name, Origin::Flag)),
+            Some(PolicyChoice::Named(name)) => named.push((name.clone(), Origin::Flag)),
             // Whoever runs the call set it no limit of its own.
             Some(PolicyChoice::Unconfined) | None => {}
         }
@@ -222,63 +234,146 @@ impl Desk<'_> {
             .collect()
     }
 
-    /// `standard`; the node's ceiling where that is tighter, or every container would be refused until somebody
-    /// names a default.
-    fn default(&self, limits: &[Limit]) -> Result<(Loaded, Origin), PolicyError> {
-        let name = builtin::DEFAULT
-            .parse()
-            .expect("a built-in policy has a proper name");
-        let standard = self.load(&name, &Origin::Default)?;
-        match limits
-            .iter()
-            .find(|limit| !exceeds(&standard.policy, &limit.policy).is_empty())
+    /// The policy of this name, with the ceilings' denials; without a name `standard`, narrowed to the ceilings: what
+    /// nobody asked for by name must not be refused, and a ceiling is never a policy for those who ask for less.
+    fn choose(
+        &self,
+        name: Option<&PolicyName>,
+        by: &Origin,
+        limits: &[Limit],
+    ) -> Result<Chosen, PolicyError> {
+        let (mut loaded, narrow): (Loaded, fn(&mut Policy, &Policy) -> Vec<Field>) = match name {
+            Some(name) => (self.load(name, by)?, narrow::unite_denials),
+            None => (
+                self.load(&builtin_name(builtin::DEFAULT), &Origin::Default)?,
+                narrow::meet,
+            ),
+        };
+        for limit in limits {
+            for field in narrow(&mut loaded.policy, &limit.policy) {
+                let origin = Origin::Ceiling(limit.ceiling.policy.clone());
+                loaded.origins.insert(field, origin);
+            }
+        }
+        if *by == Origin::Node {
+            check_default(&loaded, limits)?;
+        }
+        Ok(Chosen {
+            loaded,
+            by: by.clone(),
+        })
+    }
+
+    /// What an image may have written chooses nothing wider than what applies without it.
+    fn check_choice(
+        &self,
+        request: &Request,
+        chosen: &Chosen,
+        flag: Option<PolicyChoice>,
+        limits: &[Limit],
+    ) -> Result<(), PolicyError> {
+        let leave = &self.sources.node.allow.annotations;
+        let node = self.sources.node.default.clone();
+        let (without, by) = match (flag, node) {
+            (Some(flag), _) => (Some(flag), Origin::Flag),
+            (None, Some(default)) => (Some(default), Origin::Node),
+            (None, None) => (None, Origin::Default),
+        };
+        let without = match without {
+            // Any walls are fewer rights than none.
+            Some(PolicyChoice::Unconfined) => return Ok(()),
+            Some(PolicyChoice::Named(name)) => self.choose(Some(&name), &by, limits)?,
+            None => self.choose(None, &by, limits)?,
+        };
+        let refuse = |key: &str, asked: String, leave| PolicyError::ChosenByImage {
+            key: key.to_owned(),
+            policy: without.loaded.policy.name.clone(),
+            chosen_by: without.by.clone(),
+            asked,
+            leave,
+        };
+        let asked = &chosen.loaded.policy;
+        let wider = exceeds(asked, &without.loaded.policy);
+        if let Some(Exceeded { field, .. }) = wider.first()
+            && request.policy.is_some()
+            && !leave.contains(&AnnotationLeave::Policy)
         {
-            Some(Limit { ceiling, .. }) => {
-                let Ceiling { policy, set_by } = ceiling;
-                Ok((self.load(policy, set_by)?, set_by.clone()))
+            let asked = format!("policy {} has more, such as {field}", asked.name);
+            return Err(refuse(POLICY_KEY, asked, AnnotationLeave::Policy));
+        }
+        match &request.workspace {
+            Some(path) if !leave.contains(&AnnotationLeave::Workspace) => {
+                let asked = format!("it makes {path} the mount that may be written");
+                Err(refuse(WORKSPACE_KEY, asked, AnnotationLeave::Workspace))
             }
-            None => Ok((standard, Origin::Default)),
+            _ => Ok(()),
         }
     }
 
-    /// No container's fault: the node's file names both.
-    fn check_default(&self, loaded: &Loaded, limits: &[Limit]) -> Result<(), PolicyError> {
-        for Limit { ceiling, policy } in limits {
-            let over = over(&loaded.policy, policy, &loaded.origins);
-            if !over.is_empty() {
-                return Err(PolicyError::DefaultExceedsCeiling {
-                    policy: loaded.policy.name.clone(),
-                    ceiling: ceiling.policy.clone(),
-                    over,
-                });
-            }
-        }
-        Ok(())
-    }
-
+    /// Changes the fields that annotations name, and refuses what exceeds a ceiling or what nobody gave leave for.
     fn finish(
         &self,
         request: Request,
-        loaded: Loaded,
-        chosen_by: Origin,
+        chosen: Chosen,
         limits: Vec<Limit>,
+        image: bool,
     ) -> Result<Resolved, PolicyError> {
-        let Request {
-            policy: _,
-            workspace,
-            fields: mut asked,
-            change: _,
-            mode_implied,
-        } = request;
-        if workspace.as_ref().is_some_and(GuestPath::is_root) {
+        if request.workspace.as_ref().is_some_and(GuestPath::is_root) {
             return Err(PolicyError::RootPath {
                 origin: Origin::Annotation(WORKSPACE_KEY.to_owned()),
                 field: "workspace".to_owned(),
             });
         }
-        let Loaded {
+        let Chosen { loaded, by } = chosen;
+        let own = loaded.policy.clone();
+        let description = loaded.description.clone();
+        let workspace = request.workspace.clone();
+        let mode_implied = request.mode_implied;
+        let (policy, origins) = self.overlaid(request, loaded)?;
+        self.check_names(&policy, &origins)?;
+        let is_limited = image || !limits.iter().any(Limit::is_set);
+        if is_limited {
+            let over = self.without_leave(&policy, &own, &origins, image, mode_implied);
+            if !over.is_empty() {
+                return Err(PolicyError::Loosened {
+                    policy: own.name,
+                    chosen_by: by,
+                    over,
+                    image,
+                });
+            }
+        }
+        check_ceilings(&policy, &origins, &limits)?;
+        let network_limits = limits
+            .iter()
+            .map(|limit| NetworkLimit::of(limit.ceiling.to_string(), &limit.policy.network))
+            .collect();
+        Ok(Resolved {
             policy,
             description,
+            workspace,
+            chosen_by: by,
+            origins,
+            network_limits,
+            limits: limits.iter().map(|limit| limit.policy.clone()).collect(),
+            ceilings: limits.into_iter().map(|limit| limit.ceiling).collect(),
+            node_allow: self.sources.node.allow.clone(),
+            upstream: self.sources.node.network.upstream(),
+        })
+    }
+
+    /// The policy with the annotations' fields in it.
+    fn overlaid(&self, request: Request, loaded: Loaded) -> Result<(Policy, Origins), PolicyError> {
+        let Request {
+            policy: _,
+            workspace: _,
+            fields: mut asked,
+            change: _,
+            mode_implied,
+        } = request;
+        let Loaded {
+            policy,
+            description: _,
             mut origins,
         } = loaded;
         // Denials of a container come on top: naming one must not open what the policy closed.
@@ -288,52 +383,54 @@ impl Desk<'_> {
         if let Some(deny) = &mut asked.network.deny {
             deny.extend(policy.network.deny.iter().cloned().map(RuleItem::Rule));
         }
+        let lists = asked
+            .network
+            .allow
+            .as_ref()
+            .is_some_and(|list| !list.is_empty());
+        let implied_by = match lists {
+            true => Field::NetworkAllow,
+            false => Field::NetworkOnUnknown,
+        };
         let name = policy.name.clone();
         let mut fields = Fields::from(policy);
         fields.overlay(asked, &mut origins, |field| match field {
-            Field::NetworkMode if mode_implied => {
-                Origin::Annotation(annotation::key(Field::NetworkAllow))
-            }
+            Field::NetworkMode if mode_implied => Origin::Annotation(annotation::key(implied_by)),
             other => Origin::Annotation(annotation::key(other)),
         });
-        let policy = match self.library.complete(fields, name, &origins) {
-            Ok(policy) => policy,
-            Err(Unfinished::Preset(error)) => return Err(error),
+        match self.library.complete(fields, name, &origins) {
+            Ok(policy) => Ok((policy, origins)),
+            Err(Unfinished::Preset(error)) => Err(error),
             Err(Unfinished::Missing(_)) => {
                 unreachable!("the policy below the annotations is complete")
             }
-        };
-        self.check_names(&policy, &origins)?;
-        for Limit {
-            ceiling,
-            policy: limit,
-        } in &limits
-        {
-            let over = over(&policy, limit, &origins);
-            if !over.is_empty() {
-                return Err(PolicyError::ExceedsCeiling {
-                    policy: policy.name,
-                    ceiling: ceiling.clone(),
-                    over,
-                });
-            }
         }
-        let network_limits = limits
-            .iter()
-            .map(|limit| NetworkLimit::of(limit.ceiling.to_string(), &limit.policy.network))
-            .collect();
-        Ok(Resolved {
-            policy,
-            description,
-            workspace,
-            chosen_by,
-            origins,
-            network_limits,
-            limits: limits.iter().map(|limit| limit.policy.clone()).collect(),
-            ceilings: limits.into_iter().map(|limit| limit.ceiling).collect(),
-            node_allow: self.sources.node.allow.clone(),
-            upstream: self.sources.node.network.upstream(),
-        })
+    }
+
+    /// Where annotations ask for more than the policy that was chosen, and nobody gave them leave: the policy itself
+    /// to those that are surely the caller's, the node's file to any.
+    fn without_leave(
+        &self,
+        policy: &Policy,
+        own: &Policy,
+        origins: &Origins,
+        image: bool,
+        mode_implied: bool,
+    ) -> Vec<OverLimit> {
+        let node = &self.sources.node.allow.annotations;
+        let has_leave = |field: Field| {
+            let by_policy = !image && own.annotations.loosen.contains(&field);
+            by_policy || node.contains(&AnnotationLeave::Field(field))
+        };
+        let mut over = over(policy, own, origins);
+        over.retain(|over| match over.exceeded.field {
+            // Whoever may list hosts may have them reached.
+            Field::NetworkMode if mode_implied => {
+                !has_leave(Field::NetworkAllow) && !has_leave(Field::NetworkMode)
+            }
+            field => !has_leave(field),
+        });
+        over
     }
 
     /// What a parser of one value cannot know: which system calls exist, and what the node gives leave for.
@@ -378,6 +475,45 @@ impl Desk<'_> {
             None => Ok(()),
         }
     }
+}
+
+fn builtin_name(name: &str) -> PolicyName {
+    name.parse().expect("a built-in policy has a proper name")
+}
+
+/// No container's fault: the node's file names both.
+fn check_default(loaded: &Loaded, limits: &[Limit]) -> Result<(), PolicyError> {
+    for Limit { ceiling, policy } in limits {
+        let over = over(&loaded.policy, policy, &loaded.origins);
+        if !over.is_empty() {
+            return Err(PolicyError::DefaultExceedsCeiling {
+                policy: loaded.policy.name.clone(),
+                ceiling: ceiling.policy.clone(),
+                over,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_ceilings(policy: &Policy, origins: &Origins, limits: &[Limit]) -> Result<(), PolicyError> {
+    let asks = policy.network.on_unknown == OnUnknown::Ask;
+    for limit in limits {
+        let over = over(policy, &limit.policy, origins);
+        if !over.is_empty() {
+            return Err(PolicyError::ExceedsCeiling {
+                policy: policy.name.clone(),
+                ceiling: limit.ceiling.clone(),
+                over,
+            });
+        }
+        if asks && limit.policy.network.limit.is_empty() {
+            return Err(PolicyError::NothingToApprove {
+                ceiling: limit.ceiling.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn over(asked: &Policy, ceiling: &Policy, origins: &Origins) -> Vec<OverLimit> {

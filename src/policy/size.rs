@@ -40,7 +40,8 @@ impl FromStr for ByteSize {
     }
 }
 
-fn parse(value: &str) -> Option<u64> {
+/// Bytes of a whole number with a unit, without bounds.
+pub(super) fn parse(value: &str) -> Option<u64> {
     let (digits, unit) = UNITS
         .iter()
         .find_map(|(name, unit)| Some((value.strip_suffix(name)?, unit)))?;
@@ -53,12 +54,17 @@ fn parse(value: &str) -> Option<u64> {
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, unit) = UNITS
-            .iter()
-            .find(|(_, unit)| self.0.is_multiple_of(*unit))
-            .expect("every size was parsed as a multiple of a KiB");
-        write!(f, "{}{name}", self.0 / unit)
+        write(f, self.0)
     }
+}
+
+/// Bytes in the largest unit that divides them.
+pub(super) fn write(f: &mut fmt::Formatter<'_>, bytes: u64) -> fmt::Result {
+    let (name, unit) = UNITS
+        .iter()
+        .find(|(_, unit)| bytes.is_multiple_of(*unit))
+        .expect("every size was parsed as a multiple of a KiB");
+    write!(f, "{}{name}", bytes / unit)
 }
 
 string_form!(ByteSize);

@@ -50,15 +50,19 @@ impl Case {
         self
     }
 
-    fn resolve(&self) -> Result<Selection, PolicyError> {
-        resolve(&Sources {
+    fn sources(&self) -> Sources<'_> {
+        Sources {
             annotations: &self.annotations,
             flag: self.flag.as_deref(),
             node: &self.node,
             files: &self.files,
             presets: &self.presets,
             known_syscall: known,
-        })
+        }
+    }
+
+    fn resolve(&self) -> Result<Selection, PolicyError> {
+        resolve(&self.sources())
     }
 
     fn resolved(&self) -> Resolved {
@@ -90,6 +94,20 @@ fn services() -> BTreeSet<NetworkRule> {
         .collect()
 }
 
+/// What annotations may ask of `standard` and `permissive`.
+const LOOSEN: [Field; 10] = [
+    Field::FilesystemScratch,
+    Field::LimitsPids,
+    Field::NetworkAllow,
+    Field::NetworkConnections,
+    Field::NetworkConnectionsPerMinute,
+    Field::NetworkHosts,
+    Field::NetworkInbound,
+    Field::NetworkLimit,
+    Field::NetworkMode,
+    Field::NetworkUpload,
+];
+
 #[test]
 fn the_built_in_policies_are_what_the_design_says() {
     let eight: BTreeSet<Capability> = Capability::ORDINARY.into();
@@ -98,13 +116,31 @@ fn the_built_in_policies_are_what_the_design_says() {
         allow: BTreeSet::new(),
         deny: BTreeSet::new(),
     };
-    let expect = |name: &str, filesystem, network, capabilities| Policy {
-        name: name.parse().unwrap(),
-        filesystem,
-        network,
-        syscalls: none.clone(),
-        privileges: Privileges { capabilities },
-    };
+    let expect =
+        |name: &str, filesystem, network, capabilities, [pids, memory]: [&str; 2]| Policy {
+            name: name.parse().unwrap(),
+            filesystem,
+            network,
+            syscalls: none.clone(),
+            privileges: Privileges {
+                capabilities,
+                set_id: match name {
+                    "permissive" => Switch::On,
+                    _ => Switch::Off,
+                },
+            },
+            limits: Limits {
+                pids: pids.parse().unwrap(),
+                memory: memory.parse().unwrap(),
+                cpus: CpuLimit::Unlimited,
+            },
+            annotations: Annotations {
+                loosen: match name {
+                    "strict" => [Field::NetworkAllow].into(),
+                    _ => LOOSEN.into(),
+                },
+            },
+        };
     let files = |root, ephemeral, scratch: &str, mounts| Filesystem {
         root,
         ephemeral,
@@ -112,6 +148,13 @@ fn the_built_in_policies_are_what_the_design_says() {
         workspace: Access::ReadWrite,
         mounts,
         write: BTreeSet::new(),
+        workspace_at: BTreeSet::new(),
+        search: match mounts {
+            MountRule::Keep => SearchRule::Partial,
+            MountRule::Drop | MountRule::ReadOnly => SearchRule::Complete,
+        },
+        credentials: BTreeSet::new(),
+        left_out: LeftOut::Report,
     };
     let strict = files(
         RootAccess::ReadOnly,
@@ -155,14 +198,27 @@ fn the_built_in_policies_are_what_the_design_says() {
     };
     let none_at_all = BTreeSet::new();
     let policies = [
-        expect("strict", strict, closed(NetworkMode::None), none_at_all),
+        expect(
+            "strict",
+            strict,
+            closed(NetworkMode::None),
+            none_at_all,
+            ["1024", "50%"],
+        ),
         expect(
             "standard",
             standard,
             closed(NetworkMode::Local),
             eight.clone(),
+            ["4096", "unlimited"],
         ),
-        expect("permissive", permissive, open, eight),
+        expect(
+            "permissive",
+            permissive,
+            open,
+            eight,
+            ["16384", "unlimited"],
+        ),
     ];
     for policy in policies {
         assert_eq!(builtin(policy.name.as_str()), policy);

@@ -24,6 +24,7 @@ use super::neighbours::Joined;
 use super::network_wall::NetworkWall;
 use super::pin::EngineFiles;
 use super::record::{self, Call, ProcessId, Record, write_whole};
+use super::resolve::config;
 use super::store::{Lock, Place};
 use super::unfinished::{self, Split};
 use super::{
@@ -387,7 +388,8 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
         chosen_by: decision.chosen_by.clone(),
         call: Call {
             policy: global.policy.clone(),
-            config: std::path::absolute(&global.config).unwrap_or_else(|_| global.config.clone()),
+            config: std::path::absolute(config(global))
+                .unwrap_or_else(|_| config(global).to_owned()),
         },
         overlay: false,
         init: None,

@@ -1,19 +1,36 @@
 //! Reading what has a say in a policy: the node's file, its policy directory, the command line.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use super::bundle::read_file;
+use super::bundle::{open_regular, read_open};
 use super::{RuntimeError, upstream};
 use crate::cli::Global;
-use crate::policy::{NodeConfig, Selection, Sources, resolve};
+use crate::policy::{
+    HostPath, NodeConfig, PolicyError, Selection, Sources, misnamed_policy, misnamed_preset,
+    resolve,
+};
+
+/// Where the node's file is unless the call names another. There may be none.
+const CONFIG: &str = "/etc/agentbox/config.toml";
+
+/// The node's file that this call means.
+pub fn config(global: &Global) -> &Path {
+    global.config.as_deref().unwrap_or(Path::new(CONFIG))
+}
 
 /// Chooses and resolves the policy of a container with these annotations.
 pub fn selection(
     global: &Global,
     annotations: &BTreeMap<String, String>,
 ) -> Result<Selection, RuntimeError> {
-    let files = NodeFiles::read(&global.config)?;
+    let files = NodeFiles::of(global)?;
+    for problem in files.misnamed() {
+        log::warn!("{problem}: it is not read");
+    }
     Ok(resolve(
         &files.sources(annotations, global.policy.as_deref()),
     )?)
@@ -26,18 +43,62 @@ pub struct NodeFiles {
     pub node: NodeConfig,
     policies: BTreeMap<String, String>,
     presets: BTreeMap<String, String>,
+    misnamed: Vec<PolicyError>,
 }
 
 impl NodeFiles {
-    /// Reads the node's file and the directories that it names.
+    /// What has a say in this call.
+    pub fn of(global: &Global) -> Result<Self, RuntimeError> {
+        match &global.config {
+            Some(named) => Self::read_named(named),
+            None => Self::read(Path::new(CONFIG)),
+        }
+    }
+
+    /// Reads the node's file and the directories that it names. Only the usual file may be missing: one that somebody
+    /// named may hold the ceiling.
     pub fn read(config: &Path) -> Result<Self, RuntimeError> {
-        let node = node(config)?;
+        match config == Path::new(CONFIG) {
+            true => Self::complete(config, node(config)?.unwrap_or_default()),
+            false => Self::read_named(config),
+        }
+    }
+
+    fn read_named(config: &Path) -> Result<Self, RuntimeError> {
+        let node = node(config)?.ok_or_else(|| missing(config, "--config names it"))?;
+        Self::complete(config, node)
+    }
+
+    fn complete(config: &Path, node: NodeConfig) -> Result<Self, RuntimeError> {
         upstream::check(config, &node)?;
-        Ok(Self {
-            policies: toml_files(node.policy_dir.as_ref(), "policies")?,
-            presets: toml_files(node.preset_dir.as_ref(), "presets")?,
+        let mut files = Self {
+            policies: BTreeMap::new(),
+            presets: BTreeMap::new(),
+            misnamed: Vec::new(),
             node,
-        })
+        };
+        let NodeConfig {
+            policy_dir,
+            preset_dir,
+            ..
+        } = &files.node;
+        let by = |key: &str| format!("{key} of {config:?} names it");
+        let policies = Directory::of(policy_dir.as_ref(), POLICIES, by("policy-dir"));
+        let presets = Directory::of(preset_dir.as_ref(), PRESETS, by("preset-dir"));
+        files.policies = policies.read(|name| misnamed_policy(name), &mut files.misnamed)?;
+        files.presets = presets.read(|name| misnamed_preset(name), &mut files.misnamed)?;
+        Ok(files)
+    }
+
+    /// Files that nobody can choose, because of their names.
+    pub fn misnamed(&self) -> &[PolicyError] {
+        &self.misnamed
+    }
+
+    /// Where presets are.
+    pub fn preset_dir(&self) -> &Path {
+        let named = self.node.preset_dir.as_ref();
+        named.map_or(Path::new(PRESETS), AsRef::as_ref)
     }
 
     /// All that has a say in the policy of a container with these annotations.
@@ -57,41 +118,110 @@ impl NodeFiles {
     }
 }
 
-fn node(path: &Path) -> Result<NodeConfig, RuntimeError> {
+/// Where the node's policies are unless its file says otherwise.
+const POLICIES: &str = "/etc/agentbox/policies";
+/// Likewise its presets.
+const PRESETS: &str = "/etc/agentbox/presets";
+
+/// The node's file; nothing where there is none.
+fn node(path: &Path) -> Result<Option<NodeConfig>, RuntimeError> {
     match read_text(path) {
-        Ok(text) => Ok(NodeConfig::parse(&text)?),
-        Err(RuntimeError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Ok(NodeConfig::default())
-        }
+        Ok(text) => Ok(Some(NodeConfig::parse(&text)?)),
+        Err(RuntimeError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
         // Unreadable is not absent: it may hold the ceiling.
         Err(e) => Err(e),
     }
 }
 
+fn missing(path: &Path, by: &str) -> RuntimeError {
+    RuntimeError::Input {
+        path: path.to_owned(),
+        why: format!("{by}, and it is not there"),
+    }
+}
+
+/// A text that says what containers may do, of a file that nobody else writes.
 fn read_text(path: &Path) -> Result<String, RuntimeError> {
-    String::from_utf8(read_file(path)?).map_err(|_| RuntimeError::Input {
+    let file = open_regular(path)?;
+    trusted(&file, path)?;
+    String::from_utf8(read_open(file, path)?).map_err(|_| RuntimeError::Input {
         path: path.to_owned(),
         why: "it is not UTF-8".to_owned(),
     })
 }
 
-fn toml_files(dir: &Path, what: &str) -> Result<BTreeMap<String, String>, RuntimeError> {
-    let step = || format!("read the node's {what} in {dir:?}");
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(e) => return Err(RuntimeError::io(step())(e)),
+/// Whoever writes the file, or puts another in its place, says what every container may do: that is root, or the person
+/// who runs this.
+fn trusted(file: &File, path: &Path) -> Result<(), RuntimeError> {
+    let step = || RuntimeError::io(format!("look at {path:?}"));
+    let stat = file.metadata().map_err(step())?;
+    let own = rustix::process::geteuid().as_raw();
+    // In a directory with the sticky bit nobody else replaces it.
+    let writes = match stat.is_dir() && stat.mode() & 0o1000 != 0 {
+        true => 0,
+        false => stat.mode() & 0o022,
     };
-    let mut files = BTreeMap::new();
-    for entry in entries {
-        let path = entry.map_err(RuntimeError::io(step()))?.path();
-        let name = path
-            .file_name()
-            .and_then(|n| n.to_str())
-            .and_then(|n| n.strip_suffix(".toml"));
-        if let Some(name) = name {
-            files.insert(name.to_owned(), read_text(&path)?);
+    if (stat.uid() == 0 || stat.uid() == own) && writes == 0 {
+        return Ok(());
+    }
+    Err(RuntimeError::Input {
+        path: path.to_owned(),
+        why: format!(
+            "others than root may write it (owner {}, mode {:o}), and it says what containers may do: chown root it and \
+             chmod go-w it",
+            stat.uid(),
+            stat.mode() & 0o7777
+        ),
+    })
+}
+
+/// A directory of `NAME.toml`.
+struct Directory {
+    path: PathBuf,
+    /// Who names it, where the node's file does: then it must be there.
+    named: Option<String>,
+}
+
+impl Directory {
+    fn of(named: Option<&HostPath>, usual: &str, by: String) -> Self {
+        Self {
+            path: named.map_or_else(|| PathBuf::from(usual), |path| PathBuf::from(path.as_str())),
+            named: named.map(|_| by),
         }
     }
-    Ok(files)
+
+    /// Name without `.toml` -> text. What is misnamed is left out: it concerns nobody who named something else.
+    fn read(
+        &self,
+        misnamed: impl Fn(&str) -> Option<PolicyError>,
+        problems: &mut Vec<PolicyError>,
+    ) -> Result<BTreeMap<String, String>, RuntimeError> {
+        let dir = &self.path;
+        let step = || format!("read the node's directory {dir:?}");
+        let opened = match (File::open(dir), &self.named) {
+            (Ok(opened), _) => opened,
+            (Err(e), named) if e.kind() == ErrorKind::NotFound => {
+                return match named {
+                    Some(by) => Err(missing(dir, by)),
+                    None => Ok(BTreeMap::new()),
+                };
+            }
+            (Err(e), _) => return Err(RuntimeError::io(step())(e)),
+        };
+        trusted(&opened, dir)?;
+        let mut files = BTreeMap::new();
+        for entry in std::fs::read_dir(dir).map_err(RuntimeError::io(step()))? {
+            let path = entry.map_err(RuntimeError::io(step()))?.path();
+            let name = path.file_name().map(|name| name.to_string_lossy());
+            let name = name.as_deref().and_then(|name| name.strip_suffix(".toml"));
+            match name.map(|name| (name, misnamed(name))) {
+                Some((_, Some(problem))) => problems.push(problem),
+                Some((name, None)) => {
+                    files.insert(name.to_owned(), read_text(&path)?);
+                }
+                None => {}
+            }
+        }
+        Ok(files)
+    }
 }

@@ -8,6 +8,7 @@ use libcontainer::error::LibcontainerError;
 use super::agent::Agent;
 use super::hooks::{self, When};
 use super::record::{ProcessId, Record};
+use super::resolve::config;
 use super::store::{Lock, Place};
 use super::{RuntimeError, delete, pin, report, upstream};
 use crate::cli::Global;
@@ -68,7 +69,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
         && plan.network.shared.is_none()
     {
         let planned = plan.network.upstream.as_ref();
-        let proxy = planned.map(|planned| upstream::find(&global.config, planned));
+        let proxy = planned.map(|planned| upstream::find(config(global), planned));
         pin::pin(&place.dir(), &record.engine_files, proxy.transpose()?)?;
     }
     let reader = report::reader(&place.report())?;

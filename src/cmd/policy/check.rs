@@ -61,7 +61,7 @@ fn answer(global: &Global, args: &PolicyCheck) -> Result<(bool, String)> {
 }
 
 fn of_policy(global: &Global, args: &PolicyCheck, question: &Question) -> Result<(bool, String)> {
-    let files = NodeFiles::read(&global.config)?;
+    let files = NodeFiles::of(global)?;
     let mut annotations = annotations(&args.annotation)?;
     if let Some(name) = &args.name {
         annotations.insert(POLICY_KEY.to_owned(), name.clone());

@@ -17,7 +17,7 @@ use crate::runtime::resolve::NodeFiles;
 
 /// Lists presets, or finds out those of the node's package managers.
 pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
-    let files = NodeFiles::read(&global.config)?;
+    let files = NodeFiles::of(global)?;
     if !args.detect {
         for listed in catalogue::presets(&files.sources(&BTreeMap::new(), None))? {
             print(&listed);
@@ -33,7 +33,7 @@ pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
         println!("# {}.toml\n{}", learned.preset, learned.to_toml());
     }
     if args.write {
-        let dir: &Path = files.node.preset_dir.as_ref();
+        let dir = files.preset_dir();
         for learned in &all {
             println!("{}", write(dir, learned, args.force)?);
         }

@@ -4,13 +4,14 @@ use super::*;
 
 /// A policy on top of `base`, changed in one field.
 fn policy(base: &str, change: &str) -> Policy {
-    case()
-        .node("ceiling = \"anything\"\n[allow]\ncapabilities = [\"NET_RAW\"]")
-        .file("anything", ANYTHING)
-        .file("changed", &format!("base = \"{base}\"\n{change}"))
-        .flag("changed")
-        .resolved()
-        .policy
+    let case = case()
+        .node("[allow]\ncapabilities = [\"NET_RAW\"]")
+        .file(
+            "reaching",
+            "base = \"standard\"\nnetwork.mode = \"allowlist\"",
+        )
+        .file("changed", &format!("base = \"{base}\"\n{change}"));
+    catalogue::policy(&case.sources(), &"changed".parse().unwrap()).unwrap()
 }
 
 /// Above all that the tests ask for.
@@ -24,6 +25,9 @@ network.upload = "64GiB"
 network.hosts = 1000000
 network.inbound = ['*']
 syscalls.allow = ["read", "ptrace", "keyctl", "bpf", "io_uring_setup"]
+filesystem.credentials = [".npmrc", ".codex/auth.json"]
+filesystem.search = "partial"
+limits = { pids = "unlimited", memory = "unlimited", cpus = "unlimited" }
 privileges.capabilities = [
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "NET_RAW"
 ]
@@ -443,17 +447,85 @@ fn each_field_is_limited_by_its_own_rule() {
             "",
             true,
         ),
+        (
+            PrivilegesSetId,
+            "privileges.set-id = 'on'",
+            "privileges.set-id = 'off'",
+            true,
+        ),
+        (
+            FilesystemWorkspaceAt,
+            "filesystem.workspace-at = ['/a']",
+            "filesystem.workspace-at = ['/a', '/b']",
+            false,
+        ),
+        (
+            FilesystemWorkspaceAt,
+            "filesystem.workspace-at = ['/a']",
+            "",
+            false,
+        ),
+        (
+            FilesystemWorkspaceAt,
+            "",
+            "filesystem.workspace-at = ['/a']",
+            true,
+        ),
+        (
+            FilesystemWorkspaceAt,
+            "filesystem.workspace-at = ['/c']",
+            "filesystem.workspace-at = ['/a']",
+            true,
+        ),
+        (
+            FilesystemSearch,
+            "filesystem.search = 'partial'",
+            "filesystem.search = 'complete'",
+            true,
+        ),
+        (
+            FilesystemCredentials,
+            "filesystem.credentials = ['.npmrc']",
+            "filesystem.credentials = ['.codex/auth.json']",
+            true,
+        ),
+        (
+            FilesystemLeftOut,
+            "filesystem.left-out = 'report'",
+            "filesystem.left-out = 'error'",
+            true,
+        ),
+        (LimitsPids, "limits.pids = 5000", "limits.pids = 4096", true),
+        (LimitsPids, "limits.pids = 16", "limits.pids = 4096", false),
+        (
+            LimitsMemory,
+            "limits.memory = '2GiB'",
+            "limits.memory = '50%'",
+            true,
+        ),
+        (
+            LimitsCpus,
+            "limits.cpus = 'unlimited'",
+            "limits.cpus = '2'",
+            true,
+        ),
     ];
     for (field, asked, ceiling, over) in table {
-        let exceeded = exceeds(&policy("standard", asked), &policy("standard", ceiling));
+        let exceeded = exceeds(&policy("reaching", asked), &policy("reaching", ceiling));
         let fields: Vec<Field> = exceeded.iter().map(|exceeded| exceeded.field).collect();
         let expected: &[Field] = if *over { &[*field] } else { &[] };
         assert_eq!(fields, expected, "{asked} in {ceiling}");
     }
-    // Every field has a row in which it exceeds; being told of the proxy is nothing that anybody gains.
+    // Every field has a row in which it exceeds; being told of the proxy is nothing that anybody gains, and leave for
+    // annotations counts only where there is no ceiling.
     for field in Field::ALL {
         let exceeds = table.iter().any(|row| row.0 == *field && row.3);
-        let free = [NetworkProxyEnv, NetworkOnUnknown, NetworkAskSeconds];
+        let free = [
+            NetworkProxyEnv,
+            NetworkOnUnknown,
+            NetworkAskSeconds,
+            AnnotationsLoosen,
+        ];
         assert_eq!(exceeds, !free.contains(field), "{field}");
     }
     assert_eq!(PrivilegesCapabilities.as_str(), capabilities);
@@ -464,7 +536,7 @@ fn what_exceeds_names_what_is_too_much_and_what_is_allowed() {
     let asked = policy(
         "standard",
         "filesystem.write = ['/a', '/b']\nsyscalls.deny = ['bpf']\nprivileges.capabilities = ['NET_RAW', 'KILL']\n\
-         network = { mode = 'local', allow = ['a.test:22', 'b.test'], deny = ['x.test'], hosts = 300 }",
+         network = { allow = ['a.test:22', 'b.test'], deny = ['x.test'], hosts = 300 }",
     );
     let ceiling = policy(
         "strict",
@@ -488,13 +560,14 @@ fn what_exceeds_names_what_is_too_much_and_what_is_allowed() {
             "filesystem.ephemeral: home, var: tmp",
             "filesystem.scratch: 256MiB: at most 16MiB",
             "filesystem.mounts: read-only: at most drop",
-            "filesystem.write: /a: /b",
-            "network.mode: local: at most none",
+            "filesystem.write: /a, /b: nothing",
             "network.allow: a.test:22: *.c.test, b.test",
             "network.deny: a list without y.test: a list with y.test",
             "network.hosts: 300: at most 256",
             "syscalls.deny: a list without ptrace: a list with ptrace",
             "privileges.capabilities: CAP_NET_RAW: CAP_KILL",
+            "limits.pids: 4096: at most 1024",
+            "limits.memory: unlimited: at most 50%",
         ]
     );
 }
@@ -509,6 +582,11 @@ fn a_capability_needs_the_nodes_leave_and_the_ceilings() {
     ));
     assert!(matches!(
         asked().node(leave).error(),
+        PolicyError::Loosened { .. }
+    ));
+    let to_annotations = format!("{leave}\nannotations = [\"privileges.capabilities\"]");
+    assert!(matches!(
+        asked().node(&to_annotations).error(),
         PolicyError::ExceedsCeiling { .. }
     ));
     let both = asked()

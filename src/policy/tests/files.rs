@@ -196,6 +196,21 @@ fn the_documentation_lists_every_field_with_its_built_in_values() {
                     "the eight".to_owned()
                 }
                 Field::PrivilegesCapabilities => listed(&policy.privileges.capabilities),
+                Field::PrivilegesSetId => policy.privileges.set_id.to_string(),
+                Field::FilesystemWorkspaceAt if files.workspace_at.is_empty() => {
+                    "anywhere".to_owned()
+                }
+                Field::FilesystemWorkspaceAt => listed(&files.workspace_at),
+                Field::FilesystemSearch => files.search.to_string(),
+                Field::FilesystemCredentials => listed(&files.credentials),
+                Field::FilesystemLeftOut => files.left_out.to_string(),
+                Field::LimitsPids => policy.limits.pids.to_string(),
+                Field::LimitsMemory => policy.limits.memory.to_string(),
+                Field::LimitsCpus => policy.limits.cpus.to_string(),
+                Field::AnnotationsLoosen if policy.annotations.loosen == LOOSEN.into() => {
+                    "the ten".to_owned()
+                }
+                Field::AnnotationsLoosen => listed(&policy.annotations.loosen),
             }
         });
         let row = format!("| `{field}` | {} |", values.join(" | "));

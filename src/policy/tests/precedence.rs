@@ -102,6 +102,8 @@ fn the_flags_policy_is_the_ceiling_of_its_call_too() {
             Field::FilesystemMounts,
             Field::NetworkMode,
             Field::PrivilegesCapabilities,
+            Field::LimitsPids,
+            Field::LimitsMemory,
         ]
     );
 }
@@ -144,17 +146,199 @@ fn a_nodes_default_limits_nobody() {
 }
 
 #[test]
-fn a_ceiling_below_standard_is_the_default_where_the_node_names_none() {
+fn the_default_is_narrowed_to_a_ceiling_and_never_replaced_by_it() {
     let strict = case().node("ceiling = \"strict\"");
     assert_eq!(
-        chosen(strict),
-        ("strict".to_owned(), "the node's file".to_owned())
+        chosen(case().node("ceiling = \"strict\"")),
+        ("standard".to_owned(), "the default".to_owned())
     );
+    let resolved = strict.resolved();
+    assert!(exceeds(&resolved.policy, &builtin("strict")).is_empty());
+    assert_eq!(
+        resolved.origins[&Field::NetworkMode].to_string(),
+        "the ceiling strict"
+    );
+    let error = strict.field("network.mode", "local").error();
+    assert!(matches!(error, PolicyError::ExceedsCeiling { .. }));
+}
+
+#[test]
+fn n_h1_a_denial_in_the_ceiling_narrows_the_default_and_loosens_nothing() {
+    let lab = |change: &str| {
+        case().node("ceiling = \"lab\"").file(
+            "lab",
+            &format!("base = \"permissive\"\nnetwork.limit = [\"*\"]\n{change}"),
+        )
+    };
+    let standard = builtin("standard");
+    for (change, narrowed) in [
+        ("", None),
+        (
+            "network.deny = [\"pastebin.com\"]",
+            Some(Field::NetworkDeny),
+        ),
+        ("syscalls.deny = [\"ptrace\"]", Some(Field::SyscallsDeny)),
+        ("network.cool-down = 60", Some(Field::NetworkCoolDown)),
+        ("network.hosts = 100", Some(Field::NetworkHosts)),
+        (
+            "filesystem.scratch = \"100MiB\"",
+            Some(Field::FilesystemScratch),
+        ),
+        ("limits.memory = \"1GiB\"", Some(Field::LimitsMemory)),
+        (
+            "filesystem.workspace-at = [\"/w\"]",
+            Some(Field::FilesystemWorkspaceAt),
+        ),
+    ] {
+        let resolved = lab(change).resolved();
+        assert_eq!(resolved.policy.name.as_str(), "standard", "{change}");
+        assert!(exceeds(&resolved.policy, &standard).is_empty(), "{change}");
+        let by_ceiling =
+            |field: &&Field| resolved.origins[field] == Origin::Ceiling("lab".parse().unwrap());
+        let fields: Vec<Field> = Field::ALL.iter().filter(by_ceiling).copied().collect();
+        assert_eq!(fields, Vec::from_iter(narrowed), "{change}");
+    }
+    // Named, it works as well where the ceiling denies more; what else exceeds is an error, not a silent change.
+    let named = |change: &str| lab(change).field("policy", "standard");
+    let denied = named("network.deny = [\"pastebin.com\"]").resolved();
+    assert_eq!(
+        denied.policy.network.deny,
+        ["pastebin.com".parse().unwrap()].into()
+    );
+    let error = named("network.hosts = 100").error();
+    assert!(matches!(error, PolicyError::ExceedsCeiling { .. }));
+}
+
+#[test]
+fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
+    // What standard leaves to them.
+    for (field, value) in [
+        ("network.allow", "a.test"),
+        ("network.mode", "allowlist"),
+        ("network.on-unknown", "ask"),
+        ("network.inbound", "8080"),
+        ("network.hosts", "300"),
+        ("filesystem.scratch", "1GiB"),
+        ("limits.pids", "8000"),
+    ] {
+        assert!(case().field(field, value).resolve().is_ok(), "{field}");
+        // Not under podman, where it may be the image's, unless the node says so.
+        let error = errors::podman().field(field, value).error();
+        assert!(
+            matches!(error, PolicyError::Loosened { image: true, .. }),
+            "{field}: {error}"
+        );
+        let leave = format!("[allow]\nannotations = [\"{field}\", \"network.mode\"]");
+        assert!(
+            errors::podman()
+                .node(&leave)
+                .field(field, value)
+                .resolve()
+                .is_ok(),
+            "{field}"
+        );
+    }
+    // What nobody left to them.
+    for (field, value) in [
+        ("filesystem.root", "ephemeral"),
+        ("filesystem.mounts", "keep"),
+        ("filesystem.write", "/data"),
+        ("filesystem.search", "partial"),
+        ("filesystem.credentials", ".npmrc"),
+        ("privileges.set-id", "on"),
+        ("syscalls.allow", "ptrace"),
+    ] {
+        for container in [case(), case().field("policy", "standard")] {
+            let error = container.field(field, value).error();
+            assert!(
+                matches!(error, PolicyError::Loosened { image: false, .. }),
+                "{field}"
+            );
+        }
+        let leave = format!("[allow]\nannotations = [\"{field}\"]");
+        let with_leave = case().node(&leave).field(field, value).resolve();
+        match with_leave {
+            Ok(_) => {}
+            // Leave is not a ceiling: what permissive has not, leave alone does not give.
+            Err(error) => assert!(
+                matches!(error, PolicyError::ExceedsCeiling { .. }),
+                "{error}"
+            ),
+        }
+    }
+    // The ceiling that a node names is leave up to it, and --policy is one.
+    let named = case()
+        .node("ceiling = \"permissive\"")
+        .field("filesystem.mounts", "keep");
+    assert!(named.resolve().is_ok());
     let error = case()
-        .node("ceiling = \"strict\"")
-        .field("network.mode", "local")
+        .flag("standard")
+        .field("network.allow", "a.test")
         .error();
     assert!(matches!(error, PolicyError::ExceedsCeiling { .. }));
+}
+
+#[test]
+fn f_c1_what_an_image_may_have_written_widens_nothing() {
+    use errors::podman;
+    // The review's image, under the caller's `strict` and under nothing.
+    let image = |case: Case| {
+        case.field("network.allow", "evil.example")
+            .field("filesystem.mounts", "keep")
+            .field("filesystem.root", "ephemeral")
+            .field("privileges.capabilities", "CHOWN")
+    };
+    for case in [podman().field("policy", "strict"), podman()] {
+        let error = image(case).error();
+        assert!(
+            matches!(error, PolicyError::Loosened { image: true, .. }),
+            "{error}"
+        );
+    }
+    // A ceiling of the node's says how far, not who: it gives an image no leave.
+    let ceiling = podman()
+        .node("ceiling = \"permissive\"")
+        .field("policy", "strict");
+    assert!(matches!(
+        image(ceiling).error(),
+        PolicyError::Loosened { .. }
+    ));
+    for node in ["", "ceiling = \"permissive\"", "default = \"strict\""] {
+        let error = podman().node(node).field("policy", "permissive").error();
+        assert!(
+            matches!(error, PolicyError::ChosenByImage { .. }),
+            "{node}: {error}"
+        );
+    }
+    // Whatever it says of the engine.
+    let disguised = case()
+        .annotation("io.container.manager", "docker")
+        .field("policy", "permissive");
+    assert!(matches!(
+        disguised.error(),
+        PolicyError::ChosenByImage { .. }
+    ));
+    let crio = case()
+        .annotation("io.kubernetes.cri-o.ContainerType", "container")
+        .field("policy", "permissive");
+    assert!(matches!(crio.error(), PolicyError::ChosenByImage { .. }));
+    // It may narrow, and a handler's policy is a choice that nobody widens.
+    assert_eq!(chosen(podman().field("policy", "strict")).0, "strict");
+    let flagged = podman().flag("permissive").field("policy", "permissive");
+    assert_eq!(chosen(flagged).0, "permissive");
+    let leave = "[allow]\nannotations = [\"policy\", \"workspace\"]";
+    let allowed = podman()
+        .node(leave)
+        .field("policy", "permissive")
+        .field("workspace", "/w");
+    assert_eq!(chosen(allowed).0, "permissive");
+    assert!(
+        podman()
+            .node("default = \"unconfined\"")
+            .field("policy", "permissive")
+            .resolve()
+            .is_ok()
+    );
 }
 
 #[test]
@@ -197,7 +381,7 @@ fn each_field_says_where_it_came_from() {
 fn a_selection_survives_being_saved() {
     let full = case()
         .file("team", "description = \"ours\"\nbase = \"standard\"")
-        .node("[allow]\nnamespaces = [\"pid\"]")
+        .node("ceiling = \"permissive\"\n[allow]\nnamespaces = [\"pid\"]")
         .field("policy", "team")
         .field("workspace", "/w")
         .field("filesystem.write", "/data")

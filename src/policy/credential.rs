@@ -1,0 +1,73 @@
+//! Names of credentials.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::text::{ValueError, string_form};
+
+/// A place of credentials as `policies/never.toml` lists it: `.npmrc`, `.codex/auth.json`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CredentialName(String);
+
+impl CredentialName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CredentialName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for CredentialName {
+    type Err = ValueError;
+
+    /// Only what is on the list: another name would open nothing, and its author believes that it does.
+    fn from_str(value: &str) -> Result<Self, ValueError> {
+        let known = known();
+        match known.iter().any(|name| name == value) {
+            true => Ok(Self(value.to_owned())),
+            false => Err(ValueError::one_of(value, known.iter().map(String::as_str))),
+        }
+    }
+}
+
+/// The names that can be given, in the list's order.
+fn known() -> Vec<String> {
+    // What else the file says is for those who search mounts.
+    #[derive(Deserialize)]
+    struct List {
+        credentials: Credentials,
+    }
+    #[derive(Deserialize)]
+    struct Credentials {
+        paths: Vec<String>,
+    }
+    let list: List = toml::from_str(include_str!("../../policies/never.toml"))
+        .expect("a test parses the built-in list");
+    list.credentials.paths
+}
+
+string_form!(CredentialName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_on_the_list_can_be_named() {
+        let name: CredentialName = ".codex/auth.json".parse().unwrap();
+        assert_eq!(name.to_string(), ".codex/auth.json");
+        let error = ".codex/auth.jsn".parse::<CredentialName>().unwrap_err();
+        assert!(
+            error.to_string().contains("did you mean .codex/auth.json?"),
+            "{error}"
+        );
+    }
+}
