@@ -95,11 +95,6 @@ impl NodeFiles {
         &self.misnamed
     }
 
-    /// Where presets are.
-    pub fn preset_dir(&self) -> &Path {
-        let named = self.node.preset_dir.as_ref();
-        named.map_or(Path::new(PRESETS), AsRef::as_ref)
-    }
 
     /// All that has a say in the policy of a container with these annotations.
     pub fn sources<'a>(
@@ -116,6 +111,16 @@ impl NodeFiles {
             known_syscall: crate::seccomp::is_known,
         }
     }
+}
+
+/// Where the node's presets are, or will be.
+pub fn preset_dir(global: &Global) -> Result<PathBuf, RuntimeError> {
+    let node = match (node(config(global))?, &global.config) {
+        (None, Some(named)) => return Err(missing(named, "--config names it")),
+        (node, _) => node.unwrap_or_default(),
+    };
+    let named = node.preset_dir.map(|path| PathBuf::from(path.as_str()));
+    Ok(named.unwrap_or_else(|| PathBuf::from(PRESETS)))
 }
 
 /// Where the node's policies are unless its file says otherwise.

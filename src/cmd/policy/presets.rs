@@ -13,12 +13,12 @@ use crate::cli::{Global, PolicyPresets};
 use crate::indexes::{self, Learned};
 use crate::log::escape;
 use crate::policy::catalogue::{self, ListedPreset};
-use crate::runtime::resolve::NodeFiles;
+use crate::runtime::resolve::{NodeFiles, preset_dir};
 
 /// Lists presets, or finds out those of the node's package managers.
 pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
-    let files = NodeFiles::of(global)?;
     if !args.detect {
+        let files = NodeFiles::of(global)?;
         for listed in catalogue::presets(&files.sources(&BTreeMap::new(), None))? {
             print(&listed);
         }
@@ -33,9 +33,9 @@ pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
         println!("# {}.toml\n{}", learned.preset, learned.to_toml());
     }
     if args.write {
-        let dir = files.preset_dir();
+        let dir = preset_dir(global)?;
         for learned in &all {
-            println!("{}", write(dir, learned, args.force)?);
+            println!("{}", write(&dir, learned, args.force)?);
         }
     }
     Ok(ExitCode::SUCCESS)
