@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use agentbox::plan::{BundleFacts, FileKind, HostFacts, Plan, PlanError, SourceFacts, plan};
-use agentbox::policy::{NodeConfig, PolicyError, Resolved, Selection, Sources, resolve};
+use agentbox::policy::{Asker, NodeConfig, PolicyError, Resolved, Selection, Sources, resolve};
 use agentbox::render::spec::{self as shadow, Places};
 use oci_spec::runtime::{Mount, Process, Spec};
 
@@ -75,6 +75,8 @@ pub fn host(release: &str, version: (u32, u32), landlock_abi: u32) -> HostFacts 
         landlock_abi,
         seccomp: true,
         overlayfs: true,
+        memory_bytes: 16 << 30,
+        processors: 8,
     }
 }
 
@@ -102,6 +104,7 @@ pub fn select(
         files: &BTreeMap::new(),
         presets: &BTreeMap::new(),
         known_syscall: agentbox::seccomp::is_known,
+        asker: Asker::Container,
     })
 }
 

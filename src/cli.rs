@@ -316,6 +316,12 @@ pub struct Update {
     /// the ceiling, and on ports that its wall listens on. Connections that are no longer allowed are closed
     #[arg(long, value_name = "RULES")]
     pub network_allow: Option<String>,
+    /// Rules and presets that it may reach besides what it lists now; within the ceiling
+    #[arg(long, value_name = "RULES", conflicts_with = "network_allow")]
+    pub network_add: Option<String>,
+    /// Rules and presets that it lists now and may not reach any more
+    #[arg(long, value_name = "RULES", conflicts_with = "network_allow")]
+    pub network_remove: Option<String>,
     /// Rules that it may not reach whatever is allowed, in place of those it added to its policy's
     #[arg(long, value_name = "RULES")]
     pub network_deny: Option<String>,

@@ -56,10 +56,14 @@ pub fn host() -> HostFacts {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy().into_owned();
     let version = parse_release(&release);
+    let memory = rustix::system::sysinfo();
+    let processors = rustix::thread::sched_getaffinity(None);
     HostFacts {
         landlock_abi: crate::sys::process::landlock_abi().unwrap_or(0),
         seccomp: crate::sys::signal::can_kill_by_seccomp(),
         overlayfs: knows_file_system("overlay"),
+        memory_bytes: memory.totalram.saturating_mul(u64::from(memory.mem_unit)),
+        processors: processors.map_or(1, |set| set.count()),
         release,
         version,
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use agentbox::plan::reach::{self, NetSettings};
 use agentbox::plan::{Plan, neutral, plan, process as confined};
-use agentbox::policy::{NodeConfig, Selection, Sources, exceeds, resolve};
+use agentbox::policy::{Asker, NodeConfig, Selection, Sources, exceeds, resolve};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
 use oci_spec::runtime::{LinuxResources, Process, Spec};
@@ -104,6 +104,7 @@ pub fn annotations(data: &[u8]) {
             files: &BTreeMap::new(),
             presets: &BTreeMap::new(),
             known_syscall: agentbox::seccomp::is_known,
+            asker: Asker::Container,
         });
         match selection {
             Ok(Selection::Policy(resolved)) => {

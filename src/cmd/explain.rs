@@ -39,7 +39,16 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             }
         }
         (None, Some(id)) => {
-            let record = store::find(id)?;
+            let mut record = store::find(id)?;
+            let governed_by = match record.shared_network() {
+                Some(shared) => store::find(&shared.container)?.plan,
+                None => None,
+            };
+            // What its own record says of the network was true when it joined.
+            if let (Some(plan), Some(first)) = (&mut record.plan, governed_by) {
+                plan.network.rules = first.network.rules;
+                plan.policy.network = first.policy.network;
+            }
             let saved = filter::read(&Place::new(&record.root, &record.id)?.filter())?;
             Subject {
                 name: format!("container {}", record.id),

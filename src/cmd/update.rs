@@ -37,8 +37,9 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
     let _lock = place.lock_existing()?;
     let container = start::load(&place)?;
     let record = Record::read(&place.dir())?;
-    if record.plan.is_some() {
+    if let Some(plan) = &record.plan {
         neutral::resources(&mut resources);
+        plan.limits.clamp(&mut resources);
     }
     match signal::cgroup(&container)? {
         // systemd would set back what it has not been told; what it has no word for is written beside that, as by runc.
@@ -67,6 +68,8 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
 fn network(args: &Update) -> Option<change::Asked> {
     let asked = change::Asked {
         allow: args.network_allow.clone(),
+        add: args.network_add.clone(),
+        remove: args.network_remove.clone(),
         deny: args.network_deny.clone(),
     };
     (asked != change::Asked::default()).then_some(asked)
@@ -77,6 +80,8 @@ fn only_network(args: &Update) -> bool {
         == Update {
             id: args.id.clone(),
             network_allow: args.network_allow.clone(),
+            network_add: args.network_add.clone(),
+            network_remove: args.network_remove.clone(),
             network_deny: args.network_deny.clone(),
             ..Update::default()
         }

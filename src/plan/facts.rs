@@ -22,6 +22,10 @@ pub struct HostFacts {
     pub seccomp: bool,
     /// The file system overlay.
     pub overlayfs: bool,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Processors that this program may run on.
+    pub processors: u32,
 }
 
 impl HostFacts {

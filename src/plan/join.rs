@@ -12,7 +12,9 @@ use oci_spec::runtime::{Linux, LinuxNamespaceType as Type};
 use super::{
     BundleFacts, Neighbour, NeighbourNetwork, NetworkPlan, NetworkState, PlanError, SharedNetwork,
 };
-use crate::policy::{Exceeded, NamespaceKind, Network, Origin, Policy, Resolved, exceeds};
+use crate::policy::{
+    Exceeded, NamespaceKind, Network, NetworkLimit, OnUnknown, Origin, Policy, Resolved, exceeds,
+};
 
 /// The network that a container joins.
 #[derive(Debug)]
@@ -116,6 +118,7 @@ fn join<'a>(
     };
     let policy = &policy.network;
     let less = compare(resolved, policy)?;
+    compare_asking(resolved, plan)?;
     let joined = Joined {
         shared,
         plan,
@@ -151,6 +154,31 @@ fn compare(resolved: &Resolved, theirs: &Network) -> Result<Vec<Exceeded>, Strin
              than the others: give both the same policy and the same network annotations"
         )),
     }
+}
+
+/// Refuses a network in which a person may approve more than this container's ceilings let it reach, or where it asked
+/// that nothing be approved.
+fn compare_asking(resolved: &Resolved, theirs: &NetworkPlan) -> Result<(), String> {
+    let Some(asking) = &theirs.asking else {
+        return Ok(());
+    };
+    let same = "give both the same policy and the same network annotations";
+    if resolved.policy.network.on_unknown == OnUnknown::Deny && is_asked_for(resolved) {
+        return Err(format!(
+            "its network.on-unknown is ask, and here it is deny: {same}"
+        ));
+    }
+    for own in &resolved.network_limits {
+        let within = |theirs: &NetworkLimit| theirs.rules.iter().all(|rule| own.covers_limit(rule));
+        if !asking.limits.iter().any(within) {
+            return Err(format!(
+                "its network.on-unknown is ask, and more may be approved there than the ceiling {} lets this container \
+                 reach: {same}",
+                own.ceiling
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the container's own annotations say what its network is to be.

@@ -8,7 +8,7 @@ mod ephemeral;
 pub mod facts;
 pub mod hooks;
 pub mod join;
-
+pub mod limits;
 pub mod mounts;
 pub mod namespaces;
 pub mod network;
@@ -28,11 +28,12 @@ use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 
 use crate::egress::{Asking, Budget, Rules};
-use crate::policy::{NetworkMode, Policy, Resolved, RootAccess, Upstream};
+use crate::policy::{Leave, NetworkMode, Policy, Resolved, RootAccess, Upstream};
 pub use facts::{
     BundleFacts, FileKind, HostFacts, Inside, Neighbour, NeighbourNetwork, NetworkState,
     SourceFacts,
 };
+pub use limits::LimitsPlan;
 pub use mounts::{PlannedMount, Pruned};
 pub use privileges::CapabilitySets;
 
@@ -58,6 +59,15 @@ pub struct Plan {
     pub namespaces: Vec<String>,
     /// Device nodes beyond the usual eight that the node's file allows.
     pub devices: BTreeSet<PathBuf>,
+    /// What the container may take of the node.
+    #[serde(default)]
+    pub limits: LimitsPlan,
+    /// What annotations may ask for beyond the policy; not in records of before there was leave.
+    #[serde(default)]
+    pub leave: Option<Leave>,
+    /// The ceilings, and who set each.
+    #[serde(default)]
+    pub ceilings: Vec<String>,
     /// Limits of the sidecar process.
     pub sidecar: SidecarLimits,
     /// What is weaker than a reader might expect, and why.
@@ -345,7 +355,7 @@ pub fn plan(
         network: _,
         syscalls,
         privileges: _,
-        limits: _,
+        limits,
         // What annotations may ask for is nothing that is enforced.
         annotations: _,
     } = policy;
@@ -387,6 +397,9 @@ pub fn plan(
         capability_limit,
         namespaces,
         devices,
+        limits: LimitsPlan::of(limits, host),
+        leave: Some(resolved.leave.clone()),
+        ceilings: resolved.ceilings.iter().map(ToString::to_string).collect(),
         sidecar: network::sidecar(&policy.network, resolved.upstream.as_ref()),
         warnings,
         policy: policy.clone(),

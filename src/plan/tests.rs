@@ -7,7 +7,7 @@ use oci_spec::runtime::Spec;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::policy::{NodeConfig, Selection, Sources, resolve};
+use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
 mod ephemeral;
 mod join;
@@ -167,6 +167,8 @@ impl Case {
             files: &BTreeMap::new(),
             presets: &BTreeMap::new(),
             known_syscall: |_| true,
+            // Whether annotations may ask for it is a question to the policy's tests.
+            asker: Asker::Operator,
         });
         match selection.unwrap() {
             Selection::Policy(resolved) => plan(&resolved, &spec, &self.facts, host),
@@ -183,13 +185,15 @@ impl Case {
     }
 }
 
-fn host() -> HostFacts {
+pub(super) fn host() -> HostFacts {
     HostFacts {
         release: "6.18.0".into(),
         version: (6, 18),
         landlock_abi: 7,
         seccomp: true,
         overlayfs: true,
+        memory_bytes: 16 << 30,
+        processors: 8,
     }
 }
 

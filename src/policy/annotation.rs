@@ -229,22 +229,26 @@ fn set<T: FromStr<Err = ValueError>>(slot: &mut Option<T>, value: &str) -> Resul
     Ok(())
 }
 
-/// Items between commas, spaces around them ignored. An empty value is an empty list: nothing is allowed.
 fn set_list<T: FromStr<Err = ValueError> + Ord>(
     slot: &mut Option<BTreeSet<T>>,
     value: &str,
 ) -> Result<(), ValueError> {
-    let spaces: &[char] = &[' '];
-    let items = if value.trim_matches(spaces).is_empty() {
-        BTreeSet::new()
-    } else {
-        value
-            .split(',')
-            .map(|item| item.trim_matches(spaces).parse())
-            .collect::<Result<_, _>>()?
-    };
-    *slot = Some(items);
+    *slot = Some(list(value)?);
     Ok(())
+}
+
+/// Items between commas, spaces around them ignored. An empty value is an empty list: nothing is allowed.
+pub(super) fn list<T: FromStr<Err = ValueError> + Ord>(
+    value: &str,
+) -> Result<BTreeSet<T>, ValueError> {
+    let spaces: &[char] = &[' '];
+    if value.trim_matches(spaces).is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    value
+        .split(',')
+        .map(|item| item.trim_matches(spaces).parse())
+        .collect()
 }
 
 fn unknown(name: &str) -> PolicyError {

@@ -1,8 +1,13 @@
 //! What there is to choose from on a node: policies and presets.
 
+use std::collections::BTreeSet;
+
+use super::annotation;
 use super::preset::Preset;
 use super::resolve::Desk;
-use super::{Origin, Policy, PolicyError, PolicyName, PresetName, Sources};
+use super::{
+    Field, NetworkRule, Origin, Policy, PolicyError, PolicyName, PresetName, RuleItem, Sources,
+};
 
 /// A policy that could be named.
 #[derive(Debug)]
@@ -36,6 +41,27 @@ pub fn policies(sources: &Sources<'_>) -> Result<Vec<Listed>, PolicyError> {
 pub fn policy(sources: &Sources<'_>, name: &PolicyName) -> Result<Policy, PolicyError> {
     let loaded = Desk::new(sources).load(name, &Origin::Flag)?;
     Ok(loaded.policy)
+}
+
+/// The rules of a list as an annotation spells it, presets spelled out.
+pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<NetworkRule>, PolicyError> {
+    let desk = Desk::new(sources);
+    let key = super::annotation_key(Field::NetworkAllow);
+    let mut rules = BTreeSet::new();
+    let items = annotation::list(text).map_err(|problem| PolicyError::AnnotationValue {
+        key: key.clone(),
+        problem,
+    })?;
+    for item in items {
+        match item {
+            RuleItem::Rule(rule) => drop(rules.insert(rule)),
+            RuleItem::Preset(name) => {
+                let preset = desk.library.presets().get(&name, &Origin::Update)?;
+                rules.extend(preset.rules);
+            }
+        }
+    }
+    Ok(rules)
 }
 
 /// A preset that could be named.

@@ -49,7 +49,7 @@ impl NetworkLimit {
     }
 
     /// Whether another limit is within it.
-    pub(super) fn covers_limit(&self, rule: &NetworkRule) -> bool {
+    pub fn covers_limit(&self, rule: &NetworkRule) -> bool {
         self.rules.iter().any(|limit| limit.covers_limit(rule))
     }
 }

@@ -61,7 +61,7 @@ pub use network::MOST_PORTS;
 pub use node::{AnnotationLeave, NamespaceKind, NodeAllow, NodeConfig};
 pub use path::{GuestPath, HostPath};
 pub use preset::misnamed as misnamed_preset;
-pub use resolve::{Ceiling, Origin, Resolved, Selection, Sources, resolve};
+pub use resolve::{Asker, Ceiling, Leave, Origin, Resolved, Selection, Sources, resolve};
 pub use rule::{NetworkRule, PresetName, RuleItem, Target};
 pub use seconds::{AskSeconds, CoolDown};
 pub use size::ByteSize;

@@ -1,6 +1,6 @@
 //! Everything that has a say -> one policy, each field with its origin, within every ceiling.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,17 @@ pub struct Sources<'a> {
     pub presets: &'a BTreeMap<String, String>,
     /// Whether there is a system call of this name.
     pub known_syscall: fn(&str) -> bool,
+    /// Who asks for what the annotations say.
+    pub asker: Asker,
+}
+
+/// Who asks for fields of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// A container's annotations: they need leave to loosen.
+    Container,
+    /// Root on the node, by `update`: the ceilings alone limit that.
+    Operator,
 }
 
 /// What applies to a container.
@@ -66,11 +77,32 @@ pub struct Resolved {
     /// What the ceilings say.
     #[serde(default)]
     pub limits: Vec<Policy>,
+    /// What annotations may ask for beyond the policy that was chosen.
+    pub leave: Leave,
     /// What this node allows beyond any policy.
     pub node_allow: NodeAllow,
     /// The proxy that this node reaches the internet through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
+}
+
+/// What annotations may ask for beyond the policy that was chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Leave {
+    /// All that is within the ceilings: somebody set one.
+    UpToCeilings,
+    /// These fields, up to the ceilings.
+    Fields(BTreeSet<Field>),
+}
+
+impl Leave {
+    fn has(&self, field: Field) -> bool {
+        match self {
+            Self::UpToCeilings => true,
+            Self::Fields(fields) => fields.contains(&field),
+        }
+    }
 }
 
 /// A policy that limits another.
@@ -155,7 +187,7 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
     let limits = desk.limits(flag.as_ref())?;
     let chosen = desk.choose(name.as_ref(), &chosen_by, &limits)?;
     let image = annotation::may_be_an_images(sources.annotations);
-    if image {
+    if image && sources.asker == Asker::Container {
         desk.check_choice(&request, &chosen, flag, &limits)?;
     }
     desk.finish(request, chosen, limits, image)
@@ -332,8 +364,12 @@ impl Desk<'_> {
         let (policy, origins) = self.overlaid(request, loaded)?;
         self.check_names(&policy, &origins)?;
         let is_limited = image || !limits.iter().any(Limit::is_set);
-        if is_limited {
-            let over = self.without_leave(&policy, &own, &origins, image, mode_implied);
+        let leave = match is_limited {
+            true => Leave::Fields(self.fields_with_leave(&own, image)),
+            false => Leave::UpToCeilings,
+        };
+        if self.sources.asker == Asker::Container {
+            let over = without_leave(&policy, &own, &origins, &leave, mode_implied);
             if !over.is_empty() {
                 return Err(PolicyError::Loosened {
                     policy: own.name,
@@ -357,6 +393,7 @@ impl Desk<'_> {
             network_limits,
             limits: limits.iter().map(|limit| limit.policy.clone()).collect(),
             ceilings: limits.into_iter().map(|limit| limit.ceiling).collect(),
+            leave,
             node_allow: self.sources.node.allow.clone(),
             upstream: self.sources.node.network.upstream(),
         })
@@ -407,30 +444,16 @@ impl Desk<'_> {
         }
     }
 
-    /// Where annotations ask for more than the policy that was chosen, and nobody gave them leave: the policy itself
-    /// to those that are surely the caller's, the node's file to any.
-    fn without_leave(
-        &self,
-        policy: &Policy,
-        own: &Policy,
-        origins: &Origins,
-        image: bool,
-        mode_implied: bool,
-    ) -> Vec<OverLimit> {
-        let node = &self.sources.node.allow.annotations;
-        let has_leave = |field: Field| {
-            let by_policy = !image && own.annotations.loosen.contains(&field);
-            by_policy || node.contains(&AnnotationLeave::Field(field))
-        };
-        let mut over = over(policy, own, origins);
-        over.retain(|over| match over.exceeded.field {
-            // Whoever may list hosts may have them reached.
-            Field::NetworkMode if mode_implied => {
-                !has_leave(Field::NetworkAllow) && !has_leave(Field::NetworkMode)
-            }
-            field => !has_leave(field),
+    /// The fields in which annotations may ask for more than the policy that was chosen: the policy itself gives leave to
+    /// those that are surely the caller's, the node's file to any.
+    fn fields_with_leave(&self, own: &Policy, image: bool) -> BTreeSet<Field> {
+        let node = self.sources.node.allow.annotations.iter();
+        let node = node.filter_map(|leave| match leave {
+            AnnotationLeave::Field(field) => Some(*field),
+            AnnotationLeave::Policy | AnnotationLeave::Workspace => None,
         });
-        over
+        let own = own.annotations.loosen.iter().copied().filter(|_| !image);
+        node.chain(own).collect()
     }
 
     /// What a parser of one value cannot know: which system calls exist, and what the node gives leave for.
@@ -475,6 +498,25 @@ impl Desk<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Where annotations ask for more than the policy that was chosen, and nobody gave them leave.
+fn without_leave(
+    policy: &Policy,
+    own: &Policy,
+    origins: &Origins,
+    leave: &Leave,
+    mode_implied: bool,
+) -> Vec<OverLimit> {
+    let mut over = over(policy, own, origins);
+    over.retain(|over| match over.exceeded.field {
+        // Whoever may list hosts may have them reached.
+        Field::NetworkMode if mode_implied => {
+            !leave.has(Field::NetworkAllow) && !leave.has(Field::NetworkMode)
+        }
+        field => !leave.has(field),
+    });
+    over
 }
 
 fn builtin_name(name: &str) -> PolicyName {

@@ -58,6 +58,7 @@ impl Case {
             files: &self.files,
             presets: &self.presets,
             known_syscall: known,
+            asker: Asker::Container,
         }
     }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::log::escape;
-use crate::plan::{EphemeralContent, Plan, PlannedMount};
-use crate::policy::{NetworkMode, RootAccess, UpstreamNames};
+use crate::plan::{EphemeralContent, LimitsPlan, Plan, PlannedMount};
+use crate::policy::{Leave, NetworkMode, RootAccess, UpstreamNames};
 use crate::seccomp::{Filter, Program};
 
 /// What is explained.
@@ -60,6 +60,8 @@ pub fn text(subject: &Subject) -> String {
     network(&mut out, plan);
     syscalls(&mut out, plan, subject.filter.as_deref());
     privileges(&mut out, plan);
+    limits(&mut out, plan);
+    leave(&mut out, plan);
     for warning in &plan.warnings {
         line(&mut out, "warning", warning);
     }
@@ -132,6 +134,51 @@ fn filesystem(out: &mut String, plan: &Plan) {
         |list: &[std::path::PathBuf]| list.iter().map(|p| path(p)).collect::<Vec<_>>().join(" ");
     item(out, &format!("empty: {}", paths(&fs.masked)));
     item(out, &format!("read-only: {}", paths(&fs.readonly)));
+}
+
+fn limits(out: &mut String, plan: &Plan) {
+    let LimitsPlan {
+        pids,
+        memory_bytes,
+        cpu_milli,
+    } = plan.limits;
+    let mut bounds = Vec::new();
+    bounds.extend(pids.map(|pids| format!("{pids} processes")));
+    bounds.extend(memory_bytes.map(|bytes| format!("{} of memory", size(bytes))));
+    bounds.extend(cpu_milli.map(|milli| {
+        let (whole, rest) = (milli / 1000, milli % 1000);
+        format!("{whole}.{rest:03} processors")
+    }));
+    let text = match bounds.is_empty() {
+        true => "as the engine says".to_owned(),
+        false => format!(
+            "at most {}; less where the engine says less",
+            bounds.join(", ")
+        ),
+    };
+    line(out, "limits", &text);
+}
+
+/// What an annotation may ask for on top.
+fn leave(out: &mut String, plan: &Plan) {
+    let up_to = plan.ceilings.join(" and ");
+    let text = match &plan.leave {
+        None => return,
+        Some(Leave::UpToCeilings) => {
+            format!("may narrow this, and loosen it up to the ceiling {up_to}")
+        }
+        Some(Leave::Fields(fields)) if fields.is_empty() => {
+            "may narrow this, and loosen nothing".to_owned()
+        }
+        Some(Leave::Fields(fields)) => {
+            let fields: Vec<&str> = fields.iter().map(|field| field.as_str()).collect();
+            format!(
+                "may narrow this, and loosen {} up to the ceiling {up_to}",
+                fields.join(", ")
+            )
+        }
+    };
+    line(out, "annotations", &text);
 }
 
 fn network(out: &mut String, plan: &Plan) {

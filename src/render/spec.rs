@@ -130,6 +130,7 @@ fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
         .collect();
     let mut resources = linux.resources().clone().unwrap_or_default();
     resources.set_devices(Some(device_rules(&kept)));
+    plan.limits.apply(&mut resources);
     linux.set_resources(Some(resources));
     linux.set_devices(Some(kept));
     let sysctl = linux.sysctl().iter().flatten().filter(|(k, _)| !is_net(k));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::spec::{Places, confined, normalise, unconfined};
 use crate::plan::{BundleFacts, HostFacts, Plan, plan};
-use crate::policy::{NodeConfig, Selection, Sources, resolve};
+use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
 fn places() -> Places {
     Places {
@@ -52,6 +52,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
         files: &BTreeMap::new(),
         presets: &BTreeMap::new(),
         known_syscall: |_| true,
+        asker: Asker::Container,
     });
     let Selection::Policy(resolved) = selection.unwrap() else {
         panic!("it is a policy")
@@ -83,6 +84,8 @@ fn planned(spec: &Spec, node: &str) -> Plan {
         landlock_abi: 7,
         seccomp: true,
         overlayfs: true,
+        memory_bytes: 16 << 30,
+        processors: 8,
     };
     plan(&resolved, spec, &facts, &host).unwrap()
 }

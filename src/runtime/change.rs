@@ -2,23 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::record::Record;
+use super::record::{ProcessId, Record};
 use super::resolve::NodeFiles;
-use super::store::Place;
+use super::store::{self, Place};
 use super::{RuntimeError, control, later_ports};
 use crate::egress::Rules;
 use crate::plan::Plan;
 use crate::policy::{
-    Field, MOST_PORTS, NetworkMode, NetworkRule, Origin, Resolved, Selection, annotation_key,
-    resolve,
+    Asker, Field, MOST_PORTS, NetworkMode, NetworkRule, Origin, Resolved, Selection, Sources,
+    annotation_key, catalogue, resolve,
 };
 use crate::sidecar::{ControlReply, ControlRequest};
 
 /// What is asked for, as an annotation would spell it; `None` leaves a list as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// `network.allow`.
+    /// `network.allow`, in place of what it is.
     pub allow: Option<String>,
+    /// Rules and presets for `network.allow` besides those that it has.
+    pub add: Option<String>,
+    /// Rules and presets that `network.allow` has and shall not have.
+    pub remove: Option<String>,
     /// `network.deny`, on top of the policy's own.
     pub deny: Option<String>,
 }
@@ -31,12 +35,8 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     let _lock = place.lock_existing()?;
     let dir = place.dir();
     let mut record = Record::read(&dir)?;
-    let resolved = within_ceilings(&record, asked)?;
+    let new = wanted(&record, asked)?;
     let old = record.plan.clone();
-    let new = Rules {
-        allow: resolved.policy.network.allow,
-        deny: resolved.policy.network.deny,
-    };
     let listens = control::status(&dir, &record)?.map(|status| status.ports);
     let plan = record.plan.as_ref().ok_or(RuntimeError::NotRunning)?;
     let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;
@@ -85,9 +85,9 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     }
 }
 
-/// The container's policy with these lists in it, from everything that had a say when it was created; or the error that
-/// `create` would give.
-fn within_ceilings(record: &Record, asked: &Asked) -> Result<Resolved, RuntimeError> {
+/// The rules that are asked for, if they are within every ceiling, or within the rules that hold: tightening needs nobody's
+/// leave, and no file that may be broken in the meantime.
+fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
     let refuse = |why: String| RuntimeError::State {
         verb: "change the network rules of",
         id: record.id.clone(),
@@ -104,29 +104,141 @@ fn within_ceilings(record: &Record, asked: &Asked) -> Result<Resolved, RuntimeEr
             plan.network.mode
         )));
     }
-    let mut annotations = record.annotations.clone();
-    for (field, asked, now) in [
-        (Field::NetworkAllow, &asked.allow, &plan.network.rules.allow),
-        (Field::NetworkDeny, &asked.deny, &plan.network.rules.deny),
-    ] {
-        let list = asked.clone().unwrap_or_else(|| words(now));
-        annotations.insert(annotation_key(field), list);
-    }
-    match select(record, &annotations)? {
-        Selection::Policy(resolved) => Ok(*resolved),
-        Selection::Unconfined { .. } => Err(refuse(
-            "the node's file now says unconfined for it".to_owned(),
-        )),
+    let now = &plan.network.rules;
+    let full = within_ceilings(record, asked, now);
+    match (full, tightened(asked, now)) {
+        (Ok(rules), _) => Ok(rules),
+        (Err(_), Some(rules)) => Ok(rules),
+        (Err(error), None) => Err(error),
     }
 }
 
+/// What is asked for, where that is less than what holds: no rule that is not there, and every denial kept.
+fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
+    let parse = |list: &Option<String>| -> Option<BTreeSet<NetworkRule>> {
+        match list.as_deref().map(str::trim) {
+            None | Some("") => Some(BTreeSet::new()),
+            Some(list) => list
+                .split(',')
+                .map(|item| item.trim().parse().ok())
+                .collect(),
+        }
+    };
+    let mut allow = match &asked.allow {
+        Some(_) => parse(&asked.allow)?,
+        None => now.allow.clone(),
+    };
+    allow.extend(parse(&asked.add)?);
+    let remove = parse(&asked.remove)?;
+    if !remove.is_subset(&allow) {
+        return None;
+    }
+    allow.retain(|rule| !remove.contains(rule));
+    let within = |rule: &NetworkRule| now.allow.iter().any(|old| old.as_limit().covers(rule));
+    let deny = now.deny.union(&parse(&asked.deny)?).cloned().collect();
+    allow.iter().all(within).then_some(Rules { allow, deny })
+}
+
+/// The container's rules with these lists in them, from everything that had a say when it was created; or the error that
+/// `create` would give. Whoever shares the network has a say as well.
+fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules, RuntimeError> {
+    let files = NodeFiles::read(&record.call.config)?;
+    let mut annotations = record.annotations.clone();
+    let allow = allowed(&files, asked, now)?;
+    annotations.insert(annotation_key(Field::NetworkAllow), allow);
+    let deny = asked.deny.clone().unwrap_or_else(|| words(&now.deny));
+    annotations.insert(annotation_key(Field::NetworkDeny), deny);
+    // A list that is empty now says nothing of the mode, which stays.
+    let mode = NetworkMode::Allowlist.to_string();
+    annotations.insert(annotation_key(Field::NetworkMode), mode);
+    let network = match select(&files, record, &annotations)? {
+        Selection::Policy(resolved) => resolved.policy.network,
+        Selection::Unconfined { .. } => {
+            return Err(RuntimeError::State {
+                verb: "change the network rules of",
+                id: record.id.clone(),
+                why: "the node's file now says unconfined for it".to_owned(),
+            });
+        }
+    };
+    let rules = Rules {
+        allow: network.allow,
+        deny: network.deny,
+    };
+    for member in members(&record.id)? {
+        let files = NodeFiles::read(&member.call.config)?;
+        if let Selection::Policy(resolved) = select(&files, &member, &member.annotations)? {
+            check_member(&member.id, &resolved, &rules)?;
+        }
+    }
+    Ok(rules)
+}
+
+/// The list for `network.allow`, as an annotation spells it.
+fn allowed(files: &NodeFiles, asked: &Asked, now: &Rules) -> Result<String, RuntimeError> {
+    let mut list = asked.allow.clone().unwrap_or_else(|| words(&now.allow));
+    if let Some(add) = &asked.add {
+        list = match list.trim().is_empty() {
+            true => add.clone(),
+            false => format!("{list}, {add}"),
+        };
+    }
+    let Some(remove) = &asked.remove else {
+        return Ok(list);
+    };
+    let nothing = BTreeMap::new();
+    let spelled = |text: &str| catalogue::rules(&files.sources(&nothing, None), text);
+    let mut rules = spelled(&list)?;
+    for rule in spelled(remove)? {
+        if !rules.remove(&rule) {
+            return Err(RuntimeError::Unsupported(format!(
+                "network.allow has no rule {rule}: nothing was changed; `agentbox network` lists those that it has"
+            )));
+        }
+    }
+    Ok(words(&rules))
+}
+
 fn select(
+    files: &NodeFiles,
     record: &Record,
     annotations: &BTreeMap<String, String>,
 ) -> Result<Selection, RuntimeError> {
-    let files = NodeFiles::read(&record.call.config)?;
     let flag = record.call.policy.as_deref();
-    Ok(resolve(&files.sources(annotations, flag))?)
+    let sources = Sources {
+        asker: Asker::Operator,
+        ..files.sources(annotations, flag)
+    };
+    Ok(resolve(&sources)?)
+}
+
+/// The containers that are in the network of this one.
+fn members(id: &str) -> Result<Vec<Record>, RuntimeError> {
+    let mut records = store::all()?;
+    records.retain(|record| {
+        let shared = record.shared_network();
+        shared.is_some_and(|shared| shared.container == id)
+            && record.init.is_some_and(ProcessId::is_alive)
+    });
+    Ok(records)
+}
+
+/// Refuses rules with more than a member of the network may have: one sidecar cannot give it less than the others.
+fn check_member(id: &str, member: &Resolved, rules: &Rules) -> Result<(), RuntimeError> {
+    let refuse = |what: String, ceiling: &dyn std::fmt::Display| {
+        Err(RuntimeError::Unsupported(format!(
+            "container {id} is in this network, and {what}, which its ceiling {ceiling} does not let it"
+        )))
+    };
+    for (limit, says) in member.network_limits.iter().zip(&member.limits) {
+        if let Some(rule) = rules.allow.iter().find(|rule| !limit.covers(rule)) {
+            return refuse(format!("would reach {rule}"), &limit.ceiling);
+        }
+        if let Some(rule) = says.network.deny.difference(&rules.deny).next() {
+            return refuse(format!("would no longer be denied {rule}"), &limit.ceiling);
+        }
+    }
+    Ok(())
 }
 
 /// The ports of the new rules on which the wall does not listen yet.
@@ -166,11 +278,20 @@ fn write_down(plan: &mut Plan, rules: Rules) {
 }
 
 fn note_origin(plan: &mut Plan, asked: &Asked) {
-    for (field, asked) in [
-        (Field::NetworkAllow, &asked.allow),
-        (Field::NetworkDeny, &asked.deny),
+    let Asked {
+        allow,
+        add,
+        remove,
+        deny,
+    } = asked;
+    for (field, is_asked) in [
+        (
+            Field::NetworkAllow,
+            allow.is_some() || add.is_some() || remove.is_some(),
+        ),
+        (Field::NetworkDeny, deny.is_some()),
     ] {
-        if asked.is_some() {
+        if is_asked {
             let origin = Origin::Update.to_string();
             plan.origins.insert(field.to_string(), origin);
         }
@@ -180,4 +301,91 @@ fn note_origin(plan: &mut Plan, asked: &Asked) {
 fn words(rules: &BTreeSet<NetworkRule>) -> String {
     let words: Vec<String> = rules.iter().map(ToString::to_string).collect();
     words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+        let parse = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
+        Rules {
+            allow: parse(allow),
+            deny: parse(deny),
+        }
+    }
+
+    #[test]
+    fn n_m4_what_is_less_than_what_holds_needs_nobody() {
+        let now = rules(&["a.test", "*.b.test", "c.test:22"], &["x.test"]);
+        let list = |text: &str| Some(text.to_owned());
+        for (asked, allow, deny) in [
+            (
+                Asked {
+                    allow: list(""),
+                    ..Asked::default()
+                },
+                &[][..],
+                &["x.test"][..],
+            ),
+            (
+                Asked {
+                    allow: list("a.test, w.b.test"),
+                    ..Asked::default()
+                },
+                &["a.test", "w.b.test"],
+                &["x.test"],
+            ),
+            (
+                Asked {
+                    remove: list("a.test"),
+                    ..Asked::default()
+                },
+                &["*.b.test", "c.test:22"],
+                &["x.test"],
+            ),
+            (
+                Asked {
+                    deny: list("y.test"),
+                    ..Asked::default()
+                },
+                &["a.test", "*.b.test", "c.test:22"],
+                &["x.test", "y.test"],
+            ),
+        ] {
+            assert_eq!(
+                tightened(&asked, &now),
+                Some(rules(allow, deny)),
+                "{asked:?}"
+            );
+        }
+        for asked in [
+            Asked {
+                allow: list("d.test"),
+                ..Asked::default()
+            },
+            Asked {
+                allow: list("c.test"),
+                ..Asked::default()
+            },
+            Asked {
+                add: list("d.test"),
+                ..Asked::default()
+            },
+            Asked {
+                allow: list("@github"),
+                ..Asked::default()
+            },
+            Asked {
+                remove: list("d.test"),
+                ..Asked::default()
+            },
+            Asked {
+                remove: list("@github"),
+                ..Asked::default()
+            },
+        ] {
+            assert_eq!(tightened(&asked, &now), None, "{asked:?}");
+        }
+    }
 }

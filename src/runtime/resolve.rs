@@ -10,7 +10,7 @@ use super::bundle::{open_regular, read_open};
 use super::{RuntimeError, upstream};
 use crate::cli::Global;
 use crate::policy::{
-    HostPath, NodeConfig, PolicyError, Selection, Sources, misnamed_policy, misnamed_preset,
+    Asker, HostPath, NodeConfig, PolicyError, Selection, Sources, misnamed_policy, misnamed_preset,
     resolve,
 };
 
@@ -95,7 +95,6 @@ impl NodeFiles {
         &self.misnamed
     }
 
-
     /// All that has a say in the policy of a container with these annotations.
     pub fn sources<'a>(
         &'a self,
@@ -109,6 +108,7 @@ impl NodeFiles {
             files: &self.policies,
             presets: &self.presets,
             known_syscall: crate::seccomp::is_known,
+            asker: Asker::Container,
         }
     }
 }

@@ -12,8 +12,10 @@ use crate::plan::NetworkPlan;
 use crate::policy::{
     Field, Host, NetworkMode, NetworkRule, POLICY_KEY, Selection, Target, annotation_key, resolve,
 };
+use crate::runtime::control;
+use crate::runtime::record::ProcessId;
 use crate::runtime::resolve::NodeFiles;
-use crate::runtime::store;
+use crate::runtime::store::{self, Place};
 
 /// The status of a denial.
 const DENIED: u8 = 1;
@@ -52,40 +54,125 @@ fn answer(global: &Global, args: &PolicyCheck) -> Result<(bool, String)> {
         port: args.port,
     };
     match &args.container {
-        Some(id) => match store::find(id)?.plan {
-            Some(plan) => Ok(question.verdict(&plan.network)),
-            None => Ok(question.unconfined()),
-        },
+        Some(id) => of_container(id, &question),
         None => of_policy(global, args, &question),
+    }
+}
+
+/// What the sidecar would answer: the rules that govern the container's network, which may be another one's, and what a
+/// person approved or denied there.
+fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
+    let mut record = store::find(id)?;
+    if let Some(shared) = record.shared_network() {
+        record = store::find(&shared.container)?;
+    }
+    let Some(plan) = &record.plan else {
+        return Ok(question.unconfined());
+    };
+    let (allowed, text) = question.verdict(&plan.network);
+    let dir = Place::new(&record.root, &record.id)?.dir();
+    // One that has not started, or has ended, has no sidecar to ask.
+    let runs = record.sidecar.is_some() && record.init.is_some_and(ProcessId::is_alive);
+    let status = match runs {
+        true => control::status(&dir, &record)?,
+        false => None,
+    };
+    let Some(asking) = status.and_then(|status| status.asking) else {
+        return Ok((allowed, text));
+    };
+    let named = question.to_string();
+    let names = |entry: &&String| entry.split_whitespace().next() == Some(named.as_str());
+    if let Some(entry) = asking.approved.iter().find(names) {
+        return Ok((true, format!("allowed: {entry} by agentbox approve")));
+    }
+    match asking.denied.iter().find(names) {
+        Some(entry) if !allowed => Ok((false, format!("denied: {entry} by agentbox deny"))),
+        _ => Ok((allowed, text)),
     }
 }
 
 fn of_policy(global: &Global, args: &PolicyCheck, question: &Question) -> Result<(bool, String)> {
     let files = NodeFiles::of(global)?;
-    let mut annotations = annotations(&args.annotation)?;
-    if let Some(name) = &args.name {
-        annotations.insert(POLICY_KEY.to_owned(), name.clone());
-    }
-    let select = |annotations: &BTreeMap<String, String>| {
-        resolve(&files.sources(annotations, global.policy.as_deref()))
+    let typed = annotations(&args.annotation)?;
+    let Some(name) = &args.name else {
+        return Ok(of_case(&files, question, typed, global.policy.as_deref())?.into());
     };
-    let Selection::Policy(resolved) = select(&annotations)? else {
-        return Ok(question.unconfined());
+    let mut named = typed.clone();
+    named.insert(POLICY_KEY.to_owned(), name.clone());
+    let by_annotation = of_case(&files, question, named, global.policy.as_deref());
+    if global.policy.is_some() {
+        return Ok(by_annotation?.into());
+    }
+    // A policy is chosen by an annotation, or required by whoever configures the engine: then it is a ceiling as well.
+    let required = of_case(&files, question, typed, Some(name));
+    match (by_annotation, required) {
+        (Ok(chosen), Ok(required)) if chosen == required => Ok(chosen.into()),
+        (Ok(mut chosen), Ok(required)) if chosen.verdict == required.verdict => {
+            for line in required.may_add {
+                chosen
+                    .may_add
+                    .push(format!("where --policy {name} requires it: {line}"));
+            }
+            Ok(chosen.into())
+        }
+        (Ok(chosen), Err(error)) => {
+            let mut chosen = chosen;
+            chosen
+                .may_add
+                .push(format!("where --policy {name} requires it: {error:#}"));
+            Ok(chosen.into())
+        }
+        (Ok(_), Ok(required)) | (Err(_), Ok(required)) => Ok(required.into()),
+        (Err(error), Err(_)) => Err(error),
+    }
+}
+
+/// The answer for one way of choosing a policy.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    verdict: (bool, String),
+    /// Whether an annotation may add what is missing; a line each.
+    may_add: Vec<String>,
+}
+
+impl From<Answer> for (bool, String) {
+    fn from(Answer { verdict, may_add }: Answer) -> Self {
+        let (allowed, mut text) = verdict;
+        for line in may_add {
+            text += "\n";
+            text += &line;
+        }
+        (allowed, text)
+    }
+}
+
+fn of_case(
+    files: &NodeFiles,
+    question: &Question,
+    mut annotations: BTreeMap<String, String>,
+    flag: Option<&str>,
+) -> Result<Answer> {
+    let Selection::Policy(resolved) = resolve(&files.sources(&annotations, flag))? else {
+        return Ok(Answer {
+            verdict: question.unconfined(),
+            may_add: Vec::new(),
+        });
     };
     let network = crate::plan::network::plan(&resolved, BTreeMap::new(), false);
-    let (allowed, mut text) = question.verdict(&network);
+    let verdict = question.verdict(&network);
+    let mut may_add = Vec::new();
     if let Some(missing) = question.missing(&network) {
         let key = annotation_key(Field::NetworkAllow);
         let mut rules = network.rules.allow;
         rules.insert(missing);
         let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
         annotations.insert(key.clone(), rules.join(", "));
-        text += &match select(&annotations) {
-            Ok(_) => format!("\nan annotation may add it: {key}=\"{}\"", rules.join(", ")),
-            Err(error) => format!("\nno annotation may add it: {error}"),
-        };
+        may_add.push(match resolve(&files.sources(&annotations, flag)) {
+            Ok(_) => format!("an annotation may add it: {key}=\"{}\"", rules.join(", ")),
+            Err(error) => format!("no annotation may add it: {error}"),
+        });
     }
-    Ok((allowed, text))
+    Ok(Answer { verdict, may_add })
 }
 
 /// `K=V` each, `dev.agentbox.` put in front where it is left out.

@@ -1,0 +1,238 @@
+//! PURE. What a container may take of the node: the smaller of the policy's bound and of what the engine says.
+
+use oci_spec::runtime::{LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
+use serde::{Deserialize, Serialize};
+
+use super::HostFacts;
+use crate::policy::Limits;
+use crate::policy::bound::Bound;
+
+/// The period of a quota where nobody names one, in microseconds: the kernel's own (sched-bwc.rst).
+const PERIOD: u64 = 100_000;
+
+/// Upper bounds for this container on this node; `None` where only the engine's count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LimitsPlan {
+    /// Processes and threads.
+    pub pids: Option<u32>,
+    /// Bytes of memory.
+    pub memory_bytes: Option<u64>,
+    /// Thousandths of a processor.
+    pub cpu_milli: Option<u32>,
+}
+
+impl LimitsPlan {
+    /// The policy's bounds, shares of the node in numbers.
+    pub fn of(limits: &Limits, host: &HostFacts) -> Self {
+        let Limits { pids, memory, cpus } = limits;
+        Self {
+            pids: match pids {
+                Bound::Is(pids) => Some(pids.get()),
+                // The grammar has no share of processes.
+                Bound::Share(_) | Bound::Unlimited => None,
+            },
+            memory_bytes: match memory {
+                Bound::Is(memory) => Some(memory.bytes()),
+                // A whole number of pages: the kernel rounds down, and what is shown is then what holds.
+                Bound::Share(percent) => {
+                    Some(host.memory_bytes.saturating_mul(u64::from(*percent)) / 100 >> 12 << 12)
+                }
+                Bound::Unlimited => None,
+            },
+            cpu_milli: match cpus {
+                Bound::Is(cpus) => Some(cpus.milli()),
+                Bound::Share(percent) => Some((host.processors * 10 * u32::from(*percent)).max(10)),
+                Bound::Unlimited => None,
+            },
+        }
+    }
+
+    /// Sets each bound where the engine gives none, or a larger one: for `create`.
+    pub fn apply(&self, resources: &mut LinuxResources) {
+        let Self {
+            pids,
+            memory_bytes,
+            cpu_milli,
+        } = self;
+        if pids.is_some() && resources.pids().is_none() {
+            let mut none = LinuxPids::default();
+            none.set_limit(-1);
+            resources.set_pids(Some(none));
+        }
+        if memory_bytes.is_some() {
+            let mut memory: LinuxMemory = resources.memory().unwrap_or_default();
+            memory.set_limit(memory.limit().or(Some(-1)));
+            resources.set_memory(Some(memory));
+        }
+        if cpu_milli.is_some() {
+            let mut cpu: LinuxCpu = resources.cpu().clone().unwrap_or_default();
+            cpu.set_quota(cpu.quota().or(Some(-1)));
+            resources.set_cpu(Some(cpu));
+        }
+        self.clamp(resources);
+    }
+
+    /// Lowers what is given, and leaves alone what is not: for `update`.
+    pub fn clamp(&self, resources: &mut LinuxResources) {
+        if let (Some(most), Some(mut pids)) = (self.pids, *resources.pids())
+            // Zero is not given (runc).
+            && pids.limit() != 0
+        {
+            pids.set_limit(smaller(pids.limit(), i64::from(most)));
+            resources.set_pids(Some(pids));
+        }
+        if let (Some(most), Some(mut memory)) = (self.memory_bytes, *resources.memory())
+            && let Some(limit) = memory.limit().filter(|limit| *limit != 0)
+        {
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            memory.set_limit(Some(smaller(limit, most)));
+            resources.set_memory(Some(memory));
+        }
+        if let (Some(most), Some(mut cpu)) = (self.cpu_milli, resources.cpu().clone()) {
+            clamp_cpu(&mut cpu, most);
+            resources.set_cpu(Some(cpu));
+        }
+        self.clamp_unified(resources);
+    }
+
+    /// The same by the names of cgroup v2's files, which are written last.
+    fn clamp_unified(&self, resources: &mut LinuxResources) {
+        let Some(mut unified) = resources.unified().clone() else {
+            return;
+        };
+        let bounds = [
+            ("pids.max", self.pids.map(u64::from)),
+            ("memory.max", self.memory_bytes),
+        ];
+        for (file, most) in bounds {
+            if let (Some(most), Some(value)) = (most, unified.get_mut(file)) {
+                let given = value.trim().parse().unwrap_or(u64::MAX);
+                *value = given.min(most).to_string();
+            }
+        }
+        if let (Some(most), Some(value)) = (self.cpu_milli, unified.get_mut("cpu.max")) {
+            let mut words = value.split_whitespace();
+            let quota = words.next().and_then(|word| word.parse().ok());
+            let period = words.next().and_then(|word| word.parse().ok());
+            let mut cpu = LinuxCpu::default();
+            cpu.set_quota(Some(quota.unwrap_or(-1)));
+            cpu.set_period(period);
+            clamp_cpu(&mut cpu, most);
+            let quota = cpu.quota().unwrap_or(-1);
+            *value = format!("{quota} {}", cpu.period().unwrap_or(PERIOD));
+        }
+        resources.set_unified(Some(unified));
+    }
+}
+
+/// Of two limits the smaller; a negative one is none.
+fn smaller(given: i64, most: i64) -> i64 {
+    match given < 0 {
+        true => most,
+        false => given.min(most),
+    }
+}
+
+/// Lowers the quota to so many thousandths of its period.
+fn clamp_cpu(cpu: &mut LinuxCpu, milli: u32) {
+    if cpu.quota().is_none() && cpu.period().is_none() {
+        return;
+    }
+    // A period alone changes the share of a quota that is there.
+    let period = cpu.period().filter(|period| *period != 0).unwrap_or(PERIOD);
+    let most = i64::try_from(period.saturating_mul(u64::from(milli)) / 1000).unwrap_or(i64::MAX);
+    let quota = smaller(cpu.quota().filter(|quota| *quota != 0).unwrap_or(-1), most);
+    cpu.set_quota(Some(quota));
+    cpu.set_period(Some(period));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: LimitsPlan = LimitsPlan {
+        pids: Some(1024),
+        memory_bytes: Some(1 << 30),
+        cpu_milli: Some(1500),
+    };
+
+    fn resources(text: &str) -> LinuxResources {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn p01_the_smaller_of_both_holds() {
+        for (given, expected) in [
+            (
+                "{}",
+                r#"{"pids": {"limit": 1024}, "memory": {"limit": 1073741824}, "cpu": {"quota": 150000, "period": 100000}}"#,
+            ),
+            (
+                r#"{"pids": {"limit": -1}, "memory": {"limit": -1, "swap": -1}, "cpu": {"quota": -1, "shares": 5}}"#,
+                r#"{"pids": {"limit": 1024}, "memory": {"limit": 1073741824, "swap": -1},
+                    "cpu": {"quota": 150000, "period": 100000, "shares": 5}}"#,
+            ),
+            (
+                r#"{"pids": {"limit": 7}, "memory": {"limit": 5000}, "cpu": {"quota": 5000, "period": 50000}}"#,
+                r#"{"pids": {"limit": 7}, "memory": {"limit": 5000}, "cpu": {"quota": 5000, "period": 50000}}"#,
+            ),
+            (
+                r#"{"pids": {"limit": 9999}, "memory": {"limit": 9999999999}, "cpu": {"quota": 90000, "period": 50000},
+                    "unified": {"pids.max": "max", "memory.max": "77", "cpu.max": "max", "io.weight": "3"}}"#,
+                r#"{"pids": {"limit": 1024}, "memory": {"limit": 1073741824}, "cpu": {"quota": 75000, "period": 50000},
+                    "unified": {"pids.max": "1024", "memory.max": "77", "cpu.max": "150000 100000", "io.weight": "3"}}"#,
+            ),
+        ] {
+            let mut given = resources(given);
+            PLAN.apply(&mut given);
+            assert_eq!(given, resources(expected));
+        }
+        let mut alone = resources(r#"{"pids": {"limit": -1}}"#);
+        LimitsPlan::default().apply(&mut alone);
+        assert_eq!(alone, resources(r#"{"pids": {"limit": -1}}"#));
+    }
+
+    #[test]
+    fn an_update_gives_back_no_more_than_the_plan_and_sets_nothing_by_itself() {
+        for (given, expected) in [
+            ("{}", "{}"),
+            (r#"{"pids": {"limit": 0}}"#, r#"{"pids": {"limit": 0}}"#),
+            (
+                r#"{"pids": {"limit": -1}, "memory": {"limit": -1}, "cpu": {"quota": -1}}"#,
+                r#"{"pids": {"limit": 1024}, "memory": {"limit": 1073741824}, "cpu": {"quota": 150000, "period": 100000}}"#,
+            ),
+            (
+                r#"{"cpu": {"period": 1000}}"#,
+                r#"{"cpu": {"quota": 1500, "period": 1000}}"#,
+            ),
+            (r#"{"cpu": {"shares": 9}}"#, r#"{"cpu": {"shares": 9}}"#),
+        ] {
+            let mut given = resources(given);
+            PLAN.clamp(&mut given);
+            assert_eq!(given, resources(expected));
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_this_node() {
+        let host = HostFacts {
+            memory_bytes: 8 << 30,
+            processors: 4,
+            ..super::super::tests::host()
+        };
+        let limits = Limits {
+            pids: "100".parse().unwrap(),
+            memory: "50%".parse().unwrap(),
+            cpus: "25%".parse().unwrap(),
+        };
+        let plan = LimitsPlan::of(&limits, &host);
+        assert_eq!(plan.pids, Some(100));
+        assert_eq!(plan.memory_bytes, Some(4 << 30));
+        assert_eq!(plan.cpu_milli, Some(1000));
+        assert_eq!(
+            LimitsPlan::of(&Limits::default(), &host),
+            LimitsPlan::default()
+        );
+    }
+}
