@@ -158,12 +158,25 @@ def difference(control: str, seen: str) -> str:
     return "\n".join(f"      {line}" for line in list(lines)[2:60])
 
 
-def take_runcs_place() -> None:
+# podman hands on an image's annotations with the caller's: the node gives leave for what the cases ask.
+LEAVE = '[allow]\nannotations = ["network.allow"]\n'
+
+
+def write_node_file(engine: str, text: str = "") -> None:
+    """The node's file of agentbox, before the first container."""
+    text += LEAVE if kind_of(engine) == "podman" else ""
+    if text:
+        path = pathlib.Path("/etc/agentbox/config.toml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="ascii")
+
+
+def take_runcs_place(engine: str) -> None:
     """From here on agentbox is the machine's only runtime, under runc's own path."""
     agentbox = os.path.realpath("/usr/local/bin/agentbox")
     runc = subprocess.run(["sh", "-c", "command -v runc"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
     subprocess.run(["mount", "--bind", agentbox, runc], check=True)
-    pathlib.Path("/etc/agentbox/config.toml").write_text('default = "unconfined"\n', encoding="ascii")
+    write_node_file(engine, 'default = "unconfined"\n')
 
 
 def leftovers() -> list[str]:
@@ -203,7 +216,7 @@ def run_all(engine: str, cases: list[Case], targets: list[str], report: Report) 
     control: dict[str, str] = {}
     for target in ["runc", *sorted(targets, key=lambda t: t == "only")]:
         if target == "only":
-            take_runcs_place()
+            take_runcs_place(engine)
         chosen = [c for c in cases if target == "runc" or target in c.raw.get("targets", [target])]
 
         def one(case: Case) -> None:

@@ -14,7 +14,7 @@ mod inside;
 mod internal;
 mod leftovers;
 mod network;
-mod node;
+pub mod node;
 mod ordinary;
 mod pods;
 mod privileges;
