@@ -279,7 +279,12 @@ fn names_lead_where_the_node_says_however_they_are_rewritten() {
     let private = || arrived(&["\"to\": \"10.9.9.9\""]);
     let before = private();
     let got = agent.curl(false, &["http://api.example.test/steered"]);
-    assert!(got.stdout.contains("the name leads to 10.9.9.9"), "{got}");
+    // Where, the node's log says, and not the container (N-L2).
+    assert!(
+        got.stdout.contains("leads to no address that is open") && !got.stdout.contains("10.9.9.9"),
+        "{got}"
+    );
+    assert!(agent.violations().contains("the name leads to 10.9.9.9"));
     assert_eq!(private(), before);
 
     let agent = walled(&docker, &[]);

@@ -128,9 +128,10 @@ fn everything_goes_through_the_nodes_proxy_and_its_password_stays_with_the_node(
     let before = proxy.asked();
     let private = agent.curl(false, &["http://private.example.test/"]);
     assert!(
-        private.stdout.contains("the name leads to 10.9.9.9"),
+        private.stdout.contains("leads to no address that is open"),
         "{private}"
     );
+    assert!(agent.violations().contains("the name leads to 10.9.9.9"));
     assert_ne!(
         agent.curl(true, &["-f", "http://other.example.test/"]).code,
         0

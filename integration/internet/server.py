@@ -33,6 +33,12 @@ ZONE = {
     "cgnat.example.test": ["100.64.0.1"],
     "nat64.example.test": ["64:ff9b::7f00:1"],
     "gateway.example.test": ["172.17.0.1"],
+    # Where clouds serve credentials: at a public address, and at one of a range that is private.
+    "wire.example.test": ["168.63.129.16"],
+    "ali.example.test": ["100.100.100.200"],
+    # A neighbour of the rig's, and an address that the rig is given later.
+    "lan.example.test": ["203.0.113.3"],
+    "floating.example.test": ["203.0.113.77"],
     "rebind.example.test": [["198.51.100.10"], ["127.0.0.1"]],
     "nothing.example.test": [],
 }

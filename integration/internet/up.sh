@@ -16,9 +16,11 @@ ip link set uplink up
 in_world() { ip netns exec internet "$@"; }
 in_world ip link set lo up
 in_world ip addr add 203.0.113.2/24 dev world
+in_world ip addr add 203.0.113.3/24 dev world
 in_world ip -6 addr add 2001:db8:ffff::2/64 dev world nodad
 in_world ip link set world up
-for address in 198.51.100.{10,11,12,13,53}/32 10.9.9.9/32 169.254.169.254/32 100.64.0.1/32; do
+for address in 198.51.100.{10,11,12,13,53}/32 10.9.9.9/32 169.254.169.254/32 100.64.0.1/32 \
+    168.63.129.16/32 100.100.100.200/32; do
     in_world ip addr add "$address" dev lo
 done
 for address in 2001:db8::{10,11,12}/128; do

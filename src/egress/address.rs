@@ -7,46 +7,81 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::NetworkRule;
+use crate::policy::closed::is_closed;
+use crate::policy::embedded::carried;
 use crate::policy::rule::contains;
 
 /// The addresses around the sandbox, which a public name has no business with.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// The node's own addresses, those of the engine's namespace, and its gateways.
+    /// The node's own addresses, those of the engine's namespace, and gateways.
     pub own: BTreeSet<IpAddr>,
-    /// The prefixes that the engine's namespace reaches without a gateway.
+    /// Prefixes of which every address is the node's own, or the engine's namespace's.
+    pub own_networks: BTreeSet<(IpAddr, u8)>,
+    /// The prefixes that one of the two reaches without a gateway.
     pub on_link: BTreeSet<(IpAddr, u8)>,
 }
 
+impl Surroundings {
+    /// These and those.
+    pub fn and(mut self, other: Self) -> Self {
+        let Self {
+            own,
+            own_networks,
+            on_link,
+        } = other;
+        self.own.extend(own);
+        self.own_networks.extend(own_networks);
+        self.on_link.extend(on_link);
+        self
+    }
+}
+
 /// Why an address is not dialled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressRefusal {
     /// It leads back to the machine itself.
     Loopback,
     /// Link-local; clouds serve credentials there.
     LinkLocal,
-    /// Private by RFC 1918, RFC 4193 or RFC 6598, or within the engine's own network.
+    /// Private by RFC 1918, RFC 4193 or RFC 6598.
     Private,
+    /// A neighbour: within a network that the node or the engine's namespace reaches without a gateway.
+    Neighbour,
     /// It belongs to the node or to a gateway of the container.
     Node,
     /// It carries an IPv4 address inside (NAT64, 6to4, Teredo, mapped).
     Embedded,
     /// Multicast, unspecified, reserved, or not routed on the internet.
     Special,
+    /// A cloud serves credentials or orders there.
+    Cloud,
+    /// This rule of `network.deny` covers it.
+    Denied(NetworkRule),
 }
 
 impl fmt::Display for AddressRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
+            Self::Denied(rule) => return write!(f, "which network.deny has as {rule}"),
             Self::Loopback => "a loopback address",
             Self::LinkLocal => "a link-local address, where clouds serve metadata",
             Self::Private => "a private address: name it internal:HOST:PORT if it is meant to be",
+            Self::Neighbour => {
+                "an address in a network of the node's or of the engine's own: name it internal:HOST:PORT if it is meant to \
+                 be"
+            }
             Self::Node => "an address of the node or of a gateway",
             Self::Embedded => "an IPv6 address with an IPv4 address inside",
             Self::Special => "no ordinary address of the internet",
-        })
+            Self::Cloud => {
+                "where a cloud serves metadata or its host's agent: no name opens that, only a rule with exactly this \
+                 address"
+            }
+        };
+        f.write_str(text)
     }
 }
 
@@ -113,38 +148,43 @@ pub fn vet(
     internal: bool,
     around: &Surroundings,
 ) -> Result<IpAddr, AddressRefusal> {
+    // Above everything that a rule says of names.
+    if is_closed(address) {
+        return Err(AddressRefusal::Cloud);
+    }
     // An IPv4 address in IPv6's clothes is looked at as what the kernel would dial, and refused by its own name.
     let special = match address {
         IpAddr::V4(v4) => of_v4(v4),
         IpAddr::V6(v6) => of_v6(v6),
     };
-    if around.own.contains(&address) {
-        return Err(AddressRefusal::Node);
-    }
-    let near = || {
-        around
-            .on_link
-            .iter()
+    let within = |nets: &BTreeSet<(IpAddr, u8)>| {
+        nets.iter()
             .any(|(net, bits)| contains(*net, *bits, address))
     };
+    if around.own.contains(&address) || within(&around.own_networks) && special != LOOPBACK {
+        return Err(AddressRefusal::Node);
+    }
     match special {
         Some(AddressRefusal::Private) if internal => Ok(address),
         Some(refusal) => Err(refusal),
-        None if !internal && near() => Err(AddressRefusal::Private),
+        None if !internal && within(&around.on_link) => Err(AddressRefusal::Neighbour),
         None => Ok(address),
     }
 }
 
+/// 127.0.0.0/8 is a prefix of the node's own, and has a name of its own.
+const LOOPBACK: Option<AddressRefusal> = Some(AddressRefusal::Loopback);
+
 fn of_v4(address: Ipv4Addr) -> Option<AddressRefusal> {
     V4.iter()
         .find(|(net, bits, _)| contains((*net).into(), *bits, address.into()))
-        .map(|(_, _, refusal)| *refusal)
+        .map(|(_, _, refusal)| refusal.clone())
 }
 
 fn of_v6(address: Ipv6Addr) -> Option<AddressRefusal> {
     V6.iter()
         .find(|(net, bits, _)| contains((*net).into(), *bits, address.into()))
-        .map(|(_, _, refusal)| *refusal)
+        .map(|(_, _, refusal)| refusal.clone())
         .or_else(|| {
             let global = contains(
                 Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0).into(),
@@ -153,6 +193,7 @@ fn of_v6(address: Ipv6Addr) -> Option<AddressRefusal> {
             );
             (!global).then_some(AddressRefusal::Special)
         })
+        .or_else(|| (!carried(address).is_empty()).then_some(AddressRefusal::Embedded))
 }
 
 #[cfg(test)]
@@ -178,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_a_public_name_may_not_lead_to() {
-        use AddressRefusal::{Embedded, LinkLocal, Loopback, Private, Special};
+        use AddressRefusal::{Cloud, Embedded, LinkLocal, Loopback, Private, Special};
         for (text, why) in [
             ("0.0.0.0", Special),
             ("0.1.2.3", Special),
@@ -187,10 +228,13 @@ mod tests {
             ("100.127.255.255", Private),
             ("127.0.0.1", Loopback),
             ("127.255.0.1", Loopback),
-            ("169.254.169.254", LinkLocal),
+            ("169.254.169.254", Cloud),
+            ("168.63.129.16", Cloud),
+            ("100.100.100.200", Cloud),
             ("172.16.0.1", Private),
             ("172.31.255.255", Private),
-            ("192.0.0.192", Special),
+            ("192.0.0.192", Cloud),
+            ("192.0.0.1", Special),
             ("192.168.0.1", Private),
             ("198.18.0.1", Special),
             ("224.0.0.1", Special),
@@ -205,8 +249,10 @@ mod tests {
             ("2002:7f00:1::", Embedded),
             ("2001:0:1::", Embedded),
             ("2001:2::1", Special),
+            ("2606::5efe:a01:203", Embedded),
             ("fc00::1", Private),
-            ("fd00:ec2::254", Private),
+            ("fd00:ec2::254", Cloud),
+            ("fd00:ed2::254", Private),
             ("fe80::1", LinkLocal),
             ("fec0::1", Special),
             ("ff02::1", Special),
@@ -222,15 +268,17 @@ mod tests {
     fn the_node_and_its_neighbours_are_closed() {
         let around = Surroundings {
             own: ["203.0.113.9".parse().unwrap(), "10.0.0.1".parse().unwrap()].into(),
+            own_networks: [("198.51.100.64".parse().unwrap(), 26)].into(),
             on_link: [("203.0.113.0".parse().unwrap(), 24)].into(),
         };
         let ask = |text: &str, internal| vet(text.parse().unwrap(), internal, &around);
         assert_eq!(ask("203.0.113.9", false), Err(AddressRefusal::Node));
         assert_eq!(ask("203.0.113.9", true), Err(AddressRefusal::Node));
         assert_eq!(ask("10.0.0.1", true), Err(AddressRefusal::Node));
-        assert_eq!(ask("203.0.113.10", false), Err(AddressRefusal::Private));
+        assert_eq!(ask("203.0.113.10", false), Err(AddressRefusal::Neighbour));
         assert!(ask("203.0.113.10", true).is_ok());
         assert!(ask("198.51.100.1", false).is_ok());
+        assert_eq!(ask("198.51.100.65", true), Err(AddressRefusal::Node));
     }
 
     #[test]
@@ -245,6 +293,13 @@ mod tests {
             "fe80::1",
             "224.0.0.1",
             "::ffff:10.0.0.1",
+            // Private, and a cloud's (N-M1).
+            "100.100.100.200",
+            "100.96.0.96",
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:42::42",
         ] {
             assert!(ask(text).is_err(), "{text}");
         }

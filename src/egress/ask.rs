@@ -108,8 +108,7 @@ impl Asking {
 
 /// Whether a name is below a domain, however deep.
 pub fn is_within(name: &HostName, domain: &HostName) -> bool {
-    let rest = name.as_str().strip_suffix(domain.as_str());
-    rest.is_some_and(|rest| rest.ends_with('.'))
+    crate::policy::rule::is_within(name.as_str(), domain.as_str())
 }
 
 /// How long an approval holds.

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::address::{AddressRefusal, Surroundings, vet};
+use crate::policy::closed::is_closed;
 use crate::policy::{Host, HostName, NetworkRule, Target};
 
 /// Names by which clouds serve a machine's own credentials. No wildcard means them.
@@ -46,7 +49,7 @@ pub enum Denial {
     Port(BTreeSet<u16>),
     /// This rule denies it.
     DeniedBy(NetworkRule),
-    /// A cloud's metadata service, which only a rule with exactly this name opens.
+    /// A cloud's metadata service or host agent, which only a rule with exactly this name or address opens.
     Metadata,
 }
 
@@ -63,9 +66,9 @@ impl fmt::Display for Denial {
                 )
             }
             Self::DeniedBy(rule) => write!(f, "network.deny has {rule}"),
-            Self::Metadata => {
-                f.write_str("it is a cloud's metadata service, which no wildcard names")
-            }
+            Self::Metadata => f.write_str(
+                "it is a cloud's metadata service, which no wildcard and no prefix names",
+            ),
         }
     }
 }
@@ -119,10 +122,13 @@ impl Rules {
         }
         let named = || self.allow.iter().filter(|rule| names(rule, host));
         let open = || named().filter(|rule| rule.allowed_port() == port);
-        let metadata = matches!(host, Host::Name(name) if is_metadata(name));
+        let metadata = match host {
+            Host::Name(name) => is_metadata(name),
+            Host::Address(address) => is_closed(*address),
+        };
         // Of several the one that says most: `internal:` lets the name be private, too.
         let best = open()
-            .filter(|rule| !metadata || is_exact(rule))
+            .filter(|rule| !metadata || is_exact(rule, host))
             .max_by_key(|rule| rule.internal);
         if let Some(rule) = best {
             return Decision::Allow(rule);
@@ -156,10 +162,37 @@ impl Rules {
         self.allow.iter().map(NetworkRule::allowed_port).collect()
     }
 
-    fn denies(&self, host: &Host, port: u16) -> Option<&NetworkRule> {
+    /// Whether an address is dialled that an allowed name led to. `internal`: the rule lets the name be private.
+    ///
+    /// Asked for each address at the time of dialling, so that a denial holds for whatever leads there.
+    pub fn vet(
+        &self,
+        address: IpAddr,
+        port: u16,
+        internal: bool,
+        around: &Surroundings,
+    ) -> Result<IpAddr, AddressRefusal> {
+        match self.denies(&Host::Address(address), port) {
+            Some(rule) => Err(AddressRefusal::Denied(rule.clone())),
+            None => vet(address, internal, around),
+        }
+    }
+
+    /// The denials that name addresses: those that nobody can ask for who does not know where a name leads.
+    pub fn denied_addresses(&self) -> impl Iterator<Item = &NetworkRule> {
+        let of_address = |rule: &&NetworkRule| matches!(rule.target, Target::Addresses(..));
+        self.deny.iter().filter(of_address)
+    }
+
+    /// The rule that denies a host, a name's own or an address that is reached by whatever name.
+    pub fn denies(&self, host: &Host, port: u16) -> Option<&NetworkRule> {
+        let named = |rule: &NetworkRule| match host {
+            Host::Name(name) => rule.target.denies_name(name),
+            Host::Address(address) => rule.target.denies_address(*address),
+        };
         self.deny
             .iter()
-            .find(|rule| names(rule, host) && rule.port.is_none_or(|denied| denied == port))
+            .find(|rule| rule.port.is_none_or(|denied| denied == port) && named(rule))
     }
 }
 
@@ -170,8 +203,11 @@ fn names(rule: &NetworkRule, host: &Host) -> bool {
     }
 }
 
-fn is_exact(rule: &NetworkRule) -> bool {
-    matches!(rule.target, Target::Name(_))
+fn is_exact(rule: &NetworkRule, host: &Host) -> bool {
+    match host {
+        Host::Name(_) => matches!(rule.target, Target::Name(_)),
+        Host::Address(address) => rule.target.one_address() == Some(*address),
+    }
 }
 
 pub(super) fn is_metadata(name: &HostName) -> bool {
@@ -223,6 +259,77 @@ mod tests {
         assert!(!allowed(&rules, "::ffff:192.0.2.7", 80));
     }
 
+    /// N-L4: who denies a name means its subtree, with `*.` or without.
+    #[test]
+    fn a_denied_name_stands_for_everything_below_it() {
+        for denied in ["bad.test", "*.bad.test"] {
+            let rules = rules(&["*", "*.bad.test"], &[denied]);
+            for host in ["bad.test", "a.bad.test", "c.b.a.bad.test"] {
+                assert!(!allowed(&rules, host, 443), "{host} with {denied}");
+                assert!(rules.decide_name(&host.parse().unwrap()).is_err());
+            }
+            for host in ["notbad.test", "test", "bad.test.example"] {
+                assert!(allowed(&rules, host, 443), "{host} with {denied}");
+            }
+        }
+        let port = rules(&["*", "*:80"], &["bad.test:80"]);
+        assert!(!allowed(&port, "a.b.bad.test", 80) && allowed(&port, "a.b.bad.test", 443));
+    }
+
+    /// N-H2: what a name leads to is judged by the denials too.
+    #[test]
+    fn a_denied_address_is_not_dialled_for_any_name() {
+        let rules = rules(
+            &["*", "internal:db:5432"],
+            &["198.51.100.0/24", "10.9.9.0/24:5432", "2001:db8::7"],
+        );
+        let around = Surroundings::default();
+        let vet = |address: &str, port, internal| {
+            rules.vet(address.parse().unwrap(), port, internal, &around)
+        };
+        for (address, port, internal) in [
+            ("198.51.100.12", 443, false),
+            ("198.51.100.12", 80, true),
+            ("::ffff:198.51.100.12", 443, false),
+            ("64:ff9b::c633:640c", 443, false),
+            ("2002:c633:640c::1", 443, false),
+            ("2001:db8::7", 22, false),
+            ("10.9.9.9", 5432, true),
+        ] {
+            assert!(
+                matches!(vet(address, port, internal), Err(AddressRefusal::Denied(_))),
+                "{address}:{port}"
+            );
+        }
+        assert!(vet("198.51.101.12", 443, false).is_ok());
+        assert!(vet("10.9.9.9", 5433, true).is_ok());
+        assert_eq!(rules.denied_addresses().count(), 3);
+    }
+
+    /// N-H4: a prefix of a rule opens no cloud's own address, the address itself does.
+    #[test]
+    fn only_its_own_address_opens_a_clouds() {
+        let wide = rules(&["0.0.0.0/0:80", "[::/0]:80", "[64:ff9b::/96]:80"], &[]);
+        for host in [
+            "168.63.129.16",
+            "169.254.169.254",
+            "100.100.100.200",
+            "::ffff:168.63.129.16",
+            "64:ff9b::a83f:8110",
+            "fd00:ec2::254",
+        ] {
+            assert_eq!(
+                wide.decide(&host.parse().unwrap(), 80),
+                Decision::Deny(Denial::Metadata),
+                "{host}"
+            );
+        }
+        assert!(allowed(&wide, "168.63.129.17", 80));
+        let exact = rules(&["168.63.129.16:80", "[fd00:ec2::254]:80"], &[]);
+        assert!(allowed(&exact, "168.63.129.16", 80) && allowed(&exact, "fd00:ec2::254", 80));
+        assert!(!allowed(&exact, "168.63.129.16", 32526));
+    }
+
     #[test]
     fn says_which_ports_there_are() {
         let rules = rules(&["example.com", "example.com:22"], &[]);
@@ -266,7 +373,7 @@ mod tests {
 
     /// The rules read naively: text against text, bit against bit, no types of ours.
     fn naive(allow: &[String], deny: &[String], host: &str, port: u16) -> bool {
-        let hit = |rule: &String, default: Option<u16>| {
+        let hit = |rule: &String, default: Option<u16>, named: fn(&str, &str) -> bool| {
             let rule = rule.strip_prefix("internal:").unwrap_or(rule);
             let (target, rule_port) = match rule.rsplit_once(':') {
                 // What stands in no brackets and has more colons is an IPv6 address alone.
@@ -276,9 +383,18 @@ mod tests {
                 _ => (rule, default),
             };
             let target = target.trim_start_matches('[').trim_end_matches(']');
-            naively_named(target, host) && rule_port.is_none_or(|p| p == port)
+            named(target, host) && rule_port.is_none_or(|p| p == port)
         };
-        allow.iter().any(|r| hit(r, Some(443))) && !deny.iter().any(|r| hit(r, None))
+        allow.iter().any(|r| hit(r, Some(443), naively_named))
+            && !deny.iter().any(|r| hit(r, None, naively_denied))
+    }
+
+    /// A denied name stands for all below it as well (N-L4).
+    fn naively_denied(target: &str, host: &str) -> bool {
+        let domain = target.strip_prefix("*.").unwrap_or(target);
+        let is_name = host.parse::<std::net::IpAddr>().is_err();
+        naively_named(target, host)
+            || is_name && format!(".{host}").ends_with(&format!(".{domain}"))
     }
 
     fn naively_named(target: &str, host: &str) -> bool {

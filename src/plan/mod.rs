@@ -261,6 +261,14 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
+    /// A denial that nobody could keep.
+    #[error("network.deny of policy '{policy}' cannot be kept: {why}")]
+    Denial {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        why: String,
+    },
     /// Another container's network.
     #[error(
         "policy '{policy}' refuses the network namespace of {whose}: {why}; run without it, or let the node's file give the container a loopback of its own in its place (allow.namespaces = [\"network\"])"
@@ -372,6 +380,7 @@ pub fn plan(
                 ..network::plan(resolved, sysctl, sysfs)
             };
             network::check_inbound(&policy.name, &network, &namespaces)?;
+            network::check_denials(&policy.name, &network)?;
             network
         }
     };

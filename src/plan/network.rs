@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{NetworkPlan, PlanError, SidecarLimits};
 use crate::egress::{Asking, Budget, Rules, proxy_port};
 use crate::policy::inbound::MOST_INBOUND;
-use crate::policy::{Network, NetworkMode, OnUnknown, PolicyName, Resolved, Switch, Upstream};
+use crate::policy::{
+    Network, NetworkMode, OnUnknown, PolicyName, Resolved, Switch, Upstream, UpstreamNames,
+};
 
 /// The stub's port.
 const DNS_PORT: u16 = 53;
@@ -112,6 +114,28 @@ pub(super) fn check_inbound(
         policy: policy.to_string(),
         why,
     })
+}
+
+/// Refuses denials of addresses where the node's proxy resolves the names: where a name leads is nobody's to see then.
+pub(super) fn check_denials(policy: &PolicyName, network: &NetworkPlan) -> Result<(), PlanError> {
+    let sends_names = |upstream: &Upstream| upstream.names == UpstreamNames::Proxy;
+    let unseen = network.upstream.as_ref().is_some_and(sends_names);
+    match unseen_denial(&network.rules).filter(|_| unseen) {
+        None => Ok(()),
+        Some(why) => Err(PlanError::Denial {
+            policy: policy.to_string(),
+            why,
+        }),
+    }
+}
+
+/// Why these rules are refused where the node's proxy resolves the names, if they are.
+pub fn unseen_denial(rules: &Rules) -> Option<String> {
+    let denial = rules.denied_addresses().next()?;
+    Some(format!(
+        "it has {denial}, and the node's upstream proxy resolves the names (network.upstream-names = \"proxy\"), so nobody \
+         here sees whether a name leads there: let the node resolve them (upstream-names = \"vetted\"), or deny names"
+    ))
 }
 
 /// What a connection keeps, in the sidecar and in the kernel.

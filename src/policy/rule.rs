@@ -10,6 +10,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use super::closed::is_closed;
+use super::embedded::spellings;
 use super::host::HostName;
 use super::text::{ValueError, string_form};
 
@@ -92,7 +94,24 @@ impl Target {
         Self::Addresses(address, width(address))
     }
 
+    /// A host or hosts as a rule spells them, without a port.
+    pub fn parse(text: &str) -> Option<Self> {
+        parse_target(text)
+    }
+
+    /// The address that it names, where it names one alone.
+    pub fn one_address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Addresses(net, bits) if *bits == width(*net) => Some(*net),
+            Self::Addresses(..) | Self::Name(_) | Self::Below(_) | Self::Any => None,
+        }
+    }
+
     fn covers(&self, other: &Self) -> bool {
+        // A cloud's own address is opened by whoever means it: no prefix of a limit does.
+        if self != other && other.one_address().is_some_and(is_closed) {
+            return false;
+        }
         match (self, other) {
             (Self::Any, Self::Name(_) | Self::Below(_) | Self::Any) => true,
             (Self::Below(domain), Self::Name(name)) => name.parent() == Some(domain.as_str()),
@@ -113,6 +132,25 @@ impl Target {
         }
     }
 
+    /// Whether it names this host as a denial does: a name, with or without `*.`, stands for itself and all below it.
+    pub fn denies_name(&self, name: &HostName) -> bool {
+        match self {
+            Self::Name(domain) | Self::Below(domain) => {
+                domain == name || is_within(name.as_str(), domain.as_str())
+            }
+            Self::Any => true,
+            Self::Addresses(..) => false,
+        }
+    }
+
+    /// Whether it names this address as a denial does: by whatever spelling that leads there.
+    pub fn denies_address(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Addresses(net, bits) => spellings(address).any(|one| contains(*net, *bits, one)),
+            Self::Name(_) | Self::Below(_) | Self::Any => false,
+        }
+    }
+
     /// Whether it names this address.
     pub fn matches_address(&self, address: IpAddr) -> bool {
         match self {
@@ -120,6 +158,12 @@ impl Target {
             Self::Name(_) | Self::Below(_) | Self::Any => false,
         }
     }
+}
+
+/// Whether a name is below a domain, however deep.
+pub fn is_within(name: &str, domain: &str) -> bool {
+    let rest = name.strip_suffix(domain);
+    rest.is_some_and(|rest| rest.ends_with('.'))
 }
 
 /// Whether an address lies in a prefix. Addresses of different families never do.
@@ -513,5 +557,26 @@ mod tests {
         assert!(is(&net("2001:db8::/32"), "2001:db8:ffff::1"));
         assert!(is(&net("2001:db8::1"), "2001:db8::1"));
         assert!(!is(&net("2001:db8::1"), "2001:db8::2"));
+    }
+
+    /// N-H4, N-M1: what a cloud's own address needs of a ceiling is that address.
+    #[test]
+    fn no_prefix_of_a_limit_covers_a_clouds_address() {
+        let covers = |limit: &str, rule: &str| {
+            let [limit, rule] = [limit, rule].map(|text| text.parse::<NetworkRule>().unwrap());
+            limit.covers(&rule)
+        };
+        assert!(covers("169.254.169.254:80", "169.254.169.254:80"));
+        assert!(covers("168.63.129.16", "168.63.129.16:80"));
+        for (limit, rule) in [
+            ("169.254.0.0/16:80", "169.254.169.254:80"),
+            ("0.0.0.0/0", "168.63.129.16:80"),
+            ("::/0", "[fd00:ec2::254]:80"),
+            ("64:ff9b::/96", "64:ff9b::a83f:8110"),
+            ("*", "168.63.129.16:80"),
+        ] {
+            assert!(!covers(limit, rule), "{limit} {rule}");
+        }
+        assert!(covers("168.63.128.0/17", "168.63.129.17"));
     }
 }

@@ -14,7 +14,6 @@ use super::bundle::read_file;
 use super::{RuntimeError, control};
 use crate::policy::HostName;
 use crate::sidecar::{ControlReply, ControlRequest, Pinned, Proxy};
-use crate::sys::netlink::RouteSocket;
 
 /// Where the engine keeps the container's resolver and hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,13 +53,9 @@ pub fn pin(dir: &Path, files: &EngineFiles, proxy: Option<Proxy>) -> Result<(), 
     if let Some(hosts) = &files.hosts {
         pinned.hosts = host_entries(&text(hosts)?);
     }
-    let addresses = RouteSocket::open()
-        .and_then(|mut route| route.addresses())
-        .map_err(RuntimeError::io("list the node's addresses".to_owned()))?;
-    pinned.node = addresses.into_iter().map(|(address, _)| address).collect();
     if let Some(proxy) = &proxy {
         // A container that reached it could ask it for what the wall refuses.
-        pinned.node.extend(&proxy.addresses);
+        pinned.closed.extend(&proxy.addresses);
     }
     pinned.proxy = proxy;
     match control::ask(dir, &ControlRequest::Pin(pinned))? {

@@ -11,6 +11,7 @@ use super::confine::{self, Identity};
 use super::protocol::{self, Attachment, ProtocolError, Question, Reply, Setup, Work};
 use super::serve::{self, Ears, Serving};
 use super::{ARGV0, ConfineError, SidecarError, filter};
+use crate::sys::netlink::RouteSocket;
 use crate::sys::{memory, process, socket};
 
 /// Agreed with [`super::spawn`]: standard streams, then these.
@@ -128,10 +129,16 @@ fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
     confine::hide(limits).map_err(SidecarError::Confine)?;
 
     let attached = receive_attachment(bootstrap)?;
+    // Here, where it is the runtime's namespace still: a socket belongs to the one that it was made in. What it may ask needs
+    // no privilege, and what would change something needs one that nobody here has from now on.
+    let node = match work {
+        Work::Serve => Some(routes("open a routing socket of the node")?),
+        Work::Wait => None,
+    };
     if let Some(engine) = &attached.engine {
         confine::join_engine(engine.as_fd()).map_err(SidecarError::Confine)?;
     }
-    let served = attached.prepare(work)?;
+    let served = attached.prepare(node)?;
     let abi = confine::drop_privileges(identity, landlock, work).map_err(SidecarError::Confine)?;
     confine::verify(identity, limits, abi).map_err(SidecarError::Confine)?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
@@ -177,7 +184,7 @@ fn receive_attachment(bootstrap: &Bootstrap) -> Result<Attached, SidecarError> {
 
 impl Attached {
     /// Reads the configuration and opens what must be opened in the engine's namespace, while there is the right to.
-    fn prepare(self, work: Work) -> Result<Served, SidecarError> {
+    fn prepare(self, node: Option<RouteSocket>) -> Result<Served, SidecarError> {
         let Self {
             init,
             netns,
@@ -186,10 +193,9 @@ impl Attached {
             engine: _,
             serving,
         } = self;
-        let serving = match work {
-            Work::Wait => None,
-            Work::Serve => Some(prepare_serving(serving)?),
-        };
+        let serving = node
+            .map(|node| prepare_serving(serving, node))
+            .transpose()?;
         Ok(Served {
             init,
             netns,
@@ -200,7 +206,14 @@ impl Attached {
     }
 }
 
-fn prepare_serving(fds: Vec<OwnedFd>) -> Result<(Serving, Ears), SidecarError> {
+/// A routing socket of the namespace that this is in, which hears of changes.
+fn routes(step: &'static str) -> Result<RouteSocket, SidecarError> {
+    RouteSocket::open()
+        .and_then(|mut route| route.watch().map(|()| route))
+        .map_err(SidecarError::step(step))
+}
+
+fn prepare_serving(fds: Vec<OwnedFd>, node: RouteSocket) -> Result<(Serving, Ears), SidecarError> {
     use std::io::Read;
     let have = fds.len();
     let mut fds = fds.into_iter();
@@ -244,16 +257,14 @@ fn prepare_serving(fds: Vec<OwnedFd>) -> Result<(Serving, Ears), SidecarError> {
             })
     });
     let doors = doors.collect::<Result<_, _>>()?;
-    let route = crate::sys::netlink::RouteSocket::open()
-        .and_then(|mut route| route.watch().map(|()| route))
-        .map_err(SidecarError::step("open a routing socket"))?;
+    let engine = routes("open a routing socket of the engine's network")?;
     let ears = Ears {
         listeners,
         doors,
         dialers: fds.collect(),
         journal,
         control,
-        route,
+        routes: [engine, node],
     };
     Ok((serving, ears))
 }

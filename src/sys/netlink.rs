@@ -4,6 +4,8 @@
 //! What the kernel sends is parsed defensively, as bytes, without `unsafe`: a length that does not
 //! fit is an error, never a guess, and no loop is longer than a constant.
 
+mod route;
+
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -13,6 +15,8 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
+pub use route::Neighbourhood;
+
 /// The hardware type of a loopback link (`ARPHRD_LOOPBACK`, linux/if_arp.h).
 pub const HARDWARE_LOOPBACK: u16 = 772;
 
@@ -20,16 +24,15 @@ const HEADER: usize = 16;
 const LINK_HEADER: usize = 16;
 /// The kernel never makes a dump's datagram longer than this (`netlink_dump`, af_netlink.c).
 const DATAGRAM: usize = 32 * 1024;
-const MAX_DATAGRAMS: usize = 64;
+/// Some hundred thousand routes: a router's whole table.
+const MAX_DATAGRAMS: usize = 1024;
 const MAX_LINKS: usize = 64;
-/// Addresses or gateways of one namespace; a node that routes for others may have many of both.
-const MAX_ADDRESSES: usize = 16 * 1024;
 const ADDRESS_HEADER: usize = 8;
 const ROUTE_HEADER: usize = 12;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// RTMGRP_LINK, and those of IPv4's and IPv6's addresses and routes (linux/rtnetlink.h).
-const NEWS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+/// RTMGRP_LINK, and those of IPv4's and IPv6's addresses and routes (linux/rtnetlink.h), and RTNLGRP_NEXTHOP, the 32nd group.
+const NEWS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400 | (1 << 31);
 
 const NLMSG_NOOP: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
@@ -55,7 +58,6 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_F_NODAD: u8 = 0x02;
 const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
 const RT_TABLE_LOCAL: u8 = 255;
 const RT_SCOPE_HOST: u8 = 254;
@@ -152,42 +154,6 @@ impl RouteSocket {
         Ok(links)
     }
 
-    /// Every address of the namespace with the length of its prefix.
-    pub fn addresses(&mut self) -> io::Result<Vec<(IpAddr, u8)>> {
-        let mut addresses = Vec::new();
-        self.dump(
-            RTM_GETADDR,
-            RTM_NEWADDR,
-            &[0; ADDRESS_HEADER],
-            &mut |body| {
-                if addresses.len() == MAX_ADDRESSES {
-                    return Err(malformed("more addresses than can be listed"));
-                }
-                addresses.extend(parse_address(body)?);
-                Ok(())
-            },
-        )?;
-        Ok(addresses)
-    }
-
-    /// Every gateway of the namespace's routes.
-    pub fn gateways(&mut self) -> io::Result<Vec<IpAddr>> {
-        let mut gateways = Vec::new();
-        self.dump(
-            RTM_GETROUTE,
-            RTM_NEWROUTE,
-            &[0; ROUTE_HEADER],
-            &mut |body| {
-                if gateways.len() == MAX_ADDRESSES {
-                    return Err(malformed("more routes than can be listed"));
-                }
-                gateways.extend(attribute(body, ROUTE_HEADER, RTA_GATEWAY)?.and_then(address_of));
-                Ok(())
-            },
-        )?;
-        Ok(gateways)
-    }
-
     /// Asks for a list and hands over each item's body.
     fn dump(
         &mut self,
@@ -198,10 +164,21 @@ impl RouteSocket {
     ) -> io::Result<()> {
         let sequence = self.request(ask, NLM_F_DUMP, body)?;
         let mut buffer = vec![0; DATAGRAM];
+        let mut wrong = None;
         for _ in 0..MAX_DATAGRAMS {
             let len = self.receive(&mut buffer)?;
-            if parse_dump(&buffer[..len], sequence, answer, each)? == Dump::Complete {
-                return Ok(());
+            // Read to its end also when it is of no use: what is left would be taken for the answer to the next question.
+            match parse_dump(&buffer[..len], sequence, answer, each) {
+                Ok(Dump::Complete) => return wrong.map_or(Ok(()), Err),
+                Ok(Dump::More) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    let last = is_last(&buffer[..len]);
+                    wrong = Some(error);
+                    if last {
+                        return wrong.map_or(Ok(()), Err);
+                    }
+                }
+                Err(error) => return Err(error),
             }
         }
         Err(malformed("the dump does not end"))
@@ -347,6 +324,17 @@ enum Dump {
     More,
 }
 
+/// Whether a dump ends with this datagram.
+fn is_last(datagram: &[u8]) -> bool {
+    let mut rest = datagram;
+    while let Ok(Some(message)) = next_message(&mut rest) {
+        if message.kind == NLMSG_DONE {
+            return true;
+        }
+    }
+    false
+}
+
 fn parse_dump(
     datagram: &[u8],
     sequence: u32,
@@ -362,7 +350,8 @@ fn parse_dump(
             return Err(malformed("an answer to another question"));
         }
         if message.flags & NLM_F_DUMP_INTR != 0 {
-            return Err(malformed("the list changed while it was read"));
+            let changed = "the list changed while it was read";
+            return Err(io::Error::new(io::ErrorKind::Interrupted, changed));
         }
         match message.kind {
             NLMSG_DONE => {
@@ -393,19 +382,6 @@ fn parse_link(body: &[u8]) -> io::Result<Link> {
         link.name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
     }
     Ok(link)
-}
-
-/// An address and its prefix. IFA_LOCAL is the own one where a link has a peer.
-fn parse_address(body: &[u8]) -> io::Result<Option<(IpAddr, u8)>> {
-    let bits = *body
-        .get(1)
-        .ok_or_else(|| malformed("an address's header is short"))?;
-    let own = attribute(body, ADDRESS_HEADER, IFA_LOCAL)?;
-    let any = attribute(body, ADDRESS_HEADER, IFA_ADDRESS)?;
-    Ok(own
-        .or(any)
-        .and_then(address_of)
-        .map(|address| (address, bits)))
 }
 
 fn address_of(octets: &[u8]) -> Option<IpAddr> {
@@ -581,26 +557,5 @@ mod tests {
     fn lists_the_links_of_this_machine() {
         let links = RouteSocket::open().unwrap().links().unwrap();
         assert!(links.iter().any(Link::is_loopback), "{links:?}");
-    }
-
-    #[test]
-    fn lists_addresses_and_gateways_of_this_machine() {
-        let mut route = RouteSocket::open().unwrap();
-        let addresses = route.addresses().unwrap();
-        let loopback = (IpAddr::from([127, 0, 0, 1]), 8);
-        assert!(addresses.contains(&loopback), "{addresses:?}");
-        route.gateways().unwrap();
-    }
-
-    #[test]
-    fn reads_the_own_address_of_a_link_with_a_peer() {
-        let mut body = vec![libc::AF_INET as u8, 24, 0, 0, 1, 0, 0, 0];
-        push_attribute(&mut body, IFA_ADDRESS, &[192, 0, 2, 2]);
-        push_attribute(&mut body, IFA_LOCAL, &[192, 0, 2, 1]);
-        let own = parse_address(&body).unwrap();
-        assert_eq!(own, Some((IpAddr::from([192, 0, 2, 1]), 24)));
-        assert_eq!(parse_address(&body[..8]).unwrap(), None);
-        assert!(parse_address(&body[..1]).is_err());
-        assert!(parse_address(&body[..10]).is_err());
     }
 }

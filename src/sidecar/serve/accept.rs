@@ -125,10 +125,7 @@ async fn look_and_relay(
     dialled: Option<Server>,
 ) -> Result<(), Refusal> {
     let Admitted {
-        host,
-        port,
-        internal,
-        share,
+        host, port, share, ..
     } = admitted;
     let mut watch = Watch::Nothing;
     match (host, *port) {
@@ -146,7 +143,7 @@ async fn look_and_relay(
     }
     let mut server = match dialled {
         Some(server) => server,
-        None => wall.upstream.dial(host, *port, *internal).await?,
+        None => wall.dial(admitted).await?,
     };
     share.send(early.len()).map_err(Refusal::Over)?;
     server.write_all(&early).await?;

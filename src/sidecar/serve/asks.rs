@@ -170,11 +170,15 @@ impl Wall {
 
     /// Whether an open connection would still be let through.
     pub fn still_allowed(&self, live: &super::live::Live) -> bool {
-        match self
-            .rules
-            .borrow()
-            .verdict(self.asking.as_ref(), &live.host, live.port)
-        {
+        let rules = self.rules.borrow();
+        let leads_to_denied = live
+            .address
+            .get()
+            .is_some_and(|address| rules.denies(&Host::Address(address), live.port).is_some());
+        if leads_to_denied {
+            return false;
+        }
+        match rules.verdict(self.asking.as_ref(), &live.host, live.port) {
             // What a rule let lead to private addresses may not go on under one that does not.
             Verdict::Allow(rule) => rule.internal || !live.internal,
             Verdict::Deny(_) => false,

@@ -67,8 +67,9 @@ pub struct Pinned {
     pub search: Vec<HostName>,
     /// The engine's hosts file.
     pub hosts: Vec<(HostName, IpAddr)>,
-    /// The node's own addresses.
-    pub node: BTreeSet<IpAddr>,
+    /// Addresses that are nobody's to reach besides those that are found: the upstream proxy's.
+    #[serde(default)]
+    pub closed: BTreeSet<IpAddr>,
     /// The node's upstream proxy.
     #[serde(default)]
     pub proxy: Option<Proxy>,
@@ -197,15 +198,27 @@ fn answer(wall: &Rc<Wall>, request: ControlRequest, descriptors: Vec<OwnedFd>) -
             Err(why) => ControlReply::Failed(why),
         },
         ControlRequest::Decide(decision) => asks::decide(wall, decision),
-        ControlRequest::Rules { rules, ports } => match listen(wall, &ports, descriptors) {
-            Ok(()) => ControlReply::Changed {
-                closed: wall.change(rules),
-            },
-            Err(error) => {
-                ControlReply::Failed(format!("cannot listen on the new rules' ports: {error}"))
-            }
-        },
+        ControlRequest::Rules { rules, ports } => change(wall, rules, &ports, descriptors),
         ControlRequest::Status => ControlReply::Status(Box::new(wall.status())),
+    }
+}
+
+fn change(
+    wall: &Rc<Wall>,
+    rules: Rules,
+    ports: &BTreeSet<u16>,
+    descriptors: Vec<OwnedFd>,
+) -> ControlReply {
+    if let Some(why) = wall.upstream.cannot_hold(&rules) {
+        return ControlReply::Failed(why);
+    }
+    match listen(wall, ports, descriptors) {
+        Ok(()) => ControlReply::Changed {
+            closed: wall.change(rules),
+        },
+        Err(error) => {
+            ControlReply::Failed(format!("cannot listen on the new rules' ports: {error}"))
+        }
     }
 }
 

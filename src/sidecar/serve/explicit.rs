@@ -195,7 +195,7 @@ pub(super) async fn answer(
     port: u16,
     refusal: &Refusal,
 ) {
-    let reason = refusal.to_string();
+    let reason = refusal.told();
     let mut explanation = Explanation {
         host: Some(host.to_string()),
         port: Some(port),

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use chrono::{DateTime, Utc};
@@ -25,6 +26,8 @@ pub(super) struct Live {
     pub internal: bool,
     /// Whether a person approved this one connection.
     pub once: bool,
+    /// The address that is dialled, once that is known; behind a proxy that resolves names it never is.
+    pub address: Cell<Option<IpAddr>>,
     since: DateTime<Utc>,
     sent: Cell<u64>,
     received: Cell<u64>,
@@ -106,6 +109,7 @@ impl<'a> Share<'a> {
             port,
             internal: permission.internal,
             once: permission.once,
+            address: Cell::new(None),
             since: Utc::now(),
             sent: Cell::new(0),
             received: Cell::new(0),
@@ -116,6 +120,11 @@ impl<'a> Share<'a> {
         let open = &wall.connections.open;
         open.borrow_mut().insert(number, Rc::clone(&live));
         Self { wall, number, live }
+    }
+
+    /// The connection leads to this address: what is said of that from here on holds for it.
+    pub fn leads_to(&self, address: IpAddr) {
+        self.live.address.set(Some(address));
     }
 
     /// Counts bytes that are about to be sent upstream.

@@ -11,6 +11,7 @@
 //! explicit  CONNECT, http://, SOCKS5h on loopback
 //! tls, http first bytes must name the host that was decided on
 //! upstream  resolve, vet, dial
+//! around    what the node and the engine's network are made of at the moment
 //! proxy     the node's own proxy, where there is no other way out
 //! secure    TLS to that proxy
 //! relay     bytes both ways, many at once when there are many
@@ -21,6 +22,7 @@
 //! ```
 
 mod accept;
+mod around;
 mod asks;
 mod control;
 mod dns;
@@ -110,8 +112,8 @@ pub struct Ears {
     pub journal: OwnedFd,
     /// Where the runtime's verbs connect: a UNIX socket that only root reaches.
     pub control: OwnedFd,
-    /// A routing socket of the engine's namespace.
-    pub route: crate::sys::netlink::RouteSocket,
+    /// Routing sockets: of the engine's namespace, and of the node's.
+    pub routes: [crate::sys::netlink::RouteSocket; 2],
 }
 
 /// Serves until init ends. `handover` is called when init asks for its namespace.
@@ -135,9 +137,9 @@ pub(super) fn run(
             dialers,
             journal,
             control,
-            route,
+            routes,
         } = ears;
-        let wall = Rc::new(Wall::new(serving, journal, route));
+        let wall = Rc::new(Wall::new(serving, journal, routes));
         let ipv6 = wall.ipv6;
         if let Some(listeners) = listeners {
             dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;

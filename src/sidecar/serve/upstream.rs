@@ -15,12 +15,15 @@ use hickory_resolver::proto::rr::Name;
 use hickory_resolver::proto::xfer::Protocol;
 use tokio::net::TcpStream;
 
+use super::around::Around;
 use super::control::Pinned;
+use super::live::Share;
 use super::proxy::{Gate, Target};
 use super::secure::Server;
 use super::wall::Refusal;
 use crate::egress::address::vet;
-use crate::egress::{AddressRefusal, Surroundings};
+use crate::egress::{AddressRefusal, Decision, Rules, Surroundings};
+use crate::plan::network::unseen_denial;
 use crate::policy::{Host, HostName};
 use crate::sys::netlink::RouteSocket;
 
@@ -36,16 +39,26 @@ const DNS_PORT: u16 = 53;
 /// Resolver, hosts file and surroundings, as the engine left them when the container started.
 pub(super) struct Upstream {
     pinned: RefCell<Option<Rc<Ways>>>,
-    route: RefCell<RouteSocket>,
-    /// What it said last.
-    around: RefCell<Option<Rc<Surroundings>>>,
+    around: Around,
+}
+
+/// What is dialled, and by whose leave.
+pub(super) struct Dial<'a> {
+    pub host: &'a Host,
+    pub port: u16,
+    /// The rule lets the name be private.
+    pub internal: bool,
+    /// As they are at the moment of dialling.
+    pub rules: &'a RefCell<Rules>,
+    /// Is told to which address it leads.
+    pub share: &'a Share<'a>,
 }
 
 struct Ways {
     resolver: TokioResolver,
     hosts: BTreeMap<HostName, Vec<IpAddr>>,
     search: Vec<Name>,
-    node: BTreeSet<IpAddr>,
+    closed: BTreeSet<IpAddr>,
     proxy: Option<Gate>,
 }
 
@@ -71,12 +84,20 @@ pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, String> {
 }
 
 impl Upstream {
-    pub fn new(route: RouteSocket) -> Self {
+    pub fn new(routes: [RouteSocket; 2]) -> Self {
         Self {
             pinned: RefCell::new(None),
-            route: RefCell::new(route),
-            around: RefCell::new(None),
+            around: Around::new(routes),
         }
+    }
+
+    /// Whether these rules deny addresses although names go to a proxy that resolves them: nobody could see whether a name
+    /// leads to such an address.
+    pub fn cannot_hold(&self, rules: &Rules) -> Option<String> {
+        let pinned = self.pinned.borrow();
+        let proxy = pinned.as_ref()?.proxy.as_ref()?;
+        let why = unseen_denial(rules).filter(|_| proxy.sends_names());
+        why.map(|why| format!("network.deny cannot be kept: {why}"))
     }
 
     /// Takes over what the engine prepared; once, before the container's program runs.
@@ -88,7 +109,7 @@ impl Upstream {
             nameservers,
             search,
             hosts,
-            node,
+            closed,
             proxy,
         } = pinned;
         let mut servers = NameServerConfigGroup::new();
@@ -121,7 +142,7 @@ impl Upstream {
                 .iter()
                 .filter_map(|domain| Name::from_ascii(domain.as_str()).ok())
                 .collect(),
-            node,
+            closed,
             proxy: proxy.map(Gate::new).transpose()?,
         };
         *self.pinned.borrow_mut() = Some(Rc::new(ways));
@@ -129,14 +150,23 @@ impl Upstream {
     }
 
     /// Connects to a host that the rules allow.
-    pub async fn dial(&self, host: &Host, port: u16, internal: bool) -> Result<Server, Refusal> {
+    pub async fn dial(&self, dial: &Dial<'_>) -> Result<Server, Refusal> {
+        let Dial {
+            host, port, share, ..
+        } = *dial;
         let Some(ways) = self.pinned.borrow().clone() else {
             return Err(Refusal::Unreachable(
                 "the resolver is not known yet".to_owned(),
             ));
         };
         let mut last = None;
-        for way in self.ways(&ways, host, internal).await? {
+        for way in self.ways(&ways, dial).await? {
+            // Judged again for each: the rules may have changed while the one before did not answer. From here on the
+            // connection ends when they do.
+            if let Some(address) = way.address() {
+                self.judge(&ways, dial, address)?;
+                share.leads_to(address);
+            }
             let dialled = match way {
                 Way::Direct(address) => connect(SocketAddr::new(address, port))
                     .await
@@ -156,18 +186,13 @@ impl Upstream {
     }
 
     /// How a host is reached, at most [`TRIED`] ways.
-    async fn ways<'a>(
-        &self,
-        ways: &'a Ways,
-        host: &Host,
-        internal: bool,
-    ) -> Result<Vec<Way<'a>>, Refusal> {
-        let addresses = match (host, &ways.proxy) {
+    async fn ways<'a>(&self, ways: &'a Ways, dial: &Dial<'_>) -> Result<Vec<Way<'a>>, Refusal> {
+        let addresses = match (dial.host, &ways.proxy) {
             // What may be private is on this side of the proxy.
-            (Host::Name(name), Some(proxy)) if proxy.sends_names() && !internal => {
+            (Host::Name(name), Some(proxy)) if proxy.sends_names() && !dial.internal => {
                 return Ok(vec![Way::Through(proxy, Target::Name(name.clone()))]);
             }
-            (Host::Name(name), _) => self.resolve(ways, name, internal).await?,
+            (Host::Name(name), _) => self.resolve(ways, name, dial).await?,
             // A rule names the address itself: there is nothing to vet.
             (Host::Address(address), _) => vec![*address],
         };
@@ -175,7 +200,7 @@ impl Upstream {
         let Some(proxy) = &ways.proxy else {
             return Ok(addresses.map(Way::Direct).collect());
         };
-        let around = self.surroundings(&ways.node)?;
+        let around = self.surroundings(ways)?;
         Ok(addresses
             .map(|address| match vet(address, false, &around) {
                 Ok(address) => Way::Through(proxy, Target::Address(address)),
@@ -189,53 +214,68 @@ impl Upstream {
         &self,
         ways: &Ways,
         name: &HostName,
-        internal: bool,
+        dial: &Dial<'_>,
     ) -> Result<Vec<IpAddr>, Refusal> {
         let found = match ways.hosts.get(name) {
             Some(addresses) => addresses.clone(),
             // On its own, as everything large that few connections need: what waits for all of them stays small.
-            None => Box::pin(ways.look_up(name, internal)).await?,
+            None => Box::pin(ways.look_up(name, dial.internal)).await?,
         };
-        let around = self.surroundings(&ways.node)?;
-        let mut refused: Option<(IpAddr, AddressRefusal)> = None;
+        let mut refused = None;
         let mut good = Vec::new();
         for address in found {
-            match vet(address, internal, &around) {
-                Ok(address) => good.push(address),
-                Err(why) => refused = Some((address, why)),
+            match self.judge(ways, dial, address) {
+                Ok(()) => good.push(address),
+                Err(refusal @ Refusal::Address(..)) => refused = Some(refusal),
+                Err(other) => return Err(other),
             }
         }
         match (good.is_empty(), refused) {
             (false, _) => Ok(good),
-            (true, Some((address, why))) => Err(Refusal::Other(format!(
-                "the name leads to {address}, {why}"
-            ))),
+            (true, Some(refusal)) => Err(refusal),
             (true, None) => Err(Refusal::Unreachable(format!("{name} has no address"))),
         }
     }
 
-    /// Read anew whenever something has changed: the engine may connect another network to a running container.
-    fn surroundings(&self, node: &BTreeSet<IpAddr>) -> Result<Rc<Surroundings>, Refusal> {
-        let mut route = self.route.borrow_mut();
-        // Asked before it is read: what changes meanwhile is news the next time.
-        let news = route.has_news();
-        if let (false, Some(known)) = (news, &*self.around.borrow()) {
-            return Ok(Rc::clone(known));
+    /// Whether an address is dialled, by the rules and the surroundings of this moment.
+    fn judge(&self, ways: &Ways, dial: &Dial<'_>, address: IpAddr) -> Result<(), Refusal> {
+        let Dial {
+            host,
+            port,
+            internal,
+            rules,
+            share: _,
+        } = dial;
+        let rules = rules.borrow();
+        let refused = |why: AddressRefusal| Refusal::Address(address, why);
+        match host {
+            Host::Name(_) => {
+                let around = self.surroundings(ways)?;
+                let vetted = rules.vet(address, *port, *internal, &around);
+                vetted.map(drop).map_err(refused)
+            }
+            // A rule names it, and is taken at its word; a denial of it may have come since.
+            Host::Address(_) => match rules.decide(host, *port) {
+                Decision::Allow(_) => Ok(()),
+                Decision::Deny(denial) => Err(Refusal::Denied(denial)),
+            },
         }
-        // What cannot be read is not what was read before.
-        self.around.replace(None);
-        let unknown = |error: std::io::Error| {
+    }
+
+    fn surroundings(&self, ways: &Ways) -> Result<Rc<Surroundings>, Refusal> {
+        self.around.look(&ways.closed).map_err(|error| {
             Refusal::Unreachable(format!("cannot look at the surroundings: {error}"))
-        };
-        let addresses = route.addresses().map_err(unknown)?;
-        let gateways = route.gateways().map_err(unknown)?;
-        let own = addresses.iter().map(|(address, _)| *address);
-        let around = Rc::new(Surroundings {
-            own: own.chain(gateways).chain(node.iter().copied()).collect(),
-            on_link: addresses.iter().copied().collect(),
-        });
-        self.around.replace(Some(Rc::clone(&around)));
-        Ok(around)
+        })
+    }
+}
+
+impl Way<'_> {
+    /// The address that was judged, where there is one.
+    fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Direct(address) | Self::Through(_, Target::Address(address)) => Some(*address),
+            Self::Through(_, Target::Name(_)) => None,
+        }
     }
 }
 

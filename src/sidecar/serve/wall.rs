@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -15,10 +16,11 @@ use super::dns;
 use super::journal::{Event, Journal, Via};
 use super::live::{Connections, Share};
 use super::secure::Server;
-use super::upstream::Upstream;
+use super::upstream::{Dial, Upstream};
 use crate::egress::names::{Names, Synthetic};
 use crate::egress::{
-    AskRefusal, Asking, Budget, Denial, Ledger, NameVerdict, OverBudget, Rules, is_within,
+    AddressRefusal, AskRefusal, Asking, Budget, Denial, Ledger, NameVerdict, OverBudget, Rules,
+    is_within,
 };
 use crate::policy::{Host, HostName};
 use crate::sys::netlink::RouteSocket;
@@ -62,8 +64,10 @@ pub(super) enum Refusal {
     Denied(Denial),
     /// The budget.
     Over(OverBudget),
-    /// What the connection said, or where the name led.
+    /// What the connection said.
     Other(String),
+    /// Where the name led.
+    Address(IpAddr, AddressRefusal),
     /// It was asked for, in vain.
     NotApproved(AskRefusal),
     /// It was allowed, and the rules have changed.
@@ -85,11 +89,23 @@ impl Refusal {
         match self {
             Self::Denied(denial) => denial.kind(),
             Self::Over(over) => over.kind(),
-            Self::Other(_) => "content-or-address",
+            Self::Other(_) | Self::Address(..) => "content-or-address",
             Self::NotApproved(refusal) => refusal.kind(),
             Self::Revoked => "no-longer-allowed",
             Self::Unreachable(_) => "unreachable",
             Self::Broken(_) => "broken",
+        }
+    }
+}
+
+impl Refusal {
+    /// The reason as the container is told it: where a name leads inside the node's network is not its business (N-L2).
+    pub fn told(&self) -> String {
+        match self {
+            Self::Address(..) => "the name leads to no address that is open to this container; the node's log of refusals says \
+                                  where, and why (a name that may be private is listed as internal:HOST:PORT)"
+                .to_owned(),
+            other => other.to_string(),
         }
     }
 }
@@ -100,6 +116,7 @@ impl std::fmt::Display for Refusal {
             Self::Denied(denial) => denial.fmt(f),
             Self::Over(over) => over.fmt(f),
             Self::Other(why) | Self::Unreachable(why) => f.write_str(why),
+            Self::Address(address, why) => write!(f, "the name leads to {address}, {why}"),
             Self::NotApproved(refusal) => refusal.fmt(f),
             Self::Revoked => f.write_str("the rules were changed: it is no longer allowed"),
             Self::Broken(kind) => write!(f, "the connection broke: {kind}"),
@@ -108,7 +125,7 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Wall {
-    pub fn new(serving: Serving, journal: OwnedFd, route: RouteSocket) -> Self {
+    pub fn new(serving: Serving, journal: OwnedFd, routes: [RouteSocket; 2]) -> Self {
         let Serving {
             rules,
             asking,
@@ -125,7 +142,7 @@ impl Wall {
             ipv6,
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
-            upstream: Upstream::new(route),
+            upstream: Upstream::new(routes),
             search: RefCell::default(),
             asking,
             desk: Desk::default(),
@@ -174,9 +191,29 @@ impl Wall {
         port: u16,
     ) -> Result<(Admitted<'_>, Server), Refusal> {
         let admitted = self.admit(client, host.clone(), port).await?;
-        let dialling = pin!(self.upstream.dial(host, port, admitted.internal));
-        let server = admitted.share.while_allowed(dialling).await?;
+        let server = {
+            let dialling = pin!(self.dial(&admitted));
+            admitted.share.while_allowed(dialling).await?
+        };
         Ok((admitted, server))
+    }
+
+    /// Dials for a connection that was let through.
+    pub async fn dial(&self, admitted: &Admitted<'_>) -> Result<Server, Refusal> {
+        let Admitted {
+            host,
+            port,
+            internal,
+            share,
+        } = admitted;
+        let dial = Dial {
+            host,
+            port: *port,
+            internal: *internal,
+            rules: &self.rules,
+            share,
+        };
+        self.upstream.dial(&dial).await
     }
 
     /// The addresses of a name, if it may be reached, or asked for.
@@ -216,7 +253,10 @@ impl Wall {
         let search = pinned.search.clone();
         self.upstream.pin(pinned)?;
         *self.search.borrow_mut() = search;
-        Ok(())
+        match self.upstream.cannot_hold(&self.rules.borrow()) {
+            None => Ok(()),
+            Some(why) => Err(why),
+        }
     }
 
     /// Whether a resolver may have made this of another name, with the engine's search list or one of Kubernetes.

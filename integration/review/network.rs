@@ -1,1 +1,0 @@
-//! The network wall: denials, metadata, second greetings, approvals, neighbours (N).

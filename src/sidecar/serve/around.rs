@@ -1,0 +1,82 @@
+//! What is around a container at the moment: the addresses and networks of the node and of the engine's namespace.
+//!
+//! Two routing sockets, one of each namespace, hear of changes; whatever has changed since the last look is looked at anew, so
+//! that an address that became the node's own a moment ago is known as that.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use crate::egress::Surroundings;
+use crate::sys::netlink::{Neighbourhood, RouteSocket};
+
+/// Both namespaces, and what they said last.
+pub(super) struct Around {
+    engine: RefCell<RouteSocket>,
+    node: RefCell<RouteSocket>,
+    known: RefCell<Option<Rc<Surroundings>>>,
+}
+
+impl Around {
+    pub fn new([engine, node]: [RouteSocket; 2]) -> Self {
+        Self {
+            engine: RefCell::new(engine),
+            node: RefCell::new(node),
+            known: RefCell::default(),
+        }
+    }
+
+    /// What is around now, with these addresses that nobody may reach either.
+    pub fn look(&self, closed: &BTreeSet<IpAddr>) -> io::Result<Rc<Surroundings>> {
+        let (mut engine, mut node) = (self.engine.borrow_mut(), self.node.borrow_mut());
+        // Both are asked, and before anything is read: what changes meanwhile is news the next time.
+        let news = [engine.has_news(), node.has_news()].contains(&true);
+        if let (false, Some(known)) = (news, &*self.known.borrow()) {
+            return Ok(Rc::clone(known));
+        }
+        // What cannot be read is not what was read before.
+        self.known.replace(None);
+        let near = of_engine(engine.neighbourhood()?).and(of_node(node.neighbourhood()?));
+        let now = Rc::new(near.and(Surroundings {
+            own: closed.clone(),
+            ..Surroundings::default()
+        }));
+        self.known.replace(Some(Rc::clone(&now)));
+        Ok(now)
+    }
+}
+
+/// Whoever is a gateway there is the node, or a router of the engine's.
+fn of_engine(found: Neighbourhood) -> Surroundings {
+    let Neighbourhood {
+        own,
+        own_networks,
+        on_link,
+        default_gateways: _,
+        gateways,
+    } = found;
+    Surroundings {
+        own: own.into_iter().chain(gateways).collect(),
+        own_networks,
+        on_link,
+    }
+}
+
+/// The node's way to the internet is closed. Its other gateways are, among others, the other nodes of a cluster, which a rule
+/// may call internal.
+fn of_node(found: Neighbourhood) -> Surroundings {
+    let Neighbourhood {
+        own,
+        own_networks,
+        on_link,
+        default_gateways,
+        gateways: _,
+    } = found;
+    Surroundings {
+        own: own.into_iter().chain(default_gateways).collect(),
+        own_networks,
+        on_link,
+    }
+}

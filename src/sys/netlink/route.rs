@@ -1,0 +1,342 @@
+//! What the routes, addresses and nexthop objects of a namespace say of it: which addresses are its own, whom it reaches
+//! without a gateway, and who its gateways are, by every form in which the kernel writes a gateway down.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+
+use super::{
+    ADDRESS_HEADER, IFA_ADDRESS, IFA_LOCAL, ROUTE_HEADER, RTM_GETADDR, RTM_GETROUTE, RTM_NEWADDR,
+    RTM_NEWROUTE, RouteSocket, address_of, attribute, malformed, u16_at,
+};
+
+const RTM_GETNEXTHOP: u16 = 106;
+const RTM_NEWNEXTHOP: u16 = 104;
+/// struct nhmsg (linux/nexthop.h).
+const NEXTHOP_HEADER: usize = 8;
+const NHA_GATEWAY: u16 = 6;
+
+const RTA_DST: u16 = 1;
+const RTA_GATEWAY: u16 = 5;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_VIA: u16 = 18;
+const RTN_UNICAST: u8 = 1;
+const RTN_LOCAL: u8 = 2;
+const RTN_ANYCAST: u8 = 4;
+/// Made by the kernel for an address, or from a router's announcement (linux/rtnetlink.h).
+const RTPROT_KERNEL: u8 = 2;
+const RTPROT_RA: u8 = 9;
+/// struct rtnexthop.
+const PATH_HEADER: usize = 8;
+
+/// Addresses or gateways of one namespace, and networks; a node that routes for others may have many of each.
+const MOST: usize = 16 * 1024;
+
+/// What was found; addresses once each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Neighbourhood {
+    /// Its own addresses.
+    pub own: BTreeSet<IpAddr>,
+    /// Prefixes that are its own as a whole (`ip route add local`).
+    pub own_networks: BTreeSet<(IpAddr, u8)>,
+    /// Prefixes that its links reach without a gateway.
+    pub on_link: BTreeSet<(IpAddr, u8)>,
+    /// The gateways of its default routes.
+    pub default_gateways: BTreeSet<IpAddr>,
+    /// All gateways, those of the default routes and of nexthop objects included.
+    pub gateways: BTreeSet<IpAddr>,
+}
+
+impl RouteSocket {
+    /// Everything that [`Neighbourhood`] names. What changes while it is read makes it begin again, a few times.
+    pub fn neighbourhood(&mut self) -> io::Result<Neighbourhood> {
+        const TRIES: usize = 4;
+        let mut last = malformed("nothing was read");
+        for _ in 0..TRIES {
+            match self.read_neighbourhood() {
+                Ok(found) => return Ok(found),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+
+    fn read_neighbourhood(&mut self) -> io::Result<Neighbourhood> {
+        let mut found = Neighbourhood::default();
+        let body = [0; ADDRESS_HEADER];
+        self.dump(RTM_GETADDR, RTM_NEWADDR, &body, &mut |body| {
+            if let Some(Address { own, network, bits }) = parse_address(body)? {
+                found.own.insert(own);
+                found.on_link.insert((network, bits));
+            }
+            found.check()
+        })?;
+        let body = [0; ROUTE_HEADER];
+        self.dump(RTM_GETROUTE, RTM_NEWROUTE, &body, &mut |body| {
+            parse_route(body)?.note(&mut found);
+            found.check()
+        })?;
+        let body = [0; NEXTHOP_HEADER];
+        let nexthops = self.dump(RTM_GETNEXTHOP, RTM_NEWNEXTHOP, &body, &mut |body| {
+            let gateway = attribute(body, NEXTHOP_HEADER, NHA_GATEWAY)?;
+            found.gateways.extend(gateway.and_then(address_of));
+            found.check()
+        });
+        match nexthops {
+            // Before Linux 5.3 there are none.
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(found),
+            other => other.map(|()| found),
+        }
+    }
+}
+
+impl Neighbourhood {
+    fn check(&self) -> io::Result<()> {
+        let Self {
+            own,
+            own_networks,
+            on_link,
+            default_gateways: _,
+            gateways,
+        } = self;
+        let most = own
+            .len()
+            .max(own_networks.len())
+            .max(on_link.len())
+            .max(gateways.len());
+        match most {
+            0..=MOST => Ok(()),
+            _ => Err(malformed("more addresses and gateways than can be listed")),
+        }
+    }
+}
+
+/// An address of a link.
+#[derive(Debug, PartialEq, Eq)]
+struct Address {
+    own: IpAddr,
+    /// The network's, or the peer's where the link has one.
+    network: IpAddr,
+    bits: u8,
+}
+
+/// IFA_LOCAL is the own one where a link has a peer, whose address is then IFA_ADDRESS.
+fn parse_address(body: &[u8]) -> io::Result<Option<Address>> {
+    let bits = *body
+        .get(1)
+        .ok_or_else(|| malformed("an address's header is short"))?;
+    let own = attribute(body, ADDRESS_HEADER, IFA_LOCAL)?.and_then(address_of);
+    let network = attribute(body, ADDRESS_HEADER, IFA_ADDRESS)?.and_then(address_of);
+    Ok(own.or(network).map(|own| Address {
+        own,
+        network: network.unwrap_or(own),
+        bits,
+    }))
+}
+
+/// What a route says.
+#[derive(Debug, PartialEq, Eq)]
+struct Route {
+    kind: u8,
+    protocol: u8,
+    destination: Option<IpAddr>,
+    bits: u8,
+    gateways: Vec<IpAddr>,
+}
+
+impl Route {
+    fn note(self, found: &mut Neighbourhood) {
+        let Self {
+            kind,
+            protocol,
+            destination,
+            bits,
+            gateways,
+        } = self;
+        match (kind, destination) {
+            (RTN_LOCAL | RTN_ANYCAST, Some(net)) => {
+                found.own_networks.insert((net, bits));
+            }
+            // A prefix that a router announced for the link, of which the node itself need not have an address.
+            (RTN_UNICAST, Some(net))
+                if gateways.is_empty() && matches!(protocol, RTPROT_KERNEL | RTPROT_RA) =>
+            {
+                found.on_link.insert((net, bits));
+            }
+            _ => {}
+        }
+        if bits == 0 {
+            found.default_gateways.extend(&gateways);
+        }
+        found.gateways.extend(gateways);
+    }
+}
+
+fn parse_route(body: &[u8]) -> io::Result<Route> {
+    let header = |at: usize| {
+        let byte = body.get(at).copied();
+        byte.ok_or_else(|| malformed("a route's header is short"))
+    };
+    let (bits, protocol, kind) = (header(1)?, header(5)?, header(7)?);
+    let destination = attribute(body, ROUTE_HEADER, RTA_DST)?.and_then(address_of);
+    let mut gateways = Vec::new();
+    gateways.extend(gateway(body, ROUTE_HEADER)?);
+    if let Some(paths) = attribute(body, ROUTE_HEADER, RTA_MULTIPATH)? {
+        gateways.extend(path_gateways(paths)?);
+    }
+    Ok(Route {
+        kind,
+        protocol,
+        destination,
+        bits,
+        gateways,
+    })
+}
+
+/// The gateway among some attributes: an address of the route's family, or of the other one with its family before it.
+fn gateway(body: &[u8], header: usize) -> io::Result<Vec<IpAddr>> {
+    let own = attribute(body, header, RTA_GATEWAY)?.and_then(address_of);
+    let via = attribute(body, header, RTA_VIA)?;
+    let other = via.and_then(|via| via.get(2..)).and_then(address_of);
+    Ok(own.into_iter().chain(other).collect())
+}
+
+/// Those of a route with several paths: struct rtnexthop, each with attributes of its own behind it.
+fn path_gateways(paths: &[u8]) -> io::Result<Vec<IpAddr>> {
+    let mut found = Vec::new();
+    let mut rest = paths;
+    // Every turn takes at least eight bytes.
+    while !rest.is_empty() {
+        let len = usize::from(u16_at(rest, 0)?);
+        if len < PATH_HEADER || len > rest.len() {
+            return Err(malformed("a path's length does not fit its route"));
+        }
+        found.extend(gateway(&rest[..len], PATH_HEADER)?);
+        rest = &rest[len.next_multiple_of(4).min(rest.len())..];
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::push_attribute;
+    use super::*;
+
+    #[test]
+    fn finds_the_neighbourhood_of_this_machine() {
+        let mut route = RouteSocket::open().unwrap();
+        let found = route.neighbourhood().unwrap();
+        let loopback = IpAddr::from([127, 0, 0, 1]);
+        assert!(found.own.contains(&loopback), "{found:?}");
+        assert!(found.on_link.contains(&(loopback, 8)), "{found:?}");
+        assert!(found.default_gateways.is_subset(&found.gateways));
+    }
+
+    #[test]
+    fn reads_the_own_address_of_a_link_with_a_peer() {
+        let mut body = vec![libc::AF_INET as u8, 24, 0, 0, 1, 0, 0, 0];
+        push_attribute(&mut body, IFA_ADDRESS, &[192, 0, 2, 2]);
+        push_attribute(&mut body, IFA_LOCAL, &[198, 51, 100, 1]);
+        let own = parse_address(&body).unwrap().unwrap();
+        assert_eq!(own.own, IpAddr::from([198, 51, 100, 1]));
+        assert_eq!((own.network, own.bits), ([192, 0, 2, 2].into(), 24));
+        assert_eq!(parse_address(&body[..8]).unwrap(), None);
+        assert!(parse_address(&body[..1]).is_err());
+        assert!(parse_address(&body[..10]).is_err());
+    }
+
+    fn route(bits: u8, protocol: u8, kind: u8) -> Vec<u8> {
+        vec![
+            libc::AF_INET as u8,
+            bits,
+            0,
+            0,
+            254,
+            protocol,
+            0,
+            kind,
+            0,
+            0,
+            0,
+            0,
+        ]
+    }
+
+    fn noted(body: &[u8]) -> Neighbourhood {
+        let mut found = Neighbourhood::default();
+        parse_route(body).unwrap().note(&mut found);
+        found
+    }
+
+    fn path(attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut body = vec![0; PATH_HEADER];
+        for (kind, data) in attributes {
+            push_attribute(&mut body, *kind, data);
+        }
+        let len = u16::try_from(body.len()).unwrap();
+        body[..2].copy_from_slice(&len.to_ne_bytes());
+        body
+    }
+
+    /// N-M2: each form in which a route names its gateway.
+    #[test]
+    fn a_gateway_of_every_form_is_found() {
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        let IpAddr::V6(octets) = v6 else { panic!() };
+        let via = [&10_u16.to_ne_bytes()[..], &octets.octets()].concat();
+        let mut plain = route(0, 4, RTN_UNICAST);
+        push_attribute(&mut plain, RTA_GATEWAY, &[192, 0, 2, 1]);
+        let mut other = route(24, 4, RTN_UNICAST);
+        push_attribute(&mut other, RTA_DST, &[198, 51, 100, 0]);
+        push_attribute(&mut other, RTA_VIA, &via);
+        let mut several = route(0, 4, RTN_UNICAST);
+        let paths = [
+            path(&[(RTA_GATEWAY, &[192, 0, 2, 7])]),
+            path(&[(RTA_VIA, &via)]),
+            path(&[]),
+        ];
+        push_attribute(&mut several, RTA_MULTIPATH, &paths.concat());
+        let one = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert_eq!(noted(&plain).default_gateways, [one("192.0.2.1")].into());
+        assert_eq!(noted(&other).gateways, [v6].into());
+        assert!(noted(&other).default_gateways.is_empty());
+        let found = noted(&several);
+        assert_eq!(found.gateways, [one("192.0.2.7"), v6].into());
+        assert_eq!(found.default_gateways, found.gateways);
+        for body in [plain, other, several] {
+            for cut in 0..body.len() {
+                // Whatever it is, it must return.
+                drop(parse_route(&body[..cut]));
+            }
+            for at in 0..body.len() {
+                for value in [0, 1, 4, 7, 0x7f, 0xff] {
+                    let mut bytes = body.clone();
+                    bytes[at] = value;
+                    drop(parse_route(&bytes));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn prefixes_are_the_own_ones_and_the_neighbours() {
+        let net = (IpAddr::from([203, 0, 113, 0]), 24);
+        let with = |protocol, kind, gateway: Option<&[u8]>| {
+            let mut body = route(24, protocol, kind);
+            push_attribute(&mut body, RTA_DST, &[203, 0, 113, 0]);
+            if let Some(gateway) = gateway {
+                push_attribute(&mut body, RTA_GATEWAY, gateway);
+            }
+            noted(&body)
+        };
+        assert!(with(3, RTN_LOCAL, None).own_networks.contains(&net));
+        for protocol in [RTPROT_KERNEL, RTPROT_RA] {
+            assert!(with(protocol, RTN_UNICAST, None).on_link.contains(&net));
+        }
+        // What an operator sends into a tunnel is nobody's neighbourhood.
+        assert!(with(3, RTN_UNICAST, None).on_link.is_empty());
+        let through = with(RTPROT_RA, RTN_UNICAST, Some(&[192, 0, 2, 1]));
+        assert!(through.on_link.is_empty());
+    }
+}
