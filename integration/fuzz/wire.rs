@@ -7,7 +7,7 @@ use agentbox::egress::dns::{self, Answer};
 use agentbox::egress::http::{RequestGuard, authority, head, proxy_request};
 use agentbox::egress::names::Names;
 use agentbox::egress::socks;
-use agentbox::egress::tls::{Greeting, Heard, check_if_tls};
+use agentbox::egress::tls::{ClientWatch, Said, ServerWatch, begins_as_tls};
 use agentbox::egress::{Decision, Rules};
 use agentbox::policy::{Host, HostName, NetworkRule};
 use hickory_proto::op::{Message, ResponseCode};
@@ -65,25 +65,35 @@ fn plain(host: &Host) {
     }
 }
 
-/// A TLS greeting, whole and in pieces.
+/// What a TLS client says until it is answered, whole and in pieces; and the same as if a server had said it.
 pub fn hello(data: &[u8]) {
-    let host = meant();
-    let whole = Greeting::default().hear(data, &host);
-    let mut pieces = Greeting::default();
-    let mut heard = Ok(Heard::Part);
-    for piece in data.chunks(1 + data.len() / 5) {
-        heard = pieces.hear(piece, &host);
-        if heard != Ok(Heard::Part) {
-            break;
-        }
-    }
-    assert_eq!(whole.is_ok(), heard.is_ok());
-    if whole == Ok(Heard::Whole) {
-        assert_eq!(heard, whole);
+    let fed = |size: usize| {
+        let mut watch = ClientWatch::new(meant());
+        let mut out = Vec::new();
+        let mut pieces = data.chunks(size);
+        let fed = pieces.try_for_each(|piece| watch.feed(piece, &mut out));
+        fed.map(|()| (watch.has_greeted(), out))
+    };
+    let whole = fed(data.len().max(1));
+    let pieces = fed(1 + data.len() / 5);
+    assert_eq!(whole.is_ok(), pieces.is_ok());
+    if let (Ok(whole), Ok(pieces)) = (whole, pieces) {
+        assert_eq!(whole, pieces);
+        let (greeted, out) = whole;
+        assert!(data.starts_with(&out) && (greeted || out.is_empty()));
         let named = handshake(data).to_ascii_lowercase();
-        assert!(named.windows(HOST.len()).any(|w| w == HOST.as_bytes()));
-        assert!(check_if_tls(data, &host).is_ok());
+        assert!(!greeted || named.windows(HOST.len()).any(|w| w == HOST.as_bytes()));
+        assert!(!greeted || begins_as_tls(data));
     }
+    let mut server = ServerWatch::default();
+    let mut pieces = data
+        .chunks(1 + data.len() / 5)
+        .map(|piece| server.feed(piece));
+    let said = pieces.find(|said| *said != Said::NoAnswer);
+    assert_eq!(
+        said.unwrap_or(Said::NoAnswer),
+        ServerWatch::default().feed(data)
+    );
 }
 
 /// What the records carry.

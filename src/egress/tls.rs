@@ -1,4 +1,10 @@
 //! Which host does a TLS greeting name (SNI; RFC 8446, section 4.1.2, RFC 6066, section 3)? Nothing is decrypted.
+//!
+//! A client greets once, or twice where the server asks for another key share (HelloRetryRequest). Whatever it sends as a
+//! handshake before the server has really answered is a greeting, and each must name the host that was decided on: a server
+//! may take the name from the second one. So the client's records are read until the server's ServerHello has come by, which
+//! is the first moment at which nothing that is said in clear can be a greeting any more: a client can neither know that
+//! answer before, nor be greeted for after. Early data is no end of it: a server that asks again skips that.
 
 use std::fmt;
 use std::io::Read;
@@ -8,7 +14,32 @@ use rustls::server::Acceptor;
 use crate::policy::{HostName, shown};
 
 /// How a TLS connection begins: a handshake record of any version of SSL 3.x.
-const HANDSHAKE: [u8; 2] = [22, 3];
+const BEGINNING: [u8; 2] = [HANDSHAKE, 3];
+/// Types of records (RFC 8446, section 5.1).
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+/// The longest record: 2^14 bytes and what encryption adds (RFC 5246, section 6.2.3).
+const LONGEST_RECORD: usize = (16 << 10) + 2048;
+/// What is put into one record here.
+const PLAIN_RECORD: usize = 16 << 10;
+/// A record's type, version and length.
+const RECORD_HEADER: usize = 5;
+/// A handshake message's type and length.
+const MESSAGE_HEADER: usize = 4;
+const HELLO_REQUEST: u8 = 0;
+const CLIENT_HELLO: u8 = 1;
+const SERVER_HELLO: u8 = 2;
+/// A version, and what says whether it is an answer.
+const RANDOM: std::ops::Range<usize> = MESSAGE_HEADER + 2..MESSAGE_HEADER + 34;
+/// The random number of a ServerHello that only asks for another greeting (RFC 8446, section 4.1.3).
+const ASKS_AGAIN: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
+    0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+/// The most that is held back of a greeting that is not complete. With post-quantum key shares they have 2 KiB.
+pub const LONGEST_GREETING: usize = 32 << 10;
 
 /// Why a greeting does not pass, in words for whoever reads the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,56 +55,165 @@ fn refused<T>(why: &str) -> Result<T, TlsRefusal> {
     Err(TlsRefusal(why.to_owned()))
 }
 
-/// A greeting as it comes in.
-#[derive(Default)]
-pub struct Greeting {
-    acceptor: Acceptor,
+/// Whether what a client says first is TLS. A lone first byte of it counts: the second would show.
+pub fn begins_as_tls(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && BEGINNING.starts_with(bytes) || bytes.starts_with(&BEGINNING)
 }
 
-/// How far a greeting has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
-    /// More must come.
-    Part,
-    /// It is complete, and names the host.
-    Whole,
+/// What a client says until the server has answered: passes on what may pass, and holds back a greeting until it is whole
+/// and has been judged.
+#[derive(Debug)]
+pub struct ClientWatch {
+    host: HostName,
+    /// Records, and parts of them, that are held back.
+    held: Vec<u8>,
+    /// The handshake messages of what is held back, put together.
+    message: Vec<u8>,
+    /// What is left of the record that is being read.
+    record: Option<(u8, usize)>,
+    /// The header of the next one, as far as it has come.
+    header: Vec<u8>,
+    greetings: u32,
 }
 
-impl Greeting {
-    /// Takes what came next. An error where it is no greeting, or one for another host.
-    pub fn hear(&mut self, mut bytes: &[u8], host: &HostName) -> Result<Heard, TlsRefusal> {
-        while !bytes.is_empty() {
-            let Ok(taken) = self.acceptor.read_tls(&mut bytes.by_ref()) else {
-                return refused("this is not TLS");
+impl ClientWatch {
+    /// For a connection that leads to this host.
+    pub fn new(host: HostName) -> Self {
+        Self {
+            host,
+            held: Vec::new(),
+            message: Vec::new(),
+            record: None,
+            header: Vec::new(),
+            greetings: 0,
+        }
+    }
+
+    /// Whether a greeting has come, and named the host.
+    pub fn has_greeted(&self) -> bool {
+        self.greetings > 0
+    }
+
+    /// Takes what came next and appends to `out` what may go on. An error where it is no greeting, or one for another host.
+    pub fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Result<(), TlsRefusal> {
+        while !input.is_empty() {
+            let Some((kind, left)) = self.record else {
+                let (header, rest) =
+                    input.split_at(input.len().min(RECORD_HEADER - self.header.len()));
+                self.header.extend_from_slice(header);
+                input = rest;
+                self.begin(out)?;
+                continue;
             };
-            match self.acceptor.accept() {
-                Ok(Some(accepted)) => {
-                    check(accepted.client_hello().server_name(), host)?;
-                    return Ok(Heard::Whole);
-                }
-                Ok(None) if taken == 0 => break,
-                Ok(None) => {}
-                Err(_) => return refused("this is not TLS, or a malformed greeting of it"),
+            let (now, rest) = input.split_at(input.len().min(left));
+            input = rest;
+            let left = left - now.len();
+            self.record = (left > 0).then_some((kind, left));
+            if kind == HANDSHAKE {
+                self.held.extend_from_slice(now);
+                self.message.extend_from_slice(now);
+                self.judge(out)?;
+            } else {
+                out.extend_from_slice(now);
             }
         }
-        Ok(Heard::Part)
+        Ok(())
+    }
+
+    /// The server has answered: what was held back, which goes on with everything after it.
+    pub fn let_go(&mut self) -> Vec<u8> {
+        let mut held = std::mem::take(&mut self.held);
+        held.append(&mut self.header);
+        held
+    }
+
+    /// Looks at a record's header, once it is whole.
+    fn begin(&mut self, out: &mut Vec<u8>) -> Result<(), TlsRefusal> {
+        let [kind, major, _, high, low] = self.header[..] else {
+            return match begins_as_record(&self.header) {
+                true => Ok(()),
+                false => refused("this is not TLS"),
+            };
+        };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let known = (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&kind);
+        if !known || major != BEGINNING[1] || length > LONGEST_RECORD {
+            return refused("this is not TLS");
+        }
+        if kind == HANDSHAKE {
+            if length == 0 {
+                return refused("this is not TLS: a handshake record with nothing in it");
+            }
+            self.held.append(&mut self.header);
+        } else if !self.message.is_empty() {
+            return refused("a TLS greeting with something else in the midst of it");
+        } else if !self.has_greeted() {
+            return refused("this is not TLS, or does not begin with a greeting");
+        } else {
+            out.append(&mut self.header);
+        }
+        self.record = (length > 0).then_some((kind, length));
+        Ok(())
+    }
+
+    /// Judges every message that is whole, and lets go what was held back for them.
+    fn judge(&mut self, out: &mut Vec<u8>) -> Result<(), TlsRefusal> {
+        while let Some(header) = self.message.first_chunk::<MESSAGE_HEADER>() {
+            let [kind, high, middle, low] = *header;
+            if kind != CLIENT_HELLO {
+                return refused(
+                    "this is not TLS, or says something before the server has answered",
+                );
+            }
+            let length = MESSAGE_HEADER + u32::from_be_bytes([0, high, middle, low]) as usize;
+            if length > LONGEST_GREETING {
+                return refused("the TLS greeting is too long");
+            }
+            let Some(greeting) = self.message.get(..length) else {
+                break;
+            };
+            check(greeting, &self.host)?;
+            self.greetings += 1;
+            self.message.drain(..length);
+        }
+        if self.message.is_empty() {
+            out.append(&mut self.held);
+        } else if self.held.len() > LONGEST_GREETING {
+            return refused("the TLS greeting is too long");
+        }
+        Ok(())
     }
 }
 
-/// Makes sure that bytes which begin as TLS does name the host. A greeting that comes in pieces is refused here: on
-/// a port that is not HTTPS's, whoever speaks TLS sends it in one.
-pub fn check_if_tls(bytes: &[u8], host: &HostName) -> Result<(), TlsRefusal> {
-    let begun = !bytes.is_empty() && HANDSHAKE.starts_with(bytes);
-    if !begun && !bytes.starts_with(&HANDSHAKE) {
-        return Ok(());
-    }
-    match Greeting::default().hear(bytes, host)? {
-        Heard::Whole => Ok(()),
-        Heard::Part => refused("a TLS greeting that comes in pieces"),
-    }
+/// Whether this can become a record's header.
+fn begins_as_record(bytes: &[u8]) -> bool {
+    let kind = |byte: &u8| (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(byte);
+    bytes.first().is_none_or(kind) && bytes.get(1).is_none_or(|major| *major == BEGINNING[1])
 }
 
-fn check(named: Option<&str>, host: &HostName) -> Result<(), TlsRefusal> {
+/// Makes sure that a greeting, as a handshake message, names the host. What it says is read by the library that reads it
+/// for servers: each greeting by itself, since the second of a connection has the form of the first.
+fn check(greeting: &[u8], host: &HostName) -> Result<(), TlsRefusal> {
+    let mut acceptor = Acceptor::default();
+    for part in greeting.chunks(PLAIN_RECORD) {
+        let length = u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes();
+        let record = [&[HANDSHAKE, 3, 1], &length[..], part].concat();
+        let mut rest = &record[..];
+        while !rest.is_empty() {
+            let read = acceptor.read_tls(&mut rest.by_ref());
+            match (read, acceptor.accept()) {
+                (Ok(1..), Ok(None)) => {}
+                (Ok(1..), Ok(Some(accepted))) => {
+                    return names(accepted.client_hello().server_name(), host);
+                }
+                _ => return refused("this is not TLS, or a malformed greeting of it"),
+            }
+        }
+    }
+    refused("a malformed TLS greeting")
+}
+
+fn names(named: Option<&str>, host: &HostName) -> Result<(), TlsRefusal> {
     let Some(named) = named else {
         return refused("the TLS greeting names no host (SNI)");
     };
@@ -83,6 +223,96 @@ fn check(named: Option<&str>, host: &HostName) -> Result<(), TlsRefusal> {
             "the TLS greeting names another host, {}",
             shown(named)
         ))),
+    }
+}
+
+/// What a server says, until it has answered a greeting.
+#[derive(Debug, Default)]
+pub struct ServerWatch {
+    /// What is left of the record that is being read.
+    record: Option<(u8, usize)>,
+    header: Vec<u8>,
+    /// The beginning of the handshake message that is being read, and how much of it is to be skipped.
+    message: Vec<u8>,
+    left: usize,
+}
+
+/// What a server has said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// Nothing yet, or that it wants another greeting.
+    NoAnswer,
+    /// A ServerHello: it has chosen.
+    Answer,
+    /// Something that is no TLS: it will never answer.
+    NotTls,
+}
+
+impl ServerWatch {
+    /// Takes what came next. After anything but [`Said::NoAnswer`] there is nothing more to be learnt.
+    pub fn feed(&mut self, mut input: &[u8]) -> Said {
+        while !input.is_empty() {
+            let Some((kind, left)) = self.record else {
+                let (header, rest) =
+                    input.split_at(input.len().min(RECORD_HEADER - self.header.len()));
+                self.header.extend_from_slice(header);
+                input = rest;
+                if let [kind, major, _, high, low] = self.header[..] {
+                    let length = usize::from(u16::from_be_bytes([high, low]));
+                    let known = matches!(kind, CHANGE_CIPHER_SPEC | ALERT | HANDSHAKE);
+                    if !known || major != BEGINNING[1] || length > LONGEST_RECORD {
+                        return Said::NotTls;
+                    }
+                    self.header.clear();
+                    self.record = (length > 0).then_some((kind, length));
+                } else if !begins_as_record(&self.header) {
+                    return Said::NotTls;
+                }
+                continue;
+            };
+            let (now, rest) = input.split_at(input.len().min(left));
+            input = rest;
+            let left = left - now.len();
+            self.record = (left > 0).then_some((kind, left));
+            if kind == HANDSHAKE {
+                let said = self.read(now);
+                if said != Said::NoAnswer {
+                    return said;
+                }
+            }
+        }
+        Said::NoAnswer
+    }
+
+    /// Handshake messages, of which the beginning alone is kept.
+    fn read(&mut self, bytes: &[u8]) -> Said {
+        for byte in bytes {
+            if self.left > 0 {
+                self.left -= 1;
+                continue;
+            }
+            self.message.push(*byte);
+            let Some([kind, high, middle, low]) = self.message.first_chunk::<MESSAGE_HEADER>()
+            else {
+                continue;
+            };
+            let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
+            match *kind {
+                HELLO_REQUEST if length == 0 => self.message.clear(),
+                SERVER_HELLO if MESSAGE_HEADER + length >= RANDOM.end => {
+                    match self.message.get(RANDOM) {
+                        None => {}
+                        Some(random) if random == ASKS_AGAIN => {
+                            self.left = MESSAGE_HEADER + length - RANDOM.end;
+                            self.message.clear();
+                        }
+                        Some(_) => return Said::Answer,
+                    }
+                }
+                _ => return Said::NotTls,
+            }
+        }
+        Said::NoAnswer
     }
 }
 
@@ -125,43 +355,55 @@ mod tests {
         out
     }
 
+    fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+        [&[kind, 3, 1], &length[..], content].concat()
+    }
+
     fn records(handshake: &[u8], size: usize) -> Vec<u8> {
+        let parts = handshake.chunks(size);
+        parts.flat_map(|part| record(HANDSHAKE, part)).collect()
+    }
+
+    fn greeting(name: &str) -> Vec<u8> {
+        records(&hello(&sni(name)), 4096)
+    }
+
+    /// What passes of these bytes in pieces of this size, or why it ends.
+    fn passed(bytes: &[u8], size: usize) -> Result<Vec<u8>, String> {
+        let mut watch = ClientWatch::new("example.com".parse().unwrap());
         let mut out = Vec::new();
-        for part in handshake.chunks(size) {
-            out.extend([22, 3, 1]);
-            out.extend(u16::try_from(part.len()).unwrap().to_be_bytes());
-            out.extend(part);
+        for piece in bytes.chunks(size) {
+            watch
+                .feed(piece, &mut out)
+                .map_err(|refusal| refusal.to_string())?;
         }
-        out
+        Ok(out)
     }
 
     fn named(bytes: &[u8]) -> Result<(), String> {
-        let host: HostName = "example.com".parse().unwrap();
-        match Greeting::default().hear(bytes, &host) {
-            Ok(Heard::Whole) => Ok(()),
-            Ok(Heard::Part) => Err("incomplete".to_owned()),
-            Err(refusal) => Err(refusal.to_string()),
+        let all = passed(bytes, bytes.len().max(1))?;
+        assert_eq!(passed(bytes, 1).as_ref(), Ok(&all));
+        match all == bytes {
+            true => Ok(()),
+            false => Err(format!("held back but for {} bytes", all.len())),
         }
     }
 
     #[test]
     fn the_greeting_must_name_the_host() {
-        let with = |name: &str| records(&hello(&sni(name)), 4096);
-        assert_eq!(named(&with("example.com")), Ok(()));
-        assert_eq!(named(&with("Example.COM")), Ok(()));
+        assert_eq!(named(&greeting("example.com")), Ok(()));
+        assert_eq!(named(&greeting("Example.COM")), Ok(()));
         for name in [
             "evil.test",
             "www.example.com",
             "example.com.evil.test",
             "192.0.2.1",
         ] {
-            assert!(named(&with(name)).is_err(), "{name}");
+            assert!(named(&greeting(name)).is_err(), "{name}");
         }
-        assert!(
-            named(&records(&hello(&[]), 4096))
-                .unwrap_err()
-                .contains("names no host")
-        );
+        let nobody = records(&hello(&[]), 4096);
+        assert!(named(&nobody).unwrap_err().contains("names no host"));
     }
 
     #[test]
@@ -171,35 +413,155 @@ mod tests {
     }
 
     #[test]
+    fn a_greeting_may_be_long_and_not_endless() {
+        let padded = |length: u16| {
+            let mut extensions = sni("example.com");
+            extensions.extend([0, 21]);
+            extensions.extend(length.to_be_bytes());
+            extensions.resize(extensions.len() + usize::from(length), 0);
+            records(&hello(&extensions), 16 << 10)
+        };
+        assert_eq!(named(&padded(2000)), Ok(()));
+        assert_eq!(named(&padded(30_000)), Ok(()));
+        assert!(named(&padded(40_000)).unwrap_err().contains("too long"));
+        // Nor is what is held back of one that never ends.
+        let endless = [&[1, 0, 0x7f, 0][..], &[0; 20_000]].concat();
+        assert!(
+            named(&records(&endless, 1))
+                .unwrap_err()
+                .contains("too long")
+        );
+    }
+
+    #[test]
     fn what_is_not_tls_is_refused() {
         for bytes in [
             &b"GET / HTTP/1.1\r\n\r\n"[..],
             b"SSH-2.0-x\r\n",
             &[22, 3, 1, 0, 0],
             &[0; 64],
+            // An alert, and data, before any greeting.
+            &[21, 3, 1, 0, 2, 1, 0],
+            &[23, 3, 1, 0, 2, 1, 0],
         ] {
             assert!(named(bytes).is_err(), "{bytes:?}");
         }
-        let whole = records(&hello(&sni("example.com")), 4096);
+        let whole = greeting("example.com");
         for cut in 1..whole.len() {
-            assert!(named(&whole[..cut]).is_err(), "cut at {cut}");
+            assert_eq!(passed(&whole[..cut], cut), Ok(Vec::new()), "cut at {cut}");
         }
         let twice = [sni("example.com"), sni("evil.test")].concat();
         assert!(named(&records(&hello(&twice), 4096)).is_err());
     }
 
+    /// N-H3, N29: a second greeting, however it comes, is judged as the first.
+    #[test]
+    fn a_second_greeting_must_name_the_host_too() {
+        let (good, evil) = (greeting("example.com"), greeting("evil.test"));
+        let nobody = records(&hello(&[]), 4096);
+        let spec = record(CHANGE_CIPHER_SPEC, &[1]);
+        let early = record(APPLICATION_DATA, &[9; 500]);
+        let alert = record(ALERT, &[1, 0]);
+        for between in [
+            &[][..],
+            &[&spec],
+            &[&early],
+            &[&spec, &early, &early],
+            &[&alert, &spec],
+            &[&good, &spec],
+        ] {
+            let between: Vec<u8> = between.iter().flat_map(|one| one.to_vec()).collect();
+            let with = |second: &[u8]| named(&[&good[..], &between, second].concat());
+            assert_eq!(with(&good), Ok(()));
+            assert_eq!(with(&records(&hello(&sni("example.com")), 3)), Ok(()));
+            for second in [&evil, &nobody, &records(&hello(&sni("evil.test")), 3)] {
+                assert!(with(second).is_err());
+            }
+        }
+        // Both in one record; and one that begins in the record of the first.
+        let [first, second] = [hello(&sni("example.com")), hello(&sni("evil.test"))];
+        let both = [first.clone(), second.clone()].concat();
+        assert!(named(&record(HANDSHAKE, &both)).is_err());
+        assert!(named(&records(&both, first.len() + 10)).is_err());
+        // Not a byte of it passes before it is whole.
+        let all = [&good[..], &evil].concat();
+        for cut in good.len()..all.len() {
+            assert_eq!(passed(&all[..cut], 7), Ok(good.clone()), "cut at {cut}");
+        }
+        // Anything else said in clear before the server's answer, and something in the midst of a greeting.
+        assert!(named(&[&good[..], &record(HANDSHAKE, &[16, 0, 0, 1, 0])].concat()).is_err());
+        let midst = [&good[..], &evil[..RECORD_HEADER], &evil[5..]].concat();
+        assert!(named(&midst).is_err());
+        let split = records(&hello(&sni("example.com")), 20);
+        let midst = [&good[..], &split[..25], &spec, &split[25..]].concat();
+        assert!(named(&midst).unwrap_err().contains("in the midst"));
+    }
+
+    fn server_hello(random: [u8; 32]) -> Vec<u8> {
+        let mut body = vec![3, 3];
+        body.extend(random);
+        body.extend([0, 0x13, 0x01, 0, 0, 6, 0, 43, 0, 2, 3, 4]);
+        let length = u8::try_from(body.len()).unwrap();
+        [&[SERVER_HELLO, 0, 0, length], &body[..]].concat()
+    }
+
+    fn said(bytes: &[u8]) -> Said {
+        let whole = ServerWatch::default().feed(bytes);
+        let mut slow = ServerWatch::default();
+        let mut last = Said::NoAnswer;
+        for byte in bytes {
+            last = slow.feed(&[*byte]);
+            if last != Said::NoAnswer {
+                break;
+            }
+        }
+        assert_eq!(whole, last);
+        whole
+    }
+
+    #[test]
+    fn only_a_server_hello_is_an_answer() {
+        let again = server_hello(ASKS_AGAIN);
+        let answer = server_hello([5; 32]);
+        let spec = record(CHANGE_CIPHER_SPEC, &[1]);
+        for size in [1, 3, 4096] {
+            assert_eq!(said(&records(&again, size)), Said::NoAnswer);
+            assert_eq!(said(&records(&answer, size)), Said::Answer);
+            let both = [records(&again, size), spec.clone(), records(&answer, size)].concat();
+            assert_eq!(said(&both), Said::Answer);
+            let one = [again.clone(), again.clone(), answer.clone()].concat();
+            assert_eq!(said(&records(&one, size)), Said::Answer);
+            let asked = [vec![HELLO_REQUEST, 0, 0, 0], answer.clone()].concat();
+            assert_eq!(said(&records(&asked, size)), Said::Answer);
+        }
+        for bytes in [
+            &b"SSH-2.0-OpenSSH"[..],
+            b"HTTP/1.1 200 OK\r\n",
+            &record(APPLICATION_DATA, &[1; 40]),
+            &records(&[11, 0, 0, 1, 0], 100),
+            &records(&[SERVER_HELLO, 0, 0, 1, 0], 100),
+        ] {
+            assert_eq!(said(bytes), Said::NotTls, "{bytes:?}");
+        }
+        let cut = records(&answer, 4096);
+        assert_eq!(said(&cut[..30]), Said::NoAnswer);
+    }
+
     #[test]
     fn elsewhere_only_tls_is_looked_at() {
-        let host: HostName = "example.com".parse().unwrap();
-        assert!(check_if_tls(b"SSH-2.0-OpenSSH\r\n", &host).is_ok());
-        assert!(check_if_tls(&records(&hello(&sni("example.com")), 4096), &host).is_ok());
-        assert!(check_if_tls(&records(&hello(&sni("evil.test")), 4096), &host).is_err());
-        assert!(check_if_tls(&records(&hello(&[]), 4096), &host).is_err());
-        // Nobody gets past by sending the first bytes alone.
-        let whole = records(&hello(&sni("evil.test")), 4096);
-        for cut in 1..whole.len() {
-            assert!(check_if_tls(&whole[..cut], &host).is_err(), "cut at {cut}");
+        assert!(begins_as_tls(&greeting("example.com")));
+        assert!(begins_as_tls(&[22]) && begins_as_tls(&[22, 3]));
+        for bytes in [&b"SSH-2.0-OpenSSH"[..], b"", &[22, 4], &[3, 22]] {
+            assert!(!begins_as_tls(bytes), "{bytes:?}");
         }
-        assert!(check_if_tls(b"", &host).is_ok());
+        // What was held back goes on with the rest, once the server has answered.
+        let mut watch = ClientWatch::new("example.com".parse().unwrap());
+        let mut out = Vec::new();
+        let whole = greeting("example.com");
+        watch
+            .feed(&[&whole[..], &[22, 3, 3]].concat(), &mut out)
+            .unwrap();
+        assert_eq!(out, whole);
+        assert_eq!(watch.let_go(), [22, 3, 3]);
     }
 }

@@ -12,8 +12,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
 use super::journal::Via;
-use super::relay::{Watch, ended, relay, with_buffer};
+use super::relay::{Watch, ended, pass, relay, with_buffer};
 use super::secure::Server;
+use super::sniff::First;
 use super::wall::{Admitted, Refusal, Wall};
 use super::{dns, explicit, sniff};
 use crate::egress::http::RequestGuard;
@@ -129,15 +130,25 @@ async fn look_and_relay(
     } = admitted;
     let mut watch = Watch::Nothing;
     match (host, *port) {
-        (Host::Name(name), HTTPS) => early = sniff::client_hello(client, name, early).await?,
+        (Host::Name(name), HTTPS) => {
+            let (greeting, greeter) = sniff::client_hello(client, name, early).await?;
+            early = greeting;
+            watch = Watch::Tls(Box::new(greeter));
+        }
         (Host::Name(name), HTTP) => {
             let mut guard = RequestGuard::new(name.clone(), *port);
             early = first_request(client, &mut guard, early).await?;
             watch = Watch::Http(Box::new(guard));
         }
         // Here the server may be the one who speaks first.
-        (Host::Name(name), _) if early.is_empty() => watch = Watch::First(name.clone()),
-        (Host::Name(name), _) => sniff::check_if_tls(&early, name)?,
+        (Host::Name(name), _) => {
+            watch = Watch::First(Box::new(First::new(name.clone())));
+            if !early.is_empty()
+                && let Some(passed) = pass(&mut watch, &early)?
+            {
+                early = passed;
+            }
+        }
         // A rule names the address: whatever is spoken there is meant.
         (Host::Address(_), _) => {}
     }

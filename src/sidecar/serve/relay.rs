@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::net::RecvFlags;
@@ -17,10 +18,9 @@ use tokio::net::TcpStream;
 
 use super::live::Share;
 use super::secure::{self, Server};
-use super::sniff;
+use super::sniff::{Answers, Fed, First, Greeter};
 use super::wall::Refusal;
 use crate::egress::http::RequestGuard;
-use crate::policy::HostName;
 use crate::sys::event::Alarm;
 use crate::sys::socket::{wait_readable, wake_at};
 
@@ -60,8 +60,24 @@ pub(super) enum Watch {
     Nothing,
     /// Every request.
     Http(Box<RequestGuard>),
-    /// The first bytes: if they are TLS's, they must name this host.
-    First(HostName),
+    /// The first bytes, which may be TLS's.
+    First(Box<First>),
+    /// Every greeting, until the server has answered.
+    Tls(Box<Greeter>),
+    /// The server's side of those two.
+    Answers(Box<Answers>),
+}
+
+impl Watch {
+    /// What is looked at in what the server sends.
+    fn other_side(&self) -> Self {
+        let answered = match self {
+            Self::First(first) => first.answered(),
+            Self::Tls(greeter) => greeter.answered(),
+            Self::Nothing | Self::Http(_) | Self::Answers(_) => return Self::Nothing,
+        };
+        Self::Answers(Box::new(Answers::new(Rc::clone(answered))))
+    }
 }
 
 /// Relays until both directions have ended, or one may not go on.
@@ -76,6 +92,7 @@ pub(super) async fn relay(
         share.receive(bytes);
         Ok(())
     };
+    let back = watch.other_side();
     match server {
         Server::Plain(server) => {
             let one_has_ended = Cell::new(false);
@@ -91,7 +108,7 @@ pub(super) async fn relay(
                 Ok(())
             };
             let down = async {
-                pump(&server, client, Watch::Nothing, received).await?;
+                pump(&server, client, back, received).await?;
                 tell(client);
                 Ok(())
             };
@@ -100,7 +117,7 @@ pub(super) async fn relay(
         Server::Secured(stream) => {
             let (from, to) = tokio::io::split(stream);
             let up = secure::seal(client, to, watch, sent);
-            let down = secure::open(from, client, received);
+            let down = secure::open(from, client, back, received);
             both(Box::pin(up).as_mut(), Box::pin(down).as_mut()).await
         }
     }
@@ -226,16 +243,39 @@ pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, R
                 .map_err(|refusal| Refusal::Other(refusal.to_string()))?;
             Ok(Some(out))
         }
-        Watch::First(host) => {
-            sniff::check_if_tls(bytes, host)?;
-            *watch = Watch::Nothing;
+        Watch::Tls(greeter) => match greeter.feed(bytes)? {
+            Fed::Watched(out) => Ok(Some(out)),
+            Fed::Free(out) => {
+                *watch = Watch::Nothing;
+                Ok(Some(out))
+            }
+        },
+        Watch::Answers(answers) => {
+            if answers.feed(bytes) {
+                *watch = Watch::Nothing;
+            }
             Ok(None)
+        }
+        Watch::First(_) => {
+            let Watch::First(first) = std::mem::replace(watch, Watch::Nothing) else {
+                return Ok(None);
+            };
+            match first.judge(bytes) {
+                None => Ok(None),
+                Some(greeter) => {
+                    *watch = Watch::Tls(Box::new(greeter));
+                    pass(watch, bytes)
+                }
+            }
         }
     }
 }
 
 /// Writes what goes at once and returns the rest.
 fn write_some(to: &TcpStream, bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
     match to.try_write(bytes) {
         Ok(written) => Ok(bytes[written..].to_vec()),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(bytes.to_vec()),

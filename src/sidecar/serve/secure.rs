@@ -147,6 +147,7 @@ pub(super) async fn seal(
 pub(super) async fn open(
     mut from: impl AsyncRead + Unpin,
     to: &TcpStream,
+    mut watch: Watch,
     mut count: impl FnMut(usize) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     let mut buffer = vec![0; RECORD];
@@ -158,7 +159,11 @@ pub(super) async fn open(
             Err(error) => return Err(ended(error)),
         };
         count(length)?;
-        write_all(to, &buffer[..length]).await?;
+        let read = &buffer[..length];
+        match pass(&mut watch, read)? {
+            None => write_all(to, read).await?,
+            Some(passed) => write_all(to, &passed).await?,
+        }
     }
     say_end(to);
     Ok(())

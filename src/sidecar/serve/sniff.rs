@@ -1,57 +1,142 @@
 //! The first bytes of a connection: which host do they name?
 
+use std::cell::Cell;
 use std::io::ErrorKind;
+use std::rc::Rc;
 
 use tokio::net::TcpStream;
 
 use super::accept::read_some;
 use super::wall::{FIRST_BYTES_WITHIN, Refusal};
-use crate::egress::tls::{self, Greeting, Heard, TlsRefusal};
+use crate::egress::tls::{ClientWatch, Said, ServerWatch, TlsRefusal, begins_as_tls};
 use crate::policy::HostName;
 
-/// The most that is read before a ClientHello must be complete. With post-quantum key shares they have 2 KiB.
-const LONGEST_HELLO: usize = 32 << 10;
+/// The client's side of a TLS connection whose server has not answered yet.
+#[derive(Debug)]
+pub(super) struct Greeter {
+    watch: ClientWatch,
+    answered: Rc<Cell<bool>>,
+}
 
-/// Reads a ClientHello and makes sure that it names the host. Returns its bytes, to be passed on.
-/// `early` came already.
+impl Greeter {
+    /// `answered` is the other side's to set.
+    pub fn new(host: HostName, answered: Rc<Cell<bool>>) -> Self {
+        Self {
+            watch: ClientWatch::new(host),
+            answered,
+        }
+    }
+
+    /// Where the other side says that the server has answered.
+    pub fn answered(&self) -> &Rc<Cell<bool>> {
+        &self.answered
+    }
+
+    /// What of these bytes goes on; `None` once all does, with what was held back until then.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, Refusal> {
+        if self.answered.get() {
+            let mut rest = self.watch.let_go();
+            rest.extend_from_slice(bytes);
+            return Ok(Fed::Free(rest));
+        }
+        let mut out = Vec::new();
+        self.watch.feed(bytes, &mut out).map_err(refused)?;
+        Ok(Fed::Watched(out))
+    }
+}
+
+/// What goes on.
+pub(super) enum Fed {
+    /// This, and what follows is looked at.
+    Watched(Vec<u8>),
+    /// This and all that follows.
+    Free(Vec<u8>),
+}
+
+/// The server's side of it.
+#[derive(Debug)]
+pub(super) struct Answers {
+    watch: ServerWatch,
+    answered: Rc<Cell<bool>>,
+}
+
+impl Answers {
+    /// For the side that tells.
+    pub fn new(answered: Rc<Cell<bool>>) -> Self {
+        Self {
+            watch: ServerWatch::default(),
+            answered,
+        }
+    }
+
+    /// Looks at what the server sent, before it goes on. Whether there is nothing more to look for.
+    pub fn feed(&mut self, bytes: &[u8]) -> bool {
+        match self.watch.feed(bytes) {
+            Said::NoAnswer => false,
+            Said::Answer => {
+                self.answered.set(true);
+                true
+            }
+            // The client's side stays watched to its end.
+            Said::NotTls => true,
+        }
+    }
+}
+
+/// Reads a ClientHello and makes sure that it names the host. Returns what is to be passed on, and who looks at what
+/// follows. `early` came already.
 pub(super) async fn client_hello(
     stream: &TcpStream,
     host: &HostName,
     early: Vec<u8>,
-) -> Result<Vec<u8>, Refusal> {
-    let mut greeting = Greeting::default();
-    if greeting.hear(&early, host).map_err(refused)? == Heard::Whole {
-        return Ok(early);
-    }
-    let mut bytes = early;
+) -> Result<(Vec<u8>, Greeter), Refusal> {
+    let mut greeter = Greeter::new(host.clone(), Rc::default());
+    let mut out = Vec::new();
+    greeter.watch.feed(&early, &mut out).map_err(refused)?;
+    let mut seen = early.len();
     let reading = async {
-        loop {
+        while !greeter.watch.has_greeted() {
             let chunk = match read_some(stream).await {
-                Err(Refusal::Broken(ErrorKind::UnexpectedEof)) if !bytes.is_empty() => {
+                Err(Refusal::Broken(ErrorKind::UnexpectedEof)) if seen > 0 => {
                     return Err(other("the connection ended inside the TLS greeting"));
                 }
                 // With nothing said it was a port scan, or a connection that was opened ahead and is not needed.
                 read => read?,
             };
-            bytes.extend_from_slice(&chunk);
-            if greeting.hear(&chunk, host).map_err(refused)? == Heard::Whole {
-                return Ok(());
-            }
-            if bytes.len() > LONGEST_HELLO {
-                return Err(other("the TLS greeting is too long"));
-            }
+            seen += chunk.len();
+            greeter.watch.feed(&chunk, &mut out).map_err(refused)?;
         }
+        Ok(())
     };
     match tokio::time::timeout(FIRST_BYTES_WITHIN, reading).await {
-        Ok(Ok(())) => Ok(bytes),
+        Ok(Ok(())) => Ok((out, greeter)),
         Ok(Err(refusal)) => Err(refusal),
         Err(_) => Err(other("the TLS greeting took too long")),
     }
 }
 
-/// [`tls::check_if_tls`], as a refusal of the wall's.
-pub(super) fn check_if_tls(bytes: &[u8], host: &HostName) -> Result<(), Refusal> {
-    tls::check_if_tls(bytes, host).map_err(refused)
+/// A connection whose client may say anything first, and on which whoever speaks TLS names this host.
+#[derive(Debug)]
+pub(super) struct First {
+    greeter: Greeter,
+}
+
+impl First {
+    pub fn new(host: HostName) -> Self {
+        Self {
+            greeter: Greeter::new(host, Rc::default()),
+        }
+    }
+
+    /// Where the other side says that the server has answered.
+    pub fn answered(&self) -> &Rc<Cell<bool>> {
+        &self.greeter.answered
+    }
+
+    /// Who looks at what the client says, if it begins as TLS does.
+    pub fn judge(self, bytes: &[u8]) -> Option<Greeter> {
+        begins_as_tls(bytes).then_some(self.greeter)
+    }
 }
 
 fn refused(why: TlsRefusal) -> Refusal {
