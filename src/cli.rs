@@ -462,9 +462,9 @@ pub struct Approve {
     pub once: bool,
     /// Container id or a unique beginning of it; any engine's
     pub id: String,
-    /// Host, and the port (default: the ports on which connections to it wait, or 443)
-    #[arg(value_name = "HOST[:PORT]")]
-    pub host: String,
+    /// Number of a waiting connection, as `approvals` lists it, or host and port
+    #[arg(value_name = "NUMBER|HOST:PORT")]
+    pub what: String,
 }
 
 /// `deny`
@@ -472,9 +472,9 @@ pub struct Approve {
 pub struct Deny {
     /// Container id or a unique beginning of it; any engine's
     pub id: String,
-    /// Host, and the port (default: the ports on which connections to it wait, or 443)
-    #[arg(value_name = "HOST[:PORT]")]
-    pub host: String,
+    /// Number of a waiting connection, as `approvals` lists it, or host and port
+    #[arg(value_name = "NUMBER|HOST:PORT")]
+    pub what: String,
 }
 
 /// Form of what is told of one thing.

@@ -84,7 +84,7 @@ fn what_is_not_listed_waits_until_a_person_decides() {
             .code,
         0
     );
-    let refused = agentbox(&["approve", &strict.id(), "other.example.test"]).failed();
+    let refused = agentbox(&["approve", &strict.id(), "other.example.test:80"]).failed();
     assert!(refused.contains("asks nobody"), "{refused}");
 
     agent.curl_later("http://other.example.test/waits", "/tmp/one");
@@ -99,7 +99,8 @@ fn what_is_not_listed_waits_until_a_person_decides() {
         table.contains(&id[..12]) && table.contains("other.example.test:80"),
         "{table}"
     );
-    let said = agentbox(&["approve", &id, "other.example.test"]).ok();
+    // By the number that was shown.
+    let said = agentbox(&["approve", &id, &waiting["id"].to_string()]).ok();
     assert_eq!(said, "approved: other.example.test:80\n");
     agent.await_file("/tmp/one.done");
     assert!(agent.read("/tmp/one").contains("/waits"));
@@ -110,7 +111,7 @@ fn what_is_not_listed_waits_until_a_person_decides() {
     );
     agent.curl_later("https://other.example.test/tls", "/tmp/two");
     agent.await_waiting(1);
-    agentbox(&["deny", &id, "other.example.test"]).ok();
+    agentbox(&["deny", &id, "other.example.test:443"]).ok();
     agent.await_file("/tmp/two.done");
     assert_eq!(arrived(&["/tls"]), 0);
     // A denial is remembered, and says so.
@@ -198,7 +199,7 @@ fn no_person_opens_what_no_rule_may_and_no_container_floods_one() {
         ("metadata.google.internal:80", "cannot be approved"),
         ("localhost:80", "cannot be approved"),
         ("a\u{1b}[2J.test", "is not a rule"),
-        ("api.example.test", "needs no approval"),
+        ("api.example.test:443", "needs no approval"),
     ] {
         let refused = agentbox(&["approve", &id, host]).failed();
         assert!(refused.contains(why), "{host:?}: {refused}");

@@ -215,6 +215,8 @@ def main():
     FILES = arguments.files.resolve()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(arguments.cert, arguments.key)
+    # Asked for each greeting of a connection, and each has a name.
+    context.sni_callback = lambda sock, name, _: witness(arguments.witness, what="sni", name=name)
     ports = {80: http, 443: https(context), 8443: https(context), 22: banner, 5432: banner, 8080: http, 25: banner}
     for port, talk in ports.items():
         server = Server(("::", port), handler(arguments.witness, port, talk))

@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
 use crate::egress::{Lasting, MOST_WAITING, endpoint};
-use crate::policy::{Host, HostName, NetworkRule, Target};
+use crate::policy::{Host, NetworkRule, Target};
 use crate::runtime::record::Record;
 use crate::runtime::store::{self, Place};
 use crate::runtime::{clients, control};
-use crate::sidecar::{ControlReply, ControlRequest, Decision, WaitingConnection};
+use crate::sidecar::{ControlReply, ControlRequest, Decision, DecisionOf, WaitingConnection};
 
 /// The longest that `--for` may say.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -107,16 +107,16 @@ pub fn approve(args: &Approve) -> Result<ExitCode> {
             Lasting::Seconds(u32::try_from(duration.as_secs())?)
         }
     };
-    decide(&args.id, &args.host, Some(lasting))
+    decide(&args.id, &args.what, Some(lasting))
 }
 
 /// A person says no.
 pub fn deny(args: &Deny) -> Result<ExitCode> {
-    decide(&args.id, &args.host, None)
+    decide(&args.id, &args.what, None)
 }
 
-fn decide(id: &str, host: &str, approve: Option<Lasting>) -> Result<ExitCode> {
-    let (host, port) = target(host)?;
+fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
+    let of = meant(what)?;
     let record = store::find(id)?;
     let place = Place::new(&record.root, &record.id)?;
     let asks = |plan: &crate::plan::Plan| plan.network.asking.is_some();
@@ -126,21 +126,15 @@ fn decide(id: &str, host: &str, approve: Option<Lasting>) -> Result<ExitCode> {
             record.id
         );
     }
-    let request = ControlRequest::Decide(Decision {
-        host: host.clone(),
-        port,
-        approve,
-    });
+    let request = ControlRequest::Decide(Decision { of, approve });
     match control::ask_living(&place.dir(), &record, &request)? {
-        ControlReply::Decided { ports, closed } => {
+        ControlReply::Decided { host, port, closed } => {
             let word = if approve.is_some() {
                 "approved"
             } else {
                 "denied"
             };
-            for port in ports {
-                println!("{word}: {host}:{port}");
-            }
+            println!("{word}: {host}:{port}");
             if closed > 0 {
                 println!("connections closed: {closed}");
             }
@@ -151,11 +145,15 @@ fn decide(id: &str, host: &str, approve: Option<Lasting>) -> Result<ExitCode> {
     }
 }
 
-/// A name with or without a port, by the grammar of rules.
-fn target(text: &str) -> Result<(HostName, Option<u16>)> {
-    let rule: NetworkRule = text.parse().context("HOST[:PORT]")?;
-    match rule.target {
-        Target::Name(name) if !rule.internal => Ok((name, rule.port)),
+/// The number by which a connection was listed, or a name with its port by the grammar of rules. No name is a number.
+fn meant(text: &str) -> Result<DecisionOf> {
+    if let Ok(number) = text.parse() {
+        return Ok(DecisionOf::Waiting(number));
+    }
+    let rule: NetworkRule = text.parse().context("NUMBER or HOST:PORT")?;
+    match (rule.target, rule.port) {
+        (Target::Name(name), Some(port)) if !rule.internal => Ok(DecisionOf::Endpoint(name, port)),
+        (Target::Name(name), None) if !rule.internal => Ok(DecisionOf::Host(name)),
         _ => bail!("{text:?} is not one name: what waits is a name, and so is what is approved"),
     }
 }
@@ -166,9 +164,16 @@ mod tests {
 
     #[test]
     fn what_is_approved_is_one_name() {
-        let (host, port) = target("Api.Example.com:22").unwrap();
-        assert_eq!((host.as_str(), port), ("api.example.com", Some(22)));
-        assert_eq!(target("a.test").unwrap().1, None);
+        let name = "api.example.com".parse().unwrap();
+        assert_eq!(
+            meant("Api.Example.com:22").unwrap(),
+            DecisionOf::Endpoint(name, 22)
+        );
+        assert_eq!(
+            meant("a.test").unwrap(),
+            DecisionOf::Host("a.test".parse().unwrap())
+        );
+        assert_eq!(meant("17").unwrap(), DecisionOf::Waiting(17));
         for bad in [
             "*",
             "*.a.test",
@@ -176,9 +181,11 @@ mod tests {
             "internal:db:5432",
             "@github",
             "a.test:53",
+            "-1",
+            "1.5",
             "a\u{1b}[2J.test",
         ] {
-            assert!(target(bad).is_err(), "{bad:?}");
+            assert!(meant(bad).is_err(), "{bad:?}");
         }
     }
 }

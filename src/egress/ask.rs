@@ -256,12 +256,6 @@ impl Asks {
         self.waiting.iter().map(|(number, one)| (*number, one))
     }
 
-    /// The ports on which connections to a host wait.
-    pub fn ports_of(&self, host: &HostName) -> std::collections::BTreeSet<u16> {
-        let of_host = self.waiting.values().filter(|one| one.host == *host);
-        of_host.map(|one| one.port).collect()
-    }
-
     /// A person says yes. False: there is no room for another approval.
     #[must_use]
     pub fn approve(&mut self, host: &HostName, port: u16, lasting: Lasting, now_ms: u64) -> bool {
@@ -437,7 +431,7 @@ mod tests {
         assert_eq!(asks.wait(waiting()), Err(AskRefusal::TooMany(MOST_WAITING)));
         asks.forget(3);
         asks.wait(waiting()).unwrap();
-        assert_eq!(asks.ports_of(&name("b.test")), [443].into());
+        assert_eq!(asks.waiting().count(), MOST_WAITING);
         for i in 0..2 * MOST_DECIDED {
             asks.refuse(&name(&format!("n{i}.test")), 443);
         }

@@ -120,11 +120,38 @@ impl Ledger {
         taken
     }
 
-    fn take(&mut self, now_ms: u64) -> Result<(), OverBudget> {
+    /// Takes the share of a connection that leads in. What others do makes no new connection of the container's own, so that
+    /// it does not count among those of a minute.
+    pub fn open_inward(&mut self, now_ms: u64) -> Result<(), OverBudget> {
+        self.check_pause(now_ms)?;
+        if let Err(over) = self.check_room() {
+            self.begin_pause(now_ms);
+            return Err(over);
+        }
+        self.open += 1;
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), OverBudget> {
         let Budget {
             connections,
-            connections_per_minute,
             upload_bytes,
+            ..
+        } = self.budget;
+        if self.open >= connections {
+            return Err(OverBudget::Connections(connections));
+        }
+        if self.sent >= upload_bytes {
+            return Err(OverBudget::Upload(upload_bytes));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, now_ms: u64) -> Result<(), OverBudget> {
+        let Budget {
+            connections: _,
+            connections_per_minute,
+            upload_bytes: _,
             hosts: _,
             cool_down_seconds: _,
         } = self.budget;
@@ -135,12 +162,7 @@ impl Ledger {
                 .saturating_add(elapsed.saturating_mul(u64::from(connections_per_minute))),
         );
         self.refilled_ms = now_ms;
-        if self.open >= connections {
-            return Err(OverBudget::Connections(connections));
-        }
-        if self.sent >= upload_bytes {
-            return Err(OverBudget::Upload(upload_bytes));
-        }
+        self.check_room()?;
         if self.tokens < 60_000 {
             return Err(OverBudget::Rate(connections_per_minute));
         }
@@ -242,5 +264,31 @@ mod tests {
         // Sending too much begins one as well.
         assert_eq!(ledger.send(11, 7000), Err(OverBudget::Upload(10)));
         assert_eq!(ledger.open(8000), Err(OverBudget::CoolDown(4)));
+    }
+
+    /// N-M6: what leads in takes its share of connections and bytes.
+    #[test]
+    fn connections_that_lead_in_count_but_not_among_those_of_a_minute() {
+        let budget = Budget {
+            connections: 3,
+            connections_per_minute: 1,
+            upload_bytes: 100,
+            hosts: 1,
+            cool_down_seconds: 0,
+        };
+        let mut ledger = Ledger::new(budget, 0);
+        for _ in 0..10 {
+            ledger.open_inward(0).unwrap();
+            ledger.close();
+        }
+        ledger.open(0).unwrap();
+        assert_eq!(ledger.open(0), Err(OverBudget::Rate(1)));
+        ledger.open_inward(0).unwrap();
+        ledger.open_inward(0).unwrap();
+        assert_eq!(ledger.open_inward(0), Err(OverBudget::Connections(3)));
+        ledger.close();
+        ledger.send(100, 0).unwrap();
+        assert_eq!(ledger.open_inward(0), Err(OverBudget::Upload(100)));
+        assert_eq!(ledger.used(), (2, 100));
     }
 }

@@ -35,9 +35,14 @@ pub fn text(subject: &Subject) -> String {
         }
         (Some(mode), Some(status)) => {
             let _ = writeln!(out, "network.mode is {mode}");
-            rules(&mut out, status);
-            asking(&mut out, status);
+            if mode == NetworkMode::Allowlist {
+                rules(&mut out, status);
+                asking(&mut out, status);
+            } else {
+                out += "nothing leads out; what leads in is answered\n";
+            }
             counts(&mut out, status);
+            inbound(&mut out, status);
             connections(&mut out, status);
         }
     }
@@ -89,6 +94,7 @@ fn counts(out: &mut String, status: &NetworkStatus) {
         used,
         connections: _,
         more_connections: _,
+        inbound: _,
         allowed,
         denied,
         log_lines_left_out,
@@ -122,7 +128,33 @@ fn counts(out: &mut String, status: &NetworkStatus) {
     }
 }
 
+fn inbound(out: &mut String, status: &NetworkStatus) {
+    for (port, total) in &status.inbound.ports {
+        let _ = writeln!(
+            out,
+            "port {port} leads in: {} connections so far, {} bytes sent, {} received",
+            total.connections, total.sent, total.received
+        );
+    }
+}
+
 fn connections(out: &mut String, status: &NetworkStatus) {
+    for one in &status.inbound.connections {
+        let from = one
+            .from
+            .map_or_else(|| "somebody".to_owned(), |from| from.to_string());
+        let _ = writeln!(
+            out,
+            "open now: {from} to port {}  since {}  {} sent  {} received",
+            one.port,
+            escape(&one.since),
+            one.sent,
+            one.received,
+        );
+    }
+    if status.connections.is_empty() && !status.inbound.connections.is_empty() {
+        return;
+    }
     if status.connections.is_empty() {
         out.push_str("open now: nothing\n");
         return;
@@ -150,7 +182,7 @@ fn connections(out: &mut String, status: &NetworkStatus) {
 mod tests {
     use super::*;
     use crate::egress::{Budget, Rules};
-    use crate::sidecar::{AskStatus, Used};
+    use crate::sidecar::{AskStatus, InboundConnection, InboundStatus, InboundTotal, Used};
 
     fn subject() -> Subject {
         Subject {
@@ -188,6 +220,24 @@ mod tests {
                     received: 4,
                 }],
                 more_connections: 6,
+                inbound: InboundStatus {
+                    ports: [(
+                        8080,
+                        InboundTotal {
+                            connections: 2,
+                            sent: 5,
+                            received: 6,
+                        },
+                    )]
+                    .into(),
+                    connections: vec![InboundConnection {
+                        port: 8080,
+                        from: Some("192.0.2.7".parse().unwrap()),
+                        since: "2026-01-02T03:04:05Z".to_owned(),
+                        sent: 5,
+                        received: 6,
+                    }],
+                },
                 allowed: 9,
                 denied: [("not-listed".to_owned(), 2), ("over-upload".to_owned(), 1)].into(),
                 log_lines_left_out: 8,
@@ -213,6 +263,8 @@ mod tests {
             "without a line in the log: 8",
             "[2001:db8::1]:443  since 2026-01-02T03:04:05Z  3 sent  4 received",
             "and 6 more",
+            "port 8080 leads in: 2 connections so far, 5 bytes sent, 6 received",
+            "open now: 192.0.2.7 to port 8080  since 2026-01-02T03:04:05Z  5 sent  6 received",
         ] {
             assert!(text.contains(word), "{word}: {text}");
         }
@@ -229,6 +281,15 @@ mod tests {
         };
         assert!(plain(None).contains("unconfined"));
         assert!(plain(Some(NetworkMode::Local)).contains("is local"));
+        // With ports that lead in there is more than the loopback interface (N-M6).
+        let local = text(&Subject {
+            mode: Some(NetworkMode::Local),
+            ..subject()
+        });
+        assert!(
+            local.contains("port 8080 leads in") && !local.contains("nothing else"),
+            "{local}"
+        );
         let json = serde_json::to_value(subject()).unwrap();
         assert_eq!(json["mode"], "allowlist");
         assert_eq!(json["connections"][0]["host"], "2001:db8::1");

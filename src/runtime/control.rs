@@ -82,9 +82,11 @@ fn read_line(socket: &mut UnixStream) -> std::io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// What the sidecar of a container says of its network; `None` where none serves connections.
+/// What the sidecar of a container says of its network; `None` where none serves connections, out or in.
 pub fn status(dir: &Path, record: &Record) -> Result<Option<NetworkStatus>, RuntimeError> {
-    let serves = |plan: &Plan| plan.network.mode == NetworkMode::Allowlist;
+    let serves = |plan: &Plan| {
+        plan.network.mode == NetworkMode::Allowlist || !plan.network.inbound.is_empty()
+    };
     if !record.plan.as_ref().is_some_and(serves) {
         return Ok(None);
     }

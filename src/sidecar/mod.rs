@@ -35,8 +35,9 @@ pub use main::main;
 pub use protocol::{Handover, ProtocolError, Work, request_namespace};
 pub use record::{SidecarRecord, kill, remove};
 pub use serve::{
-    AskStatus, ControlReply, ControlRequest, Decision, LiveConnection, NetworkStatus, Pinned,
-    Proxy, Serving, Tls, Used, WaitingConnection,
+    AskStatus, ControlReply, ControlRequest, Decision, DecisionOf, InboundConnection,
+    InboundStatus, InboundTotal, LiveConnection, NetworkStatus, Pinned, Proxy, Serving, Tls, Used,
+    WaitingConnection,
 };
 pub use spawn::{Attach, ServingFds, SidecarConfig, Spawned, spawn};
 

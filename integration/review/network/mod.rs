@@ -1,6 +1,9 @@
 //! The network wall: denials, metadata, second greetings, approvals, neighbours (N).
 
 mod addresses;
+mod approvals;
+mod greetings;
+mod inbound;
 
 use crate::command::{Finished, run};
 use crate::docker::allowlist::Agent;

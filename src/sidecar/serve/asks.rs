@@ -1,7 +1,6 @@
 //! Connections that wait for a person, and what becomes of them when one decides.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,10 +8,9 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::control::{ControlReply, Decision};
+use super::control::{ControlReply, Decision, DecisionOf};
 use super::wall::{Refusal, Wall};
 use crate::egress::{AskRefusal, Asking, Asks, Denial, Lasting, Verdict, Waiting, endpoint};
-use crate::policy::rule::DEFAULT_PORT;
 use crate::policy::{Host, HostName};
 
 /// What one sidecar knows of asking.
@@ -241,11 +239,7 @@ pub(super) fn decide(wall: &Rc<Wall>, decision: Decision) -> ControlReply {
 }
 
 fn try_decide(wall: &Rc<Wall>, decision: Decision) -> Result<ControlReply, String> {
-    let Decision {
-        host,
-        port,
-        approve,
-    } = decision;
+    let Decision { of, approve } = decision;
     if wall.asking.is_none() {
         return Err(
             "network.on-unknown of this container is deny: nothing waits; agentbox update --network-allow changes its \
@@ -253,39 +247,21 @@ fn try_decide(wall: &Rc<Wall>, decision: Decision) -> Result<ControlReply, Strin
                 .to_owned(),
         );
     }
-    let ports = match port {
-        Some(port) => BTreeSet::from([port]),
-        None => match wall.desk.asks.borrow().ports_of(&host) {
-            none if none.is_empty() => BTreeSet::from([DEFAULT_PORT]),
-            // What waits now need not be what waited when the list was read.
-            several if several.len() > 1 && approve.is_some() => {
-                let ports: Vec<String> = several.iter().map(u16::to_string).collect();
-                return Err(format!(
-                    "connections to {host} wait on the ports {}: say which one, as {host}:PORT",
-                    ports.join(", ")
-                ));
-            }
-            waiting => waiting,
-        },
-    };
-    for port in &ports {
-        may_be_decided(wall, &host, *port)?;
-    }
+    let (host, port) = decided_of(&wall.desk.asks.borrow(), of)?;
+    may_be_decided(wall, &host, port)?;
     let now = wall.milliseconds();
-    for port in &ports {
-        let mut asks = wall.desk.asks.borrow_mut();
-        match approve {
-            None => asks.refuse(&host, *port),
-            Some(lasting) => {
-                if !asks.approve(&host, *port, lasting, now) {
-                    return Err(
-                        "there are too many approvals already: list the hosts with agentbox update"
-                            .to_owned(),
-                    );
-                }
-            }
+    let mut asks = wall.desk.asks.borrow_mut();
+    match approve {
+        None => asks.refuse(&host, port),
+        Some(lasting) if asks.approve(&host, port, lasting, now) => {}
+        Some(_) => {
+            return Err(
+                "there are too many approvals already: list the hosts with agentbox update"
+                    .to_owned(),
+            );
         }
     }
+    drop(asks);
     let closed = wall.review();
     if let Some(Lasting::Seconds(seconds)) = approve {
         let wall = Rc::clone(wall);
@@ -294,7 +270,40 @@ fn try_decide(wall: &Rc<Wall>, decision: Decision) -> Result<ControlReply, Strin
             wall.review();
         });
     }
-    Ok(ControlReply::Decided { ports, closed })
+    Ok(ControlReply::Decided { host, port, closed })
+}
+
+/// The host and the port that were meant. What waits now need not be what waited when a list was read, so that a number is
+/// one connection's for ever and a host alone means nothing (N-M7).
+fn decided_of(asks: &Asks, of: DecisionOf) -> Result<(HostName, u16), String> {
+    match of {
+        DecisionOf::Endpoint(host, port) => Ok((host, port)),
+        DecisionOf::Waiting(number) => {
+            let mut waiting = asks.waiting();
+            let found = waiting.find(|(id, _)| *id == number);
+            let (_, one) = found.ok_or_else(|| {
+                format!(
+                    "no connection waits by the number {number} any more: `agentbox approvals` lists those that do, and \
+                     HOST:PORT needs none"
+                )
+            })?;
+            Ok((one.host.clone(), one.port))
+        }
+        DecisionOf::Host(host) => {
+            let waiting: Vec<String> = asks
+                .waiting()
+                .filter(|(_, one)| one.host == host)
+                .map(|(id, one)| format!("{id} ({host}:{})", one.port))
+                .collect();
+            Err(match waiting.is_empty() {
+                true => format!("say which port, as {host}:443: no connection to {host} waits"),
+                false => format!(
+                    "say which port, as {host}:PORT, or the number of what waits: {}",
+                    waiting.join(", ")
+                ),
+            })
+        }
+    }
 }
 
 /// Within the rules' denials and every ceiling, which no person's word opens.
@@ -316,5 +325,42 @@ fn may_be_decided(wall: &Wall, host: &HostName, port: u16) -> Result<(), String>
             ))
         }
         Verdict::Deny(denial) => Err(format!("{what} cannot be approved: {denial}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// N-M7, N33: what was shown is what is decided.
+    #[test]
+    fn a_decision_is_of_what_was_shown() {
+        let host: HostName = "files.test".parse().unwrap();
+        let mut asks = Asks::default();
+        let mut wait = |port| {
+            let waiting = Waiting {
+                host: host.clone(),
+                port,
+                since_ms: 0,
+                client_port: None,
+            };
+            asks.wait(waiting).unwrap()
+        };
+        let (first, second) = (wait(443), wait(22));
+        let of = |asks: &Asks, number| decided_of(asks, DecisionOf::Waiting(number));
+        assert_eq!(of(&asks, first), Ok((host.clone(), 443)));
+        assert_eq!(of(&asks, second), Ok((host.clone(), 22)));
+        // The first one's time is up: its number is nobody's, and the host alone does not mean the other.
+        asks.forget(first);
+        assert!(of(&asks, first).unwrap_err().contains("any more"));
+        let alone = |host: &str| decided_of(&asks, DecisionOf::Host(host.parse().unwrap()));
+        let said = alone("files.test").unwrap_err();
+        assert!(
+            said.contains(&format!("{second} (files.test:22)")),
+            "{said}"
+        );
+        assert!(alone("other.test").unwrap_err().contains("other.test:443"));
+        let named = DecisionOf::Endpoint(host.clone(), 80);
+        assert_eq!(decided_of(&asks, named), Ok((host, 80)));
     }
 }

@@ -15,6 +15,7 @@ use tokio::task::spawn_local;
 
 use super::accept;
 use super::asks::{self, AskStatus};
+use super::guests::InboundStatus;
 use super::live::LiveConnection;
 use super::proxy::Proxy;
 use super::wall::Wall;
@@ -45,16 +46,26 @@ pub enum ControlRequest {
     },
 }
 
-/// What a person says of connections to a host.
+/// What a person says of connections to one port of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decision {
-    /// The host.
-    pub host: HostName,
-    /// The port; `None`: those on which connections to it wait, or 443.
-    pub port: Option<u16>,
+    /// Which one.
+    pub of: DecisionOf,
     /// For how long it is approved; `None`: it is denied.
     pub approve: Option<Lasting>,
+}
+
+/// What a decision is of: what was shown to the person, and nothing that waits since then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DecisionOf {
+    /// The connection that was listed by this number, its host and its port.
+    Waiting(u64),
+    /// This host and port, whether a connection to it waits or not.
+    Endpoint(HostName, u16),
+    /// A host without a port, which is no answer: what waits for it is said.
+    Host(HostName),
 }
 
 /// What the engine prepared for names and addresses, read when the container starts.
@@ -87,8 +98,10 @@ pub enum ControlReply {
     Status(Box<NetworkStatus>),
     /// It is decided.
     Decided {
-        /// For these ports.
-        ports: BTreeSet<u16>,
+        /// For this host.
+        host: HostName,
+        /// And this port.
+        port: u16,
         /// So many connections may not go on.
         closed: usize,
     },
@@ -119,6 +132,9 @@ pub struct NetworkStatus {
     pub connections: Vec<LiveConnection>,
     /// How many more there are than are listed.
     pub more_connections: usize,
+    /// What leads in.
+    #[serde(default)]
+    pub inbound: InboundStatus,
     /// Connections that were let through so far.
     pub allowed: u64,
     /// Refusals so far, by their reason in a word.
@@ -127,7 +143,7 @@ pub struct NetworkStatus {
     pub log_lines_left_out: u64,
 }
 
-/// How much of a [`Budget`] is used.
+/// How much of a [`Budget`] is used, by what leads out and in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Used {

@@ -5,7 +5,6 @@
 //! is a fixed number of them, and while all are in use nobody is accepted: that is the bound.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
@@ -17,8 +16,10 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use super::accept::reset;
+use super::guests::Guest;
 use super::relay::{Watch, pump, say_end};
-use super::wall::Refusal;
+use super::wall::{Refusal, Wall};
+use crate::egress::OverBudget;
 
 /// The loopback inside answers at once or refuses.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -43,6 +44,7 @@ struct Pair {
 
 /// Serves all doors until the program ends.
 pub(super) fn serve(
+    wall: &Rc<Wall>,
     doors: Vec<(u16, OwnedFd)>,
     mut dialers: Vec<OwnedFd>,
     ipv6: bool,
@@ -63,6 +65,7 @@ pub(super) fn serve(
     for (port, door) in doors {
         let listener = TcpListener::from_std(door.into())?;
         let pool = Rc::clone(&pool);
+        let wall = Rc::clone(wall);
         spawn_local(async move {
             loop {
                 let Ok((guest, _)) = listener.accept().await else {
@@ -72,8 +75,9 @@ pub(super) fn serve(
                 // One waits here for a place, the others in the kernel's queue.
                 let pair = pool.take().await;
                 let pool = Rc::clone(&pool);
+                let wall = Rc::clone(&wall);
                 spawn_local(async move {
-                    lead_in(&pool, guest, &pair, port).await;
+                    lead_in(&wall, &pool, guest, &pair, port).await;
                     pool.give_back(pair);
                 });
             }
@@ -103,12 +107,26 @@ impl Pool {
     }
 }
 
-async fn lead_in(pool: &Pool, guest: TcpStream, pair: &Pair, port: u16) {
+async fn lead_in(wall: &Wall, pool: &Pool, guest: TcpStream, pair: &Pair, port: u16) {
     let _no_delay = guest.set_nodelay(true);
-    match dial(pair, port).await {
-        Some(inside) => relay(pool, &guest, &inside).await,
-        // Nobody listens there: as if the port were closed.
-        None => reset(&guest),
+    let from = guest
+        .peer_addr()
+        .ok()
+        .map(|address| address.ip().to_canonical());
+    let refused = match wall.let_in(port, from) {
+        Err(over) => Some(over),
+        Ok(share) => match dial(pair, port).await {
+            Some(inside) => relay(pool, &guest, &inside, &share).await.err(),
+            // Nobody listens there: as if the port were closed.
+            None => {
+                reset(&guest);
+                None
+            }
+        },
+    };
+    if let Some(over) = refused {
+        wall.send_away(port, from, over);
+        reset(&guest);
     }
     disconnect(pair);
 }
@@ -131,20 +149,35 @@ async fn dial(pair: &Pair, port: u16) -> Option<TcpStream> {
     None
 }
 
-/// Both ways, until both are done or nothing has moved for too long.
-async fn relay(pool: &Pool, guest: &TcpStream, inside: &TcpStream) {
+/// Both ways, until both are done or nothing has moved for too long; an error where the budget is used up.
+async fn relay(
+    pool: &Pool,
+    guest: &TcpStream,
+    inside: &TcpStream,
+    share: &Guest<'_>,
+) -> Result<(), OverBudget> {
     let moved = Cell::new(Instant::now());
-    let count = |_| {
+    let received = |bytes| {
         moved.set(Instant::now());
+        share.receive(bytes);
         Ok(())
     };
+    let sent = |bytes| {
+        moved.set(Instant::now());
+        share.send(bytes).map_err(Refusal::Over)
+    };
     let both = async {
-        let way = async |from, to| {
-            pump(from, to, Watch::Nothing, count).await?;
-            say_end(to);
+        let inwards = async {
+            pump(guest, inside, Watch::Nothing, received).await?;
+            say_end(inside);
             Ok::<_, Refusal>(())
         };
-        tokio::try_join!(way(guest, inside), way(inside, guest))?;
+        let outwards = async {
+            pump(inside, guest, Watch::Nothing, sent).await?;
+            say_end(guest);
+            Ok::<_, Refusal>(())
+        };
+        tokio::try_join!(inwards, outwards)?;
         delivered(inside).await;
         Ok::<_, Refusal>(())
     };
@@ -157,8 +190,17 @@ async fn relay(pool: &Pool, guest: &TcpStream, inside: &TcpStream) {
             }
         }
     };
-    if !ends_first(both, silence).await {
-        reset(guest);
+    let ended = tokio::select! {
+        done = both => Some(done),
+        () = silence => None,
+    };
+    match ended {
+        Some(Ok(())) => Ok(()),
+        Some(Err(Refusal::Over(over))) => Err(over),
+        Some(Err(_)) | None => {
+            reset(guest);
+            Ok(())
+        }
     }
 }
 
@@ -167,17 +209,6 @@ async fn relay(pool: &Pool, guest: &TcpStream, inside: &TcpStream) {
 async fn delivered(inside: &TcpStream) {
     while inside.peer_addr().is_ok() {
         tokio::time::sleep(DELIVERED_EVERY).await;
-    }
-}
-
-/// Whether the work was done well before the other ended.
-async fn ends_first<T, E>(
-    work: impl Future<Output = Result<T, E>>,
-    other: impl Future<Output = ()>,
-) -> bool {
-    tokio::select! {
-        done = work => done.is_ok(),
-        () = other => false,
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) enum Via {
     Http,
     /// SOCKS5.
     Socks,
+    /// A connection from outside to a port that leads in; the host is its own.
+    Inbound,
 }
 
 /// A refusal.

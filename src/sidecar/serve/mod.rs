@@ -17,6 +17,7 @@
 //! relay     bytes both ways, many at once when there are many
 //! asks      what waits for a person
 //! live      what is open
+//! guests    what is open the other way
 //! journal   what was refused
 //! control   what the runtime's verbs ask
 //! ```
@@ -27,6 +28,7 @@ mod asks;
 mod control;
 mod dns;
 mod explicit;
+mod guests;
 mod inbound;
 mod journal;
 mod live;
@@ -51,7 +53,10 @@ use crate::sys::event::readable;
 use wall::Wall;
 
 pub use asks::{AskStatus, WaitingConnection};
-pub use control::{ControlReply, ControlRequest, Decision, NetworkStatus, Pinned, Used};
+pub use control::{
+    ControlReply, ControlRequest, Decision, DecisionOf, NetworkStatus, Pinned, Used,
+};
+pub use guests::{InboundConnection, InboundStatus, InboundTotal};
 pub use live::LiveConnection;
 pub use proxy::Proxy;
 pub use secure::Tls;
@@ -145,7 +150,8 @@ pub(super) fn run(
             dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;
             accept::serve(&wall, listeners.proxy, listeners.ports).map_err(step("listen"))?;
         }
-        inbound::serve(doors, dialers, ipv6).map_err(step("serve the ports that lead in"))?;
+        inbound::serve(&wall, doors, dialers, ipv6)
+            .map_err(step("serve the ports that lead in"))?;
         control::serve(&wall, control).map_err(step("serve the control socket"))?;
         let (socket, answer) = handover;
         tokio::task::spawn_local(async move {

@@ -13,6 +13,7 @@ use super::Serving;
 use super::asks::Desk;
 use super::control::{NetworkStatus, Pinned, Used};
 use super::dns;
+use super::guests::Guests;
 use super::journal::{Event, Journal, Via};
 use super::live::{Connections, Share};
 use super::secure::Server;
@@ -43,6 +44,7 @@ pub(super) struct Wall {
     ledger: RefCell<Ledger>,
     journal: RefCell<Journal>,
     pub connections: Connections,
+    pub guests: Guests,
     began: Instant,
     allowed: Cell<u64>,
     denied: RefCell<BTreeMap<&'static str, u64>>,
@@ -132,7 +134,7 @@ impl Wall {
             budget,
             container,
             ports,
-            inbound: _,
+            inbound,
             ipv6,
         } = serving;
         let began = Instant::now();
@@ -151,6 +153,7 @@ impl Wall {
             ledger: RefCell::new(Ledger::new(budget, 0)),
             journal: RefCell::new(Journal::new(journal)),
             connections: Connections::default(),
+            guests: Guests::of(inbound),
             began,
             allowed: Cell::new(0),
             denied: RefCell::default(),
@@ -297,6 +300,11 @@ impl Wall {
         self.ledger.borrow_mut().send(bytes, self.milliseconds())
     }
 
+    /// Takes the share of a connection that leads in; [`Self::close`] gives it back.
+    pub fn open_inward(&self) -> Result<(), OverBudget> {
+        self.ledger.borrow_mut().open_inward(self.milliseconds())
+    }
+
     /// A connection that [`Self::admit`] let through has ended.
     pub fn close(&self) {
         self.ledger.borrow_mut().close();
@@ -320,6 +328,7 @@ impl Wall {
             },
             connections,
             more_connections,
+            inbound: self.guests.status(),
             allowed: self.allowed.get(),
             denied: denied
                 .iter()

@@ -1,0 +1,79 @@
+//! An approval grants what was shown, and nothing that waits since then (N-M7, N33 of the threat list).
+
+use std::time::Duration;
+
+use super::{agentbox, under};
+use crate::docker::Docker;
+use crate::docker::allowlist::{Agent, arrived, witness};
+
+/// A wish for a tunnel that waits in the background.
+#[track_caller]
+fn ask(agent: &Agent<'_>, port: u16) {
+    let program = format!(
+        "import socket\n\
+         s = socket.create_connection(('127.0.0.1', 3128), 10); s.settimeout(60)\n\
+         s.sendall(b'CONNECT other.example.test:{port} HTTP/1.1\\r\\n\\r\\n')\n\
+         s.recv(1000)\n"
+    );
+    agent
+        .container
+        .exec(&["-d"], &["python3", "-c", &program])
+        .ok();
+}
+
+#[track_caller]
+fn listed(id: &str, port: u16) -> String {
+    for _ in 0..100 {
+        let text = agentbox(&["approvals", "--format", "json", id]).ok();
+        let all: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+        if let Some(one) = all.iter().find(|one| one["port"] == port) {
+            let number = one["id"].to_string();
+            let table = agentbox(&["approvals", id]).ok();
+            let row = table.lines().find(|row| row.contains(&format!(":{port}")));
+            let first = row.and_then(|row| row.split_whitespace().next());
+            assert_eq!(first, Some(&*number), "{table}");
+            return number;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("nothing waits on port {port}");
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn n_m7_an_approval_grants_what_was_shown() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let agent = under(
+        &docker,
+        &[
+            "network.allow=api.example.test",
+            "network.on-unknown=ask",
+            "network.ask-seconds=4",
+        ],
+    );
+    let id = agent.container.inspect("{{.Id}}");
+    let at_port = |port: u16| arrived(&["\"tcp\"", &format!("\"port\": {port}"), "198.51.100.12"]);
+    let before = (at_port(443), at_port(22));
+    ask(&agent, 443);
+    let shown = listed(&id, 443);
+    // Its time ends, and the workload asks for something else under the same name.
+    std::thread::sleep(Duration::from_secs(5));
+    ask(&agent, 22);
+    let other = listed(&id, 22);
+    assert_ne!(shown, other);
+    let said = agentbox(&["approve", &id, &shown]).failed();
+    assert!(said.contains("any more"), "{said}");
+    let said = agentbox(&["approve", &id, "other.example.test"]).failed();
+    assert!(said.contains("other.example.test:22"), "{said}");
+    let said = agentbox(&["deny", &id, "other.example.test"]).failed();
+    assert!(said.contains("say which port"), "{said}");
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!((at_port(443), at_port(22)), before, "nothing was granted");
+    // By its number, and by what it names.
+    ask(&agent, 22);
+    let said = agentbox(&["approve", &id, &listed(&id, 22)]).ok();
+    assert_eq!(said, "approved: other.example.test:22\n");
+    let said = agentbox(&["approve", &id, "other.example.test:443"]).ok();
+    assert_eq!(said, "approved: other.example.test:443\n");
+}

@@ -1,0 +1,115 @@
+//! A second TLS greeting, after the server has asked for another key share, may not name another host than the first (N-H3,
+//! N29 of the threat list). The servers' TLS is OpenSSL's, which takes the name of the second.
+
+use super::{agentbox, under};
+use crate::docker::Docker;
+use crate::docker::allowlist::{Agent, arrived, witness};
+
+/// Greets as a TLS 1.3 client without a key share, waits for HelloRetryRequest, and greets again by another name:
+/// `client.py HOW HOST PORT SECOND`. Prints what the server says to that.
+const CLIENT: &str = r#"
+import socket, struct, sys
+how, host, port, second = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+AGAIN = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
+def vector(data, size=2):
+    return len(data).to_bytes(size, "big") + data
+def extension(kind, data):
+    return struct.pack(">H", kind) + vector(data)
+def hello(name, share):
+    extensions = extension(0, vector(b"\0" + vector(name.encode())))
+    extensions += extension(43, b"\x02\x03\x04") + extension(10, vector(bytes.fromhex("001d0017")))
+    extensions += extension(13, vector(bytes.fromhex("040308040401"))) + extension(51, vector(share))
+    body = b"\x03\x03" + b"\x07" * 32 + vector(b"\x05" * 32, 1) + vector(bytes.fromhex("13011302")) + b"\x01\0" + vector(extensions)
+    return b"\x01" + vector(body, 3)
+def record(kind, data):
+    return bytes([kind, 3, 1]) + vector(data)
+def read(s, length):
+    data = b""
+    while len(data) < length:
+        more = s.recv(length - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+def server_hello(s):
+    while True:
+        kind, _, length = struct.unpack(">BHH", read(s, 5))
+        data = read(s, length)
+        if kind == 22:
+            return "again" if data[6:38] == AGAIN else "answer"
+        if kind != 20:
+            return "alert"
+if how == "connect":
+    s = socket.create_connection(("127.0.0.1", 3128), 10)
+    s.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\n\r\n".encode())
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        answer += read(s, 1)
+    assert b" 200 " in answer, answer
+else:
+    s = socket.create_connection((host, port), 10)
+s.settimeout(10)
+s.sendall(record(22, hello("api.example.test", b"")))
+print(server_hello(s), flush=True)
+share = struct.pack(">H", 0x1d) + vector(b"\x09" + b"\0" * 31)
+again = hello(second, share)
+pieces = [again[:40], again[40:]] if how == "pieces" else [again]
+s.sendall(record(20, b"\x01") + b"".join(record(22, piece) for piece in pieces))
+try:
+    print(server_hello(s))
+except (OSError, EOFError):
+    print("broken")
+"#;
+
+fn greet(agent: &Agent<'_>, how: &str, host: &str, port: &str, second: &str) -> String {
+    let command = ["python3", "-c", CLIENT, how, host, port, second];
+    let got = agent.container.exec(&[], &command);
+    assert_eq!(got.code, 0, "{got}");
+    got.stdout
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn n_h3_a_second_greeting_names_nobody_else() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let second = || arrived(&["\"sni\"", "other.example.test"]);
+    // Outside the wall the server takes the second name.
+    let control = Agent::free(&docker);
+    let before = second();
+    let said = greet(
+        &control,
+        "direct",
+        "198.51.100.10",
+        "443",
+        "other.example.test",
+    );
+    assert_eq!(said, "again\nanswer\n");
+    assert_eq!(second(), before + 1, "the control");
+
+    let agent = under(
+        &docker,
+        &["network.allow=api.example.test, api.example.test:8443"],
+    );
+    for port in ["443", "8443"] {
+        for how in ["direct", "connect", "pieces"] {
+            let honest = greet(&agent, how, "api.example.test", port, "api.example.test");
+            assert_eq!(honest, "again\nanswer\n", "{how} {port}");
+            let said = greet(&agent, how, "api.example.test", port, "other.example.test");
+            assert_eq!(said, "again\nbroken\n", "{how} {port}");
+        }
+    }
+    assert_eq!(second(), before + 1, "no server has heard the other name");
+    let log = agent.violations();
+    let lines = log.matches("the TLS greeting names another host");
+    assert_eq!(lines.count(), 6, "{log}");
+    // Streams of a real client are as before.
+    for port in ["443", "8443"] {
+        let url = format!("https://api.example.test:{port}/bytes/3000000");
+        let size = ["-o", "/dev/null", "-w", "%{size_download}", &url];
+        assert_eq!(agent.curl(true, &size).stdout, "3000000");
+    }
+    let id = agent.container.inspect("{{.Id}}");
+    let shown = agentbox(&["network", "--format", "json", &id]).ok();
+    assert!(shown.contains("\"content-or-address\": 6"), "{shown}");
+}

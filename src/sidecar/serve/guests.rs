@@ -1,0 +1,184 @@
+//! Connections that lead in: their share of the budget, and what `agentbox network` shows of them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::journal::Via;
+use super::wall::Wall;
+use crate::egress::OverBudget;
+
+/// What leads in, as it is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InboundStatus {
+    /// Each port, and what came by it so far.
+    pub ports: BTreeMap<u16, InboundTotal>,
+    /// The connections that are open, the oldest first.
+    pub connections: Vec<InboundConnection>,
+}
+
+/// What came by one port so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InboundTotal {
+    /// Connections that were let in.
+    pub connections: u64,
+    /// Bytes that left the container.
+    pub sent: u64,
+    /// Bytes that came in.
+    pub received: u64,
+}
+
+/// An open connection from outside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InboundConnection {
+    /// The port.
+    pub port: u16,
+    /// Whose it is, where that is known still.
+    pub from: Option<IpAddr>,
+    /// When it was let in (RFC 3339, UTC).
+    pub since: String,
+    /// Bytes that left the container.
+    pub sent: u64,
+    /// Bytes that came in.
+    pub received: u64,
+}
+
+struct Open {
+    port: u16,
+    from: Option<IpAddr>,
+    since: DateTime<Utc>,
+    sent: Cell<u64>,
+    received: Cell<u64>,
+}
+
+/// All that are open, and what came so far.
+#[derive(Default)]
+pub(super) struct Guests {
+    open: RefCell<BTreeMap<u64, Rc<Open>>>,
+    totals: RefCell<BTreeMap<u16, InboundTotal>>,
+    next: Cell<u64>,
+}
+
+impl Guests {
+    /// These ports lead in.
+    pub fn of(ports: impl IntoIterator<Item = u16>) -> Self {
+        let totals = ports
+            .into_iter()
+            .map(|port| (port, InboundTotal::default()));
+        Self {
+            totals: RefCell::new(totals.collect()),
+            ..Self::default()
+        }
+    }
+
+    /// What is going on.
+    pub fn status(&self) -> InboundStatus {
+        let open = self.open.borrow();
+        InboundStatus {
+            ports: self.totals.borrow().clone(),
+            connections: open.values().map(|one| one.shown()).collect(),
+        }
+    }
+
+    fn count(&self, port: u16, add: impl FnOnce(&mut InboundTotal)) {
+        add(self.totals.borrow_mut().entry(port).or_default());
+    }
+}
+
+impl Open {
+    fn shown(&self) -> InboundConnection {
+        InboundConnection {
+            port: self.port,
+            from: self.from,
+            since: self
+                .since
+                .to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+            sent: self.sent.get(),
+            received: self.received.get(),
+        }
+    }
+}
+
+/// A guest's share of the budget, given back when it is dropped.
+pub(super) struct Guest<'a> {
+    wall: &'a Wall,
+    number: u64,
+    open: Rc<Open>,
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        self.wall.guests.open.borrow_mut().remove(&self.number);
+        self.wall.close();
+    }
+}
+
+impl Guest<'_> {
+    /// Counts bytes that are about to leave the container.
+    pub fn send(&self, bytes: usize) -> Result<(), OverBudget> {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.wall.send(bytes)?;
+        self.open
+            .sent
+            .set(self.open.sent.get().saturating_add(bytes));
+        self.wall.guests.count(self.open.port, |total| {
+            total.sent = total.sent.saturating_add(bytes);
+        });
+        Ok(())
+    }
+
+    /// Counts bytes that came in.
+    pub fn receive(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let received = &self.open.received;
+        received.set(received.get().saturating_add(bytes));
+        self.wall.guests.count(self.open.port, |total| {
+            total.received = total.received.saturating_add(bytes);
+        });
+    }
+}
+
+impl Wall {
+    /// The one place where a connection is let in.
+    pub fn let_in(&self, port: u16, from: Option<IpAddr>) -> Result<Guest<'_>, OverBudget> {
+        self.open_inward()?;
+        let open = Rc::new(Open {
+            port,
+            from,
+            since: Utc::now(),
+            sent: Cell::new(0),
+            received: Cell::new(0),
+        });
+        let guests = &self.guests;
+        let number = guests.next.get();
+        guests.next.set(number + 1);
+        guests.open.borrow_mut().insert(number, Rc::clone(&open));
+        guests.count(port, |total| {
+            total.connections = total.connections.saturating_add(1);
+        });
+        Ok(Guest {
+            wall: self,
+            number,
+            open,
+        })
+    }
+
+    /// Writes down that somebody was sent away.
+    pub fn send_away(&self, port: u16, from: Option<IpAddr>, over: OverBudget) {
+        let from = from.map_or_else(String::new, |from| from.to_string());
+        self.note(
+            Via::Inbound,
+            &from,
+            Some(port),
+            over.kind(),
+            &over.to_string(),
+        );
+    }
+}
