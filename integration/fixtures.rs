@@ -157,16 +157,11 @@ pub fn facts(spec: &Spec) -> BundleFacts {
 fn source(mount: &Mount) -> Option<SourceFacts> {
     agentbox::probe::is_bind(mount).then(|| {
         let path = mount.source().clone().unwrap_or_default();
+        let (inode, kind) = (inode(&path), kind(&path));
         SourceFacts {
-            dev: 2049,
-            ino: inode(&path),
-            kind: kind(&path),
-            path,
             trusted: true,
             tmpfs: true,
-            same_as: None,
-            inside: Vec::new(),
-            search_incomplete: false,
+            ..SourceFacts::plain(path, 2049, inode, kind)
         }
     })
 }

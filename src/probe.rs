@@ -1,7 +1,9 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
 mod hosts;
+mod links;
 mod search;
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,13 +13,8 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{LinuxDevice, LinuxDeviceType, Mount, Spec};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 
-use crate::plan::never::Never;
-use crate::plan::{BundleFacts, FileKind, HostFacts, SourceFacts};
-use hosts::Hosts;
-use search::search;
-
-/// TMPFS_MAGIC of linux/magic.h.
-const TMPFS: i64 = 0x0102_1994;
+use crate::plan::{BundleFacts, FileKind, HostFacts};
+use source::Judge;
 
 /// Why the bundle cannot be judged.
 #[derive(Debug, thiserror::Error)]
@@ -101,14 +98,14 @@ pub fn bundle(
     rootfs: &Path,
     system: &BTreeSet<PathBuf>,
 ) -> Result<(BundleFacts, Vec<Opened>), ProbeError> {
-    let never = Never::builtin();
-    let hosts = Hosts::of(&never, rootfs);
+    let judge = Judge::new(rootfs, system);
     let root = open_path(rootfs, ResolveFlags::empty()).map_err(|e| ProbeError::Read {
         path: rootfs.to_owned(),
         source: e.into(),
     })?;
-    let name = hosts
-        .is_one(&root)
+    let name = judge
+        .hosts
+        .is_one(&judge.never, &root)
         .or_else(|| below_settings(&real_path(root.as_fd()).ok()?));
     if let Some(name) = name.filter(|_| system.is_empty()) {
         return Err(ProbeError::Root {
@@ -119,7 +116,7 @@ pub fn bundle(
     let (mut sources, mut opened, mut destinations) = (Vec::new(), Vec::new(), Vec::new());
     for mount in spec.mounts().iter().flatten() {
         destinations.push(destination_in(&root, mount.destination()));
-        let found = source(mount, &never, &hosts, system)?;
+        let found = judge.source(mount)?;
         sources.push(found.as_ref().map(|(facts, _)| facts.clone()));
         opened.extend(found.map(|(facts, fd)| Opened {
             path: facts.path,
@@ -195,78 +192,9 @@ pub fn is_bind(mount: &Mount) -> bool {
             .any(|o| o == "bind" || o == "rbind")
 }
 
-fn source(
-    mount: &Mount,
-    never: &Never,
-    hosts: &Hosts,
-    system: &BTreeSet<PathBuf>,
-) -> Result<Option<(SourceFacts, OwnedFd)>, ProbeError> {
-    if !is_bind(mount) {
-        return Ok(None);
-    }
-    let path = mount.source().clone().unwrap_or_default();
-    let fail = |e: rustix::io::Errno| ProbeError::Source {
-        path: path.clone(),
-        destination: mount.destination().clone(),
-        source: e.into(),
-    };
-    // No magic links: /proc/<pid>/root and /proc/self/fd lead out of what a path can be judged by.
-    let fd = rustix::fs::openat2(
-        CWD,
-        &path,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::NO_MAGICLINKS,
-    )
-    .map_err(fail)?;
-    let stat = rustix::fs::fstat(&fd).map_err(fail)?;
-    let real = real_path(fd.as_fd()).map_err(|source| ProbeError::Read {
-        path: path.clone(),
-        source,
-    })?;
-    let kind = kind_of(stat.st_mode);
-    let same_as = hosts.other_name(&fd, &real).or_else(|| hard_link(&stat));
-    let mut facts = SourceFacts {
-        path: real.clone(),
-        dev: stat.st_dev,
-        ino: stat.st_ino,
-        kind,
-        trusted: stat.st_uid == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
-        tmpfs: rustix::fs::fstatfs(&fd).is_ok_and(|f| f.f_type == TMPFS),
-        same_as,
-        inside: hosts.inside(&real).collect(),
-        search_incomplete: false,
-    };
-    // What is refused anyway is not searched.
-    if kind == FileKind::Directory
-        && facts.same_as.is_none()
-        && never.refuses(&facts.path).is_none()
-        && !(system.contains(mount.destination()) && is_programs(mount.destination()))
-    {
-        search(&fd, never, &mut facts);
-    }
-    Ok(Some((facts, fd)))
-}
-
-/// Whether one of `wrap`'s own mounts holds programs alone: the system's directories, listed parts of /etc, and
-/// toolchains, which are all named deeper than the top level. Nobody keeps credentials there, and they are large.
-fn is_programs(path: &Path) -> bool {
-    const SYSTEM: [&str; 8] = [
-        "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
-    ];
-    path.components().count() > 2 || SYSTEM.iter().any(|s| path == Path::new(s))
-}
-
 fn real_path(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
     use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
-}
-
-/// A file of root's that others may not read, under one of several names: a hard link of /etc/shadow has its inode.
-fn hard_link(stat: &rustix::fs::Stat) -> Option<PathBuf> {
-    let secret =
-        kind_of(stat.st_mode) == FileKind::File && stat.st_uid == 0 && stat.st_mode & 0o004 == 0;
-    (secret && stat.st_nlink > 1).then(|| PathBuf::from("a file of root's with several names"))
 }
 
 /// The type bits of `st_mode` (inode(7)).

@@ -292,7 +292,7 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
                 path: "me/.ssh".into(),
                 why: "it holds credentials".into(),
             }];
-            source.search_incomplete = true;
+            source.unsearched = Some("too many files".to_owned());
         }
     }
     // One path is one file: the first of equal ones speaks for all.

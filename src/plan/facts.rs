@@ -1,7 +1,7 @@
 //! PURE. What the shell found out about the kernel and the bundle, as values: every kernel is a test input.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -125,12 +125,67 @@ pub struct SourceFacts {
     pub trusted: bool,
     /// It lies on a tmpfs.
     pub tmpfs: bool,
-    /// The entry of `policies/never.toml` whose inode this is, whatever the path says.
+    /// The file system that it lies on.
+    pub file_system: FileSystem,
+    /// The other paths by which the node knows it: through other mounts of its file system, the layers of its overlay,
+    /// and directories of `policies/never.toml` that are links on this node.
+    pub names: BTreeSet<PathBuf>,
+    /// Why its names cannot be told, where they cannot.
+    pub nameless: Option<String>,
+    /// The symbolic links that were followed on the way to it, in order.
+    pub links: Vec<Link>,
+    /// What it is whatever its names say: the engine's own data, a hard link of a secret.
     pub same_as: Option<PathBuf>,
     /// Paths inside that must not be seen, relative to it.
     pub inside: Vec<Inside>,
-    /// The search inside stopped at its bound.
-    pub search_incomplete: bool,
+    /// Why the search inside is not complete, where it is not.
+    pub unsearched: Option<String>,
+}
+
+impl SourceFacts {
+    /// What a path is by itself, with nothing found out about it but its inode and type.
+    pub fn plain(path: PathBuf, dev: u64, ino: u64, kind: FileKind) -> Self {
+        Self {
+            path,
+            dev,
+            ino,
+            kind,
+            trusted: false,
+            tmpfs: false,
+            file_system: FileSystem::default(),
+            names: BTreeSet::new(),
+            nameless: None,
+            links: Vec::new(),
+            same_as: None,
+            inside: Vec::new(),
+            unsearched: None,
+        }
+    }
+
+    /// All the paths by which the node knows it.
+    pub fn all_names(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self.path.as_path()).chain(self.names.iter().map(PathBuf::as_path))
+    }
+}
+
+/// A file system, as the kernel names it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileSystem {
+    /// Its type in /proc/self/mountinfo.
+    pub kind: String,
+    /// Its number in statfs(2).
+    pub magic: i64,
+}
+
+/// A symbolic link that was followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Link {
+    /// The link itself.
+    pub path: PathBuf,
+    /// Who owns it.
+    pub owner: u32,
 }
 
 /// Something inside a mount's source that must not be seen.

@@ -9,6 +9,8 @@ pub mod facts;
 pub mod hooks;
 pub mod join;
 pub mod limits;
+mod judge;
+pub mod mountinfo;
 pub mod mounts;
 pub mod namespaces;
 pub mod network;
@@ -20,6 +22,8 @@ pub mod reach;
 mod support;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tmpfs;
+mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -30,8 +34,8 @@ use serde::{Deserialize, Serialize};
 use crate::egress::{Asking, Budget, Rules};
 use crate::policy::{Leave, NetworkMode, Policy, Resolved, RootAccess, Upstream};
 pub use facts::{
-    BundleFacts, FileKind, HostFacts, Inside, Neighbour, NeighbourNetwork, NetworkState,
-    SourceFacts,
+    BundleFacts, FileKind, FileSystem, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
+    NetworkState, SourceFacts,
 };
 pub use limits::LimitsPlan;
 pub use mounts::{PlannedMount, Pruned};

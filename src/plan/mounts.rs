@@ -11,8 +11,11 @@ use oci_spec::runtime::{Mount, Spec};
 use serde::{Deserialize, Serialize};
 
 use super::ephemeral::ephemeral;
-use super::never::Never;
+use super::judge::{is_kernel_place, read_only, refusal};
+use super::never::{Meant, Never};
 use super::support::support;
+use super::tmpfs::{bounded, has_size};
+use super::workspace::workspace;
 use super::{BundleFacts, FileKind, FilesystemPlan, PlanError, SourceFacts};
 use crate::policy::{Access, MountRule, Policy, Resolved};
 
@@ -47,6 +50,9 @@ const READONLY: &[&str] = &[
 
 /// Why the workspace's mount is there.
 const WORKSPACE: &str = "the workspace";
+
+/// Why the other binds and volumes are there.
+const OTHERS: &str = "the policy keeps other mounts";
 
 /// A mount that the container gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +116,7 @@ pub(super) fn plan(
     warnings: &mut Vec<String>,
 ) -> Result<FilesystemPlan, PlanError> {
     let never = Never::builtin();
+    let meant = Meant::new();
     let policy = &resolved.policy;
     // As named by the engine, and as the image's own links lead there.
     let named = spec
@@ -140,7 +147,7 @@ pub(super) fn plan(
                 );
                 out.mask_inside(&never, mount.destination(), facts, warnings);
             }
-            Some(facts) => out.bind(&never, policy, place, mount, facts, warnings)?,
+            Some(facts) => out.bind(&never, &meant, policy, place, mount, facts, warnings)?,
             None => out.kernel(mount, policy.filesystem.scratch.bytes()),
         }
     }
@@ -245,6 +252,7 @@ impl Sorted {
     fn bind(
         &mut self,
         never: &Never,
+        meant: &Meant,
         policy: &Policy,
         named: Named<'_>,
         mount: &Mount,
@@ -271,13 +279,14 @@ impl Sorted {
             self.keep_bind(mount, facts, writable && asked_rw, why.to_owned());
             return Ok(());
         }
-        if let Some(why) = refusal(never, destination, facts) {
+        let refused = |why: String| PlanError::WorkspaceRefused {
+            destination: destination.clone(),
+            source_path: facts.path.clone(),
+            why,
+        };
+        if let Some(why) = refusal(never, meant, destination, facts) {
             if is_workspace {
-                return Err(PlanError::WorkspaceRefused {
-                    destination: destination.clone(),
-                    source_path: facts.path.clone(),
-                    why,
-                });
+                return Err(refused(why));
             }
             self.prune(mount, &why);
             return Ok(());
@@ -289,12 +298,21 @@ impl Sorted {
             ),
             granted => {
                 let writable = asked_rw && granted == Access::ReadWrite;
-                let why = if is_workspace {
-                    WORKSPACE
-                } else {
-                    "the policy keeps other mounts"
-                };
-                self.keep_bind(mount, facts, writable, why.to_owned());
+                let mut why = match is_workspace {
+                    true => WORKSPACE,
+                    false => OTHERS,
+                }
+                .to_owned();
+                let closed = writable.then(|| read_only(never, facts)).flatten();
+                if let Some(closed) = &closed {
+                    if is_workspace {
+                        return Err(refused(format!(
+                            "{closed}; no container writes it: use a directory of its own, or mount it read-only"
+                        )));
+                    }
+                    why = format!("{why}, but nobody writes it: {closed}");
+                }
+                self.keep_bind(mount, facts, writable && closed.is_none(), why);
                 self.mask_inside(never, destination, facts, warnings);
             }
         }
@@ -334,17 +352,17 @@ impl Sorted {
         facts: &SourceFacts,
         warnings: &mut Vec<String>,
     ) {
-        self.masked.extend(
-            never
-                .below(&facts.path)
-                .map(|(rest, _)| destination.join(rest)),
-        );
+        for name in facts.all_names() {
+            let below = never.below(name);
+            self.masked
+                .extend(below.map(|(rest, _)| destination.join(rest)));
+        }
         let found = facts.inside.iter().map(|i| destination.join(&i.path));
         self.found.extend(found);
         self.masked.extend(self.found.iter().cloned());
-        if facts.search_incomplete {
+        if let Some(why) = &facts.unsearched {
             warnings.push(format!(
-                "{}: too many files to search all of them for sockets and credentials; those found are masked",
+                "{}: not all of it was searched for sockets and credentials ({why}); those found are masked",
                 destination.display()
             ));
         }
@@ -388,70 +406,6 @@ fn kept_words(policy: &Policy) -> &'static str {
     }
 }
 
-/// Why a bind mount is refused whatever the policy says.
-fn refusal(never: &Never, destination: &Path, facts: &SourceFacts) -> Option<String> {
-    if is_kernel_place(destination)
-        || destination == Path::new("/")
-        || destination == Path::new("/dev")
-    {
-        return Some(format!(
-            "it would replace {} of the container",
-            destination.display()
-        ));
-    }
-    match facts.kind {
-        FileKind::Socket => {
-            return Some("it is a socket: whoever answers it acts outside the walls".to_owned());
-        }
-        FileKind::Device => return Some("it is a device".to_owned()),
-        FileKind::Fifo => return Some("it is a pipe to a process outside".to_owned()),
-        FileKind::Directory | FileKind::File => {}
-    }
-    if let Some(same) = &facts.same_as {
-        return Some(format!("it is {} under another name", same.display()));
-    }
-    never
-        .refuses(&facts.path)
-        .map(|why| format!("{}: {why}", facts.path.display()))
-}
-
-/// Places where a mount would hide or replace the kernel's files, with those below them.
-fn is_kernel_place(destination: &Path) -> bool {
-    ["/proc", "/sys"].iter().any(|p| destination.starts_with(p))
-        || (destination.starts_with("/dev/") && destination != Path::new("/dev/shm"))
-        || destination == Path::new("/dev")
-}
-
-/// The index of the workspace's mount: the one that was named, else the bind mount that holds the working directory.
-fn workspace(
-    resolved: &Resolved,
-    spec: &Spec,
-    mounts: &[Mount],
-    bundle: &BundleFacts,
-) -> Result<Option<usize>, PlanError> {
-    let binds = || {
-        let all = mounts.iter().zip(&bundle.sources).enumerate();
-        all.filter(|(_, (_, source))| source.is_some())
-            .map(|(index, (mount, _))| (index, mount.destination()))
-    };
-    if let Some(named) = &resolved.workspace {
-        let named = PathBuf::from(named.as_str());
-        let found = binds().rfind(|(_, d)| **d == named);
-        return match found {
-            Some((index, _)) => Ok(Some(index)),
-            None => Err(PlanError::Workspace(named)),
-        };
-    }
-    let Some(cwd) = spec.process().as_ref().map(|p| p.cwd().clone()) else {
-        return Ok(None);
-    };
-    let holds = binds().filter(|(_, d)| cwd.starts_with(d) && d.as_path() != Path::new("/"));
-    Ok(holds
-        .max_by_key(|(_, d)| d.components().count())
-        .map(|(index, _)| index))
-}
-
-/// The mount with the one spelling of its destination: `/etc//hosts` and `/proc/` are compared as text later on.
 /// The mount at the place that the image's own links make of its destination.
 fn resolved_in_image(mount: &Mount, real: Option<&PathBuf>) -> Mount {
     let mut mount = mount.clone();
@@ -461,6 +415,7 @@ fn resolved_in_image(mount: &Mount, real: Option<&PathBuf>) -> Mount {
     mount
 }
 
+/// The mount with the one spelling of its destination: `/etc//hosts` and `/proc/` are compared as text later on.
 fn canonical(mount: &Mount) -> Result<Mount, PlanError> {
     let destination = mount.destination();
     if !destination.is_absolute() || !is_plain(destination) {
@@ -520,49 +475,6 @@ fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     out.retain(|o| seen.insert(o.clone()));
     out
-}
-
-/// The options of a tmpfs with at most this many bytes, and files for them: what it holds is the node's memory where
-/// the container has no limit of its own, and a tmpfs without a size may take half of it.
-fn bounded(options: Vec<String>, most: u64) -> Vec<String> {
-    let size = options.iter().rev().find_map(|o| o.strip_prefix("size="));
-    let size = size.and_then(bytes).map_or(most, |asked| asked.min(most));
-    let files = options
-        .iter()
-        .rev()
-        .find_map(|o| o.strip_prefix("nr_inodes="));
-    let enough = (size / 1024).max(1024);
-    let files = files.and_then(bytes).map_or(enough, |n| n.min(enough));
-    let other = |o: &String| {
-        !["size=", "nr_inodes=", "nr_blocks="]
-            .iter()
-            .any(|k| o.starts_with(k))
-    };
-    let mut out: Vec<String> = options.into_iter().filter(other).collect();
-    out.extend([format!("size={size}"), format!("nr_inodes={files}")]);
-    out
-}
-
-/// Whether a size of a tmpfs is given, and not as a share of the node's memory.
-fn has_size(options: &[String]) -> bool {
-    let size = options.iter().rev().find_map(|o| o.strip_prefix("size="));
-    size.and_then(bytes).is_some()
-}
-
-/// `64k`, `16m`, `1g` as tmpfs(5) reads them; `None` for a share of memory, for 0, which means no limit, and for what
-/// is no number.
-fn bytes(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return None,
-    };
-    let number: u64 = digits.parse().ok()?;
-    number.checked_mul(1 << shift).filter(|n| *n > 0)
 }
 
 /// `fixed`, plus those of the engine's options that `also` names.

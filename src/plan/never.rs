@@ -1,15 +1,23 @@
-//! PURE. The list of what no policy lets in: `policies/never.toml`.
+//! PURE. The list of what no policy lets in, or lets be written: `policies/never.toml`.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::facts::FileSystem;
+
 /// The parsed list.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Never {
-    /// Paths of the node.
+    /// Paths of the node that never come in.
     pub host: Vec<HostPath>,
+    /// Paths of the node that are never written.
+    #[serde(default)]
+    pub read_only: Vec<ReadOnlyPath>,
+    #[serde(default)]
+    file_system: Vec<KernelFileSystem>,
     credentials: Credentials,
 }
 
@@ -26,12 +34,40 @@ pub struct HostPath {
     pub except: Vec<String>,
 }
 
+/// A path of the node that no container writes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadOnlyPath {
+    /// The path.
+    pub path: PathBuf,
+    /// The reason, as a clause.
+    pub why: String,
+    /// The directory itself is meant, not what lies below it.
+    #[serde(default)]
+    pub whole: bool,
+}
+
+/// A file system by which the kernel shows itself.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KernelFileSystem {
+    /// Its name in mountinfo.
+    kind: String,
+    /// Its number in statfs(2), where that is its own.
+    magic: Option<i64>,
+    /// The reason, as a clause.
+    why: String,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Credentials {
     why: String,
     paths: Vec<PathBuf>,
 }
+
+/// Names of credentials that a container is meant to see, as the list has them.
+pub type Meant = BTreeSet<PathBuf>;
 
 impl Never {
     /// The list that is built in.
@@ -42,21 +78,44 @@ impl Never {
 
     /// Why `real` (a path without links) is never let in, if it is.
     pub fn refuses(&self, real: &Path) -> Option<&str> {
-        let host = self
-            .host
-            .iter()
-            .find(|h| h.covers(real))
-            .map(|h| h.why.as_str());
-        host.or_else(|| {
-            self.holds_credentials(real)
-                .then_some(self.credentials.why.as_str())
+        self.refuses_but(real, &Meant::new())
+    }
+
+    /// Likewise, where some credentials are meant to be seen.
+    pub fn refuses_but(&self, real: &Path, meant: &Meant) -> Option<&str> {
+        let host = self.host.iter().find(|h| h.covers(real));
+        host.map(|h| h.why.as_str()).or_else(|| {
+            // A credential folder itself, or anything below one.
+            let mut above = real.ancestors();
+            above.find_map(|a| self.credential(a, meant))
         })
     }
 
-    /// Why a file with this path relative to a mount's source must be masked, if it must.
-    pub fn credential(&self, relative: &Path) -> Option<&str> {
-        self.ends_in_credentials(relative)
+    /// Why a file with this path must be masked, if it must: it is itself a credential.
+    pub fn credential(&self, path: &Path, meant: &Meant) -> Option<&str> {
+        let mut names = self.credentials.paths.iter();
+        names
+            .any(|c| path.ends_with(c) && !meant.contains(c))
             .then_some(self.credentials.why.as_str())
+    }
+
+    /// Why nobody in a container writes `real`, if nobody does.
+    pub fn read_only(&self, real: &Path) -> Option<&str> {
+        let found = self.read_only.iter().find(|r| r.covers(real));
+        found.map(|r| r.why.as_str())
+    }
+
+    /// Why a file system is never let in, if it is not: the kernel's own, wherever they are mounted.
+    pub fn kernel(&self, found: &FileSystem) -> Option<&str> {
+        let is_it = |k: &&KernelFileSystem| {
+            k.kind == found.kind || k.magic.is_some_and(|magic| magic == found.magic)
+        };
+        self.file_system.iter().find(is_it).map(|k| k.why.as_str())
+    }
+
+    /// Whether no container writes a directory, under any policy: a link there is the node's own.
+    pub fn is_closed(&self, directory: &Path) -> bool {
+        self.read_only(directory).is_some() || self.host.iter().any(|h| h.covers(directory))
     }
 
     /// Names of credentials, relative to a home directory.
@@ -70,15 +129,6 @@ impl Never {
             let rest = h.path.strip_prefix(real).ok()?;
             (rest.components().next().is_some()).then_some((rest, h.why.as_str()))
         })
-    }
-
-    fn ends_in_credentials(&self, path: &Path) -> bool {
-        self.credentials.paths.iter().any(|c| path.ends_with(c))
-    }
-
-    /// A credential folder itself, or anything below one.
-    fn holds_credentials(&self, path: &Path) -> bool {
-        path.ancestors().any(|a| self.ends_in_credentials(a))
     }
 }
 
@@ -95,6 +145,12 @@ impl HostPath {
                 .any(|pattern| matches_or_below(pattern, rest)),
             Err(_) => false,
         }
+    }
+}
+
+impl ReadOnlyPath {
+    fn covers(&self, real: &Path) -> bool {
+        real == self.path || (!self.whole && real.starts_with(&self.path))
     }
 }
 
@@ -138,6 +194,7 @@ mod tests {
             "/home/me",
             "/home/me/project",
             "/srv",
+            "/usr/lib",
             "/var/lib/docker/volumes/v/_data",
             "/var/lib/docker/volumes/v/_data/below",
             "/etcetera",
@@ -171,10 +228,114 @@ mod tests {
         assert!(
             below.contains(&PathBuf::from("docker")) && below.contains(&PathBuf::from("kubelet"))
         );
+        let none = Meant::new();
         assert_eq!(
-            never.credential(Path::new("u/.ssh")),
+            never.credential(Path::new("u/.ssh"), &none),
             Some("it holds credentials")
         );
-        assert_eq!(never.credential(Path::new("u/.ssh/id_rsa")), None);
+        assert_eq!(never.credential(Path::new("u/.ssh/id_rsa"), &none), None);
+        let meant = Meant::from([".codex/auth.json".into()]);
+        let login = Path::new("/home/me/.codex/auth.json");
+        assert!(never.refuses(login).is_some());
+        assert_eq!(never.refuses_but(login, &meant), None);
+        assert!(
+            never
+                .refuses_but(Path::new("/home/me/.ssh/.codex/auth.json"), &meant)
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn whoever_may_write_a_directory_cannot_rename_what_is_listed_in_it() {
+        let never = Never::builtin();
+        let listed = never.host.iter().map(|h| &h.path);
+        for path in listed.chain(never.read_only.iter().map(|r| &r.path)) {
+            for above in path.ancestors().skip(1) {
+                assert!(never.is_closed(above), "{above:?}, above {path:?}");
+            }
+        }
+        // No name stands twice.
+        let all: Vec<_> = never.host.iter().map(|h| &h.path).collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+    }
+
+    #[test]
+    fn what_the_node_runs_as_root_is_never_written_and_projects_are() {
+        let never = Never::builtin();
+        for path in [
+            "/usr",
+            "/usr/local/bin",
+            "/bin",
+            "/sbin",
+            "/lib/systemd",
+            "/lib64",
+            "/opt",
+            "/root",
+            "/home",
+            "/var",
+            "/var/spool",
+            "/var/spool/cron",
+            "/var/lib",
+            "/var/lib/dpkg/info",
+            "/srv",
+            "/var/log",
+        ] {
+            let path = Path::new(path);
+            assert!(never.read_only(path).is_some(), "{path:?} may be written");
+            assert_eq!(never.refuses(path), None, "{path:?} is refused");
+        }
+        for path in [
+            "/home/me",
+            "/home/me/project",
+            "/root/project",
+            "/srv/x",
+            "/opt/x",
+            "/var/www",
+            "/var/www/x",
+            "/data",
+            "/var/tmp/x",
+            "/var/lib/docker/volumes/v/_data",
+            "/var/lib/jenkins/workspace/x",
+            "/library",
+            "/usrlocal",
+        ] {
+            let path = Path::new(path);
+            assert_eq!(never.read_only(path), None, "{path:?} is read-only");
+            assert_eq!(never.refuses(path), None, "{path:?} is refused");
+        }
+        for path in [
+            "/var/backups",
+            "/var/lib/etcd/member",
+            "/var/lib/rancher/k3s/server",
+            "/var/lib/k0s/pki",
+            "/var/lib/libvirt/images",
+            "/run/agentbox/index",
+            "/var/snap/microk8s/current/credentials",
+        ] {
+            assert!(never.refuses(Path::new(path)).is_some(), "{path} is let in");
+        }
+    }
+
+    #[test]
+    fn the_kernels_file_systems_are_known_by_number_and_by_name() {
+        let never = Never::builtin();
+        let of = |kind: &str, magic: i64| {
+            let found = FileSystem {
+                kind: kind.to_owned(),
+                magic,
+            };
+            never.kernel(&found).is_some()
+        };
+        assert!(of("proc", 0) && of("", 0x9fa0) && of("fuse", 0x6367_7270));
+        // A tmpfs by its number.
+        assert!(of("devtmpfs", 0x0102_1994) && !of("tmpfs", 0x0102_1994));
+        for (kind, magic) in [
+            ("ext4", 0xef53),
+            ("overlay", 0x794c_7630),
+            ("nfs4", 0x6969),
+            ("", 0),
+        ] {
+            assert!(!of(kind, magic), "{kind}");
+        }
     }
 }

@@ -1,10 +1,22 @@
 //! PURE. The mounts by which engines support a container, known by target and source together.
 
+use std::path::Path;
+
 use super::{FileKind, SourceFacts};
 
-/// An engine's support mount, known by its target and its source together: why it is kept, and whether writable.
+/// An engine's support mount, known by its target and its source together: why it is kept, and whether writable. A
+/// source with several names must be one by each of them: else it is a bind of something else.
 pub(super) fn support(place: &str, facts: &SourceFacts) -> Option<(&'static str, bool)> {
-    let source: Vec<&str> = facts.path.iter().filter_map(|c| c.to_str()).collect();
+    if facts.same_as.is_some() || facts.nameless.is_some() {
+        return None;
+    }
+    let mut found = facts.all_names().map(|name| by_name(place, name, facts));
+    let first = found.next().flatten()?;
+    found.all(|other| other == Some(first)).then_some(first)
+}
+
+fn by_name(place: &str, path: &Path, facts: &SourceFacts) -> Option<(&'static str, bool)> {
+    let source: Vec<&str> = path.iter().filter_map(|c| c.to_str()).collect();
     let name = place.rsplit('/').next().unwrap_or("");
     // A name alone proves nothing: what an engine writes is root's own, and its shared memory is in memory.
     let file = facts.kind == FileKind::File && facts.trusted;

@@ -69,15 +69,9 @@ impl Case {
 
     fn bind_of(self, kind: FileKind, source: &str, destination: &str) -> Self {
         let facts = SourceFacts {
-            path: source.into(),
-            dev: 1,
-            ino: source.len() as u64,
-            kind,
             trusted: true,
             tmpfs: true,
-            same_as: None,
-            inside: Vec::new(),
-            search_incomplete: false,
+            ..SourceFacts::plain(source.into(), 1, source.len() as u64, kind)
         };
         self.mount(
             "bind",

@@ -7,9 +7,10 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::{open_path, real_path};
 use crate::plan::Inside;
+use crate::plan::mountinfo::join;
 use crate::plan::never::Never;
 
-/// Paths of the node that are never let in, as they are on this node.
+/// Paths of the list, as they are on this node.
 pub(super) struct Hosts {
     known: Vec<Known>,
 }
@@ -21,28 +22,56 @@ struct Known {
     name: PathBuf,
     /// Where that really is.
     real: PathBuf,
-    /// Not in the list: it is known on this node alone, so the list's names do not cover it.
-    extra: bool,
+    /// Not in the list: the engine's own data, known on this node alone.
+    engine: bool,
+}
+
+/// What something is by the list.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The name that it has in or below an entry of the list.
+    pub(super) name: Option<PathBuf>,
+    /// The engine's own data that it is, or lies in.
+    pub(super) engine: Option<PathBuf>,
+}
+
+impl Known {
+    /// What lies at `rest` below it.
+    fn with(&self, rest: &Path) -> Found {
+        match self.engine {
+            true => Found {
+                name: None,
+                engine: Some(self.name.clone()),
+            },
+            false => Found {
+                name: Some(join(&self.name, rest)),
+                engine: None,
+            },
+        }
+    }
 }
 
 impl Hosts {
     /// The list's paths, and the engine's data directory as the root file system's place betrays it.
     pub(super) fn of(never: &Never, rootfs: &Path) -> Self {
-        let listed = never.host.iter().map(|h| (h.path.clone(), false));
+        let never_in = never.host.iter().map(|h| &h.path);
+        let listed = never_in.chain(never.read_only.iter().map(|r| &r.path));
+        let listed = listed.map(|path| (path.clone(), false));
         let store = rootfs
             .ancestors()
             .find(|a| a.file_name().is_some_and(|n| n == "overlay2"));
         let data = store.and_then(Path::parent).into_iter();
         let data = data.flat_map(|d| ["overlay2", "containers"].map(|name| (d.join(name), true)));
-        let known = listed.chain(data).filter_map(|(name, extra)| {
-            let stat = rustix::fs::stat(&name).ok()?;
-            let real = name.canonicalize().ok()?;
+        let known = listed.chain(data).filter_map(|(name, engine)| {
+            let fd = open_path(&name, ResolveFlags::empty()).ok()?;
+            let stat = rustix::fs::fstat(&fd).ok()?;
+            let real = real_path(fd.as_fd()).ok()?;
             Some(Known {
                 dev: stat.st_dev,
                 ino: stat.st_ino,
                 name,
                 real,
-                extra,
+                engine,
             })
         });
         Self {
@@ -50,30 +79,33 @@ impl Hosts {
         }
     }
 
-    /// The entry whose inode this is.
-    pub(super) fn is_one(&self, fd: &OwnedFd) -> Option<PathBuf> {
+    /// The entry that this directory is, whatever its path says, if `never` lets it in nowhere.
+    pub(super) fn is_one(&self, never: &Never, fd: &OwnedFd) -> Option<PathBuf> {
         let stat = rustix::fs::fstat(fd).ok()?;
-        self.by_inode(stat.st_dev, stat.st_ino)
-            .map(|k| k.name.clone())
+        let known = self.by_inode(stat.st_dev, stat.st_ino)?;
+        let never_in = known.engine || never.host.iter().any(|h| h.path == known.name);
+        never_in.then(|| known.name.clone())
     }
 
     fn by_inode(&self, dev: u64, ino: u64) -> Option<&Known> {
         self.known.iter().find(|k| (k.dev, k.ino) == (dev, ino))
     }
 
-    /// The entry that this is, or lies in, under another name than the list's: by a bind mount, a link or a hard link.
-    pub(super) fn other_name(&self, fd: &OwnedFd, real: &Path) -> Option<PathBuf> {
+    /// What something is that is, or lies in, an entry under another name than the list's: by a bind mount, a link or a
+    /// hard link.
+    pub(super) fn known_as(&self, fd: &OwnedFd, real: &Path) -> Found {
+        self.walk(fd, real).unwrap_or_default()
+    }
+
+    fn walk(&self, fd: &OwnedFd, real: &Path) -> Option<Found> {
+        let stat = rustix::fs::fstat(fd).ok()?;
+        if let Some(known) = self.by_inode(stat.st_dev, stat.st_ino) {
+            return Some(known.with(Path::new("")));
+        }
         let mut at =
             rustix::fs::openat(fd, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
         if at.is_none() {
-            let parent = real.parent()?;
-            at = open_path(parent, ResolveFlags::NO_SYMLINKS).ok();
-        }
-        if let Some(known) = rustix::fs::fstat(fd)
-            .ok()
-            .and_then(|s| self.by_inode(s.st_dev, s.st_ino))
-        {
-            return (known.extra || known.name != *real).then(|| known.name.clone());
+            at = open_path(real.parent()?, ResolveFlags::NO_SYMLINKS).ok();
         }
         // At most as deep as paths can be.
         for _ in 0..2048 {
@@ -81,9 +113,7 @@ impl Hosts {
             let stat = rustix::fs::fstat(&here).ok()?;
             let path = real_path(here.as_fd()).ok()?;
             if let Some(known) = self.by_inode(stat.st_dev, stat.st_ino) {
-                // Below "/" lies everything; below another name of it lies everything as well, but hidden.
-                let by_its_name = path == known.name && !known.extra;
-                return (!by_its_name).then(|| known.name.clone());
+                return Some(known.with(real.strip_prefix(&path).ok()?));
             }
             if path == Path::new("/") {
                 return None;
@@ -94,13 +124,29 @@ impl Hosts {
         None
     }
 
+    /// What lies at a path by the places where the list's entries really are.
+    pub(super) fn by_path(&self, path: &Path) -> Found {
+        let above = self.known.iter().filter(|k| k.real != Path::new("/"));
+        let nearest = above
+            .filter(|k| path.starts_with(&k.real))
+            .max_by_key(|k| (k.real.components().count(), k.engine));
+        nearest
+            .and_then(|k| Some(k.with(path.strip_prefix(&k.real).ok()?)))
+            .unwrap_or_default()
+    }
+
     /// Entries that lie inside a source although the list's names do not say so.
-    pub(super) fn inside<'a>(&'a self, real: &'a Path) -> impl Iterator<Item = Inside> + 'a {
+    pub(super) fn inside<'a>(
+        &'a self,
+        never: &'a Never,
+        real: &'a Path,
+    ) -> impl Iterator<Item = Inside> + 'a {
+        let is_never = |k: &&Known| k.engine || never.host.iter().any(|h| h.path == k.name);
         let moved = self
             .known
             .iter()
-            .filter(|k| (k.extra || k.real != k.name) && k.name != Path::new("/"));
-        moved.filter_map(move |k| {
+            .filter(|k| (k.engine || k.real != k.name) && k.name != Path::new("/"));
+        moved.filter(is_never).filter_map(move |k| {
             let rest = k.real.strip_prefix(real).ok()?;
             rest.components().next()?;
             Some(Inside {
@@ -146,21 +192,39 @@ mod tests {
         fs::hard_link(at("secret"), at("free/name")).unwrap();
         std::os::unix::fs::symlink("real", at("alias")).unwrap();
         let rootfs = at("data/overlay2/x/merged");
-        let hosts = Hosts::of(&never(&["listed", "secret", "alias"].map(at)), &rootfs);
-        let other = |name: &str| hosts.other_name(&open(&at(name)), &at(name));
+        let never = never(&["listed", "secret", "alias"].map(at));
+        let hosts = Hosts::of(&never, &rootfs);
+        let by_inode = |name: &str| hosts.known_as(&open(&at(name)), &at(name));
+        let named = |name: &str| Found {
+            name: Some(at(name)),
+            engine: None,
+        };
 
-        assert_eq!(hosts.is_one(&open(&at("listed"))), Some(at("listed")));
-        assert_eq!(hosts.is_one(&open(&at("free"))), None);
-        // A hard link of a file, another way to a directory, and the engine's own store.
-        assert_eq!(other("free/name"), Some(at("secret")));
-        assert_eq!(other("real"), Some(at("alias")));
-        assert_eq!(other("real/below"), Some(at("alias")));
-        assert_eq!(other("data/containers/y"), Some(at("data/containers")));
-        // What the list's own names cover is not another name; nor is what has nothing to do with it.
-        for name in ["secret", "listed", "listed/below", "free", "data"] {
-            assert_eq!(other(name), None, "{name}");
+        let is_one = |name: &str| hosts.is_one(&never, &open(&at(name)));
+        assert_eq!(is_one("listed"), Some(at("listed")));
+        assert_eq!(is_one("free"), None);
+        // A hard link of a file, and another way to a directory.
+        assert_eq!(by_inode("free/name"), named("secret"));
+        for (path, name) in [
+            ("real", "alias"),
+            ("real/below", "alias/below"),
+            ("listed/below", "listed/below"),
+        ] {
+            assert_eq!(by_inode(path), named(name));
+            assert_eq!(hosts.by_path(&at(path)), named(name));
         }
-        let inside: Vec<PathBuf> = hosts.inside(&dir).map(|i| i.path).collect();
+        // The engine's own store.
+        let engine = Found {
+            name: None,
+            engine: Some(at("data/containers")),
+        };
+        assert_eq!(by_inode("data/containers/y"), engine);
+        assert_eq!(hosts.by_path(&at("data/containers/y")), engine);
+        for path in ["free", "data"] {
+            assert_eq!(by_inode(path), Found::default(), "{path}");
+            assert_eq!(hosts.by_path(&at(path)), Found::default(), "{path}");
+        }
+        let inside: Vec<PathBuf> = hosts.inside(&never, &dir).map(|i| i.path).collect();
         assert_eq!(
             inside,
             ["real", "data/overlay2", "data/containers"].map(PathBuf::from)

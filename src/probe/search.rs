@@ -45,7 +45,7 @@ pub(super) fn search(root: &OwnedFd, never: &Never, facts: &mut SourceFacts) {
             seen += 1;
             // The top is looked at whole: files planted there must not hide what lies beside them.
             if seen > SEARCH_ENTRIES && depth > 0 {
-                facts.search_incomplete = true;
+                facts.unsearched = Some("too many files".to_owned());
                 return;
             }
             let path = relative.join(std::ffi::OsStr::from_bytes(file));
@@ -61,7 +61,9 @@ pub(super) fn search(root: &OwnedFd, never: &Never, facts: &mut SourceFacts) {
 fn unwanted(never: &Never, path: &Path, kind: FileType) -> Option<String> {
     match kind {
         FileType::Socket => Some("it is a socket".to_owned()),
-        _ => never.credential(path).map(ToOwned::to_owned),
+        _ => never
+            .credential(path, &crate::plan::never::Meant::new())
+            .map(ToOwned::to_owned),
     }
 }
 
@@ -75,17 +77,7 @@ mod tests {
     use crate::probe::TestDir;
 
     fn searched(dir: &Path) -> SourceFacts {
-        let mut facts = SourceFacts {
-            path: dir.to_owned(),
-            dev: 0,
-            ino: 0,
-            kind: FileKind::Directory,
-            trusted: false,
-            tmpfs: false,
-            same_as: None,
-            inside: Vec::new(),
-            search_incomplete: false,
-        };
+        let mut facts = SourceFacts::plain(dir.to_owned(), 0, 0, FileKind::Directory);
         let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
         search(&root, &Never::builtin(), &mut facts);
         facts.inside.sort_by(|a, b| a.path.cmp(&b.path));
@@ -109,7 +101,7 @@ mod tests {
         std::os::unix::fs::symlink("a", dir.join("elsewhere/link")).unwrap();
         let facts = searched(dir);
         assert_eq!(found(&facts), ["a/b/c/s", "a/b/s", "a/s", "s", "user/.ssh"]);
-        assert!(!facts.search_incomplete);
+        assert!(facts.unsearched.is_none());
     }
 
     #[test]
@@ -122,10 +114,10 @@ mod tests {
         fs::create_dir_all(dir.join(".aws")).unwrap();
         let facts = searched(dir);
         assert_eq!(found(&facts), [".aws"]);
-        assert!(!facts.search_incomplete, "nothing is below the top");
+        assert!(facts.unsearched.is_none(), "nothing is below the top");
         fs::create_dir_all(dir.join("below/.ssh")).unwrap();
         let facts = searched(dir);
-        assert!(facts.search_incomplete);
+        assert!(facts.unsearched.is_some());
         assert_eq!(found(&facts), [".aws"]);
     }
 }

@@ -62,15 +62,14 @@ fn planned(spec: &Spec, node: &str) -> Plan {
             .as_deref()
             .filter(|t| *t == "bind")
             .map(|_| crate::plan::SourceFacts {
-                path: m.source().clone().unwrap(),
-                dev: 1,
-                ino: 1,
-                kind: crate::plan::FileKind::Directory,
                 trusted: true,
                 tmpfs: true,
-                same_as: None,
-                inside: vec![],
-                search_incomplete: false,
+                ..crate::plan::SourceFacts::plain(
+                    m.source().clone().unwrap(),
+                    1,
+                    1,
+                    crate::plan::FileKind::Directory,
+                )
             })
     };
     let facts = BundleFacts {

@@ -1,0 +1,90 @@
+//! PURE. Whether a bind mount's source comes in at all, and whether it may be written: by what it is on the node, under
+//! every name that it has there.
+
+use std::path::Path;
+
+use super::never::{Meant, Never};
+use super::{FileKind, SourceFacts};
+
+/// Why a bind mount is refused whatever the policy says.
+pub(super) fn refusal(
+    never: &Never,
+    meant: &Meant,
+    destination: &Path,
+    facts: &SourceFacts,
+) -> Option<String> {
+    if is_kernel_place(destination)
+        || destination == Path::new("/")
+        || destination == Path::new("/dev")
+    {
+        return Some(format!(
+            "it would replace {} of the container",
+            destination.display()
+        ));
+    }
+    match facts.kind {
+        FileKind::Socket => {
+            return Some("it is a socket: whoever answers it acts outside the walls".to_owned());
+        }
+        FileKind::Device => return Some("it is a device".to_owned()),
+        FileKind::Fifo => return Some("it is a pipe to a process outside".to_owned()),
+        FileKind::Directory | FileKind::File => {}
+    }
+    if let Some(same) = &facts.same_as {
+        return Some(format!("it is {} under another name", same.display()));
+    }
+    if let Some(why) = never.kernel(&facts.file_system) {
+        let kind = &facts.file_system.kind;
+        return Some(format!("a file system of type {kind:?}: {why}"));
+    }
+    by_name(never, meant, facts)
+        .or_else(|| {
+            let why = facts.nameless.as_ref()?;
+            Some(format!("nobody can tell what it is: {why}"))
+        })
+        .or_else(|| by_link(never, facts))
+}
+
+/// The first of its names that is never let in.
+fn by_name(never: &Never, meant: &Meant, facts: &SourceFacts) -> Option<String> {
+    facts.all_names().find_map(|name| {
+        let why = never.refuses_but(name, meant)?;
+        Some(told(name, facts, why))
+    })
+}
+
+/// A link that may be an agent's: not root's, or in a directory that a container can have had for writing.
+fn by_link(never: &Never, facts: &SourceFacts) -> Option<String> {
+    let nodes_own = |path: &Path| path.parent().is_some_and(|parent| never.is_closed(parent));
+    let link = facts
+        .links
+        .iter()
+        .find(|link| link.owner != 0 || !nodes_own(&link.path))?;
+    Some(format!(
+        "the link {} on the way to it may be a container's making: name {} itself",
+        link.path.display(),
+        facts.path.display()
+    ))
+}
+
+/// Why nobody writes it whatever the policy says.
+pub(super) fn read_only(never: &Never, facts: &SourceFacts) -> Option<String> {
+    facts.all_names().find_map(|name| {
+        let why = never.read_only(name)?;
+        Some(told(name, facts, why))
+    })
+}
+
+fn told(name: &Path, facts: &SourceFacts, why: &str) -> String {
+    match name == facts.path {
+        true => format!("{}: {why}", name.display()),
+        false => format!("it is {} under another name: {why}", name.display()),
+    }
+}
+
+/// Places where a mount would hide or replace the kernel's files, with those below them.
+pub(super) fn is_kernel_place(destination: &Path) -> bool {
+    ["/proc", "/sys"].iter().any(|p| destination.starts_with(p))
+        || (destination.starts_with("/dev/") && destination != Path::new("/dev/shm"))
+        || destination == Path::new("/dev")
+}

@@ -1,0 +1,44 @@
+//! PURE. How large a file system in memory may be.
+
+/// The options of a tmpfs with at most this many bytes, and files for them: what it holds is the node's memory where
+/// the container has no limit of its own, and a tmpfs without a size may take half of it.
+pub(super) fn bounded(options: Vec<String>, most: u64) -> Vec<String> {
+    let size = options.iter().rev().find_map(|o| o.strip_prefix("size="));
+    let size = size.and_then(bytes).map_or(most, |asked| asked.min(most));
+    let files = options
+        .iter()
+        .rev()
+        .find_map(|o| o.strip_prefix("nr_inodes="));
+    let enough = (size / 1024).max(1024);
+    let files = files.and_then(bytes).map_or(enough, |n| n.min(enough));
+    let other = |o: &String| {
+        !["size=", "nr_inodes=", "nr_blocks="]
+            .iter()
+            .any(|k| o.starts_with(k))
+    };
+    let mut out: Vec<String> = options.into_iter().filter(other).collect();
+    out.extend([format!("size={size}"), format!("nr_inodes={files}")]);
+    out
+}
+
+/// Whether a size of a tmpfs is given, and not as a share of the node's memory.
+pub(super) fn has_size(options: &[String]) -> bool {
+    let size = options.iter().rev().find_map(|o| o.strip_prefix("size="));
+    size.and_then(bytes).is_some()
+}
+
+/// `64k`, `16m`, `1g` as tmpfs(5) reads them; `None` for a share of memory, for 0, which means no limit, and for what
+/// is no number.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    let number: u64 = digits.parse().ok()?;
+    number.checked_mul(1 << shift).filter(|n| *n > 0)
+}

@@ -1,0 +1,204 @@
+//! What one bind mount's source is: judged by a descriptor, and by what is really mounted where it lies.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Mount;
+use rustix::fs::{AtFlags, ResolveFlags, StatxFlags};
+
+use super::hosts::Hosts;
+use super::search::search;
+use super::{ProbeError, is_bind, kind_of, links, open_path, real_path};
+use crate::plan::mountinfo::{MountTable, join};
+use crate::plan::never::Never;
+use crate::plan::{FileKind, FileSystem, SourceFacts};
+
+/// TMPFS_MAGIC of linux/magic.h.
+const TMPFS: i64 = 0x0102_1994;
+
+/// Overlays that lie on overlays: the kernel stacks two (FILESYSTEM_MAX_STACK_DEPTH).
+const STACKED: usize = 4;
+
+/// What sources are measured by.
+pub(super) struct Judge<'a> {
+    pub(super) never: Never,
+    pub(super) hosts: Hosts,
+    /// Read once, and only where there is something to judge.
+    mounts: OnceCell<MountTable>,
+    system: &'a BTreeSet<PathBuf>,
+}
+
+/// The other names of a file, or why they cannot be told.
+type Names = Result<BTreeSet<PathBuf>, String>;
+
+impl<'a> Judge<'a> {
+    pub(super) fn new(rootfs: &Path, system: &'a BTreeSet<PathBuf>) -> Self {
+        let never = Never::builtin();
+        Self {
+            hosts: Hosts::of(&never, rootfs),
+            never,
+            mounts: OnceCell::new(),
+            system,
+        }
+    }
+
+    /// Opens and judges a mount's source; `None` for one that is no bind mount.
+    pub(super) fn source(
+        &self,
+        mount: &Mount,
+    ) -> Result<Option<(SourceFacts, OwnedFd)>, ProbeError> {
+        if !is_bind(mount) {
+            return Ok(None);
+        }
+        let path = mount.source().clone().unwrap_or_default();
+        let fail = |e: rustix::io::Errno| ProbeError::Source {
+            path: path.clone(),
+            destination: mount.destination().clone(),
+            source: e.into(),
+        };
+        let (fd, links) = links::open(&path).map_err(fail)?;
+        let mut facts = self.look(&fd, fail)?;
+        if !self.system.contains(mount.destination()) {
+            facts.links = links;
+        }
+        let programs =
+            self.system.contains(mount.destination()) && is_programs(mount.destination());
+        // What is refused anyway is not searched.
+        let refused = facts.same_as.is_some()
+            || self.never.kernel(&facts.file_system).is_some()
+            || facts.all_names().any(|n| self.never.refuses(n).is_some());
+        if facts.kind == FileKind::Directory && !refused && !programs {
+            search(&fd, &self.never, &mut facts);
+        }
+        Ok(Some((facts, fd)))
+    }
+
+    /// What is at a descriptor, but for what lies inside.
+    fn look(
+        &self,
+        fd: &OwnedFd,
+        fail: impl Fn(rustix::io::Errno) -> ProbeError,
+    ) -> Result<SourceFacts, ProbeError> {
+        let stat = rustix::fs::fstat(fd).map_err(&fail)?;
+        let magic = rustix::fs::fstatfs(fd).map_err(&fail)?.f_type;
+        let real = real_path(fd.as_fd()).map_err(|source| ProbeError::Read {
+            path: PathBuf::from("/proc/self/fd"),
+            source,
+        })?;
+        let kind = kind_of(stat.st_mode);
+        let mut facts = SourceFacts {
+            trusted: stat.st_uid == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
+            tmpfs: magic == TMPFS,
+            same_as: hard_link(&stat),
+            inside: self.hosts.inside(&self.never, &real).collect(),
+            ..SourceFacts::plain(real, stat.st_dev, stat.st_ino, kind)
+        };
+        facts.file_system = FileSystem {
+            kind: self.mount_kind(fd)?,
+            magic,
+        };
+        match self.names(fd, &facts.path, STACKED)? {
+            Ok(names) => facts.names = names,
+            Err(why) => facts.nameless = Some(why),
+        }
+        let known = self.hosts.known_as(fd, &facts.path);
+        facts.names.extend(known.name);
+        facts.same_as = facts.same_as.or(known.engine);
+        // A directory of the list that is a link on this node, met by way of another mount.
+        for name in facts.names.clone() {
+            let known = self.hosts.by_path(&name);
+            facts.names.extend(known.name);
+            facts.same_as = facts.same_as.take().or(known.engine);
+        }
+        facts.names.remove(&facts.path);
+        Ok(facts)
+    }
+
+    fn mounts(&self) -> Result<&MountTable, ProbeError> {
+        const MOUNTS: &str = "/proc/self/mountinfo";
+        if let Some(table) = self.mounts.get() {
+            return Ok(table);
+        }
+        let text = std::fs::read(MOUNTS).map_err(|source| ProbeError::Read {
+            path: MOUNTS.into(),
+            source,
+        })?;
+        Ok(self.mounts.get_or_init(|| MountTable::parse(&text)))
+    }
+
+    /// The type of file system in mountinfo; empty where its mount is not there.
+    fn mount_kind(&self, fd: &OwnedFd) -> Result<String, ProbeError> {
+        let line = mount_id(fd).map(|id| Ok(self.mounts()?.by_id(id)));
+        let line = line.transpose()?.flatten();
+        Ok(line.map(|l| l.kind.clone()).unwrap_or_default())
+    }
+
+    /// The other names of what a descriptor is of. `depth` overlays may lie on one another.
+    fn names(&self, fd: &OwnedFd, real: &Path, depth: usize) -> Result<Names, ProbeError> {
+        let unknown = || "its mount is not among those of the node".to_owned();
+        let table = self.mounts()?;
+        let Some(line) = mount_id(fd).and_then(|id| table.by_id(id)) else {
+            return Ok(Err(unknown()));
+        };
+        let (Some(mut names), Some(inner)) = (table.names(line, real), line.inner(real)) else {
+            return Ok(Err(unknown()));
+        };
+        // The node's own root may be an overlay too; everything on it has its name below "/".
+        let layers = line.layers().filter(|_| !table.is_of_root(line));
+        let rest = inner.strip_prefix("/").unwrap_or(&inner);
+        for layer in layers.into_iter().flat_map(|l| l.directories) {
+            names.insert(join(&layer, rest));
+            let lost = || {
+                format!(
+                    "the layer {} of its overlay cannot be found",
+                    layer.display()
+                )
+            };
+            if !layer.is_absolute() || depth == 0 {
+                return Ok(Err(lost()));
+            }
+            let Ok(below) = open_path(&layer, ResolveFlags::NO_MAGICLINKS) else {
+                return Ok(Err(lost()));
+            };
+            let Ok(path) = real_path(below.as_fd()) else {
+                return Ok(Err(lost()));
+            };
+            // An overlay that is mounted over its own layer hides it: the name alone says what it is.
+            if mount_id(&below) == Some(line.id) {
+                continue;
+            }
+            names.insert(join(&path, rest));
+            match self.names(&below, &path, depth - 1)? {
+                Ok(more) => names.extend(more.iter().map(|n| join(n, rest))),
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        Ok(Ok(names))
+    }
+}
+
+/// The number of the mount that a descriptor is on (STATX_MNT_ID, Linux 5.8).
+fn mount_id(fd: &OwnedFd) -> Option<u64> {
+    let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    let mask = StatxFlags::from_bits_retain(found.stx_mask);
+    mask.contains(StatxFlags::MNT_ID)
+        .then_some(found.stx_mnt_id)
+}
+
+/// Whether one of `wrap`'s own mounts holds programs alone: the system's directories, listed parts of /etc, and
+/// toolchains, which are all named deeper than the top level. Nobody keeps credentials there, and they are large.
+fn is_programs(path: &Path) -> bool {
+    const SYSTEM: [&str; 8] = [
+        "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
+    ];
+    path.components().count() > 2 || SYSTEM.iter().any(|s| path == Path::new(s))
+}
+
+/// A file of root's that others may not read, under one of several names: a hard link of /etc/shadow has its inode.
+fn hard_link(stat: &rustix::fs::Stat) -> Option<PathBuf> {
+    let secret =
+        kind_of(stat.st_mode) == FileKind::File && stat.st_uid == 0 && stat.st_mode & 0o004 == 0;
+    (secret && stat.st_nlink > 1).then(|| PathBuf::from("a file of root's with several names"))
+}
