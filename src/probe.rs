@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{LinuxDevice, LinuxDeviceType, Mount, Spec};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 
-use crate::plan::{BundleFacts, FileKind, HostFacts};
+use crate::plan::never::Never;
+use crate::plan::{BundleFacts, FileKind, FilesystemPlan, HostFacts, PlannedMount, SourceFacts};
+use crate::policy::{Filesystem, SearchRule};
+use search::{Budget, Unwanted};
 use source::Judge;
 
 /// Why the bundle cannot be judged.
@@ -91,6 +94,17 @@ pub struct Opened {
     pub fd: OwnedFd,
 }
 
+impl Opened {
+    fn of(facts: &SourceFacts, fd: OwnedFd) -> Self {
+        Self {
+            path: facts.path.clone(),
+            dev: facts.dev,
+            ino: facts.ino,
+            fd,
+        }
+    }
+}
+
 /// Looks at everything that the bundle names on the host, and keeps the sources of bind mounts open. `system` are the
 /// mount points of `wrap`'s own mounts.
 pub fn bundle(
@@ -98,15 +112,15 @@ pub fn bundle(
     rootfs: &Path,
     system: &BTreeSet<PathBuf>,
 ) -> Result<(BundleFacts, Vec<Opened>), ProbeError> {
-    let judge = Judge::new(rootfs, system);
+    let judge = Judge::new(spec, rootfs, system);
     let root = open_path(rootfs, ResolveFlags::empty()).map_err(|e| ProbeError::Read {
         path: rootfs.to_owned(),
         source: e.into(),
     })?;
-    let name = judge
-        .hosts
-        .is_one(&judge.never, &root)
-        .or_else(|| below_settings(&real_path(root.as_fd()).ok()?));
+    let mut names = judge.shown_as(&root)?;
+    names.extend(real_path(root.as_fd()));
+    let name = judge.hosts.is_one(judge.never, &root);
+    let name = name.or_else(|| names.iter().find_map(|n| below_settings(n)));
     if let Some(name) = name.filter(|_| system.is_empty()) {
         return Err(ProbeError::Root {
             rootfs: rootfs.to_owned(),
@@ -114,17 +128,22 @@ pub fn bundle(
         });
     }
     let (mut sources, mut opened, mut destinations) = (Vec::new(), Vec::new(), Vec::new());
+    let mut parts = Vec::new();
     for mount in spec.mounts().iter().flatten() {
         destinations.push(destination_in(&root, mount.destination()));
-        let found = judge.source(mount)?;
-        sources.push(found.as_ref().map(|(facts, _)| facts.clone()));
-        opened.extend(found.map(|(facts, fd)| Opened {
-            path: facts.path,
-            dev: facts.dev,
-            ino: facts.ino,
-            fd,
-        }));
+        let Some(found) = judge.source(mount)? else {
+            sources.push(None);
+            continue;
+        };
+        opened.push(Opened::of(&found.facts, found.fd));
+        let working = found.facts.home.as_ref().and_then(|h| h.working.as_ref());
+        if let (Some(facts), Some(fd)) = (working, found.working) {
+            parts.push(Opened::of(facts, fd));
+        }
+        sources.push(Some(found.facts));
     }
+    // After those of the mounts, one for each.
+    opened.append(&mut parts);
     let facts = BundleFacts {
         sources,
         destinations,
@@ -136,6 +155,48 @@ pub fn bundle(
         neighbours: BTreeMap::new(),
     };
     Ok((facts, opened))
+}
+
+/// Searches what a plan lets in for sockets and credentials. Whether the plan has to be made again with what was found.
+pub fn search(
+    facts: &mut BundleFacts,
+    opened: &[Opened],
+    plan: &FilesystemPlan,
+    policy: &Filesystem,
+) -> bool {
+    let (never, meant) = (Never::builtin(), policy.meant());
+    let unwanted = Unwanted::new(never, &meant);
+    let mut told = false;
+    let sources = facts.sources.iter_mut().flatten();
+    for (source, opened) in sources.zip(opened) {
+        let is_it = |m: &&PlannedMount| {
+            let judged = m.judged.map(|j| (j.dev, j.ino));
+            judged == Some((source.dev, source.ino)) && m.source == source.path
+        };
+        let mut mounts = plan.mounts.iter().filter(is_it);
+        let is_system = |m: &PlannedMount| facts.system.contains(&m.destination);
+        let budget = match mounts.clone().any(|m| !is_system(m)) {
+            true => Budget::of(policy.search),
+            false => Budget::of(SearchRule::Partial),
+        };
+        let wanted = mounts.any(|m| !(is_system(m) && is_programs(&m.destination)));
+        if source.kind != FileKind::Directory || !wanted {
+            continue;
+        }
+        let before = source.inside.len();
+        search::search(&opened.fd, &unwanted, budget, source);
+        told |= source.inside.len() > before || source.unsearched.is_some();
+    }
+    told
+}
+
+/// Whether one of `wrap`'s own mounts holds programs alone: the system's directories, listed parts of /etc, and
+/// toolchains, which are all named deeper than the top level. Nobody keeps credentials there, and they are large.
+fn is_programs(path: &Path) -> bool {
+    const SYSTEM: [&str; 8] = [
+        "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
+    ];
+    path.components().count() > 2 || SYSTEM.iter().any(|s| path == Path::new(s))
 }
 
 /// The directory of the node's own settings in which a root file system lies. Engines keep images below others that are

@@ -1,7 +1,10 @@
 //! Files: what is judged by its name and lies elsewhere, masks, workspaces (F-H3, F-H4, F-M2 to F-M5, K-1).
 
+mod credentials;
+mod masks;
 mod mounted;
 mod table;
+mod workspace;
 
 use serde_json::{Value, json};
 
@@ -31,4 +34,16 @@ fn run(node: &Node, policy: &str, config: &Value) -> Finished {
 
 fn bind(source: &str) -> Value {
     json!({"destination": "/x", "type": "bind", "source": source, "options": ["rbind", "rw"]})
+}
+
+/// A node's file of a test's own, before the verb.
+fn run_with(node: &Node, settings: &str, policy: &str, config: &Value) -> Finished {
+    let file = node.scratch.file("config.toml", settings);
+    let bundle = node.bundle("bundle-with", config);
+    let id = format!("review-with-{}", std::process::id());
+    let seen = node.call(&[
+        "--config", &file, "--policy", policy, "run", "--bundle", &bundle, &id,
+    ]);
+    node.call(&["delete", "--force", &id]).ok();
+    seen
 }

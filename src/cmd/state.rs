@@ -33,6 +33,9 @@ pub struct State {
     annotations: BTreeMap<String, String>,
     /// The user who created it.
     pub owner: String,
+    /// What was asked for and is not given, under a policy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<String>,
 }
 
 impl State {
@@ -43,7 +46,9 @@ impl State {
             ContainerStatus::Stopped => 0,
             _ => container.pid().map_or(0, nix::unistd::Pid::as_raw),
         };
+        let left_out = record.plan.as_ref().map(crate::plan::Plan::left_out);
         Self {
+            left_out: left_out.unwrap_or_default(),
             oci_version: record.oci_version,
             id: record.id,
             pid,

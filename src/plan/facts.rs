@@ -138,8 +138,20 @@ pub struct SourceFacts {
     pub same_as: Option<PathBuf>,
     /// Paths inside that must not be seen, relative to it.
     pub inside: Vec<Inside>,
+    /// Entries of `policies/never.toml` below it that are links here: what they lead to is judged by itself.
+    pub linked: BTreeSet<PathBuf>,
     /// Why the search inside is not complete, where it is not.
     pub unsearched: Option<String>,
+    /// It is the home directory of a person of the node, or root's.
+    pub home: Option<Home>,
+}
+
+/// A whole home directory that is mounted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Home {
+    /// The working directory in it, where that is below it, is a directory and is reached without links.
+    pub working: Option<Box<SourceFacts>>,
 }
 
 impl SourceFacts {
@@ -158,7 +170,9 @@ impl SourceFacts {
             links: Vec::new(),
             same_as: None,
             inside: Vec::new(),
+            linked: BTreeSet::new(),
             unsearched: None,
+            home: None,
         }
     }
 

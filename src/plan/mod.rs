@@ -16,13 +16,15 @@ pub mod namespaces;
 pub mod network;
 pub mod neutral;
 pub mod never;
+mod options;
 pub mod privileges;
 pub mod process;
 pub mod reach;
+mod sort;
 mod support;
 #[cfg(test)]
 pub(crate) mod tests;
-mod tmpfs;
+pub mod text;
 mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,9 +34,9 @@ use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 
 use crate::egress::{Asking, Budget, Rules};
-use crate::policy::{Leave, NetworkMode, Policy, Resolved, RootAccess, Upstream};
+use crate::policy::{Leave, LeftOut, NetworkMode, Policy, Resolved, RootAccess, Upstream};
 pub use facts::{
-    BundleFacts, FileKind, FileSystem, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
+    BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
     NetworkState, SourceFacts,
 };
 pub use limits::LimitsPlan;
@@ -74,8 +76,22 @@ pub struct Plan {
     pub ceilings: Vec<String>,
     /// Limits of the sidecar process.
     pub sidecar: SidecarLimits,
+    /// What was asked for and is not given, beside mounts: capabilities, devices, settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_given: Vec<String>,
     /// What is weaker than a reader might expect, and why.
     pub warnings: Vec<String>,
+}
+
+impl Plan {
+    /// All that was asked for and is not given, in words, mounts first.
+    pub fn left_out(&self) -> Vec<String> {
+        let mounts = self.filesystem.pruned.iter().map(|m| {
+            let (at, from) = (text::of(&m.destination), text::of(&m.source));
+            format!("the mount at {at} (from {from}): {}", m.why)
+        });
+        mounts.chain(self.not_given.iter().cloned()).collect()
+    }
 }
 
 /// The file system wall.
@@ -95,8 +111,10 @@ pub struct FilesystemPlan {
     /// Mounts that the engine asked for and the container does not get.
     pub pruned: Vec<Pruned>,
     /// Paths of the container that are made empty.
+    #[serde(with = "text::many")]
     pub masked: Vec<PathBuf>,
     /// Those of the masked paths that were found inside a mount: they must be there when they are masked.
+    #[serde(with = "text::many")]
     pub found: BTreeSet<PathBuf>,
     /// Paths of the container that are made read-only.
     pub readonly: Vec<PathBuf>,
@@ -315,9 +333,58 @@ pub enum PlanError {
     /// `dev.agentbox.workspace` names no mount.
     #[error("dev.agentbox.workspace = {0:?}: no bind mount of this container is at that path")]
     Workspace(PathBuf),
+    /// Several mounts could be the workspace, and it is the only one that would be mounted.
+    #[error(
+        "policy '{policy}' mounts the workspace alone, and cannot tell which it is: {holder:?} holds the working directory, which may be the image's, and {rivals} could be meant; name it by the annotation dev.agentbox.workspace, or mount what is not the workspace read-only"
+    )]
+    WhichWorkspace {
+        /// The policy's name.
+        policy: String,
+        /// The mount that holds the working directory.
+        holder: PathBuf,
+        /// The others.
+        rivals: String,
+    },
+    /// The workspace is not where the policy wants it.
+    #[error(
+        "policy '{policy}' has the workspace at {allowed} (filesystem.workspace-at), not at {place:?}"
+    )]
+    WorkspaceElsewhere {
+        /// The policy's name.
+        policy: String,
+        /// Where it would be.
+        place: PathBuf,
+        /// Where it may be.
+        allowed: String,
+    },
+    /// `filesystem.write` names no mount.
+    #[error("filesystem.write names {0:?}: no mount of this container is at that path")]
+    Written(PathBuf),
+    /// Something that was asked for would be left out.
+    #[error(
+        "policy '{policy}' starts nothing without what was asked for (filesystem.left-out = \"error\"), and this is not given: {what}"
+    )]
+    LeftOut {
+        /// The policy's name.
+        policy: String,
+        /// What, each with its reason.
+        what: String,
+    },
     /// The workspace is on the list of what is never let in.
     #[error("the workspace {destination:?} (from {source_path:?}) is refused: {why}")]
     WorkspaceRefused {
+        /// Mount point in the container.
+        destination: PathBuf,
+        /// Path on the node.
+        source_path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// A mount in which a credential may lie that nobody has seen.
+    #[error(
+        "the mount at {destination:?} (from {source_path:?}) cannot be searched for sockets and credentials: {why}; mount less of it, or let what is not found be seen (filesystem.search = \"partial\")"
+    )]
+    Unsearched {
         /// Mount point in the container.
         destination: PathBuf,
         /// Path on the node.
@@ -345,7 +412,8 @@ pub fn plan(
     if spec.root().is_none() {
         return Err(PlanError::Missing("root"));
     }
-    let mut warnings: Vec<String> = neutral::warnings(spec).collect();
+    let mut not_given: Vec<String> = neutral::not_given(spec).collect();
+    let mut warnings = Vec::new();
     let joined = join::find(resolved, linux, bundle, &mut warnings)?;
     let adopted = joined.as_ref().map(|joined| joined.adopt(resolved));
     let resolved = adopted.as_ref().unwrap_or(resolved);
@@ -359,7 +427,11 @@ pub fn plan(
         .mounts
         .iter()
         .any(|m| m.destination == Path::new("/sys"));
+    refuse_left_out(policy, &filesystem)?;
     let capability_limit = privileges::limit(policy);
+    not_given.extend(privileges::not_given(process, &capability_limit));
+    not_given.extend(privileges::devices_not_given(linux, &devices));
+    not_given.extend(mounts::options_not_given(spec, &filesystem));
     // No `..`: a field added to `Policy` does not compile until it is planned.
     let Policy {
         name: _,
@@ -414,7 +486,21 @@ pub fn plan(
         leave: Some(resolved.leave.clone()),
         ceilings: resolved.ceilings.iter().map(ToString::to_string).collect(),
         sidecar: network::sidecar(&policy.network, resolved.upstream.as_ref()),
+        not_given,
         warnings,
         policy: policy.clone(),
+    })
+}
+
+/// Under `filesystem.left-out = "error"` a mount is given or nothing starts.
+fn refuse_left_out(policy: &Policy, filesystem: &FilesystemPlan) -> Result<(), PlanError> {
+    let left_out = &filesystem.pruned;
+    if left_out.is_empty() || policy.filesystem.left_out == LeftOut::Report {
+        return Ok(());
+    }
+    let told = |m: &Pruned| format!("the mount at {} ({})", m.destination.display(), m.why);
+    Err(PlanError::LeftOut {
+        policy: policy.name.to_string(),
+        what: left_out.iter().map(told).collect::<Vec<_>>().join("; "),
     })
 }

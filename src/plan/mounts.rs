@@ -11,13 +11,11 @@ use oci_spec::runtime::{Mount, Spec};
 use serde::{Deserialize, Serialize};
 
 use super::ephemeral::ephemeral;
-use super::judge::{is_kernel_place, read_only, refusal};
-use super::never::{Meant, Never};
-use super::support::support;
-use super::tmpfs::{bounded, has_size};
-use super::workspace::workspace;
-use super::{BundleFacts, FileKind, FilesystemPlan, PlanError, SourceFacts};
-use crate::policy::{Access, MountRule, Policy, Resolved};
+use super::never::Never;
+use super::sort::{Named, Rules, Sorted};
+use super::workspace::{pod_role, workspace};
+use super::{BundleFacts, FileKind, FilesystemPlan, PlanError};
+use crate::policy::{Field, Origin, Resolved};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
 /// Docker 28's list.
@@ -48,12 +46,6 @@ const READONLY: &[&str] = &[
     "/proc/sysrq-trigger",
 ];
 
-/// Why the workspace's mount is there.
-const WORKSPACE: &str = "the workspace";
-
-/// Why the other binds and volumes are there.
-const OTHERS: &str = "the policy keeps other mounts";
-
 /// A mount that the container gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -63,6 +55,7 @@ pub struct PlannedMount {
     /// File system type; `bind` for a bind mount.
     pub kind: String,
     /// What is mounted.
+    #[serde(with = "super::text::one")]
     pub source: PathBuf,
     /// Options, complete.
     pub options: Vec<String>,
@@ -116,8 +109,8 @@ pub(super) fn plan(
     warnings: &mut Vec<String>,
 ) -> Result<FilesystemPlan, PlanError> {
     let never = Never::builtin();
-    let meant = Meant::new();
     let policy = &resolved.policy;
+    let meant = policy.filesystem.meant();
     // As named by the engine, and as the image's own links lead there.
     let named = spec
         .mounts()
@@ -130,7 +123,15 @@ pub(super) fn plan(
         .enumerate()
         .map(|(index, mount)| resolved_in_image(mount, bundle.destinations.get(index)))
         .collect();
-    let workspace = workspace(resolved, spec, &named, bundle)?;
+    let process = spec.process().as_ref();
+    let rules = Rules {
+        never,
+        meant: &meant,
+        policy,
+        cwd: process.map_or(Path::new("/"), |p| p.cwd().as_path()),
+    };
+    let workspace = workspace(resolved, spec, &named, bundle, rules, warnings)?;
+    check_written(resolved, spec, &named)?;
     let mut out = Sorted::default();
     for (index, (mount, named)) in mounts.iter().zip(&named).enumerate() {
         let place = Named {
@@ -139,26 +140,20 @@ pub(super) fn plan(
         };
         match bundle.sources.get(index).and_then(Option::as_ref) {
             Some(facts) if bundle.system.contains(place.path) => {
-                out.keep_bind(
-                    mount,
-                    facts,
-                    false,
-                    "the node's, for programs to run".to_owned(),
-                );
-                out.mask_inside(&never, mount.destination(), facts, warnings);
+                let why = "the node's, for programs to run";
+                out.keep_bind(mount, facts, false, why.to_owned());
+                out.mask_inside(never, mount.destination(), facts);
+                out.warn_of_rest(mount.destination(), facts, warnings);
             }
-            Some(facts) => out.bind(&never, &meant, policy, place, mount, facts, warnings)?,
+            Some(facts) => out.bind(rules, place, mount, facts, warnings)?,
             None => out.kernel(mount, policy.filesystem.scratch.bytes()),
         }
     }
-    let workspace = workspace.map(|index| mounts[index].destination().clone());
     let ephemeral = ephemeral(policy, bundle, &out.kept);
-    if let Some(named) = &resolved.workspace {
-        let is_it =
-            |m: &PlannedMount| Some(&m.destination) == workspace.as_ref() && m.why == WORKSPACE;
-        if !out.kept.iter().any(is_it) {
-            return Err(PlanError::Workspace(PathBuf::from(named.as_str())));
-        }
+    if let (Some(named), Some(_)) = (&resolved.workspace, workspace)
+        && out.workspace.is_none()
+    {
+        return Err(PlanError::Workspace(PathBuf::from(named.as_str())));
     }
     let linux = spec.linux().as_ref();
     let masked = union(
@@ -175,7 +170,7 @@ pub(super) fn plan(
         root: policy.filesystem.root,
         ephemeral,
         scratch_bytes: policy.filesystem.scratch.bytes(),
-        workspace: workspace.filter(|w| out.kept.iter().any(|m| m.destination == *w)),
+        workspace: out.workspace,
         mounts: out.kept,
         pruned: out.pruned,
         masked,
@@ -185,224 +180,46 @@ pub(super) fn plan(
     })
 }
 
-/// A mount's place as the engine names it.
-#[derive(Clone, Copy)]
-struct Named<'a> {
-    path: &'a Path,
-    is_workspace: bool,
-}
-
-#[derive(Default)]
-struct Sorted {
-    kept: Vec<PlannedMount>,
-    pruned: Vec<Pruned>,
-    masked: BTreeSet<PathBuf>,
-    found: BTreeSet<PathBuf>,
-    replaced: BTreeSet<PathBuf>,
-}
-
-impl Sorted {
-    /// A mount that is no bind: the kernel's own file systems, on their usual places only.
-    fn kernel(&mut self, mount: &Mount, scratch_bytes: u64) {
-        let kind = mount.typ().as_deref().unwrap_or("none");
-        let destination = mount.destination();
-        let asked = mount.options().as_deref().unwrap_or_default();
-        let place = destination.to_str().unwrap_or("");
-        let options = match (kind, place) {
-            ("proc", "/proc") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
-            ("sysfs", "/sys") => only(asked, &[], &["nosuid", "nodev", "noexec", "ro"]),
-            ("cgroup" | "cgroup2", "/sys/fs/cgroup") => {
-                only(asked, &[], &["nosuid", "nodev", "noexec", "ro"])
-            }
-            ("devpts", "/dev/pts") => keep(asked, &["nosuid", "noexec"]),
-            ("mqueue", "/dev/mqueue") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
-            ("tmpfs", "/dev") => bounded(keep(asked, &["nosuid", "noexec"]), scratch_bytes),
-            ("tmpfs", "/dev/shm") if has_size(asked) => keep(asked, &["nosuid", "nodev"]),
-            ("tmpfs", _) if !is_kernel_place(destination) && place != "/" => {
-                bounded(keep(asked, &["nosuid", "nodev"]), scratch_bytes)
-            }
-            _ => {
-                self.prune(mount, &format!("a mount of type {kind:?} at this place is not among those that a policy keeps"));
-                return;
-            }
+/// Options of kept mounts that were asked for and are not given.
+pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<String> {
+    // Those that give something; what is not named here takes away, or is about times of access.
+    const GIVING: [&str; 9] = [
+        "rw", "suid", "dev", "exec", "shared", "rshared", "slave", "rslave", "idmap",
+    ];
+    let mut out = Vec::new();
+    for mount in spec.mounts().iter().flatten() {
+        let destination: PathBuf = mount.destination().components().collect();
+        let Some(kept) = plan.mounts.iter().find(|m| m.destination == destination) else {
+            continue;
         };
-        // Either version of cgroups is what is made read-only at the end: one over the other would leave one that is not.
-        let family = |kind: &str| kind.strip_suffix('2').unwrap_or(kind).to_owned();
-        if self
-            .kept
-            .iter()
-            .any(|m| m.destination == *destination && family(&m.kind) == family(kind))
-        {
-            self.prune(mount, "the same file system is mounted there already");
-            return;
-        }
-        self.kept.push(PlannedMount {
-            destination: destination.clone(),
-            kind: kind.to_owned(),
-            source: mount
-                .source()
-                .clone()
-                .unwrap_or_else(|| PathBuf::from(kind)),
-            options,
-            why: "the engine's".to_owned(),
-            judged: None,
-        });
-    }
-
-    fn bind(
-        &mut self,
-        never: &Never,
-        meant: &Meant,
-        policy: &Policy,
-        named: Named<'_>,
-        mount: &Mount,
-        facts: &SourceFacts,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), PlanError> {
-        let destination = mount.destination();
-        let Named { path, is_workspace } = named;
-        let place = path.to_str().unwrap_or("");
-        if matches!(
-            destination.to_str(),
-            Some("/etc/hosts" | "/etc/resolv.conf")
-        ) {
-            // Whatever its source is: the network wall's file takes its place.
-            self.replaced.insert(destination.clone());
-            return Ok(());
-        }
-        let asked_rw = !mount
-            .options()
-            .iter()
-            .flatten()
-            .any(|o| matches!(o.as_str(), "ro" | "rro"));
-        if let Some((why, writable)) = support(place, facts) {
-            self.keep_bind(mount, facts, writable && asked_rw, why.to_owned());
-            return Ok(());
-        }
-        let refused = |why: String| PlanError::WorkspaceRefused {
-            destination: destination.clone(),
-            source_path: facts.path.clone(),
-            why,
+        let asked = mount.options().iter().flatten().map(String::as_str);
+        let given = |option: &str| match option {
+            "rw" => kept.is_writable(),
+            "exec" => !kept.options.iter().any(|o| o == "noexec"),
+            _ => false,
         };
-        if let Some(why) = refusal(never, meant, destination, facts) {
-            if is_workspace {
-                return Err(refused(why));
-            }
-            self.prune(mount, &why);
-            return Ok(());
-        }
-        match access(policy, is_workspace, place) {
-            Access::None => self.prune(
-                mount,
-                &format!("policy '{}' keeps {}", policy.name, kept_words(policy)),
-            ),
-            granted => {
-                let writable = asked_rw && granted == Access::ReadWrite;
-                let mut why = match is_workspace {
-                    true => WORKSPACE,
-                    false => OTHERS,
-                }
-                .to_owned();
-                let closed = writable.then(|| read_only(never, facts)).flatten();
-                if let Some(closed) = &closed {
-                    if is_workspace {
-                        return Err(refused(format!(
-                            "{closed}; no container writes it: use a directory of its own, or mount it read-only"
-                        )));
-                    }
-                    why = format!("{why}, but nobody writes it: {closed}");
-                }
-                self.keep_bind(mount, facts, writable && closed.is_none(), why);
-                self.mask_inside(never, destination, facts, warnings);
-            }
-        }
-        Ok(())
-    }
-
-    fn keep_bind(&mut self, mount: &Mount, facts: &SourceFacts, writable: bool, why: String) {
-        let asked = mount.options().as_deref().unwrap_or_default();
-        let mut options: Vec<String> = vec![
-            "bind".into(),
-            "rprivate".into(),
-            "nosuid".into(),
-            "nodev".into(),
-        ];
-        if asked.iter().any(|o| o == "noexec") {
-            options.push("noexec".into());
-        }
-        options.push(if writable { "rw" } else { "ro" }.into());
-        self.kept.push(PlannedMount {
-            destination: mount.destination().clone(),
-            kind: "bind".to_owned(),
-            source: facts.path.clone(),
-            options,
-            why,
-            judged: Some(Judged {
-                dev: facts.dev,
-                ino: facts.ino,
-                kind: facts.kind,
-            }),
-        });
-    }
-
-    fn mask_inside(
-        &mut self,
-        never: &Never,
-        destination: &Path,
-        facts: &SourceFacts,
-        warnings: &mut Vec<String>,
-    ) {
-        for name in facts.all_names() {
-            let below = never.below(name);
-            self.masked
-                .extend(below.map(|(rest, _)| destination.join(rest)));
-        }
-        let found = facts.inside.iter().map(|i| destination.join(&i.path));
-        self.found.extend(found);
-        self.masked.extend(self.found.iter().cloned());
-        if let Some(why) = &facts.unsearched {
-            warnings.push(format!(
-                "{}: not all of it was searched for sockets and credentials ({why}); those found are masked",
-                destination.display()
-            ));
+        let missing: Vec<&str> = asked.filter(|o| GIVING.contains(o) && !given(o)).collect();
+        // What the kernel's own file systems get is the same in every container.
+        if kept.is_late() && !missing.is_empty() {
+            let (at, options) = (destination.display(), missing.join(", "));
+            out.push(format!("{options} of the mount at {at}"));
         }
     }
-
-    fn prune(&mut self, mount: &Mount, why: &str) {
-        // What it was to cover stays covered: /dev/null over a project's .env is how secrets are kept from a container.
-        let over = |m: &PlannedMount| {
-            m.judged.is_some() && mount.destination().starts_with(&m.destination)
-        };
-        if self.kept.iter().any(over) {
-            self.masked.insert(mount.destination().clone());
-        }
-        self.pruned.push(Pruned {
-            destination: mount.destination().clone(),
-            source: mount.source().clone().unwrap_or_default(),
-            why: why.to_owned(),
-        });
-    }
+    out
 }
 
-/// Which access the policy gives a bind mount that is on no list.
-fn access(policy: &Policy, is_workspace: bool, place: &str) -> Access {
-    let rules = &policy.filesystem;
-    if is_workspace {
-        return rules.workspace;
+/// A path of `filesystem.write` that is no mount is a mistake where it was written for this container. A pod's annotations
+/// are written for all of its containers, and a policy's file for many.
+fn check_written(resolved: &Resolved, spec: &Spec, named: &[Mount]) -> Result<(), PlanError> {
+    let origin = resolved.origins.get(&Field::FilesystemWrite);
+    if !matches!(origin, Some(Origin::Annotation(_))) || pod_role(spec).is_some() {
+        return Ok(());
     }
-    let listed = rules.write.iter().any(|w| w.as_str() == place);
-    match rules.mounts {
-        MountRule::Drop => Access::None,
-        MountRule::ReadOnly if listed => Access::ReadWrite,
-        MountRule::ReadOnly => Access::ReadOnly,
-        MountRule::Keep => Access::ReadWrite,
-    }
-}
-
-fn kept_words(policy: &Policy) -> &'static str {
-    match policy.filesystem.workspace {
-        Access::None => "no mounts",
-        Access::ReadOnly | Access::ReadWrite => "the workspace alone",
+    let is_mount = |path: &Path| named.iter().any(|m| m.destination() == path);
+    let mut written = resolved.policy.filesystem.write.iter();
+    match written.find(|w| !is_mount(Path::new(w.as_str()))) {
+        Some(path) => Err(PlanError::Written(path.as_str().into())),
+        None => Ok(()),
     }
 }
 
@@ -436,50 +253,4 @@ fn union(base: &[&str], engine: Option<&Vec<String>>, more: &BTreeSet<PathBuf>) 
     all.extend(engine.into_iter().flatten().map(PathBuf::from));
     all.extend(more.iter().cloned());
     all.into_iter().collect()
-}
-
-/// Those of the engine's options that cannot loosen anything, plus `add`.
-fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
-    const KEYS: &[&str] = &[
-        "size",
-        "mode",
-        "uid",
-        "gid",
-        "nr_inodes",
-        "nr_blocks",
-        "ptmxmode",
-    ];
-    const WORDS: &[&str] = &[
-        "nosuid",
-        "nodev",
-        "noexec",
-        "ro",
-        "rw",
-        "newinstance",
-        "relatime",
-        "strictatime",
-        "noatime",
-        "nodiratime",
-    ];
-    let harmless = |option: &&String| match option.split_once('=') {
-        Some((key, value)) => {
-            KEYS.contains(&key)
-                && value
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b == b'%')
-        }
-        None => WORDS.contains(&option.as_str()),
-    };
-    let mut out: Vec<String> = asked.iter().filter(harmless).cloned().collect();
-    out.extend(add.iter().map(ToString::to_string));
-    let mut seen = BTreeSet::new();
-    out.retain(|o| seen.insert(o.clone()));
-    out
-}
-
-/// `fixed`, plus those of the engine's options that `also` names.
-fn only(asked: &[String], also: &[&str], fixed: &[&str]) -> Vec<String> {
-    let mut out: Vec<String> = fixed.iter().map(ToString::to_string).collect();
-    out.extend(asked.iter().filter(|o| also.contains(&o.as_str())).cloned());
-    out
 }

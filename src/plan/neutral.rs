@@ -134,14 +134,12 @@ fn is_limit(name: &str) -> bool {
     huge || UNIFIED.contains(&name)
 }
 
-/// What a policy takes out of a spec, in words for the plan's warnings.
-pub(super) fn warnings(spec: &Spec) -> impl Iterator<Item = String> {
+/// What a policy takes out of a spec, in words.
+pub(super) fn not_given(spec: &Spec) -> impl Iterator<Item = String> {
     let from_process = spec.process().clone().map(|mut p| process(&mut p));
     let from_linux = spec.linux().clone().map(|mut l| linux(&mut l));
     let taken = from_process.into_iter().chain(from_linux).flatten();
     taken.map(|name| {
-        format!(
-            "{name} is not applied: it puts the container before others, or no wall looks after it"
-        )
+        format!("{name}: it puts the container before others, or no wall looks after it")
     })
 }

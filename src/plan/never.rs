@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::facts::FileSystem;
+use crate::policy::Filesystem;
 
 /// The parsed list.
 #[derive(Debug, Deserialize)]
@@ -69,11 +71,22 @@ struct Credentials {
 /// Names of credentials that a container is meant to see, as the list has them.
 pub type Meant = BTreeSet<PathBuf>;
 
+impl Filesystem {
+    /// The credentials that the policy means to be seen.
+    pub fn meant(&self) -> Meant {
+        let names = self.credentials.iter();
+        names.map(|name| PathBuf::from(name.as_str())).collect()
+    }
+}
+
 impl Never {
     /// The list that is built in.
-    pub fn builtin() -> Self {
-        toml::from_str(include_str!("../../policies/never.toml"))
-            .expect("a test parses the built-in list")
+    pub fn builtin() -> &'static Self {
+        static LIST: LazyLock<Never> = LazyLock::new(|| {
+            toml::from_str(include_str!("../../policies/never.toml"))
+                .expect("a test parses the built-in list")
+        });
+        &LIST
     }
 
     /// Why `real` (a path without links) is never let in, if it is.

@@ -1,9 +1,9 @@
 //! PURE. Capabilities and devices.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::{Capabilities, Linux, LinuxCapabilities};
+use oci_spec::runtime::{Capabilities, Linux, LinuxCapabilities, Process};
 use serde::{Deserialize, Serialize};
 
 use super::{BundleFacts, PlanError};
@@ -140,6 +140,31 @@ pub(super) fn devices(
     match extra.iter().find(|p| !bundle.devices.contains(*p)) {
         Some(other) => Err(PlanError::OtherDevice(other.clone())),
         None => Ok(extra),
+    }
+}
+
+/// Capabilities that were asked for beyond what the policy leaves.
+pub(super) fn not_given(process: &Process, limit: &BTreeSet<String>) -> Option<String> {
+    let asked = CapabilitySets::of(process.capabilities().as_ref());
+    let missing: Vec<&str> = asked
+        .bounding
+        .union(&asked.permitted)
+        .filter(|name| !limit.contains(*name))
+        .map(|name| name.trim_start_matches("CAP_"))
+        .collect();
+    (!missing.is_empty()).then(|| format!("capabilities: {}", missing.join(" ")))
+}
+
+/// Devices that were asked for and are left out: what `--privileged` lists.
+pub(super) fn devices_not_given(linux: &Linux, given: &BTreeSet<PathBuf>) -> Option<String> {
+    let asked = linux.devices().iter().flatten().map(|d| d.path());
+    let usual = |path: &&PathBuf| USUAL_DEVICES.iter().any(|u| path.as_path() == Path::new(u));
+    let missing = asked.filter(|p| !usual(p) && !given.contains(*p)).count();
+    let every = allows_every_device(linux);
+    match (missing, every) {
+        (0, false) => None,
+        (0, true) => Some("access to every device of the node".to_owned()),
+        (count, _) => Some(format!("{count} devices of the node (--privileged)")),
     }
 }
 

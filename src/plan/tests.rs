@@ -16,6 +16,7 @@ mod namespaces;
 mod network;
 mod neutral;
 mod privileges;
+mod workspace;
 
 /// An engine's container id.
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -26,6 +27,8 @@ struct Case {
     facts: BundleFacts,
     annotations: BTreeMap<String, String>,
     node: NodeConfig,
+    /// What a site's own policy says, after all.
+    site: fn(&mut Policy),
 }
 
 /// The plainest container under a built-in policy.
@@ -47,6 +50,7 @@ fn under(policy: &str) -> Case {
         facts: BundleFacts::default(),
         annotations,
         node: NodeConfig::default(),
+        site: |_| {},
     }
 }
 
@@ -152,6 +156,11 @@ impl Case {
         self
     }
 
+    fn site(mut self, change: fn(&mut Policy)) -> Self {
+        self.site = change;
+        self
+    }
+
     fn plan_on(&self, host: &HostFacts) -> Result<Plan, PlanError> {
         let spec: Spec = serde_json::from_value(self.spec.clone()).unwrap();
         let selection = resolve(&Sources {
@@ -165,7 +174,10 @@ impl Case {
             asker: Asker::Operator,
         });
         match selection.unwrap() {
-            Selection::Policy(resolved) => plan(&resolved, &spec, &self.facts, host),
+            Selection::Policy(mut resolved) => {
+                (self.site)(&mut resolved.policy);
+                plan(&resolved, &spec, &self.facts, host)
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -1,37 +1,180 @@
 //! PURE. Which mount is the workspace.
+//!
+//! A config.json does not say whose working directory it names: the caller's, or the image's, which nobody may have
+//! read. So the working directory decides only where nothing else could be meant.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use oci_spec::runtime::{Mount, Spec};
 
-use super::{BundleFacts, PlanError};
-use crate::policy::Resolved;
+use super::judge::refusal;
+use super::sort::Rules;
+use super::support::support;
+use super::{BundleFacts, FileKind, PlanError, SourceFacts};
+use crate::policy::{Access, MountRule, Resolved};
 
-/// The index of the workspace's mount: the one that was named, else the bind mount that holds the working directory.
+/// A bind mount: its index among the spec's mounts, its place as the engine names it, and what is there.
+#[derive(Clone, Copy)]
+struct Bind<'a> {
+    index: usize,
+    mount: &'a Mount,
+    facts: &'a SourceFacts,
+}
+
+impl Bind<'_> {
+    fn place(&self) -> &Path {
+        self.mount.destination()
+    }
+
+    /// Whether the caller can have meant it as the workspace: a directory to be written that is not the engine's own.
+    fn could_be(&self, rules: Rules<'_>, bundle: &BundleFacts) -> bool {
+        let mut options = self.mount.options().iter().flatten();
+        let place = self.place().to_str().unwrap_or("");
+        self.facts.kind == FileKind::Directory
+            && !options.any(|o| matches!(o.as_str(), "ro" | "rro"))
+            && !bundle.system.contains(self.place())
+            && support(place, self.facts).is_none()
+            && refusal(rules.never, rules.meant, self.place(), self.facts).is_none()
+            && !is_anonymous(&self.facts.path)
+    }
+}
+
+/// The index of the workspace's mount: the one that the annotation names, else the one at the policy's place, else the
+/// bind mount that holds the working directory.
 pub(super) fn workspace(
     resolved: &Resolved,
     spec: &Spec,
     mounts: &[Mount],
     bundle: &BundleFacts,
+    rules: Rules<'_>,
+    warnings: &mut Vec<String>,
 ) -> Result<Option<usize>, PlanError> {
-    let binds = || {
-        let all = mounts.iter().zip(&bundle.sources).enumerate();
-        all.filter(|(_, (_, source))| source.is_some())
-            .map(|(index, (mount, _))| (index, mount.destination()))
+    let all = mounts.iter().zip(&bundle.sources).enumerate();
+    let binds: Vec<Bind<'_>> = all
+        .filter_map(|(index, (mount, facts))| {
+            let facts = facts.as_ref()?;
+            Some(Bind {
+                index,
+                mount,
+                facts,
+            })
+        })
+        .collect();
+    let pinned: Vec<&Path> = rules
+        .policy
+        .filesystem
+        .workspace_at
+        .iter()
+        .map(|p| Path::new(p.as_str()))
+        .collect();
+    let elsewhere = |place: &Path| PlanError::WorkspaceElsewhere {
+        policy: rules.policy.name.to_string(),
+        place: place.to_owned(),
+        allowed: pinned
+            .iter()
+            .map(|p| p.display().to_string())
+            .collect::<Vec<_>>()
+            .join(", "),
     };
     if let Some(named) = &resolved.workspace {
-        let named = PathBuf::from(named.as_str());
-        let found = binds().rfind(|(_, d)| **d == named);
-        return match found {
-            Some((index, _)) => Ok(Some(index)),
-            None => Err(PlanError::Workspace(named)),
+        let named = Path::new(named.as_str());
+        let Some(found) = binds.iter().rfind(|b| b.place() == named) else {
+            return match pod_role(spec) {
+                // A pod's annotations reach all of its containers, the one that holds its namespaces included.
+                Some(role) => {
+                    if role != SANDBOX {
+                        warnings.push(format!(
+                            "dev.agentbox.workspace names {}, which is no mount of this container",
+                            named.display()
+                        ));
+                    }
+                    Ok(None)
+                }
+                None => Err(PlanError::Workspace(named.to_owned())),
+            };
+        };
+        return match pinned.is_empty() || pinned.contains(&named) {
+            true => Ok(Some(found.index)),
+            false => Err(elsewhere(named)),
         };
     }
-    let Some(cwd) = spec.process().as_ref().map(|p| p.cwd().clone()) else {
+    let holds = |b: &&Bind<'_>| rules.cwd.starts_with(b.place()) && b.place() != Path::new("/");
+    let depth = |b: &&Bind<'_>| b.place().components().count();
+    let holder = binds.iter().filter(holds).max_by_key(depth);
+    if !pinned.is_empty() {
+        let mut there = binds.iter().filter(|b| pinned.contains(&b.place()));
+        return match (there.next(), there.next(), holder) {
+            (Some(only), None, _) => Ok(Some(only.index)),
+            (Some(_), Some(_), Some(holder)) if pinned.contains(&holder.place()) => {
+                Ok(Some(holder.index))
+            }
+            (_, _, Some(holder)) => Err(elsewhere(holder.place())),
+            (_, _, None) => Ok(None),
+        };
+    }
+    let Some(holder) = holder else {
         return Ok(None);
     };
-    let holds = binds().filter(|(_, d)| cwd.starts_with(d) && d.as_path() != Path::new("/"));
-    Ok(holds
-        .max_by_key(|(_, d)| d.components().count())
-        .map(|(index, _)| index))
+    let rivals: Vec<&Path> = binds
+        .iter()
+        .filter(|b| b.index != holder.index && b.could_be(rules, bundle))
+        .map(Bind::place)
+        .collect();
+    if rivals.is_empty() || rules.policy.filesystem.workspace == Access::None {
+        return Ok(Some(holder.index));
+    }
+    let rivals = rivals
+        .iter()
+        .map(|p| p.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    if rules.policy.filesystem.mounts == MountRule::Drop {
+        return Err(PlanError::WhichWorkspace {
+            policy: rules.policy.name.to_string(),
+            holder: holder.place().to_owned(),
+            rivals,
+        });
+    }
+    warnings.push(format!(
+        "the workspace is {}, which holds the working directory, the caller's or the image's; dev.agentbox.workspace can name {rivals} instead",
+        holder.place().display()
+    ));
+    Ok(Some(holder.index))
+}
+
+/// What holds a pod's namespaces.
+const SANDBOX: &str = "sandbox";
+
+/// Which of a pod's containers this is, where a CRI engine made it.
+pub(super) fn pod_role(spec: &Spec) -> Option<&str> {
+    const KEYS: [&str; 2] = [
+        "io.kubernetes.cri.container-type",
+        "io.kubernetes.cri-o.ContainerType",
+    ];
+    let annotations = spec.annotations().as_ref()?;
+    KEYS.iter()
+        .find_map(|key| annotations.get(*key))
+        .map(String::as_str)
+}
+
+/// A volume that an engine made because the image asks for one: nobody's project.
+fn is_anonymous(source: &Path) -> bool {
+    let parts: Vec<&str> = source.iter().filter_map(|c| c.to_str()).collect();
+    matches!(parts.as_slice(), [.., "volumes", id, "_data"]
+        if id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn an_anonymous_volume_is_known_by_its_name() {
+        let id = "0123456789abcdef".repeat(4);
+        let at = |name: &str| PathBuf::from(format!("/var/lib/docker/volumes/{name}/_data"));
+        assert!(is_anonymous(&at(&id)));
+        assert!(!is_anonymous(&at("project")) && !is_anonymous(Path::new("/srv/project")));
+    }
 }

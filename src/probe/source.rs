@@ -3,17 +3,17 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use oci_spec::runtime::Mount;
-use rustix::fs::{AtFlags, ResolveFlags, StatxFlags};
+use oci_spec::runtime::{Mount, Spec};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
 
 use super::hosts::Hosts;
-use super::search::search;
 use super::{ProbeError, is_bind, kind_of, links, open_path, real_path};
 use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::Never;
-use crate::plan::{FileKind, FileSystem, SourceFacts};
+use crate::plan::{FileKind, FileSystem, Home, SourceFacts};
 
 /// TMPFS_MAGIC of linux/magic.h.
 const TMPFS: i64 = 0x0102_1994;
@@ -23,66 +23,97 @@ const STACKED: usize = 4;
 
 /// What sources are measured by.
 pub(super) struct Judge<'a> {
-    pub(super) never: Never,
+    pub(super) never: &'static Never,
     pub(super) hosts: Hosts,
     /// Read once, and only where there is something to judge.
     mounts: OnceCell<MountTable>,
     system: &'a BTreeSet<PathBuf>,
+    /// The working directory of the first process.
+    cwd: Option<PathBuf>,
+}
+
+/// A source that was judged, and is held open since.
+pub(super) struct Looked {
+    pub(super) facts: SourceFacts,
+    pub(super) fd: OwnedFd,
+    /// The working directory in it, where it is a whole home directory.
+    pub(super) working: Option<OwnedFd>,
 }
 
 /// The other names of a file, or why they cannot be told.
 type Names = Result<BTreeSet<PathBuf>, String>;
 
 impl<'a> Judge<'a> {
-    pub(super) fn new(rootfs: &Path, system: &'a BTreeSet<PathBuf>) -> Self {
+    pub(super) fn new(spec: &Spec, rootfs: &Path, system: &'a BTreeSet<PathBuf>) -> Self {
         let never = Never::builtin();
         Self {
-            hosts: Hosts::of(&never, rootfs),
+            hosts: Hosts::of(never, rootfs),
             never,
             mounts: OnceCell::new(),
             system,
+            cwd: spec.process().as_ref().map(|p| p.cwd().clone()),
         }
     }
 
     /// Opens and judges a mount's source; `None` for one that is no bind mount.
-    pub(super) fn source(
-        &self,
-        mount: &Mount,
-    ) -> Result<Option<(SourceFacts, OwnedFd)>, ProbeError> {
+    pub(super) fn source(&self, mount: &Mount) -> Result<Option<Looked>, ProbeError> {
         if !is_bind(mount) {
             return Ok(None);
         }
         let path = mount.source().clone().unwrap_or_default();
-        let fail = |e: rustix::io::Errno| ProbeError::Source {
+        let fail = |e: Errno| ProbeError::Source {
             path: path.clone(),
             destination: mount.destination().clone(),
             source: e.into(),
         };
         let (fd, links) = links::open(&path).map_err(fail)?;
-        let mut facts = self.look(&fd, fail)?;
+        let mut facts = self.look(&fd, &fail)?;
         if !self.system.contains(mount.destination()) {
             facts.links = links;
         }
-        let programs =
-            self.system.contains(mount.destination()) && is_programs(mount.destination());
-        // What is refused anyway is not searched.
-        let refused = facts.same_as.is_some()
-            || self.never.kernel(&facts.file_system).is_some()
-            || facts.all_names().any(|n| self.never.refuses(n).is_some());
-        if facts.kind == FileKind::Directory && !refused && !programs {
-            search(&fd, &self.never, &mut facts);
+        let mut working = None;
+        if facts.kind == FileKind::Directory
+            && let Some(below) = self.working_in(mount.destination())
+            && facts.all_names().any(is_home)
+        {
+            let found = directory_in(&fd, &below);
+            let looked = found.as_ref().map(|fd| self.look(fd, &fail)).transpose()?;
+            facts.home = Some(Home {
+                working: looked.map(Box::new),
+            });
+            working = found;
         }
-        Ok(Some((facts, fd)))
+        Ok(Some(Looked { facts, fd, working }))
+    }
+
+    /// The working directory relative to a mount point, where it lies below that.
+    fn working_in(&self, destination: &Path) -> Option<PathBuf> {
+        let cwd = self.cwd.as_ref()?;
+        let below = cwd.strip_prefix(destination).ok()?;
+        let plain = below
+            .components()
+            .all(|c| matches!(c, Component::Normal(_)));
+        (plain && !below.as_os_str().is_empty()).then(|| below.to_owned())
+    }
+
+    /// The names of a root file system that are not its path. What is not known says nothing: engines stack images.
+    pub(super) fn shown_as(&self, fd: &OwnedFd) -> Result<BTreeSet<PathBuf>, ProbeError> {
+        let table = self.mounts()?;
+        let real = real_path(fd.as_fd()).unwrap_or_default();
+        let line = mount_id(fd).and_then(|id| table.by_id(id));
+        Ok(line
+            .and_then(|line| table.names(line, &real))
+            .unwrap_or_default())
     }
 
     /// What is at a descriptor, but for what lies inside.
     fn look(
         &self,
         fd: &OwnedFd,
-        fail: impl Fn(rustix::io::Errno) -> ProbeError,
+        fail: &impl Fn(Errno) -> ProbeError,
     ) -> Result<SourceFacts, ProbeError> {
-        let stat = rustix::fs::fstat(fd).map_err(&fail)?;
-        let magic = rustix::fs::fstatfs(fd).map_err(&fail)?.f_type;
+        let stat = rustix::fs::fstat(fd).map_err(fail)?;
+        let magic = rustix::fs::fstatfs(fd).map_err(fail)?.f_type;
         let real = real_path(fd.as_fd()).map_err(|source| ProbeError::Read {
             path: PathBuf::from("/proc/self/fd"),
             source,
@@ -92,7 +123,7 @@ impl<'a> Judge<'a> {
             trusted: stat.st_uid == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
             tmpfs: magic == TMPFS,
             same_as: hard_link(&stat),
-            inside: self.hosts.inside(&self.never, &real).collect(),
+            inside: self.hosts.inside(self.never, &real).collect(),
             ..SourceFacts::plain(real, stat.st_dev, stat.st_ino, kind)
         };
         facts.file_system = FileSystem {
@@ -113,6 +144,11 @@ impl<'a> Judge<'a> {
             facts.same_as = facts.same_as.take().or(known.engine);
         }
         facts.names.remove(&facts.path);
+        let below = facts.all_names().flat_map(|n| self.never.below(n));
+        let linked = below
+            .map(|(rest, _)| rest)
+            .filter(|rest| is_linked(fd, rest));
+        facts.linked = linked.map(Path::to_path_buf).collect();
         Ok(facts)
     }
 
@@ -187,18 +223,49 @@ fn mount_id(fd: &OwnedFd) -> Option<u64> {
         .then_some(found.stx_mnt_id)
 }
 
-/// Whether one of `wrap`'s own mounts holds programs alone: the system's directories, listed parts of /etc, and
-/// toolchains, which are all named deeper than the top level. Nobody keeps credentials there, and they are large.
-fn is_programs(path: &Path) -> bool {
-    const SYSTEM: [&str; 8] = [
-        "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
-    ];
-    path.components().count() > 2 || SYSTEM.iter().any(|s| path == Path::new(s))
-}
-
 /// A file of root's that others may not read, under one of several names: a hard link of /etc/shadow has its inode.
 fn hard_link(stat: &rustix::fs::Stat) -> Option<PathBuf> {
     let secret =
         kind_of(stat.st_mode) == FileKind::File && stat.st_uid == 0 && stat.st_mode & 0o004 == 0;
     (secret && stat.st_nlink > 1).then(|| PathBuf::from("a file of root's with several names"))
+}
+
+/// A directory below another, reached without links and on the same mount.
+fn directory_in(fd: &OwnedFd, below: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    rustix::fs::openat2(fd, below, flags, Mode::empty(), resolve).ok()
+}
+
+/// Whether there is a link on the way to a path below a directory.
+fn is_linked(fd: &OwnedFd, below: &Path) -> bool {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let found = rustix::fs::openat2(fd, below, flags, Mode::empty(), resolve);
+    matches!(found, Err(Errno::LOOP))
+}
+
+/// Whether a directory is a person's home, or root's.
+fn is_home(path: &Path) -> bool {
+    let above = path.parent();
+    let usual = ["/home", "/var/home"]
+        .iter()
+        .any(|homes| above == Some(Path::new(homes)));
+    let roots = ["/root", "/var/roothome"]
+        .iter()
+        .any(|home| path == Path::new(home));
+    usual || roots || is_in_passwd(path)
+}
+
+fn is_in_passwd(path: &Path) -> bool {
+    let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let home = |line: &str| {
+        let mut fields = line.split(':').skip(2);
+        let uid: u32 = fields.next()?.parse().ok()?;
+        let home = fields.nth(2)?;
+        // Those between are services.
+        let person = uid == 0 || (1000..65534).contains(&uid);
+        (person && home != "/").then(|| PathBuf::from(home))
+    };
+    text.lines().filter_map(home).any(|home| home == path)
 }

@@ -62,8 +62,11 @@ pub fn text(subject: &Subject) -> String {
     privileges(&mut out, plan);
     limits(&mut out, plan);
     leave(&mut out, plan);
+    for thing in &plan.not_given {
+        line(&mut out, "not given", &escape(thing));
+    }
     for warning in &plan.warnings {
-        line(&mut out, "warning", warning);
+        line(&mut out, "warning", &escape(warning));
     }
     origins(&mut out, plan);
     out
@@ -388,7 +391,10 @@ fn item(out: &mut String, text: &str) {
 }
 
 fn path(path: &Path) -> String {
-    escape(&path.display().to_string())
+    match path.to_str() {
+        Some(text) => escape(text),
+        None => escape(&crate::plan::text::of(path)),
+    }
 }
 
 fn size(bytes: u64) -> String {

@@ -103,7 +103,13 @@ pub fn decide(
             let (mut facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, system)?;
             sources = opened;
             (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
-            let plan = plan::plan(&resolved, &bundle.spec, &facts, &crate::probe::host())?;
+            let host = crate::probe::host();
+            let mut plan = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
+            // Only what is let in is searched, which takes as long as it is large.
+            let rules = &plan.policy.filesystem;
+            if crate::probe::search(&mut facts, &sources, &plan.filesystem, rules) {
+                plan = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
+            }
             let filter = filter::compile(Some(&plan.policy.syscalls), engine)?;
             (Some(plan), resolved.chosen_by.to_string(), filter)
         }

@@ -32,17 +32,6 @@ fn f_m3_what_the_node_runs_as_root_is_no_workspace() {
                 message.contains("the workspace") && message.contains("read-only"),
                 "{place} {policy}: {message}"
             );
-            // As the caller may have it.
-            let mut config = node.config(&["sh", "-c", &script]);
-            let mut mount = bind(place);
-            mount["options"] = serde_json::json!(["rbind", "ro"]);
-            config["process"]["cwd"] = "/x".into();
-            config["mounts"].as_array_mut().unwrap().push(mount);
-            let read = super::run(&node, policy, &config);
-            assert!(
-                read.to_string().contains("Read-only"),
-                "{place} {policy}: {read}"
-            );
         }
         // Beside a workspace, even where the policy keeps what the engine says.
         let mut config = node.config(&["sh", "-c", &format!("touch /x/{name}; ls -d /x")]);

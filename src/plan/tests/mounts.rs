@@ -163,6 +163,136 @@ fn another_name_of_a_refused_directory_is_refused() {
         access(&alias.plan(), "/data"),
         "it is /etc under another name"
     );
+    for (name, why) in [
+        ("/etc/kubernetes", "under another name: it holds the host's"),
+        ("/home/me/.ssh", "credentials"),
+        ("/", "whole file system"),
+    ] {
+        let case = under("permissive")
+            .bind("/var/lib/docker/volumes/v/_data", "/data")
+            .found(|f| f.names = [name.into()].into());
+        let answer = access(&case.plan(), "/data");
+        assert!(answer.contains(why) && answer.contains(name), "{answer}");
+        assert!(case.cwd("/data").refused().contains(why));
+    }
+    let case = under("permissive")
+        .bind("/srv/alias", "/data")
+        .found(|f| f.names = ["/srv/other".into(), "/var/lib".into()].into());
+    assert!(
+        case.plan()
+            .filesystem
+            .masked
+            .contains(&PathBuf::from("/data/docker"))
+    );
+}
+
+#[test]
+fn what_nobody_can_name_and_the_kernels_own_is_refused() {
+    let case = |change: fn(&mut SourceFacts)| {
+        let case = under("permissive").bind("/srv/x", "/data").found(change);
+        access(&case.plan(), "/data")
+    };
+    let proc = case(|f| f.file_system.magic = 0x9fa0);
+    assert!(proc.contains("process table"), "{proc}");
+    let devices = case(|f| f.file_system.kind = "devtmpfs".to_owned());
+    assert!(devices.contains("\"devtmpfs\""), "{devices}");
+    let lost = case(|f| f.nameless = Some("a layer is lost".to_owned()));
+    assert!(lost.contains("a layer is lost"), "{lost}");
+}
+
+#[test]
+fn a_support_mount_that_is_a_bind_of_something_else_is_none() {
+    let source = format!("/var/lib/docker/containers/{ID}/hostname");
+    let case = |name: &str| {
+        let names = [PathBuf::from(name)].into();
+        under("strict")
+            .bind_of(FileKind::File, &source, "/etc/hostname")
+            .found(|f| f.names = names)
+            .plan()
+    };
+    assert_ne!(access(&case("/etc/shadow"), "/etc/hostname"), "ro");
+    // The engine's directory on a disk of its own.
+    let disk = format!("/mnt/disk/docker/containers/{ID}/hostname");
+    assert_eq!(access(&case(&disk), "/etc/hostname"), "ro");
+}
+
+#[test]
+fn a_link_on_the_way_is_the_nodes_own_or_the_mount_is_refused() {
+    let case = |path: &str, owner: u32| {
+        let link = Link {
+            path: path.into(),
+            owner,
+        };
+        let case = under("permissive")
+            .bind("/srv/x", "/data")
+            .found(|f| f.links = vec![link]);
+        access(&case.plan(), "/data")
+    };
+    for path in [
+        "/srv/current",
+        "/opt/x",
+        "/var/run",
+        "/home/me",
+        "/usr/x/y",
+        "/link",
+    ] {
+        assert_eq!(case(path, 0), "rw", "{path}");
+        assert!(case(path, 1000).contains(path), "{path}");
+    }
+    for path in [
+        "/srv/workspace/sub",
+        "/home/me/project",
+        "/data/x",
+        "/root/x",
+    ] {
+        let answer = case(path, 0);
+        let closed = path == "/root/x";
+        assert_eq!(
+            answer.contains("name /srv/x itself"),
+            !closed,
+            "{path}: {answer}"
+        );
+    }
+}
+
+#[test]
+fn what_the_node_runs_is_never_written() {
+    for source in [
+        "/usr",
+        "/usr/local/bin",
+        "/var/spool/cron",
+        "/root",
+        "/home",
+        "/srv",
+    ] {
+        let data = under("permissive").bind(source, "/data").plan();
+        assert_eq!(access(&data, "/data"), "ro", "{source}");
+        let why = &data.filesystem.mounts[0].why;
+        assert!(why.contains("nobody writes it"), "{why}");
+        let work = || under("permissive").bind(source, "/data").cwd("/data");
+        let message = work().refused();
+        assert!(message.contains("read-only"), "{message}");
+        assert_eq!(access(&work().options(&["ro"]).plan(), "/data"), "ro");
+        let read = work().annotation("filesystem.workspace", "read-only");
+        assert_eq!(access(&read.plan(), "/data"), "ro");
+    }
+    // By another name of it as well.
+    let alias = under("permissive")
+        .bind("/mnt/disk/x", "/data")
+        .found(|f| f.names = ["/usr/lib/x".into()].into());
+    assert_eq!(access(&alias.plan(), "/data"), "ro");
+}
+
+#[test]
+fn credentials_that_are_meant_come_in() {
+    let login = || {
+        under("standard")
+            .bind_of(FileKind::File, "/home/me/.codex/auth.json", "/data")
+            .site(|p| p.filesystem.credentials = [".codex/auth.json".parse().unwrap()].into())
+    };
+    assert_eq!(access(&login().plan(), "/data"), "ro");
+    let other = login().site(|p| p.filesystem.credentials = [".npmrc".parse().unwrap()].into());
+    assert!(access(&other.plan(), "/data").contains("credentials"));
 }
 
 #[test]
@@ -171,11 +301,19 @@ fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
         path: "me/agent.sock".into(),
         why: "it is a socket".into(),
     }];
-    let case = under("standard").bind("/var/lib", "/data").found(|f| {
-        f.inside = inside;
-        f.unsearched = Some("too many files".to_owned());
-    });
-    let plan = case.plan();
+    let unsearched = |policy: &str| {
+        under(policy).bind("/var/lib", "/data").found(|f| {
+            f.inside = inside.clone();
+            f.unsearched = Some("too many files".to_owned());
+        })
+    };
+    // Where nobody looked, a credential may lie.
+    let message = unsearched("standard").refused();
+    assert!(
+        message.contains("too many files") && message.contains("filesystem.search"),
+        "{message}"
+    );
+    let plan = unsearched("permissive").plan();
     for path in ["/data/me/agent.sock", "/data/docker", "/data/kubelet"] {
         assert!(
             plan.filesystem.masked.contains(&PathBuf::from(path)),
@@ -315,47 +453,13 @@ fn a_destination_that_is_no_plain_absolute_path_is_an_error() {
 }
 
 #[test]
-fn the_workspace_is_what_is_named_or_what_holds_the_working_directory() {
-    let two = || under("strict").bind("/srv/a", "/a").bind("/srv/ab", "/a/b");
-    for (case, expect) in [
-        (two(), None),
-        (two().cwd("/a"), Some("/a")),
-        (two().cwd("/a/b/c"), Some("/a/b")),
-        (two().cwd("/ab"), None),
-        (two().cwd("/a/b").annotation("workspace", "/a"), Some("/a")),
-    ] {
-        let plan = case.plan();
-        assert_eq!(plan.filesystem.workspace, expect.map(PathBuf::from));
-        let kept: Vec<_> = plan
-            .filesystem
-            .mounts
-            .iter()
-            .map(|m| m.destination.clone())
-            .collect();
-        assert_eq!(kept, Vec::from_iter(expect.map(PathBuf::from)));
-    }
-    assert!(
-        two()
-            .annotation("workspace", "/c")
-            .refused()
-            .contains("no bind mount")
-    );
-    assert!(
-        under("strict")
-            .tmpfs("/c")
-            .annotation("workspace", "/c")
-            .refused()
-            .contains("no bind mount")
-    );
-}
-
-#[test]
 fn each_rule_gives_the_access_it_says() {
     let case = |policy: &str| {
         under(policy)
             .bind("/srv/work", "/work")
             .bind("/srv/data", "/data")
             .cwd("/work")
+            .annotation("workspace", "/work")
     };
     for (policy, work, data) in [
         ("strict", "rw", "policy 'strict' keeps the workspace alone"),
@@ -375,9 +479,8 @@ fn each_rule_gives_the_access_it_says() {
         .annotation("filesystem.workspace", "read-only")
         .plan();
     assert_eq!(access(&plan, "/work"), "ro");
-    let plan = case("strict")
-        .annotation("filesystem.workspace", "none")
-        .plan();
+    let none = under("strict").bind("/srv/work", "/work").cwd("/work");
+    let plan = none.annotation("filesystem.workspace", "none").plan();
     assert_eq!(
         (plan.filesystem.workspace, plan.filesystem.mounts),
         (None, vec![])
@@ -393,6 +496,7 @@ fn write_lifts_read_only_and_neither_brings_back_what_is_dropped_nor_speaks_for_
             .bind("/srv/more", "/data/more");
         case.cwd("/work")
             .annotation("filesystem.write", "/data,/work")
+            .node("[allow]\nannotations = [\"filesystem.write\"]")
     };
     let plan = case("standard")
         .annotation("filesystem.workspace", "read-only")
@@ -405,7 +509,11 @@ fn write_lifts_read_only_and_neither_brings_back_what_is_dropped_nor_speaks_for_
         ),
         ("ro".into(), "rw".into(), "ro".into())
     );
-    let dropped = case("strict").plan();
+    let dropped = under("strict")
+        .bind("/srv/data", "/data")
+        .annotation("filesystem.write", "/data")
+        .node("[allow]\nannotations = [\"filesystem.write\"]")
+        .plan();
     assert!(
         access(&dropped, "/data").contains("keeps"),
         "{}",

@@ -1,4 +1,53 @@
-//! PURE. How large a file system in memory may be.
+//! PURE. Options of the mounts that are no binds: those that cannot loosen anything, and how large a file system in memory
+//! may be.
+
+use std::collections::BTreeSet;
+
+/// Those of the engine's options that cannot loosen anything, plus `add`.
+pub(super) fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
+    const KEYS: &[&str] = &[
+        "size",
+        "mode",
+        "uid",
+        "gid",
+        "nr_inodes",
+        "nr_blocks",
+        "ptmxmode",
+    ];
+    const WORDS: &[&str] = &[
+        "nosuid",
+        "nodev",
+        "noexec",
+        "ro",
+        "rw",
+        "newinstance",
+        "relatime",
+        "strictatime",
+        "noatime",
+        "nodiratime",
+    ];
+    let harmless = |option: &&String| match option.split_once('=') {
+        Some((key, value)) => {
+            KEYS.contains(&key)
+                && value
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'%')
+        }
+        None => WORDS.contains(&option.as_str()),
+    };
+    let mut out: Vec<String> = asked.iter().filter(harmless).cloned().collect();
+    out.extend(add.iter().map(ToString::to_string));
+    let mut seen = BTreeSet::new();
+    out.retain(|o| seen.insert(o.clone()));
+    out
+}
+
+/// `fixed`, plus those of the engine's options that `also` names.
+pub(super) fn only(asked: &[String], also: &[&str], fixed: &[&str]) -> Vec<String> {
+    let mut out: Vec<String> = fixed.iter().map(ToString::to_string).collect();
+    out.extend(asked.iter().filter(|o| also.contains(&o.as_str())).cloned());
+    out
+}
 
 /// The options of a tmpfs with at most this many bytes, and files for them: what it holds is the node's memory where
 /// the container has no limit of its own, and a tmpfs without a size may take half of it.

@@ -1,0 +1,97 @@
+//! AGENTS S1 (14): a credential is known by where it really lies, and one that is meant can be seen.
+
+use serde_json::json;
+
+use super::{bind, run, run_with, seen};
+use crate::direct::Node;
+
+const SECRET: &str = "the-secret-of-the-person";
+
+/// A home with credentials of several components, and other files beside them.
+fn home(node: &Node) -> String {
+    for file in [
+        ".config/gh/hosts.yml",
+        ".config/gcloud/credentials.db",
+        ".config/git/credentials",
+        ".config/containers/auth.json",
+        ".cargo/credentials.toml",
+        ".codex/auth.json",
+        ".claude/.credentials.json",
+        ".gem/credentials",
+        ".local/share/keyrings/login.keyring",
+        ".terraform.d/credentials.tfrc.json",
+    ] {
+        node.scratch.file(&format!("me/{file}"), SECRET);
+    }
+    for file in [
+        ".config/plain",
+        ".cargo/config.toml",
+        ".codex/config.toml",
+        ".local/share/plain",
+    ] {
+        node.scratch.file(&format!("me/{file}"), "plain\n");
+    }
+    node.scratch.path("me")
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn agents_14_credentials_are_masked_wherever_the_mount_begins() {
+    let node = Node::new();
+    let home = home(&node);
+    let look = "grep -r the-secret /x; grep -rl plain /x; true";
+    for (mount, plain) in [
+        (".config", 1),
+        (".config/git", 0),
+        (".config/containers", 0),
+        (".cargo", 1),
+        (".codex", 1),
+        (".claude", 0),
+        (".gem", 0),
+        (".local", 1),
+        (".local/share", 1),
+        (".terraform.d", 0),
+        ("", 4),
+    ] {
+        let source = format!("{home}/{mount}");
+        for policy in ["strict", "standard", "permissive"] {
+            let seen = seen(&node, policy, bind(&source), look);
+            assert!(!seen.stdout.contains(SECRET), "{mount} {policy}: {seen}");
+            assert_eq!(
+                seen.stdout.lines().count(),
+                plain,
+                "{mount} {policy}: {seen}"
+            );
+        }
+    }
+}
+
+/// An agent's own login is what a node's policy says is meant, as part of a directory and as a file by itself.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn agents_14_a_login_that_is_meant_is_seen_and_no_other() {
+    let node = Node::new();
+    let home = home(&node);
+    let policies = node.scratch.dir("policies");
+    node.scratch.file(
+        "policies/codex.toml",
+        "base = \"standard\"\n[filesystem]\ncredentials = [\".codex/auth.json\"]\n",
+    );
+    let settings = format!("policy-dir = \"{policies}\"\n");
+    let mut config = node.config(&["sh", "-c", "grep -rl the-secret /dir /file /other; true"]);
+    let mounts = config["mounts"].as_array_mut().unwrap();
+    for (source, place) in [
+        (".codex", "/dir"),
+        (".codex/auth.json", "/file"),
+        (".claude", "/other"),
+    ] {
+        let source = format!("{home}/{source}");
+        mounts.push(
+            json!({"destination": place, "type": "bind", "source": source, "options": ["rbind"]}),
+        );
+    }
+    let meant = run_with(&node, &settings, "codex", &config);
+    assert_eq!(meant.ok(), "/dir/auth.json\n/file\n");
+    let control = run(&node, "standard", &config);
+    assert!(!control.stdout.contains('/'), "{control}");
+}

@@ -1,0 +1,154 @@
+//! F-H4, F-M5 (F22, F23): masks that an agent can neither outlive nor turn against the next start.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::{bind, run, seen};
+use crate::command::run as command;
+use crate::direct::Node;
+
+const SECRET: &str = "the-secret-of-the-project";
+
+/// F-H4 a: in one run the parent of what is masked is moved out of reach of a search that goes only so deep.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f_h4_a_credential_that_was_moved_deeper_stays_masked() {
+    for policy in ["strict", "standard", "permissive"] {
+        let node = Node::new();
+        node.scratch.file("ws/proj/.aws/credentials", SECRET);
+        let workspace = node.scratch.path("ws");
+        let depth = "a/b/c/d/e/f/g/h/i/j";
+        let script = format!("mkdir -p {depth} && mv proj {depth}/proj && echo moved");
+        assert_eq!(
+            seen(&node, policy, bind(&workspace), &script).ok(),
+            "moved\n"
+        );
+        let look = format!("ls -d {depth}/proj/.aws && cat {depth}/proj/.aws/*");
+        let next = seen(&node, policy, bind(&workspace), &look);
+        assert!(next.stdout.contains(".aws"), "{policy}: {next}");
+        assert!(!next.stdout.contains(SECRET), "{policy}: {next}");
+    }
+}
+
+/// F-H4 b: in one run so many files are made that a search would stop before what comes later.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f_h4_many_files_do_not_hide_a_credential_or_a_socket() {
+    let node = Node::new();
+    node.scratch.file("ws/zz/proj/.aws/credentials", SECRET);
+    let workspace = node.scratch.path("ws");
+    let _socket =
+        std::os::unix::net::UnixListener::bind(format!("{workspace}/zz/proj/sock")).unwrap();
+    let script = "for d in 1 2 3 4 5 6 7 8 9 10 11 12; do mkdir -p a$d; \
+        (cd a$d; for f in $(seq 1500); do : >$f; done); done; echo filled";
+    assert_eq!(
+        seen(&node, "strict", bind(&workspace), script).ok(),
+        "filled\n"
+    );
+    for policy in ["strict", "standard"] {
+        let look =
+            "cat zz/proj/.aws/*; if [ -S zz/proj/sock ]; then echo socket; fi; ls -a zz/proj";
+        let seen = seen(&node, policy, bind(&workspace), look);
+        assert!(seen.stdout.contains(".aws"), "{seen}");
+        assert!(
+            !seen.stdout.contains(SECRET) && !seen.stdout.contains("socket"),
+            "{policy}: {seen}"
+        );
+    }
+}
+
+/// Where not all can be seen: a directory that a path cannot name. The agent makes it, and is told at the next start.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f_h4_what_cannot_be_searched_is_refused_and_named() {
+    let node = Node::new();
+    let workspace = node.scratch.dir("ws");
+    let script = "n=$(printf 'd%.0s' $(seq 250)); for i in $(seq 20); do mkdir $n && cd $n || exit 1; done; echo made";
+    assert_eq!(
+        seen(&node, "strict", bind(&workspace), script).ok(),
+        "made\n"
+    );
+    for policy in ["strict", "standard"] {
+        let message = seen(&node, policy, bind(&workspace), "echo runs").failed();
+        assert!(
+            message.contains("cannot be searched") && message.contains("filesystem.search"),
+            "{message}"
+        );
+    }
+    // `permissive` goes on, and says so.
+    assert_eq!(
+        seen(&node, "permissive", bind(&workspace), "echo runs").ok(),
+        "runs\n"
+    );
+    command("rm", &["-r", &workspace]).ok();
+    fs::create_dir(workspace).unwrap();
+}
+
+/// F-M5: links and odd names are no mask's business, and stop nobody.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f_m5_a_poisoned_workspace_starts_and_stays_safe() {
+    let node = Node::new();
+    let workspace = node.scratch.dir("ws");
+    let odd = Path::new(&workspace).join(std::ffi::OsStr::from_bytes(b"\xff\n\\x"));
+    fs::create_dir_all(odd.join(".ssh")).unwrap();
+    fs::write(odd.join(".ssh/id"), SECRET).unwrap();
+    fs::write(format!("{workspace}/rc"), "plain").unwrap();
+    for (target, name) in [
+        ("/nowhere", ".ssh"),
+        ("rc", ".npmrc"),
+        (".", ".aws"),
+        ("/etc", ".kube"),
+    ] {
+        symlink(target, format!("{workspace}/{name}")).unwrap();
+    }
+    for policy in ["strict", "standard", "permissive"] {
+        let mut config = node.config(&[
+            "sh",
+            "-c",
+            "cat .npmrc; grep -r the-secret . ; ls .kube/shadow; sleep 60",
+        ]);
+        config["process"]["cwd"] = "/x".into();
+        config["mounts"]
+            .as_array_mut()
+            .unwrap()
+            .push(bind(&workspace));
+        let bundle = node.bundle("odd", &config);
+        let id = format!("review-odd-{}", std::process::id());
+        node.call(&["--policy", policy, "create", "--bundle", &bundle, &id])
+            .ok();
+        node.call(&["start", &id]).ok();
+        // Its record is read by every verb.
+        let explained = node.call(&["explain", &id]).ok();
+        assert!(
+            explained.contains("\\xff") && explained.contains(".ssh"),
+            "{explained}"
+        );
+        node.call(&["state", &id]).ok();
+        assert_eq!(node.call(&["exec", &id, "echo", "exec"]).ok(), "exec\n");
+        node.call(&["delete", "--force", &id]).ok();
+        let seen = super::seen(
+            &node,
+            policy,
+            bind(&workspace),
+            "cat .npmrc; cat *x/.ssh/id",
+        );
+        assert!(
+            seen.stdout.contains("plain") && !seen.stdout.contains(SECRET),
+            "{seen}"
+        );
+    }
+    // A directory of the list that is a link on this node, below a mount that is kept.
+    let data = node.scratch.dir("data");
+    let link = "/var/lib/incus";
+    symlink(&data, link).unwrap();
+    let mut mount = bind("/var/lib");
+    mount["options"] = serde_json::json!(["rbind", "ro"]);
+    let mut config = node.config(&["sh", "-c", "ls -d /x/dpkg"]);
+    config["mounts"].as_array_mut().unwrap().push(mount);
+    let seen = run(&node, "permissive", &config);
+    fs::remove_file(link).unwrap();
+    assert_eq!(seen.ok(), "/x/dpkg\n");
+}

@@ -1,0 +1,191 @@
+//! Which mount is the workspace, and what of it is written.
+
+use super::*;
+
+#[test]
+fn the_workspace_is_what_is_named_or_what_holds_the_working_directory() {
+    let two = || {
+        under("standard")
+            .bind("/srv/a", "/a")
+            .bind("/srv/ab", "/a/b")
+    };
+    for (case, expect) in [
+        (two(), None),
+        (two().cwd("/a"), Some("/a")),
+        (two().cwd("/a/b/c"), Some("/a/b")),
+        (two().cwd("/ab"), None),
+        (two().cwd("/a/b").annotation("workspace", "/a"), Some("/a")),
+    ] {
+        let plan = case.plan();
+        assert_eq!(plan.filesystem.workspace, expect.map(PathBuf::from));
+        let writable = plan.filesystem.mounts.iter().filter(|m| m.is_writable());
+        let writable: Vec<_> = writable.map(|m| m.destination.clone()).collect();
+        assert_eq!(writable, Vec::from_iter(expect.map(PathBuf::from)));
+    }
+    for policy in ["strict", "standard"] {
+        let nowhere = under(policy)
+            .bind("/srv/a", "/a")
+            .annotation("workspace", "/c");
+        assert!(nowhere.refused().contains("no bind mount"));
+        let memory = under(policy).tmpfs("/c").annotation("workspace", "/c");
+        assert!(memory.refused().contains("no bind mount"));
+    }
+}
+
+#[test]
+fn strict_does_not_guess_between_two() {
+    let two = |policy: &str| {
+        under(policy)
+            .bind("/srv/ref", "/ref")
+            .bind("/srv/work", "/work")
+            .cwd("/ref")
+    };
+    let message = two("strict").refused();
+    for word in ["/ref", "/work", "dev.agentbox.workspace"] {
+        assert!(message.contains(word), "{message}");
+    }
+    // It is told where it is guessed.
+    let plan = two("standard").plan();
+    assert_eq!(plan.filesystem.workspace, Some("/ref".into()));
+    assert!(
+        plan.warnings.iter().any(|w| w.contains("/work instead")),
+        "{:?}",
+        plan.warnings
+    );
+    let plan = two("strict").annotation("workspace", "/work").plan();
+    assert_eq!(plan.filesystem.workspace, Some("/work".into()));
+    assert_eq!(plan.filesystem.mounts.len(), 1);
+    assert_eq!(plan.warnings, Vec::<String>::new());
+    // What cannot be meant is no rival: a file, what is to be read only, what is refused, an image's own volume.
+    let volume = format!("/var/lib/docker/volumes/{ID}/_data");
+    let one = under("strict")
+        .bind_of(FileKind::File, "/srv/gitconfig", "/root/.gitconfig")
+        .bind("/etc/ssl", "/ssl")
+        .bind("/home/me/.ssh", "/root/.ssh")
+        .bind(&volume, "/data")
+        .bind("/srv/cache", "/cache")
+        .options(&["ro"])
+        .bind("/srv/work", "/work")
+        .cwd("/work");
+    assert_eq!(one.plan().filesystem.workspace, Some("/work".into()));
+}
+
+#[test]
+fn a_policy_pins_the_place_of_the_workspace() {
+    let pinned = || {
+        under("standard")
+            .bind("/srv/ref", "/ref")
+            .bind("/srv/work", "/work")
+            .annotation("filesystem.workspace-at", "/work, /src")
+    };
+    // Whatever the working directory is, and under every policy.
+    for cwd in ["/", "/ref", "/work"] {
+        let plan = pinned().cwd(cwd).plan();
+        assert_eq!(plan.filesystem.workspace, Some("/work".into()), "{cwd}");
+        assert_eq!(plan.warnings, Vec::<String>::new());
+    }
+    let message = pinned().annotation("workspace", "/ref").refused();
+    assert!(
+        message.contains("workspace-at") && message.contains("/work"),
+        "{message}"
+    );
+    let other = under("standard")
+        .bind("/srv/ref", "/ref")
+        .cwd("/ref")
+        .annotation("filesystem.workspace-at", "/work");
+    let message = other.refused();
+    assert!(message.contains("\"/ref\""), "{message}");
+    let two = pinned().bind("/srv/src", "/src");
+    assert!(
+        pinned()
+            .bind("/srv/src", "/src")
+            .cwd("/ref")
+            .refused()
+            .contains("workspace-at")
+    );
+    let two = two.cwd("/src").plan();
+    assert_eq!(two.filesystem.workspace, Some("/src".into()));
+}
+
+#[test]
+fn a_pods_annotation_reaches_containers_without_the_mount() {
+    let pod = |role: &str| {
+        let annotations = json!({"io.kubernetes.cri.container-type": role});
+        under("strict")
+            .set("", "annotations", annotations)
+            .annotation("workspace", "/work")
+    };
+    let sandbox = pod("sandbox").plan();
+    assert_eq!(
+        (sandbox.filesystem.workspace, sandbox.warnings.len()),
+        (None, 0)
+    );
+    let other = pod("container").bind("/srv/a", "/a").cwd("/a").plan();
+    assert_eq!(other.filesystem.workspace, None);
+    assert!(other.warnings[0].contains("/work"), "{:?}", other.warnings);
+    let with = pod("container").bind("/srv/work", "/work").plan();
+    assert_eq!(with.filesystem.workspace, Some("/work".into()));
+}
+
+#[test]
+fn of_a_whole_home_only_the_working_directory_is_written() {
+    let home = |working: Option<&str>| {
+        let working = working
+            .map(|path| Box::new(SourceFacts::plain(path.into(), 1, 77, FileKind::Directory)));
+        under("standard")
+            .bind("/home/me", "/home/me")
+            .found(|f| f.home = Some(Home { working }))
+    };
+    let plan = home(Some("/home/me/project"))
+        .cwd("/home/me/project")
+        .plan();
+    assert_eq!(access(&plan, "/home/me"), "ro");
+    assert_eq!(access(&plan, "/home/me/project"), "rw");
+    assert_eq!(plan.filesystem.workspace, Some("/home/me/project".into()));
+    assert!(plan.filesystem.mounts[0].why.contains("whole home"));
+    assert_eq!(plan.filesystem.mounts[1].judged.unwrap().ino, 77);
+    // By its name as well; the engine's `ro` stays.
+    let named = home(Some("/home/me/p"))
+        .cwd("/home/me/p")
+        .annotation("workspace", "/home/me");
+    assert_eq!(access(&named.plan(), "/home/me/p"), "rw");
+    let read = home(Some("/home/me/p"))
+        .options(&["ro"])
+        .cwd("/home/me/p")
+        .plan();
+    assert_eq!(read.filesystem.mounts.len(), 1);
+    // What is not there is not made.
+    let absent = home(None).cwd("/home/me/absent").plan();
+    assert_eq!(access(&absent, "/home/me"), "ro");
+    let secret = home(Some("/home/me/.ssh")).cwd("/home/me/.ssh").refused();
+    assert!(secret.contains("credentials"), "{secret}");
+    // root's, which is written as a whole by nobody.
+    let root = under("standard").bind("/root", "/root").found(|f| {
+        let project = SourceFacts::plain("/root/project".into(), 1, 78, FileKind::Directory);
+        f.home = Some(Home {
+            working: Some(Box::new(project)),
+        });
+    });
+    let plan = root.cwd("/root/project").plan();
+    assert_eq!(
+        (access(&plan, "/root"), access(&plan, "/root/project")),
+        ("ro".into(), "rw".into())
+    );
+}
+
+#[test]
+fn a_place_to_write_that_is_no_mount_is_a_mistake() {
+    let leave = "[allow]\nannotations = [\"filesystem.write\"]";
+    let case = || {
+        under("standard")
+            .bind("/srv/cache", "/cache")
+            .annotation("filesystem.write", "/cach")
+            .node(leave)
+    };
+    let message = case().refused();
+    assert!(message.contains("\"/cach\""), "{message}");
+    case().bind("/srv/x", "/cach").plan();
+    // A pod's annotations are for all of its containers.
+    let pod = json!({"io.kubernetes.cri.container-type": "container"});
+    case().set("", "annotations", pod).plan();
+}
