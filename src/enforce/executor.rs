@@ -3,9 +3,9 @@
 //! as the last thing before execve; it is inherited over clone, so it may own descriptors and programs.
 //!
 //! ```text
-//! validate   judged mounts attached, private directories, masks -> cgroups read-only -> program found
-//! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> session keyring
-//!            -> SELinux label -> capabilities dropped and read back -> no_new_privs read back -> filter loaded
+//! validate   supplementary groups -> judged mounts attached, private directories, masks -> cgroups read-only -> program found
+//! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> groups read back
+//!            -> session keyring -> SELinux label -> capabilities dropped and read back -> no_new_privs read back -> filter loaded
 //!            and read back -> startContainer hooks -> execve
 //! ```
 //!
@@ -28,6 +28,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::finish::{self, Unfinished};
 use super::listener::{self, AgentSocket};
+use super::privileges::GroupsSet;
 use super::rootfs::LateMount;
 use super::{EnforceError, hidden, home, privileges, program, rootfs, stdio, verify};
 use crate::plan::{CapabilitySets, Plan};
@@ -80,6 +81,15 @@ impl Walls {
     /// other walls go up before, and those at `start`.
     fn filter_comes_at_create(&self) -> bool {
         matches!(self.role, Role::Init { .. }) && self.plan.is_none() && self.agent.is_some()
+    }
+
+    /// The supplementary groups until the namespaces are joined: none of a user namespace that the process joins later,
+    /// where its numbers mean others.
+    fn groups_now<'a>(&self, spec: &'a Spec) -> &'a [u32] {
+        match &self.role {
+            Role::Tenant { user: Some(_), .. } => &[],
+            _ => groups(spec),
+        }
     }
 
     /// Under a plan nothing that enforces it may be missing: an absent value must never mean an absent wall.
@@ -161,6 +171,7 @@ struct Found {
     program: PathBuf,
     /// The walls stand since `create`.
     enforced: bool,
+    groups: Option<GroupsSet>,
     added_env: HashMap<String, String>,
 }
 
@@ -175,6 +186,8 @@ impl WallExecutor {
 
     fn prepare(&self, spec: &Spec) -> Result<(), EnforceError> {
         let walls = &self.walls;
+        // First: nothing of the container is looked at with the rights of the caller's groups.
+        self.found.borrow_mut().groups = Some(privileges::set_groups(walls.groups_now(spec))?);
         for procs in &walls.cgroups {
             rustix::io::write(procs, b"0").map_err(EnforceError::step("move to the sub-cgroup"))?;
         }
@@ -219,6 +232,7 @@ impl WallExecutor {
         let walls = &self.walls;
         walls.check_complete()?;
         self.join_namespaces()?;
+        self.verify_groups(spec)?;
         join_keyring(&walls.keyring)?;
         set_selinux_label(spec)?;
         if walls.no_new_privs {
@@ -303,6 +317,13 @@ impl WallExecutor {
         }
     }
 
+    fn verify_groups(&self, spec: &Spec) -> Result<(), EnforceError> {
+        let set = self.found.borrow().groups;
+        let set = set.ok_or(EnforceError::Incomplete("privilege"))?;
+        let own = process(spec).map_or(0, |p| p.user().gid());
+        verify::groups(groups(spec), own, set, self.walls.plan.is_some())
+    }
+
     fn drop_capabilities(&self) -> Result<(), EnforceError> {
         privileges::drop_to(&self.walls.capabilities)?;
         verify::capabilities(&self.walls.capabilities)
@@ -384,6 +405,12 @@ fn join_keyring(keyring: &Keyring) -> Result<(), EnforceError> {
 
 fn process(spec: &Spec) -> Option<&Process> {
     spec.process().as_ref()
+}
+
+/// process.user.additionalGids
+fn groups(spec: &Spec) -> &[u32] {
+    let groups = process(spec).and_then(|p| p.user().additional_gids().as_deref());
+    groups.unwrap_or_default()
 }
 
 fn args(spec: &Spec) -> Vec<String> {

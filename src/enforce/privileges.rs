@@ -1,4 +1,4 @@
-//! Capability sets: what libcontainer is given for the set-up, and the drop to what was planned.
+//! Capability sets: what libcontainer is given for the set-up, and the drop to what was planned. And groups.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const SETUP: &[SpecCapability] = &[
     SpecCapability::Fowner,   // and with its modes
     SpecCapability::DacOverride, // whatever the user of the container is
     SpecCapability::Setuid,   // joining a user namespace as its user (exec)
-    SpecCapability::Setgid,
+    SpecCapability::Setgid,   // and setting its groups (all)
 ];
 
 /// The sets for libcontainer: `sets` and what the set-up needs, which `more` adds to. [`drop_to`] takes the rest away
@@ -59,6 +59,28 @@ pub fn drop_to(sets: &CapabilitySets) -> Result<(), EnforceError> {
             .map_err(failed("raise an ambient capability"))?;
     }
     Ok(())
+}
+
+/// Whether a process could choose its supplementary groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupsSet {
+    /// They are what was asked for.
+    Done,
+    /// The user namespace forbids setgroups(2): they are the caller's (user_namespaces(7)).
+    Forbidden,
+}
+
+/// Gives the process exactly these supplementary groups. libcontainer calls setgroups(2) only where the spec names some:
+/// without any, those of whoever called the runtime would stay, `root` and `sudo` among them.
+pub fn set_groups(groups: &[u32]) -> Result<GroupsSet, EnforceError> {
+    match crate::sys::user::set_groups(groups) {
+        Ok(()) => Ok(GroupsSet::Done),
+        // CAP_SETGID is in `SETUP`.
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) && groups.is_empty() => {
+            Ok(GroupsSet::Forbidden)
+        }
+        Err(e) => Err(EnforceError::step("set the supplementary groups")(e)),
+    }
 }
 
 /// The sets of the calling process, as the kernel reports them.

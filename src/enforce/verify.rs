@@ -2,6 +2,9 @@
 //!
 //! prctl(2) and capget(2) only: the container's /proc could be anything.
 
+use std::collections::BTreeSet;
+
+use super::privileges::GroupsSet;
 use super::{EnforceError, privileges};
 use crate::plan::CapabilitySets;
 
@@ -43,4 +46,64 @@ pub fn seccomp() -> Result<(), EnforceError> {
         planned: "filter".to_owned(),
         found: format!("{found:?}"),
     })
+}
+
+/// The supplementary groups are those of the spec, and none of whoever called the runtime.
+///
+/// Where a user namespace forbids setgroups(2) the caller's stay: then there must be none but the process's own group,
+/// which it has anyway. Without a policy that is as with runc, which goes on.
+pub fn groups(planned: &[u32], own: u32, set: GroupsSet, policy: bool) -> Result<(), EnforceError> {
+    let found = crate::sys::user::groups().map_err(EnforceError::step("read the groups"))?;
+    let forbidden = set == GroupsSet::Forbidden;
+    if are_planned(planned, own, &found, forbidden) || (forbidden && !policy) {
+        return Ok(());
+    }
+    let why = if forbidden {
+        " of whoever started the runtime, because this user namespace forbids setgroups(2): start the runtime without \
+         supplementary groups, or map its groups with newgidmap"
+    } else {
+        ""
+    };
+    Err(EnforceError::Verify {
+        what: "the list of supplementary groups",
+        planned: format!("{planned:?}"),
+        found: format!("{found:?}{why}"),
+    })
+}
+
+/// In any order, each once.
+fn are_planned(planned: &[u32], own: u32, found: &[u32], forbidden: bool) -> bool {
+    let set = |groups: &[u32]| -> BTreeSet<u32> {
+        let all = groups.iter().copied();
+        all.filter(|g| !(forbidden && *g == own)).collect()
+    };
+    set(planned) == set(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_group_of_the_caller_is_left() {
+        assert!(are_planned(&[], 0, &[], false));
+        assert!(are_planned(&[8, 7, 7], 0, &[7, 8], false));
+        for (planned, found) in [
+            (&[][..], &[0][..]),
+            (&[], &[27]),
+            (&[7], &[7, 27]),
+            (&[7, 8], &[7]),
+        ] {
+            assert!(!are_planned(planned, 0, found, false), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn where_groups_cannot_be_set_the_processes_own_is_no_other() {
+        assert!(are_planned(&[], 1000, &[1000], true));
+        assert!(are_planned(&[1000, 7], 1000, &[7], true));
+        assert!(!are_planned(&[], 1000, &[1000, 27], true));
+        // What is not mapped shows as the overflow group, and is a right outside all the same.
+        assert!(!are_planned(&[], 1000, &[65534], true));
+    }
 }

@@ -31,9 +31,22 @@ pub fn join(user: &JoinedUser) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) })
 }
 
-fn set_groups(groups: &[u32]) -> io::Result<()> {
+/// Gives the calling thread, which must be the only one, exactly these supplementary groups (setgroups(2)).
+pub fn set_groups(groups: &[u32]) -> io::Result<()> {
     // SAFETY: the kernel reads as many ids as the slice has, each a 32-bit gid_t.
     check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })
+}
+
+/// The supplementary groups of the calling thread, as the kernel reports them.
+pub fn groups() -> io::Result<Vec<u32>> {
+    // SAFETY: with a size of 0 the kernel only answers how many there are, and writes nothing.
+    let count = unsafe { libc::syscall(libc::SYS_getgroups, 0, std::ptr::null_mut::<u32>()) };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    let mut groups = vec![0_u32; count];
+    // SAFETY: the kernel writes at most `count` ids of 32 bits each into a buffer of that many.
+    let count = unsafe { libc::syscall(libc::SYS_getgroups, count, groups.as_mut_ptr()) };
+    groups.truncate(usize::try_from(count).map_err(|_| io::Error::last_os_error())?);
+    Ok(groups)
 }
 
 fn check(rc: libc::c_long) -> io::Result<()> {
