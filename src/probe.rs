@@ -64,6 +64,8 @@ pub fn host() -> HostFacts {
         overlayfs: knows_file_system("overlay"),
         memory_bytes: memory.totalram.saturating_mul(u64::from(memory.mem_unit)),
         processors: processors.map_or(1, |set| set.count()),
+        core_socket: std::fs::read("/proc/sys/kernel/core_pattern")
+            .is_ok_and(|pattern| pattern.starts_with(b"@")),
         release,
         version,
     }

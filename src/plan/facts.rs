@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{NetworkPlan, PlanError, SharedNetwork};
-use crate::policy::Policy;
+use crate::policy::{NodeAllow, Policy};
 
 /// What the kernel can do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,11 +26,14 @@ pub struct HostFacts {
     pub memory_bytes: u64,
     /// Processors that this program may run on.
     pub processors: u32,
+    /// kernel.core_pattern is a socket (`@`, Linux 6.16): crashes go there whatever RLIMIT_CORE is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub core_socket: bool,
 }
 
 impl HostFacts {
     /// Refuses a kernel on which one of the policy's walls could not stand.
-    pub(super) fn require(&self, policy: &Policy) -> Result<(), PlanError> {
+    pub(super) fn require(&self, policy: &Policy, leave: &NodeAllow) -> Result<(), PlanError> {
         let lacks = |need| PlanError::Kernel {
             policy: policy.name.to_string(),
             need,
@@ -52,6 +55,9 @@ impl HostFacts {
         }
         if !self.overlayfs {
             return Err(lacks("the overlay file system (CONFIG_OVERLAY_FS)"));
+        }
+        if self.core_socket && !leave.core_socket {
+            return Err(PlanError::CoreSocket(policy.name.to_string()));
         }
         Ok(())
     }

@@ -246,6 +246,12 @@ pub enum PlanError {
         /// The kernel's release.
         have: String,
     },
+    /// Crashes would reach the node's handler, which no wall of a container keeps them from.
+    #[error(
+        "policy '{0}' keeps crashes from the node's programs, but kernel.core_pattern on this node is a socket, to which Linux sends \
+         every crash whatever the limits: make it a file or a pipe, or let the node's file say `core-socket = true` under [allow]"
+    )]
+    CoreSocket(String),
     /// A section that every container needs is missing from config.json.
     #[error("config.json has no `{0}` section")]
     Missing(&'static str),
@@ -418,7 +424,7 @@ pub fn plan(
     let adopted = joined.as_ref().map(|joined| joined.adopt(resolved));
     let resolved = adopted.as_ref().unwrap_or(resolved);
     let policy = &resolved.policy;
-    host.require(policy)?;
+    host.require(policy, &resolved.node_allow)?;
     hooks::check(resolved, spec, bundle)?;
     let namespaces = namespaces::plan(resolved, linux, bundle, joined.as_ref())?;
     let devices = privileges::devices(resolved, linux, bundle)?;

@@ -200,6 +200,7 @@ pub(super) fn host() -> HostFacts {
         overlayfs: true,
         memory_bytes: 16 << 30,
         processors: 8,
+        core_socket: false,
     }
 }
 
@@ -247,6 +248,20 @@ fn a_kernel_without_what_a_wall_needs_is_refused_by_name() {
         ..host()
     };
     assert_eq!(case.plan_on(&floor).unwrap(), case.plan());
+}
+
+/// F-H2: the socket form of core_pattern takes every crash whatever the limits are (fs/coredump.c, Linux 6.16).
+#[test]
+fn a_node_whose_crashes_go_to_a_socket_needs_leave() {
+    let node = HostFacts {
+        core_socket: true,
+        ..host()
+    };
+    let case = under("strict");
+    let message = case.plan_on(&node).unwrap_err().to_string();
+    assert!(message.contains("core-socket = true"), "{message}");
+    let case = case.node("[allow]\ncore-socket = true");
+    assert_eq!(case.plan_on(&node).unwrap(), case.plan());
 }
 
 #[test]

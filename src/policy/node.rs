@@ -48,6 +48,9 @@ pub struct NodeAllow {
     pub annotations: BTreeSet<AnnotationLeave>,
     /// Rules may name every host, or all names below a public suffix.
     pub open_egress: bool,
+    /// Containers may run while the node's `core_pattern` is a socket: the kernel sends every crash there, of a container's
+    /// programs too, whatever their limits.
+    pub core_socket: bool,
 }
 
 /// What an annotation sets.
@@ -146,6 +149,7 @@ mod tests {
             preset-dir = "/srv/presets"
             [allow]
             open-egress = true
+            core-socket = true
             capabilities = ["NET_RAW"]
             namespaces = ["pid", "network"]
             hooks = ["/usr/bin/hook"]
@@ -162,7 +166,7 @@ mod tests {
         assert_eq!(config.ceiling.unwrap().as_str(), "strict");
         assert_eq!(config.policy_dir.unwrap().as_str(), "/srv/policies");
         assert_eq!(config.preset_dir.unwrap().as_str(), "/srv/presets");
-        assert!(config.allow.open_egress);
+        assert!(config.allow.open_egress && config.allow.core_socket);
         let upstream = config.network.upstream().unwrap();
         assert_eq!(upstream.to_string(), "http://proxy.example:3128");
         assert_eq!(upstream.names.as_str(), "proxy");

@@ -85,6 +85,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
         overlayfs: true,
         memory_bytes: 16 << 30,
         processors: 8,
+        core_socket: false,
     };
     plan(&resolved, spec, &facts, &host).unwrap()
 }

@@ -66,7 +66,8 @@ impl Graph {
 
     fn denial(&mut self, verdict: Verdict, denials: Denials) -> Id {
         match (verdict, denials) {
-            (Verdict::Errno(errno), Denials::Notify) => self.ret(Verdict::Notify(errno)),
+            // Nothing is refused, so there is nothing to log.
+            (Verdict::Errno(errno @ 1..), Denials::Notify) => self.ret(Verdict::Notify(errno)),
             (verdict, Denials::Errno | Denials::Notify) => self.ret(verdict),
         }
     }

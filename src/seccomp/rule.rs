@@ -14,7 +14,7 @@ pub enum Verdict {
     KillThread,
     /// `SECCOMP_RET_TRAP`: SIGSYS
     Trap,
-    /// `SECCOMP_RET_ERRNO` with this errno
+    /// `SECCOMP_RET_ERRNO` with this errno; 0 says that the call was done
     Errno(u16),
     /// `SECCOMP_RET_USER_NOTIF`. The kernel ignores its 16 bits of data, so our own denials carry in them the errno that
     /// the listener is to answer; an engine's carry 0.
@@ -97,6 +97,7 @@ impl fmt::Display for Verdict {
             Verdict::KillProcess => f.write_str("kill the process"),
             Verdict::KillThread => f.write_str("kill the thread"),
             Verdict::Trap => f.write_str("SIGSYS"),
+            Verdict::Errno(0) => f.write_str("answer success, do nothing"),
             Verdict::Errno(errno) => write_errno(f, *errno),
             Verdict::Notify(0) => f.write_str("ask the listener"),
             Verdict::Notify(errno) => write_errno(f, *errno),
@@ -109,6 +110,8 @@ impl fmt::Display for Verdict {
 
 /// The errnos that our rules answer with.
 pub(super) const ERRNOS: &[(&str, u16)] = &[
+    // Done, as far as the caller hears.
+    ("SUCCESS", 0),
     ("EPERM", 1),
     ("EACCES", 13),
     ("EINVAL", 22),

@@ -244,3 +244,44 @@ fn real_profiles_merge_into_short_programs() {
         assert!(summary.checked.contains(&"socket".parse().unwrap()));
     }
 }
+
+/// F-H2 (THREATS F16, F24): of all limits that of core files alone is not changed, in any spelling and under any profile;
+/// and nobody hears of it, neither the program nor a listener.
+#[test]
+fn the_limit_of_core_files_is_never_changed() {
+    let (allow, deny) = (names(&[]), names(&[]));
+    let logging = Ours {
+        allow: &allow,
+        deny: &deny,
+        denials: DenyMode::Notify,
+    };
+    let logging = FilterInput {
+        ours: Some(logging),
+        engine: None,
+    };
+    let engine = bundle("docker26-run");
+    for filter in [
+        ours(&[], &[], None),
+        ours(&[], &[], Some(&engine)),
+        compile(&logging).unwrap().unwrap(),
+    ] {
+        let pointer = 0x7fff_0000_0000;
+        for resource in [4, 4 | 1 << 32] {
+            let set = call("setrlimit", [resource, pointer, 0, 0, 0, 0]);
+            assert_eq!(filter.verdict(&set), errno(0));
+            // The pointer's low half may be zero.
+            for new in [1, pointer, 1 << 32] {
+                let set = call("prlimit64", [0, resource, new, 0, 0, 0]);
+                assert_eq!(filter.verdict(&set), errno(0));
+            }
+            let get = call("prlimit64", [0, resource, 0, pointer, 0, 0]);
+            assert_eq!(filter.verdict(&get), Verdict::Allow);
+        }
+        for resource in [0, 3, 5, 7, 15] {
+            let set = call("prlimit64", [0, resource, pointer, 0, 0, 0]);
+            assert_eq!(filter.verdict(&set), Verdict::Allow);
+            let set = call("setrlimit", [resource, pointer, 0, 0, 0, 0]);
+            assert_eq!(filter.verdict(&set), Verdict::Allow);
+        }
+    }
+}
