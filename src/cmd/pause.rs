@@ -1,6 +1,7 @@
 //! `pause` and `resume`
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use libcontainer::container::ContainerStatus;
@@ -9,10 +10,14 @@ use crate::cli::{Global, Id};
 use crate::runtime::store::Place;
 use crate::runtime::{RuntimeError, start};
 
+/// How long `pause` waits for another verb before it goes on without it.
+const COURTESY: Duration = Duration::from_secs(2);
+
 /// Freezes all processes of a container.
 pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
     let place = Place::new(&global.root, &args.id)?;
-    let _lock = place.lock_existing()?;
+    // A courtesy to a `start` that is about to end; whoever holds the lock for longer is held up by what is to be paused.
+    let _lock = place.lock_existing_within(COURTESY)?;
     let mut container = start::load(&place)?;
     require(&container, "pause", &args.id, &[ContainerStatus::Running])?;
     container

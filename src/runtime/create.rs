@@ -8,6 +8,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
@@ -28,8 +29,8 @@ use super::resolve::config;
 use super::store::{Lock, Place};
 use super::unfinished::{self, Split};
 use super::{
-    RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, hooks, labels, late, named,
-    neighbours, network_wall, notify, overlay, pidfd, report, resolve,
+    RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, half_made, hooks, labels,
+    late, named, neighbours, network_wall, notify, overlay, pidfd, report, resolve,
 };
 use crate::cli::{self, Global};
 use crate::devices::Program;
@@ -313,12 +314,17 @@ fn build(
         Some(path) if !global.systemd_cgroup => Some(named::Visit::begin(&path)?),
         _ => None,
     };
-    let container =
+    let halt = job.as_ref().map(hooks::Job::halt);
+    let hooks = job.as_ref().map_or(Duration::ZERO, hooks::Job::time_inside);
+    let within = half_made::WITHIN.saturating_add(hooks);
+    let what = "container's first process";
+    let container = half_made::limited(what, within, &place.report(), halt, || {
         libcontainer_build(global, args, console, place, &spec, executor).map_err(|error| {
             // What our own code in the container's process says is nearer to the cause.
             let told = report::pending(&reader).or_else(|| job.as_ref()?.failure());
             told.map_or(error, RuntimeError::Init)
-        })?;
+        })
+    })?;
     visit.map_or(Ok(()), named::Visit::end)?;
     drop(courier);
     let pid = container.pid().map(nix::unistd::Pid::as_raw);

@@ -1,7 +1,6 @@
 //! `delete`: from the saved state, idempotent, also after SIGKILL of anything.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use libcontainer::container::{Container, ContainerStatus};
 use super::controllers::Controllers;
 use super::record::{ProcessId, Record, Remains};
 use super::store::Place;
-use super::{RuntimeError, cgroup, hooks, overlay, signal, start};
+use super::{RuntimeError, cgroup, half_made, hooks, overlay, signal, start};
 use crate::sidecar;
 
 /// How long the container's processes may take to die of SIGKILL.
@@ -18,6 +17,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Deletes a container that has ended or never started; with `force` kills it first.
 pub fn delete(place: &Place, force: bool) -> Result<(), RuntimeError> {
+    if force {
+        end_first(place);
+    }
     let lock = place.lock()?;
     let record = read_record(place);
     if record.is_none() && !place.dir().exists() && !place.libcontainer_dir().exists() {
@@ -43,6 +45,26 @@ pub fn delete(place: &Place, force: bool) -> Result<(), RuntimeError> {
     }
     remove_all(place, record.as_ref())?;
     lock.remove()
+}
+
+/// Kills a container before its lock is asked for: whoever holds that waits for something in the container, which then
+/// cannot come.
+fn end_first(place: &Place) {
+    let dir = place.dir();
+    let Some(remains) = Record::read(&dir)
+        .ok()
+        .map(|r| Remains::from(&r))
+        .or_else(|| Remains::read(&dir))
+    else {
+        return;
+    };
+    let killed = match remains.init {
+        Some(init) => signal::kill_process(init),
+        None => half_made::kill(&place.report()),
+    };
+    if let Err(error) = killed {
+        log::debug!("before the lock: {}", crate::log::chain(&error));
+    }
 }
 
 /// The record, if it can be read. One that cannot must not keep the rest from being removed.
@@ -81,7 +103,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
     let init = remains.init;
     if init.is_none() {
         // `create` was killed before it knew its child, or failed: whoever was on the way holds the report pipe.
-        note(kill_unfinished(&place.report()));
+        note(half_made::kill(&place.report()));
     }
     note(remove_container(place, init, record));
     if let Some(sidecar) = &remains.sidecar {
@@ -104,48 +126,6 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         first = remove_dir(&dir);
     }
     first
-}
-
-/// Kills the processes of a `create` that did not get to its end: libcontainer's children, whose numbers nobody has
-/// written down. They are known by the pipe that they inherited. Looks until a look finds none, because one of them
-/// may be about to fork.
-fn kill_unfinished(report: &Path) -> Result<(), RuntimeError> {
-    let Ok(pipe) = fs::metadata(report) else {
-        return Ok(());
-    };
-    for _ in 0..100 {
-        let holders = holders(&pipe);
-        if holders.is_empty() {
-            return Ok(());
-        }
-        for holder in holders {
-            signal::kill_process(holder)?;
-            wait_for_end(holder);
-        }
-    }
-    Err(RuntimeError::Unsupported(format!(
-        "processes that hold {report:?} keep coming back"
-    )))
-}
-
-/// Other processes with this file open.
-fn holders(file: &fs::Metadata) -> Vec<ProcessId> {
-    let own = i32::try_from(std::process::id()).unwrap_or_default();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
-    let holds = |pid: &i32| {
-        let fds = fs::read_dir(format!("/proc/{pid}/fd"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        fds.filter_map(|fd| fs::metadata(fd.path()).ok())
-            .any(|m| (m.dev(), m.ino()) == (file.dev(), file.ino()))
-    };
-    numbers
-        .filter(|pid| *pid != own)
-        .filter(holds)
-        .filter_map(ProcessId::of)
-        .collect()
 }
 
 /// libcontainer's part: processes, cgroup, state directory.
@@ -238,10 +218,16 @@ fn wait_for_end(process: ProcessId) {
 }
 
 fn remove_dir(dir: &Path) -> Result<(), RuntimeError> {
-    match fs::remove_dir_all(dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(RuntimeError::io(format!("remove {dir:?}"))(e))
+    use std::io::ErrorKind;
+    // An `exec` that has lost its container may write another file of its own meanwhile.
+    for last in [false, false, true] {
+        match fs::remove_dir_all(dir) {
+            Err(e) if e.kind() == ErrorKind::DirectoryNotEmpty && !last => {}
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                return Err(RuntimeError::io(format!("remove {dir:?}"))(e));
+            }
+            _ => return Ok(()),
         }
-        _ => Ok(()),
     }
+    Ok(())
 }

@@ -33,6 +33,28 @@ pub enum RuntimeError {
         /// Its state in words.
         why: String,
     },
+    /// Another verb holds the container's lock.
+    #[error(
+        "container {id} is busy: another command of its runtime has not ended within {seconds} s (look for it with `ps`), \
+         or end the container with `delete --force`"
+    )]
+    Busy {
+        /// The container.
+        id: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// What was begun in a container did not get to its end.
+    #[error(
+        "the {what} did not get ready within {seconds} s and was killed: something that shares its processes, files or limits \
+         holds it up (a stop signal, a lease on the program's file, too little processor time)"
+    )]
+    HeldUp {
+        /// "process of exec", say.
+        what: &'static str,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// A signal to a container that has ended. containerd looks for these words.
     #[error("container not running")]
     NotRunning,

@@ -6,11 +6,12 @@ use libcontainer::container::ContainerStatus;
 use oci_spec::runtime::{Process, Spec};
 
 use super::agent::{Agent, Courier, Moment};
+use super::half_made::Frozen;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::Place;
 use super::{
-    RuntimeError, bundle, create, descriptors, filter, membership, pidfd, report, start, tty,
-    wanted,
+    RuntimeError, bundle, cgroup, create, descriptors, filter, half_made, membership, pidfd,
+    report, start, tty, wanted,
 };
 use crate::cli;
 use crate::enforce::executor::{JoinedUser, Role, WallExecutor, Walls};
@@ -28,12 +29,14 @@ pub struct Started {
 
 /// Starts a process in a running container and returns once it has executed its program.
 pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
-    // `start` holds the lock until the first process has left the engine's network namespace.
+    // `start` holds the lock until the first process has left the engine's network namespace and executed its program.
     let lock = place.lock_existing()?;
     let unknown = |e: RuntimeError| e.unknown_if_absent(place.id.as_str());
     let record = Record::read(&place.dir()).map_err(unknown)?;
     check_state(place, &record, args.ignore_paused)?;
     let shadow: Spec = bundle::read_json(&place.dir().join("config.json"))?;
+    // Not held any longer: what comes next waits for a process that others in the container can hold up.
+    drop(lock);
     let wanted = wanted::process(args, &shadow, &record)?;
     refuse::process(&wanted)?;
     super::labels::check(&wanted)?;
@@ -51,13 +54,10 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
         .console_socket
         .clone()
         .or_else(|| listener.as_ref().map(|l| l.path().to_owned()));
-    // A process in a frozen cgroup waits for `resume`, which takes the lock.
-    let lock = (!args.ignore_paused).then_some(lock);
     let scratch = Scratch::new(place);
     let pid = build(place, args, &record, &shadow, wanted, console, &scratch);
     drop(scratch);
-    drop(lock);
-    let pid = pid?;
+    let pid = pid.inspect_err(|_| sweep(place, &record))?;
     if let Err(error) = announce(args, pid) {
         end(pid);
         return Err(error);
@@ -66,6 +66,18 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
         pid,
         terminal: listener,
     })
+}
+
+/// The container may have been deleted meanwhile; libcontainer makes its cgroup anew before it finds that out.
+fn sweep(place: &Place, record: &Record) {
+    if place.dir().exists() {
+        return;
+    }
+    for cgroup in &record.cgroups {
+        if let Err(error) = cgroup::remove(cgroup) {
+            log::debug!("a cgroup of what is gone: {}", crate::log::chain(&error));
+        }
+    }
 }
 
 /// Tells the caller of the process. The pid file is written by us: libcontainer goes on where it cannot.
@@ -188,16 +200,23 @@ fn build(
         Ok(builder) => builder,
         Err(e) => return Err(failed(e)),
     };
-    let pid = builder
+    let builder = builder
         .with_console_socket(console)
         .with_preserved_fds(args.preserve_fds)
         .as_tenant()
         .with_process(Some(path))
         .with_detach(true)
         .with_ignore_paused(args.ignore_paused)
-        .with_sub_cgroup(membership.for_libcontainer)
-        .build()
-        .map_err(|e| report::pending(&reader).map_or_else(|| failed(e), RuntimeError::Init))?;
+        .with_sub_cgroup(membership.for_libcontainer);
+    // A process in a frozen cgroup waits for `resume`.
+    let frozen = Frozen::of(&record.controllers()?);
+    let halt = frozen.as_ref().map(Frozen::halt);
+    let (what, within) = ("process of exec", half_made::WITHIN);
+    let pid = half_made::limited(what, within, &scratch.report(), halt, || {
+        builder
+            .build()
+            .map_err(|e| report::pending(&reader).map_or_else(|| failed(e), RuntimeError::Init))
+    })?;
     drop(courier);
     Ok(pid.as_raw())
 }

@@ -28,12 +28,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{RuntimeError, named};
 use crate::enforce::program;
+use crate::sys::deadline::Halt;
 
 /// The first argument that makes this program run the hooks of a [`Job`].
 pub const VERB: &str = "run-hooks";
 
 /// What is shown of a failed hook's output, bytes from its end.
 const SHOWN: u64 = 2048;
+
+/// Seconds that a hook in the container may take that says nothing of it.
+const WITHOUT_TIMEOUT: u64 = 600;
+
+/// The last byte of a [`Job`] while its hooks run, and while they do not.
+const RUNNING: u8 = b'\n';
+const IDLE: u8 = b' ';
 
 /// A moment of a container's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -378,6 +386,16 @@ pub struct Job {
     length: u64,
     runtime: bool,
     container: bool,
+    inside: Duration,
+}
+
+/// The most that hooks take, as they say themselves.
+fn time_of(hooks: &[Hook]) -> Duration {
+    let seconds = |hook: &Hook| hook.timeout().and_then(|s| u64::try_from(s).ok());
+    let each = hooks
+        .iter()
+        .map(|hook| Duration::from_secs(seconds(hook).unwrap_or(WITHOUT_TIMEOUT)));
+    each.fold(Duration::ZERO, Duration::saturating_add)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -412,8 +430,10 @@ impl Job {
             home: named::home()?,
         };
         let step = "write down the hooks of create";
-        let text = serde_json::to_vec(&work)
+        let mut text = serde_json::to_vec(&work)
             .map_err(|e| RuntimeError::Unsupported(format!("{step}: {e}")))?;
+        // JSON may end in white space.
+        text.push(IDLE);
         // Inherited on purpose. Its number is above those of --preserve-fds, which are all in use, so that the
         // container's process closes it at execve like every other.
         let file = rustix::fs::memfd_create("agentbox-hooks", MemfdFlags::empty())
@@ -425,6 +445,7 @@ impl Job {
             length: text.len() as u64,
             runtime,
             container,
+            inside: time_of(When::CreateContainer.of(hooks)),
         }))
     }
 
@@ -444,6 +465,21 @@ impl Job {
         hooks.set_prestart(self.runtime.then(|| call(When::Prestart)));
         hooks.set_create_container(self.container.then(|| call(When::CreateContainer)));
         hooks
+    }
+
+    /// How much longer `create` may take for hooks in the container.
+    pub fn time_inside(&self) -> Duration {
+        self.inside
+    }
+
+    /// While hooks run outside of the container the time that `create` may take stands still: they are the node's own, and
+    /// how long they take is theirs and their timeouts' to say.
+    pub fn halt(&self) -> Halt<'_> {
+        Halt {
+            file: self.file.as_fd(),
+            offset: i64::try_from(self.length).unwrap_or(i64::MAX) - 1,
+            byte: RUNNING,
+        }
     }
 
     /// What went wrong, if something did.
@@ -469,7 +505,18 @@ pub fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let in_container = arguments.next().as_deref() == Some(When::CreateContainer.name());
-    match serve(&job, length, in_container) {
+    // Not in the container: whoever shares its processes could stop this one, and the time with it.
+    let mark = |byte| match in_container {
+        true => Ok(()),
+        false => rustix::io::pwrite(&job, &[byte], length.saturating_sub(1)).map(drop),
+    };
+    let served = mark(RUNNING)
+        .map_err(|e| e.to_string())
+        .and_then(|()| serve(&job, length, in_container));
+    if let Err(error) = mark(IDLE) {
+        log::debug!("hooks are done: {error}");
+    }
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             let written = rustix::io::pwrite(&job, why.as_bytes(), length);

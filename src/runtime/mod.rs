@@ -16,6 +16,7 @@ pub mod error;
 pub mod exec;
 pub mod filter;
 pub mod foreground;
+mod half_made;
 pub mod hooks;
 mod labels;
 pub mod late;

@@ -11,15 +11,21 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::FcntlArg;
 use rustix::fs::FlockOperation;
 
 use super::RuntimeError;
 use super::record::Record;
+use crate::sys::deadline::Deadline;
 
 /// The run directory: a tmpfs on every system that containers run on, so that nothing outlives a boot.
 const RUN: &str = "/run/agentbox";
+
+/// How long a verb waits for another one on the same container. Each that holds the lock has deadlines of its own, `start`
+/// thirty seconds; only the node's own hooks may take longer.
+const LOCK_WITHIN: Duration = Duration::from_secs(60);
 
 /// A container id that can be a file name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,10 +115,29 @@ impl Place {
 
     /// The lock of a container that exists; nothing is made for one that does not.
     pub fn lock_existing(&self) -> Result<Lock, RuntimeError> {
-        if self.dir().exists() {
-            self.lock()
-        } else {
-            Err(RuntimeError::Unknown(self.id.0.clone()))
+        let lock = self.lock_existing_within(LOCK_WITHIN)?;
+        lock.ok_or_else(|| self.busy())
+    }
+
+    /// Likewise, but `None` after this time.
+    pub fn lock_existing_within(&self, within: Duration) -> Result<Option<Lock>, RuntimeError> {
+        let unknown = || RuntimeError::Unknown(self.id.0.clone());
+        if !self.dir().exists() {
+            return Err(unknown());
+        }
+        let lock = self.lock_within(within)?;
+        if !self.dir().exists() {
+            // Deleted meanwhile, and what we have locked is a new file.
+            lock.map_or(Ok(()), Lock::remove)?;
+            return Err(unknown());
+        }
+        Ok(lock)
+    }
+
+    fn busy(&self) -> RuntimeError {
+        RuntimeError::Busy {
+            id: self.id.0.clone(),
+            seconds: LOCK_WITHIN.as_secs(),
         }
     }
 
@@ -138,6 +163,12 @@ impl Place {
     /// A POSIX lock (fcntl_locking(2)), because it is the process's: flock(2) would go on being held by the container's
     /// first process, which inherits every descriptor.
     pub fn lock(&self) -> Result<Lock, RuntimeError> {
+        let taken = self.lock_within(LOCK_WITHIN)?;
+        taken.ok_or_else(|| self.busy())
+    }
+
+    /// As [`Self::lock`], but `None` after this time.
+    fn lock_within(&self, within: Duration) -> Result<Option<Lock>, RuntimeError> {
         let dir = Path::new(RUN).join("locks");
         make_private(&dir)?;
         let path = dir.join(&self.key);
@@ -146,16 +177,36 @@ impl Place {
             let mut options = File::options();
             options.create(true).truncate(false).write(true).mode(0o600);
             let file = options.open(&path).map_err(RuntimeError::io(step()))?;
-            rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::LockExclusive)
-                .map_err(RuntimeError::io(step()))?;
+            if !take(&file, within).map_err(RuntimeError::io(step()))? {
+                return Ok(None);
+            }
             // Whoever deleted the container removed the file while we waited: the lock is another file's now.
             let same = fs::metadata(&path)
                 .ok()
                 .zip(file.metadata().ok())
                 .is_some_and(|(a, b)| a.ino() == b.ino());
             if same {
-                return Ok(Lock { file, path });
+                return Ok(Some(Lock { file, path }));
             }
+        }
+    }
+}
+
+/// Takes a lock; `false` when somebody else has it for longer than this.
+fn take(file: &File, within: Duration) -> std::io::Result<bool> {
+    use rustix::io::Errno;
+    match rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => return Ok(true),
+        Err(Errno::ACCESS | Errno::AGAIN) => {}
+        Err(e) => return Err(e.into()),
+    }
+    let deadline = Deadline::begin(within, None)?;
+    loop {
+        match rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::LockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INTR) if deadline.has_passed() => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
         }
     }
 }

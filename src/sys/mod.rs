@@ -3,6 +3,7 @@
 //! A wrapper makes one call, is named after it, returns `io::Result`, and decides nothing.
 
 pub mod bpf;
+pub mod deadline;
 pub mod event;
 pub mod keyring;
 pub mod memory;
