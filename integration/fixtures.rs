@@ -75,6 +75,7 @@ pub fn host(release: &str, version: (u32, u32), landlock_abi: u32) -> HostFacts 
         landlock_abi,
         seccomp: true,
         overlayfs: true,
+        controllers: ["cpu", "memory", "pids"].map(str::to_owned).into(),
         memory_bytes: 16 << 30,
         processors: 8,
         core_socket: false,

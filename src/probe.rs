@@ -62,6 +62,7 @@ pub fn host() -> HostFacts {
         landlock_abi: crate::sys::process::landlock_abi().unwrap_or(0),
         seccomp: crate::sys::signal::can_kill_by_seccomp(),
         overlayfs: knows_file_system("overlay"),
+        controllers: controllers(),
         memory_bytes: memory.totalram.saturating_mul(u64::from(memory.mem_unit)),
         processors: processors.map_or(1, |set| set.count()),
         core_socket: std::fs::read("/proc/sys/kernel/core_pattern")
@@ -69,6 +70,23 @@ pub fn host() -> HostFacts {
         release,
         version,
     }
+}
+
+/// The controllers of the hierarchies that are mounted where engines look for them. What cannot be read has none: a bound
+/// that nothing holds is refused.
+fn controllers() -> BTreeSet<String> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    // The root of cgroup v2 has this file (cgroups(7)).
+    let unified = read("/sys/fs/cgroup/cgroup.controllers");
+    if !unified.is_empty() || Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        return unified.split_whitespace().map(str::to_owned).collect();
+    }
+    // Each hierarchy of cgroup v1 is mounted under its controllers' names.
+    ["cpu", "memory", "pids"]
+        .into_iter()
+        .filter(|name| Path::new("/sys/fs/cgroup").join(name).is_dir())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// `6.1.0-37-amd64` -> (6, 1); an unreadable one is the oldest kernel there is, so that it is refused.

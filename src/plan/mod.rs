@@ -252,6 +252,20 @@ pub enum PlanError {
          every crash whatever the limits: make it a file or a pipe, or let the node's file say `core-socket = true` under [allow]"
     )]
     CoreSocket(String),
+    /// A bound that no cgroup here can hold.
+    #[error(
+        "policy '{policy}' bounds limits.{field} ({bound}), and this node's cgroups have no {controller} controller: mount or enable it (cgroup.subtree_control), or use a policy with limits.{field} = \"unlimited\""
+    )]
+    Controller {
+        /// The policy's name.
+        policy: String,
+        /// The field.
+        field: &'static str,
+        /// What it says.
+        bound: String,
+        /// The controller that is missing.
+        controller: &'static str,
+    },
     /// A section that every container needs is missing from config.json.
     #[error("config.json has no `{0}` section")]
     Missing(&'static str),
@@ -450,6 +464,8 @@ pub fn plan(
         annotations: _,
     } = policy;
     let crate::policy::Syscalls { allow, deny } = syscalls;
+    let bounds = LimitsPlan::of(limits, host);
+    bounds.require(policy, host)?;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
     let network = match &joined {
         Some(joined) => joined.network(&sysctl, &mut warnings),
@@ -488,7 +504,7 @@ pub fn plan(
         capability_limit,
         namespaces,
         devices,
-        limits: LimitsPlan::of(limits, host),
+        limits: bounds,
         leave: Some(resolved.leave.clone()),
         ceilings: resolved.ceilings.iter().map(ToString::to_string).collect(),
         sidecar: network::sidecar(&policy.network, resolved.upstream.as_ref()),

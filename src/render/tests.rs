@@ -83,6 +83,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
         landlock_abi: 7,
         seccomp: true,
         overlayfs: true,
+        controllers: ["cpu", "memory", "pids"].map(str::to_owned).into(),
         memory_bytes: 16 << 30,
         processors: 8,
         core_socket: false,
