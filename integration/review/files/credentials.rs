@@ -77,7 +77,7 @@ fn agents_14_a_login_that_is_meant_is_seen_and_no_other() {
         "policies/codex.toml",
         "base = \"standard\"\n[filesystem]\ncredentials = [\".codex/auth.json\"]\n",
     );
-    let settings = format!("policy-dir = \"{policies}\"\n");
+    let settings = format!("policy-dir = \"{policies}\"\nceiling = \"codex\"\n");
     let mut config = node.config(&["sh", "-c", "grep -rl the-secret /dir /file /other; true"]);
     let mounts = config["mounts"].as_array_mut().unwrap();
     for (source, place) in [

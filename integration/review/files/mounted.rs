@@ -205,7 +205,7 @@ fn f_h3_a_bind_of_a_bind_is_judged_as_what_it_shows() {
     for what in [
         settings.0.clone(),
         node.scratch.path("me/.ssh"),
-        "/usr/bin".to_owned(),
+        "/usr/share".to_owned(),
     ] {
         let one = node.scratch.dir("one");
         let _one = Mounted::new(&["--bind", &what], &one);
