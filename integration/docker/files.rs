@@ -185,6 +185,8 @@ fn f01_a_bind_beside_the_workspace_cannot_be_written() {
             &other.bound_at("/data"),
             &workspace.bound_at("/work"),
             "--workdir=/work",
+            // Without it `strict` does not guess between the two.
+            "--annotation=dev.agentbox.workspace=/work",
         ],
         &["create-in", "/data"],
         "ok",

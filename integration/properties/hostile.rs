@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agentbox::plan::{BundleFacts, FileKind, Inside, SourceFacts};
+use agentbox::plan::{BundleFacts, FileKind, Inside, Link, SourceFacts};
 use agentbox::policy::Resolved;
 use oci_spec::runtime::Spec;
 use serde_json::{Value, json};
@@ -271,6 +271,18 @@ fn namespaces(dice: &mut Dice) -> Value {
     all.into()
 }
 
+/// Other names that the node has for a mount's source.
+const NAMES: [&str; 8] = [
+    "/etc/kubernetes",
+    "/home/me/.ssh",
+    "/home/me/project",
+    "/usr/lib/x",
+    "/var/spool/cron",
+    "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s",
+    "/srv/project",
+    "/var/lib/docker/volumes/v/_data",
+];
+
 pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
     let mut facts = fixtures::facts(spec);
     facts.home = (!dice.one_in(10)).then(|| dice.pick(&HOMES).into());
@@ -292,7 +304,20 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
                 path: "me/.ssh".into(),
                 why: "it holds credentials".into(),
             }];
-            source.unsearched = Some("too many files".to_owned());
+            source.unsearched = dice.one_in(6).then(|| "too many files".to_owned());
+        }
+        if dice.one_in(8) {
+            source.names = [dice.pick(&NAMES).into()].into();
+        }
+        if dice.one_in(20) {
+            source.file_system.kind = dice.pick(&["proc", "cgroup2", "ext4", "tmpfs"]).to_owned();
+        }
+        if dice.one_in(20) {
+            source.nameless = Some("its mount is not known".to_owned());
+        }
+        if dice.one_in(20) {
+            let (path, owner) = (dice.pick(&NAMES).into(), dice.pick(&[0, 1000]));
+            source.links = vec![Link { path, owner }];
         }
     }
     // One path is one file: the first of equal ones speaks for all.

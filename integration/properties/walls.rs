@@ -43,14 +43,24 @@ const WRITABLE_SUPPORT: [&str; 2] = ["/dev/shm", "/dev/termination-log"];
 /// Everything that no shadow spec may lack or have.
 pub fn check(resolved: &Resolved, spec: &Spec, facts: &BundleFacts, plan: &Plan) {
     let rendered = shadow::confined(spec.clone(), plan, &fixtures::places());
-    check_mounts(resolved, spec, plan, rendered.mounts().as_deref().unwrap());
+    check_mounts(
+        resolved,
+        spec,
+        (facts, plan),
+        rendered.mounts().as_deref().unwrap(),
+    );
     check_files(plan, &rendered);
     check_process(resolved, &rendered);
     check_linux(plan, &rendered);
     check_again(resolved, &rendered, facts, plan);
 }
 
-fn check_mounts(resolved: &Resolved, spec: &Spec, plan: &Plan, mounts: &[Mount]) {
+fn check_mounts(
+    resolved: &Resolved,
+    spec: &Spec,
+    (facts, plan): (&BundleFacts, &Plan),
+    mounts: &[Mount],
+) {
     let never = Never::builtin();
     for mount in mounts {
         let destination = mount.destination();
@@ -86,12 +96,14 @@ fn check_mounts(resolved: &Resolved, spec: &Spec, plan: &Plan, mounts: &[Mount])
             has("ro") || from.iter().any(|m| !asks_read_only(m)),
             "{mount:?}"
         );
-        let is_support = !matches!(
-            &*planned[0].why,
-            "the workspace" | "the policy keeps other mounts"
-        );
-        if !is_support {
-            assert_eq!(never.refuses(source), None, "{mount:?}");
+        let judged = ["the workspace", "the policy keeps", "a whole home"];
+        if judged.iter().any(|why| planned[0].why.starts_with(why)) {
+            let all = facts.sources.iter().flatten();
+            let same = all.filter(|s| s.path == source).map(|s| s.all_names());
+            for name in same.flatten() {
+                assert_eq!(never.refuses(name), None, "{mount:?}");
+                assert!(has("ro") || never.read_only(name).is_none(), "{mount:?}");
+            }
             assert!(!destination.starts_with("/proc") && !destination.starts_with("/sys"));
         }
     }

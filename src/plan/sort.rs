@@ -150,7 +150,7 @@ impl Sorted {
                 {
                     Some(part) if writable => self.home(rules, mount, facts, part)?,
                     _ if is_workspace => self.workspace(rules, mount, facts, writable)?,
-                    _ => self.other(rules, mount, facts, writable),
+                    _ => self.other(rules, mount, facts, (granted, writable)),
                 }
                 self.mask_inside(never, destination, facts);
                 match (&facts.unsearched, policy.filesystem.search) {
@@ -209,8 +209,15 @@ impl Sorted {
         self.workspace(rules, &below, working, true)
     }
 
-    fn other(&mut self, rules: Rules<'_>, mount: &Mount, facts: &SourceFacts, writable: bool) {
-        let closed = writable.then(|| read_only(rules.never, facts)).flatten();
+    /// A mount beside the workspace, to which the policy gives this access.
+    fn other(
+        &mut self,
+        rules: Rules<'_>,
+        mount: &Mount,
+        facts: &SourceFacts,
+        (granted, writable): (Access, bool),
+    ) {
+        let closed = read_only(rules.never, facts).filter(|_| granted == Access::ReadWrite);
         let why = match &closed {
             Some(closed) => format!("{OTHERS}, but nobody writes it: {closed}"),
             None => OTHERS.to_owned(),

@@ -36,7 +36,7 @@ impl Budget {
         match rule {
             SearchRule::Complete => Self {
                 entries: 1_000_000,
-                time: Duration::from_secs(20),
+                time: Duration::from_secs(60),
             },
             SearchRule::Partial => Self {
                 entries: 100_000,
