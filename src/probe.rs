@@ -200,12 +200,17 @@ pub fn search(
             false => Budget::of(SearchRule::Partial),
         };
         let wanted = mounts.any(|m| !(is_system(m) && is_programs(&m.destination)));
+        if unwanted.is_runtime(source.dev, source.ino) {
+            source.runtime = Some(source.path.clone());
+            told = true;
+        }
         if source.kind != FileKind::Directory || !wanted {
             continue;
         }
         let before = source.inside.len();
         search::search(&opened.fd, &unwanted, budget, source);
-        told |= source.inside.len() > before || source.unsearched.is_some();
+        told |=
+            source.inside.len() > before || source.unsearched.is_some() || source.runtime.is_some();
     }
     told
 }

@@ -148,6 +148,8 @@ pub struct SourceFacts {
     pub inside: Vec<Inside>,
     /// Entries of `policies/never.toml` below it that are links here: what they lead to is judged by itself.
     pub linked: BTreeSet<PathBuf>,
+    /// Where in it the runtime's own program is.
+    pub runtime: Option<PathBuf>,
     /// Why the search inside is not complete, where it is not.
     pub unsearched: Option<String>,
     /// It is the home directory of a person of the node, or root's.
@@ -179,6 +181,7 @@ impl SourceFacts {
             same_as: None,
             inside: Vec::new(),
             linked: BTreeSet::new(),
+            runtime: None,
             unsearched: None,
             home: None,
         }

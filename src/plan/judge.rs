@@ -69,6 +69,12 @@ fn by_link(never: &Never, facts: &SourceFacts) -> Option<String> {
 
 /// Why nobody writes it whatever the policy says.
 pub(super) fn read_only(never: &Never, facts: &SourceFacts) -> Option<String> {
+    if let Some(program) = &facts.runtime {
+        return Some(format!(
+            "{} is the runtime's own program, which runs as root",
+            program.display()
+        ));
+    }
     facts.all_names().find_map(|name| {
         let why = never.read_only(name)?;
         Some(told(name, facts, why))

@@ -50,6 +50,8 @@ impl Budget {
 pub(super) struct Unwanted<'a> {
     never: &'a Never,
     meant: &'a Meant,
+    /// Device and inode of the runtime's own program: whoever writes it is root at the next start.
+    runtime: Option<(u64, u64)>,
     /// The last components of credentials' names: nearly every file is none of them.
     last: HashSet<&'a [u8]>,
 }
@@ -60,8 +62,16 @@ impl<'a> Unwanted<'a> {
         Self {
             never,
             meant,
+            runtime: rustix::fs::stat("/proc/self/exe")
+                .ok()
+                .map(|s| (s.st_dev, s.st_ino)),
             last: last.map(OsStrExt::as_bytes).collect(),
         }
+    }
+
+    /// Whether this is the runtime's own program.
+    pub(super) fn is_runtime(&self, dev: u64, ino: u64) -> bool {
+        self.runtime == Some((dev, ino))
     }
 
     /// Why something in a source with these names is not to be seen. A credential is known by where it really lies: by
@@ -95,9 +105,16 @@ pub(super) fn search(
         bases: facts.all_names().map(Path::to_path_buf).collect(),
         queue: VecDeque::from([PathBuf::new()]),
         inside: Vec::new(),
+        // The program of another file system has another file's number here.
+        runtime: unwanted
+            .runtime
+            .filter(|(dev, _)| *dev == facts.dev)
+            .map(|(_, ino)| ino),
+        found_runtime: None,
         entries: 0,
     };
     facts.unsearched = search.all(budget).err();
+    facts.runtime = search.found_runtime.take();
     facts.inside.append(&mut search.inside);
 }
 
@@ -108,6 +125,9 @@ struct Search<'a> {
     /// Directories still to look at, relative to the root. Breadth first: where it stops, the top has been seen.
     queue: VecDeque<PathBuf>,
     inside: Vec<Inside>,
+    /// The inode of the runtime's own program, and where it was met.
+    runtime: Option<u64>,
+    found_runtime: Option<PathBuf>,
     entries: usize,
 }
 
@@ -157,6 +177,9 @@ impl Search<'_> {
                 continue;
             }
             self.entries += 1;
+            if self.runtime == Some(entry.ino()) {
+                self.found_runtime = Some(relative.join(OsStr::from_bytes(file)));
+            }
             let mut kind = entry.file_type();
             if kind == FileType::Unknown {
                 // A file system that does not tell.
@@ -311,6 +334,8 @@ mod tests {
                 bases: vec![scratch.0.clone()],
                 queue: VecDeque::from([PathBuf::new()]),
                 inside: Vec::new(),
+                runtime: None,
+                found_runtime: None,
                 entries: 0,
             };
             search.all(Budget { entries, time })

@@ -276,6 +276,12 @@ fn what_the_node_runs_is_never_written() {
         let read = work().annotation("filesystem.workspace", "read-only");
         assert_eq!(access(&read.plan(), "/data"), "ro");
     }
+    // Nor where the runtime itself lies.
+    let own = under("strict")
+        .bind("/srv/tools", "/data")
+        .cwd("/data")
+        .found(|f| f.runtime = Some("bin/agentbox".into()));
+    assert!(own.refused().contains("bin/agentbox"));
     // By another name of it as well.
     let alias = under("permissive")
         .bind("/mnt/disk/x", "/data")
