@@ -13,8 +13,11 @@ use crate::policy::{Host, HostName};
 pub const LONGEST_HEAD: usize = 32 << 10;
 /// The most header fields of a head.
 const MOST_FIELDS: usize = 100;
-/// The longest line of a chunk's size or of a trailer, in bytes.
+/// The longest line of a chunk's size, in bytes.
 const LONGEST_LINE: usize = 4 << 10;
+/// Methods whose requests have no content that means anything (RFC 9110, sections 9.3.1, 9.3.2, 9.3.5 and 9.3.8): a server that
+/// passes over it takes it for the next request.
+const WITHOUT_BODY: [&str; 4] = ["GET", "HEAD", "DELETE", "TRACE"];
 
 /// Why a request is not passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,8 +71,39 @@ pub enum Body {
     Chunked,
 }
 
+/// When a head that comes in pieces is read: at the end of each line, of which it may have so many, and where its length is a
+/// power of two. However it is cut it is read at the same places, what is no request is refused soon, and a head in single
+/// bytes costs little more than one at once (N-L7).
+#[derive(Debug, Default)]
+pub struct Pieces {
+    /// So much has been read already.
+    read: usize,
+}
+
+impl Pieces {
+    /// How much of these bytes to read now, if more than before.
+    pub fn due(&mut self, bytes: &[u8]) -> Option<usize> {
+        let new = bytes.get(self.read..)?;
+        let line = new.iter().rposition(|byte| *byte == b'\n');
+        let line = line.map_or(0, |at| self.read + at + 1);
+        let power = bytes.len().checked_ilog2().map_or(0, |log| 1 << log);
+        let due = if bytes.len() >= LONGEST_HEAD {
+            bytes.len()
+        } else {
+            line.max(power)
+        };
+        let more = due > self.read;
+        self.read = self.read.max(due);
+        more.then_some(due)
+    }
+}
+
 /// Reads a head; `None` while it is not complete.
 pub fn head(bytes: &[u8]) -> Result<Option<Head<'_>>, HttpRefusal> {
+    // One empty line before a request is passed over (RFC 9112, section 2.2), not any number of them.
+    if bytes.starts_with(b"\r\n\r") || bytes.starts_with(b"\n") {
+        return Err(HttpRefusal::NotHttp);
+    }
     let mut storage = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut request = httparse::Request::new(&mut storage);
     let len = match request.parse(bytes) {
@@ -221,9 +255,12 @@ pub fn proxy_request(head: &Head<'_>) -> Result<ProxyRequest, HttpRefusal> {
     let at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (named, path) = rest.split_at(at);
     let (host, port) = authority(named)?;
+    // A port that is left out is 80 on both sides.
+    let same = |(named, named_port): (Host, Option<u16>)| {
+        named == host && named_port.unwrap_or(HTTP) == port.unwrap_or(HTTP)
+    };
     if let Some(field) = head.host
-        && authority(field)? != (host.clone(), port)
-        && authority(field)? != (host.clone(), Some(port.unwrap_or(80)))
+        && !same(authority(field)?)
     {
         return Err(HttpRefusal::Ambiguous(
             "a Host field that differs from the address",
@@ -252,8 +289,11 @@ pub fn proxy_request(head: &Head<'_>) -> Result<ProxyRequest, HttpRefusal> {
         }
     }
     out.extend(b"Connection: close\r\n\r\n");
-    Ok(ProxyRequest::Forward(host, port.unwrap_or(80), out))
+    Ok(ProxyRequest::Forward(host, port.unwrap_or(HTTP), out))
 }
+
+/// The port of `http:` addresses.
+const HTTP: u16 = 80;
 
 fn strip_scheme(target: &str) -> Option<&str> {
     let (scheme, rest) = target.split_once("://")?;
@@ -268,6 +308,7 @@ pub struct RequestGuard {
     state: State,
     /// What has come of a head or of a line that is not complete.
     pending: Vec<u8>,
+    pieces: Pieces,
     /// Requests that were passed on.
     requests: u64,
     /// No request may follow.
@@ -292,6 +333,7 @@ impl RequestGuard {
             port,
             state: State::Head,
             pending: Vec::new(),
+            pieces: Pieces::default(),
             requests: 0,
             last: false,
         }
@@ -330,10 +372,15 @@ impl RequestGuard {
                             Cow::Owned(pending)
                         }
                     };
-                    let Some(head) = head(&all)? else {
+                    let whole = match self.pieces.due(&all) {
+                        Some(due) => head(&all[..due])?,
+                        None => None,
+                    };
+                    let Some(head) = whole else {
                         self.pending = all.into_owned();
                         break;
                     };
+                    self.pieces = Pieces::default();
                     self.check(&head)?;
                     let (len, body) = (head.len, head.body);
                     out.extend_from_slice(&all[..len]);
@@ -382,6 +429,16 @@ impl RequestGuard {
                 "CONNECT to a server that is no proxy",
             ));
         }
+        if head.body != Body::Length(0) {
+            if WITHOUT_BODY.contains(&head.method) {
+                return Err(HttpRefusal::Ambiguous(
+                    "a body of a request that has none (GET, HEAD, DELETE, TRACE)",
+                ));
+            }
+            if values(&head.fields, "upgrade").next().is_some() {
+                return Err(HttpRefusal::Ambiguous("a body beside Upgrade"));
+            }
+        }
         let mut named = vec![
             head.host
                 .ok_or_else(|| HttpRefusal::OtherHost("none".to_owned()))?,
@@ -419,7 +476,7 @@ impl RequestGuard {
         Ok(())
     }
 
-    /// One line of a chunk's size or of the trailer; returns what follows it.
+    /// One line of a chunk's size, or the empty one behind the last chunk; returns what follows it.
     fn line<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], HttpRefusal> {
         let Some(end) = input.iter().position(|b| *b == b'\n') else {
             self.pending.extend_from_slice(input);
@@ -442,7 +499,8 @@ impl RequestGuard {
                 size => State::Chunk(size + 2),
             },
             _ if content.is_empty() => State::Head,
-            _ => State::Trailer,
+            // Servers differ in what they take for a field, and for the end.
+            _ => return Err(HttpRefusal::Ambiguous("a trailer behind the last chunk")),
         };
         out.extend_from_slice(&line);
         Ok(&input[end + 1..])
@@ -500,7 +558,10 @@ mod tests {
             "OPTIONS * HTTP/1.1\r\nHost: example.com\r\n\r\n",
             "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: example.com\r\n\r\n",
             "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: example.com\r\n\r\n",
-            "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n1A\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nA: b\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n1A\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+            "\r\nGET / HTTP/1.1\r\nHost: example.com\r\n\r\n",
         ] {
             assert_eq!(run(text).as_deref(), Ok(text));
         }
@@ -586,6 +647,67 @@ mod tests {
         }
     }
 
+    /// N-L1, N34: what one server reads as a body or a trailer, and another as the next request.
+    #[test]
+    fn bodies_and_trailers_that_servers_pass_over_are_refused() {
+        let other = "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n";
+        let length = other.len();
+        let chunk = format!("{length:x}\r\n{other}\r\n0\r\n\r\n");
+        let post = "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n";
+        let mut shapes = vec![
+            format!(
+                "POST / HTTP/1.1\r\nHost: example.com\r\nUpgrade: x\r\nContent-Length: {length}\r\n\r\n{other}"
+            ),
+            format!("{post}A: b\r\n\r\n"),
+            format!("{post}{other}"),
+            format!("{post}\r\r\n{other}"),
+            format!("{post}\r\r\n\r\n"),
+            format!("{post} \r\n\r\n"),
+        ];
+        for method in WITHOUT_BODY {
+            let begin = format!("{method} / HTTP/1.1\r\nHost: example.com\r\n");
+            shapes.push(format!("{begin}Content-Length: {length}\r\n\r\n{other}"));
+            shapes.push(format!("{begin}Transfer-Encoding: chunked\r\n\r\n{chunk}"));
+        }
+        for text in shapes {
+            assert!(
+                matches!(run(&text), Err(HttpRefusal::Ambiguous(_))),
+                "{text:?}: {:?}",
+                run(&text)
+            );
+        }
+        // CR CR LF inside a head, and more empty lines before one than anybody sends.
+        for text in [
+            "GET / HTTP/1.1\r\nHost: example.com\r\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: example.com\r\nA: b\r\r\n\r\n",
+            "\r\n\r\nGET / HTTP/1.1\r\nHost: example.com\r\n\r\n",
+        ] {
+            assert!(run(text).is_err(), "{text:?}");
+        }
+    }
+
+    /// N-L7: the sidecar's time is not the container's.
+    #[test]
+    fn a_head_in_single_bytes_is_not_read_again_and_again() {
+        let long = format!(
+            "GET / HTTP/1.1\r\nHost: example.com\r\nA: {}\r\n\r\n",
+            "a".repeat(30_000)
+        );
+        let many = format!(
+            "GET / HTTP/1.1\r\nHost: example.com\r\n{}\r\n",
+            "A: bcdefghijklmnopqrstuvwxyz\r\n".repeat(90)
+        );
+        for text in [long, many] {
+            let (mut pieces, mut read) = (Pieces::default(), 0);
+            for end in 1..=text.len() {
+                read += pieces.due(&text.as_bytes()[..end]).unwrap_or(0);
+            }
+            // And not half of the square of its length, as it would be at each byte.
+            assert!(read < 60 * text.len(), "{read} of {}", text.len());
+            assert_eq!(run(&text).as_deref(), Ok(&*text));
+        }
+    }
+
     #[test]
     fn endless_input_is_bounded() {
         let head = format!(
@@ -605,7 +727,7 @@ mod tests {
             Err(HttpRefusal::TooLong)
         );
         let trailer = format!(
-            "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: {}",
+            "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{}",
             "a".repeat(LONGEST_LINE + 1)
         );
         assert_eq!(
@@ -638,6 +760,27 @@ mod tests {
             forward,
             Ok(ProxyRequest::Forward(name("example.com"), 80, sent.into()))
         );
+    }
+
+    /// N-L8: a port that is left out is 80, in the address as in the field.
+    #[test]
+    fn the_port_of_http_may_be_left_out_on_either_side() {
+        for (address, field) in [
+            ("example.com:80", "example.com"),
+            ("example.com", "example.com:80"),
+            ("example.com:80", "example.com:80"),
+            ("example.com:8080", "example.com:8080"),
+        ] {
+            let text = format!("GET http://{address}/ HTTP/1.1\r\nHost: {field}\r\n\r\n");
+            assert!(asked(&text).is_ok(), "{text:?}: {:?}", asked(&text));
+        }
+        for (address, field) in [
+            ("example.com:8080", "example.com"),
+            ("example.com", "example.com:8080"),
+        ] {
+            let text = format!("GET http://{address}/ HTTP/1.1\r\nHost: {field}\r\n\r\n");
+            assert!(asked(&text).is_err(), "{text:?}");
+        }
     }
 
     #[test]

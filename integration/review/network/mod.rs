@@ -4,6 +4,7 @@ mod addresses;
 mod approvals;
 mod greetings;
 mod inbound;
+mod requests;
 
 use crate::command::{Finished, run};
 use crate::docker::allowlist::Agent;

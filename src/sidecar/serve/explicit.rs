@@ -10,7 +10,7 @@ use super::journal::Via;
 use super::relay::{Watch, relay, write_all};
 use super::wall::{FIRST_BYTES_WITHIN, Refusal, Wall};
 use super::{dns, socks};
-use crate::egress::http::{self, Body, HttpRefusal, ProxyRequest, RequestGuard};
+use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::policy::Host;
 
 /// The word under which requests are counted that cannot be read.
@@ -69,8 +69,11 @@ async fn http(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
 
 async fn read_wish(stream: &TcpStream, mut bytes: Vec<u8>) -> Result<Wish, Refusal> {
     let refused = |refusal: HttpRefusal| Refusal::Other(refusal.to_string());
+    let mut pieces = Pieces::default();
     loop {
-        if let Some(head) = http::head(&bytes).map_err(refused)? {
+        if let Some(due) = pieces.due(&bytes)
+            && let Some(head) = http::head(&bytes[..due]).map_err(refused)?
+        {
             let request = http::proxy_request(&head).map_err(refused)?;
             let (length, body) = (head.len, head.body);
             let early = bytes.split_off(length);
