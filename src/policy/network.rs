@@ -1,8 +1,12 @@
 //! Rules that need the node's leave: those that name more hosts than anybody can mean.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
-use super::{Field, Network, NetworkRule, NodeAllow, Target};
+use serde::Deserialize;
+
+use super::rule::is_within;
+use super::{Field, HostName, Network, NetworkRule, NodeAllow, Target};
 
 /// The most ports that rules may name: the wall listens on each.
 pub const MOST_PORTS: usize = 64;
@@ -20,10 +24,18 @@ pub(super) fn check(
                 return Err((Field::NetworkAllow, rule.clone(), why.to_owned()));
             }
             Target::Any => Some("it names every host".to_owned()),
-            Target::Below(domain) if is_public_suffix(domain.as_str()) => Some(format!(
-                "anybody can register a name below {domain} (the public suffix list)"
-            )),
-            Target::Below(_) | Target::Name(_) | Target::Addresses(..) => None,
+            Target::Below(domain) => whose(domain).map(|whose| match whose {
+                Whose::Registrars => {
+                    format!("anybody can register a name below {domain} (the public suffix list)")
+                }
+                Whose::Customers => format!(
+                    "anybody can publish below {domain} (the public suffix list): name the hosts that are meant"
+                ),
+                Whose::Anywhere => {
+                    format!("a name below {domain} leads to whatever address it says itself")
+                }
+            }),
+            Target::Name(_) | Target::Addresses(..) => None,
         };
         if let Some(why) = wide
             && !leave.open_egress
@@ -49,14 +61,64 @@ pub(super) fn check(
     }
 }
 
-/// Whether names below it belong to whoever registers them. The list's private part (`github.io`) is left to the
-/// author of the rule: `*.githubusercontent.com` is one company's.
-fn is_public_suffix(domain: &str) -> bool {
+/// What is said of a domain besides the public suffix list: `policies/publishers.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Publishers {
+    own: Vec<Entry>,
+    anywhere: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    domain: HostName,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the file"))]
+    why: String,
+}
+
+/// Read when a wildcard is met.
+static PUBLISHERS: LazyLock<Publishers> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../policies/publishers.toml"))
+        .expect("a test parses the built-in list")
+});
+
+/// Whose the names below a domain are, where they are strangers'.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Whoever registers one.
+    Registrars,
+    /// Customers of whoever has the domain: each has a name of its own.
+    Customers,
+    /// Nobody's: the name is an address.
+    Anywhere,
+}
+
+fn whose(domain: &HostName) -> Option<Whose> {
+    let Publishers { own, anywhere } = &*PUBLISHERS;
+    let anywhere = anywhere
+        .iter()
+        .any(|entry| entry.domain == *domain || is_within(domain.as_str(), entry.domain.as_str()));
+    if anywhere {
+        return Some(Whose::Anywhere);
+    }
+    // The list has domains, and wildcards that make every name below a domain one that somebody has.
+    let below = format!("x.{domain}");
+    let found = public_suffix(domain.as_str()).or_else(|| public_suffix(&below))?;
+    let is_own = own.iter().any(|entry| entry.domain == *domain);
+    match found {
+        psl::Type::Private if is_own => None,
+        psl::Type::Private => Some(Whose::Customers),
+        psl::Type::Icann => Some(Whose::Registrars),
+    }
+}
+
+/// Which part of the list this is an entry of; what no entry names is a registry's, too.
+fn public_suffix(domain: &str) -> Option<psl::Type> {
     match psl::suffix(domain.as_bytes()) {
-        Some(suffix) => {
-            suffix.as_bytes() == domain.as_bytes() && suffix.typ() != Some(psl::Type::Private)
-        }
-        None => true,
+        Some(suffix) => (suffix.as_bytes() == domain.as_bytes())
+            .then(|| suffix.typ().unwrap_or(psl::Type::Icann)),
+        None => Some(psl::Type::Icann),
     }
 }
 
@@ -64,19 +126,71 @@ fn is_public_suffix(domain: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn of(domain: &str) -> Option<Whose> {
+        whose(&domain.parse().unwrap())
+    }
+
+    /// N-L3: who may publish below a domain.
     #[test]
-    fn knows_what_anybody_can_register_below() {
+    fn knows_whose_the_names_below_a_domain_are() {
         for domain in ["com", "co.uk", "org", "internal", "test"] {
-            assert!(is_public_suffix(domain), "{domain}");
+            assert_eq!(of(domain), Some(Whose::Registrars), "{domain}");
+        }
+        for domain in [
+            "github.io",
+            "gitlab.io",
+            "s3.amazonaws.com",
+            "blob.core.windows.net",
+            "azurewebsites.net",
+            "cloudfront.net",
+            "workers.dev",
+            "pages.dev",
+            "vercel.app",
+            "netlify.app",
+            "herokuapp.com",
+            "duckdns.org",
+            "ngrok.io",
+            "hf.space",
+            "web.app",
+            "compute.amazonaws.com",
+        ] {
+            assert_eq!(of(domain), Some(Whose::Customers), "{domain}");
+        }
+        for domain in [
+            "nip.io",
+            "a.b.nip.io",
+            "sslip.io",
+            "rbndr.us",
+            "hash.plex.direct",
+        ] {
+            assert_eq!(of(domain), Some(Whose::Anywhere), "{domain}");
         }
         for domain in [
             "example.com",
-            "githubusercontent.com",
             "example.co.uk",
-            "github.io",
-            "s3.amazonaws.com",
+            "githubusercontent.com",
+            "actions.githubusercontent.com",
+            "googleapis.com",
+            "octocat.github.io",
+            "example.test",
+            "a.example.test",
+            "anip.io",
         ] {
-            assert!(!is_public_suffix(domain), "{domain}");
+            assert_eq!(of(domain), None, "{domain}");
+        }
+    }
+
+    /// What is an exception is on the list, and what is added to it is not.
+    #[test]
+    fn the_own_list_says_what_the_other_does_not() {
+        let Publishers { own, anywhere } = &*PUBLISHERS;
+        for entry in own {
+            let on_it = public_suffix(entry.domain.as_str());
+            assert_eq!(on_it, Some(psl::Type::Private), "{entry:?}");
+        }
+        for entry in anywhere {
+            assert_eq!(public_suffix(entry.domain.as_str()), None, "{entry:?}");
+            assert!(entry.why.len() > 10, "{entry:?}");
         }
     }
 }
