@@ -11,7 +11,7 @@ use rustix::mount::{
 };
 
 use super::{ListenOn, Listeners, NetworkError, Sysctl};
-use crate::sys::netlink::RouteSocket;
+use crate::sys::netlink::{Link, RouteSocket};
 use crate::sys::netns;
 
 /// The address of `lo` under [`InnerMode::AnyIp`]: the first of the range that RFC 2544 keeps for
@@ -83,7 +83,7 @@ pub fn enter(netns: BorrowedFd<'_>, cookie: u64) -> Result<(), NetworkError> {
 }
 
 /// Refuses unless the calling thread is in the network namespace with this cookie and sees `lo`
-/// alone. A tenant that libcontainer put into init's namespaces makes this check as well.
+/// alone, and the idle devices that some kernels put into each namespace. A tenant that libcontainer put into init's namespaces makes this check as well.
 pub fn verify_current(cookie: u64) -> Result<(), NetworkError> {
     verify_loopback_only()?;
     let have = current_cookie()?;
@@ -102,28 +102,24 @@ fn verify_loopback_only() -> Result<(), NetworkError> {
     if links.len() == 1 && links[0].is_loopback() {
         return Ok(());
     }
-    let names: Vec<String> = links
+    let used = route
+        .links_in_use()
+        .map_err(NetworkError::step("list the addresses and routes"))?;
+    let has_loopback = links.iter().any(Link::is_loopback);
+    let foreign = super::fallback::foreign(&links, &used);
+    if has_loopback && foreign.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = foreign
         .iter()
         .map(|link| link.name.escape_default().to_string())
         .collect();
-    // Old tunnel modules put a device of their own into every namespace that is made.
-    let fallback = |name: &String| {
-        let devices = [
-            "tunl0", "gre0", "gretap0", "erspan0", "sit0", "ip6tnl0", "ip6gre0",
-        ];
-        devices.contains(&name.as_str()) || name == "ip_vti0" || name == "ip6_vti0"
-    };
-    let hint = if names.iter().any(fallback) {
-        " (set the node's sysctl net.core.fb_tunnels_only_for_init_net to 2)"
-    } else {
-        ""
-    };
     let links = if names.is_empty() {
         "none".to_owned()
     } else {
         names.join(", ")
     };
-    Err(NetworkError::ForeignLinks { links, hint })
+    Err(NetworkError::ForeignLinks { links })
 }
 
 fn current_cookie() -> Result<u64, NetworkError> {

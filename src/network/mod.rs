@@ -7,6 +7,7 @@
 //!
 //! May not: decide who may reach what (that is the policy's), or touch the engine's namespace.
 
+mod fallback;
 pub mod inner;
 mod listeners;
 mod maker;
@@ -38,12 +39,10 @@ pub enum NetworkError {
     )]
     NoCookie,
     /// The namespace has links that lead out.
-    #[error("the network namespace must have lo alone but has {links}{hint}")]
+    #[error("the network namespace must have lo alone but has {links}")]
     ForeignLinks {
         /// The names found, escaped.
         links: String,
-        /// What may be done about it, or nothing.
-        hint: &'static str,
     },
     /// The namespace is another one than the plan's.
     #[error("this is not the sandbox's network namespace: need cookie {need}, have {have}")]

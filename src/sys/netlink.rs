@@ -8,7 +8,7 @@ mod route;
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::net::netlink::SocketAddrNetlink;
@@ -52,6 +52,11 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 
 const IFLA_IFNAME: u16 = 3;
+/// A nest, of which IFLA_INFO_KIND is the driver's name for the kind of link.
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+/// Above a type's number: flags of what is in the attribute (linux/netlink.h).
+const ATTRIBUTE_TYPE: u16 = 0x3fff;
 /// IFLA_GSO_MAX_SIZE, IFLA_GRO_MAX_SIZE and the two for IPv4 alone (linux/if_link.h).
 const LARGEST_PACKET: [u16; 4] = [41, 58, 63, 64];
 const IFA_ADDRESS: u16 = 1;
@@ -75,6 +80,8 @@ pub struct Link {
     pub flags: u32,
     /// `ARPHRD_*`.
     pub hardware: u16,
+    /// What the driver calls it (`ipip`, `veth`), where it says so. Nobody can give a link another kind.
+    pub kind: Option<String>,
 }
 
 impl Link {
@@ -82,6 +89,11 @@ impl Link {
     pub fn is_loopback(&self) -> bool {
         let flag = self.flags & libc::IFF_LOOPBACK as u32 != 0;
         flag && self.name == "lo" && self.hardware == HARDWARE_LOOPBACK
+    }
+
+    /// Whether it is set up.
+    pub fn is_up(&self) -> bool {
+        self.flags & libc::IFF_UP as u32 != 0
     }
 }
 
@@ -111,6 +123,11 @@ impl RouteSocket {
             sequence: 0,
             news: None,
         })
+    }
+
+    /// The number of the network namespace that this is a socket of.
+    pub fn netns_cookie(&self) -> io::Result<u64> {
+        super::socket::netns_cookie(self.fd.as_fd())
     }
 
     /// From here on [`Self::has_news`] tells of changes of links, addresses and routes.
@@ -376,12 +393,21 @@ fn parse_link(body: &[u8]) -> io::Result<Link> {
         index: u32_at(body, 4)?,
         flags: u32_at(body, 8)?,
         name: String::new(),
+        kind: None,
     };
     if let Some(name) = attribute(body, LINK_HEADER, IFLA_IFNAME)? {
-        let name = name.split(|byte| *byte == 0).next();
-        link.name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
+        link.name = text(name);
+    }
+    if let Some(nest) = attribute(body, LINK_HEADER, IFLA_LINKINFO)? {
+        link.kind = attribute(nest, 0, IFLA_INFO_KIND)?.map(text);
     }
     Ok(link)
+}
+
+/// A string that ends with a zero, lossily decoded.
+fn text(bytes: &[u8]) -> String {
+    let bytes = bytes.split(|byte| *byte == 0).next();
+    String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
 }
 
 fn address_of(octets: &[u8]) -> Option<IpAddr> {
@@ -405,7 +431,7 @@ fn attribute(body: &[u8], header: usize, wanted: u16) -> io::Result<Option<&[u8]
         if len < 4 || len > rest.len() {
             return Err(malformed("an attribute's length does not fit its message"));
         }
-        if kind == wanted {
+        if kind & ATTRIBUTE_TYPE == wanted {
             found = Some(&rest[4..len]);
         }
         rest = &rest[len.next_multiple_of(4).min(rest.len())..];
@@ -514,6 +540,25 @@ mod tests {
         ] {
             assert!(!bad.is_loopback(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_links_kind_is_what_its_driver_says() {
+        let mut nest = Vec::new();
+        push_attribute(&mut nest, IFLA_INFO_KIND, b"ipip\0");
+        push_attribute(&mut nest, 2, &[1, 2, 3]);
+        for nested in [IFLA_LINKINFO, IFLA_LINKINFO | 0x8000] {
+            let mut body = vec![0; LINK_HEADER];
+            push_attribute(&mut body, IFLA_IFNAME, b"tunl0\0");
+            push_attribute(&mut body, nested, &nest);
+            let link = parse_link(&body).unwrap();
+            assert_eq!((&*link.name, link.kind.as_deref()), ("tunl0", Some("ipip")));
+            for cut in LINK_HEADER + 1..body.len() {
+                // Whatever it is, it must return.
+                drop(parse_link(&body[..cut]));
+            }
+        }
+        assert_eq!(parse_link(&[0; LINK_HEADER]).unwrap().kind, None);
     }
 
     #[test]

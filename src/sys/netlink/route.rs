@@ -6,8 +6,8 @@ use std::io;
 use std::net::IpAddr;
 
 use super::{
-    ADDRESS_HEADER, IFA_ADDRESS, IFA_LOCAL, ROUTE_HEADER, RTM_GETADDR, RTM_GETROUTE, RTM_NEWADDR,
-    RTM_NEWROUTE, RouteSocket, address_of, attribute, malformed, u16_at,
+    ADDRESS_HEADER, IFA_ADDRESS, IFA_LOCAL, ROUTE_HEADER, RTA_OIF, RTM_GETADDR, RTM_GETROUTE,
+    RTM_NEWADDR, RTM_NEWROUTE, RouteSocket, address_of, attribute, malformed, u16_at, u32_at,
 };
 
 const RTM_GETNEXTHOP: u16 = 106;
@@ -60,6 +60,22 @@ impl RouteSocket {
             }
         }
         Err(last)
+    }
+
+    /// The indexes of the links that have an address or that a route leads to.
+    pub fn links_in_use(&mut self) -> io::Result<BTreeSet<u32>> {
+        let mut used = BTreeSet::new();
+        let body = [0; ADDRESS_HEADER];
+        self.dump(RTM_GETADDR, RTM_NEWADDR, &body, &mut |body| {
+            used.insert(u32_at(body, 4)?);
+            Ok(())
+        })?;
+        let body = [0; ROUTE_HEADER];
+        self.dump(RTM_GETROUTE, RTM_NEWROUTE, &body, &mut |body| {
+            used.extend(route_links(body)?);
+            Ok(())
+        })?;
+        Ok(used)
     }
 
     fn read_neighbourhood(&mut self) -> io::Result<Neighbourhood> {
@@ -202,6 +218,21 @@ fn gateway(body: &[u8], header: usize) -> io::Result<Vec<IpAddr>> {
     Ok(own.into_iter().chain(other).collect())
 }
 
+/// The links that a route leads to, by each of its paths.
+fn route_links(body: &[u8]) -> io::Result<Vec<u32>> {
+    let mut links = Vec::new();
+    if let Some(link) = attribute(body, ROUTE_HEADER, RTA_OIF)? {
+        links.push(u32_at(link, 0)?);
+    }
+    let mut rest = attribute(body, ROUTE_HEADER, RTA_MULTIPATH)?.unwrap_or_default();
+    while !rest.is_empty() {
+        let len = usize::from(u16_at(rest, 0)?).max(PATH_HEADER);
+        links.push(u32_at(rest, 4)?);
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(links)
+}
+
 /// Those of a route with several paths: struct rtnexthop, each with attributes of its own behind it.
 fn path_gateways(paths: &[u8]) -> io::Result<Vec<IpAddr>> {
     let mut found = Vec::new();
@@ -316,6 +347,24 @@ mod tests {
                     drop(parse_route(&bytes));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn knows_the_links_that_are_used() {
+        let used = RouteSocket::open().unwrap().links_in_use().unwrap();
+        assert!(used.contains(&1), "lo has an address: {used:?}");
+        let mut body = route(0, 4, RTN_UNICAST);
+        push_attribute(&mut body, RTA_OIF, &7_u32.to_ne_bytes());
+        assert_eq!(route_links(&body).unwrap(), [7]);
+        let mut several = [path(&[]), path(&[(RTA_GATEWAY, &[192, 0, 2, 1])])];
+        for (one, index) in several.iter_mut().zip([8_u32, 9]) {
+            one[4..8].copy_from_slice(&index.to_ne_bytes());
+        }
+        push_attribute(&mut body, RTA_MULTIPATH, &several.concat());
+        assert_eq!(route_links(&body).unwrap(), [7, 8, 9]);
+        for cut in 0..body.len() {
+            drop(route_links(&body[..cut]));
         }
     }
 

@@ -1,0 +1,102 @@
+//! The devices that tunnel modules put into every network namespace once they are loaded, as they are on many nodes of clusters
+//! (`net.core.fb_tunnels_only_for_init_net` is 0).
+//!
+//! Such a device is made down, has no address and no route, and leads nowhere but through the namespace that it is in, which has
+//! no way out. The kernel removes none of them (`ip_tunnel_dellink` passes over them), so they stay, and nothing else does.
+
+use std::collections::BTreeSet;
+
+use crate::sys::netlink::Link;
+
+/// Their names and what their drivers call them (net/ipv4/{ipip,ip_gre,ip_vti}.c, net/ipv6/{sit,ip6_tunnel,ip6_gre,ip6_vti}.c).
+const FALLBACK: [(&str, &str); 9] = [
+    ("tunl0", "ipip"),
+    ("gre0", "gre"),
+    ("gretap0", "gretap"),
+    ("erspan0", "erspan"),
+    ("ip_vti0", "vti"),
+    ("sit0", "sit"),
+    ("ip6tnl0", "ip6tnl"),
+    ("ip6gre0", "ip6gre"),
+    ("ip6_vti0", "vti6"),
+];
+
+/// The links that are neither the loopback interface nor an unused device of that kind. `used`: those that have an address or a
+/// route.
+pub(super) fn foreign<'a>(links: &'a [Link], used: &BTreeSet<u32>) -> Vec<&'a Link> {
+    let known = |link: &Link| {
+        let kind = link.kind.as_deref().unwrap_or_default();
+        FALLBACK.contains(&(link.name.as_str(), kind))
+    };
+    let idle = |link: &Link| !link.is_up() && !used.contains(&link.index);
+    let fine = |link: &&Link| link.is_loopback() || known(link) && idle(link);
+    links.iter().filter(|link| !fine(link)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::netlink::HARDWARE_LOOPBACK;
+
+    fn link(index: u32, name: &str, kind: Option<&str>) -> Link {
+        Link {
+            index,
+            name: name.to_owned(),
+            flags: 0,
+            hardware: 768,
+            kind: kind.map(str::to_owned),
+        }
+    }
+
+    fn lo() -> Link {
+        Link {
+            flags: (libc::IFF_LOOPBACK | libc::IFF_UP) as u32,
+            hardware: HARDWARE_LOOPBACK,
+            ..link(1, "lo", None)
+        }
+    }
+
+    fn names(links: &[Link], used: &[u32]) -> Vec<String> {
+        let used = used.iter().copied().collect();
+        let found = foreign(links, &used);
+        found.iter().map(|link| link.name.clone()).collect()
+    }
+
+    #[test]
+    fn unused_fallback_devices_stay() {
+        let mut all = vec![lo()];
+        for (index, (name, kind)) in (2..).zip(FALLBACK) {
+            all.push(link(index, name, Some(kind)));
+        }
+        assert!(names(&all, &[1]).is_empty());
+        assert!(names(&[lo()], &[1]).is_empty());
+    }
+
+    #[test]
+    fn nothing_else_does() {
+        let up = Link {
+            flags: libc::IFF_UP as u32,
+            ..link(2, "tunl0", Some("ipip"))
+        };
+        for (other, used) in [
+            (up, vec![1]),
+            // With an address or a route.
+            (link(2, "tunl0", Some("ipip")), vec![1, 2]),
+            // Called as one of them, and as one of another kind.
+            (link(2, "tunl0", Some("veth")), vec![1]),
+            (link(2, "tunl0", None), vec![1]),
+            (link(2, "sit0", Some("ipip")), vec![1]),
+            (link(2, "tunl1", Some("ipip")), vec![1]),
+            (link(2, "eth0", Some("veth")), vec![1]),
+            (link(2, "eth0", None), vec![1]),
+        ] {
+            let name = other.name.clone();
+            assert_eq!(names(&[lo(), other], &used), [name]);
+        }
+        let renamed = Link {
+            name: "lo0".to_owned(),
+            ..lo()
+        };
+        assert_eq!(names(&[renamed], &[]), ["lo0"]);
+    }
+}
