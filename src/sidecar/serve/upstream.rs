@@ -161,10 +161,13 @@ impl Upstream {
         };
         let mut last = None;
         for way in self.ways(&ways, dial).await? {
-            // Judged again for each: the rules may have changed while the one before did not answer. From here on the
-            // connection ends when they do.
             if let Some(address) = way.address() {
-                self.judge(&ways, dial, address)?;
+                // Judged already, but much may have changed while the one before did not answer.
+                if last.is_some() {
+                    let around = self.surroundings(&ways)?;
+                    judge(dial, address, &around)?;
+                }
+                // From here on the connection ends with the first denial that covers the address.
                 share.leads_to(address);
             }
             let dialled = match way {
@@ -221,13 +224,13 @@ impl Upstream {
             // On its own, as everything large that few connections need: what waits for all of them stays small.
             None => Box::pin(ways.look_up(name, dial.internal)).await?,
         };
+        let around = self.surroundings(ways)?;
         let mut refused = None;
         let mut good = Vec::new();
         for address in found {
-            match self.judge(ways, dial, address) {
+            match judge(dial, address, &around) {
                 Ok(()) => good.push(address),
-                Err(refusal @ Refusal::Address(..)) => refused = Some(refusal),
-                Err(other) => return Err(other),
+                Err(refusal) => refused = Some(refusal),
             }
         }
         match (good.is_empty(), refused) {
@@ -237,35 +240,34 @@ impl Upstream {
         }
     }
 
-    /// Whether an address is dialled, by the rules and the surroundings of this moment.
-    fn judge(&self, ways: &Ways, dial: &Dial<'_>, address: IpAddr) -> Result<(), Refusal> {
-        let Dial {
-            host,
-            port,
-            internal,
-            rules,
-            share: _,
-        } = dial;
-        let rules = rules.borrow();
-        let refused = |why: AddressRefusal| Refusal::Address(address, why);
-        match host {
-            Host::Name(_) => {
-                let around = self.surroundings(ways)?;
-                let vetted = rules.vet(address, *port, *internal, &around);
-                vetted.map(drop).map_err(refused)
-            }
-            // A rule names it, and is taken at its word; a denial of it may have come since.
-            Host::Address(_) => match rules.decide(host, *port) {
-                Decision::Allow(_) => Ok(()),
-                Decision::Deny(denial) => Err(Refusal::Denied(denial)),
-            },
-        }
-    }
-
     fn surroundings(&self, ways: &Ways) -> Result<Rc<Surroundings>, Refusal> {
         self.around.look(&ways.closed).map_err(|error| {
             Refusal::Unreachable(format!("cannot look at the surroundings: {error}"))
         })
+    }
+}
+
+/// Whether an address is dialled, by the rules of this moment and what is around.
+fn judge(dial: &Dial<'_>, address: IpAddr, around: &Surroundings) -> Result<(), Refusal> {
+    let Dial {
+        host,
+        port,
+        internal,
+        rules,
+        share: _,
+    } = dial;
+    let rules = rules.borrow();
+    let refused = |why: AddressRefusal| Refusal::Address(address, why);
+    match host {
+        Host::Name(_) => {
+            let vetted = rules.vet(address, *port, *internal, around);
+            vetted.map(drop).map_err(refused)
+        }
+        // A rule names it, and is taken at its word; a denial of it may have come since.
+        Host::Address(_) => match rules.decide(host, *port) {
+            Decision::Allow(_) => Ok(()),
+            Decision::Deny(denial) => Err(Refusal::Denied(denial)),
+        },
     }
 }
 
