@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::confine::{self, Identity};
 use super::protocol::{self, Attachment, ProtocolError, Question, Reply, Setup, Work};
-use super::serve::{self, Ears, Serving};
+use super::serve::{self, Callers, Ears, Serving};
 use super::{ARGV0, ConfineError, SidecarError, filter};
 use crate::sys::netlink::RouteSocket;
 use crate::sys::{memory, process, socket};
@@ -258,7 +258,15 @@ fn prepare_serving(fds: Vec<OwnedFd>, node: RouteSocket) -> Result<(Serving, Ear
     });
     let doors = doors.collect::<Result<_, _>>()?;
     let engine = routes("open a routing socket of the engine's network")?;
+    // Whoever runs this program on the node: this process itself, until it becomes nobody.
+    let callers = Callers {
+        uid: rustix::process::getuid().as_raw(),
+        cookie: node
+            .netns_cookie()
+            .map_err(SidecarError::step("read the node's SO_NETNS_COOKIE"))?,
+    };
     let ears = Ears {
+        callers,
         listeners,
         doors,
         dialers: fds.collect(),

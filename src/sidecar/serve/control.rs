@@ -16,12 +16,13 @@ use tokio::task::spawn_local;
 use super::accept;
 use super::asks::{self, AskStatus};
 use super::guests::InboundStatus;
+use super::journal::Via;
 use super::live::LiveConnection;
 use super::proxy::Proxy;
 use super::wall::Wall;
 use crate::egress::{Budget, Lasting, Rules};
 use crate::policy::HostName;
-use crate::sys::socket::{Received, receive};
+use crate::sys::socket::{Received, netns_cookie, receive};
 
 /// The longest request: a list of rules and a hosts file, and the certificates by which a proxy is known.
 const LONGEST: usize = 2 << 20;
@@ -155,8 +156,36 @@ pub struct Used {
     pub hosts: usize,
 }
 
+/// Who may ask: the user that the runtime runs as, in the node's network namespace. Every container has another one, also one
+/// that was given the host's network, so that none may, root or not and with whatever directory of the node in its mounts.
+#[derive(Debug, Clone, Copy)]
+pub struct Callers {
+    /// The user.
+    pub uid: u32,
+    /// The namespace's number.
+    pub cookie: u64,
+}
+
+impl Callers {
+    /// Why the other end may not ask, if it may not.
+    fn refuse(self, stream: &UnixStream) -> Option<String> {
+        let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+        // The end that accept(2) gives is made in the namespace of whoever connected (`unix_stream_connect`, af_unix.c).
+        let cookie = netns_cookie(stream.as_fd()).ok();
+        let why = match (uid, cookie) {
+            (Some(uid), Some(cookie)) if uid == self.uid && cookie == self.cookie => return None,
+            (Some(uid), Some(cookie)) if cookie == self.cookie => {
+                format!("the user {uid} asks, who is not the runtime's")
+            }
+            _ => "somebody asks who is not in the node's network namespace: a container, or a shell with a network of its own"
+                .to_owned(),
+        };
+        Some(why)
+    }
+}
+
 /// Serves the socket until the program ends.
-pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd) -> io::Result<()> {
+pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::Result<()> {
     let listener = UnixListener::from_std(socket.into())?;
     let wall = Rc::clone(wall);
     spawn_local(async move {
@@ -166,7 +195,8 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd) -> io::Result<()> {
                     let wall = Rc::clone(&wall);
                     spawn_local(async move {
                         // A verb that went away has no use for an answer.
-                        let _done = tokio::time::timeout(WITHIN, converse(&wall, stream)).await;
+                        let conversation = converse(&wall, stream, callers);
+                        let _done = tokio::time::timeout(WITHIN, conversation).await;
                     });
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -176,11 +206,16 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-async fn converse(wall: &Rc<Wall>, mut stream: UnixStream) -> io::Result<()> {
+async fn converse(wall: &Rc<Wall>, mut stream: UnixStream, callers: Callers) -> io::Result<()> {
     let (line, descriptors) = hear(&stream).await?;
-    let reply = match serde_json::from_slice(&line) {
-        Ok(request) => answer(wall, request, descriptors),
-        Err(error) => ControlReply::Failed(format!("this is no request: {error}")),
+    let reply = if let Some(why) = callers.refuse(&stream) {
+        wall.note(Via::Control, "", None, "control-socket", &why);
+        ControlReply::Failed(format!("the sidecar answers nobody but the node: {why}"))
+    } else {
+        match serde_json::from_slice(&line) {
+            Ok(request) => answer(wall, request, descriptors),
+            Err(error) => ControlReply::Failed(format!("this is no request: {error}")),
+        }
     };
     let mut bytes = serde_json::to_vec(&reply)?;
     bytes.push(b'\n');

@@ -28,6 +28,8 @@ pub(super) enum Via {
     Socks,
     /// A connection from outside to a port that leads in; the host is its own.
     Inbound,
+    /// The socket of the runtime's verbs.
+    Control,
 }
 
 /// A refusal.

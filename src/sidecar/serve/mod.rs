@@ -53,6 +53,7 @@ use crate::sys::event::readable;
 use wall::Wall;
 
 pub use asks::{AskStatus, WaitingConnection};
+pub(super) use control::Callers;
 pub use control::{
     ControlReply, ControlRequest, Decision, DecisionOf, NetworkStatus, Pinned, Used,
 };
@@ -107,6 +108,8 @@ impl Serving {
 /// The descriptors that it serves with.
 #[derive(Debug)]
 pub struct Ears {
+    /// Who may ask on the control socket.
+    pub callers: Callers,
     /// From inside.
     pub listeners: Option<Listeners>,
     /// From outside: each port that leads in, and who listens there.
@@ -137,6 +140,7 @@ pub(super) fn run(
         .map_err(step("make the event loop"))?;
     runtime.block_on(async move {
         let Ears {
+            callers,
             listeners,
             doors,
             dialers,
@@ -152,7 +156,7 @@ pub(super) fn run(
         }
         inbound::serve(&wall, doors, dialers, ipv6)
             .map_err(step("serve the ports that lead in"))?;
-        control::serve(&wall, control).map_err(step("serve the control socket"))?;
+        control::serve(&wall, control, callers).map_err(step("serve the control socket"))?;
         let (socket, answer) = handover;
         tokio::task::spawn_local(async move {
             if readable(&socket).await.is_ok() {

@@ -1,0 +1,46 @@
+//! The sidecar's control socket answers the node alone (N-L5, N18 of the threat list).
+
+use super::{agentbox, under};
+use crate::docker::Docker;
+use crate::docker::allowlist::{Agent, INTERNET, witness};
+
+/// Root in a container that was given the directory of the sockets asks for other rules.
+const ATTACK: &str = r#"
+import glob, json, os, socket, sys
+for path in glob.glob("/ab/index/*%s/control" % sys.argv[1]):
+    os.chdir(os.path.dirname(path))
+    for request in ("status", {"rules": {"rules": {"allow": ["other.example.test:80"], "deny": []}, "ports": []}}):
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(10)
+        s.connect("control")
+        s.sendall(json.dumps(request).encode() + b"\n")
+        print(s.recv(65536).decode())
+"#;
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn n_l5_no_container_asks_a_sidecar() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let agent = under(&docker, &["network.allow=api.example.test:80"]);
+    let id = agent.container.inspect("{{.Id}}");
+    let before = agentbox(&["network", &id]).ok();
+    assert!(
+        before.contains("api.example.test:80"),
+        "the control: {before}"
+    );
+    // Without any wall but a network of its own: root, with the directory under another name.
+    let ca = format!("{INTERNET}/authority.crt");
+    assert!(std::path::Path::new(&ca).exists());
+    let options = ["--runtime=runc", "--privileged", "-v", "/run/agentbox:/ab"];
+    let other = Agent::start(&docker, &options);
+    let got = other.container.exec(&[], &["python3", "-c", ATTACK, &id]);
+    assert_eq!(
+        got.stdout.matches("answers nobody but the node").count(),
+        2,
+        "{got}"
+    );
+    let after = agentbox(&["network", &id]).ok();
+    assert!(!after.contains("other.example.test"), "{after}");
+    assert!(agent.violations().contains("\"via\":\"control\""));
+}
