@@ -104,7 +104,7 @@ fn under(resolved: &Resolved, spec: &Spec) -> String {
 
 fn walls(text: &mut String, kernel: &str, plan: &Plan, resolved: &Resolved, spec: &Spec) {
     let engine = spec.linux().as_ref().and_then(|l| l.seccomp().as_ref());
-    let compiled = filter::compile(Some(&plan.policy.syscalls), engine).unwrap();
+    let compiled = filter::compile(Some(plan.into()), engine).unwrap();
     let filter = compiled.map(|f| explain::filter(&f.program));
     let subject = Subject {
         name: "container ID".to_owned(),

@@ -36,7 +36,7 @@ pub fn config(data: &[u8]) {
             Ok(plan) => {
                 walls::check(&resolved, &spec, &facts, &plan);
                 saved_and_read_again(&plan);
-                if let Ok(filter) = filter::compile(Some(&plan.policy.syscalls), engine.as_ref()) {
+                if let Ok(filter) = filter::compile(Some((&plan).into()), engine.as_ref()) {
                     assert!(filter.is_some_and(|f| f.program.instructions().len() <= 4096));
                 }
             }

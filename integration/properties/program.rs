@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agentbox::policy::{self, Syscalls};
+use agentbox::policy::{self, Switch, Syscalls};
 use agentbox::runtime::{RuntimeError, filter};
 use agentbox::seccomp::{self, ARCH_X86_64, Call, Filter, SeccompError};
 use oci_spec::runtime::LinuxSeccomp;
@@ -24,7 +24,12 @@ fn call(dice: &mut Dice, number: u32) -> Call {
 /// Compiles; names that no policy can deny are taken out of `deny`.
 fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> Filter {
     for _ in 0..64 {
-        match filter::compile(Some(syscalls), engine) {
+        let asked = filter::Asked {
+            syscalls,
+            set_id: Switch::Off,
+            devices: false,
+        };
+        match filter::compile(Some(asked), engine) {
             Ok(filter) => return filter.unwrap(),
             Err(RuntimeError::Seccomp(SeccompError::DeniesRuntime { name })) => {
                 syscalls

@@ -2,6 +2,7 @@
 
 mod core_dumps;
 mod groups;
+mod set_id;
 mod waiting;
 
 use std::process::Command;

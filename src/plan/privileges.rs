@@ -7,7 +7,7 @@ use oci_spec::runtime::{Capabilities, Linux, LinuxCapabilities, Process};
 use serde::{Deserialize, Serialize};
 
 use super::{BundleFacts, PlanError};
-use crate::policy::{Policy, Resolved};
+use crate::policy::{Policy, Privileges, Resolved, Switch};
 
 /// Device nodes that every container has; libcontainer makes them.
 pub const USUAL_DEVICES: &[&str] = &[
@@ -93,14 +93,16 @@ fn names(set: Option<&Capabilities>) -> BTreeSet<String> {
         .collect()
 }
 
-/// The capabilities that no process of the container may exceed.
+/// The capabilities that no process of the container may exceed. Where files are not made set-user-ID, what is so already
+/// loses that when it is written, as by anybody else (CAP_FSETID).
 pub(super) fn limit(policy: &Policy) -> BTreeSet<String> {
-    policy
-        .privileges
-        .capabilities
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    let Privileges {
+        capabilities,
+        set_id,
+    } = &policy.privileges;
+    let keeps = |name: &String| *set_id == Switch::On || name != "CAP_FSETID";
+    let all = capabilities.iter().map(ToString::to_string);
+    all.filter(keeps).collect()
 }
 
 /// Devices beyond the usual eight: only those of the node's file.

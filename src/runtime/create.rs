@@ -111,7 +111,7 @@ pub fn decide(
             if crate::probe::search(&mut facts, &sources, &plan.filesystem, rules) {
                 plan = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
             }
-            let filter = filter::compile(Some(&plan.policy.syscalls), engine)?;
+            let filter = filter::compile(Some((&plan).into()), engine)?;
             (Some(plan), resolved.chosen_by.to_string(), filter)
         }
     };

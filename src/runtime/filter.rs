@@ -7,22 +7,46 @@ use oci_spec::runtime::LinuxSeccomp;
 
 use super::RuntimeError;
 use super::record::write_whole;
-use crate::policy::Syscalls;
+use crate::plan::Plan;
+use crate::policy::{Switch, Syscalls};
 use crate::seccomp::{self, DenyMode, Filter, FilterInput, Ours, Program, SyscallName};
+
+/// What a policy asks of the program.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Calls by name.
+    pub syscalls: &'a Syscalls,
+    /// Whether files may be made set-user-ID or set-group-ID.
+    pub set_id: Switch,
+    /// Whether there are devices of the node's choice.
+    pub devices: bool,
+}
+
+impl<'a> From<&'a Plan> for Asked<'a> {
+    fn from(plan: &'a Plan) -> Self {
+        Self {
+            syscalls: &plan.policy.syscalls,
+            set_id: plan.policy.privileges.set_id,
+            devices: !plan.devices.is_empty(),
+        }
+    }
+}
 
 /// Compiles the program of a container; `None` when neither a policy nor the engine asks for one.
 pub fn compile(
-    syscalls: Option<&Syscalls>,
+    asked: Option<Asked<'_>>,
     engine: Option<&LinuxSeccomp>,
 ) -> Result<Option<Filter>, RuntimeError> {
-    let sets = syscalls.map(|s| (names(&s.allow), names(&s.deny)));
+    let sets = asked.map(|a| (names(&a.syscalls.allow), names(&a.syscalls.deny)));
     let (allow, deny): (BTreeSet<SyscallName>, BTreeSet<SyscallName>) = match sets {
         Some((allow, deny)) => (allow?, deny?),
         None => Default::default(),
     };
-    let ours = syscalls.map(|_| Ours {
+    let ours = asked.map(|asked| Ours {
         allow: &allow,
         deny: &deny,
+        set_id: asked.set_id == Switch::On,
+        devices: asked.devices,
         denials: DenyMode::Errno,
     });
     let filter = seccomp::compile(&FilterInput { ours, engine })?;

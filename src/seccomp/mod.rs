@@ -15,6 +15,8 @@ mod base;
 mod graph;
 mod interp;
 mod layout;
+#[rustfmt::skip]
+mod more;
 mod numbers;
 mod oci;
 mod ours;
@@ -50,6 +52,10 @@ pub struct Ours<'a> {
     pub allow: &'a BTreeSet<SyscallName>,
     /// Calls denied whatever else allows them.
     pub deny: &'a BTreeSet<SyscallName>,
+    /// Whether files may be made set-user-ID or set-group-ID.
+    pub set_id: bool,
+    /// Whether there are devices of the node's choice, whose drivers have ioctls of their own.
+    pub devices: bool,
     /// How denials are answered.
     pub denials: DenyMode,
 }
@@ -147,9 +153,7 @@ pub fn compile(input: &FilterInput<'_>) -> Result<Option<Filter>, SeccompError> 
     let profile = engine
         .map(|engine| Profile::new(engine, scope))
         .transpose()?;
-    let rules = ours
-        .map(|ours| OurRules::new(ours.allow, ours.deny))
-        .transpose()?;
+    let rules = ours.map(|ours| OurRules::new(&ours)).transpose()?;
     let (mut flags, mut notes) = profile
         .as_ref()
         .map_or((0, Vec::new()), |p| (p.flags, p.notes.clone()));
@@ -205,18 +209,21 @@ impl Sides {
 
     fn native(&self, graph: &mut Graph) -> graph::Id {
         let mut ranges = Ranges::default();
+        let mut all = Vec::with_capacity(3);
         for number in edges(|row| row.1)
             .chain(edges(|row| row.3).map(|number| number | X32_BIT))
             .chain(BITS)
         {
-            let id = match (&self.rules, &self.profile) {
-                // Ours first: the first names the errno.
-                (Some(ours), Some(theirs)) => {
-                    graph.rules(&[ours.rule(number), theirs.rule(number)], self.denials)
-                }
-                (Some(ours), None) => graph.rules(&[ours.rule(number)], self.denials),
-                (None, Some(theirs)) => graph.rules(&[theirs.rule(number)], self.denials),
-                (None, None) => graph.ret(Verdict::KillProcess),
+            // Ours first: the first names the errno.
+            all.clear();
+            if let Some(ours) = &self.rules {
+                all.push(ours.rule(number));
+                all.extend(ours.besides(number));
+            }
+            all.extend(self.profile.as_ref().map(|theirs| theirs.rule(number)));
+            let id = match all.as_slice() {
+                [] => graph.ret(Verdict::KillProcess),
+                rules => graph.rules(rules, self.denials),
             };
             ranges.push(number, id);
         }

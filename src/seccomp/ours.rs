@@ -1,9 +1,9 @@
 //! Our side of the wall: the base rules, and what a policy adds to or takes from them.
 
-use std::collections::BTreeSet;
-
+use super::Ours;
 use super::SeccompError;
 use super::base::{BASE, Base, REASONS};
+use super::more::{DEVICES, More, SET_ID};
 use super::rule::{ENOSYS, EPERM, Rule, Verdict};
 use super::table::SyscallName;
 
@@ -27,19 +27,28 @@ const REQUIRED: [&str; 9] = [
 /// Our rules for x86_64, by number.
 pub(super) struct OurRules {
     by_number: Vec<Rule>,
+    /// Besides those; the stricter counts.
+    besides: &'static [More],
     unknown: Rule,
     x32: Rule,
 }
 
 impl OurRules {
-    pub(super) fn new(
-        allow: &BTreeSet<SyscallName>,
-        deny: &BTreeSet<SyscallName>,
-    ) -> Result<Self, SeccompError> {
+    pub(super) fn new(ours: &Ours<'_>) -> Result<Self, SeccompError> {
+        let Ours {
+            allow,
+            deny,
+            set_id,
+            devices,
+            denials: _,
+        } = *ours;
         let end = BASE.last().map_or(0, |base| usize::from(base.number) + 1);
         let mut by_number = vec![Rule::always(ENOSYS); end];
         for base in BASE {
             by_number[usize::from(base.number)] = base.rule.clone();
+        }
+        for more in DEVICES.iter().filter(|_| devices) {
+            by_number[usize::from(more.number)] = more.rule.clone();
         }
         for name in allow {
             by_number[name.number() as usize] = Rule::always(Verdict::Allow);
@@ -53,9 +62,18 @@ impl OurRules {
         }
         Ok(OurRules {
             by_number,
+            besides: if set_id { &[] } else { SET_ID },
             unknown: Rule::always(ENOSYS),
             x32: Rule::always(Verdict::KillProcess),
         })
+    }
+
+    /// What is said of a number besides [`Self::rule`].
+    pub(super) fn besides(&self, number: u32) -> Option<&Rule> {
+        let found = self
+            .besides
+            .binary_search_by_key(&number, |more| u32::from(more.number));
+        found.ok().map(|index| &self.besides[index].rule)
     }
 
     /// What we say of a number. x32 calls kill: nothing ordinary makes them, and they are the same calls under numbers that

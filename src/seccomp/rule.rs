@@ -115,6 +115,7 @@ pub(super) const ERRNOS: &[(&str, u16)] = &[
     ("EPERM", 1),
     ("EACCES", 13),
     ("EINVAL", 22),
+    ("ENOTTY", 25),
     ("ENOSYS", 38),
     ("EPROTONOSUPPORT", 93),
     ("EAFNOSUPPORT", 97),

@@ -149,6 +149,8 @@ fn notify_answers_the_same_errnos_through_the_listener() {
             let ours = Ours {
                 allow: &allow,
                 deny: &deny,
+                set_id: true,
+                devices: false,
                 denials,
             };
             compile(&FilterInput {
@@ -187,6 +189,8 @@ fn an_engine_with_its_own_listener_keeps_it_and_our_denials_stay_errnos() {
     let ours = Ours {
         allow: &allow,
         deny: &deny,
+        set_id: true,
+        devices: false,
         denials: DenyMode::Notify,
     };
     let filter = compile(&FilterInput {
@@ -208,6 +212,8 @@ fn a_policy_cannot_deny_what_the_runtime_itself_still_calls() {
     let ours = Ours {
         allow: &allow,
         deny: &deny,
+        set_id: true,
+        devices: false,
         denials: DenyMode::Errno,
     };
     let error = compile(&FilterInput {
@@ -225,12 +231,12 @@ fn a_policy_cannot_deny_what_the_runtime_itself_still_calls() {
 
 #[test]
 fn real_profiles_merge_into_short_programs() {
-    assert!(ours(&[], &[], None).program.instructions().len() < 400);
+    assert!(ours(&[], &[], None).program.instructions().len() < 500);
     for name in BUNDLES {
         let engine = bundle(name);
         let merged = ours(&[], &[], Some(&engine));
         assert!(
-            merged.program.instructions().len() < 500,
+            merged.program.instructions().len() < 600,
             "{name}: {}",
             merged.program.instructions().len()
         );
@@ -253,6 +259,8 @@ fn the_limit_of_core_files_is_never_changed() {
     let logging = Ours {
         allow: &allow,
         deny: &deny,
+        set_id: true,
+        devices: false,
         denials: DenyMode::Notify,
     };
     let logging = FilterInput {
@@ -282,6 +290,104 @@ fn the_limit_of_core_files_is_never_changed() {
             assert_eq!(filter.verdict(&set), Verdict::Allow);
             let set = call("setrlimit", [resource, pointer, 0, 0, 0, 0]);
             assert_eq!(filter.verdict(&set), Verdict::Allow);
+        }
+    }
+}
+
+/// F-H5 (THREATS F21): besides what base.toml says, and never instead of it.
+#[test]
+fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
+    let (allow, deny) = (names(&["chmod"]), names(&["creat"]));
+    let compiled = |set_id| {
+        let ours = Ours {
+            allow: &allow,
+            deny: &deny,
+            set_id,
+            devices: false,
+            denials: DenyMode::Errno,
+        };
+        let engine = bundle("docker26-run");
+        compile(&FilterInput {
+            ours: Some(ours),
+            engine: Some(&engine),
+        })
+        .unwrap()
+        .unwrap()
+    };
+    let (with, without) = (compiled(false), compiled(true));
+    let checked: Vec<_> = super::source::more("SET_ID")
+        .into_values()
+        .filter(|(name, rule, _)| !rule.cases.is_empty() && name.as_str() != "creat")
+        .map(|(name, rule, _)| (name.as_str(), usize::from(rule.cases[0].when[0].arg)))
+        .collect();
+    assert_eq!(checked.len(), 8);
+    for (name, mode) in checked {
+        // The other arguments: O_CREAT for open(2), and nothing that they mind.
+        let with_mode = |bits: u64| {
+            let mut args = [0x40; 6];
+            args[mode] = bits;
+            call(name, args)
+        };
+        for bits in [0o4755, 0o2755, 0o6000, 0o4000, 0o2000, 0o4755 | 1 << 32] {
+            assert_eq!(with.verdict(&with_mode(bits)), errno(1), "{name} {bits:o}");
+            assert_eq!(without.verdict(&with_mode(bits)), Verdict::Allow, "{name}");
+        }
+        for bits in [0o755, 0o1777, 0, 0o644 | 1 << 42] {
+            assert_eq!(with.verdict(&with_mode(bits)), Verdict::Allow, "{name}");
+        }
+    }
+    // Without O_CREAT the register of the mode holds anything.
+    for name in ["open", "openat"] {
+        assert_eq!(
+            with.verdict(&call(name, [0, 0, 0, 0o7777, 0, 0])),
+            Verdict::Allow
+        );
+    }
+    assert_eq!(
+        with.verdict(&call("open", [0, 0, 0o7777, 0, 0, 0])),
+        Verdict::Allow
+    );
+    // O_TMPFILE is __O_TMPFILE and O_DIRECTORY.
+    let temporary = call("openat", [0, 0, 0x41_0002, 0o4755, 0, 0]);
+    assert_eq!(with.verdict(&temporary), errno(1));
+    assert_eq!(with.verdict(&call("openat2", [0; 6])), errno(38));
+    assert_eq!(with.verdict(&call("creat", [0; 6])), errno(1));
+    let device = call("mknod", [0, 0o60644, 0, 0, 0, 0]);
+    assert_eq!(without.verdict(&device), errno(1));
+}
+
+/// F-L2: requests that are not listed are unknown, but for drivers of devices that the node gave.
+#[test]
+fn ioctls_are_listed_unless_a_device_needs_its_own() {
+    let (allow, deny) = (names(&[]), names(&[]));
+    let compiled = |devices| {
+        let ours = Ours {
+            allow: &allow,
+            deny: &deny,
+            set_id: false,
+            devices,
+            denials: DenyMode::Errno,
+        };
+        compile(&FilterInput {
+            ours: Some(ours),
+            engine: None,
+        })
+        .unwrap()
+        .unwrap()
+    };
+    let ioctl = |request: u64| call("ioctl", [0, request, 0, 0, 0, 0]);
+    for devices in [false, true] {
+        let filter = compiled(devices);
+        for forbidden in [0x5412, 0x541c, 0x5423, 0xaa00, 0x5412 | 1 << 32] {
+            assert_eq!(filter.verdict(&ioctl(forbidden)), errno(1), "{forbidden:x}");
+        }
+        for listed in [0x5401, 0x541b, 0x5451, 0x4004_9409] {
+            assert_eq!(filter.verdict(&ioctl(listed)), Verdict::Allow);
+        }
+        // FS_IOC_SETFLAGS, FITRIM, KVM_CREATE_VM
+        for other in [0x4008_6602, 0xc018_5879, 0xae01] {
+            let expected = if devices { Verdict::Allow } else { errno(25) };
+            assert_eq!(filter.verdict(&ioctl(other)), expected, "{other:x}");
         }
     }
 }

@@ -21,6 +21,8 @@ fn ours(allow: &[&str], deny: &[&str], engine: Option<&LinuxSeccomp>) -> Filter 
     let ours = Ours {
         allow: &allow,
         deny: &deny,
+        set_id: true,
+        devices: false,
         denials: DenyMode::Errno,
     };
     compile(&FilterInput {

@@ -12,11 +12,28 @@ use super::super::table::SyscallName;
 
 const TOML: &str = include_str!("../../../policies/syscalls/base.toml");
 
+/// What is besides or in place of the base, by the name of its list.
+const MORE: [(&str, &str, &str); 2] = [
+    (
+        "DEVICES",
+        "In place of the base where the container has devices of the node's choice.",
+        include_str!("../../../policies/syscalls/devices.toml"),
+    ),
+    (
+        "SET_ID",
+        "Besides the base where no file may be made set-user-ID or set-group-ID.",
+        include_str!("../../../policies/syscalls/set-id.toml"),
+    ),
+];
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Source {
+    #[serde(default)]
     allow: Vec<Allow>,
+    #[serde(default)]
     check: Vec<Check>,
+    #[serde(default)]
     deny: Vec<Deny>,
 }
 
@@ -169,9 +186,22 @@ fn cases(source: &SourceCase) -> Vec<Case> {
         .collect()
 }
 
-/// The base rules as the TOML says them: by number, with their reasons.
-pub(super) fn base() -> BTreeMap<u32, (SyscallName, Rule, String)> {
-    let source: Source = toml::from_str(TOML).unwrap();
+/// Rules by number, with their reasons.
+type Rules = BTreeMap<u32, (SyscallName, Rule, String)>;
+
+/// The base rules as the TOML says them.
+pub(super) fn base() -> Rules {
+    rules(TOML)
+}
+
+/// Those of one of [`MORE`].
+pub(super) fn more(name: &str) -> Rules {
+    let (_, _, text) = MORE.iter().find(|(list, _, _)| *list == name).unwrap();
+    rules(text)
+}
+
+fn rules(text: &str) -> Rules {
+    let source: Source = toml::from_str(text).unwrap();
     let mut rules = BTreeMap::new();
     let mut add = |name: SyscallName, rule, reason: &str| {
         let old = rules.insert(name.number(), (name, rule, reason.to_owned()));
@@ -229,8 +259,40 @@ fn generated() -> String {
         writeln!(text, "    {rule}, // {name}").unwrap();
     }
     text.push_str("];\n");
+    write_cases(&mut text, "", &rules);
+    text
+}
+
+/// `more.rs`, likewise.
+fn generated_more() -> String {
+    let mut text = String::from(HEADER_OF_MORE);
+    for (list, about, source) in MORE {
+        let rules = rules(source);
+        write!(
+            text,
+            "\n/// {about}\npub(super) static {list}: &[More] = &[\n"
+        )
+        .unwrap();
+        for (number, (name, rule, _)) in &rules {
+            let rule = match (rule.cases.is_empty(), rule.otherwise) {
+                (true, Verdict::Errno(errno)) => format!("deny({number}, {errno})"),
+                (false, Verdict::Errno(errno)) => {
+                    let constant = name.as_str().to_uppercase();
+                    format!("check({number}, &{list}_{constant}, {errno})")
+                }
+                other => panic!("{name}: {other:?}"),
+            };
+            writeln!(text, "    {rule}, // {name}").unwrap();
+        }
+        text.push_str("];\n");
+        write_cases(&mut text, &format!("{list}_"), &rules);
+    }
+    text
+}
+
+fn write_cases(text: &mut String, prefix: &str, rules: &Rules) {
     for (name, rule, _) in rules.values().filter(|(_, rule, _)| !rule.cases.is_empty()) {
-        let constant = name.as_str().to_uppercase();
+        let constant = format!("{prefix}{}", name.as_str().to_uppercase());
         writeln!(
             text,
             "\nstatic {constant}: [Case; {}] = [",
@@ -263,8 +325,30 @@ fn generated() -> String {
         }
         text.push_str("];\n");
     }
-    text
 }
+
+const HEADER_OF_MORE: &str = r#"//! Generated from the other files of `policies/syscalls`, which have the words, as `base.rs` is from `base.toml`.
+//!
+//! `AGENTBOX_BLESS=1 cargo test base_rs_is_what_base_toml_says` writes this file.
+
+use std::borrow::Cow;
+
+use super::rule::{Case, Condition, Op, Rule, Verdict, Width};
+
+/// The rule of one call.
+pub(super) struct More {
+    pub number: u16,
+    pub rule: Rule,
+}
+
+const fn deny(number: u16, errno: u16) -> More {
+    More { number, rule: Rule::always(Verdict::Errno(errno)) }
+}
+
+const fn check(number: u16, cases: &'static [Case], errno: u16) -> More {
+    More { number, rule: Rule { cases: Cow::Borrowed(cases), otherwise: Verdict::Errno(errno) } }
+}
+"#;
 
 const HEADER: &str = r#"//! Generated from `policies/syscalls/base.toml`, which has the words; a test holds that both say the same. Parsing the TOML
 //! at every start would take longer than compiling the filter.
@@ -299,12 +383,17 @@ const fn check(number: u16, reason: u16, cases: &'static [Case], errno: u16) -> 
 
 #[test]
 fn base_rs_is_what_base_toml_says() {
-    let expected = generated();
+    let (expected, more) = (generated(), generated_more());
     if std::env::var_os("AGENTBOX_BLESS").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/seccomp/base.rs");
-        std::fs::write(path, &expected).unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/seccomp/");
+        std::fs::write(format!("{path}base.rs"), &expected).unwrap();
+        std::fs::write(format!("{path}more.rs"), &more).unwrap();
         return;
     }
+    assert!(
+        include_str!("../more.rs") == more,
+        "more.rs is stale: AGENTBOX_BLESS=1 cargo test base_rs_is"
+    );
     assert!(
         include_str!("../base.rs") == expected,
         "base.rs is stale: AGENTBOX_BLESS=1 cargo test base_rs_is"

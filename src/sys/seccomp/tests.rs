@@ -18,6 +18,8 @@ fn filter(denials: DenyMode) -> Filter {
     let ours = Ours {
         allow: &none,
         deny: &none,
+        set_id: false,
+        devices: false,
         denials,
     };
     compile(&FilterInput {
