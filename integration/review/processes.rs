@@ -1,8 +1,10 @@
 //! Processes: verbs that wait, core dumps, set-id files, groups, terminals (F-H1, F-H2, F-H5 to F-H7).
 
 mod core_dumps;
+mod gone;
 mod groups;
 mod set_id;
+mod terminals;
 mod waiting;
 
 use std::process::Command;

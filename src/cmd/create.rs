@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Create, Global};
+use crate::runtime::create::Streams;
 use crate::runtime::seal::Listen;
 use crate::runtime::{create, seal};
 
@@ -15,7 +16,10 @@ pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
     create::create(
         global,
         args,
-        args.console_socket.as_deref(),
+        Streams {
+            console: args.console_socket.as_deref(),
+            ..Streams::default()
+        },
         &BTreeSet::new(),
     )?;
     Ok(ExitCode::SUCCESS)

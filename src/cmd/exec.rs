@@ -30,7 +30,8 @@ fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
     if args.detach {
         return Ok(ExitCode::SUCCESS);
     }
-    let foreground = Foreground::new(started.pid)?;
+    let mut foreground = Foreground::new(started.pid)?;
+    foreground.relay = started.relay;
     let terminal = started.terminal.map(tty::Listener::receive).transpose()?;
     Ok(exit_code(foreground.wait(terminal)?))
 }

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use libcgroups::common::CgroupManager;
-use libcontainer::container::ContainerStatus;
+use libcontainer::container::{Container, ContainerStatus};
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use crate::cli::{Global, Kill};
-use crate::runtime::record::Record;
+use crate::runtime::record::{ProcessId, Record};
 use crate::runtime::store::Place;
 use crate::runtime::{RuntimeError, bundle, signal, start};
 
@@ -23,19 +23,14 @@ pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if signal == Some(rustix::process::Signal::KILL) && !has_pid_namespace(&place)? {
+    if signal == Some(rustix::process::Signal::KILL) && !has_pid_namespace(&place) {
         // Without a namespace of their own the others do not end with the first process.
-        let pids = signal::cgroup(&container)?
-            .get_all_pids()
-            .map_err(RuntimeError::container("list the container's processes"))?;
-        if !pids.is_empty() {
+        if !signal::all(&container)?.is_empty() {
             signal::kill_all(&container, rustix::process::Signal::KILL)?;
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let init = Record::read(&place.dir())?
-        .init
-        .ok_or(RuntimeError::NotRunning)?;
+    let init = first(&place, &container).ok_or(RuntimeError::NotRunning)?;
     let Some(signal) = signal else {
         return match init.is_alive() {
             true => Ok(ExitCode::SUCCESS),
@@ -52,17 +47,34 @@ pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the container's processes end with its first one (pid_namespaces(7)).
-fn has_pid_namespace(place: &Place) -> Result<bool, RuntimeError> {
-    let spec: Spec = bundle::read_json(&place.dir().join("config.json"))?;
-    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
-    Ok(namespaces
-        .into_iter()
-        .flatten()
-        .any(|n| n.typ() == LinuxNamespaceType::Pid && n.path().is_none()))
+/// The first process: by our record, and by libcontainer's state where somebody has removed that.
+fn first(place: &Place, container: &Container) -> Option<ProcessId> {
+    match Record::read(&place.dir()) {
+        Ok(record) => record.init,
+        Err(error) => {
+            log::warn!(
+                "kill by libcontainer's state: {}",
+                crate::log::chain(&error)
+            );
+            container.pid().and_then(|pid| ProcessId::of(pid.as_raw()))
+        }
+    }
 }
 
-fn thaw(container: &libcontainer::container::Container) -> Result<(), RuntimeError> {
+/// Whether the container's processes end with its first one (pid_namespaces(7)). Where nobody knows any more they are killed
+/// one by one.
+fn has_pid_namespace(place: &Place) -> bool {
+    let Ok(spec) = bundle::read_json::<Spec>(&place.dir().join("config.json")) else {
+        return false;
+    };
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    namespaces
+        .into_iter()
+        .flatten()
+        .any(|n| n.typ() == LinuxNamespaceType::Pid && n.path().is_none())
+}
+
+fn thaw(container: &Container) -> Result<(), RuntimeError> {
     use libcgroups::common::FreezerState;
     let cgroup = signal::cgroup(container)?;
     cgroup

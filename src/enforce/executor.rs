@@ -66,6 +66,8 @@ pub struct Walls {
     pub late_mounts: Vec<LateMount>,
     /// What else the first process does of a spec without a policy.
     pub unfinished: Option<Unfinished>,
+    /// The terminal is relayed to the caller, whose own makes carriage returns.
+    pub keep_newlines: bool,
     /// cgroup mount to make read-only.
     pub cgroup_read_only: Option<PathBuf>,
     /// cgroup.procs and tasks files of cgroups to move to.
@@ -188,6 +190,9 @@ impl WallExecutor {
         let walls = &self.walls;
         // First: nothing of the container is looked at with the rights of the caller's groups.
         self.found.borrow_mut().groups = Some(privileges::set_groups(walls.groups_now(spec))?);
+        if let Role::Init { .. } = &walls.role {
+            stdio::make_null_writable()?;
+        }
         for procs in &walls.cgroups {
             rustix::io::write(procs, b"0").map_err(EnforceError::step("move to the sub-cgroup"))?;
         }
@@ -196,6 +201,9 @@ impl WallExecutor {
             walls.plan.is_some(),
         )?;
         stdio::set_size(process(spec))?;
+        if walls.keep_newlines {
+            stdio::keep_newlines()?;
+        }
         if let (Role::Init { .. }, Some(plan)) = (&walls.role, &walls.plan) {
             rootfs::mount_all(&plan.filesystem, &walls.late_mounts, walls.user_namespace)?;
         }
@@ -487,6 +495,7 @@ mod tests {
             cwd: None,
             late_mounts: Vec::new(),
             unfinished: None,
+            keep_newlines: false,
             cgroup_read_only: None,
             cgroups: Vec::new(),
             die_with_parent: false,

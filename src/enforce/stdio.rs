@@ -2,9 +2,9 @@
 //! and a terminal has the size that was asked for.
 
 use oci_spec::runtime::Process;
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
-use rustix::termios::Winsize;
+use rustix::termios::{OptionalActions, OutputModes, Winsize};
 
 use super::EnforceError;
 
@@ -35,6 +35,40 @@ pub fn give_to(uid: u32, policy: bool) -> Result<(), EnforceError> {
     Ok(())
 }
 
+/// libcontainer puts the container's /dev/null, opened for reading alone, in place of the node's: a program that writes to
+/// its standard output or error there would fail.
+pub fn make_null_writable() -> Result<(), EnforceError> {
+    let step = || EnforceError::step("open /dev/null for standard output");
+    let null = rustix::fs::makedev(1, 3);
+    let is_null = |stat: &Stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == null
+    };
+    for number in [1, 2] {
+        let Some(fd) = crate::sys::process::borrow_inherited(number) else {
+            continue;
+        };
+        let read_only = || {
+            let flags = rustix::fs::fcntl_getfl(fd);
+            flags.is_ok_and(|f| f & OFlags::ACCMODE == OFlags::RDONLY)
+        };
+        if !rustix::fs::fstat(fd).is_ok_and(|stat| is_null(&stat)) || !read_only() {
+            continue;
+        }
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let opened =
+            rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()).map_err(step())?;
+        if !is_null(&rustix::fs::fstat(&opened).map_err(step())?) {
+            return Err(step()(Errno::NXIO));
+        }
+        match number {
+            1 => rustix::stdio::dup2_stdout(&opened),
+            _ => rustix::stdio::dup2_stderr(&opened),
+        }
+        .map_err(step())?;
+    }
+    Ok(())
+}
+
 /// Gives the terminal the size that the process asks for (`process.consoleSize`); libcontainer does not.
 pub fn set_size(process: Option<&Process>) -> Result<(), EnforceError> {
     let size = process
@@ -52,6 +86,18 @@ pub fn set_size(process: Option<&Process>) -> Result<(), EnforceError> {
     };
     rustix::termios::tcsetwinsize(rustix::stdio::stdin(), size)
         .map_err(EnforceError::step("set the size of the terminal"))
+}
+
+/// A new line stays one character, as with runc: output that goes to a file has no carriage returns. Here, because the
+/// program may write before whoever relays the terminal has it.
+pub fn keep_newlines() -> Result<(), EnforceError> {
+    let terminal = rustix::stdio::stdin();
+    rustix::termios::tcgetattr(terminal)
+        .and_then(|mut settings| {
+            settings.output_modes.remove(OutputModes::ONLCR);
+            rustix::termios::tcsetattr(terminal, OptionalActions::Now, &settings)
+        })
+        .map_err(EnforceError::step("set up the terminal"))
 }
 
 fn may_be_given(stat: &Stat, policy: bool) -> bool {

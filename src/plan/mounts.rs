@@ -18,18 +18,23 @@ use super::{BundleFacts, FileKind, FilesystemPlan, PlanError};
 use crate::policy::{Field, Origin, Resolved};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
-/// Docker 28's list.
+/// Docker 28's list, and what tells user 0 of the whole node's memory without asking for a capability (F-L2).
 const MASKED: &[&str] = &[
     "/proc/acpi",
     "/proc/asound",
     "/proc/interrupts",
     "/proc/kcore",
     "/proc/keys",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
     "/proc/latency_stats",
     "/proc/sched_debug",
     "/proc/scsi",
+    "/proc/slabinfo",
     "/proc/timer_list",
     "/proc/timer_stats",
+    "/proc/vmallocinfo",
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
     "/sys/kernel/debug",

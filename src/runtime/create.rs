@@ -25,12 +25,13 @@ use super::neighbours::Joined;
 use super::network_wall::NetworkWall;
 use super::pin::EngineFiles;
 use super::record::{self, Call, ProcessId, Record, write_whole};
+use super::relay::Stdio;
 use super::resolve::config;
 use super::store::{Lock, Place};
 use super::unfinished::{self, Split};
 use super::{
     RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, half_made, hooks, labels,
-    late, named, neighbours, network_wall, notify, overlay, pidfd, report, resolve,
+    late, named, neighbours, network_wall, notify, overlay, pidfd, relay, report, resolve,
 };
 use crate::cli::{self, Global};
 use crate::devices::Program;
@@ -144,11 +145,22 @@ fn net_settings(spec: &Spec) -> NetSettings {
     }
 }
 
+/// Where a process's standard descriptors come from.
+#[derive(Default)]
+pub struct Streams<'a> {
+    /// The socket that gets its pseudo-terminal, where it has one.
+    pub console: Option<&'a Path>,
+    /// In place of the caller's own.
+    pub stdio: Stdio,
+    /// Whether the caller stays to relay them.
+    pub relayed: bool,
+}
+
 /// Creates a container; its process waits for `start`. `system` are `wrap`'s own mounts.
 pub fn create(
     global: &Global,
     args: &cli::Create,
-    console: Option<&Path>,
+    streams: Streams<'_>,
     system: &BTreeSet<PathBuf>,
 ) -> Result<(Place, Lock), RuntimeError> {
     let place = Place::new(&global.root, &args.id)?;
@@ -182,6 +194,10 @@ pub fn create(
                 .into(),
         ));
     }
+    let terminal = process.and_then(|p| p.terminal()).unwrap_or(false);
+    if decision.plan.is_some() && !streams.relayed && !terminal {
+        relay::refuse_terminals("this command")?;
+    }
     let lock = place.lock()?;
     if place.libcontainer_dir().exists() {
         return Err(RuntimeError::Exists(args.id.clone()));
@@ -200,7 +216,7 @@ pub fn create(
         _ => Ok(()),
     };
     let built =
-        notified.and_then(|()| build(global, args, console, &place, &decision, agent, &mut record));
+        notified.and_then(|()| build(global, args, streams, &place, &decision, agent, &mut record));
     match built {
         Ok(()) => Ok((place, lock)),
         Err(error) => {
@@ -223,7 +239,7 @@ fn agent(decision: &Decision) -> Result<Option<Agent>, RuntimeError> {
 fn build(
     global: &Global,
     args: &cli::Create,
-    console: Option<&Path>,
+    streams: Streams<'_>,
     place: &Place,
     decision: &Decision,
     mut agent: Option<Agent>,
@@ -305,6 +321,7 @@ fn build(
         unfinished,
         agent_socket,
         report,
+        streams.relayed,
     );
     if let Some(walls) = &mut walls {
         walls.configure()?;
@@ -319,7 +336,7 @@ fn build(
     let within = half_made::WITHIN.saturating_add(hooks);
     let what = "container's first process";
     let container = half_made::limited(what, within, &place.report(), halt, || {
-        libcontainer_build(global, args, console, place, &spec, executor).map_err(|error| {
+        libcontainer_build(global, args, streams, place, &spec, executor).map_err(|error| {
             // What our own code in the container's process says is nearer to the cause.
             let told = report::pending(&reader).or_else(|| job.as_ref()?.failure());
             told.map_or(error, RuntimeError::Init)
@@ -511,6 +528,7 @@ fn executor(
     unfinished: Option<Unfinished>,
     agent: Option<AgentSocket>,
     report: OwnedFd,
+    relayed: bool,
 ) -> WallExecutor {
     let spec = &decision.bundle.spec;
     let process = spec.process().as_ref();
@@ -535,6 +553,7 @@ fn executor(
         cwd: process.map(|p| p.cwd().clone()),
         late_mounts,
         unfinished,
+        keep_newlines: relayed && process.and_then(|p| p.terminal()) == Some(true),
         cgroup_read_only: cgroup_read_only(spec, decision.plan.as_ref()),
         cgroups: Vec::new(),
         die_with_parent: decision.wrapped,
@@ -589,18 +608,30 @@ fn cgroup_read_only(spec: &Spec, plan: Option<&Plan>) -> Option<PathBuf> {
 pub fn builder(
     place: &Place,
     executor: WallExecutor,
+    stdio: Stdio,
     pid_file: Option<&Path>,
 ) -> Result<ContainerBuilder, LibcontainerError> {
-    ContainerBuilder::new(place.id.as_str().to_owned(), SyscallType::default())
+    let mut builder = ContainerBuilder::new(place.id.as_str().to_owned(), SyscallType::default())
         .with_executor(executor)
         .with_root_path(&place.root)
-        .and_then(|b| b.with_pid_file(pid_file))
+        .and_then(|b| b.with_pid_file(pid_file))?;
+    let [input, output, error] = stdio;
+    if let Some(fd) = input {
+        builder = builder.with_stdin(fd);
+    }
+    if let Some(fd) = output {
+        builder = builder.with_stdout(fd);
+    }
+    if let Some(fd) = error {
+        builder = builder.with_stderr(fd);
+    }
+    Ok(builder)
 }
 
 fn libcontainer_build(
     global: &Global,
     args: &cli::Create,
-    console: Option<&Path>,
+    streams: Streams<'_>,
     place: &Place,
     spec: &Spec,
     executor: WallExecutor,
@@ -610,7 +641,8 @@ fn libcontainer_build(
     let failed = RuntimeError::process("create the container", &cwd);
     crate::log::keep_causes().map_err(RuntimeError::io("make a pipe"))?;
     fs::create_dir_all(&place.root).map_err(RuntimeError::io(format!("make {:?}", place.root)))?;
-    let builder = match builder(place, executor, args.pid_file.as_deref()) {
+    let console = streams.console;
+    let builder = match builder(place, executor, streams.stdio, args.pid_file.as_deref()) {
         Ok(builder) => builder,
         Err(e) => return Err(failed(e)),
     };

@@ -6,11 +6,12 @@ use libcontainer::container::ContainerStatus;
 use oci_spec::runtime::{Process, Spec};
 
 use super::agent::{Agent, Courier, Moment};
+use super::create::Streams;
 use super::half_made::Frozen;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::Place;
 use super::{
-    RuntimeError, bundle, cgroup, create, descriptors, filter, half_made, membership, pidfd,
+    RuntimeError, bundle, cgroup, create, descriptors, filter, half_made, membership, pidfd, relay,
     report, start, tty, wanted,
 };
 use crate::cli;
@@ -25,6 +26,8 @@ pub struct Started {
     pub pid: i32,
     /// The terminal to relay, when it has one and no console socket was given.
     pub terminal: Option<tty::Listener>,
+    /// Pipes to relay, where it has none.
+    pub relay: Option<relay::Relay>,
 }
 
 /// Starts a process in a running container and returns once it has executed its program.
@@ -54,8 +57,22 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
         .console_socket
         .clone()
         .or_else(|| listener.as_ref().map(|l| l.path().to_owned()));
+    let terminal = wanted.terminal().unwrap_or(false);
+    let (stdio, relay) = match (terminal, args.detach) {
+        (false, false) => relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?,
+        (false, true) if record.plan.is_some() => {
+            relay::refuse_terminals("`exec --detach`")?;
+            Default::default()
+        }
+        _ => Default::default(),
+    };
+    let streams = Streams {
+        console: console.as_deref(),
+        stdio,
+        relayed: listener.is_some(),
+    };
     let scratch = Scratch::new(place);
-    let pid = build(place, args, &record, &shadow, wanted, console, &scratch);
+    let pid = build(place, args, &record, &shadow, wanted, streams, &scratch);
     drop(scratch);
     let pid = pid.inspect_err(|_| sweep(place, &record))?;
     if let Err(error) = announce(args, pid) {
@@ -65,6 +82,7 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     Ok(Started {
         pid,
         terminal: listener,
+        relay,
     })
 }
 
@@ -134,7 +152,7 @@ fn build(
     record: &Record,
     shadow: &Spec,
     mut wanted: Process,
-    console: Option<PathBuf>,
+    streams: Streams<'_>,
     scratch: &Scratch,
 ) -> Result<i32, RuntimeError> {
     let init = record
@@ -174,6 +192,7 @@ fn build(
         cwd: None,
         late_mounts: Vec::new(),
         unfinished: None,
+        keep_newlines: streams.relayed,
         cgroup_read_only: None,
         cgroups: membership.descriptors,
         die_with_parent: false,
@@ -192,7 +211,7 @@ fn build(
     let failed = RuntimeError::process("exec in the container", wanted.cwd());
     crate::log::keep_causes().map_err(RuntimeError::io("make a pipe"))?;
     let root = scratch.state_root(place)?;
-    let builder = match create::builder(place, executor, None) {
+    let builder = match create::builder(place, executor, streams.stdio, None) {
         Ok(builder) => builder,
         Err(e) => return Err(failed(e)),
     };
@@ -201,7 +220,7 @@ fn build(
         Err(e) => return Err(failed(e)),
     };
     let builder = builder
-        .with_console_socket(console)
+        .with_console_socket(streams.console)
         .with_preserved_fds(args.preserve_fds)
         .as_tenant()
         .with_process(Some(path))

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::bundle::Bundle;
+use super::create::Streams;
 use super::notify::Relay;
 use super::record::Record;
 use super::wait::{Foreground, OnDefault};
 use super::warm::Warming;
-use super::{RuntimeError, create, delete, start, tty};
+use super::{RuntimeError, create, delete, relay, start, tty, watcher};
 use crate::cli::{self, Global};
 
 /// What becomes of the container afterwards.
@@ -36,30 +37,45 @@ pub fn run(
         .console_socket
         .as_deref()
         .or_else(|| listener.as_ref().map(tty::Listener::path));
-    let (place, lock) = create::create(global, args, console, system)?;
+    let relayed = afterwards != Afterwards::Detach && args.console_socket.is_none();
+    let (stdio, relay) = if relayed && console.is_none() {
+        relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?
+    } else {
+        Default::default()
+    };
+    let streams = Streams {
+        console,
+        stdio,
+        relayed,
+    };
+    let (place, lock) = create::create(global, args, streams, system)?;
     drop(warming);
     let started = Record::read(&place.dir()).and_then(|record| {
         let init = record.init.ok_or(RuntimeError::NotRunning)?;
+        if on_default == OnDefault::End {
+            watcher::begin(init)?;
+        }
         // Watched before it may run: a program that ends at once is not lost.
         let foreground = if afterwards == Afterwards::Detach {
             None
         } else {
             Some(Foreground::new(init.pid)?)
         };
-        let relay = Relay::listen(&place, init)?;
+        let notify = Relay::listen(&place, init)?;
         start::start(global, &place, lock)?;
-        Ok((foreground, relay))
+        Ok((foreground, notify))
     });
-    let status = started.and_then(|(foreground, relay)| match foreground {
+    let status = started.and_then(|(foreground, notify)| match foreground {
         Some(mut foreground) => {
-            foreground.notify = relay;
+            foreground.notify = notify;
             foreground.on_default = on_default;
+            foreground.relay = relay;
             foreground
                 .wait(listener.map(tty::Listener::receive).transpose()?)
                 .map(Some)
         }
-        None => match relay {
-            Some(relay) => relay.wait().map(|()| None),
+        None => match notify {
+            Some(notify) => notify.wait().map(|()| None),
             None => Ok(None),
         },
     });

@@ -33,6 +33,7 @@ pub mod overlay;
 pub mod pidfd;
 pub mod pin;
 pub mod record;
+pub mod relay;
 pub mod report;
 pub mod resolve;
 mod resolve_in;
@@ -47,5 +48,6 @@ pub mod upstream;
 pub mod wait;
 pub mod wanted;
 pub mod warm;
+mod watcher;
 
 pub use error::RuntimeError;

@@ -3,7 +3,8 @@
 use libcgroups::common::{
     AnyCgroupManager, CgroupConfig, CgroupManager, FreezerState, create_cgroup_manager,
 };
-use libcontainer::container::Container;
+use libcontainer::container::{Container, ContainerStatus};
+use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::RuntimeError;
@@ -80,7 +81,7 @@ pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeErro
             .get_all_pids()
             .map_err(failed("list the container's processes"))
     };
-    if list()?.is_empty() {
+    if all(container)?.is_empty() {
         return Ok(());
     }
     // A cgroup without a freezer still can be signalled.
@@ -100,6 +101,28 @@ pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeErro
             .map_err(failed("thaw the container"))?;
     }
     result
+}
+
+/// The numbers of the processes in a container's cgroup.
+pub fn all(container: &Container) -> Result<Vec<Pid>, RuntimeError> {
+    let listed = cgroup(container)?
+        .get_all_pids()
+        .map_err(RuntimeError::container("list the container's processes"));
+    listed.or_else(|error| none_if_over(container, error))
+}
+
+/// A cgroup has gone with its processes (a kubelet removes it), so there is nobody: as with runc.
+fn none_if_over(container: &Container, error: RuntimeError) -> Result<Vec<Pid>, RuntimeError> {
+    if !is_over(container) {
+        return Err(error);
+    }
+    log::debug!("{}", crate::log::chain(&error));
+    Ok(Vec::new())
+}
+
+/// Whether a container's first process has ended.
+fn is_over(container: &Container) -> bool {
+    container.status() == ContainerStatus::Stopped
 }
 
 /// The container's cgroup.

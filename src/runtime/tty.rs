@@ -1,6 +1,5 @@
 //! A terminal for a foreground `run`, `exec` or `wrap`: the caller's, in raw mode, relayed to the container's
-//! pseudo-terminal. The caller's own terminal is never handed in: whoever holds it can push input back into the
-//! shell outside (TIOCSTI).
+//! pseudo-terminal. Where the process has none, what leads to the caller's is a pipe ([`super::relay`]).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -46,12 +45,10 @@ impl Listener {
         let mut name = [0; 4096];
         let mut received = crate::sys::socket::receive(stream.as_fd(), &mut name)
             .map_err(RuntimeError::io(step))?;
-        let master = received
+        received
             .fds
             .pop()
-            .ok_or_else(|| RuntimeError::Init("no pseudo-terminal arrived".to_owned()))?;
-        keep_newlines(&master);
-        Ok(master)
+            .ok_or_else(|| RuntimeError::Init("no pseudo-terminal arrived".to_owned()))
     }
 }
 
@@ -60,18 +57,6 @@ impl Drop for Listener {
         if let Err(e) = std::fs::remove_file(&self.path) {
             log::debug!("remove {:?}: {e}", self.path);
         }
-    }
-}
-
-/// A new line stays one character, as with runc: output that goes to a file has no carriage returns. A terminal's own
-/// are added by the caller's (see [`RawTerminal`]).
-fn keep_newlines(master: &OwnedFd) {
-    let changed = rustix::termios::tcgetattr(master).and_then(|mut settings| {
-        settings.output_modes.remove(OutputModes::ONLCR);
-        rustix::termios::tcsetattr(master, OptionalActions::Now, &settings)
-    });
-    if let Err(e) = changed {
-        log::debug!("new lines of the terminal: {e}");
     }
 }
 

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags};
 
 use super::notify::Relay;
-use super::{RuntimeError, tty};
+use super::{RuntimeError, relay, tty};
 
 /// Signals that mean this process, or the terminal's job control, and are not passed on.
 const KEPT: &[Signal] = &[
@@ -41,6 +41,8 @@ pub enum OnDefault {
 pub struct Foreground {
     /// Passes on what it says to systemd.
     pub notify: Option<Relay>,
+    /// Pipes in place of the caller's terminal.
+    pub relay: Option<relay::Relay>,
     /// What signals do that it leaves to the kernel.
     pub on_default: OnDefault,
     ended_by: Option<Signal>,
@@ -65,6 +67,7 @@ impl Foreground {
             .map_err(RuntimeError::io(step))?;
         Ok(Self {
             notify: None,
+            relay: None,
             on_default: OnDefault::Ignore,
             ended_by: None,
             pid: Pid::from_raw(pid),
@@ -89,6 +92,9 @@ impl Foreground {
         }
         if let Some(master) = &terminal {
             drain(master, output);
+        }
+        if let Some(relay) = &mut self.relay {
+            relay.drain();
         }
         drop(raw);
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)
@@ -120,6 +126,9 @@ impl Foreground {
                 if *input { read } else { none },
             ));
         }
+        let piped = fds.len();
+        let waits = self.relay.iter().flat_map(relay::Relay::waits);
+        fds.extend(waits.map(|(fd, what)| PollFd::from_borrowed_fd(fd, what)));
         // Last, because it comes and goes.
         let relayed = fds.len();
         if let Some(relay) = &self.notify {
@@ -138,6 +147,9 @@ impl Foreground {
             if *input && ready[3] {
                 *input = self.type_in(stdin, master)?;
             }
+        }
+        if let Some(relay) = &mut self.relay {
+            relay.pump(&ready[piped..relayed]);
         }
         if ready.get(relayed) == Some(&true) {
             // Who waits for the service watches this process, which stays as long as the container.

@@ -278,6 +278,27 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     })
 }
 
+/// Makes these the process's descriptors 0 and 1, and closes all others; whoever owns one of those must not use it again,
+/// nor close it. For a forked child that ends by `_exit`.
+pub fn keep_only(kept: [BorrowedFd<'_>; 2]) -> io::Result<()> {
+    // SAFETY: calls with integers alone, in a forked child: the copies are above both targets, so neither is overwritten
+    // before it is used, and by this function's contract nobody uses what is closed.
+    unsafe {
+        let copies = kept.map(|fd| libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 2));
+        for (target, copy) in (0..).zip(copies) {
+            if copy < 0 || libc::dup2(copy, target) != target {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        done(libc::syscall(
+            libc::SYS_close_range,
+            2,
+            libc::c_uint::MAX,
+            0,
+        ))
+    }
+}
+
 /// A descriptor that was inherited under this number; `None` if nothing is open there.
 pub fn borrow_inherited(number: i32) -> Option<std::os::fd::BorrowedFd<'static>> {
     // SAFETY: fcntl(2) with F_GETFD takes an integer and touches no memory.

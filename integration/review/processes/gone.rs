@@ -1,0 +1,71 @@
+//! K-3: what is gone can be killed and deleted, whatever of it somebody else has removed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Running, sleeper};
+use crate::direct::Node;
+
+/// The container's cgroups, emptied and removed as a kubelet does.
+fn remove_cgroups(id: &str) {
+    fn below(dir: &Path, id: &str) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if !entry.file_type().is_ok_and(|t| t.is_dir()) {
+                continue;
+            }
+            below(&path, id);
+            if entry.file_name().to_string_lossy().ends_with(id) {
+                for _ in 0..100 {
+                    if std::fs::remove_dir(&path).is_ok() || !path.exists() {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+    }
+    below(Path::new("/sys/fs/cgroup"), id);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn review_k_3_a_container_whose_cgroup_is_gone_is_killed_and_deleted() {
+    let node = Node::new();
+    for policy in ["standard", "unconfined"] {
+        let container = Running::start(&node, "gone", policy, &sleeper(&node));
+        node.call(&["kill", &container.id, "9"]).ok();
+        for _ in 0..200 {
+            let state = node.call(&["state", &container.id]).ok();
+            if state.contains("stopped") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        remove_cgroups(&container.id);
+        node.call(&["kill", "--all", &container.id, "9"]).ok();
+        let refused = node.call(&["kill", &container.id, "9"]).failed();
+        assert!(refused.contains("container not running"), "{refused}");
+        node.call(&["delete", &container.id]).ok();
+        assert!(node.leftovers(&container.id).is_empty());
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn review_k_3_a_container_whose_records_are_gone_is_killed_and_deleted() {
+    let node = Node::new();
+    for policy in ["standard", "unconfined"] {
+        let container = Running::start(&node, "forgotten", policy, &sleeper(&node));
+        let index = Path::new("/run/agentbox/index");
+        for entry in std::fs::read_dir(index).unwrap().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(&format!("-{}", container.id)) {
+                std::fs::remove_dir_all(entry.path()).unwrap();
+            }
+        }
+        node.call(&["kill", &container.id, "KILL"]).ok();
+        node.call(&["delete", "--force", &container.id]).ok();
+        assert!(!Path::new(&format!("{}/{}", node.root, container.id)).exists());
+    }
+}
