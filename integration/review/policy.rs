@@ -177,17 +177,30 @@ fn u_b1_what_is_named_and_not_there_or_anybodys_to_write_starts_nothing() {
     );
     node.write("policies/standard.toml", 0o644, "base = \"standard\"\n");
     create().ok();
-    let open = |mode| {
-        let mode = PermissionsExt::from_mode(mode);
-        std::fs::set_permissions("/etc/agentbox/policies", mode).unwrap();
+    let open = |path: &str, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     };
-    open(0o777);
-    let refused = create().failed();
-    open(0o755);
-    assert!(
-        refused.contains("others than root may write it"),
-        "{refused}"
-    );
+    // Whoever adds or takes away a file says what applies.
+    for (path, mode) in [
+        ("/etc/agentbox/policies", 0o777),
+        ("/etc/agentbox/policies", 0o1777),
+        ("/etc/agentbox", 0o777),
+    ] {
+        open(path, mode);
+        let refused = create().failed();
+        open(path, 0o755);
+        assert!(
+            refused.contains("others than root may write it"),
+            "{path}: {refused}"
+        );
+        create().ok();
+    }
+    drop(node);
+    // A link that leads nowhere is a file that has gone, not one that nobody wrote.
+    std::os::unix::fs::symlink("/nope", "/etc/agentbox/config.toml").unwrap();
+    let dangling = create();
+    std::fs::remove_file("/etc/agentbox/config.toml").unwrap();
+    dangling.failed();
     create().ok();
 }
 
@@ -196,9 +209,18 @@ fn u_b1_what_is_named_and_not_there_or_anybodys_to_write_starts_nothing() {
 fn u_b2_one_badly_named_file_concerns_nobody_else() {
     let docker = Docker::alone();
     let mut node = NodeFiles::default();
+    node.write("policies/broken.toml", 0o666, "base = \"standard\"\n");
     node.write("policies/Team_B.toml", 0o644, "");
     node.write("presets/Python.toml", 0o644, "");
     docker.run(&[runtime(), "test-musl"], &["true"]).ok();
+    let broken = ["--annotation", "dev.agentbox.policy=broken", "test-musl"];
+    let refused = docker
+        .run(&[&[runtime()], &broken[..]].concat(), &["true"])
+        .failed();
+    assert!(
+        refused.contains("others than root may write it"),
+        "{refused}"
+    );
     let listed = agentbox(&["policy", "list"]).ok();
     for file in ["Team_B.toml", "Python.toml"] {
         assert!(listed.contains(file), "{listed}");

@@ -39,6 +39,9 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
     let record = Record::read(&place.dir())?;
     if let Some(plan) = &record.plan {
         neutral::resources(&mut resources);
+        if let Some(why) = plan.limits.refuses(&resources) {
+            bail!(why);
+        }
         plan.limits.clamp(&mut resources);
     }
     match signal::cgroup(&container)? {

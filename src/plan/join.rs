@@ -127,6 +127,11 @@ fn join<'a>(
     Ok((joined, less))
 }
 
+/// Why other rules would give a member of a network more than it may have, if they would.
+pub fn refuses(member: &Resolved, theirs: &Network) -> Option<String> {
+    compare(member, theirs).err()
+}
+
 /// Refuses a network with more than this container may have: it cannot be made less for one of its members.
 fn compare(resolved: &Resolved, theirs: &Network) -> Result<Vec<Exceeded>, String> {
     let governed = with_network(&resolved.policy, theirs);
@@ -185,7 +190,9 @@ fn compare_asking(resolved: &Resolved, theirs: &NetworkPlan) -> Result<(), Strin
 fn is_asked_for(resolved: &Resolved) -> bool {
     let annotated = |origin: &Origin| matches!(origin, Origin::Annotation(_));
     let mut fields = resolved.origins.iter();
+    // The node's file, which chose for whoever says nothing, has said something of the network as well.
     annotated(&resolved.chosen_by)
+        || resolved.chosen_by == Origin::Node
         || fields.any(|(field, origin)| field.as_str().starts_with("network.") && annotated(origin))
 }
 

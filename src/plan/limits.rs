@@ -23,8 +23,20 @@ pub struct LimitsPlan {
 }
 
 impl LimitsPlan {
-    /// The policy's bounds, shares of the node in numbers.
-    pub fn of(limits: &Limits, host: &HostFacts) -> Self {
+    /// The smallest of all that bounds the container.
+    pub fn smallest<'a>(all: impl IntoIterator<Item = &'a Limits>, host: &HostFacts) -> Self {
+        all.into_iter().map(|limits| Self::of(limits, host)).fold(
+            Self::default(),
+            |least, other| Self {
+                pids: smaller_of(least.pids, other.pids),
+                memory_bytes: smaller_of(least.memory_bytes, other.memory_bytes),
+                cpu_milli: smaller_of(least.cpu_milli, other.cpu_milli),
+            },
+        )
+    }
+
+    /// The bounds, shares of the node in numbers.
+    fn of(limits: &Limits, host: &HostFacts) -> Self {
         let Limits { pids, memory, cpus } = limits;
         Self {
             pids: match pids {
@@ -122,7 +134,12 @@ impl LimitsPlan {
             && let Some(limit) = memory.limit().filter(|limit| *limit != 0)
         {
             let most = i64::try_from(most).unwrap_or(i64::MAX);
-            memory.set_limit(Some(smaller(limit, most)));
+            let lower = smaller(limit, most);
+            memory.set_limit(Some(lower));
+            // It counts memory and swap together: what the engine left for swap stays what it is.
+            if let (Some(both), true) = (memory.swap().filter(|both| *both > 0), limit > 0) {
+                memory.set_swap(Some(both - (limit - lower)));
+            }
             resources.set_memory(Some(memory));
         }
         if let (Some(most), Some(mut cpu)) = (self.cpu_milli, resources.cpu().clone()) {
@@ -143,8 +160,9 @@ impl LimitsPlan {
         ];
         for (file, most) in bounds {
             if let (Some(most), Some(value)) = (most, unified.get_mut(file)) {
-                let given = value.trim().parse().unwrap_or(u64::MAX);
-                *value = given.min(most).to_string();
+                *value = bytes(value)
+                    .map_or(most, |given| given.min(most))
+                    .to_string();
             }
         }
         if let (Some(most), Some(value)) = (self.cpu_milli, unified.get_mut("cpu.max")) {
@@ -158,7 +176,52 @@ impl LimitsPlan {
             let quota = cpu.quota().unwrap_or(-1);
             *value = format!("{quota} {}", cpu.period().unwrap_or(PERIOD));
         }
+        if self.cpu_milli.is_some() {
+            unified.remove("cpu.max.burst");
+        }
         resources.set_unified(Some(unified));
+    }
+
+    /// Why an update cannot be taken, if it cannot: what it would do to the share of the processors is not known from it.
+    pub fn refuses(&self, resources: &LinuxResources) -> Option<String> {
+        let cpu = resources
+            .cpu()
+            .as_ref()
+            .filter(|_| self.cpu_milli.is_some())?;
+        let given = |quota: i64| quota != 0;
+        match (
+            cpu.period().filter(|period| *period != 0),
+            cpu.quota().filter(|q| given(*q)),
+        ) {
+            (Some(_), None) => {
+                Some("limits.cpus bounds this container: give the quota with the period".to_owned())
+            }
+            // Otherwise the kernel refuses the period and takes the quota (sched-bwc.rst).
+            (Some(period), _) if !(1_000..=1_000_000).contains(&period) => Some(format!(
+                "the period of the processors is 1000 to 1000000 microseconds, not {period}"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// A number of cgroup v2's files, with the suffixes that the kernel takes (memparse).
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let units = [('k', 10), ('m', 20), ('g', 30), ('t', 40)];
+    let unit = units.into_iter().find_map(|(unit, shift)| {
+        Some((text.strip_suffix([unit, unit.to_ascii_uppercase()])?, shift))
+    });
+    match unit {
+        Some((digits, shift)) => digits.parse::<u64>().ok()?.checked_mul(1 << shift),
+        None => text.parse().ok(),
+    }
+}
+
+fn smaller_of<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 
@@ -181,6 +244,8 @@ fn clamp_cpu(cpu: &mut LinuxCpu, milli: u32) {
     let quota = smaller(cpu.quota().filter(|quota| *quota != 0).unwrap_or(-1), most);
     cpu.set_quota(Some(quota));
     cpu.set_period(Some(period));
+    // A burst is more than the bound, for a while.
+    cpu.set_burst(None);
 }
 
 #[cfg(test)]
@@ -219,6 +284,13 @@ mod tests {
                 r#"{"pids": {"limit": 1024}, "memory": {"limit": 1073741824}, "cpu": {"quota": 75000, "period": 50000},
                     "unified": {"pids.max": "1024", "memory.max": "77", "cpu.max": "150000 100000", "io.weight": "3"}}"#,
             ),
+            (
+                r#"{"pids": {"limit": 7}, "memory": {"limit": 4294967296, "swap": 4294967296},
+                    "cpu": {"quota": 5000, "period": 50000, "burst": 9000},
+                    "unified": {"memory.max": "1M", "cpu.max.burst": "77"}}"#,
+                r#"{"pids": {"limit": 7}, "memory": {"limit": 1073741824, "swap": 1073741824},
+                    "cpu": {"quota": 5000, "period": 50000}, "unified": {"memory.max": "1048576"}}"#,
+            ),
         ] {
             let mut given = resources(given);
             PLAN.apply(&mut given);
@@ -238,15 +310,32 @@ mod tests {
                 r#"{"pids": {"limit": -1}, "memory": {"limit": -1}, "cpu": {"quota": -1}}"#,
                 r#"{"pids": {"limit": 1024}, "memory": {"limit": 1073741824}, "cpu": {"quota": 150000, "period": 100000}}"#,
             ),
-            (
-                r#"{"cpu": {"period": 1000}}"#,
-                r#"{"cpu": {"quota": 1500, "period": 1000}}"#,
-            ),
             (r#"{"cpu": {"shares": 9}}"#, r#"{"cpu": {"shares": 9}}"#),
         ] {
             let mut given = resources(given);
             PLAN.clamp(&mut given);
             assert_eq!(given, resources(expected));
+        }
+    }
+
+    #[test]
+    fn an_update_of_the_processors_says_all_of_it() {
+        for (given, refused) in [
+            (r#"{"cpu": {"period": 50000}}"#, true),
+            (
+                r#"{"cpu": {"quota": 900000000, "period": 9999999999}}"#,
+                true,
+            ),
+            (r#"{"cpu": {"quota": 5000, "period": 50000}}"#, false),
+            (r#"{"cpu": {"quota": 5000}}"#, false),
+            (r#"{"cpu": {"shares": 5}}"#, false),
+        ] {
+            assert_eq!(
+                PLAN.refuses(&resources(given)).is_some(),
+                refused,
+                "{given}"
+            );
+            assert!(LimitsPlan::default().refuses(&resources(given)).is_none());
         }
     }
 
@@ -277,6 +366,17 @@ mod tests {
         assert_eq!(plan.pids, Some(100));
         assert_eq!(plan.memory_bytes, Some(4 << 30));
         assert_eq!(plan.cpu_milli, Some(1000));
+        // Of a share and a number the smaller holds.
+        let more = Limits {
+            pids: "unlimited".parse().unwrap(),
+            memory: "1GiB".parse().unwrap(),
+            cpus: "2".parse().unwrap(),
+        };
+        let least = LimitsPlan::smallest([&limits, &more, &Limits::default()], &host);
+        assert_eq!(
+            (least.pids, least.memory_bytes, least.cpu_milli),
+            (Some(100), Some(1 << 30), Some(1000))
+        );
         assert_eq!(
             LimitsPlan::of(&Limits::default(), &host),
             LimitsPlan::default()

@@ -464,7 +464,7 @@ pub fn plan(
         annotations: _,
     } = policy;
     let crate::policy::Syscalls { allow, deny } = syscalls;
-    let bounds = LimitsPlan::of(limits, host);
+    let bounds = LimitsPlan::smallest(resolved.bounds.iter().chain([limits]), host);
     bounds.require(policy, host)?;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
     let network = match &joined {

@@ -37,14 +37,15 @@ pub type MemoryLimit = Bound<Memory>;
 pub type CpuLimit = Bound<Cpus>;
 
 impl<T: Amount> Bound<T> {
-    /// Whether it lets through no more than the ceiling does. A share and a number cannot be compared without the
-    /// node: only the ceiling's own is within it then.
+    /// Whether it lets through no more than the ceiling does, as far as that can be said without the node: a share and a
+    /// number cannot be compared, and of both the smaller holds where the node is known ([`super::Resolved::bounds`]).
     pub fn is_within(&self, ceiling: &Self) -> bool {
         match (self, ceiling) {
             (_, Self::Unlimited) => true,
             (Self::Is(asked), Self::Is(most)) => asked <= most,
             (Self::Share(asked), Self::Share(most)) => asked <= most,
-            (Self::Unlimited | Self::Is(_) | Self::Share(_), _) => false,
+            (Self::Is(_), Self::Share(_)) | (Self::Share(_), Self::Is(_)) => true,
+            (Self::Unlimited, Self::Is(_) | Self::Share(_)) => false,
         }
     }
 }
@@ -54,6 +55,7 @@ impl<T: Amount> Bound<T> {
 #[serde(untagged)]
 enum Written {
     Number(u32),
+    Decimal(f64),
     Text(String),
 }
 
@@ -63,6 +65,7 @@ impl<T: Amount> TryFrom<Written> for Bound<T> {
     fn try_from(written: Written) -> Result<Self, ValueError> {
         match written {
             Written::Number(number) => number.to_string().parse(),
+            Written::Decimal(number) => number.to_string().parse(),
             Written::Text(text) => text.parse(),
         }
     }
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_and_a_number_are_not_compared() {
+    fn a_share_and_a_number_are_compared_where_the_node_is_known() {
         let bound = |text: &str| text.parse::<MemoryLimit>().unwrap();
         for (asked, ceiling, within) in [
             ("1GiB", "2GiB", true),
@@ -286,8 +289,8 @@ mod tests {
             ("3GiB", "2GiB", false),
             ("50%", "50%", true),
             ("60%", "50%", false),
-            ("16MiB", "50%", false),
-            ("1%", "64GiB", false),
+            ("16MiB", "50%", true),
+            ("1%", "64GiB", true),
             ("unlimited", "unlimited", true),
             ("unlimited", "50%", false),
             ("50%", "unlimited", true),

@@ -54,6 +54,34 @@ impl NetworkLimit {
     }
 }
 
+/// Where `asked` has more than `own` gives by itself: what `own` would let through as a ceiling (`network.limit`, any port in
+/// `network.inbound`) gives nothing, and to ask for approvals is more than to refuse.
+pub(super) fn loosens(asked: &Policy, own: &Policy) -> Vec<Exceeded> {
+    let mut over = exceeds(asked, own);
+    let mut given = own.clone();
+    given.network.limit.clear();
+    given.network.inbound.remove(&InboundPort::Any);
+    let (asked_network, own_network) = (&asked.network, &own.network);
+    let changed = |field: Field| match field {
+        Field::NetworkAllow => asked_network.allow != own_network.allow,
+        Field::NetworkInbound => asked_network.inbound != own_network.inbound,
+        _ => false,
+    };
+    for more in exceeds(asked, &given) {
+        if changed(more.field) && !over.iter().any(|over| over.field == more.field) {
+            over.push(more);
+        }
+    }
+    if asked_network.on_unknown > own_network.on_unknown {
+        over.push(Exceeded {
+            field: Field::NetworkOnUnknown,
+            asked: asked_network.on_unknown.to_string(),
+            allowed: own_network.on_unknown.to_string(),
+        });
+    }
+    over
+}
+
 /// Where `asked` exceeds `ceiling`: nowhere, if every field of it is the ceiling's or tighter.
 pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<Exceeded> {
     // No `..`: a field added to the policy does not compile until it is limited. The name limits nothing.
@@ -264,12 +292,7 @@ impl Over {
             self.0.push(Exceeded {
                 field,
                 asked: asked.to_string(),
-                allowed: match (asked, ceiling) {
-                    (Bound::Is(_), Bound::Share(_)) | (Bound::Share(_), Bound::Is(_)) => {
-                        format!("at most {ceiling}, in the same form")
-                    }
-                    _ => format!("at most {ceiling}"),
-                },
+                allowed: format!("at most {ceiling}"),
             });
         }
     }

@@ -154,6 +154,15 @@ pub enum PolicyError {
         limit: usize,
     },
 
+    /// A file that is there and cannot be read.
+    #[error("{file}: {why}")]
+    FileUnreadable {
+        /// Which file.
+        file: Source,
+        /// The reason.
+        why: String,
+    },
+
     /// A file that is not what it should be.
     #[error("{file}, line {line} ({text}): {problem}")]
     File {
@@ -259,14 +268,14 @@ pub enum PolicyError {
 
     /// An annotation that an image may have written chooses, and nobody gave it leave.
     #[error(
-        "annotation {key} asks for more than policy {policy} ({chosen_by}): {asked}; {}",
+        "annotation {key} asks for more than {than} ({chosen_by}): {asked}; {}",
         Leave { keys: vec![leave.to_string()], image: true }
     )]
     ChosenByImage {
         /// The annotation.
         key: String,
         /// What applies without it.
-        policy: PolicyName,
+        than: String,
         /// Who chose that.
         chosen_by: Origin,
         /// What it asks for.

@@ -245,8 +245,22 @@ impl Source {
     }
 }
 
+/// Begins a text that stands for a file that is there and cannot be read. No file of a person begins so.
+const UNREADABLE: &str = "\0unreadable: ";
+
+/// The text of a file that cannot be read: an error for those who choose it, and for nobody else.
+pub fn unreadable(why: &str) -> String {
+    format!("{UNREADABLE}{why}")
+}
+
 /// Reads a TOML text that a person wrote; what is wrong with it is named with its line.
 pub(super) fn parse<T: DeserializeOwned>(source: &Source, text: &str) -> Result<T, PolicyError> {
+    if let Some(why) = text.strip_prefix(UNREADABLE) {
+        return Err(PolicyError::FileUnreadable {
+            file: source.clone(),
+            why: printable(why),
+        });
+    }
     if text.len() > LONGEST {
         return Err(PolicyError::FileTooLong {
             file: source.clone(),

@@ -55,7 +55,7 @@ pub use count::Count;
 pub use credential::CredentialName;
 pub use error::{OverLimit, PolicyError};
 pub use fields::Field;
-pub use file::misnamed as misnamed_policy;
+pub use file::{misnamed as misnamed_policy, unreadable};
 pub use host::{Host, HostName};
 pub use inbound::InboundPort;
 pub use name::{PolicyChoice, PolicyName, UNCONFINED};
@@ -191,7 +191,7 @@ pub struct Privileges {
 }
 
 /// What a container may take of the node: the smaller of this and of what the engine says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Limits {
     /// Processes and threads.

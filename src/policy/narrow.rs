@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::bound::{Amount, Bound};
 use super::{
-    Field, Filesystem, InboundPort, Limits, MountRule, Network, NetworkLimit, NetworkRule, Policy,
-    Privileges, RootAccess, Syscalls,
+    Field, Filesystem, InboundPort, Limits, MountRule, Network, NetworkLimit, NetworkRule,
+    OnUnknown, Policy, Privileges, RootAccess, Syscalls,
 };
 
 /// Adds the ceiling's denials, which no policy below it can be without; the fields that this changed.
@@ -82,15 +82,16 @@ fn meet_filesystem(own: &mut Filesystem, ceiling: &Filesystem, changed: &mut Cha
     if ceiling.mounts != MountRule::Keep {
         changed.common(Field::FilesystemWrite, write, &ceiling.write);
     }
-    // A list that names nothing means anywhere. Two that have nothing in common leave no place: the ceiling's holds, as
-    // any other would exceed it.
+    // A list that names nothing means anywhere. Two that have nothing in common leave no place, and nothing to narrow to:
+    // the policy exceeds the ceiling.
     let at = &ceiling.workspace_at;
     if !at.is_empty() {
         changed.set(Field::FilesystemWorkspaceAt, workspace_at, |own| {
             let common: BTreeSet<_> = own.intersection(at).cloned().collect();
-            match common.is_empty() {
-                true => at.clone(),
-                false => common,
+            match (own.is_empty(), common.is_empty()) {
+                (true, _) => at.clone(),
+                (false, true) => own.clone(),
+                (false, false) => common,
             }
         });
     }
@@ -111,8 +112,8 @@ fn meet_network(own: &mut Network, ceiling: &Network, changed: &mut Changed) {
         // United before.
         deny: _,
         cool_down: _,
+        on_unknown,
         // They give the workload nothing, so a ceiling says nothing of them.
-        on_unknown: _,
         ask_seconds: _,
         proxy_env: _,
         connections,
@@ -122,6 +123,10 @@ fn meet_network(own: &mut Network, ceiling: &Network, changed: &mut Changed) {
         inbound,
     } = own;
     changed.least(Field::NetworkMode, mode, &ceiling.mode);
+    // Where nothing could be approved, nothing is asked.
+    if ceiling.limit.is_empty() {
+        changed.least(Field::NetworkOnUnknown, on_unknown, &OnUnknown::Deny);
+    }
     // A rule that is covered in part goes as a whole: less is open, never more.
     let within = NetworkLimit::of(String::new(), ceiling);
     let keep = |rules: &BTreeSet<NetworkRule>, covers: fn(&NetworkLimit, &NetworkRule) -> bool| {
@@ -145,10 +150,8 @@ fn meet_network(own: &mut Network, ceiling: &Network, changed: &mut Changed) {
     changed.least(Field::NetworkHosts, hosts, &ceiling.hosts);
     if !ceiling.inbound.contains(&InboundPort::Any) {
         changed.set(Field::NetworkInbound, inbound, |own| {
-            match own.contains(&InboundPort::Any) {
-                true => ceiling.inbound.clone(),
-                false => own.intersection(&ceiling.inbound).cloned().collect(),
-            }
+            // Any port leads nowhere by itself, so narrowing it opens none.
+            own.intersection(&ceiling.inbound).cloned().collect()
         });
     }
 }

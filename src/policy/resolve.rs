@@ -6,13 +6,15 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::annotation::{self, Request};
+use super::ceiling::loosens;
 use super::fields::{Fields, Origins, Unfinished};
 use super::file::{Library, Loaded};
 use super::preset::Presets;
 use super::{
-    AnnotationLeave, Capability, Exceeded, Field, GuestPath, NetworkLimit, NodeAllow, NodeConfig,
-    OnUnknown, OverLimit, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, RuleItem,
-    Upstream, WORKSPACE_KEY, builtin, capability, exceeds, narrow, network,
+    AnnotationLeave, Capability, CpuLimit, Exceeded, Field, GuestPath, Limits, MemoryLimit,
+    NetworkLimit, NodeAllow, NodeConfig, OnUnknown, OverLimit, POLICY_KEY, Policy, PolicyChoice,
+    PolicyError, PolicyName, ProcessLimit, RuleItem, Upstream, WORKSPACE_KEY, builtin, capability,
+    exceeds, narrow, network,
 };
 
 /// All that has a say in a container's policy.
@@ -79,6 +81,10 @@ pub struct Resolved {
     pub limits: Vec<Policy>,
     /// What annotations may ask for beyond the policy that was chosen.
     pub leave: Leave,
+    /// What else bounds the container besides `policy.limits`: of all, the smallest holds. They cannot always be compared
+    /// without the node.
+    #[serde(default)]
+    pub bounds: Vec<Limits>,
     /// What this node allows beyond any policy.
     pub node_allow: NodeAllow,
     /// The proxy that this node reaches the internet through.
@@ -313,32 +319,51 @@ impl Desk<'_> {
         };
         let without = match without {
             // Any walls are fewer rights than none.
-            Some(PolicyChoice::Unconfined) => return Ok(()),
-            Some(PolicyChoice::Named(name)) => self.choose(Some(&name), &by, limits)?,
-            None => self.choose(None, &by, limits)?,
+            Some(PolicyChoice::Unconfined) => None,
+            Some(PolicyChoice::Named(name)) => Some(self.choose(Some(&name), &by, limits)?),
+            None => Some(self.choose(None, &by, limits)?),
+        };
+        let than = match &without {
+            Some(without) => format!("policy {}", without.loaded.policy.name),
+            None => builtin_unconfined(),
         };
         let refuse = |key: &str, asked: String, leave| PolicyError::ChosenByImage {
             key: key.to_owned(),
-            policy: without.loaded.policy.name.clone(),
-            chosen_by: without.by.clone(),
+            than: than.clone(),
+            chosen_by: by.clone(),
             asked,
             leave,
         };
         let asked = &chosen.loaded.policy;
-        let wider = exceeds(asked, &without.loaded.policy);
-        if let Some(Exceeded { field, .. }) = wider.first()
+        if let Some(without) = &without
             && request.policy.is_some()
             && !leave.contains(&AnnotationLeave::Policy)
         {
-            let asked = format!("policy {} has more, such as {field}", asked.name);
-            return Err(refuse(POLICY_KEY, asked, AnnotationLeave::Policy));
+            let without = &without.loaded.policy;
+            let mut wider = loosens(asked, without).into_iter().map(|more| more.field);
+            // A place says which mount is written, so another place is another mount.
+            let elsewhere = asked.filesystem.workspace_at != without.filesystem.workspace_at;
+            let elsewhere = elsewhere.then_some(Field::FilesystemWorkspaceAt);
+            if let Some(field) = wider.next().or(elsewhere) {
+                let asked = format!("policy {} has more, such as {field}", asked.name);
+                return Err(refuse(POLICY_KEY, asked, AnnotationLeave::Policy));
+            }
         }
-        match &request.workspace {
-            Some(path) if !leave.contains(&AnnotationLeave::Workspace) => {
+        if leave.contains(&AnnotationLeave::Workspace) {
+            return Ok(());
+        }
+        let places = &request.fields.filesystem.workspace_at;
+        match (&request.workspace, places) {
+            (Some(path), _) => {
                 let asked = format!("it makes {path} the mount that may be written");
                 Err(refuse(WORKSPACE_KEY, asked, AnnotationLeave::Workspace))
             }
-            _ => Ok(()),
+            (None, Some(_)) => {
+                let key = annotation::key(Field::FilesystemWorkspaceAt);
+                let asked = "it says which mount may be written".to_owned();
+                Err(refuse(&key, asked, AnnotationLeave::Workspace))
+            }
+            (None, None) => Ok(()),
         }
     }
 
@@ -380,6 +405,8 @@ impl Desk<'_> {
             }
         }
         check_ceilings(&policy, &origins, &limits)?;
+        let mut bounds: Vec<Limits> = limits.iter().map(|limit| limit.policy.limits).collect();
+        bounds.push(own_bounds(&own.limits, &leave));
         let network_limits = limits
             .iter()
             .map(|limit| NetworkLimit::of(limit.ceiling.to_string(), &limit.policy.network))
@@ -394,6 +421,7 @@ impl Desk<'_> {
             limits: limits.iter().map(|limit| limit.policy.clone()).collect(),
             ceilings: limits.into_iter().map(|limit| limit.ceiling).collect(),
             leave,
+            bounds,
             node_allow: self.sources.node.allow.clone(),
             upstream: self.sources.node.network.upstream(),
         })
@@ -508,15 +536,47 @@ fn without_leave(
     leave: &Leave,
     mode_implied: bool,
 ) -> Vec<OverLimit> {
-    let mut over = over(policy, own, origins);
+    let mut over = with_origins(loosens(policy, own), origins);
     over.retain(|over| match over.exceeded.field {
-        // Whoever may list hosts may have them reached.
+        // Whoever may list hosts, or have them asked for, may have them reached.
         Field::NetworkMode if mode_implied => {
-            !leave.has(Field::NetworkAllow) && !leave.has(Field::NetworkMode)
+            let fields = [
+                Field::NetworkMode,
+                Field::NetworkAllow,
+                Field::NetworkOnUnknown,
+            ];
+            !fields.into_iter().any(|field| leave.has(field))
         }
         field => !leave.has(field),
     });
     over
+}
+
+/// The bounds of the policy that was chosen, as far as annotations have no leave to loosen them.
+fn own_bounds(own: &Limits, leave: &Leave) -> Limits {
+    let Limits { pids, memory, cpus } = *own;
+    let free = |field| leave.has(field);
+    Limits {
+        pids: if free(Field::LimitsPids) {
+            ProcessLimit::Unlimited
+        } else {
+            pids
+        },
+        memory: if free(Field::LimitsMemory) {
+            MemoryLimit::Unlimited
+        } else {
+            memory
+        },
+        cpus: if free(Field::LimitsCpus) {
+            CpuLimit::Unlimited
+        } else {
+            cpus
+        },
+    }
+}
+
+fn builtin_unconfined() -> String {
+    super::UNCONFINED.to_owned()
 }
 
 fn builtin_name(name: &str) -> PolicyName {
@@ -559,7 +619,11 @@ fn check_ceilings(policy: &Policy, origins: &Origins, limits: &[Limit]) -> Resul
 }
 
 fn over(asked: &Policy, ceiling: &Policy, origins: &Origins) -> Vec<OverLimit> {
-    exceeds(asked, ceiling)
+    with_origins(exceeds(asked, ceiling), origins)
+}
+
+fn with_origins(exceeded: Vec<Exceeded>, origins: &Origins) -> Vec<OverLimit> {
+    exceeded
         .into_iter()
         .map(|exceeded| OverLimit {
             origin: origins

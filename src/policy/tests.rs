@@ -96,7 +96,7 @@ fn services() -> BTreeSet<NetworkRule> {
 }
 
 /// What annotations may ask of `standard` and `permissive`.
-const LOOSEN: [Field; 10] = [
+const LOOSEN: [Field; 11] = [
     Field::FilesystemScratch,
     Field::LimitsPids,
     Field::NetworkAllow,
@@ -106,6 +106,7 @@ const LOOSEN: [Field; 10] = [
     Field::NetworkInbound,
     Field::NetworkLimit,
     Field::NetworkMode,
+    Field::NetworkOnUnknown,
     Field::NetworkUpload,
 ];
 
@@ -137,7 +138,7 @@ fn the_built_in_policies_are_what_the_design_says() {
             },
             annotations: Annotations {
                 loosen: match name {
-                    "strict" => [Field::NetworkAllow].into(),
+                    "strict" => [Field::NetworkAllow, Field::NetworkOnUnknown].into(),
                     _ => LOOSEN.into(),
                 },
             },

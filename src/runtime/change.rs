@@ -7,10 +7,10 @@ use super::resolve::NodeFiles;
 use super::store::{self, Place};
 use super::{RuntimeError, control, later_ports};
 use crate::egress::Rules;
-use crate::plan::Plan;
+use crate::plan::{Plan, join};
 use crate::policy::{
-    Asker, Field, MOST_PORTS, NetworkMode, NetworkRule, Origin, Resolved, Selection, Sources,
-    annotation_key, catalogue, resolve,
+    Asker, Field, MOST_PORTS, NetworkMode, NetworkRule, Origin, Selection, Sources, annotation_key,
+    catalogue, resolve,
 };
 use crate::sidecar::{ControlReply, ControlRequest};
 
@@ -108,8 +108,13 @@ fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
     let full = within_ceilings(record, asked, now);
     match (full, tightened(asked, now)) {
         (Ok(rules), _) => Ok(rules),
-        (Err(_), Some(rules)) => Ok(rules),
-        (Err(error), None) => Err(error),
+        (Err(error), Some(rules)) if rules != *now => {
+            log::warn!(
+                "{error}; what is asked for is less than what holds, so it is done, and the denials that there were stay"
+            );
+            Ok(rules)
+        }
+        (Err(error), _) => Err(error),
     }
 }
 
@@ -162,13 +167,19 @@ fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules,
         }
     };
     let rules = Rules {
-        allow: network.allow,
-        deny: network.deny,
+        allow: network.allow.clone(),
+        deny: network.deny.clone(),
     };
     for member in members(&record.id)? {
         let files = NodeFiles::read(&member.call.config)?;
-        if let Selection::Policy(resolved) = select(&files, &member, &member.annotations)? {
-            check_member(&member.id, &resolved, &rules)?;
+        let Selection::Policy(resolved) = select(&files, &member, &member.annotations)? else {
+            continue;
+        };
+        if let Some(why) = join::refuses(&resolved, &network) {
+            return Err(RuntimeError::Unsupported(format!(
+                "container {} is in this network: {why}",
+                member.id
+            )));
         }
     }
     Ok(rules)
@@ -221,24 +232,6 @@ fn members(id: &str) -> Result<Vec<Record>, RuntimeError> {
             && record.init.is_some_and(ProcessId::is_alive)
     });
     Ok(records)
-}
-
-/// Refuses rules with more than a member of the network may have: one sidecar cannot give it less than the others.
-fn check_member(id: &str, member: &Resolved, rules: &Rules) -> Result<(), RuntimeError> {
-    let refuse = |what: String, ceiling: &dyn std::fmt::Display| {
-        Err(RuntimeError::Unsupported(format!(
-            "container {id} is in this network, and {what}, which its ceiling {ceiling} does not let it"
-        )))
-    };
-    for (limit, says) in member.network_limits.iter().zip(&member.limits) {
-        if let Some(rule) = rules.allow.iter().find(|rule| !limit.covers(rule)) {
-            return refuse(format!("would reach {rule}"), &limit.ceiling);
-        }
-        if let Some(rule) = says.network.deny.difference(&rules.deny).next() {
-            return refuse(format!("would no longer be denied {rule}"), &limit.ceiling);
-        }
-    }
-    Ok(())
 }
 
 /// The ports of the new rules on which the wall does not listen yet.

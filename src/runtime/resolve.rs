@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::bundle::{open_regular, read_open};
 use super::{RuntimeError, upstream};
 use crate::cli::Global;
+use crate::policy::unreadable;
 use crate::policy::{
     Asker, HostPath, NodeConfig, PolicyError, Selection, Sources, misnamed_policy, misnamed_preset,
     resolve,
@@ -130,11 +131,36 @@ const PRESETS: &str = "/etc/agentbox/presets";
 
 /// The node's file; nothing where there is none.
 fn node(path: &Path) -> Result<Option<NodeConfig>, RuntimeError> {
+    trusted_parent(path)?;
     match read_text(path) {
         Ok(text) => Ok(Some(NodeConfig::parse(&text)?)),
-        Err(RuntimeError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(RuntimeError::Io { source, .. })
+            if source.kind() == ErrorKind::NotFound && is_absent(path) =>
+        {
+            Ok(None)
+        }
         // Unreadable is not absent: it may hold the ceiling.
         Err(e) => Err(e),
+    }
+}
+
+/// Whether nothing is there: a link that leads nowhere is somebody's file that has gone.
+fn is_absent(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound)
+}
+
+/// Whoever writes a directory takes away what is in it; where it has the sticky bit, nobody takes what is another's.
+fn trusted_parent(path: &Path) -> Result<(), RuntimeError> {
+    let Some(parent) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    else {
+        return Ok(());
+    };
+    match File::open(parent) {
+        Ok(opened) => trusted(&opened, parent, 0o1000),
+        // Nothing in it is there either, which is judged by itself.
+        Err(_) => Ok(()),
     }
 }
 
@@ -148,7 +174,7 @@ fn missing(path: &Path, by: &str) -> RuntimeError {
 /// A text that says what containers may do, of a file that nobody else writes.
 fn read_text(path: &Path) -> Result<String, RuntimeError> {
     let file = open_regular(path)?;
-    trusted(&file, path)?;
+    trusted(&file, path, 0)?;
     String::from_utf8(read_open(file, path)?).map_err(|_| RuntimeError::Input {
         path: path.to_owned(),
         why: "it is not UTF-8".to_owned(),
@@ -157,12 +183,11 @@ fn read_text(path: &Path) -> Result<String, RuntimeError> {
 
 /// Whoever writes the file, or puts another in its place, says what every container may do: that is root, or the person
 /// who runs this.
-fn trusted(file: &File, path: &Path) -> Result<(), RuntimeError> {
+fn trusted(file: &File, path: &Path, excused_by: u32) -> Result<(), RuntimeError> {
     let step = || RuntimeError::io(format!("look at {path:?}"));
     let stat = file.metadata().map_err(step())?;
     let own = rustix::process::geteuid().as_raw();
-    // In a directory with the sticky bit nobody else replaces it.
-    let writes = match stat.is_dir() && stat.mode() & 0o1000 != 0 {
+    let writes = match stat.mode() & excused_by != 0 {
         true => 0,
         false => stat.mode() & 0o022,
     };
@@ -205,7 +230,7 @@ impl Directory {
         let step = || format!("read the node's directory {dir:?}");
         let opened = match (File::open(dir), &self.named) {
             (Ok(opened), _) => opened,
-            (Err(e), named) if e.kind() == ErrorKind::NotFound => {
+            (Err(e), named) if e.kind() == ErrorKind::NotFound && is_absent(dir) => {
                 return match named {
                     Some(by) => Err(missing(dir, by)),
                     None => Ok(BTreeMap::new()),
@@ -213,7 +238,9 @@ impl Directory {
             }
             (Err(e), _) => return Err(RuntimeError::io(step())(e)),
         };
-        trusted(&opened, dir)?;
+        trusted_parent(dir)?;
+        // Here the sticky bit is no excuse: whoever adds a file adds a policy.
+        trusted(&opened, dir, 0)?;
         let mut files = BTreeMap::new();
         for entry in std::fs::read_dir(dir).map_err(RuntimeError::io(step()))? {
             let path = entry.map_err(RuntimeError::io(step()))?.path();
@@ -222,7 +249,10 @@ impl Directory {
             match name.map(|name| (name, misnamed(name))) {
                 Some((_, Some(problem))) => problems.push(problem),
                 Some((name, None)) => {
-                    files.insert(name.to_owned(), read_text(&path)?);
+                    // It is an error for those who choose it.
+                    let text = read_text(&path)
+                        .unwrap_or_else(|error| unreadable(&crate::log::chain(&error)));
+                    files.insert(name.to_owned(), text);
                 }
                 None => {}
             }

@@ -82,7 +82,9 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     };
     let named = question.to_string();
     let names = |entry: &&String| entry.split_whitespace().next() == Some(named.as_str());
-    if let Some(entry) = asking.approved.iter().find(names) {
+    let decision = plan.network.rules.decide(&question.host, question.port);
+    let is_denied = matches!(decision, Decision::Deny(Denial::DeniedBy(_)));
+    if let Some(entry) = asking.approved.iter().find(names).filter(|_| !is_denied) {
         return Ok((true, format!("allowed: {entry} by agentbox approve")));
     }
     match asking.denied.iter().find(names) {
@@ -182,7 +184,8 @@ fn annotations(typed: &[String]) -> Result<BTreeMap<String, String>> {
         let (key, value) = text
             .split_once('=')
             .with_context(|| format!("--annotation {text:?}: it is not KEY=VALUE"))?;
-        let key = match key.starts_with(prefix) {
+        // An engine's own, such as podman's io.container.manager, says whose annotations they are.
+        let key = match key.starts_with(prefix) || key.starts_with("io.") {
             true => key.to_owned(),
             false => format!("{prefix}{key}"),
         };

@@ -500,7 +500,7 @@ fn each_field_is_limited_by_its_own_rule() {
         (
             LimitsMemory,
             "limits.memory = '2GiB'",
-            "limits.memory = '50%'",
+            "limits.memory = '1GiB'",
             true,
         ),
         (

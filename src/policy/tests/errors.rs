@@ -29,12 +29,13 @@ fn variant(error: &PolicyError) -> &'static str {
         PolicyError::Loosened { .. } => "Loosened",
         PolicyError::ChosenByImage { .. } => "ChosenByImage",
         PolicyError::NothingToApprove { .. } => "NothingToApprove",
+        PolicyError::FileUnreadable { .. } => "FileUnreadable",
         PolicyError::FileDisagrees { .. } => "FileDisagrees",
     }
 }
 
 /// All but `FileName`, which [`misnamed_policy`] gives and which concerns no container.
-const VARIANTS: usize = 24;
+const VARIANTS: usize = 25;
 
 fn table() -> Vec<(Case, &'static str, &'static str)> {
     let mut rows = about_annotations();
@@ -185,6 +186,13 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
             "File",
             "preset file ours.toml, line 2 (\"rules = [\\\"a.test\\\", 7]\"): invalid type: integer `7`, expected a \
              string",
+        ),
+        (
+            case()
+                .file("ours", &unreadable("it is not UTF-8"))
+                .flag("ours"),
+            "FileUnreadable",
+            "policy file ours.toml: it is not UTF-8",
         ),
         (
             case().file("ours", &"#".repeat(65_537)).flag("ours"),

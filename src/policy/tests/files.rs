@@ -208,7 +208,7 @@ fn the_documentation_lists_every_field_with_its_built_in_values() {
                 Field::LimitsMemory => policy.limits.memory.to_string(),
                 Field::LimitsCpus => policy.limits.cpus.to_string(),
                 Field::AnnotationsLoosen if policy.annotations.loosen == LOOSEN.into() => {
-                    "the ten".to_owned()
+                    "the eleven".to_owned()
                 }
                 Field::AnnotationsLoosen => listed(&policy.annotations.loosen),
             }

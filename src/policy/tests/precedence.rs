@@ -210,6 +210,33 @@ fn n_h1_a_denial_in_the_ceiling_narrows_the_default_and_loosens_nothing() {
 }
 
 #[test]
+fn narrowing_a_default_opens_nothing() {
+    let under = |standard: &str, ceiling: &str| {
+        case()
+            .node("ceiling = \"lab\"")
+            .file("lab", &format!("base = \"permissive\"\n{ceiling}"))
+            .file("standard", &format!("base = \"standard\"\n{standard}"))
+    };
+    // Neither number nor share is larger without the node: both hold.
+    let mixed = under("limits.memory = \"10%\"", "limits.memory = \"512GiB\"").resolved();
+    assert_eq!(mixed.policy.limits.memory.to_string(), "10%");
+    let bounds: Vec<String> = mixed.bounds.iter().map(|b| b.memory.to_string()).collect();
+    assert_eq!(bounds, ["512GiB", "unlimited"]);
+    let any = under("network.inbound = [\"*\"]", "network.inbound = [\"22\"]").resolved();
+    assert!(any.policy.network.inbound.is_empty());
+    let elsewhere = under(
+        "filesystem.workspace-at = [\"/work\"]",
+        "filesystem.workspace-at = [\"/src\"]",
+    );
+    assert!(matches!(
+        elsewhere.error(),
+        PolicyError::ExceedsCeiling { .. }
+    ));
+    let asks = under("network.on-unknown = \"ask\"", "network.limit = []").resolved();
+    assert_eq!(asks.policy.network.on_unknown, OnUnknown::Deny);
+}
+
+#[test]
 fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
     // What standard leaves to them.
     for (field, value) in [
@@ -265,6 +292,22 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
                 "{error}"
             ),
         }
+    }
+    // A policy that gives none, whatever it would let through as a ceiling.
+    for (field, value) in [
+        ("network.allow", "a.test"),
+        ("network.inbound", "22"),
+        ("network.on-unknown", "ask"),
+    ] {
+        let closed = case()
+            .file("closed", "base = \"permissive\"\nannotations.loosen = []")
+            .field("policy", "closed")
+            .field(field, value);
+        let error = closed.error();
+        assert!(
+            matches!(error, PolicyError::Loosened { .. }),
+            "{field}: {error}"
+        );
     }
     // The ceiling that a node names is leave up to it, and --policy is one.
     let named = case()
@@ -322,6 +365,40 @@ fn f_c1_what_an_image_may_have_written_widens_nothing() {
         .annotation("io.kubernetes.cri-o.ContainerType", "container")
         .field("policy", "permissive");
     assert!(matches!(crio.error(), PolicyError::ChosenByImage { .. }));
+    // A place is another mount to write, and what a policy would let through as a ceiling is nothing that it gives.
+    for (flag, field, value) in [
+        (None, "filesystem.workspace-at", "/data"),
+        (Some("strict"), "filesystem.workspace-at", "/data"),
+        (Some("permissive"), "network.allow", "evil.example"),
+        (Some("permissive"), "network.inbound", "8080"),
+        (Some("permissive"), "network.on-unknown", "ask"),
+    ] {
+        let mut container = podman().field(field, value);
+        container.flag = flag.map(str::to_owned);
+        let error = container.error();
+        let refused = matches!(
+            error,
+            PolicyError::Loosened { image: true, .. } | PolicyError::ChosenByImage { .. }
+        );
+        assert!(refused, "{field}: {error}");
+    }
+    let other = podman()
+        .node("default = \"build\"")
+        .file(
+            "build",
+            "base = \"permissive\"\nnetwork.allow = [\"a.test\"]",
+        )
+        .file(
+            "wide",
+            "base = \"permissive\"\nnetwork.allow = [\"b.test\"]",
+        )
+        .field("policy", "wide");
+    assert!(matches!(other.error(), PolicyError::ChosenByImage { .. }));
+    let free = podman()
+        .flag("unconfined")
+        .field("policy", "strict")
+        .field("workspace", "/data");
+    assert!(matches!(free.error(), PolicyError::ChosenByImage { .. }));
     // It may narrow, and a handler's policy is a choice that nobody widens.
     assert_eq!(chosen(podman().field("policy", "strict")).0, "strict");
     let flagged = podman().flag("permissive").field("policy", "permissive");

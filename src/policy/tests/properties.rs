@@ -87,8 +87,8 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::FilesystemCredentials => (List, dice.some(&[".npmrc", ".codex/auth.json"])),
         Field::FilesystemLeftOut => (Word, vec![dice.pick(&["error", "report"])]),
         Field::LimitsPids => (Word, vec![dice.pick(&["16", "4096", "unlimited"])]),
-        Field::LimitsMemory => (Word, vec![dice.pick(&["1GiB", "50%", "unlimited"])]),
-        Field::LimitsCpus => (Word, vec![dice.pick(&["0.5", "2", "50%", "unlimited"])]),
+        Field::LimitsMemory => (Word, vec![dice.pick(&["1GiB", "2GiB", "unlimited"])]),
+        Field::LimitsCpus => (Word, vec![dice.pick(&["0.5", "2", "unlimited"])]),
         Field::AnnotationsLoosen => (List, dice.some(&["network.mode", "syscalls.allow"])),
     }
 }
