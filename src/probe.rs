@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxDevice, LinuxDeviceType, Mount, Spec};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::plan::never::Never;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, HostFacts, PlannedMount, SourceFacts};
-use crate::policy::{Filesystem, SearchRule};
+use crate::policy::Filesystem;
 use search::{Budget, Unwanted};
 use source::Judge;
 
@@ -197,7 +198,7 @@ pub fn search(
         let is_system = |m: &PlannedMount| facts.system.contains(&m.destination);
         let budget = match mounts.clone().any(|m| !is_system(m)) {
             true => Budget::of(policy.search),
-            false => Budget::of(SearchRule::Partial),
+            false => Budget::SYSTEM,
         };
         let wanted = mounts.any(|m| !(is_system(m) && is_programs(&m.destination)));
         if unwanted.is_runtime(source.dev, source.ino) {
@@ -208,7 +209,14 @@ pub fn search(
             continue;
         }
         let before = source.inside.len();
-        search::search(&opened.fd, &unwanted, budget, source);
+        // As the container will see it: what lies below a mount point of the node is hidden here, and not there.
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = open_tree(&opened.fd, "", flags);
+        // Without the right to clone it (`explain` by an ordinary user) nothing is mounted either.
+        let root = tree.as_ref().unwrap_or(&opened.fd);
+        search::search(root, &unwanted, budget, source);
         told |=
             source.inside.len() > before || source.unsearched.is_some() || source.runtime.is_some();
     }

@@ -19,6 +19,9 @@ use crate::plan::never::{Meant, Never};
 use crate::plan::{Inside, SourceFacts};
 use crate::policy::SearchRule;
 
+/// The most that is masked inside one mount's source: each is a mount, of which the kernel gives 100,000.
+const MASKS: usize = 10_000;
+
 /// Room for the names of a directory, as many as the kernel tells at once.
 const NAMES: usize = 64 << 10;
 
@@ -30,6 +33,13 @@ pub(super) struct Budget {
 }
 
 impl Budget {
+    /// In the directories of the node that `wrap` shows under `permissive`, of which a search never sees the end. What is in
+    /// the person's own home is masked by its name.
+    pub(super) const SYSTEM: Self = Self {
+        entries: 16_384,
+        time: Duration::from_millis(500),
+    };
+
     /// Where all must be seen: more than any project has, and as long as a person waits. Where the rest may go unseen:
     /// what hardly delays a start.
     pub(super) fn of(rule: SearchRule) -> Self {
@@ -143,6 +153,9 @@ impl Search<'_> {
             }
             if self.entries > budget.entries {
                 return Err(format!("it has more than {} entries", budget.entries));
+            }
+            if self.inside.len() > MASKS {
+                return Err(format!("it has more than {MASKS} sockets and credentials"));
             }
             if start.elapsed() > budget.time {
                 let (seen, seconds) = (self.entries, budget.time.as_secs());

@@ -34,6 +34,33 @@ fn f_h4_a_credential_that_was_moved_deeper_stays_masked() {
     }
 }
 
+/// F-H4 a, by a place that is a mount point on the node and an ordinary directory in the container.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f_h4_a_credential_below_a_mount_point_of_the_node_stays_masked() {
+    let node = Node::new();
+    node.scratch.file("ws/proj/.aws/credentials", SECRET);
+    let workspace = node.scratch.path("ws");
+    let below = node.scratch.dir("ws/cache");
+    command("mount", &["-t", "tmpfs", "tmpfs", &below]).ok();
+    let moved = seen(
+        &node,
+        "strict",
+        bind(&workspace),
+        "mv proj cache/proj && echo moved",
+    );
+    let next = seen(
+        &node,
+        "strict",
+        bind(&workspace),
+        "ls -a cache/proj; cat cache/proj/.aws/*",
+    );
+    command("umount", &[&below]).ok();
+    assert_eq!(moved.ok(), "moved\n");
+    assert!(next.stdout.contains(".aws"), "{next}");
+    assert!(!next.stdout.contains(SECRET), "{next}");
+}
+
 /// F-H4 b: in one run so many files are made that a search would stop before what comes later.
 #[test]
 #[ignore = "needs the rig: hack/test"]
