@@ -33,6 +33,10 @@ fn f_m3_what_the_node_runs_as_root_is_no_workspace() {
                 "{place} {policy}: {message}"
             );
         }
+        // The other tests work below /srv, and what is masked must not go away meanwhile.
+        if place == "/srv" {
+            continue;
+        }
         // Beside a workspace, even where the policy keeps what the engine says.
         let mut config = node.config(&["sh", "-c", &format!("touch /x/{name}; ls -d /x")]);
         config["mounts"].as_array_mut().unwrap().push(bind(place));
