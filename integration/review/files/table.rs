@@ -11,7 +11,7 @@ use crate::direct::Node;
 #[ignore = "needs the rig: hack/test"]
 fn f_m3_what_the_node_runs_as_root_is_no_workspace() {
     let node = Node::new();
-    let name = format!("review-{}", std::process::id());
+    let name = format!("review-table-{}", std::process::id());
     let script = format!("touch {name} && echo written");
     for place in [
         "/usr",
