@@ -60,38 +60,17 @@ pub(super) fn workspace(
             })
         })
         .collect();
-    let pinned: Vec<&Path> = rules
-        .policy
-        .filesystem
-        .workspace_at
-        .iter()
-        .map(|p| Path::new(p.as_str()))
-        .collect();
+    let pins = rules.policy.filesystem.workspace_at.iter();
+    let pinned: Vec<&Path> = pins.map(|p| Path::new(p.as_str())).collect();
     let elsewhere = |place: &Path| PlanError::WorkspaceElsewhere {
         policy: rules.policy.name.to_string(),
         place: place.to_owned(),
-        allowed: pinned
-            .iter()
-            .map(|p| p.display().to_string())
-            .collect::<Vec<_>>()
-            .join(", "),
+        allowed: joined(&pinned),
     };
     if let Some(named) = &resolved.workspace {
         let named = Path::new(named.as_str());
         let Some(found) = binds.iter().rfind(|b| b.place() == named) else {
-            return match pod_role(spec) {
-                // A pod's annotations reach all of its containers, the one that holds its namespaces included.
-                Some(role) => {
-                    if role != SANDBOX {
-                        warnings.push(format!(
-                            "dev.agentbox.workspace names {}, which is no mount of this container",
-                            named.display()
-                        ));
-                    }
-                    Ok(None)
-                }
-                None => Err(PlanError::Workspace(named.to_owned())),
-            };
+            return without_the_named(spec, named, warnings);
         };
         return match pinned.is_empty() || pinned.contains(&named) {
             true => Ok(Some(found.index)),
@@ -101,34 +80,59 @@ pub(super) fn workspace(
     let holds = |b: &&Bind<'_>| rules.cwd.starts_with(b.place()) && b.place() != Path::new("/");
     let depth = |b: &&Bind<'_>| b.place().components().count();
     let holder = binds.iter().filter(holds).max_by_key(depth);
-    if !pinned.is_empty() {
-        let mut there = binds.iter().filter(|b| pinned.contains(&b.place()));
-        return match (there.next(), there.next(), holder) {
-            (Some(only), None, _) => Ok(Some(only.index)),
-            (Some(_), Some(_), Some(holder)) if pinned.contains(&holder.place()) => {
-                Ok(Some(holder.index))
-            }
-            (_, _, Some(holder)) => Err(elsewhere(holder.place())),
-            (_, _, None) => Ok(None),
+    if pinned.is_empty() {
+        let Some(holder) = holder else {
+            return Ok(None);
         };
+        let rivals = binds
+            .iter()
+            .filter(|b| b.index != holder.index && b.could_be(rules, bundle));
+        let rivals: Vec<&Path> = rivals.map(Bind::place).collect();
+        return guess(holder, &rivals, rules, warnings).map(Some);
     }
-    let Some(holder) = holder else {
-        return Ok(None);
-    };
-    let rivals: Vec<&Path> = binds
-        .iter()
-        .filter(|b| b.index != holder.index && b.could_be(rules, bundle))
-        .map(Bind::place)
-        .collect();
-    if rivals.is_empty() || rules.policy.filesystem.workspace == Access::None {
-        return Ok(Some(holder.index));
+    let mut there = binds.iter().filter(|b| pinned.contains(&b.place()));
+    match (there.next(), there.next(), holder) {
+        (Some(only), None, _) => Ok(Some(only.index)),
+        (Some(_), Some(_), Some(holder)) if pinned.contains(&holder.place()) => {
+            Ok(Some(holder.index))
+        }
+        (_, _, Some(holder)) => Err(elsewhere(holder.place())),
+        (_, _, None) => Ok(None),
     }
-    let rivals = rivals
-        .iter()
-        .map(|p| p.display().to_string())
-        .collect::<Vec<_>>()
-        .join(", ");
-    if rules.policy.filesystem.mounts == MountRule::Drop {
+}
+
+/// The annotation names what is no mount: a mistake, but not in a pod, whose annotations reach all of its containers, the
+/// one that holds its namespaces included.
+fn without_the_named(
+    spec: &Spec,
+    named: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<Option<usize>, PlanError> {
+    match pod_role(spec) {
+        None => return Err(PlanError::Workspace(named.to_owned())),
+        Some(SANDBOX) => {}
+        Some(_) => warnings.push(format!(
+            "dev.agentbox.workspace names {}, which is no mount of this container",
+            named.display()
+        )),
+    }
+    Ok(None)
+}
+
+/// The mount that holds the working directory, where no other could be meant or the guess does little harm.
+fn guess(
+    holder: &Bind<'_>,
+    rivals: &[&Path],
+    rules: Rules<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<usize, PlanError> {
+    let files = &rules.policy.filesystem;
+    if rivals.is_empty() || files.workspace == Access::None {
+        return Ok(holder.index);
+    }
+    let rivals = joined(rivals);
+    // Nothing else would be mounted: the guess decides what is seen at all.
+    if files.mounts == MountRule::Drop {
         return Err(PlanError::WhichWorkspace {
             policy: rules.policy.name.to_string(),
             holder: holder.place().to_owned(),
@@ -139,7 +143,12 @@ pub(super) fn workspace(
         "the workspace is {}, which holds the working directory, the caller's or the image's; dev.agentbox.workspace can name {rivals} instead",
         holder.place().display()
     ));
-    Ok(Some(holder.index))
+    Ok(holder.index)
+}
+
+fn joined(paths: &[&Path]) -> String {
+    let texts: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+    texts.join(", ")
 }
 
 /// What holds a pod's namespaces.
