@@ -73,7 +73,7 @@ fn waiting(record: &Record, lines: &mut Vec<Line>) -> Result<()> {
 
 fn table(lines: &[Line]) {
     println!(
-        "{:>4}  {:12}  {:>7}  {:>6}  {:24}  HOST:PORT",
+        "{:>7}  {:12}  {:>7}  {:>6}  {:24}  HOST:PORT",
         "ID", "CONTAINER", "WAITED", "LEFT", "PROGRAM"
     );
     for Line { container, waiting } in lines {
@@ -84,7 +84,7 @@ fn table(lines: &[Line]) {
         };
         let container: String = container.chars().take(12).collect();
         println!(
-            "{:>4}  {container:12}  {:>5} s  {:>4} s  {program:24}  {}",
+            "{:>7}  {container:12}  {:>5} s  {:>4} s  {program:24}  {}",
             waiting.id,
             waiting.waited,
             waiting.left,

@@ -192,6 +192,15 @@ pub struct Asks {
 }
 
 impl Asks {
+    /// The numbers of those that wait begin here. Where an engine starts a container again its numbers begin somewhere else, so
+    /// that one which a person was shown before means nothing now.
+    pub fn numbered_from(first: u64) -> Self {
+        Self {
+            next: first,
+            ..Self::default()
+        }
+    }
+
     /// What was decided of this before; an approval for one connection is used up by this. `Ok(true)`: it is used up.
     pub fn decided(
         &mut self,

@@ -23,6 +23,20 @@ pub(super) struct Desk {
     pub unlisted_names: Cell<u32>,
 }
 
+impl Desk {
+    /// With numbers that are short enough to be typed, and begin at one of ten thousand places.
+    pub fn new() -> Self {
+        let mut bytes = [0; 2];
+        // Without randomness, which is asked for at the start, they begin where they would without this.
+        let _unknown = getrandom::fill(&mut bytes);
+        let place = u64::from(u16::from_ne_bytes(bytes)) % 10_000;
+        Self {
+            asks: RefCell::new(Asks::numbered_from(place * 1000)),
+            ..Self::default()
+        }
+    }
+}
+
 /// What waits, and what was decided, as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -336,7 +350,7 @@ mod tests {
     #[test]
     fn a_decision_is_of_what_was_shown() {
         let host: HostName = "files.test".parse().unwrap();
-        let mut asks = Asks::default();
+        let mut asks = Asks::numbered_from(7000);
         let mut wait = |port| {
             let waiting = Waiting {
                 host: host.clone(),
@@ -347,6 +361,7 @@ mod tests {
             asks.wait(waiting).unwrap()
         };
         let (first, second) = (wait(443), wait(22));
+        assert_eq!((first, second), (7000, 7001));
         let of = |asks: &Asks, number| decided_of(asks, DecisionOf::Waiting(number));
         assert_eq!(of(&asks, first), Ok((host.clone(), 443)));
         assert_eq!(of(&asks, second), Ok((host.clone(), 22)));

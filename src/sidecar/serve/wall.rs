@@ -147,7 +147,7 @@ impl Wall {
             upstream: Upstream::new(routes),
             search: RefCell::default(),
             asking,
-            desk: Desk::default(),
+            desk: Desk::new(),
             container,
             budget,
             ledger: RefCell::new(Ledger::new(budget, 0)),
