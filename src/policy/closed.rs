@@ -1,51 +1,50 @@
-//! PURE. Addresses at which clouds serve credentials and orders: `policies/closed.toml`.
+//! PURE. Addresses at which clouds serve credentials and orders: `policies/closed.toml`, which has whose each is and where that is
+//! written, as a table: a sidecar that asks it reads no file.
 
-use std::net::IpAddr;
-use std::sync::LazyLock;
-
-use serde::Deserialize;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::embedded::spellings;
-use super::rule::{Target, contains};
+use super::rule::contains;
 
-/// One entry.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    net: String,
-    /// Whose, and what is there.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the file"))]
-    who: String,
-    /// Where that is written.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the file"))]
-    source: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    address: Vec<Entry>,
-}
-
-/// The built-in list, read when it is first needed: most containers never do.
-static CLOSED: LazyLock<Vec<(IpAddr, u8)>> = LazyLock::new(|| {
-    let parsed = file().address.into_iter().map(|entry| net(&entry.net));
-    parsed
-        .collect::<Option<_>>()
-        .expect("a test parses the built-in list")
-});
-
-fn file() -> File {
-    toml::from_str(include_str!("../../policies/closed.toml"))
-        .expect("a test parses the built-in list")
-}
-
-fn net(text: &str) -> Option<(IpAddr, u8)> {
-    match Target::parse(text)? {
-        Target::Addresses(net, bits) => Some((net, bits)),
-        Target::Name(_) | Target::Below(_) | Target::Any => None,
-    }
-}
+/// What the file has, in its order; a test compares them.
+const CLOSED: &[(IpAddr, u8)] = &[
+    (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+        128,
+    ),
+    (IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)), 32),
+    (IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), 32),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200)),
+        128,
+    ),
+    (IpAddr::V4(Ipv4Addr::new(100, 96, 0, 96)), 32),
+    (IpAddr::V4(Ipv4Addr::new(100, 80, 80, 80)), 32),
+    (IpAddr::V4(Ipv4Addr::new(100, 88, 222, 5)), 32),
+    (IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)), 32),
+    (IpAddr::V4(Ipv4Addr::new(192, 80, 8, 124)), 32),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0)),
+        32,
+    ),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+        128,
+    ),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+        128,
+    ),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
+        128,
+    ),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1)),
+        128,
+    ),
+];
 
 /// Whether a cloud serves credentials or orders there, by whatever spelling of the address it is reached.
 pub fn is_closed(address: IpAddr) -> bool {
@@ -54,18 +53,37 @@ pub fn is_closed(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rule::Target;
     use super::*;
 
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Entry {
+        net: String,
+        who: String,
+        source: String,
+    }
+
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        address: Vec<Entry>,
+    }
+
     #[test]
-    fn every_entry_names_its_cloud_and_its_source() {
-        assert!(CLOSED.len() >= 14);
-        for entry in file().address {
-            assert!(entry.who.len() > 10, "{entry:?}");
-            assert!(
-                entry.source.contains("https://"),
-                "{} has no source",
-                entry.net
-            );
+    fn the_table_is_the_file_and_every_entry_has_its_source() {
+        let file: File = toml::from_str(include_str!("../../policies/closed.toml")).unwrap();
+        let parsed = file
+            .address
+            .iter()
+            .map(|entry| match Target::parse(&entry.net) {
+                Some(Target::Addresses(net, bits)) => (net, bits),
+                other => panic!("{entry:?}: {other:?}"),
+            });
+        assert_eq!(parsed.collect::<Vec<_>>(), CLOSED);
+        for Entry { net, who, source } in &file.address {
+            assert!(who.len() > 10, "{net}");
+            assert!(source.contains("https://"), "{net} has no source");
         }
     }
 
