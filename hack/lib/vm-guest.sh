@@ -177,6 +177,26 @@ the_walls_stand() {
     equal "$(tail -1 <<<"$said")" lo
 }
 
+# F-H2: a crash in a container starts nothing on the machine, whatever its program says of its own limits.
+a_crash_starts_no_helper() {
+    local crash='ulimit -S -c 0; sh -c "kill -SEGV \$\$"; true' before
+    printf '#!/bin/sh\necho "$1" >>/run/helper-ran\ncat >/dev/null\n' >/srv/helper
+    chmod 755 /srv/helper
+    before=$(cat /proc/sys/kernel/core_pattern)
+    echo '|/srv/helper %u' >/proc/sys/kernel/core_pattern
+    rm -f /run/helper-ran
+    sh -c "$crash"
+    sleep 2
+    [ -e /run/helper-ran ] || fail "the control: no helper was started"
+    rm /run/helper-ran
+    run test-musl sh -c "$crash"
+    run --user 1000 test-musl sh -c "$crash"
+    mkdir -p /srv/crash && cd /srv/crash && $BIN wrap --policy strict -- sh -c "$crash"
+    sleep 2
+    echo "$before" >/proc/sys/kernel/core_pattern
+    [ ! -e /run/helper-ran ] || fail "the helper was started for $(paste -sd, /run/helper-ran)"
+}
+
 the_sidecar_is_limited() {
     local id cgroup
     id=$(docker run -d --network none --runtime=agentbox test-musl sleep 100)
@@ -302,6 +322,7 @@ check "agentbox-unconfined: devices" devices_are_denied
 RUNTIME=agentbox
 check "agentbox: devices" no_device_comes_in_under_a_policy
 check "agentbox: the walls" the_walls_stand
+check "agentbox: a crash starts no helper" a_crash_starts_no_helper
 check "agentbox: the sidecar's limits, explain" the_sidecar_is_limited
 check "podman, unconfined" podman_runs_under_a_scope /usr/local/bin/agentbox-unconfined
 check "podman, standard" podman_runs_under_a_scope $BIN
