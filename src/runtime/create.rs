@@ -316,11 +316,13 @@ fn build(
     let executor = executor(
         decision,
         record,
-        init_socket,
+        Ends {
+            sidecar: init_socket,
+            agent: agent_socket,
+            report,
+        },
         late_mounts,
         unfinished,
-        agent_socket,
-        report,
         streams.relayed,
     );
     if let Some(walls) = &mut walls {
@@ -520,14 +522,19 @@ fn late_mounts(
     Ok(mounts)
 }
 
+/// The ends of sockets and pipes that the container's process gets.
+struct Ends {
+    sidecar: Option<OwnedFd>,
+    agent: Option<AgentSocket>,
+    report: OwnedFd,
+}
+
 fn executor(
     decision: &Decision,
     record: &Record,
-    sidecar: Option<OwnedFd>,
+    ends: Ends,
     late_mounts: Vec<LateMount>,
     unfinished: Option<Unfinished>,
-    agent: Option<AgentSocket>,
-    report: OwnedFd,
     relayed: bool,
 ) -> WallExecutor {
     let spec = &decision.bundle.spec;
@@ -539,15 +546,15 @@ fn executor(
     let asked = process.and_then(|p| p.no_new_privileges()).unwrap_or(false);
     WallExecutor::new(Walls {
         role: Role::Init {
-            sidecar,
+            sidecar: ends.sidecar,
             shared: record.shared_network().map(|shared| shared.cookie),
         },
         plan: decision.plan.clone(),
         capabilities,
         no_new_privs: decision.plan.is_some() || asked,
         filter: decision.filter.as_ref().map(SavedFilter::from),
-        agent,
-        report,
+        agent: ends.agent,
+        report: ends.report,
         keyring: keyring(record),
         user_namespace: has_user_namespace(spec),
         cwd: process.map(|p| p.cwd().clone()),
