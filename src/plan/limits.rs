@@ -48,7 +48,7 @@ impl LimitsPlan {
                 Bound::Is(memory) => Some(memory.bytes()),
                 // A whole number of pages: the kernel rounds down, and what is shown is then what holds.
                 Bound::Share(percent) => {
-                    Some(host.memory_bytes.saturating_mul(u64::from(*percent)) / 100 >> 12 << 12)
+                    Some(host.memory_bytes.saturating_mul(u64::from(*percent)) / 100 / 4096 * 4096)
                 }
                 Bound::Unlimited => None,
             },

@@ -416,8 +416,7 @@ impl fmt::Display for Leave {
         }
         write!(
             f,
-            "{} = {keys:?} under [allow] of the node's file gives leave",
-            "annotations"
+            "annotations = {keys:?} under [allow] of the node's file gives leave"
         )?;
         match image {
             true => f.write_str(", and so does a policy that the call names (--policy)"),

@@ -280,7 +280,8 @@ impl Desk<'_> {
         by: &Origin,
         limits: &[Limit],
     ) -> Result<Chosen, PolicyError> {
-        let (mut loaded, narrow): (Loaded, fn(&mut Policy, &Policy) -> Vec<Field>) = match name {
+        type Narrow = fn(&mut Policy, &Policy) -> Vec<Field>;
+        let (mut loaded, narrow): (Loaded, Narrow) = match name {
             Some(name) => (self.load(name, by)?, narrow::unite_denials),
             None => (
                 self.load(&builtin_name(builtin::DEFAULT), &Origin::Default)?,

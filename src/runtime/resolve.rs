@@ -86,8 +86,8 @@ impl NodeFiles {
         let by = |key: &str| format!("{key} of {config:?} names it");
         let policies = Directory::of(policy_dir.as_ref(), POLICIES, by("policy-dir"));
         let presets = Directory::of(preset_dir.as_ref(), PRESETS, by("preset-dir"));
-        files.policies = policies.read(|name| misnamed_policy(name), &mut files.misnamed)?;
-        files.presets = presets.read(|name| misnamed_preset(name), &mut files.misnamed)?;
+        files.policies = policies.read(misnamed_policy, &mut files.misnamed)?;
+        files.presets = presets.read(misnamed_preset, &mut files.misnamed)?;
         Ok(files)
     }
 

@@ -256,7 +256,7 @@ fn try_decide(wall: &Rc<Wall>, decision: Decision) -> Result<ControlReply, Strin
     let Decision { of, approve } = decision;
     if wall.asking.is_none() {
         return Err(
-            "network.on-unknown of this container is deny: nothing waits; agentbox update --network-allow changes its \
+            "network.on-unknown of this container is deny: nothing waits; agentbox update --network-add changes its \
              rules"
                 .to_owned(),
         );

@@ -184,8 +184,9 @@ fn how_to_ask(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> String 
         ),
         _ => format!(
             "ask whoever started this container to add the rule: while it runs with \
-             `agentbox update {container} --network-allow RULES`, for the next one in network.allow of its policy or \
-             in the annotation dev.agentbox.network.allow"
+             `agentbox update {container} --network-add {}`, for the next one in network.allow of its policy or in the \
+             annotation dev.agentbox.network.allow",
+            crate::egress::rule_for(host, port)
         ),
     }
 }
