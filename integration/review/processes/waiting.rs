@@ -226,10 +226,7 @@ fn review_f_h1_create_has_a_deadline() {
         }
     }
     let seen = seen.unwrap();
-    assert!(
-        seen.code == 0 || seen.stderr.contains("within 30 s"),
-        "{seen}"
-    );
+    assert!(seen.stderr.contains("within 30 s"), "{seen}");
 }
 
 /// All verbs at once, by hand, against an agent that does everything at once.
