@@ -108,13 +108,13 @@ fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
     let full = within_ceilings(record, asked, now);
     match (full, tightened(asked, now)) {
         (Ok(rules), _) => Ok(rules),
-        (Err(error), Some(rules)) if rules != *now => {
+        (Err(error), Some(rules)) => {
             log::warn!(
                 "{error}; what is asked for is less than what holds, so it is done, and the denials that there were stay"
             );
             Ok(rules)
         }
-        (Err(error), _) => Err(error),
+        (Err(error), None) => Err(error),
     }
 }
 
@@ -140,7 +140,12 @@ fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
     }
     allow.retain(|rule| !remove.contains(rule));
     let within = |rule: &NetworkRule| now.allow.iter().any(|old| old.as_limit().covers(rule));
-    let deny = now.deny.union(&parse(&asked.deny)?).cloned().collect();
+    let denied = parse(&asked.deny)?;
+    // An empty list asks for the denials of before to go, which is more.
+    if asked.deny.is_some() && denied.is_empty() {
+        return None;
+    }
+    let deny = now.deny.union(&denied).cloned().collect();
     allow.iter().all(within).then_some(Rules { allow, deny })
 }
 
@@ -371,6 +376,10 @@ mod tests {
             },
             Asked {
                 remove: list("d.test"),
+                ..Asked::default()
+            },
+            Asked {
+                deny: list(""),
                 ..Asked::default()
             },
             Asked {
