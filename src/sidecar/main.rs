@@ -11,8 +11,9 @@ use super::confine::{self, Identity};
 use super::protocol::{self, Attachment, ProtocolError, Question, Reply, Setup, Work};
 use super::serve::{self, Callers, Ears, Serving};
 use super::{ARGV0, ConfineError, SidecarError, filter};
+use crate::sys::memory::Code;
 use crate::sys::netlink::RouteSocket;
-use crate::sys::{memory, process, socket};
+use crate::sys::{process, socket};
 
 /// Agreed with [`super::spawn`]: standard streams, then these.
 const BOOTSTRAP_FD: RawFd = 3;
@@ -115,8 +116,9 @@ fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
     let filter = filter::compile(work)
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
-    // While /proc is still there. What the start touched of a whole runtime's code is not needed again.
-    memory::release_code().map_err(SidecarError::step("give back the code of the start"))?;
+    // What the start touched of a whole runtime's code is not needed again: looked up while /proc is still there, and given
+    // back when nothing of the start is left to be done.
+    let code = Code::find().map_err(SidecarError::step("find the program's own code"))?;
     if work == Work::Serve {
         // In a static binary the crate reads /dev/urandom, which it opens once; later there is no /dev.
         getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
@@ -141,6 +143,8 @@ fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
     let served = attached.prepare(node)?;
     let abi = confine::drop_privileges(identity, landlock, work).map_err(SidecarError::Confine)?;
     confine::verify(identity, limits, abi).map_err(SidecarError::Confine)?;
+    code.release()
+        .map_err(SidecarError::step("give back the code of the start"))?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
     Ok((served, abi))
 }

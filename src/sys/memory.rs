@@ -3,24 +3,38 @@
 
 use std::io;
 
-/// Gives back the pages of this program's code that are in memory; they come back from the page cache when they run.
-///
-/// A process that starts up once and then mostly sleeps keeps all that its start touched otherwise. Only executable,
-/// unwritable, file-backed mappings: what was relocated or written would be lost (MADV_DONTNEED, madvise(2)).
-pub fn release_code() -> io::Result<()> {
-    for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
-        if let Some((start, end)) = code_mapping(line) {
-            // SAFETY: a mapping of this process as the kernel has just told, private, never written (`r-xp`) and backed
-            // by a file, so that every page is read again, unchanged, when it is next touched.
+/// Where this program's code is mapped: executable, unwritable, file-backed.
+#[derive(Debug)]
+pub struct Code(Vec<(usize, usize)>);
+
+impl Code {
+    /// Looks it up in /proc/self/maps.
+    pub fn find() -> io::Result<Self> {
+        let maps = std::fs::read_to_string("/proc/self/maps")?;
+        Ok(Self(maps.lines().filter_map(code_mapping).collect()))
+    }
+
+    /// Gives back its pages that are in memory; they come back from the page cache when they run.
+    ///
+    /// A process that starts up once and then mostly sleeps keeps all that its start touched otherwise. What was relocated or
+    /// written would be lost (MADV_DONTNEED, madvise(2)), so it is code alone.
+    pub fn release(&self) -> io::Result<()> {
+        for (start, end) in &self.0 {
+            // SAFETY: a mapping of this process as the kernel told, which this program never unmaps or changes: private, never
+            // written (`r-xp`) and backed by a file, so that every page is read again, unchanged, when it is next touched.
             let rc = unsafe {
-                libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED)
+                libc::madvise(
+                    *start as *mut libc::c_void,
+                    end - start,
+                    libc::MADV_DONTNEED,
+                )
             };
             if rc != 0 {
                 return Err(io::Error::last_os_error());
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Bounds of a line of /proc/self/maps that is code of a file (proc_pid_maps(5)).
@@ -59,7 +73,9 @@ mod tests {
 
     #[test]
     fn a_program_runs_on_after_its_code_was_released() {
-        release_code().unwrap();
+        let code = Code::find().unwrap();
+        assert!(!code.0.is_empty());
+        code.release().unwrap();
         assert_eq!(code_mapping("nonsense"), None);
     }
 }
