@@ -303,6 +303,7 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
             source.inside = vec![Inside {
                 path: "me/.ssh".into(),
                 why: "it holds credentials".into(),
+                known_by: 1,
             }];
             source.unsearched = dice.one_in(6).then(|| "too many files".to_owned());
         }

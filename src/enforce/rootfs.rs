@@ -71,6 +71,8 @@ pub fn mount_all(
     }
     result?;
     let ours = |path: &&PathBuf| plan.is_mounted_late(path);
+    // Parents first: they sort before what lies below them.
+    plan.pinned.iter().try_for_each(|p| pin(p))?;
     let must_exist = |path: &PathBuf| plan.found.contains(path);
     let masked = plan.masked.iter().filter(ours);
     masked
@@ -272,6 +274,21 @@ fn clone(path: &Path) -> Result<OwnedFd, EnforceError> {
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
     open_tree(CWD, path, flags).map_err(EnforceError::step(format!("keep the mount {path:?}")))
+}
+
+/// Makes a directory a mount point, of itself: a mount point is not renamed or removed (EBUSY). It keeps the attributes of
+/// the mount that it lies in.
+fn pin(path: &Path) -> Result<(), EnforceError> {
+    let step = || {
+        format!("hold {path:?} in its place, by which a credential in it is known (start it again)")
+    };
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let place = open_plain(path).map_err(EnforceError::step(step()))?;
+    let tree = open_tree(&place, "", flags).map_err(EnforceError::step(step()))?;
+    attach_at(&tree, &place).map_err(EnforceError::step(step()))
 }
 
 /// Makes a path empty: a directory by an empty read-only tmpfs, a file by /dev/null. A path that was found inside a

@@ -221,6 +221,19 @@ pub struct Inside {
     pub path: PathBuf,
     /// Why.
     pub why: String,
+    /// How many of its last components it is known by: whoever renames one of those directories hides it from the next
+    /// search.
+    #[serde(default)]
+    pub known_by: usize,
+}
+
+impl Inside {
+    /// The directories in the source that are part of what it is known by.
+    pub(super) fn named_by(&self) -> impl Iterator<Item = &Path> {
+        let above = self.path.ancestors().skip(1);
+        let above = above.take_while(|a| !a.as_os_str().is_empty());
+        above.take(self.known_by.saturating_sub(1))
+    }
 }
 
 /// Type of a file.

@@ -116,6 +116,14 @@ pub struct FilesystemPlan {
     /// Those of the masked paths that were found inside a mount: they must be there when they are masked.
     #[serde(with = "text::many")]
     pub found: BTreeSet<PathBuf>,
+    /// Directories in mounts that are part of the name by which one of those is known: no process of the container can
+    /// rename them.
+    #[serde(
+        default,
+        with = "text::many",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
+    pub pinned: BTreeSet<PathBuf>,
     /// Paths of the container that are made read-only.
     pub readonly: Vec<PathBuf>,
     /// Files of the network wall that replace the engine's: /etc/hosts, /etc/resolv.conf.

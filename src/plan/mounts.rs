@@ -180,6 +180,7 @@ pub(super) fn plan(
         pruned: out.pruned,
         masked,
         found: out.found,
+        pinned: out.pinned,
         readonly,
         replaced: out.replaced,
     })

@@ -106,10 +106,15 @@ impl Never {
 
     /// Why a file with this path must be masked, if it must: it is itself a credential.
     pub fn credential(&self, path: &Path, meant: &Meant) -> Option<&str> {
-        let mut names = self.credentials.paths.iter();
-        names
-            .any(|c| path.ends_with(c) && !meant.contains(c))
-            .then_some(self.credentials.why.as_str())
+        self.credential_parts(path, meant)
+            .map(|_| self.credentials.why.as_str())
+    }
+
+    /// By how many of its last components a path is known as a credential, if it is one.
+    pub fn credential_parts(&self, path: &Path, meant: &Meant) -> Option<usize> {
+        let names = self.credentials.paths.iter();
+        let found = names.filter(|c| path.ends_with(c) && !meant.contains(*c));
+        found.map(|c| c.components().count()).max()
     }
 
     /// Why nobody in a container writes `real`, if nobody does.

@@ -10,7 +10,7 @@ use super::mounts::{Judged, PlannedMount, Pruned};
 use super::never::{Meant, Never};
 use super::options::{bounded, has_size, keep, only};
 use super::support::support;
-use super::{PlanError, SourceFacts};
+use super::{Inside, PlanError, SourceFacts};
 use crate::policy::{Access, MountRule, Policy, SearchRule};
 
 /// Why the workspace's mount is there.
@@ -43,6 +43,7 @@ pub(super) struct Sorted {
     pub(super) pruned: Vec<Pruned>,
     pub(super) masked: BTreeSet<PathBuf>,
     pub(super) found: BTreeSet<PathBuf>,
+    pub(super) pinned: BTreeSet<PathBuf>,
     pub(super) replaced: BTreeSet<PathBuf>,
     /// Mount point of the workspace, once it is kept.
     pub(super) workspace: Option<PathBuf>,
@@ -265,6 +266,8 @@ impl Sorted {
         }
         let found = facts.inside.iter().map(|i| destination.join(&i.path));
         self.found.extend(found);
+        let pinned = facts.inside.iter().flat_map(Inside::named_by);
+        self.pinned.extend(pinned.map(|d| destination.join(d)));
         self.masked.extend(self.found.iter().cloned());
     }
 

@@ -152,6 +152,8 @@ impl Hosts {
             Some(Inside {
                 path: rest.to_owned(),
                 why: format!("it is {}", k.name.display()),
+                // By its whole path: the node's link leads there.
+                known_by: rest.components().count(),
             })
         })
     }

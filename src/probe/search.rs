@@ -86,15 +86,20 @@ impl<'a> Unwanted<'a> {
 
     /// Why something in a source with these names is not to be seen. A credential is known by where it really lies: by
     /// the directories above the mount as well.
-    fn why(&self, bases: &[PathBuf], relative: &Path, kind: FileType) -> Option<String> {
+    fn why(&self, bases: &[PathBuf], relative: &Path, kind: FileType) -> Option<(String, usize)> {
         match kind {
-            FileType::Socket => return Some("it is a socket".to_owned()),
+            FileType::Socket => return Some(("it is a socket".to_owned(), 1)),
             // It leads to something inside the container, which is judged as what it is.
             FileType::Symlink => return None,
             _ => {}
         }
-        let why = |base: &PathBuf| self.never.credential(&base.join(relative), self.meant);
-        bases.iter().find_map(why).map(ToOwned::to_owned)
+        let found = bases.iter().filter_map(|base| {
+            let path = base.join(relative);
+            let why = self.never.credential(&path, self.meant)?;
+            let parts = self.never.credential_parts(&path, self.meant)?;
+            Some((why.to_owned(), parts))
+        });
+        found.max_by_key(|(_, parts)| *parts)
     }
 
     fn may_be(&self, name: &[u8], kind: FileType) -> bool {
@@ -209,7 +214,11 @@ impl Search<'_> {
                 false => None,
             };
             match why {
-                Some(why) => self.inside.push(Inside { path, why }),
+                Some((why, known_by)) => self.inside.push(Inside {
+                    path,
+                    why,
+                    known_by,
+                }),
                 None if directory => self.queue.push_back(path),
                 None => {}
             }

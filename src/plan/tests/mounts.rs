@@ -306,6 +306,7 @@ fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
     let inside = vec![Inside {
         path: "me/agent.sock".into(),
         why: "it is a socket".into(),
+        known_by: 1,
     }];
     let unsearched = |policy: &str| {
         under(policy).bind("/var/lib", "/data").found(|f| {
@@ -331,6 +332,29 @@ fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
         "{:?}",
         plan.warnings
     );
+}
+
+/// F2-H1: each directory of the name, and none above it.
+#[test]
+fn the_directories_by_which_a_credential_is_known_are_held_in_place() {
+    let inside = [
+        ("me/.cargo/credentials.toml", 2),
+        ("me/.local/share/keyrings", 3),
+        (".config/gh", 2),
+        ("keyrings", 3),
+        ("me/.ssh", 1),
+        ("me/agent.sock", 1),
+    ];
+    let inside = inside.map(|(path, known_by)| Inside {
+        path: path.into(),
+        why: "w".into(),
+        known_by,
+    });
+    let case = under("standard").bind("/srv/x", "/data");
+    let plan = case.found(|f| f.inside = inside.to_vec()).plan();
+    let expect = [".config", "me/.cargo", "me/.local", "me/.local/share"];
+    let pinned: Vec<_> = plan.filesystem.pinned.into_iter().collect();
+    assert_eq!(pinned, expect.map(|p| PathBuf::from("/data").join(p)));
 }
 
 #[test]
