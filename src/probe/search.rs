@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,9 +18,13 @@ use rustix::io::Errno;
 use crate::plan::never::{Meant, Never};
 use crate::plan::{Inside, SourceFacts};
 use crate::policy::SearchRule;
+use crate::sys::handle::{self, Handle};
 
 /// The most that is masked inside one mount's source: each is a mount, of which the kernel gives 100,000.
 const MASKS: usize = 10_000;
+
+/// How often a mount in which directories are moved meanwhile is searched.
+const TRIES: usize = 3;
 
 /// Room for the names of a directory, as many as the kernel tells at once.
 const NAMES: usize = 64 << 10;
@@ -118,7 +122,7 @@ pub(super) fn search(
         root,
         unwanted,
         bases: facts.all_names().map(Path::to_path_buf).collect(),
-        queue: VecDeque::from([PathBuf::new()]),
+        queue: VecDeque::new(),
         inside: Vec::new(),
         // The program of another file system has another file's number here.
         runtime: unwanted
@@ -127,8 +131,9 @@ pub(super) fn search(
             .map(|(_, ino)| ino),
         found_runtime: None,
         entries: 0,
+        moved: None,
     };
-    facts.unsearched = search.all(budget).err();
+    facts.unsearched = search.until_still(budget).err();
     facts.runtime = search.found_runtime.take();
     facts.inside.append(&mut search.inside);
 }
@@ -138,15 +143,67 @@ struct Search<'a> {
     unwanted: &'a Unwanted<'a>,
     bases: Vec<PathBuf>,
     /// Directories still to look at, relative to the root. Breadth first: where it stops, the top has been seen.
-    queue: VecDeque<PathBuf>,
+    queue: VecDeque<Waiting>,
     inside: Vec<Inside>,
     /// The inode of the runtime's own program, and where it was met.
     runtime: Option<u64>,
     found_runtime: Option<PathBuf>,
     entries: usize,
+    /// A directory that was seen, and was elsewhere when it was to be looked at.
+    moved: Option<PathBuf>,
+}
+
+/// A directory that is still to be looked at.
+struct Waiting {
+    /// Relative to the root.
+    path: PathBuf,
+    /// What it is, wherever it is moved; not where the file system does not tell.
+    handle: Option<Handle>,
+}
+
+impl Waiting {
+    fn root() -> Self {
+        Self {
+            path: PathBuf::new(),
+            handle: None,
+        }
+    }
+
+    /// Whether it is known to be gone, and has not merely another name: a build removes directories at any time.
+    fn is_removed(&self, root: &OwnedFd) -> bool {
+        let Some(handle) = &self.handle else {
+            return false;
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(on) = rustix::fs::openat(root, ".", flags, Mode::empty()) else {
+            return false;
+        };
+        match handle::open(on.as_fd(), handle) {
+            // Removed, and somebody still has it open.
+            Ok(fd) => rustix::fs::fstat(&fd).is_ok_and(|s| s.st_nlink == 0),
+            Err(e) => e.raw_os_error() == Some(libc::ESTALE),
+        }
+    }
 }
 
 impl Search<'_> {
+    /// Looks at everything, again where a directory was moved out of the search's way meanwhile.
+    fn until_still(&mut self, budget: Budget) -> Result<(), String> {
+        for _ in 0..TRIES {
+            self.queue = VecDeque::from([Waiting::root()]);
+            self.inside.clear();
+            (self.entries, self.moved) = (0, None);
+            self.all(budget)?;
+            if self.moved.is_none() {
+                return Ok(());
+            }
+        }
+        let moved = self.moved.as_deref().unwrap_or(Path::new(""));
+        Err(format!(
+            "somebody moves its directories while they are searched ({moved:?}), another container perhaps; start it when nobody does"
+        ))
+    }
+
     /// Looks at everything, or says why not.
     fn all(&mut self, budget: Budget) -> Result<(), String> {
         let start = Instant::now();
@@ -170,7 +227,12 @@ impl Search<'_> {
         unread.map_or(Ok(()), Err)
     }
 
-    fn directory(&mut self, relative: &Path, names: &mut [MaybeUninit<u8>]) -> Result<(), String> {
+    fn directory(
+        &mut self,
+        waiting: &Waiting,
+        names: &mut [MaybeUninit<u8>],
+    ) -> Result<(), String> {
+        let relative = waiting.path.as_path();
         let name = match relative.as_os_str().is_empty() {
             true => Path::new("."),
             false => relative,
@@ -183,8 +245,14 @@ impl Search<'_> {
         };
         let fd = match rustix::fs::openat2(self.root, name, flags, Mode::empty(), resolve) {
             Ok(fd) => fd,
-            // Gone or replaced meanwhile; or something is mounted there, which is not mounted in the container.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(()),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                if !waiting.is_removed(self.root) {
+                    self.moved = Some(relative.to_owned());
+                }
+                return Ok(());
+            }
+            // Something is mounted there, which is not mounted in the container.
+            Err(Errno::XDEV) => return Ok(()),
             Err(e) => return Err(failed(e)),
         };
         let mut entries = RawDir::new(&fd, names);
@@ -219,7 +287,10 @@ impl Search<'_> {
                     why,
                     known_by,
                 }),
-                None if directory => self.queue.push_back(path),
+                None if directory => self.queue.push_back(Waiting {
+                    path,
+                    handle: handle::of(fd.as_fd(), entry.file_name()).ok(),
+                }),
                 None => {}
             }
         }
@@ -228,156 +299,4 @@ impl Search<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::net::UnixListener;
-
-    use super::*;
-    use crate::plan::FileKind;
-    use crate::probe::TestDir;
-
-    fn searched(dir: &Path) -> SourceFacts {
-        let mut facts = SourceFacts::plain(dir.to_owned(), 0, 0, FileKind::Directory);
-        let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
-        let (never, meant) = (Never::builtin(), Meant::new());
-        let budget = Budget::of(SearchRule::Complete);
-        search(&root, &Unwanted::new(never, &meant), budget, &mut facts);
-        facts.inside.sort_by(|a, b| a.path.cmp(&b.path));
-        facts
-    }
-
-    fn found(facts: &SourceFacts) -> Vec<&str> {
-        let paths = facts.inside.iter().filter_map(|i| i.path.to_str());
-        paths.collect()
-    }
-
-    #[test]
-    fn sockets_and_credentials_are_found_at_any_depth_and_links_are_not_followed() {
-        let scratch = TestDir::new("search-depth");
-        let dir = &scratch.0;
-        fs::create_dir_all(dir.join("a/b/c/d")).unwrap();
-        fs::create_dir_all(dir.join("user/.ssh")).unwrap();
-        let sockets = ["s", "a/s", "a/b/s", "a/b/c/s", "a/b/c/d/s"];
-        let _held = sockets.map(|name| UnixListener::bind(dir.join(name)).unwrap());
-        fs::create_dir(dir.join("elsewhere")).unwrap();
-        std::os::unix::fs::symlink("a", dir.join("elsewhere/link")).unwrap();
-        let facts = searched(dir);
-        assert_eq!(
-            found(&facts),
-            ["a/b/c/d/s", "a/b/c/s", "a/b/s", "a/s", "s", "user/.ssh"]
-        );
-        assert!(facts.unsearched.is_none());
-    }
-
-    #[test]
-    fn a_credential_is_known_by_the_directories_above_the_mount() {
-        let scratch = TestDir::new("search-above");
-        let home = scratch.0.canonicalize().unwrap();
-        for file in [
-            ".config/gh/hosts.yml",
-            ".config/git/credentials",
-            ".config/plain",
-            ".cargo/credentials.toml",
-            ".codex/auth.json",
-            ".codex/config.toml",
-            ".local/share/keyrings/login",
-            "project/auth.json",
-        ] {
-            let path = home.join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "").unwrap();
-        }
-        for (mount, expect) in [
-            (".config", &["gh", "git/credentials"][..]),
-            (".config/git", &["credentials"]),
-            (".cargo", &["credentials.toml"]),
-            (".codex", &["auth.json"]),
-            (".local", &["share/keyrings"]),
-            (".local/share", &["keyrings"]),
-            ("project", &[]),
-        ] {
-            assert_eq!(found(&searched(&home.join(mount))), expect, "{mount}");
-        }
-        // By another name of the source as well; and those that are meant are not hidden.
-        let dir = home.join(".codex");
-        let root = rustix::fs::open(&dir, OFlags::PATH, Mode::empty()).unwrap();
-        let never = Never::builtin();
-        let look = |meant: &Meant| {
-            let mut facts =
-                SourceFacts::plain("/volumes/v/_data".into(), 0, 0, FileKind::Directory);
-            facts.names.insert(dir.clone());
-            let budget = Budget::of(SearchRule::Complete);
-            search(&root, &Unwanted::new(never, meant), budget, &mut facts);
-            facts.inside.len()
-        };
-        assert_eq!(look(&Meant::new()), 1);
-        assert_eq!(look(&Meant::from([".codex/auth.json".into()])), 0);
-    }
-
-    #[test]
-    fn a_meant_credential_is_searched_for_sockets() {
-        let scratch = TestDir::new("search-meant");
-        fs::create_dir(scratch.0.join(".ssh")).unwrap();
-        let _held = UnixListener::bind(scratch.0.join(".ssh/agent")).unwrap();
-        let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
-        let (never, meant) = (Never::builtin(), Meant::from([".ssh".into()]));
-        let mut facts = SourceFacts::plain(scratch.0.clone(), 0, 0, FileKind::Directory);
-        let budget = Budget::of(SearchRule::Complete);
-        search(&root, &Unwanted::new(never, &meant), budget, &mut facts);
-        assert_eq!(found(&facts), [".ssh/agent"]);
-    }
-
-    #[test]
-    fn links_and_names_of_any_bytes_are_no_obstacle() {
-        let scratch = TestDir::new("search-odd");
-        let odd = scratch.0.join(OsStr::from_bytes(b"\xff\n\\"));
-        fs::create_dir_all(odd.join(".aws")).unwrap();
-        for name in [".ssh", ".npmrc", "dangling"] {
-            std::os::unix::fs::symlink("/nowhere", scratch.0.join(name)).unwrap();
-        }
-        let facts = searched(&scratch.0);
-        let paths: Vec<_> = facts.inside.iter().map(|i| i.path.as_os_str()).collect();
-        assert_eq!(paths, [OsStr::from_bytes(b"\xff\n\\/.aws")]);
-        assert_eq!(facts.unsearched, None);
-    }
-
-    #[test]
-    fn what_ends_the_search_is_told() {
-        let scratch = TestDir::new("search-many");
-        for number in 0..50 {
-            fs::create_dir_all(scratch.0.join(format!("{number}/below"))).unwrap();
-        }
-        let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
-        let (never, meant) = (Never::builtin(), Meant::new());
-        let look = |entries: usize, time: Duration| {
-            let mut search = Search {
-                root: &root,
-                unwanted: &Unwanted::new(never, &meant),
-                bases: vec![scratch.0.clone()],
-                queue: VecDeque::from([PathBuf::new()]),
-                inside: Vec::new(),
-                runtime: None,
-                found_runtime: None,
-                entries: 0,
-            };
-            search.all(Budget { entries, time })
-        };
-        let minute = Duration::from_secs(60);
-        assert_eq!(look(100, minute), Ok(()));
-        assert!(look(99, minute).unwrap_err().contains("more than 99"));
-        assert!(look(100, Duration::ZERO).unwrap_err().contains("after 0 s"));
-    }
-
-    #[test]
-    fn a_directory_deeper_than_a_path_can_say_is_not_passed_over() {
-        let scratch = TestDir::new("search-deep");
-        let name = "d".repeat(250);
-        let mut at = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
-        for _ in 0..20 {
-            rustix::fs::mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)).unwrap();
-            at = rustix::fs::openat(&at, name.as_str(), OFlags::PATH, Mode::empty()).unwrap();
-        }
-        let why = searched(&scratch.0).unsearched.unwrap();
-        assert!(why.contains("cannot be read"), "{why}");
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@
 pub mod bpf;
 pub mod deadline;
 pub mod event;
+pub mod handle;
 pub mod keyring;
 pub mod memory;
 pub mod mount;

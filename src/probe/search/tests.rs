@@ -1,0 +1,220 @@
+use std::ffi::CStr;
+use std::fs;
+use std::os::unix::net::UnixListener;
+
+use super::*;
+use crate::plan::FileKind;
+use crate::probe::TestDir;
+
+fn searched(dir: &Path) -> SourceFacts {
+    let mut facts = SourceFacts::plain(dir.to_owned(), 0, 0, FileKind::Directory);
+    let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
+    let (never, meant) = (Never::builtin(), Meant::new());
+    let budget = Budget::of(SearchRule::Complete);
+    search(&root, &Unwanted::new(never, &meant), budget, &mut facts);
+    facts.inside.sort_by(|a, b| a.path.cmp(&b.path));
+    facts
+}
+
+fn found(facts: &SourceFacts) -> Vec<&str> {
+    let paths = facts.inside.iter().filter_map(|i| i.path.to_str());
+    paths.collect()
+}
+
+#[test]
+fn sockets_and_credentials_are_found_at_any_depth_and_links_are_not_followed() {
+    let scratch = TestDir::new("search-depth");
+    let dir = &scratch.0;
+    fs::create_dir_all(dir.join("a/b/c/d")).unwrap();
+    fs::create_dir_all(dir.join("user/.ssh")).unwrap();
+    let sockets = ["s", "a/s", "a/b/s", "a/b/c/s", "a/b/c/d/s"];
+    let _held = sockets.map(|name| UnixListener::bind(dir.join(name)).unwrap());
+    fs::create_dir(dir.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("a", dir.join("elsewhere/link")).unwrap();
+    let facts = searched(dir);
+    assert_eq!(
+        found(&facts),
+        ["a/b/c/d/s", "a/b/c/s", "a/b/s", "a/s", "s", "user/.ssh"]
+    );
+    assert!(facts.unsearched.is_none());
+}
+
+#[test]
+fn a_credential_is_known_by_the_directories_above_the_mount() {
+    let scratch = TestDir::new("search-above");
+    let home = scratch.0.canonicalize().unwrap();
+    for file in [
+        ".config/gh/hosts.yml",
+        ".config/git/credentials",
+        ".config/plain",
+        ".cargo/credentials.toml",
+        ".codex/auth.json",
+        ".codex/config.toml",
+        ".local/share/keyrings/login",
+        "project/auth.json",
+    ] {
+        let path = home.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    for (mount, expect) in [
+        (".config", &["gh", "git/credentials"][..]),
+        (".config/git", &["credentials"]),
+        (".cargo", &["credentials.toml"]),
+        (".codex", &["auth.json"]),
+        (".local", &["share/keyrings"]),
+        (".local/share", &["keyrings"]),
+        ("project", &[]),
+    ] {
+        assert_eq!(found(&searched(&home.join(mount))), expect, "{mount}");
+    }
+    // By another name of the source as well; and those that are meant are not hidden.
+    let dir = home.join(".codex");
+    let root = rustix::fs::open(&dir, OFlags::PATH, Mode::empty()).unwrap();
+    let never = Never::builtin();
+    let look = |meant: &Meant| {
+        let mut facts = SourceFacts::plain("/volumes/v/_data".into(), 0, 0, FileKind::Directory);
+        facts.names.insert(dir.clone());
+        let budget = Budget::of(SearchRule::Complete);
+        search(&root, &Unwanted::new(never, meant), budget, &mut facts);
+        facts.inside.len()
+    };
+    assert_eq!(look(&Meant::new()), 1);
+    assert_eq!(look(&Meant::from([".codex/auth.json".into()])), 0);
+}
+
+#[test]
+fn a_meant_credential_is_searched_for_sockets() {
+    let scratch = TestDir::new("search-meant");
+    fs::create_dir(scratch.0.join(".ssh")).unwrap();
+    let _held = UnixListener::bind(scratch.0.join(".ssh/agent")).unwrap();
+    let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
+    let (never, meant) = (Never::builtin(), Meant::from([".ssh".into()]));
+    let mut facts = SourceFacts::plain(scratch.0.clone(), 0, 0, FileKind::Directory);
+    let budget = Budget::of(SearchRule::Complete);
+    search(&root, &Unwanted::new(never, &meant), budget, &mut facts);
+    assert_eq!(found(&facts), [".ssh/agent"]);
+}
+
+#[test]
+fn links_and_names_of_any_bytes_are_no_obstacle() {
+    let scratch = TestDir::new("search-odd");
+    let odd = scratch.0.join(OsStr::from_bytes(b"\xff\n\\"));
+    fs::create_dir_all(odd.join(".aws")).unwrap();
+    for name in [".ssh", ".npmrc", "dangling"] {
+        std::os::unix::fs::symlink("/nowhere", scratch.0.join(name)).unwrap();
+    }
+    let facts = searched(&scratch.0);
+    let paths: Vec<_> = facts.inside.iter().map(|i| i.path.as_os_str()).collect();
+    assert_eq!(paths, [OsStr::from_bytes(b"\xff\n\\/.aws")]);
+    assert_eq!(facts.unsearched, None);
+}
+
+#[test]
+fn what_ends_the_search_is_told() {
+    let scratch = TestDir::new("search-many");
+    for number in 0..50 {
+        fs::create_dir_all(scratch.0.join(format!("{number}/below"))).unwrap();
+    }
+    let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
+    let (never, meant) = (Never::builtin(), Meant::new());
+    let look = |entries: usize, time: Duration| {
+        let mut search = Search {
+            root: &root,
+            unwanted: &Unwanted::new(never, &meant),
+            bases: vec![scratch.0.clone()],
+            queue: VecDeque::from([Waiting::root()]),
+            inside: Vec::new(),
+            runtime: None,
+            found_runtime: None,
+            entries: 0,
+            moved: None,
+        };
+        search.all(Budget { entries, time })
+    };
+    let minute = Duration::from_secs(60);
+    assert_eq!(look(100, minute), Ok(()));
+    assert!(look(99, minute).unwrap_err().contains("more than 99"));
+    assert!(look(100, Duration::ZERO).unwrap_err().contains("after 0 s"));
+}
+
+#[test]
+fn a_directory_deeper_than_a_path_can_say_is_not_passed_over() {
+    let scratch = TestDir::new("search-deep");
+    let name = "d".repeat(250);
+    let mut at = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
+    for _ in 0..20 {
+        rustix::fs::mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)).unwrap();
+        at = rustix::fs::openat(&at, name.as_str(), OFlags::PATH, Mode::empty()).unwrap();
+    }
+    let why = searched(&scratch.0).unsearched.unwrap();
+    assert!(why.contains("cannot be read"), "{why}");
+}
+
+/// F2-H3: what was moved is not taken for what was removed, and a mount that never holds still is not let in.
+#[test]
+fn a_directory_that_is_moved_while_it_is_searched_is_not_passed_over() {
+    let scratch = TestDir::new("search-moved");
+    for name in ["moved/.aws", "removed", "replaced"] {
+        fs::create_dir_all(scratch.0.join(name)).unwrap();
+    }
+    let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
+    let (never, meant) = (Never::builtin(), Meant::new());
+    let waiting = |name: &CStr| Waiting {
+        path: PathBuf::from(OsStr::from_bytes(name.to_bytes())),
+        handle: handle::of(root.as_fd(), name).ok(),
+    };
+    let [moved, removed, replaced] = [c"moved", c"removed", c"replaced"].map(waiting);
+    let told = moved.handle.is_some() && rustix::process::geteuid().is_root();
+    fs::rename(scratch.0.join("moved"), scratch.0.join("elsewhere")).unwrap();
+    fs::remove_dir(scratch.0.join("removed")).unwrap();
+    fs::remove_dir(scratch.0.join("replaced")).unwrap();
+    fs::write(scratch.0.join("replaced"), "").unwrap();
+    let look = |waiting: &Waiting| {
+        let mut search = Search {
+            root: &root,
+            unwanted: &Unwanted::new(never, &meant),
+            bases: vec![scratch.0.clone()],
+            queue: VecDeque::new(),
+            inside: Vec::new(),
+            runtime: None,
+            found_runtime: None,
+            entries: 0,
+            moved: None,
+        };
+        let mut names = Box::new_uninit_slice(NAMES);
+        search.directory(waiting, &mut names).unwrap();
+        search.moved
+    };
+    assert_eq!(look(&moved), Some("moved".into()));
+    // Where the file system does not tell, what is gone may have been moved.
+    for gone in [&removed, &replaced] {
+        assert_eq!(look(gone).is_none(), told, "{:?}", gone.path);
+    }
+}
+
+/// A build that makes and removes directories all the time does not end a search.
+#[test]
+fn a_busy_workspace_is_searched() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = TestDir::new("search-busy");
+    for number in 0..300 {
+        fs::create_dir_all(scratch.0.join(format!("{number}/below"))).unwrap();
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let made = scratch.0.join("zz-made");
+                fs::create_dir(&made).unwrap();
+                fs::remove_dir(&made).unwrap();
+            }
+        });
+        let found: Vec<_> = (0..20).map(|_| searched(&scratch.0).unsearched).collect();
+        done.store(true, Ordering::Relaxed);
+        assert!(found.iter().all(Option::is_none), "{found:?}");
+    });
+}
