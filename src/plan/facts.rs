@@ -138,6 +138,13 @@ pub struct SourceFacts {
     /// The other paths by which the node knows it: through other mounts of its file system, the layers of its overlay,
     /// and directories of `policies/never.toml` that are links on this node.
     pub names: BTreeSet<PathBuf>,
+    /// The file systems of the layers of its overlay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<FileSystem>,
+    /// Its paths in the file systems on which it and the layers lie, wherever those are mounted: the root of one may be
+    /// mounted nowhere.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inner: BTreeSet<PathBuf>,
     /// Why its names cannot be told, where they cannot.
     pub nameless: Option<String>,
     /// The symbolic links that were followed on the way to it, in order.
@@ -176,6 +183,8 @@ impl SourceFacts {
             tmpfs: false,
             file_system: FileSystem::default(),
             names: BTreeSet::new(),
+            layers: Vec::new(),
+            inner: BTreeSet::new(),
             nameless: None,
             links: Vec::new(),
             same_as: None,

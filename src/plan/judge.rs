@@ -33,11 +33,12 @@ pub(super) fn refusal(
     if let Some(same) = &facts.same_as {
         return Some(format!("it is {} under another name", same.display()));
     }
-    if let Some(why) = never.kernel(&facts.file_system) {
-        let kind = &facts.file_system.kind;
+    let mut systems = std::iter::once(&facts.file_system).chain(&facts.layers);
+    if let Some((kind, why)) = systems.find_map(|s| Some((&s.kind, never.kernel(s)?))) {
         return Some(format!("a file system of type {kind:?}: {why}"));
     }
     by_name(never, meant, facts)
+        .or_else(|| by_inner(never, meant, facts))
         .or_else(|| {
             let why = facts.nameless.as_ref()?;
             Some(format!("nobody can tell what it is: {why}"))
@@ -50,6 +51,17 @@ fn by_name(never: &Never, meant: &Meant, facts: &SourceFacts) -> Option<String> 
     facts.all_names().find_map(|name| {
         let why = never.refuses_but(name, meant)?;
         Some(told(name, facts, why))
+    })
+}
+
+/// A credential by its path in its file system, where no mount of the node says that it is one.
+fn by_inner(never: &Never, meant: &Meant, facts: &SourceFacts) -> Option<String> {
+    facts.inner.iter().find_map(|inner| {
+        let why = never.credential_above(inner, meant)?;
+        Some(format!(
+            "it is {} of its file system: {why}",
+            inner.display()
+        ))
     })
 }
 

@@ -53,6 +53,14 @@ impl MountTable {
         self.lines.iter().find(|l| l.id == id)
     }
 
+    /// The mount on which a path lies below another mount that covers it.
+    pub fn covered_by(&self, line: &MountLine, path: &Path) -> Option<&MountLine> {
+        let others = self.lines.iter().filter(|other| other.id != line.id);
+        others
+            .filter(|other| path.starts_with(&other.point))
+            .max_by_key(|other| other.point.components().count())
+    }
+
     /// The node's root. Of several the last is on top.
     fn top(&self) -> Option<&MountLine> {
         self.lines.iter().rfind(|l| l.point == Path::new("/"))

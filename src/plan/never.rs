@@ -97,11 +97,14 @@ impl Never {
     /// Likewise, where some credentials are meant to be seen.
     pub fn refuses_but(&self, real: &Path, meant: &Meant) -> Option<&str> {
         let host = self.host.iter().find(|h| h.covers(real));
-        host.map(|h| h.why.as_str()).or_else(|| {
-            // A credential folder itself, or anything below one.
-            let mut above = real.ancestors();
-            above.find_map(|a| self.credential(a, meant))
-        })
+        host.map(|h| h.why.as_str())
+            .or_else(|| self.credential_above(real, meant))
+    }
+
+    /// Why a path is a credential or lies in a folder of credentials, if it does.
+    pub fn credential_above(&self, path: &Path, meant: &Meant) -> Option<&str> {
+        let mut above = path.ancestors();
+        above.find_map(|a| self.credential(a, meant))
     }
 
     /// Why a file with this path must be masked, if it must: it is itself a credential.

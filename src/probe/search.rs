@@ -121,7 +121,11 @@ pub(super) fn search(
     let mut search = Search {
         root,
         unwanted,
-        bases: facts.all_names().map(Path::to_path_buf).collect(),
+        bases: facts
+            .all_names()
+            .chain(facts.inner.iter().map(PathBuf::as_path))
+            .map(Path::to_path_buf)
+            .collect(),
         queue: VecDeque::new(),
         inside: Vec::new(),
         // The program of another file system has another file's number here.

@@ -13,7 +13,7 @@ use super::hosts::Hosts;
 use super::{ProbeError, is_bind, kind_of, links, open_path, real_path};
 use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::Never;
-use crate::plan::{FileKind, FileSystem, Home, SourceFacts};
+use crate::plan::{FileKind, FileSystem, Home, Inside, SourceFacts};
 
 /// TMPFS_MAGIC of linux/magic.h.
 const TMPFS: i64 = 0x0102_1994;
@@ -40,8 +40,19 @@ pub(super) struct Looked {
     pub(super) working: Option<OwnedFd>,
 }
 
-/// The other names of a file, or why they cannot be told.
-type Names = Result<BTreeSet<PathBuf>, String>;
+/// What a file is by the mounts of the node, or why that cannot be told.
+type Names = Result<Shown, String>;
+
+/// What a file is by the mounts of the node.
+#[derive(Default)]
+struct Shown {
+    /// Its other names.
+    names: BTreeSet<PathBuf>,
+    /// Its paths in its file system and in those of the layers of its overlay.
+    inner: BTreeSet<PathBuf>,
+    /// The file systems of the layers.
+    layers: Vec<FileSystem>,
+}
 
 impl<'a> Judge<'a> {
     pub(super) fn new(spec: &Spec, rootfs: &Path, system: &'a BTreeSet<PathBuf>) -> Self {
@@ -123,7 +134,6 @@ impl<'a> Judge<'a> {
             trusted: stat.st_uid == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
             tmpfs: magic == TMPFS,
             same_as: hard_link(&stat),
-            inside: self.hosts.inside(self.never, &real).collect(),
             ..SourceFacts::plain(real, stat.st_dev, stat.st_ino, kind)
         };
         facts.file_system = FileSystem {
@@ -131,7 +141,11 @@ impl<'a> Judge<'a> {
             magic,
         };
         match self.names(fd, &facts.path, STACKED)? {
-            Ok(names) => facts.names = names,
+            Ok(shown) => {
+                facts.names = shown.names;
+                facts.inner = shown.inner;
+                facts.layers = shown.layers;
+            }
             Err(why) => facts.nameless = Some(why),
         }
         let known = self.hosts.known_as(fd, &facts.path);
@@ -144,6 +158,11 @@ impl<'a> Judge<'a> {
             facts.same_as = facts.same_as.take().or(known.engine);
         }
         facts.names.remove(&facts.path);
+        let inside = facts
+            .all_names()
+            .flat_map(|name| self.hosts.inside(self.never, name));
+        let inside: BTreeSet<Inside> = inside.collect();
+        facts.inside = inside.into_iter().collect();
         let below = facts.all_names().flat_map(|n| self.never.below(n));
         let linked = below
             .map(|(rest, _)| rest)
@@ -178,14 +197,19 @@ impl<'a> Judge<'a> {
         let Some(line) = mount_id(fd).and_then(|id| table.by_id(id)) else {
             return Ok(Err(unknown()));
         };
-        let (Some(mut names), Some(inner)) = (table.names(line, real), line.inner(real)) else {
+        let (Some(names), Some(inner)) = (table.names(line, real), line.inner(real)) else {
             return Ok(Err(unknown()));
+        };
+        let mut shown = Shown {
+            names,
+            inner: [inner.clone()].into(),
+            layers: Vec::new(),
         };
         // The node's own root may be an overlay too; everything on it has its name below "/".
         let layers = line.layers().filter(|_| !table.is_of_root(line));
         let rest = inner.strip_prefix("/").unwrap_or(&inner);
         for layer in layers.into_iter().flat_map(|l| l.directories) {
-            names.insert(join(&layer, rest));
+            shown.names.insert(join(&layer, rest));
             let lost = || {
                 format!(
                     "the layer {} of its overlay cannot be found",
@@ -203,15 +227,38 @@ impl<'a> Judge<'a> {
             };
             // An overlay that is mounted over its own layer hides it: the name alone says what it is.
             if mount_id(&below) == Some(line.id) {
+                let Some(covered) = table.covered_by(line, &path) else {
+                    return Ok(Err(lost()));
+                };
+                shown.layers.push(FileSystem {
+                    kind: covered.kind.clone(),
+                    magic: 0,
+                });
+                let inner = covered.inner(&path).unwrap_or_default();
+                shown.inner.insert(join(&inner, rest));
                 continue;
             }
-            names.insert(join(&path, rest));
+            let Ok(found) = rustix::fs::fstatfs(&below) else {
+                return Ok(Err(lost()));
+            };
+            shown.layers.push(FileSystem {
+                kind: self.mount_kind(&below)?,
+                magic: found.f_type,
+            });
+            shown.names.insert(join(&path, rest));
             match self.names(&below, &path, depth - 1)? {
-                Ok(more) => names.extend(more.iter().map(|n| join(n, rest))),
+                Ok(more) => {
+                    let below = |paths: BTreeSet<PathBuf>| -> Vec<PathBuf> {
+                        paths.iter().map(|n| join(n, rest)).collect()
+                    };
+                    shown.names.extend(below(more.names));
+                    shown.inner.extend(below(more.inner));
+                    shown.layers.extend(more.layers);
+                }
                 Err(why) => return Ok(Err(why)),
             }
         }
-        Ok(Ok(names))
+        Ok(Ok(shown))
     }
 }
 

@@ -82,3 +82,138 @@ fn f2_h2_a_mount_point_of_the_node_hides_no_credential_and_no_socket() {
         );
     }
 }
+
+/// Mounts of the node, taken away with the value, last first.
+struct Mounts(Vec<String>);
+
+impl Mounts {
+    fn add(&mut self, arguments: &[&str], place: &str) -> bool {
+        let made = command("mount", &[arguments, &[place]].concat()).code == 0;
+        if made {
+            self.0.push(place.to_owned());
+        }
+        made
+    }
+
+    fn remove(&mut self, place: &str) {
+        command("umount", &[place]).ok();
+        self.0.retain(|p| p != place);
+    }
+}
+
+impl Drop for Mounts {
+    fn drop(&mut self) {
+        for place in self.0.iter().rev() {
+            command("umount", &[place]);
+        }
+    }
+}
+
+/// F2-M3: an overlay's layer is a file system of the kernel's, under no name of the list; also where the overlay covers it.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f2_m3_an_overlay_over_a_file_system_of_the_kernel_is_kept_out() {
+    let mut tried = 0;
+    for kind in [
+        "proc",
+        "sysfs",
+        "bpf",
+        "debugfs",
+        "tracefs",
+        "mqueue",
+        "cgroup2",
+        "securityfs",
+    ] {
+        for covering in [false, true] {
+            let node = Node::new();
+            let (layer, empty) = (node.scratch.dir("layer"), node.scratch.dir("empty"));
+            let mut mounts = Mounts(Vec::new());
+            if !mounts.add(&["-t", kind, kind], &layer) {
+                continue;
+            }
+            let over = match covering {
+                true => layer.clone(),
+                false => node.scratch.dir("over"),
+            };
+            let layers = format!("lowerdir={layer}:{empty}");
+            if !mounts.add(&["-t", "overlay", "overlay", "-o", &layers], &over) {
+                continue;
+            }
+            tried += 1;
+            for policy in ["strict", "standard", "permissive"] {
+                let message = seen(&node, policy, bind(&over), "ls /x").failed();
+                assert!(
+                    message.contains("refused") || message.contains("not"),
+                    "{kind}: {message}"
+                );
+                assert!(message.contains(&over), "{kind} {policy}: {message}");
+            }
+        }
+    }
+    assert!(
+        tried > 0,
+        "no file system of the kernel's can be a layer here"
+    );
+}
+
+/// F2-M2: a bind of a part of a file system whose root is mounted nowhere.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f2_m2_a_bind_without_the_mount_that_names_it_is_known_by_its_path_in_its_file_system() {
+    let node = Node::new();
+    let (all, bound, plain) = (
+        node.scratch.dir("all"),
+        node.scratch.dir("bound"),
+        node.scratch.dir("plain"),
+    );
+    let config = node.scratch.dir("config");
+    let mut mounts = Mounts(Vec::new());
+    assert!(mounts.add(&["-t", "tmpfs", "tmpfs"], &all));
+    for file in ["me/.ssh/id", "me/.config/gh/hosts.yml", "me/project/file"] {
+        node.scratch.file(&format!("all/{file}"), SECRET);
+    }
+    for (part, place) in [(".ssh", &bound), ("project", &plain), (".config", &config)] {
+        assert!(mounts.add(&["--bind", &format!("{all}/me/{part}")], place));
+    }
+    mounts.remove(&all);
+    for policy in ["strict", "standard", "permissive"] {
+        let message = seen(&node, policy, bind(&bound), "cat /x/id").failed();
+        assert!(message.contains("credentials"), "{policy}: {message}");
+        let inside = seen(&node, policy, bind(&config), "ls -a; cat gh/*");
+        assert!(
+            inside.stdout.contains("gh") && !inside.stdout.contains(SECRET),
+            "{inside}"
+        );
+        // The control: what is no credential is a workspace.
+        assert_eq!(
+            seen(&node, policy, bind(&plain), "cat /x/file").ok(),
+            SECRET
+        );
+    }
+}
+
+/// F2-M1: a directory of the list that is a link on the node, inside a mount of a second name for the directory above it.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f2_m1_where_a_link_of_the_list_leads_is_masked_under_every_name() {
+    let node = Node::new();
+    node.scratch.file("disk/incus/secret", SECRET);
+    let (disk, again) = (node.scratch.path("disk"), node.scratch.dir("again"));
+    let mut mounts = Mounts(Vec::new());
+    assert!(mounts.add(&["--bind", &disk], &again));
+    let look = "ls incus && cat incus/secret; mv incus away; true";
+    let control = seen(&node, "standard", bind(&again), look);
+    assert!(control.stdout.contains(SECRET), "{control}");
+    command("mv", &[&format!("{disk}/away"), &format!("{disk}/incus")]).ok();
+    let link = "/var/lib/incus";
+    std::os::unix::fs::symlink(format!("{disk}/incus"), link).unwrap();
+    let found: Vec<_> = [&disk, &again]
+        .iter()
+        .map(|source| seen(&node, "standard", bind(source), look))
+        .collect();
+    fs::remove_file(link).unwrap();
+    for found in found {
+        assert!(!found.stdout.contains(SECRET), "{found}");
+    }
+    assert!(fs::exists(format!("{disk}/incus/secret")).unwrap());
+}
