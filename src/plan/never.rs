@@ -47,6 +47,13 @@ pub struct ReadOnlyPath {
     /// The directory itself is meant, not what lies below it.
     #[serde(default)]
     pub whole: bool,
+    /// Patterns below the path that are not meant; `*` stands for one component.
+    #[serde(default)]
+    pub except: Vec<String>,
+    /// Patterns below the path that are meant although `whole` says that what lies below is not; `.*` stands for one
+    /// component that begins with a dot.
+    #[serde(default)]
+    pub also: Vec<String>,
 }
 
 /// A file system by which the kernel shows itself.
@@ -171,7 +178,14 @@ impl HostPath {
 
 impl ReadOnlyPath {
     fn covers(&self, real: &Path) -> bool {
-        real == self.path || (!self.whole && real.starts_with(&self.path))
+        let Ok(rest) = real.strip_prefix(&self.path) else {
+            return false;
+        };
+        let named = |patterns: &[String]| patterns.iter().any(|p| matches_or_below(p, rest));
+        match self.whole {
+            true => real == self.path || named(&self.also),
+            false => !named(&self.except),
+        }
     }
 }
 
@@ -179,7 +193,11 @@ impl ReadOnlyPath {
 fn matches_or_below(pattern: &str, rest: &Path) -> bool {
     let mut components = rest.components();
     pattern.split('/').all(|want| match components.next() {
-        Some(Component::Normal(have)) => want == "*" || have == want,
+        Some(Component::Normal(have)) => match want {
+            "*" => true,
+            ".*" => have.as_encoded_bytes().starts_with(b"."),
+            _ => have == want,
+        },
         _ => false,
     })
 }
@@ -300,6 +318,14 @@ mod tests {
             "/var/lib/dpkg/info",
             "/srv",
             "/var/log",
+            "/var/lib/postgresql/data",
+            "/var/lib/jenkins",
+            "/var/lib/jenkins/plugins",
+            "/var/lib/jenkins/workspace",
+            "/var/cache/apt/archives",
+            "/root/.config/systemd/user",
+            "/root/.bashrc",
+            "/var/roothome/.profile",
         ] {
             let path = Path::new(path);
             assert!(never.read_only(path).is_some(), "{path:?} may be written");
@@ -309,6 +335,9 @@ mod tests {
             "/home/me",
             "/home/me/project",
             "/root/project",
+            "/root/project/.git",
+            "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/pvc/mount",
+            "/var/lib/rancher/k3s/storage/pvc",
             "/srv/x",
             "/opt/x",
             "/var/www",
@@ -331,6 +360,11 @@ mod tests {
             "/var/lib/k0s/pki",
             "/var/lib/libvirt/images",
             "/run/agentbox/index",
+            "/efi/EFI",
+            "/home/me/.claude.json",
+            "/home/me/.gemini/oauth_creds.json",
+            "/home/me/.config/github-copilot/apps.json",
+            "/home/me/.m2/settings.xml",
             "/var/snap/microk8s/current/credentials",
         ] {
             assert!(never.refuses(Path::new(path)).is_some(), "{path} is let in");
