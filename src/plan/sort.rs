@@ -10,7 +10,7 @@ use super::mounts::{Judged, PlannedMount, Pruned};
 use super::never::{Meant, Never};
 use super::options::{bounded, has_size, keep, only};
 use super::support::support;
-use super::{Inside, PlanError, SourceFacts};
+use super::{Home, Inside, PlanError, SourceFacts};
 use crate::policy::{Access, MountRule, Policy, SearchRule};
 
 /// Why the workspace's mount is there.
@@ -18,6 +18,9 @@ const WORKSPACE: &str = "the workspace";
 
 /// Why the other binds and volumes are there.
 const OTHERS: &str = "the policy keeps other mounts";
+
+/// Why a whole home directory is not written.
+const HOME: &str = "a whole home directory: at most the working directory in it is written, where that is the workspace's and does not begin with a dot";
 
 /// A mount's place as the engine names it.
 #[derive(Clone, Copy)]
@@ -145,11 +148,11 @@ impl Sorted {
             ),
             granted => {
                 let writable = asked_rw && granted == Access::ReadWrite;
-                match is_workspace
-                    .then(|| whole_home(rules, path, facts))
-                    .flatten()
-                {
-                    Some(part) if writable => self.home(rules, mount, facts, part)?,
+                match &facts.home {
+                    Some(home) if writable && is_workspace => {
+                        let part = part_of(rules, path, home);
+                        self.home(rules, mount, facts, part)?;
+                    }
                     _ if is_workspace => self.workspace(rules, mount, facts, writable)?,
                     _ => self.other(rules, mount, facts, (granted, writable)),
                 }
@@ -187,7 +190,8 @@ impl Sorted {
         Ok(())
     }
 
-    /// A whole home directory: read-only, but for the working directory in it.
+    /// A whole home directory: read-only, but for the working directory in it. One that begins with a dot is no project,
+    /// and may be the image's choice: what is in it runs as the person later on.
     fn home(
         &mut self,
         rules: Rules<'_>,
@@ -195,8 +199,7 @@ impl Sorted {
         facts: &SourceFacts,
         part: HomePart<'_>,
     ) -> Result<(), PlanError> {
-        let why = "a whole home directory: only the working directory in it is written";
-        self.keep_bind(mount, facts, false, why.to_owned());
+        self.keep_bind(mount, facts, false, HOME.to_owned());
         let Some(working) = part.facts else {
             // What is not there, or behind a link, is not made and not followed.
             self.workspace = Some(mount.destination().clone());
@@ -206,6 +209,10 @@ impl Sorted {
         below.set_destination(mount.destination().join(part.path));
         if let Some(why) = refusal(rules.never, rules.meant, below.destination(), working) {
             return Err(workspace_refused(below.destination(), working, why));
+        }
+        if part.path.as_os_str().as_encoded_bytes().starts_with(b".") {
+            self.workspace = Some(mount.destination().clone());
+            return Ok(());
         }
         self.workspace(rules, &below, working, true)
     }
@@ -219,11 +226,13 @@ impl Sorted {
         (granted, writable): (Access, bool),
     ) {
         let closed = read_only(rules.never, facts).filter(|_| granted == Access::ReadWrite);
-        let why = match &closed {
-            Some(closed) => format!("{OTHERS}, but nobody writes it: {closed}"),
-            None => OTHERS.to_owned(),
+        let why = match (&closed, &facts.home) {
+            (Some(closed), _) => format!("{OTHERS}, but nobody writes it: {closed}"),
+            (None, Some(_)) if writable => HOME.to_owned(),
+            _ => OTHERS.to_owned(),
         };
-        self.keep_bind(mount, facts, writable && closed.is_none(), why);
+        let writable = writable && closed.is_none() && facts.home.is_none();
+        self.keep_bind(mount, facts, writable, why);
     }
 
     pub(super) fn keep_bind(
@@ -340,12 +349,13 @@ struct HomePart<'a> {
     facts: Option<&'a SourceFacts>,
 }
 
-/// Where a whole home directory is mounted at `place`, and the working directory is one below it.
-fn whole_home<'a>(rules: Rules<'a>, place: &Path, facts: &'a SourceFacts) -> Option<HomePart<'a>> {
-    let home = facts.home.as_ref()?;
-    let path = rules.cwd.strip_prefix(place).ok()?;
-    (!path.as_os_str().is_empty()).then_some(HomePart {
+/// The part of a home directory, mounted at `place`, that is worked in; none where the working directory is elsewhere, or
+/// the home itself.
+fn part_of<'a>(rules: Rules<'a>, place: &Path, home: &'a Home) -> HomePart<'a> {
+    let path = rules.cwd.strip_prefix(place).unwrap_or(Path::new(""));
+    let facts = home.working.as_deref();
+    HomePart {
         path,
-        facts: home.working.as_deref(),
-    })
+        facts: facts.filter(|_| !path.as_os_str().is_empty()),
+    }
 }

@@ -83,11 +83,9 @@ impl<'a> Judge<'a> {
             facts.links = links;
         }
         let mut working = None;
-        if facts.kind == FileKind::Directory
-            && let Some(below) = self.working_in(mount.destination())
-            && facts.all_names().any(is_home)
-        {
-            let found = directory_in(&fd, &below);
+        if facts.kind == FileKind::Directory && facts.all_names().any(is_home) {
+            let below = self.working_in(mount.destination());
+            let found = below.and_then(|below| directory_in(&fd, &below));
             let looked = found.as_ref().map(|fd| self.look(fd, &fail)).transpose()?;
             facts.home = Some(Home {
                 working: looked.map(Box::new),

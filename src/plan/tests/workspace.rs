@@ -159,6 +159,23 @@ fn of_a_whole_home_only_the_working_directory_is_written() {
     assert_eq!(access(&absent, "/home/me"), "ro");
     let secret = home(Some("/home/me/.ssh")).cwd("/home/me/.ssh").refused();
     assert!(secret.contains("credentials"), "{secret}");
+    // F2-M5: where nothing below is chosen, where what is chosen begins with a dot, and beside the workspace.
+    let whole = |cwd: &str| home(None).cwd(cwd).annotation("workspace", "/home/me");
+    for cwd in ["/", "/home/me", "/tmp"] {
+        let plan = whole(cwd).plan();
+        assert_eq!(access(&plan, "/home/me"), "ro", "{cwd}");
+        assert!(plan.filesystem.mounts[0].why.contains("whole home"));
+    }
+    let dotted = home(Some("/home/me/.config")).cwd("/home/me/.config");
+    let plan = dotted.plan();
+    assert_eq!(access(&plan, "/home/me"), "ro");
+    assert_eq!(plan.filesystem.mounts.len(), 1);
+    let beside = under("permissive")
+        .bind("/home/me", "/home/me")
+        .found(|f| f.home = Some(Home { working: None }))
+        .bind("/srv/p", "/p")
+        .cwd("/p");
+    assert_eq!(access(&beside.plan(), "/home/me"), "ro");
     // root's, which is written as a whole by nobody.
     let root = under("standard").bind("/root", "/root").found(|f| {
         let project = SourceFacts::plain("/root/project".into(), 1, 78, FileKind::Directory);
