@@ -243,7 +243,7 @@ impl Drop for Guard<'_> {
 }
 
 /// `program` with this environment added, for at most a minute.
-fn with_env(program: &str, arguments: &[&str], dir: &str, env: &[(&str, &str)]) -> Finished {
+pub fn with_env(program: &str, arguments: &[&str], dir: &str, env: &[(&str, &str)]) -> Finished {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(dir);
     command.envs(env.iter().copied());

@@ -1,10 +1,11 @@
 //! What the tests of the pure core share: config.json files that real engines wrote, facts about a host that is not
 //! this one, and policies resolved without a node's file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use agentbox::plan::wrapped::Wrapped;
 use agentbox::plan::{BundleFacts, FileKind, HostFacts, Plan, PlanError, SourceFacts, plan};
 use agentbox::policy::{Asker, NodeConfig, PolicyError, Resolved, Selection, Sources, resolve};
 use agentbox::render::spec::{self as shadow, Places};
@@ -149,7 +150,7 @@ pub fn facts(spec: &Spec) -> BundleFacts {
         sources: mounts.map(source).collect(),
         destinations: Vec::new(),
         home: home(spec),
-        system: BTreeSet::new(),
+        wrapped: Wrapped::default(),
         devices: devices.map(|device| device.path().clone()).collect(),
         engine_hooks: setkey.map(|hook| hook.path().clone()).collect(),
         neighbours: BTreeMap::new(),

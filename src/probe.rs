@@ -15,10 +15,13 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::plan::never::Never;
+use crate::plan::wrapped::Wrapped;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, HostFacts, PlannedMount, SourceFacts};
-use crate::policy::Filesystem;
+use crate::policy::{Filesystem, SearchRule};
 use search::{Budget, Unwanted};
 use source::Judge;
+
+pub use source::is_home;
 
 /// Why the bundle cannot be judged.
 #[derive(Debug, thiserror::Error)]
@@ -126,14 +129,18 @@ impl Opened {
     }
 }
 
-/// Looks at everything that the bundle names on the host, and keeps the sources of bind mounts open. `system` are the
-/// mount points of `wrap`'s own mounts.
+/// Whether a directory can be opened to be judged: by way of no magic link.
+pub fn can_be_judged(path: &Path) -> io::Result<()> {
+    links::open(path).map(|_| ()).map_err(Into::into)
+}
+
+/// Looks at everything that the bundle names on the host, and keeps the sources of bind mounts open.
 pub fn bundle(
     spec: &Spec,
     rootfs: &Path,
-    system: &BTreeSet<PathBuf>,
+    wrapped: &Wrapped,
 ) -> Result<(BundleFacts, Vec<Opened>), ProbeError> {
-    let judge = Judge::new(spec, rootfs, system);
+    let judge = Judge::new(spec, rootfs);
     let root = open_path(rootfs, ResolveFlags::empty()).map_err(|e| ProbeError::Read {
         path: rootfs.to_owned(),
         source: e.into(),
@@ -142,7 +149,7 @@ pub fn bundle(
     names.extend(real_path(root.as_fd()));
     let name = judge.hosts.is_one(judge.never, &root);
     let name = name.or_else(|| names.iter().find_map(|n| below_settings(n)));
-    if let Some(name) = name.filter(|_| system.is_empty()) {
+    if let Some(name) = name.filter(|_| wrapped.is_empty()) {
         return Err(ProbeError::Root {
             rootfs: rootfs.to_owned(),
             name,
@@ -169,7 +176,7 @@ pub fn bundle(
         sources,
         destinations,
         home: home(spec, rootfs),
-        system: system.clone(),
+        wrapped: wrapped.clone(),
         devices: devices(spec),
         engine_hooks: engine_hooks(spec),
         // Who is in a namespace, only the runtime's own records say.
@@ -195,12 +202,17 @@ pub fn search(
             judged == Some((source.dev, source.ino)) && m.source == source.path
         };
         let mut mounts = plan.mounts.iter().filter(is_it);
-        let is_system = |m: &PlannedMount| facts.system.contains(&m.destination);
-        let budget = match mounts.clone().any(|m| !is_system(m)) {
-            true => Budget::of(policy.search),
-            false => Budget::SYSTEM,
+        let wrapped = &facts.wrapped;
+        let budget = match mounts
+            .clone()
+            .any(|m| !wrapped.contains(&m.destination) || !is_top(&m.destination))
+        {
+            false if policy.search == SearchRule::Partial => Budget::SYSTEM,
+            _ => Budget::of(policy.search),
         };
-        let wanted = mounts.any(|m| !(is_system(m) && is_programs(&m.destination)));
+        let wanted = mounts.any(|m| {
+            !(is_programs(&m.destination) && wrapped.is_system(never, &m.destination, source))
+        });
         if unwanted.is_runtime(source.dev, source.ino) {
             source.runtime = Some(source.path.clone());
             told = true;
@@ -223,13 +235,18 @@ pub fn search(
     told
 }
 
-/// Whether one of `wrap`'s own mounts holds programs alone: the system's directories, listed parts of /etc, and
-/// toolchains, which are all named deeper than the top level. Nobody keeps credentials there, and they are large.
+/// Whether a mount of the node's system holds programs and their settings alone: the system's directories and the listed
+/// parts of /etc, which root alone writes. Nobody keeps credentials there, and they are large.
 fn is_programs(path: &Path) -> bool {
     const SYSTEM: [&str; 8] = [
         "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
     ];
-    path.components().count() > 2 || SYSTEM.iter().any(|s| path == Path::new(s))
+    (path.starts_with("/etc") && !is_top(path)) || SYSTEM.iter().any(|s| path == Path::new(s))
+}
+
+/// Whether a path is one of the root directory's own entries.
+fn is_top(path: &Path) -> bool {
+    path.components().count() <= 2
 }
 
 /// The directory of the node's own settings in which a root file system lies. Engines keep images below others that are

@@ -1,4 +1,5 @@
-//! Files: what is judged by its name and lies elsewhere, masks, workspaces (F-H3, F-H4, F-M2 to F-M5, K-1).
+//! Files: what is judged by its name and lies elsewhere, masks, workspaces (F-H3, F-H4, F-M2 to F-M5, K-1), and the
+//! mounts of `wrap`'s own (C1, M5c).
 
 mod again;
 mod credentials;
@@ -6,6 +7,7 @@ mod masks;
 mod mounted;
 mod table;
 mod workspace;
+mod wrap;
 
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
 //! `create`
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
 use crate::cli::{Create, Global};
+use crate::plan::wrapped::Wrapped;
 use crate::runtime::create::Streams;
 use crate::runtime::seal::Listen;
 use crate::runtime::{create, seal};
@@ -20,7 +20,7 @@ pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
             console: args.console_socket.as_deref(),
             ..Streams::default()
         },
-        &BTreeSet::new(),
+        &Wrapped::default(),
     )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,11 @@
 //! `explain`
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
 use crate::cli::{Explain, Global};
+use crate::plan::wrapped::Wrapped;
 use crate::render::explain::{self, Subject};
 use crate::runtime::store::Place;
 use crate::runtime::{create, filter, store};
@@ -15,7 +15,7 @@ use crate::wrap;
 pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
     let subject = match (&args.bundle, &args.id) {
         (Some(bundle), _) => {
-            let decision = create::decide(global, bundle, &BTreeSet::new())?;
+            let decision = create::decide(global, bundle, &Wrapped::default())?;
             Subject {
                 name: format!("bundle {}", decision.bundle.dir.display()),
                 filter: decision

@@ -1,12 +1,12 @@
 //! `run`
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
 use super::exit_code;
 use crate::cli::{Global, Run};
+use crate::plan::wrapped::Wrapped;
 use crate::runtime::foreground::{self, Afterwards};
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
@@ -23,7 +23,7 @@ pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
     let status = foreground::run(
         global,
         &args.create,
-        &BTreeSet::new(),
+        &Wrapped::default(),
         afterwards,
         OnDefault::Ignore,
         warming,

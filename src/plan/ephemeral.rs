@@ -46,7 +46,7 @@ pub(super) fn ephemeral(
 fn is_mounted(path: &Path, bundle: &BundleFacts, kept: &[PlannedMount]) -> bool {
     let above = kept
         .iter()
-        .filter(|m| path.starts_with(&m.destination) && !bundle.system.contains(&m.destination));
+        .filter(|m| path.starts_with(&m.destination) && !bundle.wrapped.contains(&m.destination));
     let nearest = above.max_by_key(|m| m.destination.components().count());
     nearest.is_some_and(|m| m.destination == path || m.is_writable())
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::wrapped::Wrapped;
 use super::{NetworkPlan, PlanError, SharedNetwork};
 use crate::policy::{NodeAllow, Policy};
 
@@ -74,8 +75,8 @@ pub struct BundleFacts {
     pub destinations: Vec<PathBuf>,
     /// The home directory of the container's user, from HOME or the image's passwd file.
     pub home: Option<PathBuf>,
-    /// Mount points of `wrap`'s own mounts: the node's system directories, kept read-only under every policy.
-    pub system: BTreeSet<PathBuf>,
+    /// `wrap`'s own mounts, which are read-only under every policy.
+    pub wrapped: Wrapped,
     /// Device nodes of the spec that are, by type and number, what the node has under the same path.
     pub devices: BTreeSet<PathBuf>,
     /// Hook programs of the spec that are the engine's own network hook.
@@ -131,6 +132,8 @@ pub struct SourceFacts {
     pub kind: FileKind,
     /// Root's own, with one name, and nobody else may write it.
     pub trusted: bool,
+    /// Root's own, and nobody else may write it.
+    pub roots: bool,
     /// It lies on a tmpfs.
     pub tmpfs: bool,
     /// The file system that it lies on.
@@ -180,6 +183,7 @@ impl SourceFacts {
             ino,
             kind,
             trusted: false,
+            roots: false,
             tmpfs: false,
             file_system: FileSystem::default(),
             names: BTreeSet::new(),

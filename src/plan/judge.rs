@@ -66,7 +66,7 @@ fn by_inner(never: &Never, meant: &Meant, facts: &SourceFacts) -> Option<String>
 }
 
 /// A link that may be an agent's: not root's, or in a directory that a container can have had for writing.
-fn by_link(never: &Never, facts: &SourceFacts) -> Option<String> {
+pub(super) fn by_link(never: &Never, facts: &SourceFacts) -> Option<String> {
     let nodes_own = |path: &Path| path.parent().is_some_and(|parent| never.is_closed(parent));
     let link = facts
         .links

@@ -26,6 +26,7 @@ mod support;
 pub(crate) mod tests;
 pub mod text;
 mod workspace;
+pub mod wrapped;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

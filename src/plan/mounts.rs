@@ -137,18 +137,18 @@ pub(super) fn plan(
     };
     let workspace = workspace(resolved, spec, &named, bundle, rules, warnings)?;
     check_written(resolved, spec, &named)?;
-    let mut out = Sorted::default();
+    let mut out = Sorted {
+        pruned: bundle.wrapped.dropped.clone(),
+        ..Sorted::default()
+    };
     for (index, (mount, named)) in mounts.iter().zip(&named).enumerate() {
         let place = Named {
             path: named.destination(),
             is_workspace: workspace == Some(index),
         };
         match bundle.sources.get(index).and_then(Option::as_ref) {
-            Some(facts) if bundle.system.contains(place.path) => {
-                let why = "the node's, for programs to run";
-                out.keep_bind(mount, facts, false, why.to_owned());
-                out.mask_inside(never, mount.destination(), facts);
-                out.warn_of_rest(mount.destination(), facts, warnings);
+            Some(facts) if bundle.wrapped.contains(place.path) => {
+                out.wrapped(rules, &bundle.wrapped, mount, facts, warnings);
             }
             Some(facts) => out.bind(rules, place, mount, facts, warnings)?,
             None => out.kernel(mount, policy.filesystem.scratch.bytes()),

@@ -133,6 +133,11 @@ impl Never {
         found.map(|r| r.why.as_str())
     }
 
+    /// Whether `real` is a directory of which only the parts are anybody's in particular: /home, /srv, /var.
+    pub fn is_common(&self, real: &Path) -> bool {
+        self.read_only.iter().any(|r| r.whole && r.path == real)
+    }
+
     /// Why a file system is never let in, if it is not: the kernel's own, wherever they are mounted.
     pub fn kernel(&self, found: &FileSystem) -> Option<&str> {
         let is_it = |k: &&KernelFileSystem| {

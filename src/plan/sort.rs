@@ -294,7 +294,7 @@ impl Sorted {
         }
     }
 
-    fn prune(&mut self, mount: &Mount, why: &str) {
+    pub(super) fn prune(&mut self, mount: &Mount, why: &str) {
         // What it was to cover stays covered: /dev/null over a project's .env is how secrets are kept from a container.
         let over = |m: &PlannedMount| {
             m.judged.is_some() && mount.destination().starts_with(&m.destination)

@@ -32,7 +32,7 @@ impl Bind<'_> {
         let place = self.place().to_str().unwrap_or("");
         self.facts.kind == FileKind::Directory
             && !options.any(|o| matches!(o.as_str(), "ro" | "rro"))
-            && !bundle.system.contains(self.place())
+            && !bundle.wrapped.contains(self.place())
             && support(place, self.facts).is_none()
             && refusal(rules.never, rules.meant, self.place(), self.facts).is_none()
             && !is_anonymous(&self.facts.path)

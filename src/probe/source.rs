@@ -22,12 +22,11 @@ const TMPFS: i64 = 0x0102_1994;
 const STACKED: usize = 4;
 
 /// What sources are measured by.
-pub(super) struct Judge<'a> {
+pub(super) struct Judge {
     pub(super) never: &'static Never,
     pub(super) hosts: Hosts,
     /// Read once, and only where there is something to judge.
     mounts: OnceCell<MountTable>,
-    system: &'a BTreeSet<PathBuf>,
     /// The working directory of the first process.
     cwd: Option<PathBuf>,
 }
@@ -54,14 +53,13 @@ struct Shown {
     layers: Vec<FileSystem>,
 }
 
-impl<'a> Judge<'a> {
-    pub(super) fn new(spec: &Spec, rootfs: &Path, system: &'a BTreeSet<PathBuf>) -> Self {
+impl Judge {
+    pub(super) fn new(spec: &Spec, rootfs: &Path) -> Self {
         let never = Never::builtin();
         Self {
             hosts: Hosts::of(never, rootfs),
             never,
             mounts: OnceCell::new(),
-            system,
             cwd: spec.process().as_ref().map(|p| p.cwd().clone()),
         }
     }
@@ -79,9 +77,7 @@ impl<'a> Judge<'a> {
         };
         let (fd, links) = links::open(&path).map_err(fail)?;
         let mut facts = self.look(&fd, &fail)?;
-        if !self.system.contains(mount.destination()) {
-            facts.links = links;
-        }
+        facts.links = links;
         let mut working = None;
         if facts.kind == FileKind::Directory && facts.all_names().any(is_home) {
             let below = self.working_in(mount.destination());
@@ -129,6 +125,7 @@ impl<'a> Judge<'a> {
         })?;
         let kind = kind_of(stat.st_mode);
         let mut facts = SourceFacts {
+            roots: stat.st_uid == 0 && stat.st_mode & 0o022 == 0,
             trusted: stat.st_uid == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
             tmpfs: magic == TMPFS,
             same_as: hard_link(&stat),
@@ -291,7 +288,7 @@ fn is_linked(fd: &OwnedFd, below: &Path) -> bool {
 }
 
 /// Whether a directory is a person's home, or root's.
-fn is_home(path: &Path) -> bool {
+pub fn is_home(path: &Path) -> bool {
     let above = path.parent();
     let usual = ["/home", "/var/home"]
         .iter()

@@ -2,7 +2,7 @@
 //!
 //! [`create`] is the order; whatever has been made when a step fails is taken away again, newest first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -41,6 +41,7 @@ use crate::enforce::listener::AgentSocket;
 use crate::enforce::rootfs::LateMount;
 use crate::enforce::{home, privileges};
 use crate::plan::reach::{self, NetSettings};
+use crate::plan::wrapped::Wrapped;
 use crate::plan::{self, CapabilitySets, Plan};
 use crate::policy::{RootAccess, Selection};
 use crate::probe::Opened;
@@ -66,12 +67,8 @@ pub struct Decision {
     pub wrapped: bool,
 }
 
-/// Reads a bundle and decides what is enforced for it. Creates nothing. `system` are `wrap`'s own mounts.
-pub fn decide(
-    global: &Global,
-    dir: &Path,
-    system: &BTreeSet<PathBuf>,
-) -> Result<Decision, RuntimeError> {
+/// Reads a bundle and decides what is enforced for it. Creates nothing. `wrapped` are `wrap`'s own mounts.
+pub fn decide(global: &Global, dir: &Path, wrapped: &Wrapped) -> Result<Decision, RuntimeError> {
     let mut bundle = Bundle::read(dir)?;
     refuse::spec(&bundle.spec)?;
     if let Some(process) = bundle.spec.process() {
@@ -102,7 +99,7 @@ pub fn decide(
         }
         Selection::Policy(resolved) => {
             reach::check(&bundle.spec, NetSettings::Own)?;
-            let (mut facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, system)?;
+            let (mut facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, wrapped)?;
             sources = opened;
             (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
             let host = crate::probe::host();
@@ -123,7 +120,7 @@ pub fn decide(
         filter,
         sources,
         joined,
-        wrapped: !system.is_empty(),
+        wrapped: !wrapped.is_empty(),
     })
 }
 
@@ -156,15 +153,15 @@ pub struct Streams<'a> {
     pub relayed: bool,
 }
 
-/// Creates a container; its process waits for `start`. `system` are `wrap`'s own mounts.
+/// Creates a container; its process waits for `start`. `wrapped` are `wrap`'s own mounts.
 pub fn create(
     global: &Global,
     args: &cli::Create,
     streams: Streams<'_>,
-    system: &BTreeSet<PathBuf>,
+    wrapped: &Wrapped,
 ) -> Result<(Place, Lock), RuntimeError> {
     let place = Place::new(&global.root, &args.id)?;
-    let mut decision = decide(global, &args.bundle, system)?;
+    let mut decision = decide(global, &args.bundle, wrapped)?;
     if global.systemd_cgroup {
         cgroup::check_systemd(&decision.bundle.spec)?;
         cgroup::warn_of_properties(&decision.bundle.spec);

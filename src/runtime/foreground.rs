@@ -1,8 +1,5 @@
 //! `run` and `wrap`: create, start, wait, delete, in one process.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-
 use super::bundle::Bundle;
 use super::create::Streams;
 use super::notify::Relay;
@@ -11,6 +8,7 @@ use super::wait::{Foreground, OnDefault};
 use super::warm::Warming;
 use super::{RuntimeError, create, delete, relay, start, tty, watcher};
 use crate::cli::{self, Global};
+use crate::plan::wrapped::Wrapped;
 
 /// What becomes of the container afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub enum Afterwards {
 pub fn run(
     global: &Global,
     args: &cli::Create,
-    system: &BTreeSet<PathBuf>,
+    wrapped: &Wrapped,
     afterwards: Afterwards,
     on_default: OnDefault,
     warming: Warming,
@@ -48,7 +46,7 @@ pub fn run(
         stdio,
         relayed,
     };
-    let (place, lock) = create::create(global, args, streams, system)?;
+    let (place, lock) = create::create(global, args, streams, wrapped)?;
     drop(warming);
     let started = Record::read(&place.dir()).and_then(|record| {
         let init = record.init.ok_or(RuntimeError::NotRunning)?;

@@ -2,15 +2,22 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::list::List;
+use crate::plan::Pruned;
 use crate::plan::never::Never;
+use crate::plan::wrapped::Wrapped;
+use crate::probe::{can_be_judged, is_home};
 
 /// What becomes of the node's file system. Paths are the same inside and outside.
 pub struct Layout {
     /// Bind mounts of the node's directories and files, read-only, parents before what lies below them.
     pub binds: Vec<PathBuf>,
+    /// Those of them that the list names.
+    pub system: BTreeSet<PathBuf>,
+    /// Toolchains of PATH that are not mounted, and why.
+    pub dropped: Vec<Pruned>,
     /// Links to make again: path and target.
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Paths to make empty.
@@ -34,6 +41,8 @@ impl Layout {
     pub fn of(list: &List, workspace: &Path, environment: &[String], everything: bool) -> Self {
         let mut layout = Self {
             binds: Vec::new(),
+            system: BTreeSet::new(),
+            dropped: Vec::new(),
             links: Vec::new(),
             masked: Vec::new(),
             workspace: workspace.to_owned(),
@@ -49,6 +58,10 @@ impl Layout {
         for path in &top {
             layout.add(path);
         }
+        // The list's, before anything is added that the caller names.
+        layout.system = layout.binds.iter().cloned().collect();
+        layout.system.retain(|path| list.system.contains(path));
+        let before = layout.binds.len();
         if everything {
             layout.add(Path::new("/etc"));
             layout.masked = list
@@ -60,6 +73,9 @@ impl Layout {
             for name in &list.etc {
                 layout.add(&Path::new("/etc").join(name));
             }
+        }
+        layout.system.extend(layout.binds[before..].iter().cloned());
+        if !everything {
             layout.add_toolchains(list, environment);
         }
         // By name, wherever the home is: the search inside a mount goes only so deep.
@@ -107,11 +123,63 @@ impl Layout {
                 continue;
             }
             for part in list.toolchain(dir).iter().filter(|p| p.is_dir()) {
-                // A toolchain is never the whole of a home directory, nor what lies above it.
-                if !self.home.as_ref().is_some_and(|h| h.starts_with(part)) {
-                    self.binds.push(part.clone());
+                // What lies in the workspace is seen there.
+                if part.starts_with(&self.workspace) {
+                    continue;
+                }
+                match self.no_toolchain(part) {
+                    None => self.binds.push(part.clone()),
+                    Some(why) => self.drop(part, why),
                 }
             }
+        }
+    }
+
+    /// Why a directory that PATH names is not to be a mount. What is mounted is judged once more, by what was opened; here
+    /// it is told apart what would stop all of `wrap`, or hide the list's own mounts.
+    fn no_toolchain(&self, part: &Path) -> Option<String> {
+        let never = Never::builtin();
+        let mut parts = part.components();
+        if !parts.all(|c| matches!(c, Component::RootDir | Component::Normal(_))) {
+            return Some("its path has `..` in it".to_owned());
+        }
+        let real = match can_be_judged(part).and_then(|()| part.canonicalize()) {
+            Ok(real) => real,
+            Err(error) => return Some(format!("it cannot be opened without magic links: {error}")),
+        };
+        let home = self.home.as_ref();
+        let real_home = home.and_then(|home| home.canonicalize().ok());
+        let mut homes = home.into_iter().chain(&real_home);
+        if is_home(&real) || homes.any(|h| h.starts_with(&real) || h.starts_with(part)) {
+            return Some("a whole home directory, or what lies above one, is no toolchain".into());
+        }
+        if never.is_common(&real) {
+            return Some(format!("{} as a whole is no toolchain", real.display()));
+        }
+        let mut names = [part, &real].into_iter();
+        names.find_map(|name| {
+            let why = never.refuses(name)?;
+            Some(format!("{}: {why}", name.display()))
+        })
+    }
+
+    fn drop(&mut self, part: &Path, why: String) {
+        if !self.dropped.iter().any(|d| d.destination == part) {
+            self.dropped.push(Pruned {
+                destination: part.to_owned(),
+                source: part.to_owned(),
+                why,
+            });
+        }
+    }
+
+    /// What the planner is told of the binds.
+    pub fn wrapped(&self) -> Wrapped {
+        let judged = self.binds.iter().filter(|b| !self.system.contains(*b));
+        Wrapped {
+            system: self.system.clone(),
+            judged: judged.cloned().collect(),
+            dropped: self.dropped.clone(),
         }
     }
 

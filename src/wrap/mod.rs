@@ -7,7 +7,6 @@ mod layout;
 mod list;
 mod spec;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::cli::{self, Global};
+use crate::plan::wrapped::Wrapped;
 use crate::policy::{RootAccess, Selection};
+use crate::probe::is_home;
 use crate::runtime::create::{self, Decision};
 use crate::runtime::foreground::{self, Afterwards};
 use crate::runtime::wait::OnDefault;
@@ -30,7 +31,7 @@ pub fn run(global: &Global, args: &cli::Wrap, warming: Warming) -> Result<i32> {
     let status = foreground::run(
         &prepared.global,
         &prepared.create(),
-        &prepared.system,
+        &prepared.wrapped,
         Afterwards::Delete,
         OnDefault::End,
         warming,
@@ -51,7 +52,7 @@ pub fn decide(global: &Global, policy: Option<&str>) -> Result<Decision> {
     Ok(create::decide(
         &prepared.global,
         &prepared.bundle.dir,
-        &prepared.system,
+        &prepared.wrapped,
     )?)
 }
 
@@ -59,7 +60,7 @@ pub fn decide(global: &Global, policy: Option<&str>) -> Result<Decision> {
 struct Prepared {
     global: Global,
     bundle: Bundle,
-    system: BTreeSet<PathBuf>,
+    wrapped: Wrapped,
 }
 
 impl Prepared {
@@ -102,6 +103,13 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     if workspace == Path::new("/") || list.system.iter().any(|s| workspace.starts_with(s)) {
         bail!("the workspace {workspace:?} is part of the system: choose a project's directory");
     }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = home.and_then(|home| home.canonicalize().ok());
+    if is_home(&workspace) || home.is_some_and(|home| home.starts_with(&workspace)) {
+        bail!(
+            "the workspace {workspace:?} is a whole home directory, all of which would be written: cd into a project's directory"
+        );
+    }
     let environment = environment(&list, &args.env)?;
     let layout = Layout::of(&list, &workspace, &environment, everything);
     let bundle = Bundle::new(&layout)?;
@@ -121,7 +129,7 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     Ok(Prepared {
         global,
         bundle,
-        system: layout.binds.iter().cloned().collect(),
+        wrapped: layout.wrapped(),
     })
 }
 

@@ -95,7 +95,7 @@ fn a_system_directory_of_wrap_is_covered() {
     let mut case = under("standard")
         .bind("/var", "/var")
         .bind("/srv/a", "/var/a");
-    case.facts.system = [PathBuf::from("/var")].into();
+    case.facts.wrapped.judged = [PathBuf::from("/var")].into();
     let plan = case.plan();
     let private = plan.filesystem.ephemeral.iter();
     assert_eq!(private.filter(|e| e.path == Path::new("/var")).count(), 1);

@@ -1,0 +1,132 @@
+//! PURE. The mounts of `wrap`'s own: which of them are the node's system, and what becomes of all others.
+//!
+//! A directory of PATH is named by whoever calls `wrap`, and an agent may have made it in an earlier run. So only what the
+//! built-in list names is spared the judgement of an engine's mounts, and that only while it is root's alone.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Mount;
+
+use super::judge::{by_link, refusal};
+use super::never::Never;
+use super::sort::{Rules, Sorted};
+use super::{FileKind, Pruned, SourceFacts};
+use crate::policy::SearchRule;
+
+/// Where `wrap` mounts what, and what it does not mount.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wrapped {
+    /// The system's directories and the parts of /etc that `policies/wrap.toml` lists.
+    pub system: BTreeSet<PathBuf>,
+    /// All others: toolchains of PATH, and under `permissive` the directories of the root.
+    pub judged: BTreeSet<PathBuf>,
+    /// What was left out before anything was opened.
+    pub dropped: Vec<Pruned>,
+}
+
+impl Wrapped {
+    /// Whether a mount point is one of `wrap`'s own; the workspace is not.
+    pub fn contains(&self, place: &Path) -> bool {
+        self.system.contains(place) || self.judged.contains(place)
+    }
+
+    /// Whether there are none: it is no bundle of `wrap`.
+    pub fn is_empty(&self) -> bool {
+        self.system.is_empty() && self.judged.is_empty()
+    }
+
+    /// Whether what lies at a mount point is the node's system itself.
+    pub fn is_system(&self, never: &Never, place: &Path, facts: &SourceFacts) -> bool {
+        self.system.contains(place) && not_the_nodes(never, facts).is_none()
+    }
+}
+
+/// Why what a listed name leads to is not the node's system, if it is not.
+fn not_the_nodes(never: &Never, facts: &SourceFacts) -> Option<String> {
+    let path = facts.path.display();
+    if !matches!(facts.kind, FileKind::Directory | FileKind::File) || facts.same_as.is_some() {
+        return Some(format!("{path} is no file or directory of the system"));
+    }
+    if never.kernel(&facts.file_system).is_some() {
+        return Some(format!("{path} is the kernel's"));
+    }
+    if !facts.roots {
+        return Some(format!("{path} is not root's, or others may write it"));
+    }
+    // A link of the list's leads from /etc to what is no secret.
+    let elsewhere = !facts.path.starts_with("/etc");
+    if let Some(why) = never.refuses(&facts.path).filter(|_| elsewhere) {
+        return Some(format!("it leads to {path}: {why}"));
+    }
+    by_link(never, facts)
+}
+
+impl Sorted {
+    /// A mount of `wrap`'s own: read-only, and where it is not the node's system judged like an engine's.
+    pub(super) fn wrapped(
+        &mut self,
+        rules: Rules<'_>,
+        wrapped: &Wrapped,
+        mount: &Mount,
+        facts: &SourceFacts,
+        warnings: &mut Vec<String>,
+    ) {
+        let destination = mount.destination();
+        let mut why = "the node's, for programs to run";
+        if !wrapped.is_system(rules.never, destination, facts) {
+            if let Some(refused) = refusal(rules.never, rules.meant, destination, facts) {
+                return self.prune(mount, &refused);
+            }
+            if let (Some(rest), SearchRule::Complete) =
+                (&facts.unsearched, rules.policy.filesystem.search)
+            {
+                let rest =
+                    format!("it cannot be searched for sockets and credentials as a whole: {rest}");
+                return self.prune(mount, &rest);
+            }
+            why = "the node's, judged like an engine's mount";
+        }
+        self.keep_bind(mount, facts, false, why.to_owned());
+        self.mask_inside(rules.never, destination, facts);
+        self.warn_of_rest(destination, facts, warnings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Link;
+
+    #[test]
+    fn only_what_is_roots_alone_is_the_system() {
+        let never = Never::builtin();
+        let is_system = |change: &dyn Fn(&mut SourceFacts)| {
+            let place = PathBuf::from("/etc/localtime");
+            let zone = "/usr/share/zoneinfo/UTC".into();
+            let mut facts = SourceFacts::plain(zone, 1, 2, FileKind::File);
+            facts.roots = true;
+            let link = |path: &str, owner| Link {
+                path: path.into(),
+                owner,
+            };
+            facts.links = vec![link("/etc/localtime", 0)];
+            change(&mut facts);
+            let wrapped = Wrapped {
+                system: [place.clone()].into(),
+                ..Wrapped::default()
+            };
+            wrapped.is_system(never, &place, &facts)
+        };
+        assert!(is_system(&|_| {}));
+        assert!(is_system(&|f| f.path = "/etc/zone".into()));
+        assert!(!is_system(&|f| f.roots = false));
+        assert!(!is_system(&|f| f.path = "/run/docker.sock".into()));
+        assert!(!is_system(&|f| f.path = "/home/me/.ssh".into()));
+        assert!(!is_system(&|f| f.kind = FileKind::Socket));
+        assert!(!is_system(&|f| f.file_system.kind = "proc".into()));
+        assert!(!is_system(&|f| f.links[0].owner = 1000));
+        assert!(!is_system(&|f| f.links[0].path = "/srv/a/link".into()));
+        assert!(!is_system(&|f| f.same_as = Some("/etc/shadow".into())));
+    }
+}
