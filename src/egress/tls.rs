@@ -13,8 +13,12 @@ use rustls::server::Acceptor;
 
 use crate::policy::{HostName, shown};
 
-/// How a TLS connection begins: a handshake record of any version of SSL 3.x.
-const BEGINNING: [u8; 2] = [HANDSHAKE, 3];
+/// The first byte of a record's version: any of SSL 3.x.
+const MAJOR: u8 = 3;
+/// An SSLv2 greeting, which servers still take for one of TLS: a length of two bytes whose highest bit is set, and its type.
+/// It has no extension and names nobody.
+const OLD_RECORD: u8 = 0x80;
+const OLD_GREETING: u8 = 1;
 /// Types of records (RFC 8446, section 5.1).
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const ALERT: u8 = 21;
@@ -55,9 +59,33 @@ fn refused<T>(why: &str) -> Result<T, TlsRefusal> {
     Err(TlsRefusal(why.to_owned()))
 }
 
-/// Whether what a client says first is TLS. A lone first byte of it counts: the second would show.
-pub fn begins_as_tls(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && BEGINNING.starts_with(bytes) || bytes.starts_with(&BEGINNING)
+/// What a client's first bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beginning {
+    /// A record of TLS of any type: a server may overlook what comes before a greeting.
+    Tls,
+    /// An SSLv2 greeting.
+    OldGreeting,
+    /// What may become one, with the next bytes.
+    Open,
+    /// Something else.
+    Other,
+}
+
+/// What a client says first. A lone first byte of TLS counts as TLS: the second would show.
+pub fn beginning(bytes: &[u8]) -> Beginning {
+    match bytes {
+        [] => Beginning::Open,
+        [OLD_RECORD..=u8::MAX, _, OLD_GREETING, ..] => Beginning::OldGreeting,
+        [OLD_RECORD..=u8::MAX] | [OLD_RECORD..=u8::MAX, _] => Beginning::Open,
+        _ if begins_as_record(bytes) => Beginning::Tls,
+        _ => Beginning::Other,
+    }
+}
+
+/// Why an SSLv2 greeting does not pass.
+pub fn old_greeting() -> TlsRefusal {
+    TlsRefusal("an SSLv2 greeting, which can name no host (SNI)".to_owned())
 }
 
 /// What a client says until the server has answered: passes on what may pass, and holds back a greeting until it is whole
@@ -137,7 +165,7 @@ impl ClientWatch {
         };
         let length = usize::from(u16::from_be_bytes([high, low]));
         let known = (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&kind);
-        if !known || major != BEGINNING[1] || length > LONGEST_RECORD {
+        if !known || major != MAJOR || length > LONGEST_RECORD {
             return refused("this is not TLS");
         }
         if kind == HANDSHAKE {
@@ -188,7 +216,7 @@ impl ClientWatch {
 /// Whether this can become a record's header.
 fn begins_as_record(bytes: &[u8]) -> bool {
     let kind = |byte: &u8| (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(byte);
-    bytes.first().is_none_or(kind) && bytes.get(1).is_none_or(|major| *major == BEGINNING[1])
+    bytes.first().is_none_or(kind) && bytes.get(1).is_none_or(|major| *major == MAJOR)
 }
 
 /// Makes sure that a greeting, as a handshake message, names the host. What it says is read by the library that reads it
@@ -260,7 +288,7 @@ impl ServerWatch {
                 if let [kind, major, _, high, low] = self.header[..] {
                     let length = usize::from(u16::from_be_bytes([high, low]));
                     let known = matches!(kind, CHANGE_CIPHER_SPEC | ALERT | HANDSHAKE);
-                    if !known || major != BEGINNING[1] || length > LONGEST_RECORD {
+                    if !known || major != MAJOR || length > LONGEST_RECORD {
                         return Said::NotTls;
                     }
                     self.header.clear();
@@ -549,10 +577,37 @@ mod tests {
 
     #[test]
     fn elsewhere_only_tls_is_looked_at() {
-        assert!(begins_as_tls(&greeting("example.com")));
-        assert!(begins_as_tls(&[22]) && begins_as_tls(&[22, 3]));
-        for bytes in [&b"SSH-2.0-OpenSSH"[..], b"", &[22, 4], &[3, 22]] {
-            assert!(!begins_as_tls(bytes), "{bytes:?}");
+        assert_eq!(beginning(&greeting("example.com")), Beginning::Tls);
+        // A record of any type: a server may overlook one before the greeting. The watch takes none of them.
+        for kind in CHANGE_CIPHER_SPEC..=APPLICATION_DATA {
+            for bytes in [&[kind][..], &[kind, 3], &record(kind, &[1, 0])] {
+                assert_eq!(beginning(bytes), Beginning::Tls, "{bytes:?}");
+            }
+            if kind != HANDSHAKE {
+                let all = [record(kind, &[1, 0]), greeting("example.com")].concat();
+                assert!(passed(&all, 1).is_err(), "{kind}");
+            }
+        }
+        for bytes in [
+            &b"SSH-2.0-OpenSSH"[..],
+            &[22, 4],
+            &[24, 3],
+            &[19, 3],
+            &[3, 22],
+            &[0x80, 0, 0, 0, 1],
+            &[0x7f, 46, 1, 3],
+        ] {
+            assert_eq!(beginning(bytes), Beginning::Other, "{bytes:?}");
+        }
+        for bytes in [&[][..], &[0x80], &[0x80, 46], &[0xff, 46]] {
+            assert_eq!(beginning(bytes), Beginning::Open, "{bytes:?}");
+        }
+        for bytes in [
+            &[0x80, 46, 1][..],
+            &[0x80, 46, 1, 3, 1],
+            &[0xff, 0, 1, 0, 2],
+        ] {
+            assert_eq!(beginning(bytes), Beginning::OldGreeting, "{bytes:?}");
         }
         // What was held back goes on with the rest, once the server has answered.
         let mut watch = ClientWatch::new("example.com".parse().unwrap());

@@ -113,3 +113,57 @@ fn n_h3_a_second_greeting_names_nobody_else() {
     let shown = agentbox(&["network", "--format", "json", &id]).ok();
     assert!(shown.contains("\"content-or-address\": 6"), "{shown}");
 }
+
+/// Says some bytes first and then greets by another name: `records.py HOST PORT FIRST`, FIRST in hexadecimal. Prints whether
+/// the server said anything.
+const RECORDS: &str = r#"
+import socket, ssl, sys
+host, port, first = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])
+incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+tls = context.wrap_bio(incoming, outgoing, server_hostname="other.example.test")
+try:
+    tls.do_handshake()
+except ssl.SSLWantReadError:
+    pass
+s = socket.create_connection((host, port), 10)
+s.settimeout(10)
+try:
+    s.sendall(first + outgoing.read())
+    print("answer" if s.recv(1) else "broken")
+except OSError:
+    print("broken")
+"#;
+
+/// On other ports than 443: a record of another type, or SSLv2's greeting, does not make the greeting behind it unseen (N29).
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn n_h3_nothing_before_a_greeting_hides_it() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let agent = under(&docker, &["network.allow=api.example.test:8443"]);
+    let heard = || arrived(&["\"sni\"", "other.example.test"]);
+    let control = Agent::free(&docker);
+    let before = heard();
+    let direct = ["python3", "-c", RECORDS, "198.51.100.10", "8443", ""];
+    assert_eq!(control.container.exec(&[], &direct).stdout, "answer\n");
+    assert_eq!(heard(), before + 1, "the control");
+    let before = heard();
+    let firsts = [
+        "",
+        "1503010002015a",
+        "140301000101",
+        "170301000100",
+        "8003010301",
+    ];
+    for first in firsts {
+        let command = ["python3", "-c", RECORDS, "api.example.test", "8443", first];
+        let got = agent.container.exec(&[], &command);
+        assert_eq!(got.stdout, "broken\n", "{first}: {got}");
+    }
+    assert_eq!(heard(), before, "no server has heard the other name");
+    let log = agent.violations();
+    assert_eq!(log.matches("greeting").count(), firsts.len(), "{log}");
+    assert!(log.contains("SSLv2"), "{log}");
+}

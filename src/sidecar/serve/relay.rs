@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 use super::live::Share;
 use super::secure::{self, Server};
-use super::sniff::{Answers, Fed, First, Greeter};
+use super::sniff::{Answers, Fed, First, Greeter, Judged};
 use super::wall::Refusal;
 use crate::egress::http::RequestGuard;
 use crate::sys::event::Alarm;
@@ -260,9 +260,13 @@ pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, R
             let Watch::First(first) = std::mem::replace(watch, Watch::Nothing) else {
                 return Ok(None);
             };
-            match first.judge(bytes) {
-                None => Ok(None),
-                Some(greeter) => {
+            match first.judge(bytes)? {
+                Judged::Free => Ok(None),
+                Judged::Open(first) => {
+                    *watch = Watch::First(Box::new(first));
+                    Ok(None)
+                }
+                Judged::Tls(greeter) => {
                     *watch = Watch::Tls(Box::new(greeter));
                     pass(watch, bytes)
                 }

@@ -8,7 +8,9 @@ use tokio::net::TcpStream;
 
 use super::accept::read_some;
 use super::wall::{FIRST_BYTES_WITHIN, Refusal};
-use crate::egress::tls::{ClientWatch, Said, ServerWatch, TlsRefusal, begins_as_tls};
+use crate::egress::tls::{
+    Beginning, ClientWatch, Said, ServerWatch, TlsRefusal, beginning, old_greeting,
+};
 use crate::policy::HostName;
 
 /// The client's side of a TLS connection whose server has not answered yet.
@@ -119,12 +121,25 @@ pub(super) async fn client_hello(
 #[derive(Debug)]
 pub(super) struct First {
     greeter: Greeter,
+    /// What has passed, where that was too little to tell.
+    said: Vec<u8>,
+}
+
+/// What the first bytes were.
+pub(super) enum Judged {
+    /// TLS: these bytes and what follows are this one's to look at.
+    Tls(Greeter),
+    /// Nothing that is to be looked at.
+    Free,
+    /// Too few to tell, which may pass: they are no beginning of TLS but perhaps of SSLv2.
+    Open(First),
 }
 
 impl First {
     pub fn new(host: HostName) -> Self {
         Self {
             greeter: Greeter::new(host, Rc::default()),
+            said: Vec::new(),
         }
     }
 
@@ -133,9 +148,16 @@ impl First {
         &self.greeter.answered
     }
 
-    /// Who looks at what the client says, if it begins as TLS does.
-    pub fn judge(self, bytes: &[u8]) -> Option<Greeter> {
-        begins_as_tls(bytes).then_some(self.greeter)
+    /// Looks at what the client says.
+    pub fn judge(mut self, bytes: &[u8]) -> Result<Judged, Refusal> {
+        // Three bytes tell.
+        self.said.extend(bytes.iter().take(3));
+        match beginning(&self.said) {
+            Beginning::Tls => Ok(Judged::Tls(self.greeter)),
+            Beginning::OldGreeting => Err(refused(old_greeting())),
+            Beginning::Open => Ok(Judged::Open(self)),
+            Beginning::Other => Ok(Judged::Free),
+        }
     }
 }
 
