@@ -7,7 +7,7 @@ use agentbox::egress::dns::{self, Answer};
 use agentbox::egress::http::{RequestGuard, authority, head, proxy_request};
 use agentbox::egress::names::Names;
 use agentbox::egress::socks;
-use agentbox::egress::tls::{ClientWatch, Said, ServerWatch, begins_as_tls};
+use agentbox::egress::tls::{Beginning, ClientWatch, Said, ServerWatch, beginning};
 use agentbox::egress::{Decision, Rules};
 use agentbox::policy::{Host, HostName, NetworkRule};
 use hickory_proto::op::{Message, ResponseCode};
@@ -83,7 +83,7 @@ pub fn hello(data: &[u8]) {
         assert!(data.starts_with(&out) && (greeted || out.is_empty()));
         let named = handshake(data).to_ascii_lowercase();
         assert!(!greeted || named.windows(HOST.len()).any(|w| w == HOST.as_bytes()));
-        assert!(!greeted || begins_as_tls(data));
+        assert!(!greeted || beginning(data) == Beginning::Tls);
     }
     let mut server = ServerWatch::default();
     let mut pieces = data

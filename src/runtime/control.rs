@@ -49,8 +49,13 @@ fn ask_with(
     let mut line = serde_json::to_vec(request).map_err(|e| failed()(e.into()))?;
     line.push(b'\n');
     let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-    send_stream(socket.as_fd(), &line, &descriptors).map_err(failed())?;
-    let answer = read_line(&mut socket).map_err(failed())?;
+    // Whoever may not ask is answered before anything is read.
+    let sent = send_stream(socket.as_fd(), &line, &descriptors);
+    let answer = match (sent, read_line(&mut socket)) {
+        (_, Ok(answer)) if !answer.is_empty() => answer,
+        (Err(error), _) | (Ok(()), Err(error)) => return Err(failed()(error)),
+        (Ok(()), Ok(answer)) => answer,
+    };
     serde_json::from_slice(&answer).map_err(|e| failed()(e.into()))
 }
 

@@ -6,11 +6,13 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 
 use super::accept;
@@ -27,6 +29,9 @@ use crate::sys::socket::{Received, netns_cookie, receive};
 /// The longest request: a list of rules and a hosts file, and the certificates by which a proxy is known.
 const LONGEST: usize = 2 << 20;
 const WITHIN: Duration = Duration::from_secs(10);
+/// Callers that are heard at once, and that are there at all.
+const AT_ONCE: usize = 4;
+const WAITING: usize = 32;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,38 +189,57 @@ impl Callers {
     }
 }
 
-/// Serves the socket until the program ends.
+/// Serves the socket until the program ends. Whoever may not ask is told so at once, and not a byte of theirs is read.
 pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::Result<()> {
     let listener = UnixListener::from_std(socket.into())?;
     let wall = Rc::clone(wall);
+    // Waiting costs a descriptor, asking memory too. Further callers wait in the kernel.
+    let places = Arc::new(Semaphore::new(WAITING));
+    let asking = Rc::new(Semaphore::new(AT_ONCE));
     spawn_local(async move {
         loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let wall = Rc::clone(&wall);
-                    spawn_local(async move {
-                        // A verb that went away has no use for an answer.
-                        let conversation = converse(&wall, stream, callers);
-                        let _done = tokio::time::timeout(WITHIN, conversation).await;
-                    });
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            };
+            if let Some(why) = callers.refuse(&stream) {
+                send_away(&wall, &stream, &why);
+                continue;
             }
+            let (wall, asking) = (Rc::clone(&wall), Rc::clone(&asking));
+            spawn_local(async move {
+                let conversation = async {
+                    let _turn = asking.acquire().await;
+                    converse(&wall, stream).await
+                };
+                // A verb that went away has no use for an answer.
+                let _done = tokio::time::timeout(WITHIN, conversation).await;
+                drop(place);
+            });
         }
     });
     Ok(())
 }
 
-async fn converse(wall: &Rc<Wall>, mut stream: UnixStream, callers: Callers) -> io::Result<()> {
+/// Says why not, in what the socket's buffer takes. What was sent goes with the socket, descriptors too.
+fn send_away(wall: &Wall, stream: &UnixStream, why: &str) {
+    wall.note(Via::Control, "", None, "control-socket", why);
+    let reply = ControlReply::Failed(format!("the sidecar answers nobody but the node: {why}"));
+    if let Ok(mut bytes) = serde_json::to_vec(&reply) {
+        bytes.push(b'\n');
+        // Who does not wait for it need not know.
+        let _said = rustix::io::write(stream, &bytes);
+    }
+}
+
+async fn converse(wall: &Rc<Wall>, mut stream: UnixStream) -> io::Result<()> {
     let (line, descriptors) = hear(&stream).await?;
-    let reply = if let Some(why) = callers.refuse(&stream) {
-        wall.note(Via::Control, "", None, "control-socket", &why);
-        ControlReply::Failed(format!("the sidecar answers nobody but the node: {why}"))
-    } else {
-        match serde_json::from_slice(&line) {
-            Ok(request) => answer(wall, request, descriptors),
-            Err(error) => ControlReply::Failed(format!("this is no request: {error}")),
-        }
+    let reply = match serde_json::from_slice(&line) {
+        Ok(request) => answer(wall, request, descriptors),
+        Err(error) => ControlReply::Failed(format!("this is no request: {error}")),
     };
     let mut bytes = serde_json::to_vec(&reply)?;
     bytes.push(b'\n');
