@@ -48,7 +48,12 @@ fn ask_with(
     socket.set_write_timeout(Some(WITHIN)).map_err(failed())?;
     let mut line = serde_json::to_vec(request).map_err(|e| failed()(e.into()))?;
     line.push(b'\n');
-    let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+    // By which the sidecar knows that no container asks.
+    let own = crate::sidecar::own_pid_namespace().map_err(failed())?;
+    let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&own)
+        .chain(descriptors)
+        .map(AsFd::as_fd)
+        .collect();
     // Whoever may not ask is answered before anything is read.
     let sent = send_stream(socket.as_fd(), &line, &descriptors);
     let answer = match (sent, read_line(&mut socket)) {

@@ -51,6 +51,7 @@ const SERVE: &[libc::c_long] = &[
     libc::SYS_bind,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
+    libc::SYS_fstat, // what a caller shows of itself on the control socket
     libc::SYS_getsockopt,
     libc::SYS_setsockopt,
     libc::SYS_shutdown,

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::de::DeserializeOwned;
 
 use super::confine::{self, Identity};
-use super::protocol::{self, Attachment, ProtocolError, Question, Reply, Setup, Work};
+use super::protocol::{self, Attachment, NamespaceId, ProtocolError, Question, Reply, Setup, Work};
 use super::serve::{self, Callers, Ears, Serving};
 use super::{ARGV0, ConfineError, SidecarError, filter};
 use crate::sys::memory::Code;
@@ -155,6 +155,7 @@ struct Attached {
     netns: OwnedFd,
     sysfs: OwnedFd,
     cookie: u64,
+    pid_namespace: NamespaceId,
     engine: Option<OwnedFd>,
     /// Configuration, log, control socket, listeners.
     serving: Vec<OwnedFd>,
@@ -174,6 +175,7 @@ fn receive_attachment(bootstrap: &Bootstrap) -> Result<Attached, SidecarError> {
                 netns,
                 sysfs,
                 cookie: attachment.cookie,
+                pid_namespace: attachment.pid_namespace,
                 engine,
                 serving: fds.collect(),
             })
@@ -194,11 +196,12 @@ impl Attached {
             netns,
             sysfs,
             cookie,
+            pid_namespace,
             engine: _,
             serving,
         } = self;
         let serving = node
-            .map(|node| prepare_serving(serving, node))
+            .map(|node| prepare_serving(serving, node, pid_namespace))
             .transpose()?;
         Ok(Served {
             init,
@@ -217,7 +220,11 @@ fn routes(step: &'static str) -> Result<RouteSocket, SidecarError> {
         .map_err(SidecarError::step(step))
 }
 
-fn prepare_serving(fds: Vec<OwnedFd>, node: RouteSocket) -> Result<(Serving, Ears), SidecarError> {
+fn prepare_serving(
+    fds: Vec<OwnedFd>,
+    node: RouteSocket,
+    pid_namespace: NamespaceId,
+) -> Result<(Serving, Ears), SidecarError> {
     use std::io::Read;
     let have = fds.len();
     let mut fds = fds.into_iter();
@@ -268,6 +275,7 @@ fn prepare_serving(fds: Vec<OwnedFd>, node: RouteSocket) -> Result<(Serving, Ear
         cookie: node
             .netns_cookie()
             .map_err(SidecarError::step("read the node's SO_NETNS_COOKIE"))?,
+        pid_namespace,
     };
     let ears = Ears {
         callers,

@@ -32,7 +32,7 @@ use std::io;
 pub use cgroup::{CgroupConfig, CgroupError, CgroupLimits};
 pub use confine::{ConfineError, LandlockNeed, Limits};
 pub use main::main;
-pub use protocol::{Handover, ProtocolError, Work, request_namespace};
+pub use protocol::{Handover, ProtocolError, Work, own_pid_namespace, request_namespace};
 pub use record::{SidecarRecord, kill, remove};
 pub use serve::{
     AskStatus, ControlReply, ControlRequest, Decision, DecisionOf, InboundConnection,

@@ -107,8 +107,37 @@ pub enum Work {
 pub(super) struct Attachment {
     pub cookie: u64,
     pub engine_netns: EngineNetns,
+    /// The runtime's pid namespace.
+    pub pid_namespace: NamespaceId,
     /// How many listeners and sockets to dial with come along; `None`: nothing is served.
     pub sockets: Option<usize>,
+}
+
+/// Which namespace a descriptor of `/proc/PID/ns` is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NamespaceId {
+    device: u64,
+    inode: u64,
+}
+
+impl NamespaceId {
+    /// Of this one. All namespaces are files of one file system of the kernel's, which is mounted nowhere: no file of another
+    /// one has the same device.
+    pub fn of(namespace: BorrowedFd<'_>) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(namespace)?;
+        Ok(Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        })
+    }
+}
+
+/// The pid namespace that this process is in.
+pub fn own_pid_namespace() -> io::Result<OwnedFd> {
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    let opened = rustix::fs::open("/proc/self/ns/pid", flags, rustix::fs::Mode::empty());
+    Ok(opened?)
 }
 
 impl Attachment {

@@ -262,8 +262,12 @@ impl Spawned {
             }
             None => Vec::new(),
         };
+        let pid_namespace = protocol::own_pid_namespace()
+            .and_then(|own| protocol::NamespaceId::of(own.as_fd()))
+            .map_err(SidecarError::step("look at our own pid namespace"))?;
         let message = Attachment {
             cookie: inner.cookie,
+            pid_namespace,
             engine_netns: match engine_netns {
                 Some(_) => EngineNetns::Sent,
                 None => EngineNetns::Inherited,

@@ -46,14 +46,24 @@ fn n_l5_no_container_asks_a_sidecar() {
     // Without any wall but a network of its own: root, with the directory under another name.
     let ca = format!("{INTERNET}/authority.crt");
     assert!(std::path::Path::new(&ca).exists());
-    let options = ["--runtime=runc", "--privileged", "-v", "/run/agentbox:/ab"];
-    let other = Agent::start(&docker, &options);
-    let got = other.container.exec(&[], &["python3", "-c", ATTACK, &id]);
-    assert_eq!(
-        got.stdout.matches("answers nobody but the node").count(),
-        2,
-        "{got}"
-    );
+    // And with the node's network besides.
+    for network in ["bridge", "host"] {
+        let network = format!("--network={network}");
+        let options = [
+            "--runtime=runc",
+            "--privileged",
+            &network,
+            "-v",
+            "/run/agentbox:/ab",
+        ];
+        let other = Agent::start(&docker, &options);
+        let got = other.container.exec(&[], &["python3", "-c", ATTACK, &id]);
+        assert_eq!(
+            got.stdout.matches("answers nobody but the node").count(),
+            2,
+            "{network}: {got}"
+        );
+    }
     let after = agentbox(&["network", &id]).ok();
     assert!(!after.contains("other.example.test"), "{after}");
     assert!(agent.violations().contains("\"via\":\"control\""));

@@ -15,6 +15,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 
+use super::super::protocol::NamespaceId;
 use super::accept;
 use super::asks::{self, AskStatus};
 use super::guests::InboundStatus;
@@ -161,17 +162,29 @@ pub struct Used {
     pub hosts: usize,
 }
 
-/// Who may ask: the user that the runtime runs as, in the node's network namespace. Every container has another one, also one
-/// that was given the host's network, so that none may, root or not and with whatever directory of the node in its mounts.
+/// Who may ask: the user that the runtime runs as, in the node's network namespace, who shows by a descriptor that it is in the
+/// node's pid namespace. A container of any runtime has others, unless it was given both, and cannot open the node's from inside.
 #[derive(Debug, Clone, Copy)]
 pub struct Callers {
     /// The user.
     pub uid: u32,
     /// The namespace's number.
     pub cookie: u64,
+    /// The pid namespace.
+    pub pid_namespace: NamespaceId,
 }
 
 impl Callers {
+    /// Why this descriptor, the first that came, does not show where the other end is.
+    fn refuse_proof(self, shown: Option<&OwnedFd>) -> Option<String> {
+        let shown = shown.and_then(|shown| NamespaceId::of(shown.as_fd()).ok());
+        (shown != Some(self.pid_namespace)).then(|| {
+            "somebody asks who does not show that it is in the node's pid namespace: a container with the node's network, or \
+             another program than agentbox"
+                .to_owned()
+        })
+    }
+
     /// Why the other end may not ask, if it may not.
     fn refuse(self, stream: &UnixStream) -> Option<String> {
         let uid = stream.peer_cred().ok().map(|peer| peer.uid());
@@ -213,7 +226,7 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::R
             spawn_local(async move {
                 let conversation = async {
                     let _turn = asking.acquire().await;
-                    converse(&wall, stream).await
+                    converse(&wall, stream, callers).await
                 };
                 // A verb that went away has no use for an answer.
                 let _done = tokio::time::timeout(WITHIN, conversation).await;
@@ -235,8 +248,14 @@ fn send_away(wall: &Wall, stream: &UnixStream, why: &str) {
     }
 }
 
-async fn converse(wall: &Rc<Wall>, mut stream: UnixStream) -> io::Result<()> {
-    let (line, descriptors) = hear(&stream).await?;
+async fn converse(wall: &Rc<Wall>, mut stream: UnixStream, callers: Callers) -> io::Result<()> {
+    let (line, descriptors) = match hear(&stream, callers).await? {
+        Ok(heard) => heard,
+        Err(why) => {
+            send_away(wall, &stream, &why);
+            return Ok(());
+        }
+    };
     let reply = match serde_json::from_slice(&line) {
         Ok(request) => answer(wall, request, descriptors),
         Err(error) => ControlReply::Failed(format!("this is no request: {error}")),
@@ -246,8 +265,12 @@ async fn converse(wall: &Rc<Wall>, mut stream: UnixStream) -> io::Result<()> {
     stream.write_all(&bytes).await
 }
 
-/// One line, and the descriptors that came with it.
-async fn hear(stream: &UnixStream) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+/// One line, and the descriptors that came with it but for the first, by which the caller shows that it may ask: without that
+/// no more is read.
+async fn hear(
+    stream: &UnixStream,
+    callers: Callers,
+) -> io::Result<Result<(Vec<u8>, Vec<OwnedFd>), String>> {
     let (mut line, mut descriptors) = (Vec::new(), Vec::new());
     let mut chunk = vec![0; 16 << 10];
     while line.last() != Some(&b'\n') && line.len() < LONGEST {
@@ -256,6 +279,11 @@ async fn hear(stream: &UnixStream) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         match heard {
             Ok(Received { len: 0, .. }) => break,
             Ok(Received { len, fds }) => {
+                if line.is_empty()
+                    && let Some(why) = callers.refuse_proof(fds.first())
+                {
+                    return Ok(Err(why));
+                }
                 line.extend_from_slice(&chunk[..len]);
                 descriptors.extend(fds);
             }
@@ -263,7 +291,8 @@ async fn hear(stream: &UnixStream) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
             Err(error) => return Err(error),
         }
     }
-    Ok((line, descriptors))
+    descriptors.drain(..descriptors.len().min(1));
+    Ok(Ok((line, descriptors)))
 }
 
 fn answer(wall: &Rc<Wall>, request: ControlRequest, descriptors: Vec<OwnedFd>) -> ControlReply {
