@@ -1,7 +1,7 @@
 //! What the routes, addresses and nexthop objects of a namespace say of it: which addresses are its own, whom it reaches
 //! without a gateway, and who its gateways are, by every form in which the kernel writes a gateway down.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 
@@ -14,18 +14,27 @@ const RTM_GETNEXTHOP: u16 = 106;
 const RTM_NEWNEXTHOP: u16 = 104;
 /// struct nhmsg (linux/nexthop.h).
 const NEXTHOP_HEADER: usize = 8;
+const NHA_ID: u16 = 1;
+const NHA_GROUP: u16 = 2;
 const NHA_GATEWAY: u16 = 6;
+/// struct nexthop_grp.
+const NEXTHOP_MEMBER: usize = 8;
 
 const RTA_DST: u16 = 1;
 const RTA_GATEWAY: u16 = 5;
 const RTA_MULTIPATH: u16 = 9;
 const RTA_VIA: u16 = 18;
+const RTA_NH_ID: u16 = 30;
 const RTN_UNICAST: u8 = 1;
 const RTN_LOCAL: u8 = 2;
 const RTN_ANYCAST: u8 = 4;
 /// Made by the kernel for an address, or from a router's announcement (linux/rtnetlink.h).
 const RTPROT_KERNEL: u8 = 2;
 const RTPROT_RA: u8 = 9;
+/// The longest prefixes of routes that lead to the internet as a default route does, a part of it each: 0.0.0.0/1 and
+/// 128.0.0.0/1 (VPNs), and 2000::/3, which is all of it.
+const SHORT_V4: u8 = 1;
+const SHORT_V6: u8 = 3;
 /// struct rtnexthop.
 const PATH_HEADER: usize = 8;
 
@@ -41,7 +50,7 @@ pub struct Neighbourhood {
     pub own_networks: BTreeSet<(IpAddr, u8)>,
     /// Prefixes that its links reach without a gateway.
     pub on_link: BTreeSet<(IpAddr, u8)>,
-    /// The gateways of its default routes.
+    /// The gateways of its default routes, and of those that are nearly as wide.
     pub default_gateways: BTreeSet<IpAddr>,
     /// All gateways, those of the default routes and of nexthop objects included.
     pub gateways: BTreeSet<IpAddr>,
@@ -80,6 +89,9 @@ impl RouteSocket {
 
     fn read_neighbourhood(&mut self) -> io::Result<Neighbourhood> {
         let mut found = Neighbourhood::default();
+        // Default routes name their gateways by the number of a nexthop object alone, where the node says so
+        // (net.ipv4.nexthop_compat_mode is 0).
+        let mut defaults = BTreeSet::new();
         let body = [0; ADDRESS_HEADER];
         self.dump(RTM_GETADDR, RTM_NEWADDR, &body, &mut |body| {
             if let Some(Address { own, network, bits }) = parse_address(body)? {
@@ -90,20 +102,28 @@ impl RouteSocket {
         })?;
         let body = [0; ROUTE_HEADER];
         self.dump(RTM_GETROUTE, RTM_NEWROUTE, &body, &mut |body| {
-            parse_route(body)?.note(&mut found);
-            found.check()
+            let route = parse_route(body)?;
+            if route.is_default() {
+                defaults.extend(route.nexthop);
+            }
+            route.note(&mut found);
+            match defaults.len() {
+                0..=MOST => found.check(),
+                _ => Err(too_many()),
+            }
         })?;
         let body = [0; NEXTHOP_HEADER];
-        let nexthops = self.dump(RTM_GETNEXTHOP, RTM_NEWNEXTHOP, &body, &mut |body| {
-            let gateway = attribute(body, NEXTHOP_HEADER, NHA_GATEWAY)?;
-            found.gateways.extend(gateway.and_then(address_of));
-            found.check()
+        let mut nexthops = Nexthops::default();
+        let read = self.dump(RTM_GETNEXTHOP, RTM_NEWNEXTHOP, &body, &mut |body| {
+            nexthops.read(body)
         });
-        match nexthops {
+        match read {
             // Before Linux 5.3 there are none.
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(found),
-            other => other.map(|()| found),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+            other => other?,
         }
+        nexthops.note(&defaults, &mut found);
+        found.check().map(|()| found)
     }
 }
 
@@ -123,8 +143,53 @@ impl Neighbourhood {
             .max(gateways.len());
         match most {
             0..=MOST => Ok(()),
-            _ => Err(malformed("more addresses and gateways than can be listed")),
+            _ => Err(too_many()),
         }
+    }
+}
+
+fn too_many() -> io::Error {
+    malformed("more addresses and gateways than can be listed")
+}
+
+/// Nexthop objects by their numbers.
+#[derive(Debug, Default)]
+struct Nexthops {
+    gateways: BTreeMap<u32, IpAddr>,
+    /// Groups, of objects that are no groups.
+    groups: BTreeMap<u32, Vec<u32>>,
+    members: usize,
+}
+
+impl Nexthops {
+    fn read(&mut self, body: &[u8]) -> io::Result<()> {
+        let id = attribute(body, NEXTHOP_HEADER, NHA_ID)?
+            .ok_or_else(|| malformed("a nexthop object has no number"))?;
+        let id = u32_at(id, 0)?;
+        let gateway = attribute(body, NEXTHOP_HEADER, NHA_GATEWAY)?.and_then(address_of);
+        self.gateways.extend(gateway.map(|gateway| (id, gateway)));
+        if let Some(group) = attribute(body, NEXTHOP_HEADER, NHA_GROUP)? {
+            let members = group.chunks_exact(NEXTHOP_MEMBER);
+            let members: Vec<u32> = members
+                .map(|member| u32_at(member, 0))
+                .collect::<io::Result<_>>()?;
+            self.members += 1 + members.len();
+            self.groups.insert(id, members);
+        }
+        match self.gateways.len().max(self.members) {
+            0..=MOST => Ok(()),
+            _ => Err(too_many()),
+        }
+    }
+
+    /// All of them are gateways, and those of these numbers are the way to the internet.
+    fn note(self, defaults: &BTreeSet<u32>, found: &mut Neighbourhood) {
+        let of_groups = defaults.iter().filter_map(|id| self.groups.get(id));
+        let ids = defaults.iter().chain(of_groups.flatten());
+        found
+            .default_gateways
+            .extend(ids.filter_map(|id| self.gateways.get(id)));
+        found.gateways.extend(self.gateways.values());
     }
 }
 
@@ -155,20 +220,31 @@ fn parse_address(body: &[u8]) -> io::Result<Option<Address>> {
 #[derive(Debug, PartialEq, Eq)]
 struct Route {
     kind: u8,
+    ipv6: bool,
     protocol: u8,
     destination: Option<IpAddr>,
     bits: u8,
     gateways: Vec<IpAddr>,
+    /// The number of a nexthop object, which may say who the gateways are.
+    nexthop: Option<u32>,
 }
 
 impl Route {
+    /// Whether it leads to the internet, or to a large part of it.
+    fn is_default(&self) -> bool {
+        self.bits <= if self.ipv6 { SHORT_V6 } else { SHORT_V4 }
+    }
+
     fn note(self, found: &mut Neighbourhood) {
+        let is_default = self.is_default();
         let Self {
             kind,
+            ipv6: _,
             protocol,
             destination,
             bits,
             gateways,
+            nexthop: _,
         } = self;
         match (kind, destination) {
             (RTN_LOCAL | RTN_ANYCAST, Some(net)) => {
@@ -182,7 +258,7 @@ impl Route {
             }
             _ => {}
         }
-        if bits == 0 {
+        if is_default {
             found.default_gateways.extend(&gateways);
         }
         found.gateways.extend(gateways);
@@ -194,19 +270,22 @@ fn parse_route(body: &[u8]) -> io::Result<Route> {
         let byte = body.get(at).copied();
         byte.ok_or_else(|| malformed("a route's header is short"))
     };
-    let (bits, protocol, kind) = (header(1)?, header(5)?, header(7)?);
+    let (family, bits, protocol, kind) = (header(0)?, header(1)?, header(5)?, header(7)?);
     let destination = attribute(body, ROUTE_HEADER, RTA_DST)?.and_then(address_of);
     let mut gateways = Vec::new();
     gateways.extend(gateway(body, ROUTE_HEADER)?);
     if let Some(paths) = attribute(body, ROUTE_HEADER, RTA_MULTIPATH)? {
         gateways.extend(path_gateways(paths)?);
     }
+    let nexthop = attribute(body, ROUTE_HEADER, RTA_NH_ID)?;
     Ok(Route {
         kind,
+        ipv6: i32::from(family) == libc::AF_INET6,
         protocol,
         destination,
         bits,
         gateways,
+        nexthop: nexthop.map(|id| u32_at(id, 0)).transpose()?,
     })
 }
 
@@ -346,6 +425,71 @@ mod tests {
                     bytes[at] = value;
                     drop(parse_route(&bytes));
                 }
+            }
+        }
+    }
+
+    /// N-M2: routes that are nearly default ones.
+    #[test]
+    fn a_short_prefix_is_a_default_route() {
+        let gateway = IpAddr::from([192, 0, 2, 1]);
+        for (family, bits, is_default) in [
+            (libc::AF_INET, 0, true),
+            (libc::AF_INET, 1, true),
+            (libc::AF_INET, 2, false),
+            (libc::AF_INET6, 3, true),
+            (libc::AF_INET6, 4, false),
+        ] {
+            let mut body = route(bits, 4, RTN_UNICAST);
+            body[0] = u8::try_from(family).unwrap();
+            push_attribute(&mut body, RTA_GATEWAY, &[192, 0, 2, 1]);
+            let found = noted(&body);
+            assert_eq!(found.default_gateways.contains(&gateway), is_default);
+            assert!(found.gateways.contains(&gateway));
+        }
+    }
+
+    /// N-M2: a default route may name a nexthop object alone, or a group of them.
+    #[test]
+    fn the_gateways_of_nexthop_objects_are_found() {
+        let object = |id: u32, kind: u16, data: &[u8]| {
+            let mut body = vec![0; NEXTHOP_HEADER];
+            push_attribute(&mut body, NHA_ID, &id.to_ne_bytes());
+            push_attribute(&mut body, kind, data);
+            body
+        };
+        let member = |id: u32| [&id.to_ne_bytes()[..], &[0; 4]].concat();
+        let group = [member(8), member(9), member(77)].concat();
+        let objects = [
+            object(7, NHA_GATEWAY, &[192, 0, 2, 7]),
+            object(8, NHA_GATEWAY, &[192, 0, 2, 8]),
+            object(9, NHA_GATEWAY, &[192, 0, 2, 9]),
+            object(10, NHA_GROUP, &group),
+        ];
+        let last = |found: &BTreeSet<IpAddr>| -> Vec<u8> {
+            let octets = |one: &IpAddr| match one {
+                IpAddr::V4(v4) => v4.octets()[3],
+                IpAddr::V6(_) => 0,
+            };
+            found.iter().map(octets).collect()
+        };
+        for (id, expected) in [(7, &[7][..]), (10, &[8, 9]), (99, &[])] {
+            let mut body = route(0, 4, RTN_UNICAST);
+            push_attribute(&mut body, RTA_NH_ID, &u32::to_ne_bytes(id));
+            let read = parse_route(&body).unwrap();
+            assert!(read.is_default());
+            let mut nexthops = Nexthops::default();
+            for object in &objects {
+                nexthops.read(object).unwrap();
+            }
+            let mut found = Neighbourhood::default();
+            nexthops.note(&read.nexthop.into_iter().collect(), &mut found);
+            assert_eq!(last(&found.default_gateways), expected, "{id}");
+            assert_eq!(last(&found.gateways), [7, 8, 9]);
+        }
+        for body in objects {
+            for cut in 0..body.len() {
+                drop(Nexthops::default().read(&body[..cut]));
             }
         }
     }
