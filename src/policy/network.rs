@@ -29,7 +29,7 @@ pub(super) fn check(
                     format!("anybody can register a name below {domain} (the public suffix list)")
                 }
                 Whose::Customers => format!(
-                    "anybody can publish below {domain} (the public suffix list): name the hosts that are meant"
+                    "anybody can publish below {domain} (the public suffix list, or policies/publishers.toml): name the hosts that are meant"
                 ),
                 Whose::Anywhere => {
                     format!("a name below {domain} leads to whatever address it says itself")
@@ -66,6 +66,7 @@ pub(super) fn check(
 #[serde(deny_unknown_fields)]
 struct Publishers {
     own: Vec<Entry>,
+    customers: Vec<Entry>,
     anywhere: Vec<Entry>,
 }
 
@@ -95,12 +96,21 @@ enum Whose {
 }
 
 fn whose(domain: &HostName) -> Option<Whose> {
-    let Publishers { own, anywhere } = &*PUBLISHERS;
-    let anywhere = anywhere
-        .iter()
-        .any(|entry| entry.domain == *domain || is_within(domain.as_str(), entry.domain.as_str()));
-    if anywhere {
+    let Publishers {
+        own,
+        customers,
+        anywhere,
+    } = &*PUBLISHERS;
+    let within = |list: &[Entry]| {
+        list.iter().any(|entry| {
+            entry.domain == *domain || is_within(domain.as_str(), entry.domain.as_str())
+        })
+    };
+    if within(anywhere) {
         return Some(Whose::Anywhere);
+    }
+    if within(customers) {
+        return Some(Whose::Customers);
     }
     // The list has domains, and wildcards that make every name below a domain one that somebody has.
     let below = format!("x.{domain}");
@@ -153,6 +163,14 @@ mod tests {
             "hf.space",
             "web.app",
             "compute.amazonaws.com",
+            // A bucket is one label deeper, and storage.googleapis.com itself serves all of them by their path.
+            "storage.googleapis.com",
+            "googleapis.com",
+            "core.windows.net",
+            "file.core.windows.net",
+            "region.cloudapp.azure.com",
+            "cos.region.myqcloud.com",
+            "webhook.site",
         ] {
             assert_eq!(of(domain), Some(Whose::Customers), "{domain}");
         }
@@ -170,7 +188,6 @@ mod tests {
             "example.co.uk",
             "githubusercontent.com",
             "actions.githubusercontent.com",
-            "googleapis.com",
             "octocat.github.io",
             "example.test",
             "a.example.test",
@@ -183,7 +200,15 @@ mod tests {
     /// What is an exception is on the list, and what is added to it is not.
     #[test]
     fn the_own_list_says_what_the_other_does_not() {
-        let Publishers { own, anywhere } = &*PUBLISHERS;
+        let Publishers {
+            own,
+            customers,
+            anywhere,
+        } = &*PUBLISHERS;
+        for entry in customers {
+            assert!(entry.why.len() > 10, "{entry:?}");
+            assert_eq!(whose(&entry.domain), Some(Whose::Customers), "{entry:?}");
+        }
         for entry in own {
             let on_it = public_suffix(entry.domain.as_str());
             assert_eq!(on_it, Some(psl::Type::Private), "{entry:?}");
