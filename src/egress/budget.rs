@@ -121,13 +121,10 @@ impl Ledger {
     }
 
     /// Takes the share of a connection that leads in. What others do makes no new connection of the container's own, so that
-    /// it does not count among those of a minute.
+    /// it does not count among those of a minute, and that it begins no pause: that would be for strangers to make.
     pub fn open_inward(&mut self, now_ms: u64) -> Result<(), OverBudget> {
         self.check_pause(now_ms)?;
-        if let Err(over) = self.check_room() {
-            self.begin_pause(now_ms);
-            return Err(over);
-        }
+        self.check_room()?;
         self.open += 1;
         Ok(())
     }
@@ -178,9 +175,17 @@ impl Ledger {
 
     /// Bytes are about to be sent upstream.
     pub fn send(&mut self, bytes: u64, now_ms: u64) -> Result<(), OverBudget> {
+        let sent = self.send_inward(bytes);
+        if sent.is_err() {
+            self.begin_pause(now_ms);
+        }
+        sent
+    }
+
+    /// The same of a connection that leads in, which begins no pause.
+    pub fn send_inward(&mut self, bytes: u64) -> Result<(), OverBudget> {
         let sent = self.sent.saturating_add(bytes);
         if sent > self.budget.upload_bytes {
-            self.begin_pause(now_ms);
             return Err(OverBudget::Upload(self.budget.upload_bytes));
         }
         self.sent = sent;
@@ -264,6 +269,19 @@ mod tests {
         // Sending too much begins one as well.
         assert_eq!(ledger.send(11, 7000), Err(OverBudget::Upload(10)));
         assert_eq!(ledger.open(8000), Err(OverBudget::CoolDown(4)));
+    }
+
+    /// N-M6: whoever comes in cannot stop what leads out.
+    #[test]
+    fn what_leads_in_begins_no_pause() {
+        let mut ledger = ledger();
+        ledger.budget.cool_down_seconds = 5;
+        ledger.open_inward(1000).unwrap();
+        ledger.open_inward(1000).unwrap();
+        assert_eq!(ledger.open_inward(1000), Err(OverBudget::Connections(2)));
+        assert_eq!(ledger.send_inward(11), Err(OverBudget::Upload(10)));
+        ledger.close();
+        ledger.open(1000).unwrap();
     }
 
     /// N-M6: what leads in takes its share of connections and bytes.

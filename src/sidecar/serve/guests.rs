@@ -124,7 +124,7 @@ impl Guest<'_> {
     /// Counts bytes that are about to leave the container.
     pub fn send(&self, bytes: usize) -> Result<(), OverBudget> {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.wall.send(bytes)?;
+        self.wall.send_inward(bytes)?;
         self.open
             .sent
             .set(self.open.sent.get().saturating_add(bytes));

@@ -300,6 +300,11 @@ impl Wall {
         self.ledger.borrow_mut().send(bytes, self.milliseconds())
     }
 
+    /// The same of a connection that leads in.
+    pub fn send_inward(&self, bytes: u64) -> Result<(), OverBudget> {
+        self.ledger.borrow_mut().send_inward(bytes)
+    }
+
     /// Takes the share of a connection that leads in; [`Self::close`] gives it back.
     pub fn open_inward(&self) -> Result<(), OverBudget> {
         self.ledger.borrow_mut().open_inward(self.milliseconds())
