@@ -17,7 +17,7 @@ const MOST_FIELDS: usize = 100;
 const LONGEST_LINE: usize = 4 << 10;
 /// Methods whose requests have no content that means anything (RFC 9110, sections 9.3.1, 9.3.2, 9.3.5 and 9.3.8): a server that
 /// passes over it takes it for the next request.
-const WITHOUT_BODY: [&str; 4] = ["GET", "HEAD", "DELETE", "TRACE"];
+const WITHOUT_BODY: [&str; 5] = ["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"];
 
 /// Why a request is not passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -424,15 +424,17 @@ impl RequestGuard {
     }
 
     fn check(&self, head: &Head<'_>) -> Result<(), HttpRefusal> {
-        if head.method == "CONNECT" {
+        // Methods have their case (RFC 9110, section 9.1), and servers that overlook it.
+        let is = |method: &str| head.method.eq_ignore_ascii_case(method);
+        if is("CONNECT") {
             return Err(HttpRefusal::Unsupported(
                 "CONNECT to a server that is no proxy",
             ));
         }
         if head.body != Body::Length(0) {
-            if WITHOUT_BODY.contains(&head.method) {
+            if WITHOUT_BODY.into_iter().any(is) {
                 return Err(HttpRefusal::Ambiguous(
-                    "a body of a request that has none (GET, HEAD, DELETE, TRACE)",
+                    "a body of a request that has none (GET, HEAD, DELETE, OPTIONS, TRACE)",
                 ));
             }
             if values(&head.fields, "upgrade").next().is_some() {
@@ -664,7 +666,7 @@ mod tests {
             format!("{post}\r\r\n\r\n"),
             format!("{post} \r\n\r\n"),
         ];
-        for method in WITHOUT_BODY {
+        for method in WITHOUT_BODY.into_iter().chain(["get", "Delete"]) {
             let begin = format!("{method} / HTTP/1.1\r\nHost: example.com\r\n");
             shapes.push(format!("{begin}Content-Length: {length}\r\n\r\n{other}"));
             shapes.push(format!("{begin}Transfer-Encoding: chunked\r\n\r\n{chunk}"));
