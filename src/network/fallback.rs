@@ -28,7 +28,7 @@ pub(super) fn foreign<'a>(links: &'a [Link], used: &BTreeSet<u32>) -> Vec<&'a Li
         let kind = link.kind.as_deref().unwrap_or_default();
         FALLBACK.contains(&(link.name.as_str(), kind))
     };
-    let idle = |link: &Link| !link.is_up() && !used.contains(&link.index);
+    let idle = |link: &Link| !link.is_up() && !link.from_elsewhere && !used.contains(&link.index);
     let fine = |link: &&Link| link.is_loopback() || known(link) && idle(link);
     links.iter().filter(|link| !fine(link)).collect()
 }
@@ -45,6 +45,7 @@ mod tests {
             flags: 0,
             hardware: 768,
             kind: kind.map(str::to_owned),
+            from_elsewhere: false,
         }
     }
 
@@ -93,6 +94,11 @@ mod tests {
             let name = other.name.clone();
             assert_eq!(names(&[lo(), other], &used), [name]);
         }
+        let moved = Link {
+            from_elsewhere: true,
+            ..link(2, "tunl0", Some("ipip"))
+        };
+        assert_eq!(names(&[lo(), moved], &[1]), ["tunl0"]);
         let renamed = Link {
             name: "lo0".to_owned(),
             ..lo()

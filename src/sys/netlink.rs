@@ -51,6 +51,7 @@ const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 
+const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_IFNAME: u16 = 3;
 /// A nest, of which IFLA_INFO_KIND is the driver's name for the kind of link.
 const IFLA_LINKINFO: u16 = 18;
@@ -82,6 +83,8 @@ pub struct Link {
     pub hardware: u16,
     /// What the driver calls it (`ipip`, `veth`), where it says so. Nobody can give a link another kind.
     pub kind: Option<String>,
+    /// Whether what it works with is in another namespace: a tunnel that was moved leads out there still.
+    pub from_elsewhere: bool,
 }
 
 impl Link {
@@ -394,6 +397,7 @@ fn parse_link(body: &[u8]) -> io::Result<Link> {
         flags: u32_at(body, 8)?,
         name: String::new(),
         kind: None,
+        from_elsewhere: attribute(body, LINK_HEADER, IFLA_LINK_NETNSID)?.is_some(),
     };
     if let Some(name) = attribute(body, LINK_HEADER, IFLA_IFNAME)? {
         link.name = text(name);
