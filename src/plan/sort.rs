@@ -199,6 +199,10 @@ impl Sorted {
         facts: &SourceFacts,
         part: HomePart<'_>,
     ) -> Result<(), PlanError> {
+        // Root's is refused as the workspace, as everything that is never written.
+        if part.path.as_os_str().is_empty() && read_only(rules.never, facts).is_some() {
+            return self.workspace(rules, mount, facts, true);
+        }
         self.keep_bind(mount, facts, false, HOME.to_owned());
         let Some(working) = part.facts else {
             // What is not there, or behind a link, is not made and not followed.
