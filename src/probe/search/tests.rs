@@ -1,3 +1,5 @@
+//! The search: what is found, what bounds it, and what moves meanwhile.
+
 use std::ffi::CStr;
 use std::fs;
 use std::os::unix::net::UnixListener;
