@@ -163,6 +163,10 @@ impl Case {
 
     fn plan_on(&self, host: &HostFacts) -> Result<Plan, PlanError> {
         let spec: Spec = serde_json::from_value(self.spec.clone()).unwrap();
+        plan(&self.resolved(), &spec, &self.facts, host)
+    }
+
+    fn resolved(&self) -> Resolved {
         let selection = resolve(&Sources {
             annotations: &self.annotations,
             flag: None,
@@ -176,7 +180,7 @@ impl Case {
         match selection.unwrap() {
             Selection::Policy(mut resolved) => {
                 (self.site)(&mut resolved.policy);
-                plan(&resolved, &spec, &self.facts, host)
+                *resolved
             }
             other => panic!("{other:?}"),
         }

@@ -1,6 +1,7 @@
 //! Another container's network: who governs, and who may not come in.
 
 use super::*;
+use crate::plan::join::refuses;
 
 const PATH: &str = "/proc/7/ns/net";
 
@@ -209,4 +210,30 @@ fn only_a_network_that_stands_is_joined() {
             .shared
             .is_some()
     );
+}
+
+#[test]
+fn n_m3_rules_of_later_are_compared_as_those_of_the_start() {
+    let own = |allow: &str, deny: &str| {
+        let case = annotated(allowlist(allow), "network.deny", deny);
+        case.resolved()
+    };
+    let network = |allow: &str, deny: &str| own(allow, deny).policy.network;
+    let bounded = own("a.test, b.test", "bad.test");
+    let refused = |allow: &str, deny: &str| refuses(&bounded, &network(allow, deny));
+    assert_eq!(refused("a.test", "bad.test"), None);
+    assert_eq!(refused("a.test", "bad.test, worse.test"), None);
+    for (allow, deny, field) in [
+        ("a.test, evil.test", "bad.test", "network.allow"),
+        ("a.test", "", "network.deny"),
+    ] {
+        let why = refused(allow, deny).unwrap();
+        assert!(why.contains(field), "{why}");
+    }
+    // One that says nothing of its network is bounded by its ceilings alone.
+    let silent = member(None).resolved();
+    assert_eq!(refuses(&silent, &network("evil.test", "")), None);
+    let mut private = network("a.test", "");
+    private.allow.insert("internal:db".parse().unwrap());
+    assert!(refuses(&silent, &private).is_some());
 }
