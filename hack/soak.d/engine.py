@@ -116,5 +116,18 @@ def kill_engine(seed):
     else:
         return ["dockerd did not come back"]
     problems = [removed(name, id, "engine killed") for name, id in zip(names, ids)]
-    docker("rm", "-f", f"soak-half-{seed}")
+    problems.append(removed_half(f"soak-half-{seed}"))
     return [problem for problem in problems if problem]
+
+
+def removed_half(name):
+    """A dockerd that was killed between the start of a task and its own note of it removes its container and forgets the
+    task, whatever the runtime. When the shim goes as well, containerd has the runtime delete what is left."""
+    id = docker("inspect", "-f", "{{.Id}}", name).stdout.strip()
+    docker("rm", "-f", name)
+    if not id:
+        return None
+    for pid in with_arguments("containerd-shim", id):
+        kill(pid)
+    found = node.left(id, "/run/docker/runtime-runc/moby", [id], patience=10)
+    return f"{name} (half made, engine killed): left:\n    " + "\n    ".join(found) if found else None

@@ -88,8 +88,11 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
 
 /// The container may have been deleted meanwhile; libcontainer makes its cgroup anew before it finds that out.
 fn sweep(place: &Place, record: &Record) {
-    if place.dir().exists() {
-        return;
+    // Whoever deletes it holds the lock until all of it is gone.
+    match place.lock_existing() {
+        Ok(_lock) if place.dir().exists() => return,
+        Err(_) if place.dir().exists() => return,
+        Ok(_) | Err(_) => {}
     }
     for cgroup in &record.cgroups {
         if let Err(error) = cgroup::remove(cgroup) {
