@@ -41,7 +41,10 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
         (None, Some(id)) => {
             let mut record = store::find(id)?;
             let governed_by = match record.shared_network() {
-                Some(shared) => store::find(&shared.container)?.plan,
+                // Where that one is gone, what was true when this one joined is all that there is.
+                Some(shared) => store::find(&shared.container)
+                    .ok()
+                    .and_then(|first| first.plan),
                 None => None,
             };
             // What its own record says of the network was true when it joined.

@@ -13,8 +13,8 @@ use super::preset::Presets;
 use super::{
     AnnotationLeave, Capability, CpuLimit, Exceeded, Field, GuestPath, Limits, MemoryLimit,
     NetworkLimit, NodeAllow, NodeConfig, OnUnknown, OverLimit, POLICY_KEY, Policy, PolicyChoice,
-    PolicyError, PolicyName, ProcessLimit, RuleItem, Upstream, WORKSPACE_KEY, builtin, capability,
-    exceeds, narrow, network,
+    PolicyError, PolicyName, ProcessLimit, RuleItem, UNCONFINED, Upstream, WORKSPACE_KEY, builtin,
+    capability, exceeds, narrow, network,
 };
 
 /// All that has a say in a container's policy.
@@ -175,14 +175,12 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
         .map(str::parse)
         .transpose()
         .map_err(|problem| PolicyError::Flag { problem })?;
-    let (choice, chosen_by) = match (&request.policy, &flag, &sources.node.default) {
-        (Some(name), _, _) => (
+    let (choice, chosen_by) = match &request.policy {
+        Some(name) => (
             Some(PolicyChoice::Named(name.clone())),
             Origin::Annotation(POLICY_KEY.to_owned()),
         ),
-        (None, Some(flag), _) => (Some(flag.clone()), Origin::Flag),
-        (None, None, Some(default)) => (Some(default.clone()), Origin::Node),
-        (None, None, None) => (None, Origin::Default),
+        None => unasked(flag.clone(), sources.node),
     };
     let desk = Desk::new(sources);
     let name = match choice {
@@ -198,6 +196,15 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
     }
     desk.finish(request, chosen, limits, image)
         .map(|resolved| Selection::Policy(Box::new(resolved)))
+}
+
+/// What applies where no annotation names a policy.
+fn unasked(flag: Option<PolicyChoice>, node: &NodeConfig) -> (Option<PolicyChoice>, Origin) {
+    match (flag, node.default.clone()) {
+        (Some(flag), _) => (Some(flag), Origin::Flag),
+        (None, Some(default)) => (Some(default), Origin::Node),
+        (None, None) => (None, Origin::Default),
+    }
 }
 
 /// Without a policy there is nothing to change: an annotation that asks for a wall must not be ignored.
@@ -312,12 +319,7 @@ impl Desk<'_> {
         limits: &[Limit],
     ) -> Result<(), PolicyError> {
         let leave = &self.sources.node.allow.annotations;
-        let node = self.sources.node.default.clone();
-        let (without, by) = match (flag, node) {
-            (Some(flag), _) => (Some(flag), Origin::Flag),
-            (None, Some(default)) => (Some(default), Origin::Node),
-            (None, None) => (None, Origin::Default),
-        };
+        let (without, by) = unasked(flag, self.sources.node);
         let without = match without {
             // Any walls are fewer rights than none.
             Some(PolicyChoice::Unconfined) => None,
@@ -326,7 +328,7 @@ impl Desk<'_> {
         };
         let than = match &without {
             Some(without) => format!("policy {}", without.loaded.policy.name),
-            None => builtin_unconfined(),
+            None => UNCONFINED.to_owned(),
         };
         let refuse = |key: &str, asked: String, leave| PolicyError::ChosenByImage {
             key: key.to_owned(),
@@ -574,10 +576,6 @@ fn own_bounds(own: &Limits, leave: &Leave) -> Limits {
             cpus
         },
     }
-}
-
-fn builtin_unconfined() -> String {
-    super::UNCONFINED.to_owned()
 }
 
 fn builtin_name(name: &str) -> PolicyName {

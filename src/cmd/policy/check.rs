@@ -117,8 +117,7 @@ fn of_policy(global: &Global, args: &PolicyCheck, question: &Question) -> Result
             }
             Ok(chosen.into())
         }
-        (Ok(chosen), Err(error)) => {
-            let mut chosen = chosen;
+        (Ok(mut chosen), Err(error)) => {
             chosen
                 .may_add
                 .push(format!("where --policy {name} requires it: {error:#}"));
