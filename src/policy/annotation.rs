@@ -238,9 +238,7 @@ fn set_list<T: FromStr<Err = ValueError> + Ord>(
 }
 
 /// Items between commas, spaces around them ignored. An empty value is an empty list: nothing is allowed.
-pub(super) fn list<T: FromStr<Err = ValueError> + Ord>(
-    value: &str,
-) -> Result<BTreeSet<T>, ValueError> {
+pub fn list<T: FromStr<Err = ValueError> + Ord>(value: &str) -> Result<BTreeSet<T>, ValueError> {
     let spaces: &[char] = &[' '];
     if value.trim_matches(spaces).is_empty() {
         return Ok(BTreeSet::new());

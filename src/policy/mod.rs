@@ -46,7 +46,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
+pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key, list as annotation_list};
 pub use bound::{CpuLimit, MemoryLimit, ProcessLimit};
 pub use builtin::BUILTIN;
 pub use capability::Capability;

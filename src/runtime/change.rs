@@ -10,7 +10,7 @@ use crate::egress::Rules;
 use crate::plan::{Plan, join};
 use crate::policy::{
     Asker, Field, MOST_PORTS, NetworkMode, NetworkRule, Origin, Selection, Sources, annotation_key,
-    catalogue, resolve,
+    annotation_list, catalogue, resolve,
 };
 use crate::sidecar::{ControlReply, ControlRequest};
 
@@ -121,13 +121,7 @@ fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
 /// What is asked for, where that is less than what holds: no rule that is not there, and every denial kept.
 fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
     let parse = |list: &Option<String>| -> Option<BTreeSet<NetworkRule>> {
-        match list.as_deref().map(str::trim) {
-            None | Some("") => Some(BTreeSet::new()),
-            Some(list) => list
-                .split(',')
-                .map(|item| item.trim().parse().ok())
-                .collect(),
-        }
+        annotation_list(list.as_deref().unwrap_or("")).ok()
     };
     let mut allow = match &asked.allow {
         Some(_) => parse(&asked.allow)?,
