@@ -53,6 +53,22 @@ impl MountTable {
         self.lines.iter().find(|l| l.id == id)
     }
 
+    /// Where the cgroup hierarchies are mounted (cgroups(7)): each hierarchy once, below `usual` if it is there. A second
+    /// mount of it (in a chroot, in another container's image) may be read-only, covered, or show a part.
+    pub fn hierarchies(&self, usual: &Path) -> Vec<&Path> {
+        let is_usual = |line: &MountLine| line.point.starts_with(usual);
+        let mut found: Vec<&MountLine> = Vec::new();
+        let all = self.lines.iter();
+        for line in all.filter(|l| matches!(l.kind.as_str(), "cgroup" | "cgroup2")) {
+            match found.iter_mut().find(|known| known.device == line.device) {
+                Some(known) if !is_usual(known) && is_usual(line) => *known = line,
+                Some(_) => {}
+                None => found.push(line),
+            }
+        }
+        found.into_iter().map(|l| l.point.as_path()).collect()
+    }
+
     /// The mount on which a path lies below another mount that covers it.
     pub fn covered_by(&self, line: &MountLine, path: &Path) -> Option<&MountLine> {
         let others = self.lines.iter().filter(|other| other.id != line.id);
@@ -225,6 +241,24 @@ half a line
         let line = table.by_id(id).unwrap();
         let names = table.names(line, Path::new(real)).unwrap();
         names.iter().map(|n| n.display().to_string()).collect()
+    }
+
+    #[test]
+    fn each_hierarchy_is_found_once_and_where_it_usually_is() {
+        let text = "\
+60 21 0:70 / /srv/chroot/sys/fs/cgroup/pids ro - cgroup cgroup rw,pids
+61 21 0:71 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+62 61 0:70 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
+63 61 0:72 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+64 21 0:72 /a /srv/part rw - cgroup2 cgroup2 rw
+65 21 0:73 / /srv/only rw - cgroup cgroup rw,name=x
+";
+        let table = MountTable::parse(text.as_bytes());
+        let found = table.hierarchies(Path::new("/sys/fs/cgroup"));
+        assert_eq!(
+            found,
+            ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/srv/only"].map(Path::new)
+        );
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use oci_spec::runtime::Spec;
 
+use crate::plan::mountinfo::MountTable;
+
 use super::RuntimeError;
 use super::controllers::Controllers;
 use super::store::Place;
@@ -204,14 +206,11 @@ fn remove_tree(dir: &Path) -> Result<(), RuntimeError> {
     )))
 }
 
-/// Mount points of the hierarchies that this process sees.
+/// Mount points of the hierarchies that this process sees, each hierarchy once.
 fn hierarchies() -> Vec<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let lines = mounts.lines().map(|l| l.split(' ').collect::<Vec<_>>());
-    let cgroups = lines.filter(|f| matches!(f.get(2), Some(&"cgroup" | &"cgroup2")));
-    cgroups
-        .filter_map(|f| f.get(1).map(PathBuf::from))
-        .collect()
+    let table = MountTable::parse(&fs::read("/proc/self/mountinfo").unwrap_or_default());
+    let found = table.hierarchies(Path::new("/sys/fs/cgroup"));
+    found.into_iter().map(Path::to_owned).collect()
 }
 
 /// The first cgroup in or below `dir` that has processes.

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Running, sleeper};
+use super::{Running, called_by, sleeper};
+use crate::command::run_for;
 use crate::direct::Node;
 
 /// The container's cgroups, emptied and removed as a kubelet does.
@@ -67,5 +68,25 @@ fn review_k_3_a_container_whose_records_are_gone_is_killed_and_deleted() {
         node.call(&["kill", &container.id, "KILL"]).ok();
         node.call(&["delete", "--force", &container.id]).ok();
         assert!(!Path::new(&format!("{}/{}", node.root, container.id)).exists());
+    }
+}
+
+/// A second mount of a hierarchy (a chroot's, another container's) may be read-only: it is nobody's place.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn k_3_a_second_mount_of_the_hierarchies_that_is_read_only_stops_no_delete() {
+    let node = Node::new();
+    let second = node.scratch.dir("second");
+    let mounted = format!(
+        "for one in $(findmnt -n -o TARGET -t cgroup,cgroup2); do mkdir -p {second}/$one && \
+         mount --bind $one {second}/$one && mount -o remount,bind,ro {second}/$one || exit 9; done; \
+         mkdir {second}$one/x 2>&1 | grep -q Read-only || exit 8; exec \"$0\" \"$@\""
+    );
+    for policy in ["standard", "unconfined"] {
+        let container = Running::start(&node, "twice", policy, &sleeper(&node));
+        let before = ["unshare", "-m", "sh", "-c", &mounted];
+        let mut delete = called_by(&before, &node, &["delete", "--force", &container.id]);
+        run_for(Duration::from_secs(60), &mut delete).ok();
+        assert!(node.leftovers(&container.id).is_empty());
     }
 }
