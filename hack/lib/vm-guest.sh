@@ -13,7 +13,7 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/r
 check() {
     local name=$1 start=$SECONDS said rc=0
     shift
-    said=$(timeout --kill-after=5 240 bash -c "$(declare -f); $(declare -p BIN RELEASE IMAGE_ROOT); set -euo pipefail; $*" 2>&1) || rc=$?
+    said=$(timeout --kill-after=5 240 bash -c "$(declare -f); $(declare -p BIN RELEASE IMAGE_ROOT TUNNELS); set -euo pipefail; $*" 2>&1) || rc=$?
     if [ "$rc" = 0 ]; then
         PASSED=$((PASSED + 1))
         echo "ok      $name ($((SECONDS - start)) s)"
@@ -52,7 +52,8 @@ install_all() {
     cat >/etc/docker/daemon.json <<JSON
 { "ip6tables": false, "runtimes": {
     "agentbox": { "path": "$BIN" },
-    "agentbox-unconfined": { "path": "$BIN", "runtimeArgs": ["--policy", "unconfined"] } } }
+    "agentbox-unconfined": { "path": "$BIN", "runtimeArgs": ["--policy", "unconfined"] },
+    "agentbox-permissive": { "path": "$BIN", "runtimeArgs": ["--policy", "permissive"] } } }
 JSON
     printf '#!/bin/sh\nexec %s --policy unconfined "$@"\n' $BIN >/usr/local/bin/agentbox-unconfined
     chmod +x /usr/local/bin/agentbox-unconfined
@@ -307,6 +308,31 @@ seccomp_and_landlock_are_this_kernels() {
     exits 1 $BIN wrap --policy strict -- sh -c 'cat /etc/shadow'
 }
 
+# Part of what many nodes of clusters load: from then on every new network namespace has their devices.
+TUNNELS=(ipip ip_gre ip_vti sit ip6_tunnel ip6_gre ip6_vti)
+
+containers_start_beside_fallback_tunnels() {
+    local said id names
+    modprobe -a "${TUNNELS[@]}"
+    names=$(unshare -n sh -c 'ls /sys/class/net 2>/dev/null || true; ip -o link' | grep -oE '(tunl|gre|gretap|erspan|ip_vti|sit|ip6tnl|ip6gre|ip6_vti)0' | sort -u | wc -l)
+    [ "$names" -ge 7 ] || fail "the control: a new namespace has $names of the devices"
+    # Loopback alone, and an allowlist.
+    for runtime in agentbox agentbox-permissive; do
+        said=$(docker run --rm --network bridge --runtime=$runtime test-musl \
+            sh -c 'ls /sys/class/net; cat /sys/class/net/tunl0/flags /sys/class/net/sit0/flags; ip link set tunl0 up; echo raised $?; cat /proc/net/route | wc -l' 2>&1 || true)
+        grep -qx tunl0 <<<"$said" && grep -qx sit0 <<<"$said" || fail "no fallback device is in it: $said"
+        equal "$(grep -c '^0x80$' <<<"$said")" 2
+        grep -qE '^raised [1-9]' <<<"$said" || fail "a device could be raised: $said"
+        equal "$(tail -1 <<<"$said")" 1
+    done
+    id=$(docker run -d --network bridge --runtime=agentbox test-musl sleep 100)
+    equal "$(docker exec "$id" echo inside)" inside
+    equal "$(docker run --rm --network "container:$id" --runtime=agentbox test-musl echo member)" member
+    docker rm -f "$id"
+    cd /srv/project
+    equal "$($BIN wrap -- echo wrapped)" wrapped
+}
+
 install_all >/tmp/install.log 2>&1 || { echo "could not set the machine up"; tail -20 /tmp/install.log; }
 echo "Linux $RELEASE, $(systemctl --version | head -1), Docker $(docker version -f '{{.Server.Version}}'), $(podman --version)"
 check "the machine has cgroup v2 and systemd" the_machine_is_what_it_should_be
@@ -330,4 +356,5 @@ check "by hand, systemd, unconfined" by_hand_with_the_systemd_driver unconfined
 check "by hand, systemd, standard" by_hand_with_the_systemd_driver standard
 check "by hand, without systemd" by_hand_without_systemd
 check "features and wrap" seccomp_and_landlock_are_this_kernels
+check "agentbox: beside fallback tunnels" containers_start_beside_fallback_tunnels
 echo "$PASSED passed, $FAILED failed"

@@ -18,6 +18,7 @@ pub mod dns;
 pub mod http;
 pub mod names;
 pub mod socks;
+mod spent;
 pub mod tls;
 
 pub use address::{AddressRefusal, Surroundings};
@@ -26,3 +27,4 @@ pub use ask::{
 };
 pub use budget::{Budget, Ledger, OverBudget};
 pub use decide::{Decision, Denial, Rules, endpoint, proxy_port, rule_for};
+pub use spent::{Spent, SpentLine};

@@ -61,6 +61,11 @@ impl Names {
         })
     }
 
+    /// Whether a name has none and would be given one.
+    pub fn has_room_for(&self, name: &HostName) -> bool {
+        self.by_index.len() < self.most && !self.has(name)
+    }
+
     /// Whether a name has an address already.
     pub fn has(&self, name: &HostName) -> bool {
         self.by_name.contains_key(name)

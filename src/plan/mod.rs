@@ -182,6 +182,9 @@ pub struct NetworkPlan {
     pub proxy_env: bool,
     /// The most that one container's connections may take.
     pub budget: Budget,
+    /// Seconds for which what a run used counts for the next one of the same container.
+    #[serde(default, skip_serializing_if = "is_not_kept")]
+    pub budgets_kept: u32,
     /// `net.*` settings for the inner namespace.
     pub sysctl: BTreeMap<String, String>,
     /// Whether the container has a sysfs, which is then replaced by the inner namespace's.
@@ -521,6 +524,11 @@ pub fn plan(
         warnings,
         policy: policy.clone(),
     })
+}
+
+/// Records of before have no such field.
+fn is_not_kept(seconds: &u32) -> bool {
+    *seconds == 0
 }
 
 /// Under `filesystem.left-out = "error"` a mount is given or nothing starts.

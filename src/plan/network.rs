@@ -40,6 +40,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
         upload,
         hosts,
         cool_down,
+        budgets_kept,
         inbound,
     } = &resolved.policy.network;
     let listed = || Rules {
@@ -73,6 +74,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
             hosts: hosts.get(),
             cool_down_seconds: cool_down.get(),
         },
+        budgets_kept: budgets_kept.get(),
         sysctl,
         sysfs,
         upstream: None,

@@ -170,6 +170,7 @@ impl Request {
             Field::NetworkUpload => set(&mut network.upload, value),
             Field::NetworkHosts => set(&mut network.hosts, value),
             Field::NetworkCoolDown => set(&mut network.cool_down, value),
+            Field::NetworkBudgetsKept => set(&mut network.budgets_kept, value),
             Field::NetworkInbound => set_list(&mut network.inbound, value),
             Field::SyscallsAllow => set_list(&mut syscalls.allow, value),
             Field::SyscallsDeny => set_list(&mut syscalls.deny, value),

@@ -206,6 +206,7 @@ fn compare_network(asked: &Network, ceiling: &Network, over: &mut Over) {
         upload,
         hosts,
         cool_down,
+        budgets_kept,
         inbound,
     } = asked;
     over.ordered(Field::NetworkMode, mode, &ceiling.mode);
@@ -240,12 +241,19 @@ fn compare_network(asked: &Network, ceiling: &Network, over: &mut Over) {
     );
     over.ordered(Field::NetworkUpload, upload, &ceiling.upload);
     over.ordered(Field::NetworkHosts, hosts, &ceiling.hosts);
-    // The other way round: a longer pause is tighter.
+    // The other way round: a longer pause is tighter, and so is what is counted for longer.
     if *cool_down < ceiling.cool_down {
         over.0.push(Exceeded {
             field: Field::NetworkCoolDown,
             asked: cool_down.to_string(),
             allowed: format!("at least {}", ceiling.cool_down),
+        });
+    }
+    if *budgets_kept < ceiling.budgets_kept {
+        over.0.push(Exceeded {
+            field: Field::NetworkBudgetsKept,
+            asked: budgets_kept.to_string(),
+            allowed: format!("at least {}", ceiling.budgets_kept),
         });
     }
     // Where any port may be named, so may these.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::error::Conflict;
 use super::text::words;
 use super::{
-    Access, Annotations, AskSeconds, ByteSize, Capability, CoolDown, Count, CpuLimit,
+    Access, Annotations, AskSeconds, BudgetsKept, ByteSize, Capability, CoolDown, Count, CpuLimit,
     CredentialName, EphemeralDir, Filesystem, GuestPath, InboundPort, LeftOut, Limits, MemoryLimit,
     MountRule, Network, NetworkMode, NetworkRule, OnUnknown, Origin, Policy, PolicyError,
     PolicyName, Privileges, ProcessLimit, RootAccess, RuleItem, SearchRule, Switch, SyscallName,
@@ -61,6 +61,8 @@ words! {
         NetworkHosts = "network.hosts",
         /// [`Network::cool_down`].
         NetworkCoolDown = "network.cool-down",
+        /// [`Network::budgets_kept`].
+        NetworkBudgetsKept = "network.budgets-kept",
         /// [`Network::inbound`].
         NetworkInbound = "network.inbound",
         /// [`Syscalls::allow`].
@@ -130,6 +132,7 @@ pub(super) struct NetworkFields {
     pub upload: Option<ByteSize>,
     pub hosts: Option<Count>,
     pub cool_down: Option<CoolDown>,
+    pub budgets_kept: Option<BudgetsKept>,
     pub inbound: Option<BTreeSet<InboundPort>>,
 }
 
@@ -427,6 +430,7 @@ impl NetworkFields {
             upload,
             hosts,
             cool_down,
+            budgets_kept,
             inbound,
         } = over;
         put(&mut self.mode, mode, Field::NetworkMode, note);
@@ -446,6 +450,8 @@ impl NetworkFields {
         put(&mut self.upload, upload, Field::NetworkUpload, note);
         put(&mut self.hosts, hosts, Field::NetworkHosts, note);
         put(&mut self.cool_down, cool_down, Field::NetworkCoolDown, note);
+        let slot = &mut self.budgets_kept;
+        put(slot, budgets_kept, Field::NetworkBudgetsKept, note);
         put(&mut self.inbound, inbound, Field::NetworkInbound, note);
     }
 
@@ -484,6 +490,7 @@ impl NetworkFields {
             upload: self.upload.ok_or(Field::NetworkUpload)?,
             hosts: self.hosts.ok_or(Field::NetworkHosts)?,
             cool_down: self.cool_down.ok_or(Field::NetworkCoolDown)?,
+            budgets_kept: self.budgets_kept.ok_or(Field::NetworkBudgetsKept)?,
             inbound: self.inbound.ok_or(Field::NetworkInbound)?,
         })
     }
@@ -504,6 +511,7 @@ impl From<Network> for NetworkFields {
             upload,
             hosts,
             cool_down,
+            budgets_kept,
             inbound,
         } = network;
         let items = |rules: BTreeSet<NetworkRule>| -> BTreeSet<RuleItem> {
@@ -522,6 +530,7 @@ impl From<Network> for NetworkFields {
             upload: Some(upload),
             hosts: Some(hosts),
             cool_down: Some(cool_down),
+            budgets_kept: Some(budgets_kept),
             inbound: Some(inbound),
         }
     }

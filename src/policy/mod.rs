@@ -65,7 +65,7 @@ pub use path::{GuestPath, HostPath};
 pub use preset::misnamed as misnamed_preset;
 pub use resolve::{Asker, Ceiling, Leave, Origin, Resolved, Selection, Sources, resolve};
 pub use rule::{NetworkRule, PresetName, RuleItem, Target};
-pub use seconds::{AskSeconds, CoolDown};
+pub use seconds::{AskSeconds, BudgetsKept, CoolDown};
 pub use size::ByteSize;
 pub use syscall::SyscallName;
 pub use text::{ValueError, shown};
@@ -147,6 +147,10 @@ pub struct Network {
     /// How long nothing is let through after a budget was used up.
     #[serde(default = "no_cool_down")]
     pub cool_down: CoolDown,
+    /// How long after a run what it used of [`Self::upload`] and [`Self::hosts`] still counts when the same container is
+    /// started again; 0: each start begins anew.
+    #[serde(default = "no_budgets_kept")]
+    pub budgets_kept: BudgetsKept,
     /// Whether the workload is told of the proxy by HTTP_PROXY and its kin.
     pub proxy_env: Switch,
     /// Connections at once.
@@ -322,6 +326,10 @@ fn unknown_is_denied() -> OnUnknown {
 
 fn ask_half_a_minute() -> AskSeconds {
     30.try_into().expect("it is within the bounds")
+}
+
+fn no_budgets_kept() -> BudgetsKept {
+    0.try_into().expect("it is within the bounds")
 }
 
 fn no_cool_down() -> CoolDown {

@@ -22,6 +22,10 @@ pub(super) fn unite_denials(policy: &mut Policy, ceiling: &Policy) -> Vec<Field>
     changed.set(Field::NetworkCoolDown, &mut network.cool_down, |own| {
         *own.max(&ceiling.network.cool_down)
     });
+    let kept = &mut network.budgets_kept;
+    changed.set(Field::NetworkBudgetsKept, kept, |own| {
+        *own.max(&ceiling.network.budgets_kept)
+    });
     changed.0
 }
 
@@ -112,6 +116,7 @@ fn meet_network(own: &mut Network, ceiling: &Network, changed: &mut Changed) {
         // United before.
         deny: _,
         cool_down: _,
+        budgets_kept: _,
         on_unknown,
         // They give the workload nothing, so a ceiling says nothing of them.
         ask_seconds: _,

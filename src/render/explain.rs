@@ -271,6 +271,15 @@ fn allowlist(out: &mut String, plan: &Plan) {
             &format!("after a used-up budget nothing goes through for {pause} s"),
         );
     }
+    if network.budgets_kept > 0 {
+        let kept = network.budgets_kept;
+        item(
+            out,
+            &format!(
+                "what is sent and looked up counts on when this container starts again within {kept} s of its end"
+            ),
+        );
+    }
     if let Some(upstream) = &network.upstream {
         let names = match upstream.names {
             UpstreamNames::Vetted => "for addresses that the sidecar has resolved and looked at",

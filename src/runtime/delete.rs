@@ -9,7 +9,7 @@ use libcontainer::container::{Container, ContainerStatus};
 use super::controllers::Controllers;
 use super::record::{ProcessId, Record, Remains};
 use super::store::Place;
-use super::{RuntimeError, cgroup, half_made, hooks, overlay, signal, start};
+use super::{RuntimeError, cgroup, half_made, hooks, kept, overlay, signal, start};
 use crate::sidecar;
 
 /// How long the container's processes may take to die of SIGKILL.
@@ -110,6 +110,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         note(sidecar::kill(sidecar).map_err(RuntimeError::from));
         note(sidecar::remove(sidecar).map_err(RuntimeError::from));
     }
+    kept::ended(place);
     for cgroup in &remains.cgroups {
         note(cgroup::remove(cgroup));
     }

@@ -18,6 +18,7 @@ pub mod filter;
 pub mod foreground;
 mod half_made;
 pub mod hooks;
+mod kept;
 mod labels;
 pub mod late;
 pub mod later_ports;

@@ -8,7 +8,7 @@ use oci_spec::runtime::Spec;
 use super::create::has_user_namespace;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::{self, Place};
-use super::{RuntimeError, control};
+use super::{RuntimeError, control, kept};
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
@@ -28,6 +28,8 @@ pub struct NetworkWall {
     user_namespace: bool,
     /// What is served, and the directory of its files.
     serving: Option<(Serving, PathBuf)>,
+    /// The file of what is used, where it counts for the next run.
+    kept: Option<OwnedFd>,
     mode: NetworkMode,
     proxy_port: u16,
 }
@@ -44,6 +46,11 @@ impl NetworkWall {
         let user_namespace = has_user_namespace(spec);
         let mode = plan.network.mode;
         let serving = serves(plan).then(|| (serving(plan, place), place.dir()));
+        let seconds = plan.network.budgets_kept;
+        let kept = match serving {
+            Some(_) if seconds > 0 => Some(kept::open(place, seconds)?),
+            _ => None,
+        };
         let exe = rustix::fs::open(
             "/proc/self/exe",
             rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
@@ -68,6 +75,7 @@ impl NetworkWall {
             config: sysctls,
             user_namespace,
             serving,
+            kept,
             mode,
             proxy_port: plan.network.proxy_port,
         })
@@ -112,7 +120,8 @@ impl NetworkWall {
         let serving = match &mut self.serving {
             Some((serving, dir)) => {
                 serving.ipv6 = inner.ipv6;
-                Some(serving_files(serving, dir)?)
+                let files = serving_files(serving, dir, self.kept.take())?;
+                Some(files)
             }
             None => None,
         };
@@ -142,12 +151,17 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         container: place.id.as_str().to_owned(),
         ports: listens.then(|| network.ports.iter().copied().collect()),
         inbound: network.inbound.clone(),
+        kept: network.budgets_kept > 0,
         ipv6: false,
     }
 }
 
 /// The configuration, the log and the control socket, in the container's directory.
-fn serving_files(serving: &Serving, dir: &Path) -> Result<ServingFds, RuntimeError> {
+fn serving_files(
+    serving: &Serving,
+    dir: &Path,
+    kept: Option<OwnedFd>,
+) -> Result<ServingFds, RuntimeError> {
     use rustix::fs::{Mode, OFlags, open};
     let config = dir.join("network.json");
     let text = serde_json::to_vec(serving).map_err(|e| RuntimeError::Input {
@@ -166,6 +180,7 @@ fn serving_files(serving: &Serving, dir: &Path) -> Result<ServingFds, RuntimeErr
     Ok(ServingFds {
         config: config_fd,
         journal: journal_fd,
+        kept,
         control: control::listen(dir)?,
     })
 }

@@ -82,7 +82,7 @@ impl Place {
 
     /// Our directory of the container.
     pub fn dir(&self) -> PathBuf {
-        Path::new(RUN).join("index").join(&self.key)
+        index().join(&self.key)
     }
 
     /// libcontainer's directory of the container.
@@ -102,7 +102,7 @@ impl Place {
 
     /// Makes our directory; an error if it is there.
     pub fn make_dir(&self) -> Result<(), RuntimeError> {
-        make_private(&Path::new(RUN).join("index"))?;
+        make_private(&index())?;
         let dir = self.dir();
         match fs::DirBuilder::new().mode(0o700).create(&dir) {
             Ok(()) => Ok(()),
@@ -226,9 +226,19 @@ impl Lock {
     }
 }
 
+/// Where our directories of all containers are.
+pub fn index() -> PathBuf {
+    Path::new(RUN).join("index")
+}
+
+/// Where it is kept what containers used of their budgets.
+pub fn kept() -> PathBuf {
+    Path::new(RUN).join("kept")
+}
+
 /// Every container on this node, whatever its engine.
 pub fn all() -> Result<Vec<Record>, RuntimeError> {
-    let index = Path::new(RUN).join("index");
+    let index = index();
     let entries = match fs::read_dir(&index) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -268,7 +278,7 @@ pub fn private_dir(name: &str) -> Result<PathBuf, RuntimeError> {
     Ok(dir)
 }
 
-fn make_private(dir: &Path) -> Result<(), RuntimeError> {
+pub(super) fn make_private(dir: &Path) -> Result<(), RuntimeError> {
     let made = fs::DirBuilder::new()
         .mode(0o700)
         .recursive(true)

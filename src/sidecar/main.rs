@@ -11,6 +11,7 @@ use super::confine::{self, Identity};
 use super::protocol::{self, Attachment, NamespaceId, ProtocolError, Question, Reply, Setup, Work};
 use super::serve::{self, Callers, Ears, Serving};
 use super::{ARGV0, ConfineError, SidecarError, filter};
+use crate::egress::Spent;
 use crate::sys::memory::Code;
 use crate::sys::netlink::RouteSocket;
 use crate::sys::{process, socket};
@@ -245,9 +246,13 @@ fn prepare_serving(
     let wrong = || {
         SidecarError::Protocol(ProtocolError::Descriptors {
             peer: "runtime",
-            need: 3 + serving.sockets(),
+            need: 3 + usize::from(serving.kept) + serving.sockets(),
             have,
         })
+    };
+    let kept = match serving.kept {
+        true => Some(read_kept(fds.next().ok_or_else(wrong)?)?),
+        false => None,
     };
     if fds.len() != serving.sockets() {
         return Err(wrong());
@@ -283,10 +288,28 @@ fn prepare_serving(
         doors,
         dialers: fds.collect(),
         journal,
+        kept,
         control,
         routes: [engine, node],
     };
     Ok((serving, ears))
+}
+
+/// What earlier runs used. The runtime has read the file before: here it is what is counted from.
+fn read_kept(file: OwnedFd) -> Result<(Spent, OwnedFd), SidecarError> {
+    use std::io::Read;
+    let mut file = std::fs::File::from(file);
+    let mut text = String::new();
+    file.read_to_string(&mut text)
+        .map_err(SidecarError::Configuration)?;
+    let spent = Spent::parse(text.lines().skip(1)).map_err(|line| {
+        let why = format!(
+            "line {} of what earlier runs used is not understood",
+            line + 1
+        );
+        SidecarError::Configuration(std::io::Error::other(why))
+    })?;
+    Ok((spent, file.into()))
 }
 
 /// Waits for init's question and init's end. Under the filter now.

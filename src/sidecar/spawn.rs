@@ -79,6 +79,8 @@ pub struct ServingFds {
     pub config: OwnedFd,
     /// The violation log, opened to append.
     pub journal: OwnedFd,
+    /// Where what is used is kept, opened to read and append.
+    pub kept: Option<OwnedFd>,
     /// A UNIX socket that listens.
     pub control: OwnedFd,
 }
@@ -256,6 +258,7 @@ impl Spawned {
                 let own = [serving.config, serving.journal, serving.control];
                 let listeners = inner.listeners.map(Listeners::into_fds).unwrap_or_default();
                 own.into_iter()
+                    .chain(serving.kept)
                     .chain(listeners)
                     .chain(inner.dialers)
                     .collect()

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod approvals;
+mod budgets;
 mod control;
 mod greetings;
 mod inbound;

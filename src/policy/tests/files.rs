@@ -184,6 +184,7 @@ fn the_documentation_lists_every_field_with_its_built_in_values() {
                 Field::NetworkOnUnknown => network.on_unknown.to_string(),
                 Field::NetworkAskSeconds => network.ask_seconds.to_string(),
                 Field::NetworkCoolDown => network.cool_down.to_string(),
+                Field::NetworkBudgetsKept => network.budgets_kept.to_string(),
                 Field::NetworkProxyEnv => network.proxy_env.to_string(),
                 Field::NetworkConnections => network.connections.to_string(),
                 Field::NetworkConnectionsPerMinute => network.connections_per_minute.to_string(),

@@ -73,6 +73,7 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::NetworkOnUnknown => (Word, vec![dice.pick(&["deny", "ask"])]),
         Field::NetworkAskSeconds => (Number, vec![dice.pick(&["1", "30", "600"])]),
         Field::NetworkCoolDown => (Number, vec![dice.pick(&["0", "60", "86400"])]),
+        Field::NetworkBudgetsKept => (Number, vec![dice.pick(&["0", "60", "604800"])]),
         Field::NetworkInbound => (List, dice.some(&["80", "8080", "*"])),
         Field::NetworkProxyEnv => (Word, vec![dice.pick(&["on", "off"])]),
         Field::NetworkConnections | Field::NetworkConnectionsPerMinute | Field::NetworkHosts => {

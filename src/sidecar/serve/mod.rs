@@ -31,6 +31,7 @@ mod explicit;
 mod guests;
 mod inbound;
 mod journal;
+mod keeper;
 mod live;
 mod proxy;
 mod relay;
@@ -47,7 +48,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::SidecarError;
-use crate::egress::{Asking, Budget, Rules};
+use crate::egress::{Asking, Budget, Rules, Spent};
 use crate::network::Listeners;
 use crate::sys::event::readable;
 use wall::Wall;
@@ -80,6 +81,9 @@ pub struct Serving {
     /// The ports of the engine's network that lead in.
     #[serde(default)]
     pub inbound: std::collections::BTreeSet<u16>,
+    /// Whether a file comes along in which what is used is kept.
+    #[serde(default)]
+    pub kept: bool,
     /// Whether the namespace inside has IPv6.
     pub ipv6: bool,
 }
@@ -118,6 +122,8 @@ pub struct Ears {
     pub dialers: Vec<OwnedFd>,
     /// The violation log, opened to append.
     pub journal: OwnedFd,
+    /// What earlier runs used, and the file in which that is kept, opened to append.
+    pub kept: Option<(Spent, OwnedFd)>,
     /// Where the runtime's verbs connect: a UNIX socket that only root reaches.
     pub control: OwnedFd,
     /// Routing sockets: of the engine's namespace, and of the node's.
@@ -145,10 +151,11 @@ pub(super) fn run(
             doors,
             dialers,
             journal,
+            kept,
             control,
             routes,
         } = ears;
-        let wall = Rc::new(Wall::new(serving, journal, routes));
+        let wall = Rc::new(Wall::new(serving, journal, kept, routes));
         let ipv6 = wall.ipv6;
         if let Some(listeners) = listeners {
             dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;
@@ -166,6 +173,7 @@ pub(super) fn run(
         readable(init)
             .await
             .map_err(step("wait for the container's end"))?;
+        wall.settle();
         Ok(())
     })
 }

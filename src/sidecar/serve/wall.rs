@@ -15,13 +15,14 @@ use super::control::{NetworkStatus, Pinned, Used};
 use super::dns;
 use super::guests::Guests;
 use super::journal::{Event, Journal, Via};
+use super::keeper::Keeper;
 use super::live::{Connections, Share};
 use super::secure::Server;
 use super::upstream::{Dial, Upstream};
 use crate::egress::names::{Names, Synthetic};
 use crate::egress::{
     AddressRefusal, AskRefusal, Asking, Budget, Denial, Ledger, NameVerdict, OverBudget, Rules,
-    is_within,
+    Spent, is_within,
 };
 use crate::policy::{Host, HostName};
 use crate::sys::netlink::RouteSocket;
@@ -43,6 +44,7 @@ pub(super) struct Wall {
     budget: Budget,
     ledger: RefCell<Ledger>,
     journal: RefCell<Journal>,
+    keeper: RefCell<Option<Keeper>>,
     pub connections: Connections,
     pub guests: Guests,
     began: Instant,
@@ -127,7 +129,12 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Wall {
-    pub fn new(serving: Serving, journal: OwnedFd, routes: [RouteSocket; 2]) -> Self {
+    pub fn new(
+        serving: Serving,
+        journal: OwnedFd,
+        kept: Option<(Spent, OwnedFd)>,
+        routes: [RouteSocket; 2],
+    ) -> Self {
         let Serving {
             rules,
             asking,
@@ -135,12 +142,22 @@ impl Wall {
             container,
             ports,
             inbound,
+            kept: _,
             ipv6,
         } = serving;
         let began = Instant::now();
+        let (spent, file) = kept.unzip();
+        let spent = spent.unwrap_or_default();
+        let sent = spent.upload_bytes;
+        let mut names = Names::new(budget.hosts);
+        for name in &spent.hosts {
+            // More than the budget are as good as all of it.
+            names.give(name);
+        }
+        let keeper = file.map(|file| Keeper::new(file, sent, budget.upload_bytes));
         Self {
             rules: RefCell::new(rules),
-            names: RefCell::new(Names::new(budget.hosts)),
+            names: RefCell::new(names),
             ipv6,
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
@@ -150,8 +167,9 @@ impl Wall {
             desk: Desk::new(),
             container,
             budget,
-            ledger: RefCell::new(Ledger::new(budget, 0)),
+            ledger: RefCell::new(Ledger::new(budget, 0).after(sent)),
             journal: RefCell::new(Journal::new(journal)),
+            keeper: RefCell::new(keeper),
             connections: Connections::default(),
             guests: Guests::of(inbound),
             began,
@@ -244,8 +262,13 @@ impl Wall {
 
     /// Gives a name its place among those that the budget allows.
     fn count_name(&self, name: &HostName, now: u64) -> Result<Synthetic, Refusal> {
-        let given = self.names.borrow_mut().give(name);
-        given.ok_or_else(|| {
+        let mut names = self.names.borrow_mut();
+        if let Some(keeper) = &mut *self.keeper.borrow_mut()
+            && names.has_room_for(name)
+        {
+            keeper.will_look_up(name).map_err(Refusal::Over)?;
+        }
+        names.give(name).ok_or_else(|| {
             self.ledger.borrow_mut().begin_pause(now);
             Refusal::Over(OverBudget::Hosts(self.budget.hosts))
         })
@@ -297,12 +320,30 @@ impl Wall {
 
     /// Counts bytes that are about to be sent upstream.
     pub fn send(&self, bytes: u64) -> Result<(), OverBudget> {
-        self.ledger.borrow_mut().send(bytes, self.milliseconds())
+        let now = self.milliseconds();
+        self.ledger.borrow_mut().send(bytes, now)?;
+        self.keep()
+    }
+
+    /// Writes down what was counted, before it is sent.
+    fn keep(&self) -> Result<(), OverBudget> {
+        match &mut *self.keeper.borrow_mut() {
+            Some(keeper) => keeper.will_send(self.ledger.borrow().used().1),
+            None => Ok(()),
+        }
+    }
+
+    /// The container has ended.
+    pub fn settle(&self) {
+        if let Some(keeper) = &mut *self.keeper.borrow_mut() {
+            keeper.settle(self.ledger.borrow().used().1);
+        }
     }
 
     /// The same of a connection that leads in.
     pub fn send_inward(&self, bytes: u64) -> Result<(), OverBudget> {
-        self.ledger.borrow_mut().send_inward(bytes)
+        self.ledger.borrow_mut().send_inward(bytes)?;
+        self.keep()
     }
 
     /// Takes the share of a connection that leads in; [`Self::close`] gives it back.
