@@ -21,6 +21,7 @@ mod inner_namespace;
 mod install;
 mod layering;
 mod lifecycle;
+mod ordinary;
 mod policy;
 mod properties;
 mod review;

@@ -17,6 +17,8 @@ mod decide;
 pub mod dns;
 pub mod http;
 pub mod names;
+pub mod own;
+pub mod phrase;
 pub mod socks;
 mod spent;
 pub mod tls;

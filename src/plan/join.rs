@@ -226,6 +226,7 @@ impl Joined<'_> {
     pub(super) fn network(
         &self,
         sysctl: &BTreeMap<String, String>,
+        own_names: Vec<String>,
         warnings: &mut Vec<String>,
     ) -> NetworkPlan {
         for key in sysctl.keys() {
@@ -234,7 +235,15 @@ impl Joined<'_> {
                 self.shared.container
             ));
         }
+        // A pod's containers have the host name of its first one, whose spec alone says it.
+        let mut names = self.plan.own_names.clone();
+        for name in own_names {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         NetworkPlan {
+            own_names: names,
             // A sysfs that is mounted there shows it already.
             sysfs: false,
             shared: Some(self.shared.clone()),

@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 
+use crate::egress::own::own_names;
 use crate::egress::{Asking, Budget, Rules};
 use crate::policy::{Leave, LeftOut, NetworkMode, Policy, Resolved, RootAccess, Upstream};
 pub use facts::{
@@ -180,6 +181,9 @@ pub struct NetworkPlan {
     pub asking: Option<Asking>,
     /// Whether processes are told of the proxy.
     pub proxy_env: bool,
+    /// What the container itself is called: its host name, and those of whoever shares its network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own_names: Vec<String>,
     /// The most that one container's connections may take.
     pub budget: Budget,
     /// Seconds for which what a run used counts for the next one of the same container.
@@ -479,14 +483,16 @@ pub fn plan(
     let bounds = LimitsPlan::smallest(resolved.bounds.iter().chain([limits]), host);
     bounds.require(policy, host)?;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
+    let own_names = own_names(spec.hostname().as_deref());
     let network = match &joined {
-        Some(joined) => joined.network(&sysctl, &mut warnings),
+        Some(joined) => joined.network(&sysctl, own_names, &mut warnings),
         None => {
             let network = NetworkPlan {
                 // Only where something is reached at all.
                 upstream: (policy.network.mode == NetworkMode::Allowlist)
                     .then(|| resolved.upstream.clone())
                     .flatten(),
+                own_names,
                 ..network::plan(resolved, sysctl, sysfs)
             };
             network::check_inbound(&policy.name, &network, &namespaces)?;

@@ -67,6 +67,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
         }),
         rules,
         proxy_env: *mode == NetworkMode::Allowlist && *proxy_env == Switch::On,
+        own_names: Vec::new(),
         budget: Budget {
             connections: connections.get(),
             connections_per_minute: connections_per_minute.get(),

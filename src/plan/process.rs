@@ -4,7 +4,8 @@ use oci_spec::runtime::{
     Capabilities, LinuxCapabilities, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process,
 };
 
-use super::{CapabilitySets, Plan, neutral};
+use super::{CapabilitySets, NetworkPlan, Plan, neutral};
+use crate::egress::own::no_proxy;
 
 /// The process as it may run under the plan: no_new_privs, capabilities within the limit, no core dumps, no urgency.
 ///
@@ -20,7 +21,7 @@ pub fn confine(mut process: Process, plan: &Plan) -> Process {
     limits.push(core_limit());
     process.set_rlimits(Some(limits));
     if plan.network.proxy_env {
-        let own = proxy_env(plan.network.proxy_port);
+        let own = proxy_env(&plan.network);
         let mut env = process.env().clone().unwrap_or_default();
         // The image's or the engine's own proxy cannot be reached, whatever it is.
         env.retain(|entry| {
@@ -38,13 +39,14 @@ pub fn confine(mut process: Process, plan: &Plan) -> Process {
 
 /// What programs look at for a proxy, in both cases. ALL_PROXY is not SOCKS: Python's httpx, which the SDKs of model
 /// providers use, does not start when it names one and a package for it is missing.
-fn proxy_env(port: u16) -> Vec<(String, String)> {
-    let proxy = format!("http://127.0.0.1:{port}");
+fn proxy_env(network: &NetworkPlan) -> Vec<(String, String)> {
+    let proxy = format!("http://127.0.0.1:{}", network.proxy_port);
+    let direct = no_proxy(&network.own_names);
     let pairs = [
         ("HTTP_PROXY", proxy.as_str()),
         ("HTTPS_PROXY", &proxy),
         ("ALL_PROXY", &proxy),
-        ("NO_PROXY", "localhost,127.0.0.1,::1"),
+        ("NO_PROXY", &direct),
     ];
     pairs
         .iter()

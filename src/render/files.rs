@@ -1,14 +1,16 @@
 //! PURE. The small files that the network wall puts over the engine's.
 
+use crate::egress::own::OWN_V4;
 use crate::network::inner::SYNTHETIC_V4;
 use crate::policy::NetworkMode;
 
-/// /etc/hosts: the container itself, and nobody else. What the engine writes there names its other containers.
-pub fn hosts(hostname: Option<&str>) -> String {
+/// /etc/hosts: the container itself by its own names, and nobody else. What else the engine writes there leads to other
+/// containers, or where whoever started this one wished: the stub answers for those names that rules list.
+pub fn hosts(own_names: &[String]) -> String {
     let mut text =
         String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
-    if let Some(name) = hostname.filter(|n| is_host_name(n)) {
-        text.push_str(&format!("127.0.1.1\t{name}\n"));
+    if !own_names.is_empty() {
+        text.push_str(&format!("{OWN_V4}\t{}\n", own_names.join(" ")));
     }
     text
 }
@@ -27,21 +29,16 @@ pub fn resolv_conf(mode: NetworkMode) -> String {
     }
 }
 
-fn is_host_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 253
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::own::own_names;
 
     #[test]
     fn a_host_name_cannot_forge_a_line() {
-        assert!(!hosts(Some("a\n198.51.100.1 api.example.com")).contains("198.51.100.1"));
-        assert!(hosts(Some("box-1")).ends_with("127.0.1.1\tbox-1\n"));
+        let forged = own_names(Some("a\n198.51.100.1 api.example.com"));
+        assert!(!hosts(&forged).contains("198.51.100.1"));
+        assert!(hosts(&own_names(Some("box-1"))).ends_with("127.0.1.1\tbox-1\n"));
+        assert!(hosts(&own_names(Some("box.a.test"))).ends_with("127.0.1.1\tbox.a.test box\n"));
     }
 }

@@ -445,7 +445,7 @@ fn write_shadow(
         Some(plan) => {
             write_whole(
                 &dir.join("hosts"),
-                files::hosts(spec.hostname().as_deref()).as_bytes(),
+                files::hosts(&plan.network.own_names).as_bytes(),
             )?;
             write_whole(
                 &dir.join("resolv.conf"),

@@ -149,6 +149,7 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         asking: network.asking.clone(),
         budget: network.budget,
         container: place.id.as_str().to_owned(),
+        own_names: network.own_names.clone(),
         ports: listens.then(|| network.ports.iter().copied().collect()),
         inbound: network.inbound.clone(),
         kept: network.budgets_kept > 0,

@@ -18,6 +18,7 @@ use super::sniff::First;
 use super::wall::{Admitted, Refusal, Wall};
 use super::{dns, explicit, sniff};
 use crate::egress::http::RequestGuard;
+use crate::egress::phrase::speaks_http;
 use crate::plan::network::UNDECIDED;
 use crate::policy::Host;
 
@@ -25,6 +26,8 @@ use crate::policy::Host;
 pub(super) const HTTPS: u16 = 443;
 /// HTTP: every request must.
 const HTTP: u16 = 80;
+/// Why a connection is not even looked at.
+const TOO_MANY: &str = "more connections than network.connections are open or wait";
 /// How much of what comes first is read at once, in bytes.
 const CHUNK: usize = 4096;
 
@@ -71,6 +74,11 @@ fn listen(wall: &Rc<Wall>, fd: OwnedFd, kind: Kind) -> io::Result<()> {
 fn take(wall: &Rc<Wall>, stream: TcpStream, kind: Kind) {
     let open = &wall.accepted;
     if u64::from(open.get()) >= u64::from(wall.budget().connections) + UNDECIDED {
+        let (via, port) = match kind {
+            Kind::Explicit => (Via::Http, None),
+            Kind::Transparent(port) => (Via::Transparent, Some(port)),
+        };
+        wall.note(via, "", port, "over-connections", TOO_MANY);
         reset(&stream);
         return;
     }
@@ -97,10 +105,25 @@ async fn transparent(wall: &Wall, stream: TcpStream, port: u16) {
     };
     if let Err(refusal) = outcome {
         refuse(wall, &stream, Via::Transparent, &host, port, &refusal);
-        if port == HTTP && refusal.is_violation() {
+        if understands(&stream, port, &refusal).await {
             explicit::answer(wall, &stream, &host, port, &refusal).await;
         } else {
             reset(&stream);
+        }
+    }
+}
+
+/// Whether the client reads an answer in HTTP. On port 80 it does, wherever the stream is; on others what it says first tells,
+/// where it says anything at once.
+async fn understands(stream: &TcpStream, port: u16, refusal: &Refusal) -> bool {
+    const AT_ONCE: Duration = Duration::from_millis(200);
+    match (port, refusal) {
+        (_, Refusal::Broken(_)) | (HTTPS, _) => false,
+        (HTTP, _) => true,
+        _ => {
+            let mut first = [0; 16];
+            let peeked = tokio::time::timeout(AT_ONCE, stream.peek(&mut first)).await;
+            matches!(peeked, Ok(Ok(length)) if speaks_http(&first[..length]))
         }
     }
 }
@@ -206,7 +229,7 @@ pub(super) async fn read_some(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Writes a violation down; a connection that broke or a server that is away is none.
+/// Writes a violation down, or that what was allowed failed; a connection that broke is neither.
 pub(super) fn refuse(
     wall: &Wall,
     stream: &TcpStream,
@@ -215,6 +238,9 @@ pub(super) fn refuse(
     port: u16,
     refusal: &Refusal,
 ) {
+    if let Refusal::Unreachable(why) = refusal {
+        wall.note_failed(via, &host.to_string(), port, why);
+    }
     if !refusal.is_violation() {
         return;
     }

@@ -137,11 +137,11 @@ impl Wall {
                     once: false,
                 }));
             }
-            Verdict::Deny(denial) => return Err(Refusal::Denied(denial)),
+            Verdict::Deny(denial) => return Err(self.denied(host, denial)),
             Verdict::Ask(denial) => denial,
         };
         let (Some(asking), Host::Name(name)) = (&self.asking, host) else {
-            return Err(Refusal::Denied(denial));
+            return Err(self.denied(host, denial));
         };
         let decided = self
             .desk

@@ -16,6 +16,7 @@ use tokio::task::spawn_local;
 use super::journal::Via;
 use super::wall::Wall;
 use crate::egress::dns::{Answer, respond};
+use crate::egress::own::address_of;
 
 /// A question is one name; nothing longer is asked (RFC 6891 lets EDNS be longer, but not for one question).
 const LONGEST: usize = 1232;
@@ -138,12 +139,18 @@ async fn converse(wall: &Wall, mut stream: TcpStream) -> io::Result<()> {
 
 fn answer(wall: &Wall, question: &[u8]) -> Option<Vec<u8>> {
     let mut refused = None;
-    let (bytes, asked) = respond(question, wall.ipv6, |name| match wall.resolve(name) {
-        Ok(addresses) => Answer::Addresses(addresses),
-        Err(refusal) => {
-            let why = refusal.to_string();
-            refused = Some(refusal);
-            Answer::Blocked(why)
+    let (bytes, asked) = respond(question, wall.ipv6, |name| {
+        // Most programs know them from the hosts file; some ask nobody but a resolver.
+        if let Some(own) = address_of(name, &wall.own_names) {
+            return Answer::Addresses(own);
+        }
+        match wall.resolve(name) {
+            Ok(addresses) => Answer::Addresses(addresses),
+            Err(refusal) => {
+                let why = refusal.to_string();
+                refused = Some(refusal);
+                Answer::Blocked(why)
+            }
         }
     })?;
     if let Some(asked) = asked.filter(|asked| asked.blocked && !is_search_artefact(&asked.name)) {

@@ -11,16 +11,22 @@ use super::relay::{Watch, relay, write_all};
 use super::wall::{FIRST_BYTES_WITHIN, Refusal, Wall};
 use super::{dns, socks};
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
+use crate::egress::phrase::phrase;
 use crate::policy::Host;
 
 /// The word under which requests are counted that cannot be read.
 pub(super) const MALFORMED: &str = "malformed-request";
+/// Why somebody is not waited for any longer.
+pub(super) const SILENT: &str = "nothing that says what is wanted came in ten seconds";
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// Serves one connection of the proxy's port.
 pub(super) async fn serve(wall: &Wall, stream: TcpStream) {
     let first = tokio::time::timeout(FIRST_BYTES_WITHIN, read_some(&stream)).await;
     let Ok(Ok(first)) = first else {
+        if first.is_err() {
+            wall.note(Via::Http, "", None, MALFORMED, SILENT);
+        }
         reset(&stream);
         return;
     };
@@ -44,10 +50,16 @@ async fn http(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
         Ok(Err(Refusal::Other(why))) => {
             // Somebody tried something that is no request, or none that has one meaning.
             wall.note(Via::Http, "", None, MALFORMED, &why);
-            respond(stream, 400, "Bad Request", &Explanation::new(&why)).await;
+            respond(stream, 400, &Explanation::new(&why)).await;
             return;
         }
-        Ok(Err(_)) | Err(_) => {
+        Err(_) => {
+            wall.note(Via::Http, "", None, MALFORMED, SILENT);
+            reset(stream);
+            return;
+        }
+        // Whoever is gone needs no reset.
+        Ok(Err(_)) => {
             reset(stream);
             return;
         }
@@ -154,6 +166,8 @@ struct Explanation<'a> {
     host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<u16>,
+    #[serde(skip)]
+    endpoint: Option<String>,
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_rule: Option<String>,
@@ -167,6 +181,7 @@ impl<'a> Explanation<'a> {
             error: "denied by agentbox's network wall",
             host: None,
             port: None,
+            endpoint: None,
             reason,
             missing_rule: None,
             how_to_ask: None,
@@ -203,6 +218,7 @@ pub(super) async fn answer(
     let mut explanation = Explanation {
         host: Some(host.to_string()),
         port: Some(port),
+        endpoint: Some(crate::egress::endpoint(host, port)),
         ..Explanation::new(&reason)
     };
     if refusal.is_violation() {
@@ -216,18 +232,20 @@ pub(super) async fn answer(
             explanation.how_to_ask = Some(how_to_ask(wall, host, port, refusal));
             explanation.missing_rule = Some(rule);
         }
-        respond(stream, 403, "Forbidden", &explanation).await;
+        respond(stream, 403, &explanation).await;
     } else {
         explanation.error = "allowed by agentbox, but not reached";
-        respond(stream, 502, "Bad Gateway", &explanation).await;
+        respond(stream, 502, &explanation).await;
     }
 }
 
-async fn respond(stream: &TcpStream, status: u16, phrase: &str, explanation: &Explanation<'_>) {
+/// The status line has the reason too: clients show it of an answer to CONNECT, and not the body (A-11).
+async fn respond(stream: &TcpStream, status: u16, explanation: &Explanation<'_>) {
     let Ok(mut body) = serde_json::to_vec(explanation) else {
         return;
     };
     body.push(b'\n');
+    let phrase = phrase(explanation.endpoint.as_deref(), explanation.reason);
     let head = format!(
         "HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",

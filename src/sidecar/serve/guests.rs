@@ -1,7 +1,7 @@
 //! Connections that lead in: their share of the budget, and what `agentbox network` shows of them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -63,6 +63,8 @@ struct Open {
 pub(super) struct Guests {
     open: RefCell<BTreeMap<u64, Rc<Open>>>,
     totals: RefCell<BTreeMap<u16, InboundTotal>>,
+    /// Ports on which nobody listened inside, and that is written down.
+    deserted: RefCell<BTreeSet<u16>>,
     next: Cell<u64>,
 }
 
@@ -168,6 +170,20 @@ impl Wall {
             number,
             open,
         })
+    }
+
+    /// Writes down that nobody inside listens on a port: once, until somebody does. Probes ask every few seconds.
+    pub fn find_nobody(&self, port: u16, from: Option<IpAddr>) {
+        if self.guests.deserted.borrow_mut().insert(port) {
+            let from = from.map_or_else(String::new, |from| from.to_string());
+            let why = "no program of the container listens on this port of its loopback";
+            self.note_failed(Via::Inbound, &from, port, why);
+        }
+    }
+
+    /// Somebody inside has answered.
+    pub fn find_somebody(&self, port: u16) {
+        self.guests.deserted.borrow_mut().remove(&port);
     }
 
     /// Writes down that somebody was sent away.

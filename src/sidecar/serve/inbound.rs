@@ -116,9 +116,13 @@ async fn lead_in(wall: &Wall, pool: &Pool, guest: TcpStream, pair: &Pair, port: 
     let refused = match wall.let_in(port, from) {
         Err(over) => Some(over),
         Ok(share) => match dial(pair, port).await {
-            Some(inside) => relay(pool, &guest, &inside, &share).await.err(),
+            Some(inside) => {
+                wall.find_somebody(port);
+                relay(pool, &guest, &inside, &share).await.err()
+            }
             // Nobody listens there: as if the port were closed.
             None => {
+                wall.find_nobody(port, from);
                 reset(&guest);
                 None
             }

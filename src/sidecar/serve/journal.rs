@@ -1,4 +1,4 @@
-//! The violation log: one JSON line for each refusal, so many in a second and so many in all, and a line that says
+//! The violation log: one JSON line for each refusal and for each failure of what was allowed, so many in a second and so many in all, and a line that says
 //! how many were left out.
 
 use std::io::Write;
@@ -32,10 +32,21 @@ pub(super) enum Via {
     Control,
 }
 
-/// A refusal.
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Outcome {
+    /// The wall refused.
+    Denied,
+    /// It was allowed, and the network had no answer.
+    Failed,
+}
+
+/// A refusal, or a failure.
 #[derive(Debug)]
 pub(super) struct Event<'a> {
     pub via: Via,
+    pub outcome: Outcome,
     pub host: &'a str,
     pub port: Option<u16>,
     pub why: &'a str,
@@ -45,7 +56,7 @@ pub(super) struct Event<'a> {
 struct Line<'a> {
     time: String,
     wall: &'static str,
-    verdict: &'static str,
+    verdict: Outcome,
     via: Via,
     host: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,7 +135,7 @@ impl Journal {
         self.line(&Line {
             time: time(),
             wall: "network",
-            verdict: "denied",
+            verdict: event.outcome,
             via: event.via,
             host: host.escape_default().to_string(),
             port: event.port,
@@ -178,6 +189,7 @@ mod tests {
     fn event() -> Event<'static> {
         Event {
             via: Via::Dns,
+            outcome: Outcome::Denied,
             host: "evil.test\n\u{1b}[2J",
             port: Some(443),
             why: "no rule names it",

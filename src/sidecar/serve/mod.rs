@@ -76,6 +76,9 @@ pub struct Serving {
     pub budget: Budget,
     /// The container, for people who are told what to type.
     pub container: String,
+    /// What the container itself is called.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own_names: Vec<String>,
     /// The ports of the listeners inside, in their order; `None`: nothing leads out, and nobody listens there.
     pub ports: Option<Vec<u16>>,
     /// The ports of the engine's network that lead in.

@@ -3,7 +3,7 @@
 use tokio::net::TcpStream;
 
 use super::accept::{read_some, refuse, reset, tunnel};
-use super::explicit::{MALFORMED, meant};
+use super::explicit::{MALFORMED, SILENT, meant};
 use super::journal::Via;
 use super::relay::write_all;
 use super::wall::{FIRST_BYTES_WITHIN, Refusal, Wall};
@@ -20,7 +20,12 @@ pub(super) async fn serve(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
     let greeting = tokio::time::timeout(FIRST_BYTES_WITHIN, converse(wall, stream, first)).await;
     let (host, port, early) = match greeting {
         Ok(Ok(wish)) => wish,
-        Ok(Err(())) | Err(_) => {
+        Ok(Err(())) => {
+            reset(stream);
+            return;
+        }
+        Err(_) => {
+            wall.note(Via::Socks, "", None, MALFORMED, SILENT);
             reset(stream);
             return;
         }
@@ -69,7 +74,11 @@ async fn converse(
                 break acceptable;
             }
             Ok(None) => bytes.extend(read_some(stream).await.map_err(drop)?),
-            Err(_) => return Err(()),
+            Err(_) => {
+                let why = "a greeting of SOCKS5 that is none";
+                wall.note(Via::Socks, "", None, MALFORMED, why);
+                return Err(());
+            }
         }
     };
     let method = match methods {
@@ -78,6 +87,8 @@ async fn converse(
     };
     write_all(stream, &[VERSION, method]).await.map_err(drop)?;
     if !methods {
+        let why = "a client of SOCKS5 that wants to log in";
+        wall.note(Via::Socks, "", None, MALFORMED, why);
         return Err(());
     }
     loop {

@@ -14,12 +14,13 @@ use super::asks::Desk;
 use super::control::{NetworkStatus, Pinned, Used};
 use super::dns;
 use super::guests::Guests;
-use super::journal::{Event, Journal, Via};
+use super::journal::{Event, Journal, Outcome, Via};
 use super::keeper::Keeper;
 use super::live::{Connections, Share};
 use super::secure::Server;
 use super::upstream::{Dial, Upstream};
 use crate::egress::names::{Names, Synthetic};
+use crate::egress::own::is_own;
 use crate::egress::{
     AddressRefusal, AskRefusal, Asking, Budget, Denial, Ledger, NameVerdict, OverBudget, Rules,
     Spent, is_within,
@@ -41,6 +42,8 @@ pub(super) struct Wall {
     pub asking: Option<Asking>,
     pub desk: Desk,
     pub container: String,
+    /// What the container itself is called.
+    pub own_names: Vec<String>,
     budget: Budget,
     ledger: RefCell<Ledger>,
     journal: RefCell<Journal>,
@@ -76,6 +79,8 @@ pub(super) enum Refusal {
     NotApproved(AskRefusal),
     /// It was allowed, and the rules have changed.
     Revoked,
+    /// It is the container itself.
+    Own,
     /// Allowed, and not to be had: no violation.
     Unreachable(String),
     /// One of the two sides is gone: no violation either.
@@ -96,6 +101,7 @@ impl Refusal {
             Self::Other(_) | Self::Address(..) => "content-or-address",
             Self::NotApproved(refusal) => refusal.kind(),
             Self::Revoked => "no-longer-allowed",
+            Self::Own => "container-itself",
             Self::Unreachable(_) => "unreachable",
             Self::Broken(_) => "broken",
         }
@@ -123,6 +129,9 @@ impl std::fmt::Display for Refusal {
             Self::Address(address, why) => write!(f, "the name leads to {address}, {why}"),
             Self::NotApproved(refusal) => refusal.fmt(f),
             Self::Revoked => f.write_str("the rules were changed: it is no longer allowed"),
+            Self::Own => f.write_str(
+                "it is this container itself: connect to it directly, without the proxy, and on a port that no rule names",
+            ),
             Self::Broken(kind) => write!(f, "the connection broke: {kind}"),
         }
     }
@@ -140,6 +149,7 @@ impl Wall {
             asking,
             budget,
             container,
+            own_names,
             ports,
             inbound,
             kept: _,
@@ -166,6 +176,7 @@ impl Wall {
             asking,
             desk: Desk::new(),
             container,
+            own_names,
             budget,
             ledger: RefCell::new(Ledger::new(budget, 0).after(sent)),
             journal: RefCell::new(Journal::new(journal)),
@@ -245,7 +256,7 @@ impl Wall {
         let rules = self.rules.borrow();
         let verdict = rules
             .name_verdict(self.asking.as_ref(), name, &self.ports.borrow())
-            .map_err(Refusal::Denied)?;
+            .map_err(|denial| self.denied(&Host::Name(name.clone()), denial))?;
         let names = self.names.borrow();
         let unlisted = &self.desk.unlisted_names;
         if verdict == NameVerdict::Unlisted && !names.has(name) {
@@ -258,6 +269,14 @@ impl Wall {
         }
         drop(names);
         self.count_name(name, now)
+    }
+
+    /// What a denial is called: nobody needs a rule for the container itself.
+    pub fn denied(&self, host: &Host, denial: Denial) -> Refusal {
+        match denial.is_missing_rule() && is_own(host, &self.own_names) {
+            true => Refusal::Own,
+            false => Refusal::Denied(denial),
+        }
     }
 
     /// Gives a name its place among those that the budget allows.
@@ -304,8 +323,22 @@ impl Wall {
         *count = count.saturating_add(1);
         let event = Event {
             via,
+            outcome: Outcome::Denied,
             host,
             port,
+            why,
+        };
+        let now = self.milliseconds();
+        self.journal.borrow_mut().write(&event, now);
+    }
+
+    /// Writes down what was allowed and did not come about, so that a connection that is reset for it says why.
+    pub fn note_failed(&self, via: Via, host: &str, port: u16, why: &str) {
+        let event = Event {
+            via,
+            outcome: Outcome::Failed,
+            host,
+            port: Some(port),
             why,
         };
         let now = self.milliseconds();
