@@ -72,8 +72,7 @@ pub enum PolicyError {
 
     /// A preset that nobody defined.
     #[error(
-        "{asked_by}: there is no preset @{preset}; there are {known}. Define it in {preset}.toml in the node's preset \
-         directory (/etc/agentbox/presets): a description and rules, as docs/policy.md shows"
+        "{asked_by}: there is no preset @{preset}; there are {known}. {how}"
     )]
     NoSuchPreset {
         /// Who names it.
@@ -82,6 +81,8 @@ pub enum PolicyError {
         preset: PresetName,
         /// All that there are.
         known: String,
+        /// How it can be defined.
+        how: String,
     },
 
     /// A rule that needs the node's leave, or one too many.

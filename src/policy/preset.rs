@@ -67,6 +67,7 @@ impl<'a> Presets<'a> {
                     .map(|name| format!("@{name}"))
                     .collect::<Vec<_>>()
                     .join(", "),
+                how: how_to_define(name),
             }),
         }
     }
@@ -88,6 +89,32 @@ impl<'a> Presets<'a> {
         }
         let parsed = builtin()?;
         Ok(self.builtin.get_or_init(|| parsed))
+    }
+}
+
+/// Package indexes, by what people call them: the preset that `policy presets --detect` makes of each.
+const INDEXES: [(&str, &[&str]); 5] = [
+    ("python", &["python", "pypi", "pip", "uv", "poetry"]),
+    ("node", &["node", "npm", "npmjs", "yarn", "pnpm"]),
+    ("rust", &["rust", "cargo", "crates", "crates-io"]),
+    ("go", &["go", "golang", "goproxy"]),
+    ("debian", &["debian", "apt", "ubuntu"]),
+];
+
+/// How a preset comes into being that there is not.
+fn how_to_define(name: &PresetName) -> String {
+    let index = INDEXES
+        .iter()
+        .find(|(_, names)| names.contains(&name.as_str()));
+    match index {
+        Some((preset, _)) => format!(
+            "Package indexes differ from node to node: `agentbox policy presets --detect --write` writes @{preset} as this node's \
+             package managers have it"
+        ),
+        None => format!(
+            "Define it in {name}.toml in the node's preset directory (/etc/agentbox/presets): a description and rules, as \
+             docs/policy.md shows"
+        ),
     }
 }
 
@@ -131,11 +158,27 @@ mod tests {
             .get(&"github".parse().unwrap(), &Origin::Node)
             .unwrap();
         assert_eq!(preset.rules, ["git.example.com".parse().unwrap()].into());
-        let error = presets
-            .get(&"python".parse().unwrap(), &Origin::Node)
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("@python"), "{error}");
-        assert!(error.contains("python.toml"), "{error}");
+        let error = |name: &str| {
+            let got = presets.get(&name.parse().unwrap(), &Origin::Node);
+            got.unwrap_err().to_string()
+        };
+        assert!(error("mirror").contains("mirror.toml"));
+    }
+
+    /// A-9 of AGENTS' frictions: everybody needs the package indexes at once.
+    #[test]
+    fn an_index_that_nobody_defined_names_what_defines_it() {
+        let files = BTreeMap::new();
+        let presets = Presets::new(&files);
+        for (preset, names) in INDEXES {
+            for name in names {
+                let got = presets.get(&name.parse().unwrap(), &Origin::Node);
+                let error = got.unwrap_err().to_string();
+                assert!(error.contains(&format!("no preset @{name}")), "{error}");
+                let how = format!("`agentbox policy presets --detect --write` writes @{preset} ");
+                assert!(error.contains(&how), "{error}");
+                assert!(error.len() < 300, "{error}");
+            }
+        }
     }
 }

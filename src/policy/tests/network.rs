@@ -141,8 +141,7 @@ fn a_preset_that_nobody_defined_is_an_error_that_says_how_to() {
         "policy file team.toml: there is no preset @python",
         "@github",
         "@node",
-        "Define it in python.toml",
-        "docs/policy.md",
+        "`agentbox policy presets --detect --write` writes @python",
     ] {
         assert!(message.contains(part), "{part}: {message}");
     }
