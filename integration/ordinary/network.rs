@@ -130,3 +130,96 @@ fn a_reset_never_comes_without_a_line_in_the_log() {
     // What failed was allowed, and is no refusal.
     assert!(!log.contains("\"verdict\":\"denied\",\"via\":\"transparent\""), "{log}");
 }
+
+/// A-17: under `local` programs are told at once, and by whom: no name is a hiccup of the network that is tried again.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_local_network_says_that_it_is_local() {
+    let docker = Docker::connect();
+    let _turn = witness();
+    let agent = Agent::start(&docker, &[runtime()]);
+    let member = format!("--network=container:{}", agent.container.name);
+    let member = Agent::start(&docker, &[runtime(), &member]);
+    for agent in [&agent, &member] {
+        let got = agent.python(
+            "import socket, time\n\
+             began = time.monotonic()\n\
+             try: socket.getaddrinfo('api.example.test', 443)\n\
+             except socket.gaierror as e: print(e.errno == socket.EAI_NONAME, e)\n\
+             print('at once', time.monotonic() - began < 1)\n\
+             try: socket.create_connection(('198.51.100.10', 443), 5)\n\
+             except OSError as e: print(e)\n",
+        );
+        assert!(got.stdout.starts_with("True "), "{got}");
+        assert!(got.stdout.contains("at once True"), "{got}");
+        assert!(got.stdout.contains("Network is unreachable"), "{got}");
+        for url in ["https://api.example.test/", "https://198.51.100.10/"] {
+            let got = agent.curl(false, &["-v", url]);
+            assert_ne!(got.code, 0, "{got}");
+            let line = "HTTP/1.1 403 agentbox: ";
+            let told = got.stderr.lines().find(|text| text.contains(line)).unwrap_or("");
+            assert!(told.contains(":443: the network is local (network.mode)"), "{got}");
+        }
+        let got = agent.curl(false, &["http://api.example.test:8080/"]);
+        for word in [
+            "\"missing_rule\":\"api.example.test:8080\"",
+            "dev.agentbox.network.allow=api.example.test:8080",
+        ] {
+            assert!(got.stdout.contains(word), "{got}");
+        }
+    }
+    let log = agent.violations();
+    for via in ["dns", "http"] {
+        let line = format!("\"verdict\":\"denied\",\"via\":\"{via}\",\"host\":\"api.example.test\"");
+        assert!(log.contains(&line), "{via}: {log}");
+    }
+    let id = agent.container.inspect("{{.Id}}");
+    let agentbox = std::env::var("AGENTBOX_BIN").unwrap();
+    let shown = crate::command::run(&agentbox, &["network", &id]).ok();
+    assert!(shown.contains("network.mode is local") && shown.contains("  local: "), "{shown}");
+}
+
+/// A-17: what a program of the container's own needs is not taken by the wall under `local`: port 53, and the proxies' ports.
+/// Nothing runs under `none`, and whoever does not want the variables has none.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn the_refusals_of_a_local_network_take_nothing_from_its_programs() {
+    let docker = Docker::connect();
+    let program = "\
+import os, socket
+for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+    s = socket.socket(socket.AF_INET, kind)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(('0.0.0.0', 53)); print('bound 53')
+for port in (3128, 8080, 443, 80):
+    s = socket.socket(); s.bind(('0.0.0.0', port)); s.listen(); print('bound', port)
+print('proxy', os.environ.get('HTTPS_PROXY'))
+try: socket.create_connection(('127.0.0.1', 64128), 5); print('there')
+except OSError as e: print('nobody', e)
+";
+    for (options, bound, words) in [
+        (&[runtime()][..], 6, &["proxy http://127.0.0.1:64128", "there"][..]),
+        (
+            &[runtime(), "--annotation", "dev.agentbox.network.proxy-env=off"],
+            6,
+            &["proxy None", "there"],
+        ),
+        (
+            &[runtime(), "--annotation", "dev.agentbox.network.mode=none"],
+            6,
+            &["proxy None", "nobody"],
+        ),
+        (
+            &[runtime(), "--annotation", "dev.agentbox.network.inbound=64128"],
+            6,
+            &["proxy http://127.0.0.1:64129", "nobody"],
+        ),
+    ] {
+        let options = [options, &["test-workloads"]].concat();
+        let got = docker.run(&options, &["python3", "-c", program]);
+        assert_eq!(got.stdout.matches("bound").count(), bound, "{options:?}: {got}");
+        for word in words {
+            assert!(got.stdout.contains(word), "{options:?} {word}: {got}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The wall's ears in the inner namespace: bound by the child that makes it, served by the sidecar.
 //!
 //! A socket keeps the namespace it was made in, so the sidecar accepts from inside without ever being there. None of
-//! them has SO_REUSEADDR or SO_REUSEPORT: nobody inside can bind beside them (THREATS N27).
+//! them that leads anywhere has SO_REUSEADDR or SO_REUSEPORT: nobody inside can bind beside them (THREATS N27).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -17,16 +17,29 @@ use super::NetworkError;
 const BACKLOG: i32 = 1024;
 /// DNS (RFC 1035).
 const DNS_PORT: u16 = 53;
-/// The descriptors besides those of [`ListenOn::ports`].
-const FIXED: usize = 3;
+/// Where the stub listens that refuses every name: an address of the loopback interface, which is all that there is.
+pub const REFUSING_STUB: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
 
 /// What to listen on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListenOn {
     /// The explicit proxy, on 127.0.0.1 alone.
     pub proxy: u16,
+    /// Where programs ask for names.
+    pub stub: Stub,
     /// TCP ports of every address: those that rules name.
     pub ports: Vec<u16>,
+}
+
+/// Where the DNS stub listens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Stub {
+    /// On every address, by UDP and TCP.
+    #[default]
+    Everywhere,
+    /// By UDP on [`REFUSING_STUB`], beside whatever a program of the container binds to port 53: no name leads anywhere, so
+    /// that whoever answers in its place gains nothing. No answer is too long for UDP.
+    Refusing,
 }
 
 /// The listeners, in the order in which they travel.
@@ -34,8 +47,8 @@ pub struct ListenOn {
 pub struct Listeners {
     /// DNS by UDP, every address.
     pub dns_udp: OwnedFd,
-    /// DNS by TCP, every address.
-    pub dns_tcp: OwnedFd,
+    /// DNS by TCP, every address; none of [`Stub::Refusing`].
+    pub dns_tcp: Option<OwnedFd>,
     /// The explicit proxy.
     pub proxy: OwnedFd,
     /// One for each of [`ListenOn::ports`], in its order.
@@ -44,17 +57,28 @@ pub struct Listeners {
 
 impl ListenOn {
     /// For these ports of rules, and the proxy's. DNS has its port already.
-    pub fn new(proxy: u16, ports: impl IntoIterator<Item = u16>) -> Self {
+    pub fn new(proxy: u16, stub: Stub, ports: impl IntoIterator<Item = u16>) -> Self {
         let ports = ports.into_iter().filter(|port| *port != DNS_PORT);
         Self {
             proxy,
+            stub,
             ports: ports.collect(),
         }
     }
 
     /// How many descriptors the listeners are.
     pub fn descriptors(&self) -> usize {
-        FIXED + self.ports.len()
+        self.stub.with_proxy() + self.ports.len()
+    }
+}
+
+impl Stub {
+    /// How many descriptors it is, and the proxy.
+    pub fn with_proxy(self) -> usize {
+        match self {
+            Self::Everywhere => 3,
+            Self::Refusing => 2,
+        }
     }
 }
 
@@ -69,8 +93,15 @@ impl Listeners {
         let step = NetworkError::step::<io::Error>;
         let tcp = |address| tcp(address).map_err(step("listen on a TCP port"));
         Ok(Self {
-            dns_udp: udp(any(DNS_PORT)).map_err(step("bind the DNS port"))?,
-            dns_tcp: tcp(any(DNS_PORT))?,
+            dns_udp: match on.stub {
+                Stub::Everywhere => udp(any(DNS_PORT)),
+                Stub::Refusing => refusing_udp(),
+            }
+            .map_err(step("bind the DNS port"))?,
+            dns_tcp: match on.stub {
+                Stub::Everywhere => Some(tcp(any(DNS_PORT))?),
+                Stub::Refusing => None,
+            },
             proxy: tcp(loopback)?,
             ports: on
                 .ports
@@ -88,15 +119,19 @@ impl Listeners {
             proxy,
             ports,
         } = self;
-        [dns_udp, dns_tcp, proxy].into_iter().chain(ports).collect()
+        let first = std::iter::once(dns_udp).chain(dns_tcp);
+        first.chain([proxy]).chain(ports).collect()
     }
 
     /// From the descriptors that [`Listeners::into_fds`] made; `None` if there are too few.
-    pub fn from_fds(fds: impl IntoIterator<Item = OwnedFd>) -> Option<Self> {
+    pub fn from_fds(stub: Stub, fds: impl IntoIterator<Item = OwnedFd>) -> Option<Self> {
         let mut fds = fds.into_iter();
         Some(Self {
             dns_udp: fds.next()?,
-            dns_tcp: fds.next()?,
+            dns_tcp: match stub {
+                Stub::Everywhere => Some(fds.next()?),
+                Stub::Refusing => None,
+            },
             proxy: fds.next()?,
             ports: fds.collect(),
         })
@@ -146,6 +181,16 @@ fn udp(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Beside others that say SO_REUSEADDR, as name servers do.
+fn refusing_udp() -> io::Result<OwnedFd> {
+    let address = SocketAddr::from((REFUSING_STUB, DNS_PORT));
+    let socket = unbound(address, SocketType::DGRAM)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &address)?;
+    set_packet_info(&socket, false)?;
+    Ok(socket)
+}
+
 /// IP_PKTINFO (ip(7)), IPV6_RECVPKTINFO (RFC 3542); a socket of both families reports IPv4 in IPv6's form.
 fn set_packet_info(socket: &OwnedFd, ipv6: bool) -> io::Result<()> {
     use nix::sys::socket::{setsockopt, sockopt::Ipv4PacketInfo, sockopt::Ipv6RecvPacketInfo};
@@ -158,6 +203,12 @@ fn set_packet_info(socket: &OwnedFd, ipv6: bool) -> io::Result<()> {
 }
 
 fn make(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
+    let socket = unbound(address, kind)?;
+    bind(&socket, &address)?;
+    Ok(socket)
+}
+
+fn unbound(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let (family, protocol) = match (address, kind) {
         (SocketAddr::V4(_), SocketType::STREAM) => (AddressFamily::INET, ipproto::TCP),
         (SocketAddr::V6(_), SocketType::STREAM) => (AddressFamily::INET6, ipproto::TCP),
@@ -170,6 +221,5 @@ fn make(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
         // One socket for both families, so that neither can be bound beside it.
         sockopt::set_ipv6_v6only(&socket, false)?;
     }
-    bind(&socket, &address)?;
     Ok(socket)
 }

@@ -25,8 +25,8 @@ pub struct Maker {
     /// The child, until it is reaped.
     child: Option<Pid>,
     socket: OwnedFd,
-    /// How many listeners it makes.
-    listen: Option<usize>,
+    /// What it listens on.
+    listen: Option<ListenOn>,
     /// How many sockets of each family to dial with.
     dialers: usize,
 }
@@ -39,7 +39,7 @@ pub fn spawn_maker(config: &InnerConfig<'_>) -> Result<Maker, NetworkError> {
     Ok(Maker {
         child: Some(child),
         socket: ours,
-        listen: config.listen.as_ref().map(ListenOn::descriptors),
+        listen: config.listen.clone(),
         dialers: config.dialers,
     })
 }
@@ -57,7 +57,8 @@ impl Maker {
             NetworkError::step("hear from the child")(source)
         })?;
         self.reap()?;
-        decode(&buffer[..answer.len], answer.fds, self.listen, self.dialers)
+        let listen = self.listen.as_ref();
+        decode(&buffer[..answer.len], answer.fds, listen, self.dialers)
     }
 
     fn reap(&mut self) -> Result<(), NetworkError> {
@@ -125,7 +126,7 @@ fn with_causes(error: &dyn Error) -> String {
 fn decode(
     answer: &[u8],
     fds: Vec<OwnedFd>,
-    listen: Option<usize>,
+    listen: Option<&ListenOn>,
     dialers: usize,
 ) -> Result<InnerNamespace, NetworkError> {
     let not_made = |reason: &str| NetworkError::NotMade {
@@ -145,13 +146,14 @@ fn decode(
             };
             let families = if ipv6 == [1] { 2 } else { 1 };
             // What is missing would be a port that nobody answers for.
-            if fds.len() != listen.unwrap_or(0) + (dialers * families) {
+            let listeners = listen.map_or(0, ListenOn::descriptors);
+            if fds.len() != listeners + (dialers * families) {
                 return Err(missing());
             }
             let listeners = match listen {
-                Some(count) => {
-                    let ears = fds.by_ref().take(count);
-                    Some(Listeners::from_fds(ears).ok_or_else(missing)?)
+                Some(on) => {
+                    let ears = fds.by_ref().take(on.descriptors());
+                    Some(Listeners::from_fds(on.stub, ears).ok_or_else(missing)?)
                 }
                 None => None,
             };
@@ -173,6 +175,7 @@ fn decode(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::Stub;
 
     fn fd() -> OwnedFd {
         socket::pair().unwrap().0
@@ -184,9 +187,13 @@ mod tests {
         let fds = |count: usize| (0..count).map(|_| fd()).collect::<Vec<_>>();
         let made = decode(&whole, fds(2), None, 0).unwrap();
         assert!(made.cookie == 7 && made.ipv6 && made.listeners.is_none());
-        let made = decode(&whole, fds(6), Some(4), 0).unwrap();
+        let [one, none] = [vec![443], Vec::new()].map(|ports| ListenOn::new(3128, Stub::Everywhere, ports));
+        let refusing = ListenOn::new(3128, Stub::Refusing, []);
+        let made = decode(&whole, fds(6), Some(&one), 0).unwrap();
         assert_eq!(made.listeners.unwrap().ports.len(), 1);
-        let made = decode(&whole, fds(12), Some(4), 3).unwrap();
+        let made = decode(&whole, fds(4), Some(&refusing), 0).unwrap();
+        assert!(made.listeners.unwrap().dns_tcp.is_none());
+        let made = decode(&whole, fds(12), Some(&one), 3).unwrap();
         assert_eq!(
             (made.listeners.unwrap().ports.len(), made.dialers.len()),
             (1, 6)
@@ -196,9 +203,10 @@ mod tests {
         for (bytes, count, listen) in [
             (&whole[..], 1, None),
             (&whole, 3, None),
-            (&whole, 5, Some(4)),
-            (&whole, 7, Some(4)),
-            (&whole, 4, Some(2)),
+            (&whole, 5, Some(&one)),
+            (&whole, 7, Some(&one)),
+            (&whole, 4, Some(&none)),
+            (&whole, 3, Some(&refusing)),
             (&whole[..9], 2, None),
             (b"", 0, None),
             (b"?", 0, None),

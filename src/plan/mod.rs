@@ -132,6 +132,13 @@ pub struct FilesystemPlan {
     pub replaced: BTreeSet<PathBuf>,
 }
 
+impl NetworkPlan {
+    /// Whether the sidecar has anybody to answer, inside or outside.
+    pub fn is_served(&self) -> bool {
+        self.mode == NetworkMode::Allowlist || self.refusing || !self.inbound.is_empty()
+    }
+}
+
 impl FilesystemPlan {
     /// Whether a path lies in or below something that the container's first process mounts itself.
     pub fn is_mounted_late(&self, path: &Path) -> bool {
@@ -181,6 +188,9 @@ pub struct NetworkPlan {
     pub asking: Option<Asking>,
     /// Whether processes are told of the proxy.
     pub proxy_env: bool,
+    /// Whether the stub and the proxy run to refuse everything with the reason: under the mode `local`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refusing: bool,
     /// What the container itself is called: its host name, and those of whoever shares its network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own_names: Vec<String>,

@@ -23,6 +23,15 @@ pub(super) fn usual_proxy() -> u16 {
     proxy_port(&BTreeSet::new())
 }
 
+/// The port of the proxy that refuses everything: none that programs listen on or get from the kernel, since a container that
+/// reaches nobody is given no rules to move the proxy away from its own servers.
+fn refusing_port(inbound: &BTreeSet<u16>) -> u16 {
+    const UNUSUAL: u16 = 64_128;
+    (UNUSUAL..u16::MAX)
+        .find(|port| !inbound.contains(port))
+        .unwrap_or(UNUSUAL)
+}
+
 /// What the inner namespace offers and the sidecar lets through.
 pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) -> NetworkPlan {
     // No `..`: a field added to the policy does not compile until it is planned.
@@ -57,16 +66,22 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
     if asks {
         ports.extend(ASKED);
     }
+    let refusing = *mode == NetworkMode::Local;
+    let inbound: BTreeSet<u16> = inbound.iter().filter_map(|item| item.port()).collect();
     NetworkPlan {
         mode: *mode,
-        proxy_port: proxy_port(&ports),
+        proxy_port: match refusing {
+            true => refusing_port(&inbound),
+            false => proxy_port(&ports),
+        },
+        refusing,
         ports,
         asking: asks.then(|| Asking {
             seconds: ask_seconds.get(),
             limits: resolved.network_limits.clone(),
         }),
         rules,
-        proxy_env: *mode == NetworkMode::Allowlist && *proxy_env == Switch::On,
+        proxy_env: *mode != NetworkMode::None && *proxy_env == Switch::On,
         own_names: Vec::new(),
         budget: Budget {
             connections: connections.get(),
@@ -79,7 +94,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
         sysctl,
         sysfs,
         upstream: None,
-        inbound: inbound.iter().filter_map(|item| item.port()).collect(),
+        inbound,
         shared: None,
     }
 }

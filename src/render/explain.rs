@@ -188,7 +188,7 @@ fn network(out: &mut String, plan: &Plan) {
     let text = match plan.network.mode {
         NetworkMode::None => "none: a namespace of its own with the loopback interface alone",
         NetworkMode::Local => {
-            "local: a namespace of its own with the loopback interface alone; no way out, no names"
+            "local: a namespace of its own with the loopback interface alone; no way out, no names, and whoever asks is told so"
         }
         NetworkMode::Allowlist => {
             "allowlist: a namespace of its own without a route; through the sidecar it reaches"

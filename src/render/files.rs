@@ -1,7 +1,9 @@
 //! PURE. The small files that the network wall puts over the engine's.
 
 use crate::egress::own::OWN_V4;
+use crate::network::REFUSING_STUB;
 use crate::network::inner::SYNTHETIC_V4;
+use crate::plan::NetworkPlan;
 use crate::policy::NetworkMode;
 
 /// /etc/hosts: the container itself by its own names, and nobody else. What else the engine writes there leads to other
@@ -17,16 +19,17 @@ pub fn hosts(own_names: &[String]) -> String {
 
 /// /etc/resolv.conf: the sidecar's stub, or no resolver. Without one the C libraries ask 127.0.0.1, where nobody
 /// answers, and fail at once.
-pub fn resolv_conf(mode: NetworkMode) -> String {
-    match mode {
-        NetworkMode::None | NetworkMode::Local => {
-            "# agentbox: this container resolves no names\noptions timeout:1 attempts:1\n"
-                .to_owned()
-        }
+pub fn resolv_conf(network: &NetworkPlan) -> String {
+    let stub = match network.mode {
         NetworkMode::Allowlist => {
-            format!("# agentbox: the names that network.allow lists\nnameserver {SYNTHETIC_V4}\n")
+            return format!(
+                "# agentbox: the names that network.allow lists\nnameserver {SYNTHETIC_V4}\n"
+            );
         }
-    }
+        NetworkMode::Local if network.refusing => format!("nameserver {REFUSING_STUB}\n"),
+        NetworkMode::Local | NetworkMode::None => String::new(),
+    };
+    format!("# agentbox: this container resolves no names\n{stub}options timeout:1 attempts:1\n")
 }
 
 #[cfg(test)]

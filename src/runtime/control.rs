@@ -12,7 +12,6 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use super::RuntimeError;
 use super::record::{ProcessId, Record};
 use crate::plan::Plan;
-use crate::policy::NetworkMode;
 use crate::sidecar::{ControlReply, ControlRequest, NetworkStatus};
 use crate::sys::socket::send_stream;
 
@@ -94,9 +93,7 @@ fn read_line(socket: &mut UnixStream) -> std::io::Result<Vec<u8>> {
 
 /// What the sidecar of a container says of its network; `None` where none serves connections, out or in.
 pub fn status(dir: &Path, record: &Record) -> Result<Option<NetworkStatus>, RuntimeError> {
-    let serves = |plan: &Plan| {
-        plan.network.mode == NetworkMode::Allowlist || !plan.network.inbound.is_empty()
-    };
+    let serves = |plan: &Plan| plan.network.is_served();
     if !record.plan.as_ref().is_some_and(serves) {
         return Ok(None);
     }

@@ -449,7 +449,7 @@ fn write_shadow(
             )?;
             write_whole(
                 &dir.join("resolv.conf"),
-                files::resolv_conf(plan.network.mode).as_bytes(),
+                files::resolv_conf(&plan.network).as_bytes(),
             )?;
             for name in ["hosts", "resolv.conf"] {
                 let path = dir.join(name);

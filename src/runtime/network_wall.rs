@@ -10,7 +10,7 @@ use super::record::{ProcessId, Record, write_whole};
 use super::store::{self, Place};
 use super::{RuntimeError, control, kept};
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
-use crate::plan::Plan;
+use crate::plan::{NetworkPlan, Plan};
 use crate::policy::NetworkMode;
 use crate::sidecar::{
     self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, Serving, ServingFds,
@@ -45,7 +45,7 @@ impl NetworkWall {
             .collect::<Result<Vec<_>, _>>()?;
         let user_namespace = has_user_namespace(spec);
         let mode = plan.network.mode;
-        let serving = serves(plan).then(|| (serving(plan, place), place.dir()));
+        let serving = plan.network.is_served().then(|| (serving(plan, place), place.dir()));
         let seconds = plan.network.budgets_kept;
         let kept = match serving {
             Some(_) if seconds > 0 => Some(kept::open(place, seconds)?),
@@ -136,14 +136,9 @@ impl NetworkWall {
     }
 }
 
-/// Whether the sidecar has connections to serve, out or in.
-fn serves(plan: &Plan) -> bool {
-    plan.network.mode == NetworkMode::Allowlist || !plan.network.inbound.is_empty()
-}
-
 fn serving(plan: &Plan, place: &Place) -> Serving {
     let network = &plan.network;
-    let listens = network.mode == NetworkMode::Allowlist;
+    let listens = network.mode == NetworkMode::Allowlist || network.refusing;
     Serving {
         rules: network.rules.clone(),
         asking: network.asking.clone(),
@@ -154,6 +149,7 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         inbound: network.inbound.clone(),
         kept: network.budgets_kept > 0,
         ipv6: false,
+        refusing: network.refusing,
     }
 }
 
@@ -201,7 +197,10 @@ fn inner_config<'a>(
         },
         sysctls: sysctls.to_vec(),
         listen: serving
-            .and_then(|(serving, _)| Some(ListenOn::new(proxy_port, serving.ports.clone()?))),
+            .and_then(|(serving, _)| {
+                let ports = serving.ports.clone()?;
+                Some(ListenOn::new(proxy_port, serving.stub(), ports))
+            }),
         dialers: serving.map_or(0, |(serving, _)| serving.dialers()),
     }
 }
@@ -251,11 +250,16 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
         landlock: LandlockNeed::Required,
         cgroup: Some(cgroup),
         log: None,
-        work: if serves(plan) {
-            Work::Serve
-        } else {
-            Work::Wait
-        },
+        work: work(&plan.network),
+    }
+}
+
+/// What the sidecar is for. One that only refuses needs no socket of its own, and cannot make one.
+fn work(network: &NetworkPlan) -> Work {
+    match network.is_served() {
+        false => Work::Wait,
+        true if network.refusing && network.inbound.is_empty() => Work::Refuse,
+        true => Work::Serve,
     }
 }
 

@@ -238,7 +238,7 @@ fn restrict(need: LandlockNeed, work: Work) -> Result<u32, ConfineError> {
     // out, and that the rest took is checked here and in `verify`.
     let newest = ABI::V9;
     let net = match work {
-        Work::Wait => AccessNet::from_all(newest),
+        Work::Wait | Work::Refuse => AccessNet::from_all(newest),
         // Its listeners are bound already, and its UDP sockets are the resolver's.
         Work::Serve => AccessNet::BindTcp.into(),
     };

@@ -37,8 +37,10 @@ const REST: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// What serving takes on top: the event loop and sockets. No file is opened and nothing is bound but the resolver's
-/// own UDP ports (Landlock denies TCP's).
+/// What dialling takes on top. Nothing is bound but the resolver's own UDP ports (Landlock denies TCP's).
+const DIAL: &[libc::c_long] = &[libc::SYS_connect, libc::SYS_bind];
+
+/// What answering takes on top: the event loop, and sockets that others made. No file is opened.
 const SERVE: &[libc::c_long] = &[
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
@@ -47,8 +49,6 @@ const SERVE: &[libc::c_long] = &[
     libc::SYS_epoll_pwait,
     libc::SYS_eventfd2,
     libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_bind,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
     libc::SYS_fstat, // what a caller shows of itself on the control socket
@@ -69,28 +69,32 @@ const SERVE: &[libc::c_long] = &[
 
 /// Compiles the filter; pure, and done before the confinement begins.
 pub(super) fn compile(work: Work) -> Result<BpfProgram, BackendError> {
-    let serve: &[libc::c_long] = match work {
-        Work::Wait => &[],
-        Work::Serve => SERVE,
+    let (serve, dial): (&[libc::c_long], &[libc::c_long]) = match work {
+        Work::Wait => (&[], &[]),
+        Work::Refuse => (SERVE, &[]),
+        Work::Serve => (SERVE, DIAL),
     };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = LOOP
         .iter()
         .chain(REST)
         .chain(serve)
+        .chain(dial)
         .map(|nr| (*nr, Vec::new()))
         .collect();
     // Memory for data only.
     rules.insert(libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]);
     // In debug builds Rust makes sure that what it closes is open.
     let mut fcntl = vec![equal(1, libc::F_GETFD)?];
-    if work == Work::Serve {
+    if work != Work::Wait {
         for command in [libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC] {
             fcntl.push(equal(1, command)?);
         }
+        rules.insert(libc::SYS_ioctl, vec![equal(1, FIONBIO)?]);
+    }
+    if work == Work::Serve {
         let families = [libc::AF_INET, libc::AF_INET6];
         let socket = families.map(|family| equal(0, family)).into_iter();
         rules.insert(libc::SYS_socket, socket.collect::<Result<_, _>>()?);
-        rules.insert(libc::SYS_ioctl, vec![equal(1, FIONBIO)?]);
     }
     rules.insert(libc::SYS_fcntl, fcntl);
     // To read back that this filter is loaded.

@@ -120,7 +120,7 @@ fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
     // What the start touched of a whole runtime's code is not needed again: looked up while /proc is still there, and given
     // back when nothing of the start is left to be done.
     let code = Code::find().map_err(SidecarError::step("find the program's own code"))?;
-    if work == Work::Serve {
+    if work != Work::Wait {
         // In a static binary the crate reads /dev/urandom, which it opens once; later there is no /dev.
         getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
             step: "open the source of randomness",
@@ -135,7 +135,7 @@ fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
     // Here, where it is the runtime's namespace still: a socket belongs to the one that it was made in. What it may ask needs
     // no privilege, and what would change something needs one that nobody here has from now on.
     let node = match work {
-        Work::Serve => Some(routes("open a routing socket of the node")?),
+        Work::Serve | Work::Refuse => Some(routes("open a routing socket of the node")?),
         Work::Wait => None,
     };
     if let Some(engine) = &attached.engine {
@@ -260,7 +260,7 @@ fn prepare_serving(
     let listeners = match &serving.ports {
         Some(_) => {
             let ears = fds.by_ref().take(serving.listeners());
-            Some(crate::network::Listeners::from_fds(ears).ok_or_else(wrong)?)
+            Some(crate::network::Listeners::from_fds(serving.stub(), ears).ok_or_else(wrong)?)
         }
         None => None,
     };

@@ -95,6 +95,8 @@ pub(super) struct Setup {
 pub enum Work {
     /// It keeps the namespace until init asks for it.
     Wait,
+    /// It also says to whoever asks inside that nothing leads out, and why: it makes no socket.
+    Refuse,
     /// It is the allowlist proxy as well.
     Serve,
 }

@@ -19,7 +19,6 @@ use super::wall::{Admitted, Refusal, Wall};
 use super::{dns, explicit, sniff};
 use crate::egress::http::RequestGuard;
 use crate::egress::phrase::speaks_http;
-use crate::plan::network::UNDECIDED;
 use crate::policy::Host;
 
 /// HTTPS: the greeting must name the host.
@@ -73,7 +72,7 @@ fn listen(wall: &Rc<Wall>, fd: OwnedFd, kind: Kind) -> io::Result<()> {
 
 fn take(wall: &Rc<Wall>, stream: TcpStream, kind: Kind) {
     let open = &wall.accepted;
-    if u64::from(open.get()) >= u64::from(wall.budget().connections) + UNDECIDED {
+    if u64::from(open.get()) >= wall.most_accepted() {
         let (via, port) = match kind {
             Kind::Explicit => (Via::Http, None),
             Kind::Transparent(port) => (Via::Transparent, Some(port)),

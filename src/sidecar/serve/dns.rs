@@ -25,9 +25,8 @@ const TCP_AT_ONCE: usize = 32;
 const TCP_WITHIN: Duration = Duration::from_secs(10);
 
 /// Serves both until the program ends.
-pub(super) fn serve(wall: &Rc<Wall>, udp: OwnedFd, tcp: OwnedFd) -> io::Result<()> {
+pub(super) fn serve(wall: &Rc<Wall>, udp: OwnedFd, tcp: Option<OwnedFd>) -> io::Result<()> {
     let udp = UdpSocket::from_std(udp.into())?;
-    let tcp = TcpListener::from_std(tcp.into())?;
     let for_udp = Rc::clone(wall);
     spawn_local(async move {
         loop {
@@ -40,6 +39,10 @@ pub(super) fn serve(wall: &Rc<Wall>, udp: OwnedFd, tcp: OwnedFd) -> io::Result<(
             }
         }
     });
+    let Some(tcp) = tcp else {
+        return Ok(());
+    };
+    let tcp = TcpListener::from_std(tcp.into())?;
     let wall = Rc::clone(wall);
     spawn_local(async move {
         let places = std::sync::Arc::new(tokio::sync::Semaphore::new(TCP_AT_ONCE));

@@ -197,6 +197,11 @@ fn how_to_ask(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> String 
             "ask whoever started this container to run `agentbox approve {container} {}`, and try again",
             crate::egress::endpoint(host, port)
         ),
+        Refusal::Local => format!(
+            "ask whoever started this container to start it again with the annotation dev.agentbox.network.allow={}, or with \
+             network.allow in its policy",
+            crate::egress::rule_for(host, port)
+        ),
         _ => format!(
             "ask whoever started this container to add the rule: while it runs with \
              `agentbox update {container} --network-add {}`, for the next one in network.allow of its policy or in the \
@@ -224,7 +229,7 @@ pub(super) async fn answer(
     if refusal.is_violation() {
         let missing = match refusal {
             Refusal::Denied(denial) => denial.is_missing_rule(),
-            Refusal::NotApproved(_) => true,
+            Refusal::NotApproved(_) | Refusal::Local => true,
             _ => false,
         };
         if missing {

@@ -49,7 +49,7 @@ use tokio::runtime::{Builder, LocalOptions};
 
 use super::SidecarError;
 use crate::egress::{Asking, Budget, Rules, Spent};
-use crate::network::Listeners;
+use crate::network::{Listeners, Stub};
 use crate::sys::event::readable;
 use wall::Wall;
 
@@ -89,6 +89,9 @@ pub struct Serving {
     pub kept: bool,
     /// Whether the namespace inside has IPv6.
     pub ipv6: bool,
+    /// Nothing leads out, and whoever asks is told that.
+    #[serde(default)]
+    pub refusing: bool,
 }
 
 /// How many connections may lead in at once.
@@ -100,9 +103,18 @@ impl Serving {
         if self.inbound.is_empty() { 0 } else { DIALERS }
     }
 
-    /// How many listeners come from inside: those of DNS by UDP and TCP and of the proxy, and one for each port.
+    /// Where the stub listens.
+    pub fn stub(&self) -> Stub {
+        match self.refusing {
+            true => Stub::Refusing,
+            false => Stub::Everywhere,
+        }
+    }
+
+    /// How many listeners come from inside: those of DNS and of the proxy, and one for each port.
     pub(super) fn listeners(&self) -> usize {
-        self.ports.as_ref().map_or(0, |ports| 3 + ports.len())
+        let ports = self.ports.as_ref();
+        ports.map_or(0, |ports| self.stub().with_proxy() + ports.len())
     }
 
     /// How many sockets belong to it.

@@ -25,6 +25,7 @@ use crate::egress::{
     AddressRefusal, AskRefusal, Asking, Budget, Denial, Ledger, NameVerdict, OverBudget, Rules,
     Spent, is_within,
 };
+use crate::plan::network::UNDECIDED;
 use crate::policy::{Host, HostName};
 use crate::sys::netlink::RouteSocket;
 
@@ -44,6 +45,8 @@ pub(super) struct Wall {
     pub container: String,
     /// What the container itself is called.
     pub own_names: Vec<String>,
+    /// Nothing leads out, whatever is asked for.
+    refusing: bool,
     budget: Budget,
     ledger: RefCell<Ledger>,
     journal: RefCell<Journal>,
@@ -81,6 +84,8 @@ pub(super) enum Refusal {
     Revoked,
     /// It is the container itself.
     Own,
+    /// Nothing leads out: no rule would change that.
+    Local,
     /// Allowed, and not to be had: no violation.
     Unreachable(String),
     /// One of the two sides is gone: no violation either.
@@ -102,6 +107,7 @@ impl Refusal {
             Self::NotApproved(refusal) => refusal.kind(),
             Self::Revoked => "no-longer-allowed",
             Self::Own => "container-itself",
+            Self::Local => "local",
             Self::Unreachable(_) => "unreachable",
             Self::Broken(_) => "broken",
         }
@@ -129,6 +135,9 @@ impl std::fmt::Display for Refusal {
             Self::Address(address, why) => write!(f, "the name leads to {address}, {why}"),
             Self::NotApproved(refusal) => refusal.fmt(f),
             Self::Revoked => f.write_str("the rules were changed: it is no longer allowed"),
+            Self::Local => f.write_str(
+                "the network is local (network.mode): nothing leads out; hosts are named in network.allow when a container starts",
+            ),
             Self::Own => f.write_str(
                 "it is this container itself: connect to it directly, without the proxy, and on a port that no rule names",
             ),
@@ -154,6 +163,7 @@ impl Wall {
             inbound,
             kept: _,
             ipv6,
+            refusing,
         } = serving;
         let began = Instant::now();
         let (spent, file) = kept.unzip();
@@ -177,6 +187,7 @@ impl Wall {
             desk: Desk::new(),
             container,
             own_names,
+            refusing,
             budget,
             ledger: RefCell::new(Ledger::new(budget, 0).after(sent)),
             journal: RefCell::new(Journal::new(journal)),
@@ -273,9 +284,12 @@ impl Wall {
 
     /// What a denial is called: nobody needs a rule for the container itself.
     pub fn denied(&self, host: &Host, denial: Denial) -> Refusal {
-        match denial.is_missing_rule() && is_own(host, &self.own_names) {
-            true => Refusal::Own,
-            false => Refusal::Denied(denial),
+        if denial.is_missing_rule() && is_own(host, &self.own_names) {
+            Refusal::Own
+        } else if self.refusing {
+            Refusal::Local
+        } else {
+            Refusal::Denied(denial)
         }
     }
 
@@ -311,9 +325,12 @@ impl Wall {
             || search.iter().any(|domain| is_within(name, domain))
     }
 
-    /// What may be used.
-    pub fn budget(&self) -> Budget {
-        self.budget
+    /// How many connections from inside may be open, those whose wish is not known yet among them.
+    pub fn most_accepted(&self) -> u64 {
+        match self.refusing {
+            true => UNDECIDED,
+            false => u64::from(self.budget.connections) + UNDECIDED,
+        }
     }
 
     /// Counts and writes down what was refused; `kind` is the word it is counted under.
