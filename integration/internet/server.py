@@ -41,6 +41,11 @@ ZONE = {
     "floating.example.test": ["203.0.113.77"],
     "rebind.example.test": [["198.51.100.10"], ["127.0.0.1"]],
     "nothing.example.test": [],
+    # Services of a cluster, and names that its search list could make besides.
+    "postgres.default.svc.cluster.test": ["10.9.9.9"],
+    "postgres.prod.svc.cluster.test": ["10.9.9.9"],
+    "redis.default.svc.cluster.test": ["10.9.9.9"],
+    "web.prod.svc.cluster.test": ["10.9.9.9"],
 }
 
 WITNESS = threading.Lock()

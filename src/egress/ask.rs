@@ -342,6 +342,7 @@ mod tests {
             ]
             .into(),
             deny: ["bad.test".parse().unwrap()].into(),
+            ..Rules::default()
         };
         let host = host.parse().unwrap();
         matches!(rules.verdict(Some(asking), &host, port), Verdict::Ask(_))
@@ -380,7 +381,7 @@ mod tests {
     fn a_name_is_answered_if_it_may_be_asked_for_on_a_served_port() {
         let rules = Rules {
             allow: ["a.test".parse().unwrap()].into(),
-            deny: Default::default(),
+            ..Rules::default()
         };
         let narrow = asking(&[&["*:443"]]);
         let verdict =

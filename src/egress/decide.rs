@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::address::{AddressRefusal, Surroundings, vet};
+use super::spelling;
 use crate::policy::closed::is_closed;
 use crate::policy::{Host, HostName, NetworkRule, Target};
 
@@ -28,6 +29,9 @@ pub struct Rules {
     pub allow: BTreeSet<NetworkRule>,
     /// Denied; without a port on all ports.
     pub deny: BTreeSet<NetworkRule>,
+    /// The engine's search list, by which a private name has several spellings. Known once the container has started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub search: Vec<HostName>,
 }
 
 /// The answer.
@@ -120,7 +124,7 @@ impl Rules {
         if let Some(rule) = self.denies(host, port) {
             return Decision::Deny(Denial::DeniedBy(rule.clone()));
         }
-        let named = || self.allow.iter().filter(|rule| names(rule, host));
+        let named = || self.allow.iter().filter(|rule| self.names(rule, host));
         let open = || named().filter(|rule| rule.allowed_port() == port);
         let metadata = match host {
             Host::Name(name) => is_metadata(name),
@@ -141,6 +145,33 @@ impl Rules {
         } else {
             Denial::Port(ports)
         })
+    }
+
+    /// The names to ask for where a client means one that this rule lets be private.
+    pub fn meant_by(&self, rule: &NetworkRule, said: &HostName) -> Vec<HostName> {
+        match &rule.target {
+            Target::Name(ruled) if rule.internal => spelling::meant(said, ruled, &self.search),
+            Target::Name(_) | Target::Below(_) | Target::Any | Target::Addresses(..) => {
+                vec![said.clone()]
+            }
+        }
+    }
+
+    fn names(&self, rule: &NetworkRule, host: &Host) -> bool {
+        match host {
+            Host::Name(name) => {
+                rule.target.matches_name(name)
+                    || rule.internal && self.is_spelling(&rule.target, name)
+            }
+            Host::Address(address) => rule.target.matches_address(*address),
+        }
+    }
+
+    fn is_spelling(&self, target: &Target, name: &HostName) -> bool {
+        match target {
+            Target::Name(ruled) => !spelling::meant(name, ruled, &self.search).is_empty(),
+            Target::Below(_) | Target::Any | Target::Addresses(..) => false,
+        }
     }
 
     /// Whether a name is resolved: it is, if a connection to it is allowed on some port.
@@ -184,28 +215,47 @@ impl Rules {
         self.deny.iter().filter(of_address)
     }
 
-    /// The rule that denies a host, a name's own or an address that is reached by whatever name.
+    /// The rule that denies a host, a name's own or an address that is reached by whatever name. A private name is denied with
+    /// all of its spellings.
     pub fn denies(&self, host: &Host, port: u16) -> Option<&NetworkRule> {
+        let spellings = match host {
+            Host::Name(name) => self.spellings(name),
+            Host::Address(_) => Vec::new(),
+        };
         let named = |rule: &NetworkRule| match host {
-            Host::Name(name) => rule.target.denies_name(name),
+            Host::Name(name) => {
+                let mut all = std::iter::once(name).chain(&spellings);
+                all.any(|name| rule.target.denies_name(name))
+            }
             Host::Address(address) => rule.target.denies_address(*address),
         };
         self.deny
             .iter()
             .find(|rule| rule.port.is_none_or(|denied| denied == port) && named(rule))
     }
-}
 
-fn names(rule: &NetworkRule, host: &Host) -> bool {
-    match host {
-        Host::Name(name) => rule.target.matches_name(name),
-        Host::Address(address) => rule.target.matches_address(*address),
+    /// What else the rules let a name be called, if they do.
+    fn spellings(&self, name: &HostName) -> Vec<HostName> {
+        if self.search.is_empty() {
+            return Vec::new();
+        }
+        let private = self.allow.iter().filter(|rule| rule.internal);
+        let ruled = private.filter_map(|rule| match &rule.target {
+            Target::Name(ruled) if self.is_spelling(&rule.target, name) => Some(ruled),
+            Target::Name(_) | Target::Below(_) | Target::Any | Target::Addresses(..) => None,
+        });
+        ruled
+            .flat_map(|ruled| {
+                let others = spelling::others(ruled, &self.search);
+                std::iter::once(ruled.clone()).chain(others)
+            })
+            .collect()
     }
 }
 
 fn is_exact(rule: &NetworkRule, host: &Host) -> bool {
     match host {
-        Host::Name(_) => matches!(rule.target, Target::Name(_)),
+        Host::Name(name) => matches!(&rule.target, Target::Name(ruled) if ruled == name),
         Host::Address(address) => rule.target.one_address() == Some(*address),
     }
 }
@@ -223,6 +273,7 @@ mod tests {
         Rules {
             allow: parse(allow),
             deny: parse(deny),
+            search: Vec::new(),
         }
     }
 
@@ -356,7 +407,7 @@ mod tests {
         );
         let exact = Rules {
             allow: ["metadata.google.internal:80".parse().unwrap()].into(),
-            deny: BTreeSet::new(),
+            ..Rules::default()
         };
         assert!(allowed(&exact, "metadata.google.internal", 80));
     }
@@ -369,6 +420,42 @@ mod tests {
             let internal = "internal:db.example.com:5432".parse().unwrap();
             assert_eq!(decision, Decision::Allow(&internal), "{other}");
         }
+    }
+
+    /// K-10: the spellings of a Service, and a denial of any of them.
+    #[test]
+    fn a_private_name_is_allowed_and_denied_with_all_its_spellings() {
+        let with = |allow: &[&str], deny: &[&str]| Rules {
+            search: ["default.svc.cluster.local", "svc.cluster.local", "cluster.local"]
+                .map(|domain| domain.parse().unwrap())
+                .to_vec(),
+            ..rules(allow, deny)
+        };
+        let spellings = [
+            "postgres",
+            "postgres.default",
+            "postgres.default.svc",
+            "postgres.default.svc.cluster.local",
+        ];
+        let one = with(&["internal:postgres:5432", "web.default:80"], &[]);
+        for name in spellings {
+            assert!(allowed(&one, name, 5432) && !allowed(&one, name, 5433), "{name}");
+            assert!(one.decide_name(&name.parse().unwrap()).is_ok(), "{name}");
+        }
+        // Another Service, another namespace's, and the spellings of a name that is public.
+        for name in ["postgres.prod", "redis", "redis.default", "web", "web.default.svc"] {
+            assert!(!allowed(&one, name, 5432) && !allowed(&one, name, 80), "{name}");
+        }
+        for denied in spellings {
+            let rules = with(&["internal:postgres:5432"], &[denied]);
+            for name in spellings {
+                assert!(!allowed(&rules, name, 5432), "{name} with {denied} denied");
+            }
+        }
+        // On a cloud's machine the search list may make a rule's name that of the metadata service.
+        let mut cloud = rules(&["internal:metadata-1:80", "internal:metadata:80"], &[]);
+        cloud.search = vec!["google.internal".parse().unwrap()];
+        assert!(!allowed(&cloud, "metadata.google.internal", 80));
     }
 
     /// The rules read naively: text against text, bit against bit, no types of ours.
@@ -488,6 +575,7 @@ mod tests {
             let rules = Rules {
                 allow: parse(&allow),
                 deny: parse(&deny),
+                search: Vec::new(),
             };
             for host in hosts {
                 for port in [443, 80, 22, 8080] {

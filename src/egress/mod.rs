@@ -20,6 +20,7 @@ pub mod names;
 pub mod own;
 pub mod phrase;
 pub mod socks;
+pub mod spelling;
 mod spent;
 pub mod tls;
 

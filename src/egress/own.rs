@@ -28,7 +28,8 @@ pub fn own_names(hostname: Option<&str>) -> Vec<String> {
     names
 }
 
-fn is_host_name(name: &str) -> bool {
+/// Whether a word can stand in a hosts file and in a list of names.
+pub fn is_host_name(name: &str) -> bool {
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     name.len() <= 253
         && name.bytes().all(good)

@@ -55,6 +55,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
     let listed = || Rules {
         allow: allow.clone(),
         deny: deny.clone(),
+        search: Vec::new(),
     };
     let rules = match mode {
         NetworkMode::Allowlist => listed(),

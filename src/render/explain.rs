@@ -9,7 +9,10 @@ use serde::Serialize;
 
 use crate::log::escape;
 use crate::plan::{EphemeralContent, LimitsPlan, Plan, PlannedMount};
-use crate::policy::{Leave, NetworkMode, RootAccess, UpstreamNames};
+use crate::egress::spelling;
+use crate::policy::{
+    HostName, Leave, NetworkMode, NetworkRule, RootAccess, Target, UpstreamNames,
+};
 use crate::seccomp::{Filter, Program};
 
 /// What is explained.
@@ -222,6 +225,19 @@ fn network(out: &mut String, plan: &Plan) {
     }
 }
 
+/// What else a private name is called with the engine's search list.
+fn spellings(rule: &NetworkRule, search: &[HostName]) -> Option<String> {
+    let Target::Name(name) = &rule.target else {
+        return None;
+    };
+    let others = match rule.internal {
+        true => spelling::others(name, search),
+        false => Vec::new(),
+    };
+    let others: Vec<&str> = others.iter().map(HostName::as_str).collect();
+    (!others.is_empty()).then(|| format!("{rule} is also called {}", others.join(", ")))
+}
+
 fn allowlist(out: &mut String, plan: &Plan) {
     let network = &plan.network;
     let list =
@@ -234,6 +250,11 @@ fn allowlist(out: &mut String, plan: &Plan) {
                 .join(" "),
         };
     item(out, &list(&network.rules.allow));
+    for rule in &network.rules.allow {
+        if let Some(text) = spellings(rule, &network.rules.search) {
+            item(out, &text);
+        }
+    }
     if !network.rules.deny.is_empty() {
         item(out, &format!("but not {}", list(&network.rules.deny)));
     }

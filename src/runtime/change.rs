@@ -57,6 +57,7 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
             .intersection(&new.deny)
             .cloned()
             .collect(),
+        search: new.search.clone(),
     };
     write_down(plan, both);
     record.save(&dir)?;
@@ -140,7 +141,13 @@ fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
         return None;
     }
     let deny = now.deny.union(&denied).cloned().collect();
-    allow.iter().all(within).then_some(Rules { allow, deny })
+    let search = now.search.clone();
+    let rules = Rules {
+        allow,
+        deny,
+        search,
+    };
+    rules.allow.iter().all(within).then_some(rules)
 }
 
 /// The container's rules with these lists in them, from everything that had a say when it was created; or the error that
@@ -168,6 +175,7 @@ fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules,
     let rules = Rules {
         allow: network.allow.clone(),
         deny: network.deny.clone(),
+        search: now.search.clone(),
     };
     for member in members(&record.id)? {
         let files = NodeFiles::read(&member.call.config)?;
@@ -304,6 +312,7 @@ mod tests {
         Rules {
             allow: parse(allow),
             deny: parse(deny),
+            search: Vec::new(),
         }
     }
 

@@ -31,7 +31,7 @@ use super::store::{Lock, Place};
 use super::unfinished::{self, Split};
 use super::{
     RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, half_made, hooks, labels,
-    late, named, neighbours, network_wall, notify, overlay, pidfd, relay, report, resolve,
+    late, named, neighbours, network_wall, notify, overlay, pidfd, pin, relay, report, resolve,
 };
 use crate::cli::{self, Global};
 use crate::devices::Program;
@@ -443,10 +443,8 @@ fn write_shadow(
     let mut split = None;
     let mut spec = match &decision.plan {
         Some(plan) => {
-            write_whole(
-                &dir.join("hosts"),
-                files::hosts(&plan.network.own_names).as_bytes(),
-            )?;
+            let own = pin::own_line(&EngineFiles::of(&spec), &plan.network.own_names)?;
+            write_whole(&dir.join("hosts"), files::hosts(&own).as_bytes())?;
             write_whole(
                 &dir.join("resolv.conf"),
                 files::resolv_conf(&plan.network).as_bytes(),

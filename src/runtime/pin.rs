@@ -4,6 +4,7 @@
 //! program does not run yet. The files are the engine's own, by the paths that its spec named; the container never
 //! has them.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bundle::read_file;
 use super::{RuntimeError, control};
+use crate::egress::own::is_host_name;
 use crate::policy::HostName;
 use crate::sidecar::{ControlReply, ControlRequest, Pinned, Proxy};
 
@@ -43,8 +45,12 @@ impl EngineFiles {
     }
 }
 
-/// Hands over to the sidecar what it needs before anything can be reached.
-pub fn pin(dir: &Path, files: &EngineFiles, proxy: Option<Proxy>) -> Result<(), RuntimeError> {
+/// Hands over to the sidecar what it needs before anything can be reached. Returns the engine's search list.
+pub fn pin(
+    dir: &Path,
+    files: &EngineFiles,
+    proxy: Option<Proxy>,
+) -> Result<Vec<HostName>, RuntimeError> {
     let resolv_conf = files
         .resolv_conf
         .clone()
@@ -58,8 +64,9 @@ pub fn pin(dir: &Path, files: &EngineFiles, proxy: Option<Proxy>) -> Result<(), 
         pinned.closed.extend(&proxy.addresses);
     }
     pinned.proxy = proxy;
+    let search = pinned.search.clone();
     match control::ask(dir, &ControlRequest::Pin(pinned))? {
-        ControlReply::Done => Ok(()),
+        ControlReply::Done => Ok(search),
         ControlReply::Failed(why) => Err(RuntimeError::Unsupported(format!(
             "the sidecar does not take the engine's resolver: {why}"
         ))),
@@ -67,6 +74,63 @@ pub fn pin(dir: &Path, files: &EngineFiles, proxy: Option<Proxy>) -> Result<(), 
             "the sidecar answers something else".to_owned(),
         )),
     }
+}
+
+/// Tells the sidecar of a network that a container joins what the engine's hosts file calls others: a pod's aliases are in the
+/// files of its containers, and not in that of the first one.
+pub fn add_hosts(
+    dir: &Path,
+    files: &EngineFiles,
+    own_names: &[String],
+) -> Result<(), RuntimeError> {
+    let Some(hosts) = &files.hosts else {
+        return Ok(());
+    };
+    let mut entries = host_entries(&text(hosts)?);
+    // The container's own line, and what every engine's file begins with.
+    entries.retain(|(name, address)| {
+        let of_file = name.as_str().starts_with("ip6-") || address.is_multicast();
+        !of_file && !own_names.iter().any(|own| own == name.as_str())
+    });
+    if entries.is_empty() {
+        return Ok(());
+    }
+    match control::ask(dir, &ControlRequest::Hosts(entries))? {
+        ControlReply::Done => Ok(()),
+        ControlReply::Failed(why) => Err(RuntimeError::Unsupported(format!(
+            "the sidecar of the network does not take the hosts file {hosts:?}: {why}"
+        ))),
+        _ => Err(RuntimeError::Unsupported(
+            "the sidecar answers something else".to_owned(),
+        )),
+    }
+}
+
+/// What the engine's hosts file calls the container itself: the names of each line that has one of its own.
+pub fn own_line(files: &EngineFiles, own_names: &[String]) -> Result<Vec<String>, RuntimeError> {
+    match &files.hosts {
+        Some(hosts) => Ok(own_names_of(&text(hosts)?, own_names)),
+        None => Ok(own_names.to_vec()),
+    }
+}
+
+fn own_names_of(hosts: &str, own_names: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for line in hosts.lines().take(4096) {
+        let line = line.split('#').next().unwrap_or_default();
+        let names: Vec<String> = line
+            .split_ascii_whitespace()
+            .skip(1)
+            .map(str::to_ascii_lowercase)
+            .collect();
+        if names.iter().any(|name| own_names.contains(name)) {
+            all.extend(names);
+        }
+    }
+    all.extend(own_names.iter().cloned());
+    let mut seen = BTreeSet::new();
+    all.retain(|name| is_host_name(name) && name != "localhost" && seen.insert(name.clone()));
+    all
 }
 
 /// A container without a network may have no such file.
@@ -140,6 +204,20 @@ mod tests {
         assert_eq!(addresses, ["127.0.0.11", "2001:db8::1", "192.0.2.1"]);
         assert_eq!(pinned.search.len(), 2);
         assert_eq!(resolvers(""), Pinned::default());
+    }
+
+    /// K-10: a pod with a subdomain is called by its whole name first.
+    #[test]
+    fn finds_what_the_engine_calls_the_container_itself() {
+        let hosts = "127.0.0.1\tlocalhost\nfe00::0\tip6-localnet\n\
+                     10.1.0.5\tWeb-1.db.default.svc.cluster.local\tweb-1\n10.9.9.9\tmyalias other # web-1\n";
+        let own = ["web-1".to_owned()];
+        assert_eq!(
+            own_names_of(hosts, &own),
+            ["web-1.db.default.svc.cluster.local", "web-1"]
+        );
+        assert_eq!(own_names_of("", &own), own);
+        assert!(own_names_of(hosts, &[]).is_empty());
     }
 
     #[test]

@@ -64,13 +64,23 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
         )));
     }
     check_sidecar(record).map_err(refuse)?;
-    if let Some(plan) = &record.plan
+    if let Some(plan) = &mut record.plan
         && plan.network.mode == NetworkMode::Allowlist
         && plan.network.shared.is_none()
     {
         let planned = plan.network.upstream.as_ref();
         let proxy = planned.map(|planned| upstream::find(config(global), planned));
-        pin::pin(&place.dir(), &record.engine_files, proxy.transpose()?)?;
+        let search = pin::pin(&place.dir(), &record.engine_files, proxy.transpose()?)?;
+        plan.network.rules.search = search;
+    }
+    if let Some((plan, shared)) = record.plan.as_ref().zip(record.shared_network())
+        && plan.network.mode == NetworkMode::Allowlist
+    {
+        let dir = Place::new(&record.root, &shared.container)?.dir();
+        // An engine has one root for all of its containers; another one's keeps its own names.
+        if dir.exists() {
+            pin::add_hosts(&dir, &record.engine_files, &plan.network.own_names)?;
+        }
     }
     let reader = report::reader(&place.report())?;
     let agent = Agent::read(&place.dir())?;

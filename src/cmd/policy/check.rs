@@ -276,6 +276,7 @@ mod tests {
         network.rules = Rules {
             allow: ["internal:db.test:5432".parse().unwrap()].into(),
             deny: ["bad.test".parse().unwrap()].into(),
+            ..crate::egress::Rules::default()
         };
         let (allowed, text) = ask("db.test", 5432).verdict(&network);
         assert!(allowed);

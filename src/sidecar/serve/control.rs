@@ -40,6 +40,8 @@ const WAITING: usize = 32;
 pub enum ControlRequest {
     /// Take over what the engine prepared; once, before the program runs.
     Pin(Pinned),
+    /// What the engine calls others for a container that joins the network.
+    Hosts(Vec<(HostName, IpAddr)>),
     /// Say what is going on.
     Status,
     /// A person has decided on what waits, or will.
@@ -297,6 +299,10 @@ async fn hear(
 
 fn answer(wall: &Rc<Wall>, request: ControlRequest, descriptors: Vec<OwnedFd>) -> ControlReply {
     match request {
+        ControlRequest::Hosts(hosts) => match wall.add_hosts(hosts) {
+            Ok(()) => ControlReply::Done,
+            Err(why) => ControlReply::Failed(why),
+        },
         ControlRequest::Pin(pinned) => match wall.pin(pinned) {
             Ok(()) => ControlReply::Done,
             Err(why) => ControlReply::Failed(why),

@@ -35,6 +35,8 @@ const TRIED: usize = 4;
 const RESOLVE_WITHIN: Duration = Duration::from_secs(3);
 const RESOLVE_TRIES: usize = 2;
 const DNS_PORT: u16 = 53;
+/// Names that containers which share the network bring along.
+const MOST_FURTHER: usize = 1024;
 
 /// Resolver, hosts file and surroundings, as the engine left them when the container started.
 pub(super) struct Upstream {
@@ -54,10 +56,22 @@ pub(super) struct Dial<'a> {
     pub share: &'a Share<'a>,
 }
 
+impl Dial<'_> {
+    /// The names to ask for: those that the rule means which allows this one.
+    fn asked_for(&self, name: &HostName) -> Vec<HostName> {
+        let rules = self.rules.borrow();
+        match rules.decide(self.host, self.port) {
+            Decision::Allow(rule) => rules.meant_by(rule, name),
+            Decision::Deny(_) => vec![name.clone()],
+        }
+    }
+}
+
 struct Ways {
     resolver: TokioResolver,
     hosts: BTreeMap<HostName, Vec<IpAddr>>,
-    search: Vec<Name>,
+    /// Those of containers that share the network, for private names alone.
+    further: RefCell<BTreeMap<HostName, Vec<IpAddr>>>,
     closed: BTreeSet<IpAddr>,
     proxy: Option<Gate>,
 }
@@ -107,7 +121,8 @@ impl Upstream {
         }
         let Pinned {
             nameservers,
-            search,
+            // The rules have it: it says what they mean.
+            search: _,
             hosts,
             closed,
             proxy,
@@ -138,14 +153,33 @@ impl Upstream {
         let ways = Ways {
             resolver,
             hosts: by_name,
-            search: search
-                .iter()
-                .filter_map(|domain| Name::from_ascii(domain.as_str()).ok())
-                .collect(),
+            further: RefCell::default(),
             closed,
             proxy: proxy.map(Gate::new).transpose()?,
         };
         *self.pinned.borrow_mut() = Some(Rc::new(ways));
+        Ok(())
+    }
+
+    /// Adds names of the hosts file of a container that shares the network. None of them is another address for a name that
+    /// somebody has already, and none is a public one's.
+    pub fn add_hosts(&self, hosts: Vec<(HostName, IpAddr)>) -> Result<(), String> {
+        let Some(ways) = self.pinned.borrow().clone() else {
+            return Err("the resolver is not known yet".to_owned());
+        };
+        let mut further = ways.further.borrow_mut();
+        let mut new: BTreeMap<HostName, Vec<IpAddr>> = BTreeMap::new();
+        for (name, address) in hosts {
+            if !further.contains_key(&name) {
+                new.entry(name).or_default().push(address);
+            }
+        }
+        if further.len() + new.len() > MOST_FURTHER {
+            return Err(format!(
+                "its containers' hosts files have more than {MOST_FURTHER} names"
+            ));
+        }
+        further.extend(new);
         Ok(())
     }
 
@@ -219,10 +253,13 @@ impl Upstream {
         name: &HostName,
         dial: &Dial<'_>,
     ) -> Result<Vec<IpAddr>, Refusal> {
-        let found = match ways.hosts.get(name) {
-            Some(addresses) => addresses.clone(),
+        let found = match ways.named(name, dial.internal) {
+            Some(addresses) => addresses,
             // On its own, as everything large that few connections need: what waits for all of them stays small.
-            None => Box::pin(ways.look_up(name, dial.internal)).await?,
+            None => {
+                let asked = dial.asked_for(name);
+                Box::pin(ways.look_up(name, &asked)).await?
+            }
         };
         let around = self.surroundings(ways)?;
         let mut refused = None;
@@ -282,20 +319,25 @@ impl Way<'_> {
 }
 
 impl Ways {
-    async fn look_up(&self, name: &HostName, internal: bool) -> Result<Vec<IpAddr>, Refusal> {
+    /// The addresses of a name by the engine's hosts files.
+    fn named(&self, name: &HostName, internal: bool) -> Option<Vec<IpAddr>> {
+        let own = self.hosts.get(name).cloned();
+        own.or_else(|| {
+            let further = self.further.borrow();
+            further.get(name).filter(|_| internal).cloned()
+        })
+    }
+
+    /// The addresses of the first of these that has any.
+    async fn look_up(&self, name: &HostName, asked: &[HostName]) -> Result<Vec<IpAddr>, Refusal> {
         let bad = |error: &dyn std::fmt::Display| {
             Refusal::Unreachable(format!("{name} does not resolve: {error}"))
         };
-        let mut complete = Name::from_ascii(name.as_str()).map_err(|e| bad(&e))?;
-        complete.set_fqdn(true);
-        let mut candidates = vec![complete.clone()];
-        if internal {
-            // Service names are short where the engine's search list makes them whole.
-            for domain in &self.search {
-                let mut relative = complete.clone();
-                relative.set_fqdn(false);
-                candidates.extend(relative.append_domain(domain).ok());
-            }
+        let mut candidates = Vec::new();
+        for name in asked {
+            let mut complete = Name::from_ascii(name.as_str()).map_err(|e| bad(&e))?;
+            complete.set_fqdn(true);
+            candidates.push(complete);
         }
         let mut last = None;
         for candidate in candidates {

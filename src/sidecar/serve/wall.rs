@@ -38,8 +38,6 @@ pub(super) struct Wall {
     /// Connections from inside that are open, decided on or not.
     pub accepted: Cell<u32>,
     pub upstream: Upstream,
-    /// The engine's search list.
-    search: RefCell<Vec<HostName>>,
     pub asking: Option<Asking>,
     pub desk: Desk,
     pub container: String,
@@ -182,7 +180,6 @@ impl Wall {
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
             upstream: Upstream::new(routes),
-            search: RefCell::default(),
             asking,
             desk: Desk::new(),
             container,
@@ -311,18 +308,24 @@ impl Wall {
     pub fn pin(&self, pinned: Pinned) -> Result<(), String> {
         let search = pinned.search.clone();
         self.upstream.pin(pinned)?;
-        *self.search.borrow_mut() = search;
+        self.rules.borrow_mut().search = search;
         match self.upstream.cannot_hold(&self.rules.borrow()) {
             None => Ok(()),
             Some(why) => Err(why),
         }
     }
 
+    /// Takes over what the engine calls others for a container that shares this network: a pod's aliases are in the files of
+    /// its containers alone.
+    pub fn add_hosts(&self, hosts: Vec<(HostName, IpAddr)>) -> Result<(), String> {
+        self.upstream.add_hosts(hosts)
+    }
+
     /// Whether a resolver may have made this of another name, with the engine's search list or one of Kubernetes.
     fn is_search_artefact(&self, name: &HostName) -> bool {
-        let search = self.search.borrow();
+        let rules = self.rules.borrow();
         dns::is_search_artefact(name.as_str())
-            || search.iter().any(|domain| is_within(name, domain))
+            || rules.search.iter().any(|domain| is_within(name, domain))
     }
 
     /// How many connections from inside may be open, those whose wish is not known yet among them.
@@ -364,7 +367,11 @@ impl Wall {
 
     /// Other rules hold from now on. Returns how many connections they end.
     pub fn change(&self, new: Rules) -> usize {
-        *self.rules.borrow_mut() = new;
+        let mut rules = self.rules.borrow_mut();
+        let search = std::mem::take(&mut rules.search);
+        // The engine's, whatever became of the record.
+        *rules = Rules { search, ..new };
+        drop(rules);
         self.review()
     }
 
