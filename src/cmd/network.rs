@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::cli::{Network, TextFormat};
 use crate::render::network::{self, Subject};
-use crate::runtime::control;
+use crate::runtime::{control, refused};
 use crate::runtime::store::{self, Place};
 
 /// Shows what is going on in a container's network.
@@ -14,6 +14,7 @@ pub fn run(args: &Network) -> Result<ExitCode> {
     let record = store::find(&args.id)?;
     let place = Place::new(&record.root, &record.id)?;
     let subject = Subject {
+        outside: network::Outside::of(refused::resets(&record).unwrap_or(0)),
         status: control::status(&place.dir(), &record)?,
         mode: record.plan.map(|plan| plan.network.mode),
         id: record.id,

@@ -16,9 +16,31 @@ pub struct Subject {
     pub id: String,
     /// What its inner namespace offers; `None` under `unconfined`.
     pub mode: Option<NetworkMode>,
+    /// What came from outside and was refused, if anything did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside: Option<Outside>,
     /// What its sidecar says, where one serves connections.
     #[serde(flatten)]
     pub status: Option<NetworkStatus>,
+}
+
+/// Connections from outside that nobody answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outside {
+    /// Resets that the kernel sent in the engine's network.
+    pub resets: u64,
+    /// What they may be, and what lets a connection in.
+    pub hint: &'static str,
+}
+
+impl Outside {
+    /// Of so many resets; nothing of none.
+    pub fn of(resets: u64) -> Option<Self> {
+        const HINT: &str = "connections from outside to ports that network.inbound does not name are among them: published \
+                            ports, probes, hostPort and port-forward need their port there";
+        (resets > 0).then_some(Self { resets, hint: HINT })
+    }
 }
 
 /// The description.
@@ -45,6 +67,12 @@ pub fn text(subject: &Subject) -> String {
             inbound(&mut out, status);
             connections(&mut out, status);
         }
+    }
+    if let Some(Outside { resets, hint }) = &subject.outside {
+        let _ = writeln!(
+            out,
+            "resets sent in the engine's network: {resets} ({hint})"
+        );
     }
     out
 }
@@ -188,10 +216,12 @@ mod tests {
         Subject {
             id: "c1".to_owned(),
             mode: Some(NetworkMode::Allowlist),
+            outside: Outside::of(4),
             status: Some(NetworkStatus {
                 rules: Rules {
                     allow: ["a.test".parse().unwrap()].into(),
                     deny: ["b.test:22".parse().unwrap()].into(),
+                    search: Vec::new(),
                 },
                 ports: [443].into(),
                 asking: Some(AskStatus {
@@ -263,6 +293,7 @@ mod tests {
             "without a line in the log: 8",
             "[2001:db8::1]:443  since 2026-01-02T03:04:05Z  3 sent  4 received",
             "and 6 more",
+            "resets sent in the engine's network: 4 (connections from outside to ports that network.inbound does not name",
             "port 8080 leads in: 2 connections so far, 5 bytes sent, 6 received",
             "open now: 192.0.2.7 to port 8080  since 2026-01-02T03:04:05Z  5 sent  6 received",
         ] {
@@ -276,6 +307,7 @@ mod tests {
             text(&Subject {
                 id: "c1".to_owned(),
                 mode,
+                outside: Outside::of(0),
                 status: None,
             })
         };

@@ -34,6 +34,7 @@ pub mod overlay;
 pub mod pidfd;
 pub mod pin;
 pub mod record;
+pub mod refused;
 pub mod relay;
 pub mod report;
 pub mod resolve;
