@@ -3,6 +3,7 @@
 //!
 //! In a rig as well, because containers need mounts and cgroups; an engine gives the root file system.
 
+mod agents;
 mod cdi;
 mod devices;
 mod input;

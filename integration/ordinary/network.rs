@@ -30,7 +30,12 @@ fn the_proxy_variables_leave_the_containers_own_servers_alone() {
     let docker = Docker::connect();
     for options in [
         &[runtime(), "--annotation", ALLOW][..],
-        &[runtime(), "--annotation", ALLOW, "--hostname=web-1.example.test"],
+        &[
+            runtime(),
+            "--annotation",
+            ALLOW,
+            "--hostname=web-1.example.test",
+        ],
         &[runtime()],
         &["--runtime=runc"],
     ] {
@@ -47,7 +52,11 @@ for host in ('localhost', '127.0.0.1', '127.0.0.2', '0.0.0.0', socket.gethostnam
 print('own', socket.gethostbyname(socket.gethostname()))
 ";
         let got = container.exec(&[], &["python3", "-c", python]);
-        assert_eq!(got.stdout.matches(" 200\n").count(), 5, "{options:?}: {got}");
+        assert_eq!(
+            got.stdout.matches(" 200\n").count(),
+            5,
+            "{options:?}: {got}"
+        );
         assert!(got.stdout.contains("own "), "{got}");
     }
 }
@@ -90,15 +99,33 @@ fn a_denial_says_why_in_the_status_line() {
 
     // Without the variables, where HTTP is spoken, and nothing of where a name leads (N-L2).
     for (url, status) in [
-        ("http://private.example.test/", "HTTP/1.1 403 agentbox: private.example.test:80: "),
-        ("http://private.example.test:8080/", "HTTP/1.1 403 agentbox: private.example.test:8080: "),
-        ("http://nothing.example.test/", "HTTP/1.1 502 agentbox: nothing.example.test:80: "),
-        ("http://nothing.example.test:8080/", "HTTP/1.1 502 agentbox: nothing.example.test:8080: "),
+        (
+            "http://private.example.test/",
+            "HTTP/1.1 403 agentbox: private.example.test:80: ",
+        ),
+        (
+            "http://private.example.test:8080/",
+            "HTTP/1.1 403 agentbox: private.example.test:8080: ",
+        ),
+        (
+            "http://nothing.example.test/",
+            "HTTP/1.1 502 agentbox: nothing.example.test:80: ",
+        ),
+        (
+            "http://nothing.example.test:8080/",
+            "HTTP/1.1 502 agentbox: nothing.example.test:8080: ",
+        ),
     ] {
         let got = agent.curl(true, &["-i", url]);
         assert!(got.stdout.starts_with(status), "{url}: {got}");
         assert!(!got.stdout.contains("10.9.9.9"), "{url}: {got}");
-        assert!(got.stdout.lines().next().is_some_and(|line| line.len() < 240), "{got}");
+        assert!(
+            got.stdout
+                .lines()
+                .next()
+                .is_some_and(|line| line.len() < 240),
+            "{got}"
+        );
     }
 }
 
@@ -121,7 +148,11 @@ fn a_reset_never_comes_without_a_line_in_the_log() {
          print(say(8080, b'SSH-2.0-x'))\n\
          print(say(3128, b'\\x05\\x01\\x02', '127.0.0.1'))\n",
     );
-    assert_eq!(got.stdout.matches("ConnectionResetError").count(), 1, "{got}");
+    assert_eq!(
+        got.stdout.matches("ConnectionResetError").count(),
+        1,
+        "{got}"
+    );
     let log = agent.violations();
     let failed = log.lines().filter(|line| {
         line.contains("\"verdict\":\"failed\"") && line.contains("nothing.example.test")
@@ -129,7 +160,10 @@ fn a_reset_never_comes_without_a_line_in_the_log() {
     assert_eq!(failed.count(), 1, "{log}");
     assert!(log.contains("wants to log in"), "{log}");
     // What failed was allowed, and is no refusal.
-    assert!(!log.contains("\"verdict\":\"denied\",\"via\":\"transparent\""), "{log}");
+    assert!(
+        !log.contains("\"verdict\":\"denied\",\"via\":\"transparent\""),
+        "{log}"
+    );
 }
 
 /// A-17: under `local` programs are told at once, and by whom: no name is a hiccup of the network that is tried again.
@@ -158,8 +192,15 @@ fn a_local_network_says_that_it_is_local() {
             let got = agent.curl(false, &["-v", url]);
             assert_ne!(got.code, 0, "{got}");
             let line = "HTTP/1.1 403 agentbox: ";
-            let told = got.stderr.lines().find(|text| text.contains(line)).unwrap_or("");
-            assert!(told.contains(":443: the network is local (network.mode)"), "{got}");
+            let told = got
+                .stderr
+                .lines()
+                .find(|text| text.contains(line))
+                .unwrap_or("");
+            assert!(
+                told.contains(":443: the network is local (network.mode)"),
+                "{got}"
+            );
         }
         let got = agent.curl(false, &["http://api.example.test:8080/"]);
         for word in [
@@ -171,13 +212,17 @@ fn a_local_network_says_that_it_is_local() {
     }
     let log = agent.violations();
     for via in ["dns", "http"] {
-        let line = format!("\"verdict\":\"denied\",\"via\":\"{via}\",\"host\":\"api.example.test\"");
+        let line =
+            format!("\"verdict\":\"denied\",\"via\":\"{via}\",\"host\":\"api.example.test\"");
         assert!(log.contains(&line), "{via}: {log}");
     }
     let id = agent.container.inspect("{{.Id}}");
     let agentbox = std::env::var("AGENTBOX_BIN").unwrap();
     let shown = crate::command::run(&agentbox, &["network", &id]).ok();
-    assert!(shown.contains("network.mode is local") && shown.contains("  local: "), "{shown}");
+    assert!(
+        shown.contains("network.mode is local") && shown.contains("  local: "),
+        "{shown}"
+    );
 }
 
 /// A-17: what a program of the container's own needs is not taken by the wall under `local`: port 53, and the proxies' ports.
@@ -199,9 +244,17 @@ try: socket.create_connection(('127.0.0.1', 64128), 5); print('there')
 except OSError as e: print('nobody', e)
 ";
     for (options, bound, words) in [
-        (&[runtime()][..], 6, &["proxy http://127.0.0.1:64128", "there"][..]),
         (
-            &[runtime(), "--annotation", "dev.agentbox.network.proxy-env=off"],
+            &[runtime()][..],
+            6,
+            &["proxy http://127.0.0.1:64128", "there"][..],
+        ),
+        (
+            &[
+                runtime(),
+                "--annotation",
+                "dev.agentbox.network.proxy-env=off",
+            ],
             6,
             &["proxy None", "there"],
         ),
@@ -211,14 +264,22 @@ except OSError as e: print('nobody', e)
             &["proxy None", "nobody"],
         ),
         (
-            &[runtime(), "--annotation", "dev.agentbox.network.inbound=64128"],
+            &[
+                runtime(),
+                "--annotation",
+                "dev.agentbox.network.inbound=64128",
+            ],
             6,
             &["proxy http://127.0.0.1:64129", "nobody"],
         ),
     ] {
         let options = [options, &["test-workloads"]].concat();
         let got = docker.run(&options, &["python3", "-c", program]);
-        assert_eq!(got.stdout.matches("bound").count(), bound, "{options:?}: {got}");
+        assert_eq!(
+            got.stdout.matches("bound").count(),
+            bound,
+            "{options:?}: {got}"
+        );
         for word in words {
             assert!(got.stdout.contains(word), "{options:?} {word}: {got}");
         }
@@ -229,7 +290,11 @@ except OSError as e: print('nobody', e)
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_rule_for_a_service_means_all_of_its_spellings() {
-    const SEARCH: [&str; 3] = ["default.svc.cluster.test", "svc.cluster.test", "cluster.test"];
+    const SEARCH: [&str; 3] = [
+        "default.svc.cluster.test",
+        "svc.cluster.test",
+        "cluster.test",
+    ];
     let docker = Docker::alone();
     let _turn = witness();
     let mut node = NodeFiles::default();
@@ -252,7 +317,10 @@ fn a_rule_for_a_service_means_all_of_its_spellings() {
         "postgres.default.svc",
         "postgres.default.svc.cluster.test",
     ];
-    for rule in ["internal:postgres:80", "internal:postgres.default.svc.cluster.test:80"] {
+    for rule in [
+        "internal:postgres:80",
+        "internal:postgres.default.svc.cluster.test:80",
+    ] {
         let agent = start(rule);
         for name in spellings {
             for direct in [true, false] {
@@ -278,9 +346,19 @@ fn a_rule_for_a_service_means_all_of_its_spellings() {
         let explained = crate::command::run(&agentbox, &["explain", &id]).ok();
         let also = format!("{rule} is also called postgres");
         assert!(explained.contains(&also), "{also}: {explained}");
-        let check = ["policy", "check", "--container", &id, "--host", "postgres.default:80"];
+        let check = [
+            "policy",
+            "check",
+            "--container",
+            &id,
+            "--host",
+            "postgres.default:80",
+        ];
         let checked = crate::command::run(&agentbox, &check).ok();
-        assert!(checked.contains(&format!("by the rule {rule}")), "{checked}");
+        assert!(
+            checked.contains(&format!("by the rule {rule}")),
+            "{checked}"
+        );
     }
     // A short name of another namespace's, by the rule that is whole.
     let agent = start("internal:web.prod.svc.cluster.test:80");

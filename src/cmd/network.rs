@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::cli::{Network, TextFormat};
 use crate::render::network::{self, Subject};
-use crate::runtime::{control, refused};
 use crate::runtime::store::{self, Place};
+use crate::runtime::{control, refused};
 
 /// Shows what is going on in a container's network.
 pub fn run(args: &Network) -> Result<ExitCode> {

@@ -426,9 +426,13 @@ mod tests {
     #[test]
     fn a_private_name_is_allowed_and_denied_with_all_its_spellings() {
         let with = |allow: &[&str], deny: &[&str]| Rules {
-            search: ["default.svc.cluster.local", "svc.cluster.local", "cluster.local"]
-                .map(|domain| domain.parse().unwrap())
-                .to_vec(),
+            search: [
+                "default.svc.cluster.local",
+                "svc.cluster.local",
+                "cluster.local",
+            ]
+            .map(|domain| domain.parse().unwrap())
+            .to_vec(),
             ..rules(allow, deny)
         };
         let spellings = [
@@ -439,12 +443,24 @@ mod tests {
         ];
         let one = with(&["internal:postgres:5432", "web.default:80"], &[]);
         for name in spellings {
-            assert!(allowed(&one, name, 5432) && !allowed(&one, name, 5433), "{name}");
+            assert!(
+                allowed(&one, name, 5432) && !allowed(&one, name, 5433),
+                "{name}"
+            );
             assert!(one.decide_name(&name.parse().unwrap()).is_ok(), "{name}");
         }
         // Another Service, another namespace's, and the spellings of a name that is public.
-        for name in ["postgres.prod", "redis", "redis.default", "web", "web.default.svc"] {
-            assert!(!allowed(&one, name, 5432) && !allowed(&one, name, 80), "{name}");
+        for name in [
+            "postgres.prod",
+            "redis",
+            "redis.default",
+            "web",
+            "web.default.svc",
+        ] {
+            assert!(
+                !allowed(&one, name, 5432) && !allowed(&one, name, 80),
+                "{name}"
+            );
         }
         for denied in spellings {
             let rules = with(&["internal:postgres:5432"], &[denied]);

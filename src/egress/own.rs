@@ -12,8 +12,7 @@ pub const OWN_V4: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
 
 /// What programs reach without a proxy. Those that know no prefix (curl before 7.86, Python's urllib, wget, Node) are told
 /// some of the addresses one by one. No brackets: Python's httpx takes them for a name, and does not start.
-const DIRECT: &str =
-    "localhost,127.0.0.1,::1,127.0.0.0/8,0.0.0.0,127.0.0.2,127.0.0.3,127.0.1.1";
+const DIRECT: &str = "localhost,127.0.0.1,::1,127.0.0.0/8,0.0.0.0,127.0.0.2,127.0.0.3,127.0.1.1";
 
 /// The names of a container whose host name is this, with its first label: none where it is no name, which could forge a
 /// line of a file or an entry of a list.
@@ -31,9 +30,7 @@ pub fn own_names(hostname: Option<&str>) -> Vec<String> {
 /// Whether a word can stand in a hosts file and in a list of names.
 pub fn is_host_name(name: &str) -> bool {
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-    name.len() <= 253
-        && name.bytes().all(good)
-        && name.split('.').all(|label| !label.is_empty())
+    name.len() <= 253 && name.bytes().all(good) && name.split('.').all(|label| !label.is_empty())
 }
 
 /// What NO_PROXY says in a container with these names.
@@ -140,7 +137,14 @@ mod tests {
     fn no_proxy_lists_all_of_them() {
         let list = no_proxy(&own_names(Some("box_1")));
         let entries: Vec<&str> = list.split(',').collect();
-        for entry in ["localhost", "::1", "127.0.0.0/8", "0.0.0.0", "127.0.1.1", "box_1"] {
+        for entry in [
+            "localhost",
+            "::1",
+            "127.0.0.0/8",
+            "0.0.0.0",
+            "127.0.1.1",
+            "box_1",
+        ] {
             assert!(entries.contains(&entry), "{entry}: {list}");
         }
         assert!(!list.contains('['));

@@ -67,7 +67,13 @@ mod tests {
     #[test]
     fn knows_http_by_its_methods() {
         assert!(speaks_http(b"GET / HTTP/1.1\r\n"));
-        for other in [&b""[..], b"GE", b"\x16\x03\x01", b"SSH-2.0-x", b"get / HTTP/1.1"] {
+        for other in [
+            &b""[..],
+            b"GE",
+            b"\x16\x03\x01",
+            b"SSH-2.0-x",
+            b"get / HTTP/1.1",
+        ] {
             assert!(!speaks_http(other), "{other:?}");
         }
     }

@@ -70,9 +70,13 @@ mod tests {
     }
 
     fn pod() -> Vec<HostName> {
-        ["default.svc.cluster.local", "svc.cluster.local", "cluster.local"]
-            .map(name)
-            .to_vec()
+        [
+            "default.svc.cluster.local",
+            "svc.cluster.local",
+            "cluster.local",
+        ]
+        .map(name)
+        .to_vec()
     }
 
     fn asked(said: &str, ruled: &str) -> Vec<String> {
@@ -84,10 +88,23 @@ mod tests {
     #[test]
     fn a_rule_means_every_spelling_of_its_service() {
         let whole = "postgres.default.svc.cluster.local";
-        for ruled in ["postgres", "postgres.default", "postgres.default.svc", whole] {
-            for said in ["postgres", "postgres.default", "postgres.default.svc", whole] {
+        for ruled in [
+            "postgres",
+            "postgres.default",
+            "postgres.default.svc",
+            whole,
+        ] {
+            for said in [
+                "postgres",
+                "postgres.default",
+                "postgres.default.svc",
+                whole,
+            ] {
                 let asked = asked(said, ruled);
-                assert!(asked.iter().any(|name| name == whole), "{said} {ruled}: {asked:?}");
+                assert!(
+                    asked.iter().any(|name| name == whole),
+                    "{said} {ruled}: {asked:?}"
+                );
                 if said != ruled {
                     assert_eq!(asked, [whole], "{said} {ruled}");
                 }
@@ -109,10 +126,17 @@ mod tests {
                 assert!(asked(other, ruled).is_empty(), "{other} {ruled}");
             }
         }
-        for other in ["postgres.svc", "postgres.svc.cluster.local", "postgres.cluster.local"] {
+        for other in [
+            "postgres.svc",
+            "postgres.svc.cluster.local",
+            "postgres.cluster.local",
+        ] {
             assert!(asked(other, "postgres").is_empty(), "{other}");
         }
-        assert_eq!(asked("web.prod.svc", "web.prod"), ["web.prod.svc.cluster.local"]);
+        assert_eq!(
+            asked("web.prod.svc", "web.prod"),
+            ["web.prod.svc.cluster.local"]
+        );
     }
 
     /// A rule's own spelling is asked for as before.

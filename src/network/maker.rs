@@ -187,7 +187,8 @@ mod tests {
         let fds = |count: usize| (0..count).map(|_| fd()).collect::<Vec<_>>();
         let made = decode(&whole, fds(2), None, 0).unwrap();
         assert!(made.cookie == 7 && made.ipv6 && made.listeners.is_none());
-        let [one, none] = [vec![443], Vec::new()].map(|ports| ListenOn::new(3128, Stub::Everywhere, ports));
+        let [one, none] =
+            [vec![443], Vec::new()].map(|ports| ListenOn::new(3128, Stub::Everywhere, ports));
         let refusing = ListenOn::new(3128, Stub::Refusing, []);
         let made = decode(&whole, fds(6), Some(&one), 0).unwrap();
         assert_eq!(made.listeners.unwrap().ports.len(), 1);

@@ -71,9 +71,7 @@ pub enum PolicyError {
     },
 
     /// A preset that nobody defined.
-    #[error(
-        "{asked_by}: there is no preset @{preset}; there are {known}. {how}"
-    )]
+    #[error("{asked_by}: there is no preset @{preset}; there are {known}. {how}")]
     NoSuchPreset {
         /// Who names it.
         asked_by: Origin,

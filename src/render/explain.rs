@@ -7,12 +7,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::egress::spelling;
 use crate::log::escape;
 use crate::plan::{EphemeralContent, LimitsPlan, Plan, PlannedMount};
-use crate::egress::spelling;
-use crate::policy::{
-    HostName, Leave, NetworkMode, NetworkRule, RootAccess, Target, UpstreamNames,
-};
+use crate::policy::{HostName, Leave, NetworkMode, NetworkRule, RootAccess, Target, UpstreamNames};
 use crate::seccomp::{Filter, Program};
 
 /// What is explained.

@@ -45,7 +45,10 @@ impl NetworkWall {
             .collect::<Result<Vec<_>, _>>()?;
         let user_namespace = has_user_namespace(spec);
         let mode = plan.network.mode;
-        let serving = plan.network.is_served().then(|| (serving(plan, place), place.dir()));
+        let serving = plan
+            .network
+            .is_served()
+            .then(|| (serving(plan, place), place.dir()));
         let seconds = plan.network.budgets_kept;
         let kept = match serving {
             Some(_) if seconds > 0 => Some(kept::open(place, seconds)?),
@@ -196,11 +199,10 @@ fn inner_config<'a>(
             NetworkMode::Allowlist => InnerMode::AnyIp,
         },
         sysctls: sysctls.to_vec(),
-        listen: serving
-            .and_then(|(serving, _)| {
-                let ports = serving.ports.clone()?;
-                Some(ListenOn::new(proxy_port, serving.stub(), ports))
-            }),
+        listen: serving.and_then(|(serving, _)| {
+            let ports = serving.ports.clone()?;
+            Some(ListenOn::new(proxy_port, serving.stub(), ports))
+        }),
         dialers: serving.map_or(0, |(serving, _)| serving.dialers()),
     }
 }

@@ -1,0 +1,114 @@
+//! What docs/agents.md shows is what agentbox knows and what hack/agents runs.
+
+use super::{Scratch, program};
+use crate::command::run;
+
+fn file(path: &str) -> String {
+    std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The commands of the block that is marked `agents`, each on one line.
+fn commands() -> Vec<String> {
+    let text = file("docs/agents.md");
+    let block = text.split("```sh agents\n").nth(1).unwrap();
+    let block = block.split("```").next().unwrap().replace("\\\n", " ");
+    let lines = block.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn direct_every_rule_of_the_page_on_agents_leads_to_its_model() {
+    let hosts = [
+        ("claude ", "api.anthropic.com"),
+        ("codex ", "api.openai.com"),
+        ("gemini ", "generativelanguage.googleapis.com"),
+        ("opencode", "api.anthropic.com"),
+    ];
+    let commands = commands();
+    assert_eq!(commands.len(), hosts.len());
+    for (command, (agent, host)) in commands.iter().zip(hosts) {
+        assert!(command.contains(&format!("IMAGE {agent}")), "{command}");
+        let annotation = annotations(command)[0];
+        let check = |host: &str| {
+            let asked = [
+                "policy",
+                "check",
+                "standard",
+                "--annotation",
+                annotation,
+                "--host",
+                host,
+            ];
+            run(&program(), &asked).code
+        };
+        assert_eq!(check(host), 0, "{command}");
+        assert_eq!(check("files.example.test"), 1, "{command}");
+    }
+}
+
+#[test]
+fn direct_every_option_of_the_page_on_agents_is_one_that_hack_agents_tries() {
+    let script = file("hack/agents.d/inner.sh");
+    let mut seen = 0;
+    for command in commands() {
+        let (_, said) = command.split_once("IMAGE ").unwrap();
+        for option in said
+            .split_whitespace()
+            .filter(|word| word.starts_with("--"))
+        {
+            assert!(script.contains(option), "{option}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 3);
+}
+
+#[test]
+fn direct_every_login_of_the_page_on_agents_is_a_credential() {
+    let never = file("policies/never.toml");
+    let page = file("docs/agents.md");
+    let mut seen = 0;
+    for word in page.split('`').skip(1).step_by(2) {
+        if word.starts_with('.') && word.ends_with(".json") {
+            assert!(never.contains(&format!("\"{word}\"")), "{word}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 6);
+}
+
+/// Annotations of a command of `docker run`.
+fn annotations(command: &str) -> Vec<&str> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let pairs = words.windows(2).filter(|pair| pair[0] == "--annotation");
+    pairs.map(|pair| pair[1]).collect()
+}
+
+#[test]
+fn direct_the_ceiling_of_the_page_on_agents_lets_a_container_ask_for_its_login() {
+    let page = file("docs/agents.md");
+    let between = |mark: &str| {
+        let block = page.split(mark).nth(1).unwrap();
+        block.split("```").next().unwrap().replace("\\\n", " ")
+    };
+    let (policy, command) = (between("```toml\n"), between("```sh login\n"));
+    let scratch = Scratch::new();
+    scratch.file("policies/agents.toml", &policy);
+    let dir = format!("policy-dir = \"{}\"\n", scratch.path("policies"));
+    let with = |name: &str, line: &str| {
+        let config = scratch.file(name, &format!("{dir}{line}\n"));
+        let mut all = vec!["--config", &config, "policy", "check", "standard"];
+        for annotation in annotations(&command) {
+            all.extend(["--annotation", annotation]);
+        }
+        run(
+            &program(),
+            &[&all[..], &["--host", "auth.openai.com"]].concat(),
+        )
+    };
+    assert_eq!(annotations(&command).len(), 3);
+    with("meant.toml", "ceiling = \"agents\"").ok();
+    // The control: without the ceiling no annotation gives a login away.
+    let refused = with("control.toml", "").failed();
+    assert!(refused.contains("filesystem.credentials"), "{refused}");
+}
