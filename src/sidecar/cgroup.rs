@@ -15,6 +15,8 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use super::quota;
+
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// How long `remove` waits for a cgroup's last process: 100 x 10 ms.
 const REMOVE_ATTEMPTS: u32 = 100;
@@ -39,7 +41,7 @@ pub struct CgroupLimits {
     pub memory_bytes: u64,
     /// Processes and threads.
     pub pids: u32,
-    /// CPU time per period.
+    /// CPU time per period, unless a cgroup of v1 above has a limit: that one is the sidecar's too.
     pub cpu_quota_us: u64,
     /// That period.
     pub cpu_period_us: u64,
@@ -115,11 +117,15 @@ struct Setting {
     presence: Presence,
 }
 
-/// Whether a kernel may lack the file: swap accounting can be compiled out or switched off.
+/// What may be in the way of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Presence {
+    /// Nothing.
     Required,
+    /// A kernel may lack the file: swap accounting can be compiled out or switched off.
     Optional,
+    /// A cgroup above may leave less than this: the kernel refuses the number (EINVAL), and what is above holds.
+    UnlessLess,
 }
 
 /// Plans the cgroup for this node.
@@ -172,7 +178,7 @@ fn plan_on(
 }
 
 fn settings(version: Version, controller: &str, limits: &CgroupLimits) -> Vec<Setting> {
-    use Presence::{Optional, Required};
+    use Presence::{Optional, Required, UnlessLess};
     let CgroupLimits {
         memory_bytes,
         pids,
@@ -182,7 +188,8 @@ fn settings(version: Version, controller: &str, limits: &CgroupLimits) -> Vec<Se
     let table = match (version, controller) {
         (Version::V1, "cpu") => vec![
             ("cpu.cfs_period_us", cpu_period_us.to_string(), Required),
-            ("cpu.cfs_quota_us", cpu_quota_us.to_string(), Required),
+            // Of what is above a mount point inside a container, nothing can be seen.
+            ("cpu.cfs_quota_us", cpu_quota_us.to_string(), UnlessLess),
         ],
         (Version::V2, "cpu") => {
             vec![(
@@ -256,11 +263,14 @@ impl CgroupPlan {
     }
 
     /// The runtime's share before the sidecar is told of them: makes the cgroups of v1.
-    pub fn prepare_v1(&self) -> Result<(), CgroupError> {
-        let v1 = |d: &&Directory| d.version == Version::V1;
-        let mut all = self.directories.iter().filter(v1);
+    pub fn prepare_v1(&mut self) -> Result<(), CgroupError> {
+        let v1 = |d: &&mut Directory| d.version == Version::V1;
+        let mut all = self.directories.iter_mut().filter(v1);
         all.try_for_each(|directory| {
             make_parents(directory)?;
+            if quota::is_set_above(&directory.path, &directory.mount) {
+                directory.settings.retain(|s| s.controller != "cpu");
+            }
             make_fresh(&directory.path)
         })
     }
@@ -341,6 +351,10 @@ fn apply(path: &Path, setting: &Setting) -> Result<(), CgroupError> {
     let file = path.join(&setting.file);
     match setting.presence {
         Presence::Optional if !file.exists() => Ok(()),
+        Presence::UnlessLess => match fs::write(&file, &setting.value) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            written => written.map_err(io_error("write", &file)),
+        },
         Presence::Optional | Presence::Required => write(&file, &setting.value),
     }
 }

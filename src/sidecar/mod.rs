@@ -22,6 +22,7 @@ mod confine;
 mod filter;
 mod main;
 pub mod protocol;
+mod quota;
 mod record;
 mod serve;
 mod spawn;

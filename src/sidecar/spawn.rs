@@ -208,7 +208,7 @@ impl Spawned {
     /// because the kernel may make cgroups wait for somebody's migration (crate::runtime's warm.rs), and there is other
     /// work to be done meanwhile. [`Self::attach`] does it if nobody has.
     pub fn configure(&mut self) -> Result<(), SidecarError> {
-        let Some(setup) = self.setup.take() else {
+        let Some(mut setup) = self.setup.take() else {
             return Ok(());
         };
         setup.cgroup.prepare_v1().map_err(SidecarError::Cgroup)?;

@@ -1,0 +1,118 @@
+//! K-3: kill, kill --all and delete succeed as runc's do, whatever somebody else has removed.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::{Running, remove_below, sleeper};
+use crate::command::run;
+use crate::direct::Node;
+
+/// agentbox's own entries of a container: record, policy, control socket, lock.
+fn forget(id: &str) {
+    for dir in ["/run/agentbox/index", "/run/agentbox/locks"] {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !name.ends_with(&format!("-{id}")) {
+                continue;
+            }
+            // What is a mount point stays, empty.
+            run("rm", &["-rf", entry.path().to_str().unwrap()]);
+        }
+    }
+}
+
+/// Its cgroups, whose processes are gone.
+fn remove_cgroups(dir: &Path, id: &str) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|t| t.is_dir()) {
+            continue;
+        }
+        match entry.file_name().to_string_lossy().ends_with(id) {
+            true => remove_below(&entry.path()),
+            false => remove_cgroups(&entry.path(), id),
+        }
+    }
+}
+
+fn await_stop(node: &Node, id: &str) {
+    for _ in 0..500 {
+        let state = node.call(&["state", id]);
+        if state.code != 0 || state.stdout.contains("stopped") {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{id} did not stop");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn k_3_what_is_dead_and_forgotten_is_killed_and_deleted() {
+    let node = Node::new();
+    for policy in ["standard", "permissive", "unconfined"] {
+        for force in [false, true] {
+            let name = format!("dead{}", u8::from(force));
+            let container = Running::start(&node, &name, policy, &sleeper(&node, &[]));
+            let id = container.id.as_str();
+            node.call(&["kill", id, "KILL"]).ok();
+            await_stop(&node, id);
+            forget(id);
+            remove_cgroups(Path::new("/sys/fs/cgroup"), id);
+            node.call(&["kill", "--all", id, "9"]).ok();
+            let refused = node.call(&["kill", id, "9"]).failed();
+            assert!(
+                refused.contains("container not running"),
+                "{policy}: {refused}"
+            );
+            match force {
+                true => node.call(&["delete", "--force", id]).ok(),
+                false => node.call(&["delete", id]).ok(),
+            };
+            assert_eq!(node.leftovers(id), Vec::<String>::new(), "{policy}");
+        }
+    }
+}
+
+/// A sandbox's network namespace is the engine's, which may remove it first.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn k_3_a_sandbox_whose_network_is_gone_is_killed_and_deleted() {
+    let node = Node::new();
+    for policy in ["standard", "unconfined"] {
+        let name = format!("k3-{policy}-{}", std::process::id());
+        run("ip", &["netns", "add", &name]).ok();
+        let mut config = sleeper(&node, &[("io.kubernetes.cri.container-type", "sandbox")]);
+        let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+        namespaces.retain(|n| n["type"] != "network");
+        namespaces.push(json!({"type": "network", "path": format!("/run/netns/{name}")}));
+        let container = Running::start(&node, "netless", policy, &config);
+        let id = container.id.as_str();
+        run("ip", &["netns", "del", &name]).ok();
+        node.call(&["kill", id, "KILL"]).ok();
+        await_stop(&node, id);
+        node.call(&["kill", "--all", id, "9"]).ok();
+        node.call(&["delete", id]).ok();
+        assert_eq!(node.leftovers(id), Vec::<String>::new(), "{policy}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn k_3_what_runs_and_is_forgotten_is_killed_and_deleted() {
+    let node = Node::new();
+    for policy in ["standard", "permissive", "unconfined"] {
+        for verb in [&["kill", "--all"][..], &["kill"]] {
+            let name = format!("lives{}", verb.len());
+            let container = Running::start(&node, &name, policy, &sleeper(&node, &[]));
+            let id = container.id.as_str();
+            forget(id);
+            node.call(&[verb, &[id, "KILL"]].concat()).ok();
+            await_stop(&node, id);
+            node.call(&["kill", "--all", id, "KILL"]).ok();
+            node.call(&["delete", id]).ok();
+            assert!(!Path::new(&format!("{}/{id}", node.root)).exists());
+        }
+    }
+}

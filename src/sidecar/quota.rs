@@ -1,0 +1,48 @@
+//! The processor time that the cgroups above a sidecar's leave it. cgroup v1 refuses a quota that is more than that of a
+//! cgroup above (`tg_cfs_schedulable_down`, kernel/sched/core.c), so that a pod of 100m could have no sidecar of 500m (K-2);
+//! v2 takes it, and the smaller one counts.
+
+use std::fs;
+use std::path::Path;
+
+/// Whether a cgroup of v1 between the hierarchy's mount point and `path`, not `path` itself, has a quota. What it leaves is
+/// then the sidecar's bound too: one of its own would be refused where it is more, now or when a pod is made smaller later.
+pub(super) fn is_set_above(path: &Path, mount: &Path) -> bool {
+    let above = path.ancestors().skip(1);
+    let mut above = above.take_while(|cgroup| cgroup.starts_with(mount));
+    above.any(|cgroup| {
+        let text = fs::read_to_string(cgroup.join("cpu.cfs_quota_us"));
+        // None at the root of a hierarchy; -1 where there is no limit.
+        text.is_ok_and(|text| text.trim().parse::<i64>().is_ok_and(|quota| quota > 0))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_counts_wherever_it_is_above_and_not_in_the_cgroup_itself() {
+        let mount = std::env::temp_dir().join(format!("agentbox-quota-{}", std::process::id()));
+        let pod = mount.join("kubepods/burstable/pod");
+        let own = pod.join("sidecar");
+        fs::create_dir_all(&own).unwrap();
+        let set = |cgroup: &Path, quota: &str| {
+            fs::write(cgroup.join("cpu.cfs_quota_us"), format!("{quota}\n")).unwrap();
+        };
+        set(&own, "50000");
+        for cgroup in [&pod, &mount.join("kubepods"), &mount] {
+            set(cgroup, "-1");
+        }
+        assert!(!is_set_above(&own, &mount));
+        for cgroup in [&pod, &mount.join("kubepods"), &mount] {
+            set(cgroup, "10000");
+            assert!(is_set_above(&own, &mount), "{cgroup:?}");
+            set(cgroup, "-1");
+        }
+        // What is above the mount point is another hierarchy's, or none.
+        set(&mount, "10000");
+        assert!(!is_set_above(&own, &mount.join("kubepods")));
+        fs::remove_dir_all(&mount).unwrap();
+    }
+}
