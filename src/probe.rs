@@ -1,5 +1,6 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
+mod held;
 mod hosts;
 mod links;
 mod search;

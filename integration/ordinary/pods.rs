@@ -1,7 +1,9 @@
 //! Pods as a kubelet lays them out: their cgroups with limits, their volumes, their annotations, their sandboxes (K-2 to K-8).
 
+mod annotations;
 mod gone;
 mod limits;
+mod volumes;
 
 use std::path::{Path, PathBuf};
 

@@ -164,6 +164,21 @@ pub struct SourceFacts {
     pub unsearched: Option<String>,
     /// It is the home directory of a person of the node, or root's.
     pub home: Option<Home>,
+    /// What it holds, where it is in a pod's volume for what is secret and all of it could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Holds>,
+}
+
+/// What a pod's volume for what is secret holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Holds {
+    /// No token of a service account.
+    NoToken,
+    /// Such a token, and what Kubernetes lays beside it.
+    TokenAlone,
+    /// Such a token, and more.
+    TokenAndMore,
 }
 
 /// A whole home directory that is mounted.
@@ -197,6 +212,7 @@ impl SourceFacts {
             runtime: None,
             unsearched: None,
             home: None,
+            holds: None,
         }
     }
 

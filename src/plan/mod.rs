@@ -25,6 +25,8 @@ mod support;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod text;
+pub mod tokens;
+pub mod volumes;
 mod workspace;
 pub mod wrapped;
 

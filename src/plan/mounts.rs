@@ -14,7 +14,7 @@ use super::ephemeral::ephemeral;
 use super::never::Never;
 use super::sort::{Named, Rules, Sorted};
 use super::workspace::{pod_role, workspace};
-use super::{BundleFacts, FileKind, FilesystemPlan, PlanError};
+use super::{BundleFacts, FileKind, FilesystemPlan, PlanError, volumes};
 use crate::policy::{Field, Origin, Resolved};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
@@ -129,14 +129,16 @@ pub(super) fn plan(
         .map(|(index, mount)| resolved_in_image(mount, bundle.destinations.get(index)))
         .collect();
     let process = spec.process().as_ref();
+    let pod = volumes::pod(spec);
     let rules = Rules {
         never,
         meant: &meant,
         policy,
+        pod: pod.as_deref(),
         cwd: process.map_or(Path::new("/"), |p| p.cwd().as_path()),
     };
     let workspace = workspace(resolved, spec, &named, bundle, rules, warnings)?;
-    check_written(resolved, spec, &named)?;
+    check_written(resolved, spec, &named, warnings)?;
     let mut out = Sorted {
         pruned: bundle.wrapped.dropped.clone(),
         ..Sorted::default()
@@ -216,17 +218,27 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Strin
 
 /// A path of `filesystem.write` that is no mount is a mistake where it was written for this container. A pod's annotations
 /// are written for all of its containers, and a policy's file for many.
-fn check_written(resolved: &Resolved, spec: &Spec, named: &[Mount]) -> Result<(), PlanError> {
+fn check_written(
+    resolved: &Resolved,
+    spec: &Spec,
+    named: &[Mount],
+    warnings: &mut Vec<String>,
+) -> Result<(), PlanError> {
     let origin = resolved.origins.get(&Field::FilesystemWrite);
-    if !matches!(origin, Some(Origin::Annotation(_))) || pod_role(spec).is_some() {
+    if !matches!(origin, Some(Origin::Annotation(_))) {
         return Ok(());
     }
-    let is_mount = |path: &Path| named.iter().any(|m| m.destination() == path);
-    let mut written = resolved.policy.filesystem.write.iter();
-    match written.find(|w| !is_mount(Path::new(w.as_str()))) {
-        Some(path) => Err(PlanError::Written(path.as_str().into())),
-        None => Ok(()),
+    let is_mount = |path: &str| named.iter().any(|m| m.destination() == Path::new(path));
+    let written = resolved.policy.filesystem.write.iter();
+    for path in written.map(|w| w.as_str()).filter(|path| !is_mount(path)) {
+        if pod_role(spec).is_none() {
+            return Err(PlanError::Written(path.into()));
+        }
+        warnings.push(format!(
+            "dev.agentbox.filesystem.write names {path}, which is no mount of this container"
+        ));
     }
+    Ok(())
 }
 
 /// The mount at the place that the image's own links make of its destination.

@@ -10,6 +10,7 @@ use super::mounts::{Judged, PlannedMount, Pruned};
 use super::never::{Meant, Never};
 use super::options::{bounded, has_size, keep, only};
 use super::support::support;
+use super::volumes::{Volume, refused, volume};
 use super::{Home, Inside, PlanError, SourceFacts};
 use crate::policy::{Access, MountRule, Policy, SearchRule};
 
@@ -35,6 +36,8 @@ pub(super) struct Rules<'a> {
     pub(super) never: &'a Never,
     pub(super) meant: &'a Meant,
     pub(super) policy: &'a Policy,
+    /// The pod that a kubelet made it for.
+    pub(super) pod: Option<&'a str>,
     /// The working directory of the first process.
     pub(super) cwd: &'a Path,
 }
@@ -112,8 +115,9 @@ impl Sorted {
         let Named { path, is_workspace } = named;
         let Rules {
             never,
-            meant,
+            meant: _,
             policy,
+            pod,
             cwd: _,
         } = rules;
         let place = path.to_str().unwrap_or("");
@@ -130,18 +134,23 @@ impl Sorted {
             .iter()
             .flatten()
             .any(|o| matches!(o.as_str(), "ro" | "rro"));
-        if let Some((why, writable)) = support(place, facts) {
+        if let Some((why, writable)) = support(place, pod, facts) {
             self.keep_bind(mount, facts, writable && asked_rw, why.to_owned());
             return Ok(());
         }
-        if let Some(why) = refusal(never, meant, destination, facts) {
+        let volume = volume(pod, facts);
+        if let Some(why) = refused(rules, destination, volume, facts) {
             if is_workspace {
                 return Err(workspace_refused(destination, facts, why));
             }
             self.prune(mount, &why);
             return Ok(());
         }
-        match access(policy, is_workspace, place) {
+        if matches!(volume, Some(Volume::Secret | Volume::Projected)) {
+            self.secret(mount, facts, is_workspace);
+            return Ok(());
+        }
+        match access(policy, volume, named) {
             Access::None => self.prune(
                 mount,
                 &format!("policy '{}' keeps {}", policy.name, kept_words(policy)),
@@ -154,6 +163,9 @@ impl Sorted {
                         self.home(rules, mount, facts, part)?;
                     }
                     _ if is_workspace => self.workspace(rules, mount, facts, writable)?,
+                    _ if volume == Some(Volume::Scratch) => {
+                        self.scratch(policy, mount, facts, writable);
+                    }
                     _ => self.other(rules, mount, facts, (granted, writable)),
                 }
                 self.mask_inside(never, destination, facts);
@@ -315,13 +327,19 @@ impl Sorted {
 }
 
 /// Which access the policy gives a bind mount that is on no list.
-fn access(policy: &Policy, is_workspace: bool, place: &str) -> Access {
+fn access(policy: &Policy, volume: Option<Volume>, named: Named<'_>) -> Access {
     let rules = &policy.filesystem;
-    if is_workspace {
+    if named.is_workspace {
         return rules.workspace;
     }
-    let listed = rules.write.iter().any(|w| w.as_str() == place);
+    let mut write = rules.write.iter();
+    let listed = write.any(|w| Path::new(w.as_str()) == named.path);
     match rules.mounts {
+        _ if volume == Some(Volume::Scratch) => Access::ReadWrite,
+        // A kubelet rewrites it from outside.
+        MountRule::ReadOnly | MountRule::Keep if volume == Some(Volume::Settings) => {
+            Access::ReadOnly
+        }
         MountRule::Drop => Access::None,
         MountRule::ReadOnly if listed => Access::ReadWrite,
         MountRule::ReadOnly => Access::ReadOnly,

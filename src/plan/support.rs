@@ -2,13 +2,23 @@
 
 use std::path::Path;
 
+use super::judge::is_kernel_place;
+use super::volumes::is_message;
 use super::{FileKind, SourceFacts};
 
 /// An engine's support mount, known by its target and its source together: why it is kept, and whether writable. A
 /// source with several names must be one by each of them: else it is a bind of something else.
-pub(super) fn support(place: &str, facts: &SourceFacts) -> Option<(&'static str, bool)> {
+pub(super) fn support(
+    place: &str,
+    pod: Option<&str>,
+    facts: &SourceFacts,
+) -> Option<(&'static str, bool)> {
     if facts.same_as.is_some() || facts.nameless.is_some() {
         return None;
+    }
+    let free = place == "/dev/termination-log" || !is_kernel_place(Path::new(place));
+    if free && is_message(pod, facts) {
+        return Some(("kubelet's file for the termination message", true));
     }
     let mut found = facts.all_names().map(|name| by_name(place, name, facts));
     let first = found.next().flatten()?;
@@ -36,9 +46,6 @@ fn by_name(place: &str, path: &Path, facts: &SourceFacts) -> Option<(&'static st
             [.., "overlay-containers", id, "userdata", "shm"] | [.., "sandboxes", id, "shm"],
         ) if is_id(id) && facts.kind == FileKind::Directory && facts.tmpfs => {
             Some(("the container's shared memory", true))
-        }
-        ("/dev/termination-log", [.., "kubelet", "pods", _, "containers", _, _]) if file => {
-            Some(("kubelet's termination message", true))
         }
         ("/sbin/docker-init", [.., "docker-init" | "tini" | "tini-static"]) if file => {
             Some(("Docker's init", false))

@@ -16,6 +16,7 @@ mod namespaces;
 mod network;
 mod neutral;
 mod privileges;
+mod volumes;
 mod workspace;
 
 /// An engine's container id.

@@ -10,8 +10,9 @@ use oci_spec::runtime::{Mount, Spec};
 use super::judge::refusal;
 use super::sort::Rules;
 use super::support::support;
+use super::volumes::volume;
 use super::{BundleFacts, FileKind, PlanError, SourceFacts};
-use crate::policy::{Access, MountRule, Resolved};
+use crate::policy::{Access, Field, MountRule, Origin, Resolved};
 
 /// A bind mount: its index among the spec's mounts, its place as the engine names it, and what is there.
 #[derive(Clone, Copy)]
@@ -33,7 +34,8 @@ impl Bind<'_> {
         self.facts.kind == FileKind::Directory
             && !options.any(|o| matches!(o.as_str(), "ro" | "rro"))
             && !bundle.wrapped.contains(self.place())
-            && support(place, self.facts).is_none()
+            && support(place, rules.pod, self.facts).is_none()
+            && volume(rules.pod, self.facts).is_none()
             && refusal(rules.never, rules.meant, self.place(), self.facts).is_none()
             && !is_anonymous(&self.facts.path)
     }
@@ -96,6 +98,13 @@ pub(super) fn workspace(
         (Some(_), Some(_), Some(holder)) if pinned.contains(&holder.place()) => {
             Ok(Some(holder.index))
         }
+        (None, _, Some(_)) if is_of_the_pod(resolved, spec) => {
+            warnings.push(format!(
+                "dev.agentbox.filesystem.workspace-at names {}, where this container has no mount",
+                joined(&pinned)
+            ));
+            Ok(None)
+        }
         (_, _, Some(holder)) => Err(elsewhere(holder.place())),
         (_, _, None) => Ok(None),
     }
@@ -110,7 +119,6 @@ fn without_the_named(
 ) -> Result<Option<usize>, PlanError> {
     match pod_role(spec) {
         None => return Err(PlanError::Workspace(named.to_owned())),
-        Some(SANDBOX) => {}
         Some(_) => warnings.push(format!(
             "dev.agentbox.workspace names {}, which is no mount of this container",
             named.display()
@@ -151,8 +159,12 @@ fn joined(paths: &[&Path]) -> String {
     texts.join(", ")
 }
 
-/// What holds a pod's namespaces.
-const SANDBOX: &str = "sandbox";
+/// Whether the places of the workspace are an annotation's, in a pod: they are meant for those of its containers that have
+/// mounts there.
+fn is_of_the_pod(resolved: &Resolved, spec: &Spec) -> bool {
+    let origin = resolved.origins.get(&Field::FilesystemWorkspaceAt);
+    matches!(origin, Some(Origin::Annotation(_))) && pod_role(spec).is_some()
+}
 
 /// Which of a pod's containers this is, where a CRI engine made it.
 pub(super) fn pod_role(spec: &Spec) -> Option<&str> {

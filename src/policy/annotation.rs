@@ -157,6 +157,10 @@ impl Request {
             Field::FilesystemWorkspaceAt => set_list(&mut filesystem.workspace_at, value),
             Field::FilesystemSearch => set(&mut filesystem.search, value),
             Field::FilesystemCredentials => set_list(&mut filesystem.credentials, value),
+            Field::FilesystemSecrets => set(&mut filesystem.secrets, value),
+            Field::FilesystemServiceAccountToken => {
+                set(&mut filesystem.service_account_token, value)
+            }
             Field::FilesystemLeftOut => set(&mut filesystem.left_out, value),
             Field::NetworkMode => set(&mut network.mode, value),
             Field::NetworkAllow => set_list(&mut network.allow, value),

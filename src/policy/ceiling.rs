@@ -143,6 +143,8 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
         workspace_at,
         search,
         credentials,
+        secrets,
+        service_account_token,
         left_out,
     } = asked;
     let Filesystem {
@@ -155,6 +157,8 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
         workspace_at: workspace_at_ceiling,
         search: search_ceiling,
         credentials: credentials_ceiling,
+        secrets: secrets_ceiling,
+        service_account_token: service_account_token_ceiling,
         left_out: left_out_ceiling,
     } = ceiling;
     over.ordered(Field::FilesystemRoot, root, root_ceiling);
@@ -187,6 +191,12 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
         Field::FilesystemCredentials,
         credentials,
         credentials_ceiling,
+    );
+    over.ordered(Field::FilesystemSecrets, secrets, secrets_ceiling);
+    over.ordered(
+        Field::FilesystemServiceAccountToken,
+        service_account_token,
+        service_account_token_ceiling,
     );
     over.ordered(Field::FilesystemLeftOut, left_out, left_out_ceiling);
 }

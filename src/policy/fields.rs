@@ -10,8 +10,8 @@ use super::{
     Access, Annotations, AskSeconds, BudgetsKept, ByteSize, Capability, CoolDown, Count, CpuLimit,
     CredentialName, EphemeralDir, Filesystem, GuestPath, InboundPort, LeftOut, Limits, MemoryLimit,
     MountRule, Network, NetworkMode, NetworkRule, OnUnknown, Origin, Policy, PolicyError,
-    PolicyName, Privileges, ProcessLimit, RootAccess, RuleItem, SearchRule, Switch, SyscallName,
-    Syscalls,
+    PolicyName, Privileges, ProcessLimit, RootAccess, RuleItem, SearchRule, SecretRule, Switch,
+    SyscallName, Syscalls,
 };
 
 words! {
@@ -35,6 +35,10 @@ words! {
         FilesystemSearch = "filesystem.search",
         /// [`Filesystem::credentials`].
         FilesystemCredentials = "filesystem.credentials",
+        /// [`Filesystem::secrets`].
+        FilesystemSecrets = "filesystem.secrets",
+        /// [`Filesystem::service_account_token`].
+        FilesystemServiceAccountToken = "filesystem.service-account-token",
         /// [`Filesystem::left_out`].
         FilesystemLeftOut = "filesystem.left-out",
         /// [`Network::mode`].
@@ -114,6 +118,8 @@ pub(super) struct FilesystemFields {
     pub workspace_at: Option<BTreeSet<GuestPath>>,
     pub search: Option<SearchRule>,
     pub credentials: Option<BTreeSet<CredentialName>>,
+    pub secrets: Option<SecretRule>,
+    pub service_account_token: Option<SecretRule>,
     pub left_out: Option<LeftOut>,
 }
 
@@ -292,6 +298,8 @@ impl FilesystemFields {
             workspace_at,
             search,
             credentials,
+            secrets,
+            service_account_token,
             left_out,
         } = over;
         put(&mut self.root, root, Field::FilesystemRoot, note);
@@ -307,6 +315,10 @@ impl FilesystemFields {
         put(&mut self.search, search, Field::FilesystemSearch, note);
         let slot = &mut self.credentials;
         put(slot, credentials, Field::FilesystemCredentials, note);
+        put(&mut self.secrets, secrets, Field::FilesystemSecrets, note);
+        let slot = &mut self.service_account_token;
+        let field = Field::FilesystemServiceAccountToken;
+        put(slot, service_account_token, field, note);
         put(&mut self.left_out, left_out, Field::FilesystemLeftOut, note);
     }
 
@@ -321,6 +333,10 @@ impl FilesystemFields {
             workspace_at: self.workspace_at.ok_or(Field::FilesystemWorkspaceAt)?,
             search: self.search.ok_or(Field::FilesystemSearch)?,
             credentials: self.credentials.ok_or(Field::FilesystemCredentials)?,
+            secrets: self.secrets.ok_or(Field::FilesystemSecrets)?,
+            service_account_token: self
+                .service_account_token
+                .ok_or(Field::FilesystemServiceAccountToken)?,
             left_out: self.left_out.ok_or(Field::FilesystemLeftOut)?,
         };
         if files.mounts == MountRule::Drop {
@@ -342,6 +358,8 @@ impl From<Filesystem> for FilesystemFields {
             workspace_at,
             search,
             credentials,
+            secrets,
+            service_account_token,
             left_out,
         } = filesystem;
         Self {
@@ -354,6 +372,8 @@ impl From<Filesystem> for FilesystemFields {
             workspace_at: Some(workspace_at),
             search: Some(search),
             credentials: Some(credentials),
+            secrets: Some(secrets),
+            service_account_token: Some(service_account_token),
             left_out: Some(left_out),
         }
     }

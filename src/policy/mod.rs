@@ -121,6 +121,12 @@ pub struct Filesystem {
     /// Credentials that are meant to be seen where a kept mount has them, such as an agent's own login.
     #[serde(default)]
     pub credentials: BTreeSet<CredentialName>,
+    /// What becomes of a pod's volumes that are or may be Secrets.
+    #[serde(default = "secrets_as_before")]
+    pub secrets: SecretRule,
+    /// What becomes of a pod's volumes that hold a token of its service account.
+    #[serde(default = "secrets_as_before")]
+    pub service_account_token: SecretRule,
     /// What becomes of a container that asked for a mount and does not get it.
     #[serde(default = "left_out_as_before")]
     pub left_out: LeftOut,
@@ -283,6 +289,16 @@ words! {
 }
 
 words! {
+    /// What becomes of a pod's volume with what is secret.
+    SecretRule {
+        /// It is not mounted.
+        Drop = "drop",
+        /// It is mounted read-only.
+        ReadOnly = "read-only",
+    }
+}
+
+words! {
     /// What becomes of a container that asked for a mount and does not get it.
     LeftOut {
         /// It is refused.
@@ -307,6 +323,11 @@ words! {
 /// What records of before there was this field meant.
 fn search_as_before() -> SearchRule {
     SearchRule::Partial
+}
+
+/// What records of before there were these fields meant.
+fn secrets_as_before() -> SecretRule {
+    SecretRule::Drop
 }
 
 /// What records of before there was this field meant.

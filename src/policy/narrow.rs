@@ -74,6 +74,8 @@ fn meet_filesystem(own: &mut Filesystem, ceiling: &Filesystem, changed: &mut Cha
         workspace_at,
         search,
         credentials,
+        secrets,
+        service_account_token,
         left_out,
     } = own;
     changed.least(Field::FilesystemRoot, root, &ceiling.root);
@@ -104,6 +106,12 @@ fn meet_filesystem(own: &mut Filesystem, ceiling: &Filesystem, changed: &mut Cha
         Field::FilesystemCredentials,
         credentials,
         &ceiling.credentials,
+    );
+    changed.least(Field::FilesystemSecrets, secrets, &ceiling.secrets);
+    changed.least(
+        Field::FilesystemServiceAccountToken,
+        service_account_token,
+        &ceiling.service_account_token,
     );
     changed.least(Field::FilesystemLeftOut, left_out, &ceiling.left_out);
 }

@@ -96,8 +96,9 @@ fn services() -> BTreeSet<NetworkRule> {
 }
 
 /// What annotations may ask of `standard` and `permissive`.
-const LOOSEN: [Field; 11] = [
+const LOOSEN: [Field; 12] = [
     Field::FilesystemScratch,
+    Field::FilesystemSecrets,
     Field::LimitsPids,
     Field::NetworkAllow,
     Field::NetworkConnections,
@@ -156,6 +157,11 @@ fn the_built_in_policies_are_what_the_design_says() {
             MountRule::Drop | MountRule::ReadOnly => SearchRule::Complete,
         },
         credentials: BTreeSet::new(),
+        secrets: match mounts {
+            MountRule::Keep => SecretRule::ReadOnly,
+            MountRule::Drop | MountRule::ReadOnly => SecretRule::Drop,
+        },
+        service_account_token: SecretRule::Drop,
         left_out: LeftOut::Report,
     };
     let strict = files(

@@ -10,9 +10,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::hosts::Hosts;
-use super::{ProbeError, is_bind, kind_of, links, open_path, real_path};
+use super::{ProbeError, held, is_bind, kind_of, links, open_path, real_path};
 use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::Never;
+use crate::plan::volumes;
 use crate::plan::{FileKind, FileSystem, Home, Inside, SourceFacts};
 
 /// TMPFS_MAGIC of linux/magic.h.
@@ -153,6 +154,9 @@ impl Judge {
             facts.same_as = facts.same_as.take().or(known.engine);
         }
         facts.names.remove(&facts.path);
+        if facts.all_names().any(volumes::is_secret) {
+            facts.holds = held::look(fd, facts.kind);
+        }
         let inside = facts
             .all_names()
             .flat_map(|name| self.hosts.inside(self.never, name));

@@ -35,7 +35,6 @@ fn a_support_mount_is_known_by_target_and_source_together() {
             "rw",
         ),
         (FileKind::Directory, format!("{pod}/shm"), "/dev/shm", "rw"),
-        (FileKind::File, log.to_owned(), "/dev/termination-log", "rw"),
         (
             FileKind::File,
             "/usr/bin/docker-init".to_owned(),
@@ -84,7 +83,7 @@ fn a_support_mount_is_known_by_target_and_source_together() {
             "/usr/bin/bash".to_owned(),
             "/sbin/docker-init",
         ),
-        (FileKind::File, log.to_owned(), "/log"),
+        (FileKind::File, log.to_owned(), "/dev/termination-log"),
     ] {
         for policy in ["strict", "standard", "permissive"] {
             let plan = under(policy).bind_of(kind, &source, destination).plan();

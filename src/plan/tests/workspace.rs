@@ -118,8 +118,9 @@ fn a_pods_annotation_reaches_containers_without_the_mount() {
     let sandbox = pod("sandbox").plan();
     assert_eq!(
         (sandbox.filesystem.workspace, sandbox.warnings.len()),
-        (None, 0)
+        (None, 1)
     );
+    assert!(sandbox.warnings[0].contains("dev.agentbox.workspace"));
     let other = pod("container").bind("/srv/a", "/a").cwd("/a").plan();
     assert_eq!(other.filesystem.workspace, None);
     assert!(other.warnings[0].contains("/work"), "{:?}", other.warnings);
@@ -204,5 +205,29 @@ fn a_place_to_write_that_is_no_mount_is_a_mistake() {
     case().bind("/srv/x", "/cach").plan();
     // A pod's annotations are for all of its containers.
     let pod = json!({"io.kubernetes.cri.container-type": "container"});
-    case().set("", "annotations", pod).plan();
+    let plan = case().set("", "annotations", pod.clone()).plan();
+    assert!(plan.warnings[0].contains("/cach,"), "{:?}", plan.warnings);
+    let placed = |mount: &str| {
+        let case = under("standard").bind("/srv/project", mount).cwd(mount);
+        case.annotation("filesystem.workspace-at", "/work")
+    };
+    assert!(placed("/data").refused().contains("workspace-at"));
+    let placed = |mount: &str| placed(mount).set("", "annotations", pod.clone());
+    let plan = placed("/data").plan();
+    assert_eq!(plan.filesystem.workspace, None);
+    assert!(plan.warnings[0].contains("workspace-at names /work"));
+    assert_eq!(
+        placed("/work").plan().filesystem.workspace,
+        Some("/work".into())
+    );
+    // A site's own pin is no annotation.
+    let pinned = |policy: &mut Policy| {
+        policy.filesystem.workspace_at = ["/work".parse().unwrap()].into();
+    };
+    let case = under("standard").bind("/srv/project", "/data").cwd("/data");
+    let refused = case
+        .set("", "annotations", pod.clone())
+        .site(pinned)
+        .refused();
+    assert!(refused.contains("workspace-at"), "{refused}");
 }

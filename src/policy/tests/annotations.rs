@@ -35,6 +35,8 @@ fn every_field_has_an_annotation() {
         .field("filesystem.workspace-at", "/project")
         .field("filesystem.search", "complete")
         .field("filesystem.credentials", "")
+        .field("filesystem.secrets", "drop")
+        .field("filesystem.service-account-token", "drop")
         .field("filesystem.left-out", "error")
         .field("limits.pids", "77")
         .field("limits.memory", "10%")
@@ -52,6 +54,8 @@ fn every_field_has_an_annotation() {
             workspace_at: ["/project".parse().unwrap()].into(),
             search: SearchRule::Complete,
             credentials: BTreeSet::new(),
+            secrets: SecretRule::Drop,
+            service_account_token: SecretRule::Drop,
             left_out: LeftOut::Refuse,
         },
         network: Network {

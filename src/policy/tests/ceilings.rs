@@ -27,6 +27,8 @@ network.inbound = ['*']
 syscalls.allow = ["read", "ptrace", "keyctl", "bpf", "io_uring_setup"]
 filesystem.credentials = [".npmrc", ".codex/auth.json"]
 filesystem.search = "partial"
+filesystem.secrets = "read-only"
+filesystem.service-account-token = "read-only"
 limits = { pids = "unlimited", memory = "unlimited", cpus = "unlimited" }
 privileges.capabilities = [
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "NET_RAW"
@@ -499,6 +501,18 @@ fn each_field_is_limited_by_its_own_rule() {
             FilesystemCredentials,
             "filesystem.credentials = ['.npmrc']",
             "filesystem.credentials = ['.codex/auth.json']",
+            true,
+        ),
+        (
+            FilesystemSecrets,
+            "filesystem.secrets = 'read-only'",
+            "filesystem.secrets = 'drop'",
+            true,
+        ),
+        (
+            FilesystemServiceAccountToken,
+            "filesystem.service-account-token = 'read-only'",
+            "filesystem.service-account-token = 'drop'",
             true,
         ),
         (

@@ -204,12 +204,14 @@ fn the_documentation_lists_every_field_with_its_built_in_values() {
                 Field::FilesystemWorkspaceAt => listed(&files.workspace_at),
                 Field::FilesystemSearch => files.search.to_string(),
                 Field::FilesystemCredentials => listed(&files.credentials),
+                Field::FilesystemSecrets => files.secrets.to_string(),
+                Field::FilesystemServiceAccountToken => files.service_account_token.to_string(),
                 Field::FilesystemLeftOut => files.left_out.to_string(),
                 Field::LimitsPids => policy.limits.pids.to_string(),
                 Field::LimitsMemory => policy.limits.memory.to_string(),
                 Field::LimitsCpus => policy.limits.cpus.to_string(),
                 Field::AnnotationsLoosen if policy.annotations.loosen == LOOSEN.into() => {
-                    "the eleven".to_owned()
+                    "the twelve".to_owned()
                 }
                 Field::AnnotationsLoosen => listed(&policy.annotations.loosen),
             }

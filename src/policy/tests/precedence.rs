@@ -247,6 +247,7 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
         ("network.inbound", "8080"),
         ("network.hosts", "300"),
         ("filesystem.scratch", "1GiB"),
+        ("filesystem.secrets", "read-only"),
         ("limits.pids", "8000"),
     ] {
         assert!(case().field(field, value).resolve().is_ok(), "{field}");
@@ -273,6 +274,7 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
         ("filesystem.write", "/data"),
         ("filesystem.search", "partial"),
         ("filesystem.credentials", ".npmrc"),
+        ("filesystem.service-account-token", "read-only"),
         ("privileges.set-id", "on"),
         ("syscalls.allow", "ptrace"),
     ] {

@@ -86,6 +86,9 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::FilesystemWorkspaceAt => (List, dice.some(&["/a", "/w"])),
         Field::FilesystemSearch => (Word, vec![dice.pick(&["complete", "partial"])]),
         Field::FilesystemCredentials => (List, dice.some(&[".npmrc", ".codex/auth.json"])),
+        Field::FilesystemSecrets | Field::FilesystemServiceAccountToken => {
+            (Word, vec![dice.pick(&["drop", "read-only"])])
+        }
         Field::FilesystemLeftOut => (Word, vec![dice.pick(&["error", "report"])]),
         Field::LimitsPids => (Word, vec![dice.pick(&["16", "4096", "unlimited"])]),
         Field::LimitsMemory => (Word, vec![dice.pick(&["1GiB", "2GiB", "unlimited"])]),

@@ -1,0 +1,278 @@
+//! A pod's own volumes, and what is none (K-5, K-6, K-8).
+
+use super::*;
+use crate::plan::facts::Holds;
+use crate::plan::volumes::pod;
+use crate::policy::SecretRule;
+
+const UID: &str = "44ef987d-52e5-492b-83a5-a0f5664f6f43";
+const VOLUMES: &str = "/var/lib/kubelet/pods/44ef987d-52e5-492b-83a5-a0f5664f6f43/volumes";
+const SUBPATHS: &str = "/var/lib/kubelet/pods/44ef987d-52e5-492b-83a5-a0f5664f6f43/volume-subpaths";
+
+/// A container of that pod.
+fn in_pod(policy: &str) -> Case {
+    let case = under(policy).set(
+        "/linux",
+        "cgroupsPath",
+        json!(format!("/kubepods/burstable/pod{UID}/{ID}")),
+    );
+    let role = json!({"io.kubernetes.cri.container-type": "container"});
+    case.set("", "annotations", role)
+}
+
+/// What becomes of a mount with these names: `ro`, `rw`, or why it is not there.
+fn becomes(case: Case, source: &str, names: &[&str]) -> String {
+    let case = case.bind(source, "/x");
+    let case = case.found(|f| f.names = names.iter().map(PathBuf::from).collect());
+    access(&case.plan(), "/x")
+}
+
+fn noexec(plan: &Plan) -> bool {
+    let mount = &plan.filesystem.mounts[0];
+    mount.options.iter().any(|o| o == "noexec")
+}
+
+#[test]
+fn the_pod_is_the_one_of_the_cgroup() {
+    let slice = UID.replace('-', "_");
+    let of = |path: &str, role: &str| {
+        let case = in_pod("standard")
+            .set("/linux", "cgroupsPath", json!(path))
+            .set("", "annotations", json!({ role: "container" }));
+        pod(&serde_json::from_value(case.spec).unwrap())
+    };
+    let cri = "io.kubernetes.cri.container-type";
+    for path in [
+        format!("/kubepods/pod{UID}/{ID}"),
+        format!("/kubepods/besteffort/pod{UID}/{ID}"),
+        format!("/site/kubepods/burstable/pod{UID}/{ID}"),
+        format!("kubepods-burstable-pod{slice}.slice:cri-containerd:{ID}"),
+        format!("kubepods-pod{slice}.slice:crio:{ID}"),
+        format!(
+            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{slice}.slice/{ID}"
+        ),
+    ] {
+        assert_eq!(of(&path, cri).as_deref(), Some(UID), "{path}");
+        assert_eq!(
+            of(&path, "io.kubernetes.cri-o.ContainerType").as_deref(),
+            Some(UID)
+        );
+        assert_eq!(of(&path, "org.example.type"), None);
+    }
+    for path in [
+        "/docker/x",
+        "/kubepods/burstable/pod../x",
+        "/kubepods/pod/x",
+        "/pod44ef987d-52e5/x",
+        "/k8s/x",
+    ] {
+        assert_eq!(of(path, cri), None, "{path}");
+    }
+}
+
+#[test]
+fn k_6_an_empty_dir_is_the_pods_own_scratch() {
+    let volume = format!("{VOLUMES}/kubernetes.io~empty-dir/cache");
+    let sub = (format!("{SUBPATHS}/cache/app/0"), format!("{volume}/sub"));
+    for (source, names) in [(volume.as_str(), &[][..]), (&sub.0, &[sub.1.as_str()])] {
+        for policy in ["strict", "standard", "permissive"] {
+            assert_eq!(becomes(in_pod(policy), source, names), "rw", "{policy}");
+            let asked = in_pod(policy).bind(source, "/x").options(&["ro"]);
+            let asked = asked.found(|f| f.names = names.iter().map(PathBuf::from).collect());
+            assert_eq!(access(&asked.plan(), "/x"), "ro", "{policy}");
+            let plan = in_pod(policy).bind(&volume, "/x").plan();
+            assert_eq!(noexec(&plan), policy == "strict", "{policy}");
+        }
+    }
+    // Another pod's, one of nobody's, one that is something else as well, one under another volume's name.
+    let other = volume.replace("44ef987d", "55ef987d");
+    let twice = format!("{VOLUMES}/kubernetes.io~empty-dir/other");
+    let foreign = format!("{SUBPATHS}/elsewhere/app/0");
+    for (case, source, names) in [
+        (in_pod("strict"), other.as_str(), &[][..]),
+        (under("strict"), &volume, &[]),
+        (in_pod("strict"), &volume, &[twice.as_str()]),
+        (in_pod("strict"), &foreign, &[volume.as_str()]),
+        (in_pod("strict"), &sub.0, &[]),
+    ] {
+        let answer = becomes(case, source, names);
+        assert!(answer.contains("the workspace alone"), "{source}: {answer}");
+    }
+    let answer = becomes(in_pod("standard"), &volume, &["/etc/kubernetes"]);
+    assert!(answer.contains("/etc"), "{answer}");
+    // No choice of a workspace, which the project's own mount is.
+    let plan = in_pod("strict")
+        .bind("/srv/project", "/work")
+        .bind(&volume, "/cache")
+        .cwd("/work")
+        .plan();
+    assert_eq!(plan.filesystem.workspace, Some("/work".into()));
+}
+
+#[test]
+fn k_5_settings_are_read_and_never_written() {
+    for plugin in ["kubernetes.io~configmap", "kubernetes.io~downward-api"] {
+        let volume = format!("{VOLUMES}/{plugin}/v");
+        for policy in ["standard", "permissive"] {
+            assert_eq!(becomes(in_pod(policy), &volume, &[]), "ro", "{plugin}");
+        }
+        let answer = becomes(in_pod("strict"), &volume, &[]);
+        assert!(answer.contains("the workspace alone"), "{answer}");
+    }
+    // Storage is like any mount.
+    for plugin in [
+        "kubernetes.io~csi/pvc/mount",
+        "kubernetes.io~nfs/v",
+        "kubernetes.io~iscsi/v",
+        "kubernetes.io~local-volume/v",
+    ] {
+        let volume = format!("{VOLUMES}/{plugin}");
+        for (policy, expect) in [("standard", "ro"), ("permissive", "rw")] {
+            assert_eq!(becomes(in_pod(policy), &volume, &[]), expect, "{plugin}");
+        }
+    }
+}
+
+/// A volume with what is secret, under a policy with these two fields.
+fn secret(plugin: &str, holds: Option<Holds>, fields: [&str; 2]) -> Case {
+    let source = format!("{VOLUMES}/{plugin}/v");
+    let case = in_pod("standard").bind(&source, "/x");
+    let case = case.found(|f| f.holds = holds);
+    match fields {
+        ["read-only", "drop"] => case.annotation("filesystem.secrets", "read-only"),
+        ["read-only", _] => case.site(|p| {
+            p.filesystem.secrets = SecretRule::ReadOnly;
+            p.filesystem.service_account_token = SecretRule::ReadOnly;
+        }),
+        [_, "read-only"] => {
+            case.site(|p| p.filesystem.service_account_token = SecretRule::ReadOnly)
+        }
+        _ => case,
+    }
+}
+
+#[test]
+fn k_5_secrets_and_tokens_are_given_by_their_fields() {
+    use Holds::{NoToken, TokenAlone, TokenAndMore};
+    const DROP: &str = "drop";
+    const READ: &str = "read-only";
+    for plugin in ["kubernetes.io~secret", "kubernetes.io~projected"] {
+        for (holds, fields, expect) in [
+            (Some(NoToken), [DROP, DROP], "filesystem.secrets"),
+            (Some(NoToken), [DROP, READ], "filesystem.secrets"),
+            (Some(NoToken), [READ, DROP], "ro"),
+            (Some(TokenAlone), [DROP, DROP], "service-account-token"),
+            (Some(TokenAlone), [READ, DROP], "service-account-token"),
+            (Some(TokenAlone), [DROP, READ], "ro"),
+            (Some(TokenAndMore), [READ, DROP], "service-account-token"),
+            (Some(TokenAndMore), [DROP, READ], "filesystem.secrets"),
+            (Some(TokenAndMore), [READ, READ], "ro"),
+            // Nobody could look.
+            (None, [READ, DROP], "service-account-token"),
+            (None, [DROP, READ], "filesystem.secrets"),
+            (None, [READ, READ], "ro"),
+        ] {
+            let answer = access(&secret(plugin, holds, fields).plan(), "/x");
+            assert!(
+                answer.contains(expect),
+                "{plugin} {holds:?} {fields:?}: {answer}"
+            );
+            assert!(expect != "ro" || answer == "ro", "{answer}");
+        }
+    }
+    let words = access(
+        &secret("kubernetes.io~projected", Some(NoToken), [DROP, DROP]).plan(),
+        "/x",
+    );
+    assert!(words.contains("nobody can tell"), "{words}");
+}
+
+#[test]
+fn k_1_and_k_5_a_sub_path_is_judged_as_its_volume_and_others_secrets_never_come_in() {
+    let volume = format!("{VOLUMES}/kubernetes.io~secret/s");
+    let inside = format!("{volume}/..data/key");
+    let sub = format!("{SUBPATHS}/s/app/0");
+    let given = |source: &str, names: &[&str]| {
+        let case = in_pod("standard").annotation("filesystem.secrets", "read-only");
+        let case = case.bind_of(FileKind::File, source, "/x").found(|f| {
+            f.names = names.iter().map(PathBuf::from).collect();
+            f.holds = Some(Holds::NoToken);
+        });
+        access(&case.plan(), "/x")
+    };
+    assert_eq!(given(&sub, &[&inside]), "ro");
+    assert_eq!(given(&inside, &[]), "ro");
+    for (source, names) in [
+        (inside.replace("44ef987d", "55ef987d"), None),
+        // By a subPath of a hostPath.
+        (sub.replace("/s/app", "/root/app"), Some(inside.as_str())),
+        (
+            sub.replace("44ef987d", "55ef987d"),
+            Some(&inside.replace("44ef987d", "55ef987d")),
+        ),
+        (
+            "/data/kubelet/pods/u/volumes/kubernetes.io~secret/s".into(),
+            None,
+        ),
+    ] {
+        let answer = given(&source, names.as_slice());
+        assert!(answer.contains("credentials"), "{source}: {answer}");
+    }
+    // A key may be called like a credential.
+    assert_eq!(given(&format!("{volume}/..data/.npmrc"), &[]), "ro");
+}
+
+#[test]
+fn k_8_a_termination_message_is_written_wherever_the_pod_wants_it() {
+    let log = format!("/var/lib/kubelet/pods/{UID}/containers/app/abfecb25");
+    let message = |case: Case, kind, source: &str, place: &str| {
+        let case = case.bind_of(kind, source, place);
+        // A kubelet makes it 0666.
+        let plan = case.found(|f| f.trusted = false).plan();
+        access(&plan, place)
+    };
+    let file = FileKind::File;
+    for policy in ["strict", "standard", "permissive"] {
+        for place in ["/dev/termination-log", "/tmp/why"] {
+            assert_eq!(message(in_pod(policy), file, &log, place), "rw", "{policy}");
+        }
+        for (case, kind, source, place) in [
+            (
+                in_pod(policy),
+                file,
+                log.replace("44ef", "55ef"),
+                "/dev/termination-log",
+            ),
+            (
+                in_pod(policy),
+                file,
+                format!("{log}/x"),
+                "/dev/termination-log",
+            ),
+            (
+                in_pod(policy),
+                file,
+                log.replace("abfecb25", "..x"),
+                "/dev/termination-log",
+            ),
+            (
+                in_pod(policy),
+                FileKind::Directory,
+                log.clone(),
+                "/dev/termination-log",
+            ),
+            (
+                in_pod(policy),
+                file,
+                "/srv/log".into(),
+                "/dev/termination-log",
+            ),
+            (in_pod(policy), file, log.clone(), "/proc/1/x"),
+            (in_pod(policy), file, log.clone(), "/dev/other"),
+            (under(policy), file, log.clone(), "/dev/termination-log"),
+        ] {
+            let answer = message(case, kind, &source, place);
+            assert!(answer.len() > 2, "{source} at {place}: {answer}");
+        }
+    }
+}

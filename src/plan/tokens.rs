@@ -1,0 +1,170 @@
+//! PURE. Tokens of service accounts, by their form: a kubelet gives them any name, in volumes beside anything else.
+
+use super::facts::Holds;
+
+/// The names that Kubernetes gives to a token and to what belongs to it, in every container that says nothing of it.
+const BESIDE: [&str; 3] = ["ca.crt", "service-ca.crt", "namespace"];
+
+/// What files with these names and contents hold. A name is the last component.
+pub fn judge<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Holds {
+    let (mut token, mut more) = (false, false);
+    for (name, content) in files {
+        match has_token(content) {
+            true => {
+                token = true;
+                more |= !is_one_word(content);
+            }
+            false => more |= !is_beside(name, content),
+        }
+    }
+    match (token, more) {
+        (false, _) => Holds::NoToken,
+        (true, false) => Holds::TokenAlone,
+        (true, true) => Holds::TokenAndMore,
+    }
+}
+
+/// The certificates of the cluster, or the name of the pod's namespace (a DNS label).
+fn is_beside(name: &str, content: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(content);
+    let label = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    BESIDE.contains(&name)
+        && match name {
+            "namespace" => text.len() <= 63 && text.bytes().all(label),
+            _ => !text.contains("PRIVATE KEY"),
+        }
+}
+
+fn is_one_word(content: &[u8]) -> bool {
+    content.trim_ascii().iter().copied().all(is_of_word)
+}
+
+/// A character of a JSON Web Token: base64url, and the dots between its parts (RFC 7519).
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
+}
+
+/// Whether there is a token of a service account anywhere in a file, such as in the middle of a kubeconfig.
+pub fn has_token(content: &[u8]) -> bool {
+    let mut words = content.split(|b| !is_of_word(*b));
+    words.any(|word| {
+        let parts: Vec<&[u8]> = word.split(|b| *b == b'.').collect();
+        // A header, claims, a signature; what stands before a token without a blank is part of its header here.
+        parts.windows(3).any(|three| is_ours(three[1]))
+    })
+}
+
+/// Whether these are the claims of a service account. What says that it is somebody else's is not; what cannot be read is.
+fn is_ours(claims: &[u8]) -> bool {
+    // They are a JSON object, and `{"` is `eyJ`.
+    if !claims.starts_with(b"eyJ") {
+        return false;
+    }
+    let claims = decode(claims).and_then(|json| serde_json::from_slice(&json).ok());
+    let Some(serde_json::Value::Object(claims)) = claims else {
+        return true;
+    };
+    let subject = claims.get("sub").and_then(|sub| sub.as_str());
+    subject.is_some_and(|sub| sub.starts_with("system:"))
+        || claims.keys().any(|key| key.contains("kubernetes.io"))
+}
+
+/// base64url without padding (RFC 4648, section 5).
+fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    let value = |byte: u8| {
+        Some(match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'-' => 62,
+            b'_' => 63,
+            _ => return None,
+        })
+    };
+    let mut out = Vec::with_capacity(text.len() * 3 / 4);
+    let (mut bits, mut have) = (0_u32, 0);
+    for byte in text {
+        bits = (bits << 6 | u32::from(value(*byte)?)) & 0xff_ffff;
+        have += 6;
+        if have >= 8 {
+            have -= 8;
+            out.push(u8::try_from(bits >> have & 0xff).ok()?);
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `{"alg":"RS256"}` and claims, as a token.
+    fn token(claims: &str) -> Vec<u8> {
+        const CODE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let encode = |bytes: &[u8]| {
+            let bits: Vec<u8> = bytes
+                .iter()
+                .flat_map(|b| (0..8).rev().map(move |i| b >> i & 1))
+                .collect();
+            let six = |six: &[u8]| {
+                let value = (0..6).fold(0, |v, i| v << 1 | six.get(i).copied().unwrap_or(0));
+                char::from(CODE[usize::from(value)])
+            };
+            bits.chunks(6).map(six).collect::<String>()
+        };
+        let (head, claims) = (encode(br#"{"alg":"RS256"}"#), encode(claims.as_bytes()));
+        format!("{head}.{claims}.c2lnbmF0dXJl").into_bytes()
+    }
+
+    fn accounts() -> Vec<u8> {
+        token(r#"{"aud":["x"],"sub":"system:serviceaccount:default:default"}"#)
+    }
+
+    #[test]
+    fn a_token_of_a_service_account_is_known_wherever_it_stands() {
+        let own = accounts();
+        let legacy = token(r#"{"kubernetes.io/serviceaccount/namespace":"default"}"#);
+        for found in [&own, &legacy] {
+            assert!(has_token(found));
+            let kubeconfig = [b"users:\n- token: \"", &found[..], b"\"\n"].concat();
+            assert!(has_token(&kubeconfig));
+            assert!(has_token(&[b"x.", &found[..]].concat()));
+            assert!(has_token(&[b"Bearer_", &found[..]].concat()));
+        }
+        // What cannot be read is taken for one.
+        assert!(has_token(b"eyJhbGciOiJub25lIn0.eyJub3QganNvbg.x"));
+        for other in [
+            token(r#"{"sub":"1234567890","name":"a key of some service"}"#),
+            b"eyJhbGciOiJub25lIn0".to_vec(),
+            b"eyJhbGciOiJub25lIn0.cGxhaW4.x".to_vec(),
+            b"sk-0123456789".to_vec(),
+            Vec::new(),
+        ] {
+            assert!(!has_token(&other), "{}", String::from_utf8_lossy(&other));
+        }
+    }
+
+    #[test]
+    fn what_kubernetes_lays_beside_a_token_is_nothing_more() {
+        let own = accounts();
+        let pem: &[u8] = b"-----BEGIN CERTIFICATE-----\n";
+        let usual = [
+            ("token", &own[..]),
+            ("ca.crt", pem),
+            ("namespace", b"default"),
+        ];
+        assert_eq!(judge(usual), Holds::TokenAlone);
+        assert_eq!(judge([("vault", &own[..])]), Holds::TokenAlone);
+        for more in [
+            ("password", &b"x"[..]),
+            ("namespace", b"Not a name"),
+            ("ca.crt", b"-----BEGIN PRIVATE KEY-----"),
+        ] {
+            assert_eq!(judge([usual[0], more]), Holds::TokenAndMore, "{more:?}");
+        }
+        let config = [b"token: ", &own[..]].concat();
+        assert_eq!(judge([("config", &config[..])]), Holds::TokenAndMore);
+        assert_eq!(judge([usual[1], ("password", b"x")]), Holds::NoToken);
+        assert_eq!(judge([]), Holds::NoToken);
+    }
+}

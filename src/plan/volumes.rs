@@ -1,0 +1,217 @@
+//! PURE. A pod's own volumes, as a kubelet lays them out: `pods/UID/volumes/PLUGIN/NAME`, and for a subPath
+//! `pods/UID/volume-subpaths/NAME/CONTAINER/NUMBER`, which is a bind of what lies in that volume.
+//!
+//! A path proves nothing of whose it is: a hostPath may name another pod's volume. The pod is the one whose cgroup the
+//! kubelet gave to the container; the annotations that say so may come from the pod's author where an engine copies them all.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use oci_spec::runtime::{Mount, Spec};
+
+use super::facts::Holds;
+use super::judge::refusal;
+use super::never::{Meant, Never};
+use super::sort::{Rules, Sorted};
+use super::workspace::pod_role;
+use super::{FileKind, SourceFacts};
+use crate::policy::{Filesystem, MountRule, Policy, SecretRule};
+
+/// Why an emptyDir is there.
+const SCRATCH: &str = "the pod's own scratch (emptyDir)";
+
+/// Why a Secret is there.
+const SECRETS: &str = "the policy gives the pod's Secrets or its token";
+
+/// Where kubelets keep their pods, with the ones of k0s and MicroK8s.
+const KUBELETS: [&str; 3] = [
+    "/var/lib/kubelet/pods",
+    "/var/lib/k0s/kubelet/pods",
+    "/var/snap/microk8s/common/var/lib/kubelet/pods",
+];
+
+const SECRET: &str = "kubernetes.io~secret";
+const PROJECTED: &str = "kubernetes.io~projected";
+
+/// What one of the pod's own volumes is. Those of storage (CSI, NFS, local disks) are mounts like others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Volume {
+    /// An emptyDir: made for the pod, removed with it.
+    Scratch,
+    /// A ConfigMap, or what the downward API says of the pod.
+    Settings,
+    /// A Secret.
+    Secret,
+    /// Several of these and tokens in one. Nothing on the node tells a ConfigMap's file in it from a Secret's.
+    Projected,
+}
+
+/// Where a path lies in a pod's directory.
+enum Place<'a> {
+    /// In a volume.
+    In { plugin: &'a str, name: &'a str },
+    /// At a subPath's bind of something in the volume of that name.
+    SubPath(&'a str),
+    /// At a container's file for its termination message.
+    Message,
+}
+
+/// The uid of the pod to which a kubelet gave the container's cgroup: `/kubepods/burstable/podUID/...`, or with systemd
+/// `kubepods-burstable-podUID.slice:...`.
+pub(super) fn pod(spec: &Spec) -> Option<String> {
+    pod_role(spec)?;
+    let path = spec.linux().as_ref()?.cgroups_path().as_ref()?.to_str()?;
+    let (slices, _) = path.split_once(':').unwrap_or((path, ""));
+    let mut parts = slices.split('/').filter(|part| part.contains("pod"));
+    let mut seen = false;
+    let uid = parts.find_map(|part| {
+        let part = part.strip_suffix(".slice").unwrap_or(part);
+        let uid = match part.rsplit_once("-pod") {
+            Some((above, uid)) if above.contains("kubepods") => Some(uid),
+            _ if seen => part.strip_prefix("pod"),
+            _ => None,
+        };
+        seen |= part.contains("kubepods");
+        uid
+    })?;
+    let uid = uid.replace('_', "-");
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    (uid.len() >= 8 && uid.bytes().all(plain)).then_some(uid)
+}
+
+/// Which of the pod's own volumes a mount's source is, whole or as a subPath. By every name that it has: one that is in two
+/// volumes, or in the directory of another's subPaths, is none.
+pub(super) fn volume(pod: Option<&str>, facts: &SourceFacts) -> Option<Volume> {
+    let pod = pod?;
+    if facts.nameless.is_some() || facts.same_as.is_some() {
+        return None;
+    }
+    let places: Vec<Place<'_>> = facts.all_names().filter_map(|n| place(pod, n)).collect();
+    let volumes = places.iter().filter_map(|place| match place {
+        Place::In { plugin, name } => Some((*plugin, *name)),
+        Place::SubPath(_) | Place::Message => None,
+    });
+    let volumes: BTreeSet<(&str, &str)> = volumes.collect();
+    let mut volumes = volumes.into_iter();
+    let (Some((plugin, name)), None) = (volumes.next(), volumes.next()) else {
+        return None;
+    };
+    let strange = |place: &Place<'_>| matches!(place, Place::SubPath(of) if *of != name);
+    if places.iter().any(strange) {
+        return None;
+    }
+    match plugin {
+        "kubernetes.io~empty-dir" => Some(Volume::Scratch),
+        "kubernetes.io~configmap" | "kubernetes.io~downward-api" => Some(Volume::Settings),
+        SECRET => Some(Volume::Secret),
+        PROJECTED => Some(Volume::Projected),
+        _ => None,
+    }
+}
+
+/// Whether a file is the one that a kubelet made for the termination message of one of the pod's containers. It is 0666, and
+/// the directories above are root's.
+pub(super) fn is_message(pod: Option<&str>, facts: &SourceFacts) -> bool {
+    let Some(pod) = pod else { return false };
+    let mut names = facts.all_names();
+    facts.kind == FileKind::File
+        && facts.nameless.is_none()
+        && facts.same_as.is_none()
+        && names.all(|name| matches!(place(pod, name), Some(Place::Message)))
+}
+
+fn place<'a>(pod: &str, path: &'a Path) -> Option<Place<'a>> {
+    let below = KUBELETS.iter().find_map(|k| path.strip_prefix(k).ok())?;
+    let parts: Vec<&str> = below.iter().map(|c| c.to_str()).collect::<Option<_>>()?;
+    let (uid, parts) = parts.split_first()?;
+    if *uid != pod {
+        return None;
+    }
+    match *parts {
+        ["volumes", plugin, name, ..] => Some(Place::In { plugin, name }),
+        ["volume-subpaths", name, _, _] => Some(Place::SubPath(name)),
+        ["containers", _, id] if !id.is_empty() && id.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            Some(Place::Message)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a path is in a volume that a kubelet fills with what is secret: what is in it is then looked at.
+pub fn is_secret(path: &Path) -> bool {
+    let secret = |part: &std::ffi::OsStr| part == SECRET || part == PROJECTED;
+    path.iter().any(secret)
+}
+
+/// No name makes a credential of the pod's own Secrets: their fields decide, and a key in them has any name (`.npmrc`).
+fn all_meant(never: &Never) -> Meant {
+    never.credentials().map(Path::to_owned).collect()
+}
+
+/// Why the policy does not give a volume with what is secret, if it does not.
+fn withheld(files: &Filesystem, volume: Volume, holds: Option<Holds>) -> Option<&'static str> {
+    let tokens = files.service_account_token == SecretRule::ReadOnly;
+    let secrets = files.secrets == SecretRule::ReadOnly;
+    let (with_token, with_more) = match holds {
+        Some(Holds::NoToken) => (false, true),
+        Some(Holds::TokenAlone) => (true, false),
+        // Also where nobody could look.
+        Some(Holds::TokenAndMore) | None => (true, true),
+    };
+    if with_token && !tokens {
+        return Some(
+            "it holds a token of the pod's service account: a policy of the node may give it (filesystem.service-account-token = \"read-only\")",
+        );
+    }
+    let hidden = with_more && !secrets;
+    hidden.then_some(match volume {
+        Volume::Projected => {
+            "it may hold a Secret, which nobody can tell from a ConfigMap in a projected volume: filesystem.secrets = \"read-only\" gives it"
+        }
+        _ => "it is a Secret of the pod: filesystem.secrets = \"read-only\" gives it",
+    })
+}
+
+/// Why a bind mount is refused whatever the policy says of mounts; of the pod's own Secrets, it says that by fields.
+pub(super) fn refused(
+    rules: Rules<'_>,
+    destination: &Path,
+    volume: Option<Volume>,
+    facts: &SourceFacts,
+) -> Option<String> {
+    match volume {
+        Some(secret @ (Volume::Secret | Volume::Projected)) => {
+            let meant = all_meant(rules.never);
+            let files = &rules.policy.filesystem;
+            refusal(rules.never, &meant, destination, facts)
+                .or_else(|| withheld(files, secret, facts.holds).map(str::to_owned))
+        }
+        _ => refusal(rules.never, rules.meant, destination, facts),
+    }
+}
+
+impl Sorted {
+    /// The pod's own scratch. Where the policy gives the workspace alone, no program is run from it.
+    pub(super) fn scratch(
+        &mut self,
+        policy: &Policy,
+        mount: &Mount,
+        facts: &SourceFacts,
+        writable: bool,
+    ) {
+        let mut mount = mount.clone();
+        if policy.filesystem.mounts == MountRule::Drop {
+            let options = mount.options().iter().flatten().cloned();
+            mount.set_options(Some(options.chain(["noexec".to_owned()]).collect()));
+        }
+        self.keep_bind(&mount, facts, writable, SCRATCH.to_owned());
+    }
+
+    /// One of the pod's Secrets. What is in it has names of the author's choice, and is meant to be seen.
+    pub(super) fn secret(&mut self, mount: &Mount, facts: &SourceFacts, is_workspace: bool) {
+        self.keep_bind(mount, facts, false, SECRETS.to_owned());
+        if is_workspace {
+            self.workspace = Some(mount.destination().clone());
+        }
+    }
+}
