@@ -24,7 +24,11 @@ fn only_the_mode_allowlist_reaches_anything() {
             .plan()
             .network;
         assert_eq!(network.rules, Rules::default());
-        assert!(!network.proxy_env);
+        // Under `local` it refuses.
+        assert_eq!(
+            (network.proxy_env, network.refusing),
+            (mode == "local", mode == "local")
+        );
     }
     assert_eq!(under("strict").plan().network.rules, Rules::default());
 }
