@@ -346,14 +346,7 @@ fn a_rule_for_a_service_means_all_of_its_spellings() {
         let explained = crate::command::run(&agentbox, &["explain", &id]).ok();
         let also = format!("{rule} is also called postgres");
         assert!(explained.contains(&also), "{also}: {explained}");
-        let check = [
-            "policy",
-            "check",
-            "--container",
-            &id,
-            "--host",
-            "postgres.default:80",
-        ];
+        let check = ["policy", "check", "--container", &id, "--host", "postgres.default", "--port", "80"];
         let checked = crate::command::run(&agentbox, &check).ok();
         assert!(
             checked.contains(&format!("by the rule {rule}")),
