@@ -77,10 +77,12 @@ fn a_neighbour_of_the_engines_network_is_reached_by_its_internal_name_alone() {
     assert!(asked.stdout.contains("rcode 3"), "{asked}");
     drop(agent);
 
-    // The same name without the word: it is resolved, and not led to a private address.
-    let agent = under("postgres:5432");
-    assert_ne!(agent.curl(true, &["-f", "http://postgres:5432/"]).code, 0);
-    let got = agent.curl(false, &["-p", "-v", "http://postgres:5432/"]);
+    // A public name is resolved, and not led to a private address.
+    let private = "private.example.test:80";
+    let agent = under(private);
+    let url = format!("http://{private}/");
+    assert_ne!(agent.curl(true, &["-f", &url]).code, 0);
+    let got = agent.curl(false, &["-p", "-v", &url]);
     assert!(got.code != 0 && got.stderr.contains("403"), "{got}");
     assert!(
         agent

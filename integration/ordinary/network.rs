@@ -1,8 +1,8 @@
 //! The network wall in ordinary use: a container's own servers, and denials that say why (A-10, A-11, A-15, A-17, K-10).
 
-use crate::docker::allowlist::{Agent, witness};
+use crate::docker::allowlist::{Agent, internet, witness};
 use crate::docker::node::NodeFiles;
-use crate::docker::{Docker, runtime};
+use crate::docker::{Docker, Network, runtime};
 
 const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.test:80, private.example.test:80, \
                      nothing.example.test:80, nothing.example.test:8080, private.example.test:8080";
@@ -346,7 +346,16 @@ fn a_rule_for_a_service_means_all_of_its_spellings() {
         let explained = crate::command::run(&agentbox, &["explain", &id]).ok();
         let also = format!("{rule} is also called postgres");
         assert!(explained.contains(&also), "{also}: {explained}");
-        let check = ["policy", "check", "--container", &id, "--host", "postgres.default", "--port", "80"];
+        let check = [
+            "policy",
+            "check",
+            "--container",
+            &id,
+            "--host",
+            "postgres.default",
+            "--port",
+            "80",
+        ];
         let checked = crate::command::run(&agentbox, &check).ok();
         assert!(
             checked.contains(&format!("by the rule {rule}")),
@@ -410,4 +419,251 @@ fn a_refused_probe_shows_in_the_network_with_what_would_let_it_in() {
     let shown = shown();
     let line = "resets sent in the engine's network: 3 (connections from outside to ports that network.inbound does not name";
     assert!(shown.contains(line), "{shown}");
+}
+
+/// A server on a port of the rig itself, which answers everybody until it is dropped.
+struct Listener {
+    port: u16,
+    asked: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Listener {
+    fn start() -> Self {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
+        let count = std::sync::Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let mut stream = stream;
+                let _read = stream.read(&mut [0; 1024]);
+                let _sent = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nmodel\n");
+            }
+        });
+        Self { port, asked }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// A-10: a container beside this one is reached by its name with nothing but an annotation, and nothing else of what is private.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_container_of_the_same_network_is_named_as_a_service() {
+    let docker = Docker::connect();
+    let _turn = witness();
+    let (network, elsewhere) = (Network::create(&docker, &[]), Network::create(&docker, &[]));
+    let net = format!("--network={}", network.name);
+    let far = format!("--network={}", elsewhere.name);
+    let server = [
+        "python3",
+        "-m",
+        "http.server",
+        "5432",
+        "--directory",
+        "/etc/ssl",
+    ];
+    let db = docker.start(
+        &[
+            "--runtime=runc",
+            &net,
+            "--network-alias=db",
+            "test-workloads",
+        ],
+        &server,
+    );
+    let other = docker.start(&["--runtime=runc", &far, "test-workloads"], &server);
+    let address = |container: &crate::docker::Container<'_>, network: &Network<'_>| {
+        container.inspect(&format!(
+            "{{{{(index .NetworkSettings.Networks \"{}\").IPAddress}}}}",
+            network.name
+        ))
+    };
+    let gateway = docker
+        .call(&[
+            "network",
+            "inspect",
+            &network.name,
+            "-f",
+            "{{(index .IPAM.Config 0).Gateway}}",
+        ])
+        .ok();
+    let hosts = [
+        format!("--add-host=far:{}", address(&other, &elsewhere)),
+        format!("--add-host=node:{}", gateway.trim()),
+        "--add-host=wiki:10.9.9.9".to_owned(),
+        "--add-host=cloud:169.254.169.254".to_owned(),
+    ];
+    let allow = "dev.agentbox.network.allow=service:db:5432, service:far:5432, service:wiki:80, service:cloud:80, \
+                 service:private.example.test:80, service:api.example.test:80, service:node:5432";
+    let mut options = vec![runtime(), &net, "--annotation", allow];
+    options.extend(hosts.iter().map(String::as_str));
+    let agent = Agent::start(&docker, &options);
+    for direct in [true, false] {
+        let retry = [
+            "-f",
+            "--retry",
+            "10",
+            "--retry-connrefused",
+            "http://db:5432/",
+        ];
+        let got = agent.curl(direct, &retry);
+        assert_eq!(got.code, 0, "{got}");
+        for url in [
+            "http://far:5432/",
+            "http://node:5432/",
+            "http://wiki/",
+            "http://cloud/",
+            "http://private.example.test/",
+            "http://api.example.test/",
+            "http://db:5433/",
+        ] {
+            let got = agent.curl(direct, &["-f", url]);
+            assert_ne!(got.code, 0, "{url}: {got}");
+        }
+    }
+    let log = agent.violations();
+    for host in ["far", "wiki", "private.example.test", "api.example.test"] {
+        let line = log.lines().find(|line| {
+            line.contains(&format!("\"host\":\"{host}\""))
+                && line.contains("in no network that the engine made for this container")
+        });
+        assert!(line.is_some(), "{host}: {log}");
+    }
+    drop((agent, db, other));
+}
+
+/// A-10: a network that is the node's own network (macvlan) has the company's machines in it: no name is a service there.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_port_of_the_nodes_own_network_has_no_services() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    internet();
+    let network = Network::create(
+        &docker,
+        &[
+            "-d",
+            "macvlan",
+            "--subnet=203.0.113.0/24",
+            "--ip-range=203.0.113.128/25",
+            "-o",
+            "parent=uplink",
+        ],
+    );
+    let net = format!("--network={}", network.name);
+    let control = Agent::start(&docker, &["--runtime=runc", &net]);
+    let got = control.curl(true, &["-f", "http://203.0.113.3/"]);
+    assert_eq!(got.code, 0, "the control: {got}");
+    let allow = "dev.agentbox.network.allow=service:lan:80";
+    let options = [
+        runtime(),
+        &net,
+        "--add-host=lan:203.0.113.3",
+        "--annotation",
+        allow,
+    ];
+    let agent = Agent::start(&docker, &options);
+    let got = agent.curl(true, &["-f", "http://lan/"]);
+    assert_ne!(got.code, 0, "{got}");
+    let log = agent.violations();
+    assert!(
+        log.contains("in no network that the engine made for this container"),
+        "{log}"
+    );
+}
+
+/// A-10: a model's server on the node is reached where the node's ceiling names it, and not otherwise.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_service_of_the_node_is_within_its_ceiling_only() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let model = Listener::start();
+    let host = "--add-host=host.docker.internal:host-gateway";
+    let url = format!("http://host.docker.internal:{}/", model.port);
+    let allow = |reach: &str| {
+        let port = model.port;
+        format!("dev.agentbox.network.allow={reach}host.docker.internal:{port}")
+    };
+    let refused = docker.run(
+        &[
+            runtime(),
+            host,
+            "--annotation",
+            &allow("node:"),
+            "test-workloads",
+        ],
+        &["true"],
+    );
+    assert_ne!(refused.code, 0, "{refused}");
+    assert!(refused.stderr.contains("network.allow"), "{refused}");
+
+    let mut node = NodeFiles::default();
+    node.write("config.toml", 0o644, "ceiling = \"models\"\n");
+    let policy = format!(
+        "base = \"permissive\"\n[network]\nlimit = [\"*\", \"service:*\", \"internal:*\", \"node:*:{}\"]\n",
+        model.port
+    );
+    node.write("policies/models.toml", 0o644, &policy);
+    for reach in ["", "service:", "internal:"] {
+        let agent = Agent::start(&docker, &[runtime(), host, "--annotation", &allow(reach)]);
+        for direct in [true, false] {
+            assert_ne!(agent.curl(direct, &["-f", &url]).code, 0, "{reach}");
+        }
+    }
+    assert_eq!(model.asked(), 0);
+    let agent = Agent::start(&docker, &[runtime(), host, "--annotation", &allow("node:")]);
+    for direct in [true, false] {
+        let got = agent.curl(direct, &["-f", &url]);
+        assert_eq!(got.stdout, "model\n", "{got}");
+    }
+    // The name leads to the node, and to nothing else.
+    let allow = "dev.agentbox.network.allow=node:api.example.test:80";
+    let mut limit = policy.replace("]\n", ", \"node:*\"]\n");
+    limit.push('\n');
+    node.write("policies/models.toml", 0o644, &limit);
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", allow]);
+    assert_ne!(
+        agent.curl(true, &["-f", "http://api.example.test/"]).code,
+        0
+    );
+    assert!(
+        agent.violations().contains("no address of the node"),
+        "{}",
+        agent.violations()
+    );
+}
+
+/// A-10: what nobody can mean is an error when the container is created, and says what may be meant.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_name_of_one_label_is_an_error_that_says_what_may_be_meant() {
+    let docker = Docker::connect();
+    for (allow, words) in [
+        (
+            "db:6379",
+            &[
+                "db is no public name",
+                "service:db:6379 is a container or Service beside this one",
+            ][..],
+        ),
+        (
+            "github",
+            &["github is no public name", "@github is the preset"],
+        ),
+        ("localhost:8080", &["localhost is the container itself"]),
+    ] {
+        let annotation = format!("dev.agentbox.network.allow={allow}");
+        let options = [runtime(), "--annotation", &annotation, "test-workloads"];
+        let got = docker.run(&options, &["true"]);
+        assert_ne!(got.code, 0, "{got}");
+        for word in words {
+            assert!(got.stderr.contains(word), "{word}: {got}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
 use crate::egress::{Lasting, MOST_WAITING, endpoint};
-use crate::policy::{Host, NetworkRule, Target};
+use crate::policy::{Host, NetworkRule, Reach, Target};
 use crate::runtime::record::Record;
 use crate::runtime::store::{self, Place};
 use crate::runtime::{clients, control};
@@ -152,8 +152,10 @@ fn meant(text: &str) -> Result<DecisionOf> {
     }
     let rule: NetworkRule = text.parse().context("NUMBER or HOST:PORT")?;
     match (rule.target, rule.port) {
-        (Target::Name(name), Some(port)) if !rule.internal => Ok(DecisionOf::Endpoint(name, port)),
-        (Target::Name(name), None) if !rule.internal => Ok(DecisionOf::Host(name)),
+        (Target::Name(name), Some(port)) if rule.reach == Reach::Public => {
+            Ok(DecisionOf::Endpoint(name, port))
+        }
+        (Target::Name(name), None) if rule.reach == Reach::Public => Ok(DecisionOf::Host(name)),
         _ => bail!("{text:?} is not one name: what waits is a name, and so is what is approved"),
     }
 }

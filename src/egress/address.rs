@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::policy::NetworkRule;
 use crate::policy::closed::is_closed;
 use crate::policy::embedded::carried;
-use crate::policy::rule::contains;
+use crate::policy::rule::{Reach, contains};
 
 /// The addresses around the sandbox, which a public name has no business with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub struct Surroundings {
     pub own_networks: BTreeSet<(IpAddr, u8)>,
     /// The prefixes that one of the two reaches without a gateway.
     pub on_link: BTreeSet<(IpAddr, u8)>,
+    /// The networks beside the container: those that its engine made for it, and those that the node's file calls the cluster's.
+    pub beside: BTreeSet<(IpAddr, u8)>,
+    /// The node's own addresses, which are among [`Self::own`].
+    pub node: BTreeSet<IpAddr>,
 }
 
 impl Surroundings {
@@ -30,7 +34,11 @@ impl Surroundings {
             own,
             own_networks,
             on_link,
+            beside,
+            node,
         } = other;
+        self.beside.extend(beside);
+        self.node.extend(node);
         self.own.extend(own);
         self.own_networks.extend(own_networks);
         self.on_link.extend(on_link);
@@ -58,6 +66,10 @@ pub enum AddressRefusal {
     Special,
     /// A cloud serves credentials or orders there.
     Cloud,
+    /// It is not beside the container, where a rule `service:` leads.
+    NotBeside,
+    /// It is not the node's, where a rule `node:` leads.
+    NotNode,
     /// This rule of `network.deny` covers it.
     Denied(NetworkRule),
 }
@@ -73,6 +85,11 @@ impl fmt::Display for AddressRefusal {
                 "an address in a network of the node's or of the engine's own: name it internal:HOST:PORT if it is meant to \
                  be"
             }
+            Self::NotBeside => {
+                "which is in no network that the engine made for this container, nor in one of network.services of the node's \
+                 file: a private name that leads further is internal:HOST:PORT"
+            }
+            Self::NotNode => "which is no address of the node: that is where a rule node: leads",
             Self::Node => "an address of the node or of a gateway",
             Self::Embedded => "an IPv6 address with an IPv4 address inside",
             Self::Special => "no ordinary address of the internet",
@@ -141,13 +158,9 @@ const V6: &[(Ipv6Addr, u8, AddressRefusal)] = &[
     ),
 ];
 
-/// Whether the address that a name led to is dialled. `internal`: the rule says that the name may be private; the
-/// machine itself, the node and link-local addresses stay closed even so.
-pub fn vet(
-    address: IpAddr,
-    internal: bool,
-    around: &Surroundings,
-) -> Result<IpAddr, AddressRefusal> {
+/// Whether the address that a name led to is dialled, where its rule lets the name lead so far; the machine itself and
+/// link-local addresses stay closed even so, and the node to all but the rules that are for it.
+pub fn vet(address: IpAddr, reach: Reach, around: &Surroundings) -> Result<IpAddr, AddressRefusal> {
     // Above everything that a rule says of names.
     if is_closed(address) {
         return Err(AddressRefusal::Cloud);
@@ -161,14 +174,24 @@ pub fn vet(
         nets.iter()
             .any(|(net, bits)| contains(*net, *bits, address))
     };
+    let private = special == Some(AddressRefusal::Private);
+    if reach == Reach::Node && (private || special.is_none()) {
+        return match around.node.contains(&address) {
+            true => Ok(address),
+            false => Err(AddressRefusal::NotNode),
+        };
+    }
     if around.own.contains(&address) || within(&around.own_networks) && special != LOOPBACK {
         return Err(AddressRefusal::Node);
     }
-    match special {
-        Some(AddressRefusal::Private) if internal => Ok(address),
-        Some(refusal) => Err(refusal),
-        None if !internal && within(&around.on_link) => Err(AddressRefusal::Neighbour),
-        None => Ok(address),
+    match (special, reach) {
+        (Some(AddressRefusal::Private) | None, Reach::Service) if !within(&around.beside) => {
+            Err(AddressRefusal::NotBeside)
+        }
+        (Some(AddressRefusal::Private), Reach::Service | Reach::Internal) => Ok(address),
+        (Some(refusal), _) => Err(refusal),
+        (None, Reach::Public) if within(&around.on_link) => Err(AddressRefusal::Neighbour),
+        (None, _) => Ok(address),
     }
 }
 
@@ -201,7 +224,12 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> Option<AddressRefusal> {
-        vet(text.parse().unwrap(), false, &Surroundings::default()).err()
+        vet(
+            text.parse().unwrap(),
+            Reach::Public,
+            &Surroundings::default(),
+        )
+        .err()
     }
 
     #[test]
@@ -270,20 +298,108 @@ mod tests {
             own: ["203.0.113.9".parse().unwrap(), "10.0.0.1".parse().unwrap()].into(),
             own_networks: [("198.51.100.64".parse().unwrap(), 26)].into(),
             on_link: [("203.0.113.0".parse().unwrap(), 24)].into(),
+            ..Surroundings::default()
         };
-        let ask = |text: &str, internal| vet(text.parse().unwrap(), internal, &around);
-        assert_eq!(ask("203.0.113.9", false), Err(AddressRefusal::Node));
-        assert_eq!(ask("203.0.113.9", true), Err(AddressRefusal::Node));
-        assert_eq!(ask("10.0.0.1", true), Err(AddressRefusal::Node));
-        assert_eq!(ask("203.0.113.10", false), Err(AddressRefusal::Neighbour));
-        assert!(ask("203.0.113.10", true).is_ok());
-        assert!(ask("198.51.100.1", false).is_ok());
-        assert_eq!(ask("198.51.100.65", true), Err(AddressRefusal::Node));
+        let ask = |text: &str, reach| vet(text.parse().unwrap(), reach, &around);
+        assert_eq!(ask("203.0.113.9", Reach::Public), Err(AddressRefusal::Node));
+        assert_eq!(
+            ask("203.0.113.9", Reach::Internal),
+            Err(AddressRefusal::Node)
+        );
+        assert_eq!(ask("10.0.0.1", Reach::Internal), Err(AddressRefusal::Node));
+        assert_eq!(
+            ask("203.0.113.10", Reach::Public),
+            Err(AddressRefusal::Neighbour)
+        );
+        assert!(ask("203.0.113.10", Reach::Internal).is_ok());
+        assert!(ask("198.51.100.1", Reach::Public).is_ok());
+        assert_eq!(
+            ask("198.51.100.65", Reach::Internal),
+            Err(AddressRefusal::Node)
+        );
+    }
+
+    /// A-10: the container's own network without the company's, and the node without anything else.
+    #[test]
+    fn a_service_is_beside_the_container_and_the_node_is_the_node() {
+        let net = |text: &str, bits| (text.parse().unwrap(), bits);
+        let node: IpAddr = "172.18.0.1".parse().unwrap();
+        let around = Surroundings {
+            own: [
+                node,
+                "203.0.113.7".parse().unwrap(),
+                "172.18.0.2".parse().unwrap(),
+                "10.96.0.9".parse().unwrap(),
+            ]
+            .into(),
+            own_networks: BTreeSet::new(),
+            on_link: [
+                net("172.18.0.0", 16),
+                net("192.168.1.0", 24),
+                net("203.0.113.0", 24),
+            ]
+            .into(),
+            beside: [
+                net("172.18.0.0", 16),
+                net("10.96.0.0", 12),
+                net("127.0.0.0", 8),
+                net("169.254.0.0", 16),
+            ]
+            .into(),
+            node: [node, "203.0.113.7".parse().unwrap()].into(),
+        };
+        let ask = |text: &str, reach| vet(text.parse().unwrap(), reach, &around);
+        for text in ["172.18.0.3", "10.96.0.10"] {
+            assert!(ask(text, Reach::Service).is_ok(), "{text}");
+        }
+        for (text, why) in [
+            // The company's, the node's neighbours, the internet.
+            ("10.1.2.3", AddressRefusal::NotBeside),
+            ("192.168.1.7", AddressRefusal::NotBeside),
+            ("203.0.113.8", AddressRefusal::NotBeside),
+            ("8.8.8.8", AddressRefusal::NotBeside),
+            ("fd00::3", AddressRefusal::NotBeside),
+            // The node, and the engine's namespace, wherever they are.
+            ("172.18.0.1", AddressRefusal::Node),
+            ("172.18.0.2", AddressRefusal::Node),
+            ("10.96.0.9", AddressRefusal::Node),
+            // Whatever the networks are said to be.
+            ("127.0.0.1", AddressRefusal::Loopback),
+            ("fe80::1", AddressRefusal::LinkLocal),
+            ("169.254.169.254", AddressRefusal::Cloud),
+            ("100.100.100.200", AddressRefusal::Cloud),
+        ] {
+            assert_eq!(ask(text, Reach::Service), Err(why), "{text}");
+        }
+        for text in ["172.18.0.1", "203.0.113.7"] {
+            assert!(ask(text, Reach::Node).is_ok(), "{text}");
+            assert_eq!(
+                ask(text, Reach::Internal),
+                Err(AddressRefusal::Node),
+                "{text}"
+            );
+        }
+        for (text, why) in [
+            ("172.18.0.2", AddressRefusal::NotNode),
+            ("172.18.0.3", AddressRefusal::NotNode),
+            ("10.1.2.3", AddressRefusal::NotNode),
+            ("8.8.8.8", AddressRefusal::NotNode),
+            ("127.0.0.1", AddressRefusal::Loopback),
+            ("169.254.169.254", AddressRefusal::Cloud),
+        ] {
+            assert_eq!(ask(text, Reach::Node), Err(why), "{text}");
+        }
     }
 
     #[test]
     fn internal_opens_private_addresses_alone() {
-        let ask = |text: &str| vet(text.parse().unwrap(), true, &Surroundings::default());
+        let ask = |text: &str| {
+            vet(
+                text.parse().unwrap(),
+                Reach::Internal,
+                &Surroundings::default(),
+            )
+        };
         assert!(ask("172.18.0.3").is_ok());
         assert!(ask("fd00::3").is_ok());
         for text in [

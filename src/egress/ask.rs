@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decide::{Decision, Denial, Rules, is_metadata};
 use crate::policy::rule::DNS_PORT;
-use crate::policy::{Host, HostName, NetworkLimit, NetworkRule, Target};
+use crate::policy::{Host, HostName, NetworkLimit, NetworkRule, Reach, Target};
 
 /// Connections that wait at once. Each keeps a descriptor and a few hundred bytes.
 pub const MOST_WAITING: usize = 32;
@@ -97,7 +97,7 @@ impl Asking {
         let rule = NetworkRule {
             target: Target::Name(name.clone()),
             port: Some(port),
-            internal: false,
+            reach: Reach::Public,
         };
         public
             && port != DNS_PORT

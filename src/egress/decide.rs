@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::address::{AddressRefusal, Surroundings, vet};
 use super::spelling;
 use crate::policy::closed::is_closed;
+use crate::policy::rule::Reach;
 use crate::policy::{Host, HostName, NetworkRule, Target};
 
 /// Names by which clouds serve a machine's own credentials. No wildcard means them.
@@ -130,10 +131,11 @@ impl Rules {
             Host::Name(name) => is_metadata(name),
             Host::Address(address) => is_closed(*address),
         };
-        // Of several the one that says most: `internal:` lets the name be private, too.
+        // Of several the one that says most: `internal:` lets the name be private, too. `node:` is about other addresses than all
+        // others, and whoever names the node means it.
         let best = open()
             .filter(|rule| !metadata || is_exact(rule, host))
-            .max_by_key(|rule| rule.internal);
+            .max_by_key(|rule| rule.reach);
         if let Some(rule) = best {
             return Decision::Allow(rule);
         }
@@ -150,7 +152,9 @@ impl Rules {
     /// The names to ask for where a client means one that this rule lets be private.
     pub fn meant_by(&self, rule: &NetworkRule, said: &HostName) -> Vec<HostName> {
         match &rule.target {
-            Target::Name(ruled) if rule.internal => spelling::meant(said, ruled, &self.search),
+            Target::Name(ruled) if rule.reach.is_private() => {
+                spelling::meant(said, ruled, &self.search)
+            }
             Target::Name(_) | Target::Below(_) | Target::Any | Target::Addresses(..) => {
                 vec![said.clone()]
             }
@@ -161,7 +165,7 @@ impl Rules {
         match host {
             Host::Name(name) => {
                 rule.target.matches_name(name)
-                    || rule.internal && self.is_spelling(&rule.target, name)
+                    || rule.reach.is_private() && self.is_spelling(&rule.target, name)
             }
             Host::Address(address) => rule.target.matches_address(*address),
         }
@@ -193,19 +197,19 @@ impl Rules {
         self.allow.iter().map(NetworkRule::allowed_port).collect()
     }
 
-    /// Whether an address is dialled that an allowed name led to. `internal`: the rule lets the name be private.
+    /// Whether an address is dialled that an allowed name led to, where the rule lets it lead so far.
     ///
     /// Asked for each address at the time of dialling, so that a denial holds for whatever leads there.
     pub fn vet(
         &self,
         address: IpAddr,
         port: u16,
-        internal: bool,
+        reach: Reach,
         around: &Surroundings,
     ) -> Result<IpAddr, AddressRefusal> {
         match self.denies(&Host::Address(address), port) {
             Some(rule) => Err(AddressRefusal::Denied(rule.clone())),
-            None => vet(address, internal, around),
+            None => vet(address, reach, around),
         }
     }
 
@@ -239,7 +243,7 @@ impl Rules {
         if self.search.is_empty() {
             return Vec::new();
         }
-        let private = self.allow.iter().filter(|rule| rule.internal);
+        let private = self.allow.iter().filter(|rule| rule.reach.is_private());
         let ruled = private.filter_map(|rule| match &rule.target {
             Target::Name(ruled) if self.is_spelling(&rule.target, name) => Some(ruled),
             Target::Name(_) | Target::Below(_) | Target::Any | Target::Addresses(..) => None,
@@ -336,7 +340,11 @@ mod tests {
         );
         let around = Surroundings::default();
         let vet = |address: &str, port, internal| {
-            rules.vet(address.parse().unwrap(), port, internal, &around)
+            let reach = match internal {
+                true => Reach::Internal,
+                false => Reach::Public,
+            };
+            rules.vet(address.parse().unwrap(), port, reach, &around)
         };
         for (address, port, internal) in [
             ("198.51.100.12", 443, false),

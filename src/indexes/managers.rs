@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::tool::Desk;
 use super::{Learned, parse};
-use crate::policy::{NetworkRule, Target};
+use crate::policy::{NetworkRule, Reach, Target};
 
 const INDEX: &str = "the index";
 const FURTHER: &str = "a further index";
@@ -231,7 +231,10 @@ fn open_private(desk: &Desk, learned: &mut Learned) {
         if answer.is_none() {
             learned.gap(&format!("whether {name} has private addresses"));
         }
-        let internal = answer.as_deref().is_some_and(parse::is_private);
-        learned.rule(NetworkRule { internal, ..rule }, purpose);
+        let reach = match answer.as_deref().is_some_and(parse::is_private) {
+            true => Reach::Internal,
+            false => Reach::Public,
+        };
+        learned.rule(NetworkRule { reach, ..rule }, purpose);
     }
 }

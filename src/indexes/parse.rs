@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use crate::egress::address::{AddressRefusal, Surroundings, vet};
-use crate::policy::{Host, NetworkRule, Target};
+use crate::policy::{Host, NetworkRule, Reach, Target};
 
 /// The host and port of an http or https URL, without what else it has (a password, a path).
 pub fn host(url: &str) -> Option<NetworkRule> {
@@ -159,7 +159,7 @@ pub fn is_private(answer: &str) -> bool {
         .filter_map(|line| line.split_whitespace().next())
         .filter_map(|word| word.parse::<IpAddr>().ok())
         .any(|address| {
-            vet(address, false, &Surroundings::default()) == Err(AddressRefusal::Private)
+            vet(address, Reach::Public, &Surroundings::default()) == Err(AddressRefusal::Private)
         })
 }
 

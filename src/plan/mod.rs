@@ -38,7 +38,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::egress::own::own_names;
 use crate::egress::{Asking, Budget, Rules};
-use crate::policy::{Leave, LeftOut, NetworkMode, Policy, Resolved, RootAccess, Upstream};
+use crate::policy::{
+    Leave, LeftOut, NetworkMode, NetworkPrefix, Policy, Resolved, RootAccess, Upstream,
+};
 pub use facts::{
     BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
     NetworkState, SourceFacts,
@@ -190,6 +192,9 @@ pub struct NetworkPlan {
     pub asking: Option<Asking>,
     /// Whether processes are told of the proxy.
     pub proxy_env: bool,
+    /// The cluster's networks, as the node's file names them: where rules `service:` lead besides the engine's own.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub services: BTreeSet<NetworkPrefix>,
     /// Whether the stub and the proxy run to refuse everything with the reason: under the mode `local`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refusing: bool,

@@ -76,6 +76,10 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
             false => proxy_port(&ports),
         },
         refusing,
+        services: match *mode {
+            NetworkMode::Allowlist => resolved.services.clone(),
+            NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
+        },
         ports,
         asking: asks.then(|| Asking {
             seconds: ask_seconds.get(),

@@ -64,7 +64,7 @@ pub use node::{AnnotationLeave, NamespaceKind, NodeAllow, NodeConfig};
 pub use path::{GuestPath, HostPath};
 pub use preset::misnamed as misnamed_preset;
 pub use resolve::{Asker, Ceiling, Leave, Origin, Resolved, Selection, Sources, resolve};
-pub use rule::{NetworkRule, PresetName, RuleItem, Target};
+pub use rule::{NetworkPrefix, NetworkRule, PresetName, Reach, RuleItem, Target};
 pub use seconds::{AskSeconds, BudgetsKept, CoolDown};
 pub use size::ByteSize;
 pub use syscall::SyscallName;

@@ -11,17 +11,23 @@ use super::{Field, HostName, Network, NetworkRule, NodeAllow, Target};
 /// The most ports that rules may name: the wall listens on each.
 pub const MOST_PORTS: usize = 64;
 
-/// The first rule that the node does not give leave for, its field and the reason.
+/// The first rule that the node does not give leave for, or that cannot be meant, its field and the reason.
 pub(super) fn check(
     network: &Network,
     leave: &NodeAllow,
+    is_preset: impl Fn(&str) -> bool,
 ) -> Result<(), (Field, NetworkRule, String)> {
     for rule in &network.allow {
         let wide = match &rule.target {
-            Target::Any if rule.internal => {
-                let why =
-                    "internal names are listed one by one; only network.limit may have internal:*";
-                return Err((Field::NetworkAllow, rule.clone(), why.to_owned()));
+            Target::Any if rule.reach.is_private() => {
+                let why = format!(
+                    "names that are not public are listed one by one; only network.limit may have {rule}"
+                );
+                return Err((Field::NetworkAllow, rule.clone(), why));
+            }
+            Target::Name(name) if !rule.reach.is_private() && name.parent().is_none() => {
+                let why = no_public_name(name, rule.allowed_port(), is_preset(name.as_str()));
+                return Err((Field::NetworkAllow, rule.clone(), why));
             }
             Target::Any => Some("it names every host".to_owned()),
             Target::Below(domain) => whose(domain).map(|whose| match whose {
@@ -59,6 +65,21 @@ pub(super) fn check(
         }
         _ => Ok(()),
     }
+}
+
+/// What somebody may have meant by a name of one label, which no public name has (A-10).
+fn no_public_name(name: &HostName, port: u16, is_preset: bool) -> String {
+    if name.as_str() == "localhost" {
+        return "localhost is the container itself, which no rule is about".to_owned();
+    }
+    let preset = match is_preset {
+        true => format!("@{name} is the preset; "),
+        false => String::new(),
+    };
+    format!(
+        "{name} is no public name: {preset}service:{name}:{port} is a container or Service beside this one, internal:{name}:{port} a \
+         private host beyond"
+    )
 }
 
 /// What is said of a domain besides the public suffix list: `policies/publishers.toml`.

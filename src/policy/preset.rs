@@ -138,7 +138,7 @@ mod tests {
             assert!(!preset.rules.is_empty(), "{name}");
             assert!(preset.description.len() > 10, "{name}");
             for rule in preset.rules {
-                assert!(!rule.internal, "{name}: {rule}");
+                assert!(!rule.reach.is_private(), "{name}: {rule}");
                 assert!(
                     matches!(rule.target, Target::Name(_) | Target::Below(_)),
                     "{name}: {rule}"

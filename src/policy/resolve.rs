@@ -12,9 +12,9 @@ use super::file::{Library, Loaded};
 use super::preset::Presets;
 use super::{
     AnnotationLeave, Capability, CpuLimit, Exceeded, Field, GuestPath, Limits, MemoryLimit,
-    NetworkLimit, NodeAllow, NodeConfig, OnUnknown, OverLimit, POLICY_KEY, Policy, PolicyChoice,
-    PolicyError, PolicyName, ProcessLimit, RuleItem, UNCONFINED, Upstream, WORKSPACE_KEY, builtin,
-    capability, exceeds, narrow, network,
+    NetworkLimit, NetworkPrefix, NodeAllow, NodeConfig, OnUnknown, OverLimit, POLICY_KEY, Policy,
+    PolicyChoice, PolicyError, PolicyName, ProcessLimit, RuleItem, UNCONFINED, Upstream,
+    WORKSPACE_KEY, builtin, capability, exceeds, narrow, network,
 };
 
 /// All that has a say in a container's policy.
@@ -90,6 +90,9 @@ pub struct Resolved {
     /// The proxy that this node reaches the internet through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
+    /// What this node calls the networks of its cluster.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub services: BTreeSet<NetworkPrefix>,
 }
 
 /// What annotations may ask for beyond the policy that was chosen.
@@ -427,6 +430,7 @@ impl Desk<'_> {
             bounds,
             node_allow: self.sources.node.allow.clone(),
             upstream: self.sources.node.network.upstream(),
+            services: self.sources.node.network.services.clone(),
         })
     }
 
@@ -510,7 +514,12 @@ impl Desk<'_> {
                 field: Field::FilesystemWrite.to_string(),
             });
         }
-        network::check(&policy.network, &self.sources.node.allow).map_err(
+        let presets = self.library.presets();
+        let is_preset = |name: &str| {
+            let name = name.parse().ok();
+            name.is_some_and(|name| presets.names().is_ok_and(|all| all.contains(&name)))
+        };
+        network::check(&policy.network, &self.sources.node.allow, is_preset).map_err(
             |(field, rule, why)| PolicyError::RuleNotAllowed {
                 origin: origin(field),
                 field,

@@ -1,7 +1,8 @@
 //! One rule of the network wall: which host, which port.
 //!
 //! ```text
-//! rule    = ["internal:"] target [":" port]
+//! rule    = [reach ":"] target [":" port]
+//! reach   = "service" | "internal" | "node"                         (without one: public)
 //! target  = name | "*." name | address | address "/" bits | "*"     (an IPv6 address with a port in brackets)
 //! item    = rule | "@" preset
 //! ```
@@ -21,7 +22,44 @@ pub const DEFAULT_PORT: u16 = 443;
 pub const DNS_PORT: u16 = 53;
 
 const GRAMMAR: &str = "a rule: HOST, *.DOMAIN, an address or ADDRESS/BITS, with :PORT where it is not 443; \
-                       internal: before a name that may be private; or @PRESET";
+                       service:, internal: or node: before a name that is not public; or @PRESET";
+
+/// How far from the internet a name may lead.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reach {
+    /// To public addresses alone.
+    #[default]
+    Public,
+    /// To what is beside the container, and nowhere else: the networks that its engine made for it, and those that the node's
+    /// file calls the cluster's.
+    Service,
+    /// To private addresses and neighbours as well, but for the node's own.
+    Internal,
+    /// To the node's own addresses, and nowhere else.
+    Node,
+}
+
+impl Reach {
+    /// What stands before the name.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Public => "",
+            Self::Service => "service:",
+            Self::Internal => "internal:",
+            Self::Node => "node:",
+        }
+    }
+
+    /// Whether whatever the other leads to, this one does.
+    pub fn covers(self, other: Self) -> bool {
+        self == other || (self, other) == (Self::Internal, Self::Service)
+    }
+
+    /// Whether a name is one of the engine's network, which has several spellings there.
+    pub fn is_private(self) -> bool {
+        self != Self::Public
+    }
+}
 
 /// What a rule names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,8 +84,8 @@ pub struct NetworkRule {
     pub target: Target,
     /// The TCP port; `None` where none is written: 443 to allow, all of them to deny or to limit.
     pub port: Option<u16>,
-    /// The name may lead to private addresses, and only to those that the engine's own network can have.
-    pub internal: bool,
+    /// Where the name may lead.
+    pub reach: Reach,
 }
 
 impl NetworkRule {
@@ -56,7 +94,7 @@ impl NetworkRule {
         Self {
             target,
             port: (port != DEFAULT_PORT).then_some(port),
-            internal: false,
+            reach: Reach::Public,
         }
     }
 
@@ -81,9 +119,8 @@ impl NetworkRule {
     /// Whether all that `other` lets be allowed, as a limit itself, is within this one.
     pub fn covers_limit(&self, other: &Self) -> bool {
         let port = self.port.is_none() || self.port == other.port;
-        // What may be private is asked for by name: no wildcard of a limit means it.
-        let internal = self.internal == other.internal;
-        port && internal && self.target.covers(&other.target)
+        // What is not public is asked for by name: no wildcard of a limit means it.
+        port && self.reach.covers(other.reach) && self.target.covers(&other.target)
     }
 }
 
@@ -183,9 +220,7 @@ pub fn contains(net: IpAddr, bits: u8, address: IpAddr) -> bool {
 
 impl fmt::Display for NetworkRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.internal {
-            f.write_str(INTERNAL)?;
-        }
+        f.write_str(self.reach.prefix())?;
         match (&self.target, self.port) {
             (Target::Name(name), _) => write!(f, "{name}")?,
             (Target::Below(domain), _) => write!(f, "*.{domain}")?,
@@ -216,12 +251,27 @@ fn width(address: IpAddr) -> u8 {
     }
 }
 
-/// What stands before a name that may lead to private addresses.
-const INTERNAL: &str = "internal:";
+/// Those that have a prefix.
+const PREFIXED: [Reach; 3] = [Reach::Service, Reach::Internal, Reach::Node];
 
-/// Whether a host is called as the prefix is.
+/// Whether a host is called as a prefix is.
 fn is_prefix(name: &HostName) -> bool {
-    INTERNAL.strip_suffix(':') == Some(name.as_str())
+    let words = PREFIXED.map(Reach::prefix);
+    words
+        .iter()
+        .any(|word| word.strip_suffix(':') == Some(name.as_str()))
+}
+
+/// What stands before the name, and the rest. In whatever case, as names are: else one spelling of it would be a host called
+/// `internal`.
+fn split_reach(text: &str) -> (Reach, &str) {
+    let found = PREFIXED.into_iter().find_map(|reach| {
+        let (prefix, rest) = text.split_at_checked(reach.prefix().len())?;
+        prefix
+            .eq_ignore_ascii_case(reach.prefix())
+            .then_some((reach, rest))
+    });
+    found.unwrap_or((Reach::Public, text))
 }
 
 impl FromStr for NetworkRule {
@@ -229,15 +279,11 @@ impl FromStr for NetworkRule {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let bad = || ValueError::grammar(text, GRAMMAR);
-        // In whatever case, as names are: else one spelling of it would be a host called `internal`.
-        let (internal, rest) = match text.split_at_checked(INTERNAL.len()) {
-            Some((prefix, rest)) if prefix.eq_ignore_ascii_case(INTERNAL) => (true, rest),
-            _ => (false, text),
-        };
+        let (reach, rest) = split_reach(text);
         let (target, port) = split_port(rest).ok_or_else(bad)?;
         let target = parse_target(target).ok_or_else(bad)?;
         // `internal.` is one, too: written down again it would be the prefix.
-        if !internal && matches!(&target, Target::Name(name) if is_prefix(name)) {
+        if reach == Reach::Public && matches!(&target, Target::Name(name) if is_prefix(name)) {
             return Err(bad());
         }
         if port == Some(DNS_PORT) {
@@ -247,21 +293,59 @@ impl FromStr for NetworkRule {
                  nothing goes on from there",
             ));
         }
-        if internal && !matches!(target, Target::Name(_) | Target::Any) {
+        if reach.is_private() && !matches!(target, Target::Name(_) | Target::Any) {
             return Err(ValueError::grammar(
                 text,
-                "a rule: internal: stands before one name, or in a limit before *",
+                "a rule: service:, internal: and node: stand before one name, or in a limit before *",
             ));
         }
         Ok(Self {
             target,
             port,
-            internal,
+            reach,
         })
     }
 }
 
 string_form!(NetworkRule);
+
+/// A network, or one address: `10.96.0.0/12`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub struct NetworkPrefix(IpAddr, u8);
+
+impl NetworkPrefix {
+    /// Its first address, and how many bits all of its addresses share.
+    pub fn parts(self) -> (IpAddr, u8) {
+        (self.0, self.1)
+    }
+}
+
+impl fmt::Display for NetworkPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.0, self.1)
+    }
+}
+
+impl FromStr for NetworkPrefix {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match parse_target(text) {
+            Some(Target::Addresses(net, bits)) => Ok(Self(net, bits)),
+            Some(Target::Name(_) | Target::Below(_) | Target::Any) | None => {
+                Err(ValueError::grammar(
+                    text,
+                    "a network: ADDRESS/BITS whose other bits are 0, or an address",
+                ))
+            }
+        }
+    }
+}
+
+string_form!(NetworkPrefix);
 
 /// The host and the port. A bare IPv6 address has colons and no port.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
@@ -417,6 +501,8 @@ mod tests {
             "*.example.com",
             "*.example.com:8443",
             "internal:postgres:5432",
+            "service:db:6379",
+            "node:host.docker.internal:11434",
             "192.0.2.7:5432",
             "192.0.2.0/24",
             "2001:db8::1",
@@ -427,6 +513,28 @@ mod tests {
             assert_eq!(rule(text).to_string(), text);
         }
         assert_eq!(rule("API.example.com.").to_string(), "api.example.com");
+    }
+
+    #[test]
+    fn a_network_is_addresses_and_nothing_else() {
+        for (text, shown) in [
+            ("10.96.0.0/12", "10.96.0.0/12"),
+            ("fd00::/8", "fd00::/8"),
+            ("192.0.2.7", "192.0.2.7/32"),
+        ] {
+            assert_eq!(text.parse::<NetworkPrefix>().unwrap().to_string(), shown);
+        }
+        for text in [
+            "",
+            "*",
+            "db",
+            "*.a.test",
+            "10.96.0.1/12",
+            "10.0.0.0/8:443",
+            "internal:db",
+        ] {
+            assert!(text.parse::<NetworkPrefix>().is_err(), "{text:?}");
+        }
     }
 
     #[test]
@@ -463,6 +571,12 @@ mod tests {
             "internal.",
             "internal:10.0.0.1",
             "internal:",
+            "service:*.example.com",
+            "Service:3",
+            "service.",
+            "node:10.0.0.1:11434",
+            "node:443",
+            "node",
             "example.com:53",
             "internal:dns:53",
             "[2001:db8::53]:53",
@@ -516,6 +630,14 @@ mod tests {
             ("192.0.2.0/24", "192.0.0.0/16", false),
             ("internal:postgres", "internal:postgres:5432", true),
             ("internal:postgres", "postgres:5432", false),
+            ("*", "service:db:6379", false),
+            ("service:*", "service:db:6379", true),
+            ("internal:*", "service:db:6379", true),
+            ("service:*", "internal:db:6379", false),
+            ("node:*", "node:host.docker.internal:11434", true),
+            ("internal:*", "node:host.docker.internal:11434", false),
+            ("node:*", "internal:db:6379", false),
+            ("*", "node:host.docker.internal:11434", false),
         ] {
             assert_eq!(
                 rule(limit).covers(&rule(asked)),

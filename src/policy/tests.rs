@@ -197,7 +197,7 @@ fn the_built_in_policies_are_what_the_design_says() {
     let open = Network {
         mode: NetworkMode::Allowlist,
         allow: services(),
-        limit: ["*".parse().unwrap()].into(),
+        limit: ["*", "service:*"].map(|rule| rule.parse().unwrap()).into(),
         connections: count("1024"),
         connections_per_minute: count("6000"),
         upload: "16GiB".parse().unwrap(),

@@ -3,13 +3,14 @@
 //! Credentials are a [`Secret`], which no `Debug` and no error shows; what is saved and explained is an [`Upstream`], which
 //! has none.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::text::{ValueError, words};
-use super::{Host, HostPath};
+use super::{Host, HostPath, NetworkPrefix};
 
 /// What the URL must look like. A wrong one is not shown: it may hold a password.
 const GRAMMAR: &str = "http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, or either with https://, with %XX for any byte \
@@ -29,6 +30,8 @@ pub struct NodeNetwork {
     pub upstream_names: UpstreamNames,
     /// Certificates (PEM) that the proxy's own may be signed by, beside those that the node trusts in any case.
     pub upstream_trust_roots: Option<HostPath>,
+    /// The networks of the cluster's pods and Services, where rules `service:` may lead: addresses and prefixes, no names.
+    pub services: BTreeSet<NetworkPrefix>,
 }
 
 words! {

@@ -228,7 +228,7 @@ fn spellings(rule: &NetworkRule, search: &[HostName]) -> Option<String> {
     let Target::Name(name) = &rule.target else {
         return None;
     };
-    let others = match rule.internal {
+    let others = match rule.reach.is_private() {
         true => spelling::others(name, search),
         false => Vec::new(),
     };

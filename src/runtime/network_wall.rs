@@ -153,6 +153,7 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         kept: network.budgets_kept > 0,
         ipv6: false,
         refusing: network.refusing,
+        services: network.services.clone(),
     }
 }
 

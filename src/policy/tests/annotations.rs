@@ -339,7 +339,7 @@ fn a_bad_value_names_the_key_the_value_and_what_is_allowed() {
         (
             "network.limit",
             "internal:*.a.test",
-            "internal: stands before one name",
+            "service:, internal: and node: stand before one name",
         ),
         (
             "network.proxy-env",

@@ -16,12 +16,15 @@ use crate::sys::netlink::{Neighbourhood, RouteSocket};
 pub(super) struct Around {
     engine: RefCell<RouteSocket>,
     node: RefCell<RouteSocket>,
+    /// What the node's file calls the cluster's networks.
+    services: BTreeSet<(IpAddr, u8)>,
     known: RefCell<Option<Rc<Surroundings>>>,
 }
 
 impl Around {
-    pub fn new([engine, node]: [RouteSocket; 2]) -> Self {
+    pub fn new([engine, node]: [RouteSocket; 2], services: BTreeSet<(IpAddr, u8)>) -> Self {
         Self {
+            services,
             engine: RefCell::new(engine),
             node: RefCell::new(node),
             known: RefCell::default(),
@@ -39,8 +42,11 @@ impl Around {
         // What cannot be read is not what was read before.
         self.known.replace(None);
         let near = of_engine(engine.neighbourhood()?).and(of_node(node.neighbourhood()?));
+        let mut beside = engine.pair_networks()?;
+        beside.extend(&self.services);
         let now = Rc::new(near.and(Surroundings {
             own: closed.clone(),
+            beside,
             ..Surroundings::default()
         }));
         self.known.replace(Some(Rc::clone(&now)));
@@ -61,6 +67,7 @@ fn of_engine(found: Neighbourhood) -> Surroundings {
         own: own.into_iter().chain(gateways).collect(),
         own_networks,
         on_link,
+        ..Surroundings::default()
     }
 }
 
@@ -75,8 +82,10 @@ fn of_node(found: Neighbourhood) -> Surroundings {
         gateways: _,
     } = found;
     Surroundings {
+        node: own.clone(),
         own: own.into_iter().chain(default_gateways).collect(),
         own_networks,
         on_link,
+        ..Surroundings::default()
     }
 }

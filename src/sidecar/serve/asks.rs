@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::control::{ControlReply, Decision, DecisionOf};
 use super::wall::{Refusal, Wall};
 use crate::egress::{AskRefusal, Asking, Asks, Denial, Lasting, Verdict, Waiting, endpoint};
-use crate::policy::{Host, HostName};
+use crate::policy::{Host, HostName, Reach};
 
 /// What one sidecar knows of asking.
 #[derive(Default)]
@@ -75,8 +75,8 @@ pub struct WaitingConnection {
 /// What lets a connection through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Permission {
-    /// The rule's word on private addresses.
-    pub internal: bool,
+    /// How far the rule lets the name lead.
+    pub reach: Reach,
     /// An approval for one connection, used up by this.
     pub once: bool,
 }
@@ -133,7 +133,7 @@ impl Wall {
         let denial: Denial = match rules.verdict(self.asking.as_ref(), host, port) {
             Verdict::Allow(rule) => {
                 return Ok(Looked::Permitted(Permission {
-                    internal: rule.internal,
+                    reach: rule.reach,
                     once: false,
                 }));
             }
@@ -151,7 +151,7 @@ impl Wall {
         match decided {
             None => Ok(Looked::Open(asking, name)),
             Some(Ok(once)) => Ok(Looked::Permitted(Permission {
-                internal: false,
+                reach: Reach::Public,
                 once,
             })),
             Some(Err(refusal)) => Err(Refusal::NotApproved(refusal)),
@@ -192,7 +192,10 @@ impl Wall {
         }
         match rules.verdict(self.asking.as_ref(), &live.host, live.port) {
             // What a rule let lead to private addresses may not go on under one that does not.
-            Verdict::Allow(rule) => rule.internal || !live.internal,
+            Verdict::Allow(rule) => {
+                rule.reach.covers(live.reach)
+                    || live.reach == Reach::Public && rule.reach == Reach::Internal
+            }
             Verdict::Deny(_) => false,
             Verdict::Ask(_) => {
                 let Host::Name(name) = &live.host else {
@@ -201,7 +204,8 @@ impl Wall {
                 let asks = self.desk.asks.borrow();
                 let once = live.once && !asks.is_refused(name, live.port);
                 // An approval never meant private addresses.
-                !live.internal && (once || asks.holds(name, live.port, self.milliseconds()))
+                live.reach == Reach::Public
+                    && (once || asks.holds(name, live.port, self.milliseconds()))
             }
         }
     }

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::asks::Permission;
 use super::wall::{Refusal, Wall};
 use crate::egress::OverBudget;
-use crate::policy::Host;
+use crate::policy::{Host, Reach};
 
 /// The most connections that one answer lists.
 const LISTED: usize = 1000;
@@ -23,7 +23,7 @@ pub(super) struct Live {
     pub host: Host,
     pub port: u16,
     /// Whether it may lead to private addresses.
-    pub internal: bool,
+    pub reach: Reach,
     /// Whether a person approved this one connection.
     pub once: bool,
     /// The address that is dialled, once that is known; behind a proxy that resolves names it never is.
@@ -107,7 +107,7 @@ impl<'a> Share<'a> {
         let live = Rc::new(Live {
             host,
             port,
-            internal: permission.internal,
+            reach: permission.reach,
             once: permission.once,
             address: Cell::new(None),
             since: Utc::now(),

@@ -41,6 +41,7 @@ mod socks;
 mod upstream;
 mod wall;
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -50,6 +51,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use super::SidecarError;
 use crate::egress::{Asking, Budget, Rules, Spent};
 use crate::network::{Listeners, Stub};
+use crate::policy::NetworkPrefix;
 use crate::sys::event::readable;
 use wall::Wall;
 
@@ -83,12 +85,15 @@ pub struct Serving {
     pub ports: Option<Vec<u16>>,
     /// The ports of the engine's network that lead in.
     #[serde(default)]
-    pub inbound: std::collections::BTreeSet<u16>,
+    pub inbound: BTreeSet<u16>,
     /// Whether a file comes along in which what is used is kept.
     #[serde(default)]
     pub kept: bool,
     /// Whether the namespace inside has IPv6.
     pub ipv6: bool,
+    /// The cluster's networks, where rules `service:` lead.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub services: BTreeSet<NetworkPrefix>,
     /// Nothing leads out, and whoever asks is told that.
     #[serde(default)]
     pub refusing: bool,

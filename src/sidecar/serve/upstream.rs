@@ -24,7 +24,7 @@ use super::wall::Refusal;
 use crate::egress::address::vet;
 use crate::egress::{AddressRefusal, Decision, Rules, Surroundings};
 use crate::plan::network::unseen_denial;
-use crate::policy::{Host, HostName};
+use crate::policy::{Host, HostName, Reach};
 use crate::sys::netlink::RouteSocket;
 
 /// How long one address may take to accept.
@@ -49,7 +49,7 @@ pub(super) struct Dial<'a> {
     pub host: &'a Host,
     pub port: u16,
     /// The rule lets the name be private.
-    pub internal: bool,
+    pub reach: Reach,
     /// As they are at the moment of dialling.
     pub rules: &'a RefCell<Rules>,
     /// Is told to which address it leads.
@@ -98,10 +98,10 @@ pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, String> {
 }
 
 impl Upstream {
-    pub fn new(routes: [RouteSocket; 2]) -> Self {
+    pub fn new(routes: [RouteSocket; 2], services: BTreeSet<(IpAddr, u8)>) -> Self {
         Self {
             pinned: RefCell::new(None),
-            around: Around::new(routes),
+            around: Around::new(routes, services),
         }
     }
 
@@ -226,7 +226,9 @@ impl Upstream {
     async fn ways<'a>(&self, ways: &'a Ways, dial: &Dial<'_>) -> Result<Vec<Way<'a>>, Refusal> {
         let addresses = match (dial.host, &ways.proxy) {
             // What may be private is on this side of the proxy.
-            (Host::Name(name), Some(proxy)) if proxy.sends_names() && !dial.internal => {
+            (Host::Name(name), Some(proxy))
+                if proxy.sends_names() && dial.reach == Reach::Public =>
+            {
                 return Ok(vec![Way::Through(proxy, Target::Name(name.clone()))]);
             }
             (Host::Name(name), _) => self.resolve(ways, name, dial).await?,
@@ -239,7 +241,7 @@ impl Upstream {
         };
         let around = self.surroundings(ways)?;
         Ok(addresses
-            .map(|address| match vet(address, false, &around) {
+            .map(|address| match vet(address, Reach::Public, &around) {
                 Ok(address) => Way::Through(proxy, Target::Address(address)),
                 // Named as internal or by its address, and not on the internet: the proxy is not the way there.
                 Err(_) => Way::Direct(address),
@@ -253,7 +255,7 @@ impl Upstream {
         name: &HostName,
         dial: &Dial<'_>,
     ) -> Result<Vec<IpAddr>, Refusal> {
-        let found = match ways.named(name, dial.internal) {
+        let found = match ways.named(name, dial.reach) {
             Some(addresses) => addresses,
             // On its own, as everything large that few connections need: what waits for all of them stays small.
             None => {
@@ -289,7 +291,7 @@ fn judge(dial: &Dial<'_>, address: IpAddr, around: &Surroundings) -> Result<(), 
     let Dial {
         host,
         port,
-        internal,
+        reach,
         rules,
         share: _,
     } = dial;
@@ -297,7 +299,7 @@ fn judge(dial: &Dial<'_>, address: IpAddr, around: &Surroundings) -> Result<(), 
     let refused = |why: AddressRefusal| Refusal::Address(address, why);
     match host {
         Host::Name(_) => {
-            let vetted = rules.vet(address, *port, *internal, around);
+            let vetted = rules.vet(address, *port, *reach, around);
             vetted.map(drop).map_err(refused)
         }
         // A rule names it, and is taken at its word; a denial of it may have come since.
@@ -320,11 +322,11 @@ impl Way<'_> {
 
 impl Ways {
     /// The addresses of a name by the engine's hosts files.
-    fn named(&self, name: &HostName, internal: bool) -> Option<Vec<IpAddr>> {
+    fn named(&self, name: &HostName, reach: Reach) -> Option<Vec<IpAddr>> {
         let own = self.hosts.get(name).cloned();
         own.or_else(|| {
             let further = self.further.borrow();
-            further.get(name).filter(|_| internal).cloned()
+            further.get(name).filter(|_| reach.is_private()).cloned()
         })
     }
 

@@ -26,7 +26,7 @@ use crate::egress::{
     Spent, is_within,
 };
 use crate::plan::network::UNDECIDED;
-use crate::policy::{Host, HostName};
+use crate::policy::{Host, HostName, NetworkPrefix, Reach};
 use crate::sys::netlink::RouteSocket;
 
 /// The state of one sidecar. Single-threaded: no borrow is held over an await.
@@ -61,7 +61,7 @@ pub(super) struct Wall {
 pub(super) struct Admitted<'a> {
     pub host: Host,
     pub port: u16,
-    pub internal: bool,
+    pub reach: Reach,
     pub share: Share<'a>,
 }
 
@@ -162,7 +162,9 @@ impl Wall {
             kept: _,
             ipv6,
             refusing,
+            services,
         } = serving;
+        let services = services.into_iter().map(NetworkPrefix::parts).collect();
         let began = Instant::now();
         let (spent, file) = kept.unzip();
         let spent = spent.unwrap_or_default();
@@ -179,7 +181,7 @@ impl Wall {
             ipv6,
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
-            upstream: Upstream::new(routes),
+            upstream: Upstream::new(routes, services),
             asking,
             desk: Desk::new(),
             container,
@@ -219,7 +221,7 @@ impl Wall {
             share: Share::new(self, host.clone(), port, permission),
             host,
             port,
-            internal: permission.internal,
+            reach: permission.reach,
         })
     }
 
@@ -243,13 +245,13 @@ impl Wall {
         let Admitted {
             host,
             port,
-            internal,
+            reach,
             share,
         } = admitted;
         let dial = Dial {
             host,
             port: *port,
-            internal: *internal,
+            reach: *reach,
             rules: &self.rules,
             share,
         };

@@ -71,6 +71,29 @@ impl RouteSocket {
         Err(last)
     }
 
+    /// The networks of this namespace's own addresses on virtual Ethernet pairs: those that an engine made for it, with a bridge
+    /// at the other end. What has a port of the node's own network (macvlan, ipvlan, a device that was moved here) is none.
+    pub fn pair_networks(&mut self) -> io::Result<BTreeSet<(IpAddr, u8)>> {
+        let links = self.links()?;
+        let is_pair = |link: &&super::Link| link.kind.as_deref() == Some("veth");
+        let pairs: BTreeSet<u32> = links
+            .iter()
+            .filter(is_pair)
+            .map(|link| link.index)
+            .collect();
+        let mut networks = BTreeSet::new();
+        let body = [0; ADDRESS_HEADER];
+        self.dump(RTM_GETADDR, RTM_NEWADDR, &body, &mut |body| {
+            if pairs.contains(&u32_at(body, 4)?)
+                && let Some(Address { network, bits, .. }) = parse_address(body)?
+            {
+                networks.insert((network, bits));
+            }
+            Ok(())
+        })?;
+        Ok(networks)
+    }
+
     /// The indexes of the links that have an address or that a route leads to.
     pub fn links_in_use(&mut self) -> io::Result<BTreeSet<u32>> {
         let mut used = BTreeSet::new();
