@@ -108,6 +108,7 @@ fn walls(text: &mut String, kernel: &str, plan: &Plan, resolved: &Resolved, spec
     let filter = compiled.map(|f| explain::filter(&f.program));
     let subject = Subject {
         name: "container ID".to_owned(),
+        identity: None,
         chosen_by: resolved.chosen_by.to_string(),
         plan: Some(plan.clone()),
         filter,

@@ -5,6 +5,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::print_stdout,
     reason = "a test that meets something unexpected has failed"
 )]
 

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+/// Where the state of containers is that no engine keeps elsewhere.
+pub const DEFAULT_ROOT: &str = "/run/agentbox/containers";
+
 /// An OCI runtime that fences AI agents.
 #[derive(Debug, Parser)]
 #[command(
@@ -27,15 +30,15 @@ pub struct Cli {
 /// Options that precede the verb.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// Directory for the state of containers
-    #[arg(long, default_value = "/run/agentbox/containers", value_name = "DIR")]
+    /// Directory for the state of containers; without it, verbs also find those of every engine on this node
+    #[arg(long, default_value = DEFAULT_ROOT, value_name = "DIR")]
     pub root: PathBuf,
     /// File that receives the log (default: standard error)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Form of the log
-    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
+    /// Form of the log [default: text; plain sentences on a terminal]
+    #[arg(long, value_enum)]
+    pub log_format: Option<LogFormat>,
     /// Log everything, the container library included
     #[arg(long)]
     pub debug: bool,
@@ -94,7 +97,7 @@ pub enum Verb {
     Delete(Delete),
     /// Print a container's state as OCI JSON
     State(Id),
-    /// List the containers of this root directory
+    /// List the containers of this root directory, or of this node
     List(List),
     /// List the processes of a container
     Ps(Ps),
@@ -285,6 +288,9 @@ pub struct List {
     /// Print ids alone
     #[arg(long, short)]
     pub quiet: bool,
+    /// Those of all engines on this node, with engine, name, policy, network and what was refused
+    #[arg(long, short)]
+    pub all: bool,
 }
 
 /// `ps`
@@ -382,7 +388,7 @@ pub struct Update {
     /// Intel RDT schema of memory bandwidth; refused, it cannot be changed later
     #[arg(long, value_name = "SCHEMA")]
     pub mem_bw_schema: Option<String>,
-    /// Container id; with --network-allow or --network-deny any engine's, or a unique beginning of it
+    /// Container: its id, its name, or the beginning of its id
     pub id: String,
 }
 
@@ -427,7 +433,7 @@ pub struct Explain {
     /// Policy to explain `wrap` for, where neither a bundle nor a container is given
     #[arg(long, value_name = "NAME", conflicts_with_all = ["bundle", "id"])]
     pub policy: Option<String>,
-    /// Container id or a unique beginning of it; any engine's. Without one: what `wrap` would enforce here
+    /// Container, any engine's: its id, its name or the beginning of its id. Without one: what `wrap` would enforce here
     pub id: Option<String>,
 }
 
@@ -437,7 +443,7 @@ pub struct Network {
     /// Form of the output
     #[arg(long, short, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
-    /// Container id or a unique beginning of it; any engine's
+    /// Container, any engine's: its id, its name or the beginning of its id
     pub id: String,
 }
 
@@ -447,7 +453,7 @@ pub struct Approvals {
     /// Form of the output
     #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
     pub format: TableFormat,
-    /// Container id or a unique beginning of it; any engine's (default: all containers)
+    /// Container, any engine's: its id, its name or the beginning of its id (default: all containers)
     pub id: Option<String>,
 }
 
@@ -460,7 +466,7 @@ pub struct Approve {
     /// For one connection
     #[arg(long)]
     pub once: bool,
-    /// Container id or a unique beginning of it; any engine's
+    /// Container, any engine's: its id, its name or the beginning of its id
     pub id: String,
     /// Number of a waiting connection, as `approvals` lists it, or host and port
     #[arg(value_name = "NUMBER|HOST:PORT")]
@@ -470,7 +476,7 @@ pub struct Approve {
 /// `deny`
 #[derive(Debug, Args)]
 pub struct Deny {
-    /// Container id or a unique beginning of it; any engine's
+    /// Container, any engine's: its id, its name or the beginning of its id
     pub id: String,
     /// Number of a waiting connection, as `approvals` lists it, or host and port
     #[arg(value_name = "NUMBER|HOST:PORT")]
@@ -522,7 +528,7 @@ pub struct PolicyCheck {
     /// Annotation of the container; `dev.agentbox.` may be left out
     #[arg(long, value_name = "K=V")]
     pub annotation: Vec<String>,
-    /// Ask the rules of this container instead: an id or a unique beginning of it; any engine's
+    /// Ask the rules of this container instead, any engine's: its id, its name or the beginning of its id
     #[arg(long, value_name = "ID", conflicts_with_all = ["name", "annotation"])]
     pub container: Option<String>,
 }

@@ -1,11 +1,11 @@
-//! The log that engines read: one line an event, in runc's (logrus') two forms.
+//! The log that engines read: one line an event, in runc's (logrus') two forms; and for a person at a terminal, a sentence.
 //!
 //! Docker and containerd show the last error of `--log` to their user. libcontainer logs each failure at every level
 //! it passes; without `--debug` only our own lines are written. Its errors often lack the cause, which the line has that
 //! it logged first, mostly in the container's process: [`keep_causes`] keeps that line for the error's text.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, OnceLock};
@@ -18,8 +18,27 @@ use crate::cli::{Global, LogFormat};
 struct Logger {
     /// `None`: standard error.
     file: Option<Mutex<File>>,
-    format: LogFormat,
+    form: Form,
     debug: bool,
+}
+
+/// Who reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// An engine, or a file.
+    Engine(LogFormat),
+    /// A person at a terminal.
+    Person,
+}
+
+impl Form {
+    /// A terminal on standard error is a person's, but for whoever asks for a format.
+    fn of(file: Option<&Mutex<File>>, asked: Option<LogFormat>, terminal: bool) -> Self {
+        match (file, asked, terminal) {
+            (None, None, true) => Self::Person,
+            (_, asked, _) => Self::Engine(asked.unwrap_or(LogFormat::Text)),
+        }
+    }
 }
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
@@ -59,8 +78,12 @@ pub fn init(global: &Global) -> anyhow::Result<()> {
         None => None,
     };
     let logger = LOGGER.get_or_init(|| Logger {
+        form: Form::of(
+            file.as_ref(),
+            global.log_format,
+            std::io::stderr().is_terminal(),
+        ),
         file,
-        format: global.log_format,
         debug: global.debug,
     });
     log::set_logger(logger).map_err(|e| anyhow::anyhow!("{e}"))?;
@@ -77,8 +100,13 @@ pub fn fatal(error: &anyhow::Error) {
     log::error!("{error:#}");
     let to_file = LOGGER.get().is_some_and(|l| l.file.is_some());
     if to_file {
-        eprintln!("{}", escape(&format!("{error:#}")));
+        complain(&format!("{error:#}"));
     }
+}
+
+/// A line on standard error, where anybody reads it: `eprintln!` would end the program with a panic where nobody does.
+pub fn complain(text: &str) {
+    let _nobody = std::io::stderr().write_all(format!("{}\n", escape(text)).as_bytes());
 }
 
 impl log::Log for Logger {
@@ -98,7 +126,7 @@ impl log::Log for Logger {
             return;
         }
         let line = line(
-            self.format,
+            self.form,
             record.level(),
             &record.args().to_string(),
             &chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Nanos, true),
@@ -119,7 +147,15 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("agentbox")
 }
 
-fn line(format: LogFormat, level: Level, message: &str, time: &str) -> String {
+fn line(form: Form, level: Level, message: &str, time: &str) -> String {
+    let Form::Engine(format) = form else {
+        let word = match level {
+            Level::Error => "",
+            Level::Warn => "warning: ",
+            Level::Info | Level::Debug | Level::Trace => "debug: ",
+        };
+        return format!("agentbox: {word}{}\n", escape(message));
+    };
     let level = match level {
         Level::Error => "error",
         Level::Warn => "warning",
@@ -173,17 +209,35 @@ mod tests {
     #[test]
     fn a_message_stays_one_line_whatever_it_holds() {
         let hostile = "a\n{\"level\":\"error\"}\x1b[2J\"";
-        for format in [LogFormat::Json, LogFormat::Text] {
-            let line = line(format, Level::Error, hostile, "2026-01-01T00:00:00Z");
+        for form in [
+            Form::Engine(LogFormat::Json),
+            Form::Engine(LogFormat::Text),
+            Form::Person,
+        ] {
+            let line = line(form, Level::Error, hostile, "2026-01-01T00:00:00Z");
             assert_eq!(line.matches('\n').count(), 1, "{line:?}");
             assert!(!line.contains('\x1b'), "{line:?}");
         }
     }
 
     #[test]
+    fn u_all_2_a_person_at_a_terminal_gets_a_sentence_and_an_engine_its_line() {
+        let said = line(Form::Person, Level::Error, "line 3 (\"alow\")", "-");
+        assert_eq!(said, "agentbox: line 3 (\"alow\")\n");
+        let said = line(Form::Person, Level::Warn, "w", "-");
+        assert_eq!(said, "agentbox: warning: w\n");
+        assert_eq!(Form::of(None, None, true), Form::Person);
+        let text = Form::Engine(LogFormat::Text);
+        assert_eq!(Form::of(None, None, false), text);
+        assert_eq!(Form::of(None, Some(LogFormat::Text), true), text);
+        let file = Mutex::new(File::open("/dev/null").unwrap());
+        assert_eq!(Form::of(Some(&file), None, true), text);
+    }
+
+    #[test]
     fn the_json_form_is_what_containerd_decodes() {
         let line = line(
-            LogFormat::Json,
+            Form::Engine(LogFormat::Json),
             Level::Error,
             "it \"broke\"",
             "2026-01-01T00:00:00Z",

@@ -29,15 +29,15 @@ fn main() -> ExitCode {
             } else {
                 0
             };
-            return if error.print().is_ok() {
-                ExitCode::from(code)
-            } else {
-                ExitCode::FAILURE
+            return match error.print() {
+                // Nobody reads on.
+                Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+                _ => ExitCode::from(code),
             };
         }
     };
     if let Err(error) = log::init(&cli.global) {
-        eprintln!("agentbox: {error:#}");
+        log::complain(&format!("agentbox: {error:#}"));
         return ExitCode::FAILURE;
     }
     match cmd::run(cli) {

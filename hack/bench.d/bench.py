@@ -17,8 +17,10 @@ from statistics import median
 from network import Network
 from stats import difference, ratio, table, verdict
 
-FIGURES = ["lifecycle", "memory", "sidecar", "filter", "wrap", "calls", "network"]
-ROUNDS = {"lifecycle": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12)}
+FIGURES = ["lifecycle", "memory", "sidecar", "filter", "wrap", "calls", "crowd", "network"]
+ROUNDS = {"lifecycle": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12), "crowd": (100, 30)}
+# Containers that run beside the measured one.
+CROWD = 200
 WARM_UP = 3
 # What a command leaves to the kernel's workers (namespaces, cgroups) is not to burden the next one.
 PAUSE = 0.005
@@ -166,7 +168,7 @@ class Bench:
         self.sections.append(head)
         if {"lifecycle", "memory", "filter"} & set(self.figures):
             self.lifecycles()
-        for figure in ["sidecar", "wrap", "calls", "network"]:
+        for figure in ["sidecar", "wrap", "calls", "crowd", "network"]:
             if figure in self.figures:
                 getattr(self, figure)()
         tail = f"Load average at the end: {load()}; {time.monotonic() - started:.0f} seconds in all."
@@ -357,6 +359,58 @@ class Bench:
             table(["One call", "Ratio [95 %]", "Bar", ""], ratios),
         )
 
+    # a node with many containers
+
+    def crowd(self):
+        netns = Path("/run/bench.netns")
+        netns.touch()
+        subprocess.run(["unshare", f"--net={netns}", "true"], check=True, timeout=LIMIT)
+        # As the first container of a pod is created: in a network namespace that the engine made and names.
+        spec = json.loads((self.state / "bundles/docker/config.json").read_text())
+        namespaces = [one for one in spec["linux"]["namespaces"] if one["type"] != "network"]
+        spec["linux"]["namespaces"] = [*namespaces, {"type": "network", "path": str(netns)}]
+        (self.state / "bundles/pod").mkdir()
+        (self.state / "bundles/pod/config.json").write_text(json.dumps(spec))
+        sleeper = json.loads((self.state / "bundles/sleep/config.json").read_text())
+        path = sleeper["linux"]["cgroupsPath"]
+        crowd = []
+        for n in range(CROWD):
+            sleeper["linux"]["cgroupsPath"] = f"{path}-{n}"
+            bundle = self.state / f"bundles/crowd-{n}"
+            bundle.mkdir()
+            (bundle / "config.json").write_text(json.dumps(sleeper))
+            crowd.append(Contestant("", self.ours.runtime, bundle.name).commands(self.state, f"crowd-{n}"))
+        inits = []
+        for create, start, _, _ in crowd:
+            steps(self.state, create, start)
+            inits.append(int(Path("/run/bench.pid").read_text()))
+        measured = Contestant("", self.ours.runtime, "pod")
+
+        def commands(number):
+            return sum(step.milliseconds for verb, step in zip(VERBS, steps(self.state, *measured.commands(self.state, number))[0]) if verb != "end")
+
+        def alone(number):
+            # The others run on: it is the runtime that does not know of them.
+            run = Path("/run/agentbox")
+            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", run], check=True, timeout=LIMIT)
+            try:
+                return commands(f"pod-{number}")
+            finally:
+                subprocess.run(["umount", run], check=True, timeout=LIMIT)
+
+        beside = f"beside the records of {CROWD} containers"
+        samples = interleave({"alone": alone, beside: lambda number: commands(f"pod-{number}")}, self.rounds("crowd"))
+        for init, (_, _, _, delete) in zip(inits, crowd):
+            self.end(init)
+            steps(self.state, delete)
+        subprocess.run(["umount", netns], check=True, timeout=LIMIT)
+        rows = [[name, f"{median(values):.1f}"] for name, values in samples.items()]
+        measured = ratio(samples[beside], samples["alone"])
+        self.section(
+            f"crowd ({len(samples[beside])} rounds)",
+            table(["create + start + delete of a pod's first container", "Median ms"], rows),
+            table(["Ratio [95 %]", "", "Bar", ""], [self.bar(f"{beside} / alone", measured, 1.05)]),
+        )
 
     # the network wall
 

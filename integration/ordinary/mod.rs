@@ -3,4 +3,5 @@
 //! K: a real Kubernetes. A: real agents and builds. U, S: operators and other projects' suites.
 
 mod network;
+mod operators;
 mod pods;

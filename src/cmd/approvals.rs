@@ -7,12 +7,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
+use super::out;
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
 use crate::egress::{Lasting, MOST_WAITING, endpoint};
 use crate::policy::{Host, NetworkRule, Reach, Target};
+use crate::render::identity::Identity;
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::record::Record;
 use crate::runtime::store::{self, Place};
-use crate::runtime::{clients, control};
+use crate::runtime::{clients, control, identity};
 use crate::sidecar::{ControlReply, ControlRequest, Decision, DecisionOf, WaitingConnection};
 
 /// The longest that `--for` may say.
@@ -21,6 +24,8 @@ const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 #[derive(Serialize)]
 struct Line {
     container: String,
+    #[serde(rename = "of")]
+    identity: Identity,
     #[serde(flatten)]
     waiting: WaitingConnection,
 }
@@ -29,7 +34,10 @@ struct Line {
 pub fn list(args: &Approvals) -> Result<ExitCode> {
     let mut lines = Vec::new();
     match &args.id {
-        Some(id) => waiting(&store::find(id)?, &mut lines)?,
+        Some(id) => {
+            let record = find::network_of(find::container(id, Purpose::Look)?)?;
+            waiting(&record, &mut lines)?;
+        }
         None => {
             for record in store::all()? {
                 // One that ends just now, or whose sidecar is gone, is no reason to be silent about the others.
@@ -40,9 +48,9 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
         }
     }
     match args.format {
-        TableFormat::Json => println!("{}", serde_json::to_string(&lines)?),
-        TableFormat::Table => table(&lines),
-    }
+        TableFormat::Json => out::line(&serde_json::to_string(&lines)?)?,
+        TableFormat::Table => out::text(&table(&lines))?,
+    };
     Ok(ExitCode::SUCCESS)
 }
 
@@ -59,38 +67,49 @@ fn waiting(record: &Record, lines: &mut Vec<Line>) -> Result<()> {
     let ports = waiting.iter().filter_map(|one| one.client_port).collect();
     let init = record.init.filter(|init| init.is_alive());
     let programs = init.map_or_else(BTreeMap::new, |init| clients::find(init.pid, &ports));
+    let identity = identity::of(record);
     for mut one in waiting {
         one.program = one
             .client_port
             .and_then(|port| programs.get(&port).cloned());
         lines.push(Line {
             container: record.id.clone(),
+            identity: identity.clone(),
             waiting: one,
         });
     }
     Ok(())
 }
 
-fn table(lines: &[Line]) {
-    println!(
-        "{:>7}  {:12}  {:>7}  {:>6}  {:24}  HOST:PORT",
-        "ID", "CONTAINER", "WAITED", "LEFT", "PROGRAM"
+fn table(lines: &[Line]) -> String {
+    let names = lines.iter().map(|line| line.identity.short().len());
+    let width = names.max().unwrap_or(0).max("NAME".len());
+    let mut table = format!(
+        "{:>7}  {:12}  {:width$}  {:>7}  {:>6}  {:24}  HOST:PORT\n",
+        "ID", "CONTAINER", "NAME", "WAITED", "LEFT", "PROGRAM"
     );
-    for Line { container, waiting } in lines {
+    for Line {
+        container,
+        identity,
+        waiting,
+    } in lines
+    {
         let program = match &waiting.program {
             // What the workload calls itself: escaped and short.
             Some((pid, name)) => format!("{} (pid {pid})", crate::log::escape(name)),
             None => "-".to_owned(),
         };
         let container: String = container.chars().take(12).collect();
-        println!(
-            "{:>7}  {container:12}  {:>5} s  {:>4} s  {program:24}  {}",
+        table += &format!(
+            "{:>7}  {container:12}  {:width$}  {:>5} s  {:>4} s  {program:24}  {}\n",
             waiting.id,
+            crate::log::escape(&identity.short()),
             waiting.waited,
             waiting.left,
             endpoint(&Host::Name(waiting.host.clone()), waiting.port),
         );
     }
+    table
 }
 
 /// A person says yes.
@@ -117,7 +136,7 @@ pub fn deny(args: &Deny) -> Result<ExitCode> {
 
 fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
     let of = meant(what)?;
-    let record = store::find(id)?;
+    let record = find::network_of(find::container(id, Purpose::Look)?)?;
     let place = Place::new(&record.root, &record.id)?;
     let asks = |plan: &crate::plan::Plan| plan.network.asking.is_some();
     if !record.plan.as_ref().is_some_and(asks) {
@@ -134,9 +153,9 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
             } else {
                 "denied"
             };
-            println!("{word}: {host}:{port}");
+            out::line(&format!("{word}: {host}:{port}"))?;
             if closed > 0 {
-                println!("connections closed: {closed}");
+                out::line(&format!("connections closed: {closed}"))?;
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -5,12 +5,23 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Delete, Global};
-use crate::runtime::delete;
-use crate::runtime::store::Place;
+use crate::runtime::find::{self, Purpose};
+use crate::runtime::record::Record;
+use crate::runtime::{delete, identity};
 
 /// Deletes a container.
 pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {
-    let place = Place::new(&global.root, &args.id)?;
+    let place = find::place(global, &args.id, Purpose::Act)?;
+    // Before it is gone.
+    let elsewhere = std::path::absolute(&global.root)? != place.root;
+    let name = Record::read(&place.dir())
+        .ok()
+        .filter(|_| elsewhere)
+        .map(|record| identity::of(&record).words());
     delete::delete(&place, args.force)?;
+    if let Some(name) = name {
+        // Its engine learns of it when it looks next; the person at once.
+        log::warn!("deleted container {} ({name})", place.id.as_str());
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,5 @@
 //! `events`: what a container uses, and when its memory ran out, one JSON object a line.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,11 +9,12 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 use serde::Serialize;
 
+use super::out::{self, Reader};
 use crate::cli::{Events, Global};
 use crate::runtime::controllers::Controllers;
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::oom::OomWatch;
 use crate::runtime::record::Record;
-use crate::runtime::store::Place;
 use crate::runtime::{start, stats};
 
 #[derive(Serialize)]
@@ -27,10 +27,8 @@ struct Event<'a> {
 }
 
 impl Event<'_> {
-    fn print(&self) -> Result<()> {
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{}", serde_json::to_string(self)?)?;
-        Ok(out.flush()?)
+    fn print(&self) -> Result<Reader> {
+        out::line(&serde_json::to_string(self)?)
     }
 }
 
@@ -44,7 +42,7 @@ pub fn run(global: &Global, args: &Events) -> Result<ExitCode> {
                 args.interval
             )
         })?;
-    let place = Place::new(&global.root, &args.id)?;
+    let place = find::place(global, &args.id, Purpose::Look)?;
     if start::load(&place)?.status() == ContainerStatus::Stopped {
         bail!("container with id {} is not running", args.id);
     }
@@ -89,14 +87,19 @@ fn watch<'a>(
         let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
         drop(fds);
         // First: it may be what ended the container.
-        if ready.get(1) == Some(&true) && oom.as_mut().is_some_and(OomWatch::happened) {
-            event("oom", None).print()?;
+        if ready.get(1) == Some(&true)
+            && oom.as_mut().is_some_and(OomWatch::happened)
+            && event("oom", None).print()? == Reader::Gone
+        {
+            return Ok(());
         }
         if ready[0] {
             return Ok(());
         }
         if Instant::now() >= next {
-            event("stats", Some(stats::read(controllers))).print()?;
+            if event("stats", Some(stats::read(controllers))).print()? == Reader::Gone {
+                return Ok(());
+            }
             next += interval;
         }
     }

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 
 use super::exit_code;
 use crate::cli::{Exec, Global};
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::seal::Listen;
-use crate::runtime::store::Place;
 use crate::runtime::wait::Foreground;
 use crate::runtime::{exec, seal, tty};
 
@@ -24,7 +24,7 @@ pub fn run(global: &Global, args: &Exec) -> Result<ExitCode> {
 
 fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
     let warming = seal::ensure(Listen::Forget)?;
-    let place = Place::new(&global.root, &args.id)?;
+    let place = find::place(global, &args.id, Purpose::Act)?;
     let started = exec::exec(&place, args)?;
     drop(warming);
     if args.detach {

@@ -4,11 +4,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use super::out;
 use crate::cli::{Explain, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::render::explain::{self, Subject};
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::store::Place;
-use crate::runtime::{create, filter, store};
+use crate::runtime::{create, filter, identity};
 use crate::wrap;
 
 /// Shows what is, or would be, enforced.
@@ -18,6 +20,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             let decision = create::decide(global, bundle, &Wrapped::default())?;
             Subject {
                 name: format!("bundle {}", decision.bundle.dir.display()),
+                identity: None,
                 filter: decision
                     .filter
                     .as_ref()
@@ -30,6 +33,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             let decision = wrap::decide(global, args.policy.as_deref())?;
             Subject {
                 name: "wrap in this directory".to_owned(),
+                identity: None,
                 filter: decision
                     .filter
                     .as_ref()
@@ -39,10 +43,10 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             }
         }
         (None, Some(id)) => {
-            let mut record = store::find(id)?;
+            let mut record = find::container(id, Purpose::Look)?;
             let governed_by = match record.shared_network() {
                 // Where that one is gone, what was true when this one joined is all that there is.
-                Some(shared) => store::find(&shared.container)
+                Some(shared) => find::container(&shared.container, Purpose::Look)
                     .ok()
                     .and_then(|first| first.plan),
                 None => None,
@@ -55,6 +59,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             let saved = filter::read(&Place::new(&record.root, &record.id)?.filter())?;
             Subject {
                 name: format!("container {}", record.id),
+                identity: Some(identity::of(&record)),
                 filter: saved.map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
                 plan: record.plan,
@@ -62,9 +67,9 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
         }
     };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&subject)?);
+        out::line(&serde_json::to_string_pretty(&subject)?)?;
     } else {
-        print!("{}", explain::text(&subject));
+        out::text(&explain::text(&subject))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::json;
 
+use super::out;
+
 /// The newest version of the specification that bundles may be written for.
 pub const SPEC_VERSION: &str = "1.2.0";
 
@@ -135,6 +137,6 @@ pub fn run() -> Result<ExitCode> {
         },
         "potentiallyUnsafeConfigAnnotations": ["dev.agentbox."],
     });
-    println!("{}", serde_json::to_string_pretty(&document)?);
+    out::line(&serde_json::to_string_pretty(&document)?)?;
     Ok(ExitCode::SUCCESS)
 }

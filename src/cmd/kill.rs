@@ -8,13 +8,14 @@ use libcontainer::container::{Container, ContainerStatus};
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use crate::cli::{Global, Kill};
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::record::{ProcessId, Record};
 use crate::runtime::store::Place;
 use crate::runtime::{RuntimeError, bundle, signal, start};
 
 /// Sends a signal to a container. Takes no lock: a signal must arrive while a `start` or `exec` is under way.
 pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
-    let place = Place::new(&global.root, &args.id)?;
+    let place = find::place(global, &args.id, Purpose::Act)?;
     let signal = signal::parse(&args.signal)?;
     let container = start::load(&place)?;
     if args.all {

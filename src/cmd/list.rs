@@ -3,58 +3,160 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde::Serialize;
 
+use super::out;
 use super::state::State;
 use crate::cli::{Global, List, TableFormat};
-use crate::runtime::start;
+use crate::log::escape;
+use crate::policy::NetworkMode;
+use crate::render::identity::Identity;
+use crate::runtime::record::{ProcessId, Record};
 use crate::runtime::store::{self, Place};
+use crate::runtime::{control, identity, start};
 
-/// Lists the containers of this root directory.
+/// What `--all` says of a container besides its state.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Fenced {
+    #[serde(flatten)]
+    identity: Identity,
+    /// `None` under `unconfined`.
+    policy: Option<String>,
+    network: Option<NetworkMode>,
+    /// The container whose network it is in, where that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network_of: Option<String>,
+    /// Connections that its wall refused; `None` where it has none of its own that counts.
+    refused: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    #[serde(flatten)]
+    state: State,
+    #[serde(flatten)]
+    fenced: Option<Fenced>,
+}
+
+/// Lists the containers of this root directory, or of every engine on this node.
 pub fn run(global: &Global, args: &List) -> Result<ExitCode> {
-    let root = std::path::absolute(&global.root)?;
-    let mut states = Vec::new();
-    for record in store::all()?.into_iter().filter(|r| r.root == root) {
-        let place = Place::new(&root, &record.id)?;
+    let records = match args.all {
+        true => store::all()?,
+        false => store::of_root(&std::path::absolute(&global.root)?)?,
+    };
+    let mut lines = Vec::new();
+    for record in records {
+        let place = Place::new(&record.root, &record.id)?;
         // One that is just being created or deleted is not listed.
         if let Ok(container) = start::load(&place) {
-            states.push(State::of(&container, record));
+            let fenced = args.all.then(|| fenced(&place, &record));
+            let state = State::of(&container, record);
+            lines.push(Line { state, fenced });
         }
     }
-    match (args.quiet, args.format) {
-        (true, _) => states.iter().for_each(|s| println!("{}", s.id)),
-        (false, TableFormat::Json) => println!("{}", serde_json::to_string(&states)?),
-        (false, TableFormat::Table) => table(&states),
-    }
+    let text = match (args.quiet, args.format) {
+        (true, _) => lines
+            .iter()
+            .map(|line| line.state.id.clone() + "\n")
+            .collect(),
+        (false, TableFormat::Json) => serde_json::to_string(&lines)? + "\n",
+        (false, TableFormat::Table) if args.all => columns(&lines, &fenced_cells, FENCED),
+        (false, TableFormat::Table) => columns(&lines, &state_cells, STATE),
+    };
+    out::text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(states: &[State]) {
-    let header = ["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"].map(str::to_owned);
-    let mut rows = vec![header];
-    rows.extend(states.iter().map(|s| {
-        let bundle = crate::log::escape(&s.bundle.display().to_string());
-        [
-            s.id.clone(),
-            s.pid.to_string(),
-            s.status.to_owned(),
-            bundle,
-            s.created.clone(),
-            s.owner.clone(),
-        ]
-    }));
-    let width = |column: usize| {
-        rows.iter()
-            .map(|r| r[column].chars().count())
-            .max()
-            .unwrap_or(0)
+fn fenced(place: &Place, record: &Record) -> Fenced {
+    let shared = record.shared_network();
+    let serves = shared.is_none() && record.init.is_some_and(ProcessId::is_alive);
+    let status = match serves {
+        true => control::status(&place.dir(), record),
+        false => Ok(None),
     };
-    let widths: Vec<usize> = (0..6).map(width).collect();
+    // One whose sidecar is gone is listed all the same.
+    let status = status.unwrap_or_else(|error| {
+        log::debug!("{}", crate::log::chain(&error));
+        None
+    });
+    let plan = record.plan.as_ref();
+    Fenced {
+        identity: identity::of(record),
+        policy: plan.map(|plan| plan.policy.name.to_string()),
+        network: plan.map(|plan| plan.network.mode),
+        network_of: shared.map(|shared| shared.container.clone()),
+        refused: status.map(|status| {
+            let counts = status.denied.values();
+            counts.fold(0_u64, |sum, count| sum.saturating_add(*count))
+        }),
+    }
+}
+
+const STATE: [&str; 6] = ["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"];
+
+fn state_cells(line: &Line) -> [String; 6] {
+    let state = &line.state;
+    [
+        state.id.clone(),
+        state.pid.to_string(),
+        state.status.to_owned(),
+        escape(&state.bundle.display().to_string()),
+        state.created.clone(),
+        state.owner.clone(),
+    ]
+}
+
+const FENCED: [&str; 7] = [
+    "ID", "ENGINE", "NAME", "STATUS", "POLICY", "NETWORK", "REFUSED",
+];
+
+fn fenced_cells(line: &Line) -> [String; 7] {
+    /// What engines show of an id, and take.
+    const SHOWN: usize = 12;
+    let id: String = line.state.id.chars().take(SHOWN).collect();
+    let Some(fenced) = &line.fenced else {
+        return Default::default();
+    };
+    let network = match (&fenced.network_of, fenced.network) {
+        (Some(first), _) => format!("of {}", first.chars().take(SHOWN).collect::<String>()),
+        (None, Some(mode)) => mode.to_string(),
+        (None, None) => "-".to_owned(),
+    };
+    let policy = fenced.policy.as_deref();
+    let refused = fenced.refused.map(|count| count.to_string());
+    [
+        id,
+        escape(&fenced.identity.engine),
+        escape(&fenced.identity.short()),
+        line.state.status.to_owned(),
+        policy.unwrap_or("unconfined").to_owned(),
+        network,
+        refused.unwrap_or_else(|| "-".to_owned()),
+    ]
+}
+
+/// A table as wide as what is in it.
+fn columns<const N: usize>(
+    lines: &[Line],
+    cells: &dyn Fn(&Line) -> [String; N],
+    head: [&str; N],
+) -> String {
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(lines.iter().map(cells));
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut table = String::new();
     for row in &rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
+        let padded = row.iter().zip(&widths);
+        let cells: Vec<String> = padded
             .map(|(cell, width)| format!("{cell:<width$}"))
             .collect();
-        println!("{}", cells.join("   ").trim_end());
+        table += cells.join("   ").trim_end();
+        table.push('\n');
     }
+    table
 }

@@ -11,6 +11,7 @@ mod features;
 mod kill;
 mod list;
 mod network;
+mod out;
 mod pause;
 mod policy;
 mod ps;
@@ -32,7 +33,7 @@ use crate::cli::{Cli, Verb};
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let Cli { global, verb } = cli;
     if global.version {
-        version();
+        version()?;
         return Ok(ExitCode::SUCCESS);
     }
     if !matches!(global.rootless.as_str(), "auto" | "false") {
@@ -42,7 +43,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         );
     }
     let Some(verb) = verb else {
-        Cli::command().print_help()?;
+        out::text(&Cli::command().render_help().to_string())?;
         return Ok(ExitCode::FAILURE);
     };
     match verb {
@@ -74,9 +75,14 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 }
 
 /// The version in runc's form, which engines parse for the words `spec:`.
-fn version() {
-    println!("agentbox version {}", env!("CARGO_PKG_VERSION"));
-    println!("spec: {}", features::SPEC_VERSION);
+fn version() -> Result<()> {
+    let mut text = format!("agentbox version {}\n", env!("CARGO_PKG_VERSION"));
+    // As runc's; a release that is built from something else than a clone does not know it.
+    if let Some(commit) = option_env!("AGENTBOX_COMMIT") {
+        text += &format!("commit: {commit}\n");
+    }
+    text += &format!("spec: {}\n", features::SPEC_VERSION);
+    out::text(&text).map(|_| ())
 }
 
 /// An exit status for a shell: what does not fit in a byte is 255.

@@ -4,24 +4,31 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use super::out;
 use crate::cli::{Network, TextFormat};
 use crate::render::network::{self, Subject};
-use crate::runtime::store::{self, Place};
-use crate::runtime::{control, refused};
+use crate::runtime::find::{self, Purpose};
+use crate::runtime::store::Place;
+use crate::runtime::{control, identity, refused};
 
-/// Shows what is going on in a container's network.
+/// Shows what is going on in a container's network, which may be that of the first container of its pod.
 pub fn run(args: &Network) -> Result<ExitCode> {
-    let record = store::find(&args.id)?;
+    let asked = find::container(&args.id, Purpose::Look)?;
+    let identity = identity::of(&asked);
+    let id = asked.id.clone();
+    let record = find::network_of(asked)?;
     let place = Place::new(&record.root, &record.id)?;
     let subject = Subject {
         outside: network::Outside::of(refused::resets(&record).unwrap_or(0)),
+        identity,
+        network_of: (record.id != id).then(|| record.id.clone()),
         status: control::status(&place.dir(), &record)?,
         mode: record.plan.map(|plan| plan.network.mode),
-        id: record.id,
+        id,
     };
     match args.format {
-        TextFormat::Json => println!("{}", serde_json::to_string_pretty(&subject)?),
-        TextFormat::Text => print!("{}", network::text(&subject)),
-    }
+        TextFormat::Json => out::line(&serde_json::to_string_pretty(&subject)?)?,
+        TextFormat::Text => out::text(&network::text(&subject))?,
+    };
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use libcontainer::container::ContainerStatus;
 
 use crate::cli::{Global, Id};
-use crate::runtime::store::Place;
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::{RuntimeError, start};
 
 /// How long `pause` waits for another verb before it goes on without it.
@@ -15,7 +15,7 @@ const COURTESY: Duration = Duration::from_secs(2);
 
 /// Freezes all processes of a container.
 pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
-    let place = Place::new(&global.root, &args.id)?;
+    let place = find::place(global, &args.id, Purpose::Act)?;
     // A courtesy to a `start` that is about to end; whoever holds the lock for longer is held up by what is to be paused.
     let _lock = place.lock_existing_within(COURTESY)?;
     let mut container = start::load(&place)?;
@@ -28,7 +28,7 @@ pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
 
 /// Thaws a paused container.
 pub fn resume(global: &Global, args: &Id) -> Result<ExitCode> {
-    let place = Place::new(&global.root, &args.id)?;
+    let place = find::place(global, &args.id, Purpose::Act)?;
     let _lock = place.lock_existing()?;
     let mut container = start::load(&place)?;
     require(&container, "resume", &args.id, &[ContainerStatus::Paused])?;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use super::out;
 use crate::cli::{Global, PolicyVerb};
 use crate::log::escape;
 use crate::policy::catalogue;
@@ -32,10 +33,10 @@ fn list(global: &Global) -> Result<ExitCode> {
         };
         let (name, origin) = (listed.name.to_string(), listed.origin.to_string());
         let line = format!("{name:<16} {origin:<30} {what}");
-        println!("{}", escape(line.trim_end()));
+        out::line(&escape(line.trim_end()))?;
     }
     for problem in files.misnamed() {
-        println!("{}", escape(&format!("{problem}: it is not read")));
+        out::line(&escape(&format!("{problem}: it is not read")))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -43,6 +44,6 @@ fn list(global: &Global) -> Result<ExitCode> {
 fn show(global: &Global, name: &str) -> Result<ExitCode> {
     let files = NodeFiles::of(global)?;
     let policy = catalogue::policy(&files.sources(&BTreeMap::new(), None), &name.parse()?)?;
-    print!("{}", policy.to_toml());
+    out::text(&policy.to_toml())?;
     Ok(ExitCode::SUCCESS)
 }

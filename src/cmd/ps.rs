@@ -5,13 +5,14 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use libcgroups::common::CgroupManager;
 
+use super::out;
 use crate::cli::{Global, Ps, TableFormat};
-use crate::runtime::store::Place;
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::{RuntimeError, signal, start};
 
 /// Lists the processes of a container: their numbers as JSON, or ps(1)'s table without the others' lines.
 pub fn run(global: &Global, args: &Ps) -> Result<ExitCode> {
-    let place = Place::new(&global.root, &args.id)?;
+    let place = find::place(global, &args.id, Purpose::Look)?;
     let container = start::load(&place)?;
     let cgroup = signal::cgroup(&container)?;
     let found = cgroup
@@ -21,13 +22,13 @@ pub fn run(global: &Global, args: &Ps) -> Result<ExitCode> {
     pids.sort_unstable();
     pids.dedup();
     match args.format {
-        TableFormat::Json => println!("{}", serde_json::to_string(&pids)?),
-        TableFormat::Table => table(&pids, &args.options)?,
-    }
+        TableFormat::Json => out::line(&serde_json::to_string(&pids)?)?,
+        TableFormat::Table => out::text(&table(&pids, &args.options)?)?,
+    };
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(pids: &[i32], options: &[String]) -> Result<()> {
+fn table(pids: &[i32], options: &[String]) -> Result<String> {
     let default = ["-ef".to_owned()];
     let options = if options.is_empty() {
         &default[..]
@@ -50,15 +51,16 @@ fn table(pids: &[i32], options: &[String]) -> Result<()> {
     let Some(column) = header.split_ascii_whitespace().position(|c| c == "PID") else {
         bail!("ps with these options prints no PID column");
     };
-    println!("{header}");
+    let mut table = format!("{header}\n");
     for line in lines {
         let pid = line
             .split_ascii_whitespace()
             .nth(column)
             .and_then(|p| p.parse().ok());
         if pid.is_some_and(|p| pids.contains(&p)) {
-            println!("{}", crate::log::escape(line));
+            table += &crate::log::escape(line);
+            table.push('\n');
         }
     }
-    Ok(())
+    Ok(table)
 }

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Global, Id};
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::notify::{self, Relay};
 use crate::runtime::record::Record;
 use crate::runtime::start;
-use crate::runtime::store::Place;
 
 /// Starts a container. With NOTIFY_SOCKET it returns when the container has said that it is ready, as runc does.
 pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
-    let place = Place::new(&global.root, &args.id)?;
+    let place = find::place(global, &args.id, Purpose::Act)?;
     let lock = place.lock_existing()?;
     let relay = match notify::host() {
         Some(_) => Record::read(&place.dir())?.init,

@@ -8,7 +8,9 @@ use anyhow::Result;
 use libcontainer::container::{Container, ContainerStatus};
 use serde::Serialize;
 
+use super::out;
 use crate::cli::{Global, Id};
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::record::Record;
 use crate::runtime::start;
 use crate::runtime::store::Place;
@@ -92,9 +94,9 @@ fn owner(container: &Container) -> String {
 
 /// Prints a container's state.
 pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
-    let place = Place::new(&global.root, &args.id)?;
+    let place = find::place(global, &args.id, Purpose::Look)?;
     let container = start::load(&place)?;
     let state = State::of(&container, Record::read(&place.dir())?);
-    println!("{}", serde_json::to_string_pretty(&state)?);
+    out::line(&serde_json::to_string_pretty(&state)?)?;
     Ok(ExitCode::SUCCESS)
 }

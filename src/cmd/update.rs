@@ -10,8 +10,9 @@ use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxRes
 use crate::cli::{Global, Update};
 use crate::plan::{neutral, reach};
 use crate::render::limits as render;
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::record::Record;
-use crate::runtime::store::{self, Place};
+use crate::runtime::store::Place;
 use crate::runtime::{RuntimeError, bundle, change, limits, signal, start};
 
 /// Changes the resource limits of a container, or what it may reach. Device rules are no limits and are not changed, as
@@ -19,8 +20,17 @@ use crate::runtime::{RuntimeError, bundle, change, limits, signal, start};
 pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
     let place = match network(args) {
         Some(asked) => {
-            let record = store::find(&args.id)?;
+            let named = find::container(&args.id, Purpose::Act)?;
+            let own = Place::new(&named.root, &named.id)?;
+            let record = find::network_of(named)?;
             let place = Place::new(&record.root, &record.id)?;
+            if place.id != own.id {
+                log::warn!(
+                    "container {} is in the network of container {}: its rules change, for all who are in it",
+                    own.id.as_str(),
+                    place.id.as_str()
+                );
+            }
             let closed = change::rules(&place, &asked)?;
             if closed > 0 {
                 log::warn!("{closed} connections that are no longer allowed were closed");
@@ -28,9 +38,9 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
             if only_network(args) {
                 return Ok(ExitCode::SUCCESS);
             }
-            place
+            own
         }
-        None => Place::new(&global.root, &args.id)?,
+        None => find::place(global, &args.id, Purpose::Act)?,
     };
     let mut resources = wanted(args)?;
     reach::check_resources(&resources)?;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::identity::Identity;
 use crate::egress::spelling;
 use crate::log::escape;
 use crate::plan::{EphemeralContent, LimitsPlan, Plan, PlannedMount};
@@ -19,6 +20,9 @@ use crate::seccomp::{Filter, Program};
 pub struct Subject {
     /// `container <id>` or `bundle <path>`.
     pub name: String,
+    /// What its engine calls it, where it is a container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// Who chose the policy.
     pub chosen_by: String,
     /// The plan; `None` under `unconfined`.
@@ -30,13 +34,18 @@ pub struct Subject {
 /// The explanation.
 pub fn text(subject: &Subject) -> String {
     let mut out = String::new();
+    let words = subject.identity.as_ref().map(Identity::words);
+    let name = match words.filter(|words| !words.is_empty()) {
+        Some(words) => format!("{} ({words})", subject.name),
+        None => subject.name.clone(),
+    };
     let Some(plan) = &subject.plan else {
         line(
             &mut out,
             "",
             &format!(
                 "{}: unconfined (chosen by {}): none of agentbox's walls",
-                subject.name, subject.chosen_by
+                name, subject.chosen_by
             ),
         );
         line(
@@ -54,7 +63,7 @@ pub fn text(subject: &Subject) -> String {
         "",
         &format!(
             "{}: policy '{}', chosen by {}",
-            subject.name, plan.policy.name, subject.chosen_by
+            name, plan.policy.name, subject.chosen_by
         ),
     );
     filesystem(&mut out, plan);

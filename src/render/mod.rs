@@ -2,6 +2,7 @@
 
 pub mod explain;
 pub mod files;
+pub mod identity;
 pub mod limits;
 pub mod network;
 pub mod options;

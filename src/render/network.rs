@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::identity::Identity;
 use crate::log::escape;
 use crate::policy::NetworkMode;
 use crate::sidecar::{LiveConnection, NetworkStatus};
@@ -12,8 +13,13 @@ use crate::sidecar::{LiveConnection, NetworkStatus};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
-    /// The container.
+    /// The container that was asked for.
     pub id: String,
+    /// What its engine calls it.
+    pub identity: Identity,
+    /// The container whose network it is in, where that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_of: Option<String>,
     /// What its inner namespace offers; `None` under `unconfined`.
     pub mode: Option<NetworkMode>,
     /// What came from outside and was refused, if anything did.
@@ -45,7 +51,15 @@ impl Outside {
 
 /// The description.
 pub fn text(subject: &Subject) -> String {
-    let mut out = format!("container {}: ", subject.id);
+    let mut out = format!("container {}", subject.id);
+    let words = subject.identity.words();
+    if !words.is_empty() {
+        out += &format!(" ({words})");
+    }
+    if let Some(first) = &subject.network_of {
+        out += &format!(", in the network of container {first}");
+    }
+    out += ": ";
     match (subject.mode, &subject.status) {
         (None, _) => out += "unconfined, none of agentbox's walls\n",
         (Some(mode), None) => {
@@ -215,6 +229,8 @@ mod tests {
     fn subject() -> Subject {
         Subject {
             id: "c1".to_owned(),
+            identity: Identity::default(),
+            network_of: None,
             mode: Some(NetworkMode::Allowlist),
             outside: Outside::of(4),
             status: Some(NetworkStatus {
@@ -302,13 +318,31 @@ mod tests {
     }
 
     #[test]
+    fn k_12_an_app_container_is_shown_with_the_network_of_its_pod() {
+        let text = text(&Subject {
+            identity: Identity {
+                engine: "containerd k8s.io".to_owned(),
+                name: Some("app".to_owned()),
+                pod: Some("web".to_owned()),
+                namespace: Some("team".to_owned()),
+                image: None,
+            },
+            network_of: Some("s1".to_owned()),
+            ..subject()
+        });
+        let head = "container c1 (containerd k8s.io, pod team/web, container app), in the network of container s1: \
+             network.mode is allowlist";
+        assert!(text.starts_with(head), "{text}");
+    }
+
+    #[test]
     fn other_modes_have_nothing_to_show() {
         let plain = |mode| {
             text(&Subject {
-                id: "c1".to_owned(),
                 mode,
                 outside: Outside::of(0),
                 status: None,
+                ..subject()
             })
         };
         assert!(plain(None).contains("unconfined"));

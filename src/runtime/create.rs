@@ -18,6 +18,7 @@ use oci_spec::runtime::{Capability, Hooks, LinuxNamespaceType, Process, Spec};
 
 use super::agent::{Agent, Courier, Moment};
 use super::bundle::Bundle;
+use super::census::Census;
 use super::controllers::Controllers;
 use super::devices::{self, Ruler};
 use super::filter::SavedFilter;
@@ -358,9 +359,12 @@ fn build(
     if let Some(program) = &device_program {
         devices::attach(program, &controllers)?;
     }
-    if let Some(walls) = walls {
-        walls.finish(init, record)?;
-    }
+    let inner = match walls {
+        Some(walls) => walls.finish(init, record)?,
+        None => None,
+    };
+    let inside = neighbours::inside(init, &decision.joined, inner)?;
+    Census::of_node().enter(place, &inside)?;
     if let Some(socket) = &args.pidfd_socket {
         pidfd::send(socket, init.pid)?;
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use libcontainer::container::{Container, ContainerStatus};
 
+use super::census::Census;
 use super::controllers::Controllers;
 use super::record::{ProcessId, Record, Remains};
 use super::store::Place;
@@ -124,7 +125,9 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
             let env = hooks::default_env(record.plan.is_some());
             hooks::poststop(&record.hooks, &record.told(), &env);
         }
-        first = remove_dir(&dir);
+        first = Census::of_node()
+            .leave(place)
+            .and_then(|()| remove_dir(&dir));
     }
     first
 }

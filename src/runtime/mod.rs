@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod bundle;
+mod census;
 pub mod cgroup;
 mod cgroup_mount;
 pub mod change;
@@ -15,9 +16,11 @@ pub mod devices;
 pub mod error;
 pub mod exec;
 pub mod filter;
+pub mod find;
 pub mod foreground;
 mod half_made;
 pub mod hooks;
+pub mod identity;
 mod kept;
 mod labels;
 pub mod late;

@@ -1,6 +1,6 @@
 //! Namespaces that a spec names by path: who is in them, and that the container ends up in the very ones that were judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
 use super::RuntimeError;
+use super::census::{Census, Namespace};
 use super::record::{ProcessId, Record};
-use super::store;
 use crate::plan::{Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
 
 /// A namespace that the container is to join. As long as the file is open its inode means this namespace and no other,
@@ -32,13 +32,41 @@ pub fn find(spec: &Spec) -> Result<(Vec<Joined>, Neighbours), RuntimeError> {
     if joined.is_empty() {
         return Ok(Default::default());
     }
-    let records = store::all()?;
+    let mut census = Census::of_node();
     let mut neighbours = Neighbours::new();
     for ns in &joined {
-        let inside = records.iter().filter(|r| is_in(r, ns));
-        neighbours.insert(ns.path.clone(), inside.map(neighbour).collect());
+        // Of the other kinds nothing is shared, whoever is in them.
+        let inside = match ns.namespace()? {
+            Some(namespace) => census.candidates(&namespace)?,
+            None => Vec::new(),
+        };
+        let inside = inside.into_iter().filter(|r| is_in(r, ns)).map(neighbour);
+        neighbours.insert(ns.path.clone(), inside.collect());
     }
     Ok((joined, neighbours))
+}
+
+/// The namespaces in which others will look for a container: its first process's, those that it joins, and the network that
+/// it enters at `start`.
+pub fn inside(
+    init: ProcessId,
+    joined: &[Joined],
+    inner: Option<Namespace>,
+) -> Result<BTreeSet<Namespace>, RuntimeError> {
+    let mut all = Namespace::of_process(init.pid)?;
+    for ns in joined {
+        all.extend(ns.namespace()?);
+    }
+    all.extend(inner);
+    Ok(all)
+}
+
+impl Joined {
+    fn namespace(&self) -> Result<Option<Namespace>, RuntimeError> {
+        let step = || format!("look at the {} namespace {:?}", self.name, self.path);
+        let file = self.file.metadata().map_err(RuntimeError::io(step()))?;
+        Ok(Namespace::of(self.name, &file))
+    }
 }
 
 /// Checks that a container's first process is where it was to go. A network that it shares is not looked at here: the

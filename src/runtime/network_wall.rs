@@ -1,17 +1,21 @@
 //! The network wall while `create` raises it: the sidecar and the inner namespace get ready while libcontainer works.
 
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
 
+use super::census::Namespace;
 use super::create::has_user_namespace;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::{self, Place};
-use super::{RuntimeError, control, kept};
+use super::{RuntimeError, control, identity, kept};
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::NetworkMode;
+use crate::render::identity::Identity;
 use crate::sidecar::{
     self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, Serving, ServingFds,
     SidecarConfig, SidecarRecord, Work,
@@ -99,8 +103,12 @@ impl NetworkWall {
         self.spawned.record()
     }
 
-    /// Gives the sidecar what it needs, and waits until it says that it is confined.
-    pub fn finish(mut self, init: ProcessId, record: &mut Record) -> Result<(), RuntimeError> {
+    /// Gives the sidecar what it needs, and waits until it says that it is confined. Returns the inner namespace.
+    pub fn finish(
+        mut self,
+        init: ProcessId,
+        record: &mut Record,
+    ) -> Result<Option<Namespace>, RuntimeError> {
         let maker = match self.maker.take() {
             Some(maker) => maker,
             None => {
@@ -115,7 +123,10 @@ impl NetworkWall {
             }
         };
         let inner = maker.finish()?;
+        let held = || RuntimeError::io("look at the inner network namespace");
         record.netns_cookie = Some(inner.cookie);
+        let netns = File::from(inner.netns.try_clone().map_err(held())?);
+        let namespace = Namespace::of("net", &netns.metadata().map_err(held())?);
         let pid = rustix::process::Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
         let init_pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
             .map_err(RuntimeError::io("open the container's process"))?;
@@ -123,7 +134,7 @@ impl NetworkWall {
         let serving = match &mut self.serving {
             Some((serving, dir)) => {
                 serving.ipv6 = inner.ipv6;
-                let files = serving_files(serving, dir, self.kept.take())?;
+                let files = serving_files(serving, dir, &journal_head(record), self.kept.take())?;
                 Some(files)
             }
             None => None,
@@ -135,7 +146,7 @@ impl NetworkWall {
             inner,
         };
         record.sidecar = Some(self.spawned.attach(attach)?);
-        Ok(())
+        Ok(namespace)
     }
 }
 
@@ -157,13 +168,39 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
     }
 }
 
+/// The first line of the violation log: whose it is. Whoever collects them need not look the container up, which may be gone
+/// by then (K-12).
+fn journal_head(record: &Record) -> String {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head<'a> {
+        time: String,
+        wall: &'static str,
+        container: &'a str,
+        policy: Option<String>,
+        #[serde(flatten)]
+        identity: Identity,
+    }
+    let head = Head {
+        time: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
+        wall: "network",
+        container: &record.id,
+        policy: record.plan.as_ref().map(|p| p.policy.name.to_string()),
+        identity: identity::of(record),
+    };
+    // These types always have a JSON form, in which no control character is left.
+    serde_json::to_string(&head).map_or_else(|_| String::new(), |line| line + "\n")
+}
+
 /// The configuration, the log and the control socket, in the container's directory.
 fn serving_files(
     serving: &Serving,
     dir: &Path,
+    head: &str,
     kept: Option<OwnedFd>,
 ) -> Result<ServingFds, RuntimeError> {
     use rustix::fs::{Mode, OFlags, open};
+    let failed = |path: &Path| RuntimeError::io(format!("write {path:?}"));
     let config = dir.join("network.json");
     let text = serde_json::to_vec(serving).map_err(|e| RuntimeError::Input {
         path: config.clone(),
@@ -178,6 +215,10 @@ fn serving_files(
         OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let journal_fd = open(&journal, flags, Mode::from_raw_mode(0o600))
         .map_err(RuntimeError::io(format!("open {journal:?}")))?;
+    let mut written = File::from(journal_fd.try_clone().map_err(failed(&journal))?);
+    written
+        .write_all(head.as_bytes())
+        .map_err(failed(&journal))?;
     Ok(ServingFds {
         config: config_fd,
         journal: journal_fd,

@@ -248,6 +248,16 @@ impl From<&Record> for Remains {
     }
 }
 
+/// The engine's `--root` of a container, from a record of any format.
+pub fn root(dir: &Path) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    struct Root {
+        root: PathBuf,
+    }
+    let text = read_text(&dir.join(FILE)).ok()?;
+    serde_json::from_slice::<Root>(&text).ok().map(|r| r.root)
+}
+
 fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
     let mut text = Vec::new();
     let file = File::open(path).map_err(RuntimeError::io(format!("open {path:?}")))?;

@@ -4,6 +4,7 @@
 //! /run/agentbox/
 //!   index/<root>-<id>/          record.json, config.json (the shadow bundle), filter, report, hosts, ...
 //!   locks/<root>-<id>           a POSIX record lock; verbs on one id take turns
+//!   namespaces/                 which container is in which namespace (census.rs)
 //! ```
 //! `<root>` is a short hash of the engine's `--root`, so that two engines may use one id.
 
@@ -22,6 +23,11 @@ use crate::sys::deadline::Deadline;
 
 /// The run directory: a tmpfs on every system that containers run on, so that nothing outlives a boot.
 const RUN: &str = "/run/agentbox";
+
+/// The run directory.
+pub fn run_dir() -> &'static Path {
+    Path::new(RUN)
+}
 
 /// How long a verb waits for another one on the same container. Each that holds the lock has deadlines of its own, `start`
 /// thirty seconds; only the node's own hooks may take longer.
@@ -238,37 +244,46 @@ pub fn kept() -> PathBuf {
 
 /// Every container on this node, whatever its engine.
 pub fn all() -> Result<Vec<Record>, RuntimeError> {
-    let index = index();
-    let entries = match fs::read_dir(&index) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(RuntimeError::io(format!("read {index:?}"))(e)),
-    };
-    let mut records: Vec<Record> = entries
-        .flatten()
-        .filter_map(|e| Record::read(&e.path()).ok())
+    read_where(|_| true)
+}
+
+/// Every container of this `--root`.
+pub fn of_root(root: &Path) -> Result<Vec<Record>, RuntimeError> {
+    let prefix = format!("{:016x}-", hash(root.as_os_str().as_encoded_bytes()));
+    let mut records = read_where(|key| key.starts_with(&prefix))?;
+    records.retain(|record| record.root == root);
+    Ok(records)
+}
+
+/// Our directories of the containers with this id: one for each `--root` that has it.
+pub fn with_id(id: &str) -> Result<Vec<PathBuf>, RuntimeError> {
+    let dirs = dirs_where(|key| key.split_once('-').is_some_and(|(_, rest)| rest == id))?;
+    Ok(dirs.collect())
+}
+
+/// The records of those whose key is such. One that cannot be read is left out.
+fn read_where(wanted: impl Fn(&str) -> bool) -> Result<Vec<Record>, RuntimeError> {
+    let mut records: Vec<Record> = dirs_where(wanted)?
+        .filter_map(|dir| Record::read(&dir).ok())
         .collect();
     records.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(records)
 }
 
-/// The one container whose id is, or begins with, `text`.
-pub fn find(text: &str) -> Result<Record, RuntimeError> {
-    let mut found: Vec<Record> = all()?
-        .into_iter()
-        .filter(|r| r.id.starts_with(text))
-        .collect();
-    if let Some(exact) = found.iter().position(|r| r.id == text) {
-        return Ok(found.swap_remove(exact));
-    }
-    match found.len() {
-        1 => Ok(found.remove(0)),
-        0 => Err(RuntimeError::Unknown(text.chars().take(80).collect())),
-        _ => {
-            let ids: Vec<&str> = found.iter().map(|r| r.id.as_str()).take(5).collect();
-            Err(RuntimeError::Ambiguous(text.to_owned(), ids.join(", ")))
-        }
-    }
+fn dirs_where(
+    wanted: impl Fn(&str) -> bool,
+) -> Result<impl Iterator<Item = PathBuf>, RuntimeError> {
+    let index = Path::new(RUN).join("index");
+    let entries = match fs::read_dir(&index) {
+        Ok(entries) => Some(entries),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        Err(e) => return Err(RuntimeError::io(format!("read {index:?}"))(e)),
+    };
+    let names = entries.into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(names
+        .filter(move |name| wanted(name))
+        .map(move |name| index.join(name)))
 }
 
 /// A directory of the runtime's own below its run directory.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use super::super::out;
 use crate::cli::{Global, PolicyCheck};
 use crate::egress::{Decision, Denial, Verdict, endpoint};
 use crate::log;
@@ -13,9 +14,10 @@ use crate::policy::{
     Field, Host, NetworkMode, NetworkRule, POLICY_KEY, Selection, Target, annotation_key, resolve,
 };
 use crate::runtime::control;
+use crate::runtime::find::{self, Purpose};
 use crate::runtime::record::ProcessId;
 use crate::runtime::resolve::NodeFiles;
-use crate::runtime::store::{self, Place};
+use crate::runtime::store::Place;
 
 /// The status of a denial.
 const DENIED: u8 = 1;
@@ -25,14 +27,14 @@ const NO_ANSWER: u8 = 2;
 /// Says whether a connection would be allowed.
 pub fn run(global: &Global, args: &PolicyCheck) -> ExitCode {
     match answer(global, args) {
-        Ok((true, text)) => {
-            println!("{text}");
-            ExitCode::SUCCESS
-        }
-        Ok((false, text)) => {
-            println!("{text}");
-            ExitCode::from(DENIED)
-        }
+        Ok((allowed, text)) => match out::line(&text) {
+            Ok(_) if allowed => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::from(DENIED),
+            Err(error) => {
+                log::fatal(&error);
+                ExitCode::from(NO_ANSWER)
+            }
+        },
         Err(error) => {
             log::fatal(&error);
             ExitCode::from(NO_ANSWER)
@@ -62,10 +64,7 @@ fn answer(global: &Global, args: &PolicyCheck) -> Result<(bool, String)> {
 /// What the sidecar would answer: the rules that govern the container's network, which may be another one's, and what a
 /// person approved or denied there.
 fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
-    let mut record = store::find(id)?;
-    if let Some(shared) = record.shared_network() {
-        record = store::find(&shared.container)?;
-    }
+    let record = find::network_of(find::container(id, Purpose::Look)?)?;
     let Some(plan) = &record.plan else {
         return Ok(question.unconfined());
     };

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use super::super::out;
 use crate::cli::{Global, PolicyPresets};
 use crate::indexes::{self, Learned};
 use crate::log::escape;
@@ -20,7 +21,7 @@ pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
     if !args.detect {
         let files = NodeFiles::of(global)?;
         for listed in catalogue::presets(&files.sources(&BTreeMap::new(), None))? {
-            print(&listed);
+            out::text(&words(&listed))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -30,18 +31,18 @@ pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
         bail!("none of pip, npm, cargo, go and apt-get is on this node");
     }
     for learned in &all {
-        println!("# {}.toml\n{}", learned.preset, learned.to_toml());
+        out::line(&format!("# {}.toml\n{}", learned.preset, learned.to_toml()))?;
     }
     if args.write {
         let dir = preset_dir(global)?;
         for learned in &all {
-            println!("{}", write(&dir, learned, args.force)?);
+            out::line(&write(&dir, learned, args.force)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(listed: &ListedPreset) {
+fn words(listed: &ListedPreset) -> String {
     let from = match listed.of_node {
         true => "the node's",
         false => "built in",
@@ -49,10 +50,14 @@ fn print(listed: &ListedPreset) {
     match &listed.preset {
         Ok(preset) => {
             let rules: Vec<String> = preset.rules.iter().map(ToString::to_string).collect();
-            println!("@{} ({from}): {}", listed.name, escape(&preset.description));
-            println!("    {}", rules.join(" "));
+            format!(
+                "@{} ({from}): {}\n    {}\n",
+                listed.name,
+                escape(&preset.description),
+                rules.join(" ")
+            )
         }
-        Err(error) => println!("@{} ({from}): cannot be used: {error}", listed.name),
+        Err(error) => format!("@{} ({from}): cannot be used: {error}\n", listed.name),
     }
 }
 

@@ -1,0 +1,75 @@
+//! Puts the commit that a release is built from into the program, for `agentbox --version`.
+//!
+//! From the clone's own files: no network, no clock, no git, so that one commit gives one binary. A tarball has none, and then
+//! there is no such line. Other builds than the optimised one have none either: they would be compiled anew after each commit.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "this is how a build script speaks to cargo"
+)]
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    // The release profile's, in Cargo.toml.
+    if env::var("OPT_LEVEL").as_deref() != Ok("s") {
+        return;
+    }
+    let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let (commit, read) = commit(Path::new(&root));
+    // Files that are not there would make cargo run this every time.
+    for file in read.iter().filter(|file| file.exists()) {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
+    if let Some(commit) = commit {
+        println!("cargo::rustc-env=AGENTBOX_COMMIT={commit}");
+    }
+}
+
+/// The commit that is checked out in this clone, if it is one, and the files that say so (gitrepository-layout(5)).
+pub fn commit(root: &Path) -> (Option<String>, Vec<PathBuf>) {
+    let mut read = Vec::new();
+    let mut text = |path: PathBuf| {
+        let text = fs::read_to_string(&path).ok();
+        read.push(path);
+        text
+    };
+    let mut dir = root.join(".git");
+    if !dir.is_dir() {
+        // Of a worktree: a file that says where its own files are.
+        let Some(link) = text(dir.clone()) else {
+            return (None, read);
+        };
+        let Some(target) = link.trim().strip_prefix("gitdir: ") else {
+            return (None, read);
+        };
+        dir = root.join(target);
+    }
+    let common = match text(dir.join("commondir")) {
+        Some(path) => dir.join(path.trim()),
+        None => dir.clone(),
+    };
+    let head = text(dir.join("HEAD")).unwrap_or_default();
+    let found = match head.trim().strip_prefix("ref: ") {
+        None => Some(head.trim().to_owned()),
+        Some(name) => match text(common.join(name)) {
+            Some(commit) => Some(commit.trim().to_owned()),
+            None => text(common.join("packed-refs")).and_then(|refs| packed(&refs, name)),
+        },
+    };
+    let plain = |hash: &String| {
+        let hex = hash.bytes().all(|b| b.is_ascii_hexdigit());
+        hex && matches!(hash.len(), 40 | 64)
+    };
+    (found.filter(plain), read)
+}
+
+/// A name in git's one file for many.
+fn packed(refs: &str, name: &str) -> Option<String> {
+    let mut entries = refs.lines().filter_map(|line| line.split_once(' '));
+    let (hash, _) = entries.find(|(_, known)| *known == name)?;
+    Some(hash.to_owned())
+}

@@ -1,0 +1,113 @@
+//! A node with many containers: a verb opens the records that it needs, and no others (K-9).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::command::{Finished, run_for};
+use crate::direct::{Node, program};
+
+/// Runs a script of bash in a mount namespace with an empty /run/agentbox, which no other test sees. `ab` is agentbox with
+/// the node's root, and given up after 20 s; `unreadable ID` makes whoever opens that container's record wait for ever.
+fn on_a_node_of_its_own(node: &Node, script: &str) -> Finished {
+    let common = r#"
+        set -euo pipefail
+        prog=$1 root=$2 dir=$3
+        mkdir -p /run/agentbox && mount -t tmpfs tmpfs /run/agentbox
+        ab() { timeout --kill-after=1 20 "$prog" --root "$root" "$@"; }
+        unreadable() {
+            local record
+            record=$(echo /run/agentbox/index/*-"$1")/record.json
+            mv "$record" "$dir/$1.json" && mkfifo -m 600 "$record"
+        }
+        readable() { mv -f "$dir/$1.json" "$(echo /run/agentbox/index/*-"$1")/record.json"; }
+        # Whose network a container shares, as explain says it.
+        shared() { ab explain "$1" | grep -o 'shared with container [a-z-]*'; }
+        clean() {
+            for json in "$dir"/crowd-*.json; do
+                [ ! -e "$json" ] || readable "$(basename "$json" .json)" || true
+            done
+            for id in $(ab list --quiet); do ab delete --force "$id"; done
+        }
+        trap clean EXIT
+        netns() { touch "$dir/$1" && unshare --net="$dir/$1" true; }
+    "#;
+    let script = format!("{common}{script}");
+    let dir = node.scratch.dir("crowd");
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "bash", "-c", &script, "-", &program()]);
+    command.args([&node.root, &dir]);
+    run_for(Duration::from_secs(60), &mut command)
+}
+
+/// A bundle whose network namespace is the file `name` of the script's directory, as an engine names it.
+fn bundle(node: &Node, name: &str) -> String {
+    let mut config: Value = node.config(&["sleep", "300"]);
+    let file = node.scratch.path(&format!("crowd/{name}"));
+    let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|one| one["type"] != "network");
+    namespaces.push(json!({"type": "network", "path": file}));
+    node.bundle(name, &config)
+}
+
+#[test]
+#[ignore = "needs an engine: hack/rig"]
+fn k_9_create_kill_and_delete_open_no_record_of_the_others() {
+    let node = Node::new();
+    let (one, two) = (bundle(&node, "net1"), bundle(&node, "net2"));
+    let said = on_a_node_of_its_own(
+        &node,
+        &format!(
+            r#"
+            netns net1; netns net2
+            ab --policy standard run --detach --bundle {one} crowd-one
+            unreadable crowd-one
+            ab --policy standard create --bundle {two} crowd-two
+            ab start crowd-two
+            ab state crowd-two >/dev/null
+            ab kill crowd-two KILL
+            ab delete --force crowd-two
+            # One whose network is that of the first needs its record.
+            readable crowd-one
+            ls /run/agentbox/namespaces/listed | sed 's/^[0-9a-f]*-//'
+            ab --policy standard create --bundle {one} crowd-three
+            shared crowd-three
+            ab delete --force crowd-three
+            ab delete --force crowd-one
+            ls -A /run/agentbox/namespaces
+            "#
+        ),
+    );
+    // One entry while the first is there, and not a trace when all are gone.
+    assert_eq!(said.ok(), "crowd-one\nshared with container crowd-one\n");
+}
+
+#[test]
+#[ignore = "needs an engine: hack/rig"]
+fn k_9_a_container_that_the_index_does_not_know_is_found_all_the_same() {
+    let node = Node::new();
+    let one = bundle(&node, "net1");
+    let said = on_a_node_of_its_own(
+        &node,
+        &format!(
+            r#"
+            netns net1
+            ab --policy standard run --detach --bundle {one} crowd-one
+            # As an older version leaves it, or somebody who tidies up.
+            rm -r /run/agentbox/namespaces
+            ab --policy standard create --bundle {one} crowd-two
+            shared crowd-two
+            ab delete --force crowd-two
+            ab delete --force crowd-one
+            # What is stale disturbs nobody.
+            ab --policy standard run --detach --bundle {one} crowd-three
+            rm -r /run/agentbox/index/*-crowd-three
+            ab --policy standard run --detach --bundle {one} crowd-four
+            ls /run/agentbox/namespaces/listed | sed 's/^[0-9a-f]*-//'
+            ab delete --force crowd-four
+            ab delete --force crowd-three
+            "#
+        ),
+    );
+    assert_eq!(said.ok(), "shared with container crowd-one\ncrowd-four\n");
+}

@@ -1,0 +1,153 @@
+//! A container is found by what its engine calls it, from any directory and without `--root` (K-12, U-B7).
+
+use serde_json::Value;
+
+use crate::command::{Finished, run};
+use crate::direct::program;
+use crate::docker::{Docker, runtime};
+
+fn agentbox(arguments: &[&str]) -> Finished {
+    run(&program(), arguments)
+}
+
+const ALLOW: &str = "dev.agentbox.network.allow=names.example.test";
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn k_12_dockers_name_will_do_in_every_verb_that_a_person_types() {
+    let docker = Docker::connect();
+    let container = docker.start(
+        &[runtime(), "--annotation", ALLOW, "test-musl"],
+        &["sleep", "300"],
+    );
+    let id = container.inspect("{{.Id}}");
+    let name = container.name.as_str();
+    for words in [
+        &["explain", name][..],
+        &["network", name],
+        &["state", name],
+        &["network", &id],
+        &["network", &id[..5]],
+    ] {
+        let said = agentbox(words).ok();
+        assert!(said.contains(&id), "{words:?}: {said}");
+    }
+    let head = format!("container {id} (docker, container {name}, image test-musl): ");
+    for verb in ["explain", "network"] {
+        let said = agentbox(&[verb, name]).ok();
+        assert!(said.starts_with(&head), "{said}");
+    }
+    let pids = agentbox(&["ps", "--format", "json", name]).ok();
+    let pids: Vec<i32> = serde_json::from_str(&pids).unwrap();
+    assert!(!pids.is_empty());
+    agentbox(&["approvals", name]).ok();
+    let check = ["policy", "check", "--container", name, "--host"];
+    let answer = agentbox(&[&check[..], &["names.example.test"]].concat()).ok();
+    assert!(answer.starts_with("allowed"), "{answer}");
+    agentbox(&["exec", name, "true"]).ok();
+    agentbox(&["pause", name]).ok();
+    agentbox(&["resume", name]).ok();
+    agentbox(&["update", "--network-add", "more.example.test", name]).ok();
+    agentbox(&["update", "--network-remove", "names.example.test", name]).ok();
+    agentbox(&["update", "--pids-limit", "50", name]).ok();
+    let json = agentbox(&["network", "--format", "json", name]).ok();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["identity"]["name"], name);
+    // The log says whose it is, for whoever finds it when the container is gone.
+    let log = std::fs::read_dir("/run/agentbox/index").unwrap();
+    let mut log = log.map(|entry| entry.unwrap().path());
+    let dir = log
+        .find(|path| path.to_string_lossy().ends_with(&id))
+        .unwrap();
+    let log = std::fs::read_to_string(dir.join("violations.jsonl")).unwrap();
+    let line: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&line["container"], &line["name"], &line["image"]),
+        (&id.as_str().into(), &name.into(), &"test-musl".into())
+    );
+    // No wall is left of it, and its engine sees that it has ended.
+    let gone = agentbox(&["delete", "--force", name]);
+    assert!(gone.stderr.contains(&id), "{gone}");
+    gone.ok();
+    assert!(!dir.exists());
+    agentbox(&["state", name]).failed();
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn nothing_is_changed_by_a_short_beginning_of_an_id_or_beside_a_root_that_was_named() {
+    let docker = Docker::connect();
+    let container = docker.start(&[runtime(), "test-musl"], &["sleep", "300"]);
+    let id = container.inspect("{{.Id}}");
+    let name = container.name.as_str();
+    // As runc: to delete what is not there by force is no error.
+    agentbox(&["delete", "--force", &id[..6]]).ok();
+    agentbox(&["kill", &id[..6], "KILL"]).failed();
+    for verb in [&["delete", "--force"][..], &["pause"], &["kill"]] {
+        let _whatever = agentbox(&[&["--root", "/run/elsewhere"], verb, &[name]].concat());
+    }
+    container.await_inspect("{{.State.Status}}", "running");
+    agentbox(&["kill", &id[..12], "KILL"]).ok();
+    container.await_inspect("{{.State.Status}}", "exited");
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn u_b7_list_all_says_of_each_container_what_holds_it() {
+    let docker = Docker::connect();
+    let walled = docker.start(
+        &[runtime(), "--annotation", ALLOW, "test-musl"],
+        &["sleep", "300"],
+    );
+    let member = docker.start(
+        &[
+            runtime(),
+            "--network",
+            &format!("container:{}", walled.name),
+            "test-musl",
+        ],
+        &["sleep", "300"],
+    );
+    let refused = walled.exec(&[], &["nslookup", "other.example.test"]);
+    assert_ne!(refused.code, 0, "{refused}");
+    let table = agentbox(&["list", "--all"]).ok();
+    let head: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(
+        head,
+        [
+            "ID", "ENGINE", "NAME", "STATUS", "POLICY", "NETWORK", "REFUSED"
+        ]
+    );
+    let row = |name: &str| -> Vec<String> {
+        let line = table.lines().find(|line| line.contains(name)).unwrap();
+        line.split("   ")
+            .map(|cell| cell.trim().to_owned())
+            .filter(|cell| !cell.is_empty())
+            .collect()
+    };
+    let id = walled.inspect("{{.Id}}")[..12].to_owned();
+    let seen = row(&walled.name);
+    assert_eq!(
+        seen[..6],
+        [
+            &id,
+            "docker",
+            &walled.name,
+            "running",
+            "standard",
+            "allowlist"
+        ]
+    );
+    assert!(seen[6].parse::<u64>().unwrap() > 0, "{table}");
+    assert_eq!(row(&member.name)[5..], [format!("of {id}"), "-".to_owned()]);
+    let json = agentbox(&["list", "--all", "--format", "json"]).ok();
+    let all: Vec<Value> = serde_json::from_str(&json).unwrap();
+    let one = all.iter().find(|one| one["name"] == walled.name.as_str());
+    let one = one.unwrap();
+    assert_eq!(one["policy"], "standard");
+    assert_eq!(one["engine"], "docker");
+    assert!(one["refused"].as_u64() > Some(0), "{one}");
+    // Without --all it is runc's list: of this --root.
+    let own = agentbox(&["list"]).ok();
+    assert!(!own.contains(&id), "{own}");
+}

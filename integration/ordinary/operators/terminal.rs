@@ -1,0 +1,164 @@
+//! What a person sees: output into a pipe that closes, errors at a terminal, the version.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// The build script, for what it reads of a clone.
+#[path = "../../../build.rs"]
+#[expect(dead_code, reason = "its main is cargo's")]
+mod build_script;
+
+/// The binary under test.
+fn agentbox() -> Command {
+    let program = std::env::var_os("AGENTBOX_BIN").unwrap_or(env!("CARGO_BIN_EXE_agentbox").into());
+    Command::new(program)
+}
+
+/// Runs it with this as its output, to its end.
+fn into(out: impl Into<Stdio>, arguments: &[&str]) -> Output {
+    let mut command = agentbox();
+    command.args(arguments).stdin(Stdio::null());
+    command.stdout(out.into()).stderr(Stdio::piped());
+    command.spawn().unwrap().wait_with_output().unwrap()
+}
+
+/// The end of a pipe from which nobody reads.
+fn nobody_reads() -> OwnedFd {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    drop(reader);
+    writer
+}
+
+/// What each verb without a container prints, with the status that it has when somebody reads on.
+const VERBS: [(&[&str], i32); 12] = [
+    (&["--version"], 0),
+    (&["--help"], 0),
+    (&["policy", "--help"], 0),
+    (&[], 1),
+    (&["features"], 0),
+    (&["list"], 0),
+    (&["list", "--all"], 0),
+    (&["list", "--format", "json"], 0),
+    (&["approvals"], 0),
+    (&["policy", "list"], 0),
+    (&["policy", "show", "standard"], 0),
+    (
+        &["policy", "check", "strict", "--host", "a.example.test"],
+        1,
+    ),
+];
+
+#[test]
+fn u_all_1_output_ends_quietly_when_nobody_reads_on() {
+    for (arguments, status) in VERBS {
+        for round in 0..3 {
+            let out = into(nobody_reads(), arguments);
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(
+                (out.status.code(), said.as_ref()),
+                (Some(status), ""),
+                "{arguments:?}, round {round}"
+            );
+        }
+    }
+}
+
+#[test]
+fn u_all_1_nobody_listens_to_a_complaint_either() {
+    let mut command = agentbox();
+    command.args(["--log", "/dev/null", "state", "nobody-of-this-name"]);
+    command.stdout(Stdio::null()).stderr(nobody_reads());
+    assert_eq!(command.status().unwrap().code(), Some(1));
+}
+
+#[test]
+fn a_disk_that_is_full_is_an_error_that_says_so() {
+    let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let out = into(full(), &["features"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("write to standard output"), "{said}");
+    // An answer that nobody got is none.
+    let out = into(full(), VERBS[11].0);
+    assert_eq!(out.status.code(), Some(2));
+}
+
+#[test]
+fn u_all_2_an_error_at_a_terminal_is_one_plain_sentence_and_in_a_log_a_line() {
+    let program = agentbox().get_program().to_str().unwrap().to_owned();
+    let at_a_terminal = |arguments: &str| {
+        let line = format!("{program} {arguments}");
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+        let out = command.stdin(File::open("/dev/null").unwrap()).output();
+        let text = String::from_utf8(out.unwrap().stdout).unwrap();
+        text.replace('\r', "")
+    };
+    assert_eq!(
+        at_a_terminal("state nobody-of-this-name"),
+        "agentbox: container does not exist: nobody-of-this-name\n"
+    );
+    // Whoever asks for a form gets it, and so does whoever reads from a pipe.
+    let line = "level=error msg=\"container does not exist: nobody-of-this-name\"";
+    let asked = at_a_terminal("--log-format text state nobody-of-this-name");
+    assert!(
+        asked.starts_with("time=") && asked.contains(line),
+        "{asked}"
+    );
+    let piped = into(Stdio::null(), &["state", "nobody-of-this-name"]);
+    let piped = String::from_utf8(piped.stderr).unwrap();
+    assert!(
+        piped.starts_with("time=") && piped.contains(line),
+        "{piped}"
+    );
+}
+
+#[test]
+fn u_c6_the_version_is_runcs_form_and_the_commit_is_the_clones() {
+    let out = into(Stdio::piped(), &["--version"]);
+    let text = String::from_utf8(out.stdout).unwrap();
+    let keys: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_once([' ', ':']))
+        .map(|(key, _)| key)
+        .collect();
+    assert!(
+        keys == ["agentbox", "spec"] || keys == ["agentbox", "commit", "spec"],
+        "{text}"
+    );
+    // What the release has in it: this clone's, where it is one.
+    let clone = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let git = Command::new("git")
+        .args(["-c", "safe.directory=*", "rev-parse", "HEAD"])
+        .current_dir(clone)
+        .output();
+    if let Ok(git) = git.map(|git| String::from_utf8(git.stdout).unwrap())
+        && clone.join(".git").exists()
+    {
+        assert_eq!(build_script::commit(clone).0.as_deref(), Some(git.trim()));
+    }
+}
+
+#[test]
+fn a_tarball_has_no_commit_and_a_packed_name_has_one() {
+    let dir = std::env::temp_dir().join(format!("agentbox-version-{}", std::process::id()));
+    std::fs::create_dir_all(dir.join(".git")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.join(".git").join(name), text).unwrap();
+    let hash = "0123456789abcdef0123456789abcdef01234567";
+    assert_eq!(build_script::commit(&dir.join("elsewhere")).0, None);
+    write("HEAD", "ref: refs/heads/main\n");
+    assert_eq!(build_script::commit(&dir).0, None);
+    write(
+        "packed-refs",
+        &format!("# pack-refs with: peeled\n{hash} refs/heads/main\n"),
+    );
+    assert_eq!(build_script::commit(&dir).0.as_deref(), Some(hash));
+    write("HEAD", &format!("{hash}\n"));
+    assert_eq!(build_script::commit(&dir).0.as_deref(), Some(hash));
+    // What is in there is no word of ours.
+    write("HEAD", "cargo::rustc-env=X=Y\n");
+    assert_eq!(build_script::commit(&dir).0, None);
+    std::fs::remove_dir_all(&dir).unwrap();
+}

@@ -1,0 +1,61 @@
+//! Standard output. A reader that goes away (`| head`) ends the output and nothing else: the verb says with its status what it
+//! would have said. `println!` would end the program with a panic.
+
+use std::io::{ErrorKind, Write};
+
+use anyhow::{Context, Result};
+
+/// Whether anybody reads on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// As far as is known.
+    Listens,
+    /// It has closed its end.
+    Gone,
+}
+
+/// Writes text as it is.
+pub fn text(text: &str) -> Result<Reader> {
+    write_to(&mut std::io::stdout().lock(), text)
+}
+
+/// Writes a line.
+pub fn line(line: &str) -> Result<Reader> {
+    text(&format!("{line}\n"))
+}
+
+fn write_to(out: &mut impl Write, text: &str) -> Result<Reader> {
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(e) => Err(e).context("write to standard output"),
+        Ok(()) => Ok(Reader::Listens),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fails(ErrorKind);
+
+    impl Write for Fails {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_no_error_and_a_full_disk_is() {
+        let gone = write_to(&mut Fails(ErrorKind::BrokenPipe), "x").unwrap();
+        assert_eq!(gone, Reader::Gone);
+        let full = write_to(&mut Fails(ErrorKind::StorageFull), "x");
+        assert!(full.unwrap_err().to_string().contains("standard output"));
+        let mut kept = Vec::new();
+        assert_eq!(write_to(&mut kept, "x").unwrap(), Reader::Listens);
+        assert_eq!(kept, b"x");
+    }
+}

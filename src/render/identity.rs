@@ -1,0 +1,256 @@
+//! PURE. Who a container is for the person who asks: its engine's name for it, its pod, its image. Only for finding and
+//! showing; nothing is decided by it.
+//!
+//! CRI's engines write names into the annotations of config.json; Docker and podman keep them in files of their own. Keys of
+//! one engine are not believed of another: podman copies annotations of an image.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// The longest name that is shown or compared; engines' are shorter.
+const LONGEST: usize = 512;
+
+/// Who a container is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// Which engine asked for it: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `agentbox` or its `--root`.
+    pub engine: String,
+    /// The container's name. A pod's first container (the sandbox) has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The pod's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// The pod's namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The image, as the engine was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+}
+
+/// What the engine's own files say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The container's name.
+    pub name: Option<String>,
+    /// Its image.
+    pub image: Option<String>,
+}
+
+impl Identity {
+    /// From what the bundle said, and from the engine's own files, where it keeps names in those.
+    pub fn of(root: &Path, annotations: &BTreeMap<String, String>, told: Told) -> Self {
+        let engine = engine(root, annotations);
+        let note = |key: &str| {
+            let value = annotations.get(key).filter(|value| !value.is_empty());
+            value.map(|value| value.chars().take(LONGEST).collect::<String>())
+        };
+        let noted = |keys: [&str; 4]| {
+            let [name, pod, namespace, image] = keys.map(note);
+            Self {
+                engine: engine.clone(),
+                name,
+                pod,
+                namespace,
+                image,
+            }
+        };
+        if engine == "cri-o" {
+            let mut found = noted([
+                "io.kubernetes.container.name",
+                "io.kubernetes.pod.name",
+                "io.kubernetes.pod.namespace",
+                "io.kubernetes.cri-o.ImageName",
+            ]);
+            if annotations
+                .get("io.kubernetes.cri-o.ContainerType")
+                .is_some_and(|kind| kind == "sandbox")
+            {
+                found.name = None;
+            }
+            return found;
+        }
+        if engine.starts_with("containerd") {
+            let mut found = noted([
+                "io.kubernetes.cri.container-name",
+                "io.kubernetes.cri.sandbox-name",
+                "io.kubernetes.cri.sandbox-namespace",
+                "io.kubernetes.cri.image-name",
+            ]);
+            found.name = found.name.or_else(|| note("nerdctl/name"));
+            return found;
+        }
+        Self {
+            engine,
+            name: told.name,
+            image: told.image,
+            ..Self::default()
+        }
+    }
+
+    /// Whether somebody who types this means this container. A pod's name means its first container, whose network is the
+    /// pod's: `web`, `team/web`; its other containers are `app`, `web/app` and `team/web/app`.
+    pub fn answers_to(&self, text: &str) -> bool {
+        let parts: Vec<&str> = text.split('/').collect();
+        let is = |field: &Option<String>, part: &str| field.as_deref() == Some(part);
+        match (&self.pod, &self.name, &parts[..]) {
+            (_, Some(_), [name]) => is(&self.name, name),
+            (Some(_), Some(_), [pod, name]) => is(&self.pod, pod) && is(&self.name, name),
+            (Some(_), Some(_), [namespace, pod, name]) => {
+                is(&self.namespace, namespace) && is(&self.pod, pod) && is(&self.name, name)
+            }
+            (Some(_), None, [pod]) => is(&self.pod, pod),
+            (Some(_), None, [namespace, pod]) => {
+                is(&self.namespace, namespace) && is(&self.pod, pod)
+            }
+            _ => false,
+        }
+    }
+
+    /// What to type for it besides its id; `-` where it has no name.
+    pub fn short(&self) -> String {
+        let parts = [&self.namespace, &self.pod, &self.name];
+        let known: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+        match known.is_empty() {
+            true => "-".to_owned(),
+            false => known.join("/"),
+        }
+    }
+
+    /// It in words, for the head of what is shown: `docker, name web, image x`. Nothing for a container of agentbox's own.
+    pub fn words(&self) -> String {
+        let Self {
+            engine,
+            name,
+            pod,
+            namespace,
+            image,
+        } = self;
+        let mut words = vec![engine.clone()];
+        if let Some(pod) = pod {
+            let namespace = namespace.as_deref().unwrap_or("");
+            let slash = if namespace.is_empty() { "" } else { "/" };
+            words.push(format!("pod {namespace}{slash}{pod}"));
+        }
+        for (word, value) in [("container", name), ("image", image)] {
+            words.extend(value.iter().map(|value| format!("{word} {value}")));
+        }
+        match words.len() {
+            1 => String::new(),
+            _ => crate::log::escape(&words.join(", ")),
+        }
+    }
+}
+
+/// Which engine a container is of: by what it wrote itself, and by its `--root`.
+pub fn engine(root: &Path, annotations: &BTreeMap<String, String>) -> String {
+    let parts: Vec<&str> = root.iter().filter_map(|part| part.to_str()).collect();
+    // Docker calls its directories runtime-runc, runtime-agentbox ...; containerd's CRI is in the namespace k8s.io.
+    let shim = |part: &&str| part.starts_with("runtime-");
+    match parts[..] {
+        [.., above, "moby"] if shim(&above) => return "docker".to_owned(),
+        [.., "containerd", "runc", namespace] => return format!("containerd {namespace}"),
+        _ => {}
+    }
+    let manager = annotations.get("io.container.manager").map(String::as_str);
+    match manager {
+        Some("libpod") => "podman".to_owned(),
+        Some("cri-o") => "cri-o".to_owned(),
+        _ if annotations.contains_key("io.kubernetes.cri-o.ContainerType") => "cri-o".to_owned(),
+        _ if root == Path::new(crate::cli::DEFAULT_ROOT) => "agentbox".to_owned(),
+        _ => root.display().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notes(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        pairs.iter().map(pair).collect()
+    }
+
+    fn identity(root: &str, pairs: &[(&str, &str)]) -> Identity {
+        Identity::of(Path::new(root), &notes(pairs), Told::default())
+    }
+
+    const POD: [(&str, &str); 3] = [
+        ("io.kubernetes.cri.sandbox-name", "web"),
+        ("io.kubernetes.cri.sandbox-namespace", "team"),
+        ("io.kubernetes.cri.sandbox-uid", "u1"),
+    ];
+
+    #[test]
+    fn the_engine_is_told_by_its_root() {
+        for (root, engine) in [
+            ("/run/docker/runtime-runc/moby", "docker"),
+            ("/run/docker/runtime-agentbox/moby", "docker"),
+            ("/run/containerd/runc/k8s.io", "containerd k8s.io"),
+            ("/run/containerd/runc/default", "containerd default"),
+            ("/run/agentbox/containers", "agentbox"),
+            ("/srv/other", "/srv/other"),
+        ] {
+            assert_eq!(identity(root, &[]).engine, engine);
+        }
+        let podman = [("io.container.manager", "libpod")];
+        assert_eq!(
+            identity("/run/agentbox/containers", &podman).engine,
+            "podman"
+        );
+    }
+
+    #[test]
+    fn k_12_a_pod_and_its_containers_are_found_by_their_names() {
+        let root = "/run/containerd/runc/k8s.io";
+        let sandbox = identity(root, &POD);
+        let mut pairs = POD.to_vec();
+        pairs.push(("io.kubernetes.cri.container-name", "app"));
+        pairs.push(("io.kubernetes.cri.image-name", "example.test/app:1"));
+        let app = identity(root, &pairs);
+        for (text, of_sandbox, of_app) in [
+            ("web", true, false),
+            ("team/web", true, false),
+            ("app", false, true),
+            ("web/app", false, true),
+            ("team/web/app", false, true),
+            ("other/web", false, false),
+            ("team/app", false, false),
+            ("", false, false),
+            ("team/web/", false, false),
+        ] {
+            assert_eq!(sandbox.answers_to(text), of_sandbox, "{text}");
+            assert_eq!(app.answers_to(text), of_app, "{text}");
+        }
+        assert_eq!(app.short(), "team/web/app");
+        assert_eq!(
+            app.words(),
+            "containerd k8s.io, pod team/web, container app, image example.test/app:1"
+        );
+    }
+
+    #[test]
+    fn an_image_cannot_call_itself_what_it_likes_under_podman() {
+        let mut pairs = POD.to_vec();
+        pairs.push(("io.kubernetes.cri.container-name", "victim"));
+        pairs.push(("io.kubernetes.container.name", "victim"));
+        pairs.push(("io.container.manager", "libpod"));
+        let hostile = identity("/run/agentbox/containers", &pairs);
+        assert!(!hostile.answers_to("victim") && !hostile.answers_to("web"));
+        assert_eq!(hostile.short(), "-");
+        // Nor elsewhere, where nobody else writes such keys.
+        assert_eq!(identity("/run/docker/runtime-runc/moby", &POD).pod, None);
+    }
+
+    #[test]
+    fn a_name_is_shown_in_one_line() {
+        let root = "/run/containerd/runc/k8s.io";
+        let name = [("io.kubernetes.cri.sandbox-name", "a\nb\u{1b}[2J")];
+        let words = identity(root, &name).words();
+        assert!(!words.contains(['\n', '\u{1b}']), "{words}");
+    }
+}
