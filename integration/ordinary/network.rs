@@ -624,9 +624,8 @@ fn a_service_of_the_node_is_within_its_ceiling_only() {
     }
     // The name leads to the node, and to nothing else.
     let allow = "dev.agentbox.network.allow=node:api.example.test:80";
-    let mut limit = policy.replace("]\n", ", \"node:*\"]\n");
-    limit.push('\n');
-    node.write("policies/models.toml", 0o644, &limit);
+    let limit = "base = \"permissive\"\n[network]\nlimit = [\"*\", \"node:*\"]\n";
+    node.write("policies/models.toml", 0o644, limit);
     let agent = Agent::start(&docker, &[runtime(), "--annotation", allow]);
     assert_ne!(
         agent.curl(true, &["-f", "http://api.example.test/"]).code,
