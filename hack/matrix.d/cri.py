@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """A client of containerd's CRI service as small as the cases need: curl speaks HTTP/2, and protocol buffers are few.
 
-    cri.py pod NAME HANDLER [node] [KEY=VALUE...]       start a pod sandbox ("node": with the node's network); prints its id
-    cri.py container POD NAME IMAGE [KEY=VALUE...] -- COMMAND...   create and start a container; prints its id
+    cri.py pod NAME HANDLER [node] [cgroup=PATH] [KEY=VALUE...]    start a pod sandbox ("node": with the node's network) in a
+                                                        cgroup of the kubelet's; prints its id
+    cri.py container POD NAME IMAGE [mount=SOURCE:PLACE[:ro]...] [KEY=VALUE...] -- COMMAND...
+                                                        create and start a container; prints its id
     cri.py exec ID COMMAND...                           run a command, print its output and exit code
     cri.py status ID                                    state and exit code
     cri.py update ID MEMORY_BYTES                       change the limit of memory
     cri.py stop ID | rm ID | stop-pod ID | rm-pod ID
 
-KEY=VALUE are annotations. Field numbers are those of the CRI API, runtime/v1 (api.proto).
+Other KEY=VALUE are annotations. Field numbers are those of the CRI API, runtime/v1 (api.proto).
 """
 
 import json
@@ -91,17 +93,23 @@ def call(method: str, request: bytes) -> dict[int, object]:
             return parse(file.read()[5:])
 
 
-def sandbox(name: str, network: int, annotations: dict[str, str]) -> bytes:
+def sandbox(name: str, network: int, cgroup: str, annotations: dict[str, str]) -> bytes:
     """PodSandboxConfig"""
     context = message((1, message((1, network), (2, CONTAINER), (3, POD))))
     return message((1, message((1, name), (2, name), (3, "default"), (4, 0))),
                    (2, name if network == POD else ""), (3, "/tmp"),
-                   (7, annotations), (8, message((1, "/k8s"), (2, context))))
+                   (7, annotations), (8, message((1, cgroup), (2, context))))
 
 
 def annotations_of(words: list[str]) -> dict[str, str]:
     """KEY=VALUE..."""
     return dict(word.split("=", 1) for word in words)
+
+
+def mount_of(text: str) -> bytes:
+    """Mount"""
+    source, place, *more = text.split(":")
+    return message((1, place), (2, source), (3, more == ["ro"]))
 
 
 def remember(pod: str, config: bytes, network: int) -> None:
@@ -113,7 +121,9 @@ def remember(pod: str, config: bytes, network: int) -> None:
 def pod(name: str, handler: str, *words: str) -> None:
     """RunPodSandbox"""
     network = NODE if "node" in words else POD
-    config = sandbox(name, network, annotations_of([w for w in words if w != "node"]))
+    settings = annotations_of([w for w in words if w != "node"])
+    cgroup = settings.pop("cgroup", "/k8s")
+    config = sandbox(name, network, cgroup, settings)
     made = call("RunPodSandbox", message((1, config), (2, handler)))[1].decode()
     remember(made, config, network)
     print(made)
@@ -124,9 +134,12 @@ def container(pod_id: str, name: str, image: str, *words: str) -> None:
     split = words.index("--")
     with open(f"/run/cri-{pod_id}", encoding="ascii") as file:
         known = json.load(file)
+    options = words[:split]
+    mounts = [mount_of(word.removeprefix("mount=")) for word in options if word.startswith("mount=")]
+    settings = annotations_of([word for word in options if not word.startswith("mount=")])
     context = message((3, message((1, known["network"]), (2, CONTAINER), (3, POD))))
     config = message((1, message((1, name), (2, 0))), (2, message((1, image))), (3, list(words[split + 1:])),
-                     (10, annotations_of(list(words[:split]))), (11, f"{name}.log"), (15, message((2, context))))
+                     (7, mounts), (10, settings), (11, f"{name}.log"), (15, message((2, context))))
     request = message((1, pod_id), (2, config), (3, bytes.fromhex(known["config"])))
     made = call("CreateContainer", request)[1].decode()
     call("StartContainer", message((1, made)))
