@@ -400,6 +400,55 @@ fn an_alias_of_the_engines_leads_where_it_says_if_a_rule_names_it() {
     }
 }
 
+/// K-10: a pod's aliases are in the hosts files of its containers alone, and reach the sidecar of the first one. They are no other
+/// address for a public name.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn aliases_of_a_pods_container_reach_its_sidecar() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let mut node = NodeFiles::default();
+    node.write("config.toml", 0o644, "ceiling = \"pods\"\n");
+    node.write(
+        "policies/pods.toml",
+        0o644,
+        "base = \"permissive\"\n[network]\nlimit = [\"*\", \"internal:*\"]\n",
+    );
+    let allow = "dev.agentbox.network.allow=internal:myalias:80, other.example.test:80";
+    let first = Agent::start(
+        &docker,
+        &[runtime(), "--hostname=pod-1", "--annotation", allow],
+    );
+    let net = format!("--network=container:{}", first.container.name);
+    let got = first.curl(true, &["-f", "http://myalias/"]);
+    assert_ne!(got.code, 0, "{got}");
+    // As the kubelet writes it.
+    let hosts = std::env::temp_dir().join(format!("hosts-{}", std::process::id()));
+    std::fs::write(
+        &hosts,
+        "127.0.0.1\tlocalhost\nfe00::0\tip6-localnet\n10.88.0.5\tpod-1.db.default.svc.cluster.test\tpod-1\n\n\
+         # Entries added by HostAliases.\n10.9.9.9\tmyalias\n198.51.100.10\tother.example.test\n",
+    )
+    .unwrap();
+    let mount = format!("{}:/etc/hosts", hosts.display());
+    let member = Agent::start(&docker, &[runtime(), &net, "-v", &mount]);
+    for agent in [&first, &member] {
+        for direct in [true, false] {
+            let got = agent.curl(direct, &["-f", "http://myalias/"]);
+            assert_eq!(got.code, 0, "{got}");
+        }
+    }
+    let got = member.curl(true, &["-f", "http://other.example.test/as-ever"]);
+    assert!(got.stdout.contains("\"at\": \"198.51.100.12\""), "{got}");
+    let got = member
+        .python("import socket; print(socket.getfqdn('pod-1'), socket.gethostbyname('pod-1'))");
+    assert_eq!(
+        got.stdout, "pod-1.db.default.svc.cluster.test 127.0.1.1\n",
+        "{got}"
+    );
+    std::fs::remove_file(hosts).unwrap();
+}
+
 /// K-12: a connection from outside that nobody answers is counted where people look, with what would let it in.
 #[test]
 #[ignore = "needs the rig of hack/test"]
@@ -537,6 +586,38 @@ fn a_container_of_the_same_network_is_named_as_a_service() {
     drop((agent, db, other));
 }
 
+/// A-10, K-10: the cluster's networks are what the node's file says, and a rule for a Service leads there and no further.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_service_is_in_the_networks_that_the_nodes_file_lists() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let mut node = NodeFiles::default();
+    let allow = "dev.agentbox.network.allow=service:postgres:80, service:cgnat.example.test:80";
+    let search = "--dns-search=default.svc.cluster.test";
+    let options = [runtime(), search, "--annotation", allow];
+    for (file, opens) in [
+        ("", false),
+        ("[network]\nservices = [\"10.9.8.0/24\"]\n", false),
+        ("[network]\nservices = [\"10.9.0.0/16\"]\n", true),
+    ] {
+        node.write("config.toml", 0o644, file);
+        let agent = Agent::start(&docker, &options);
+        for name in ["postgres", "postgres.default.svc.cluster.test"] {
+            let got = agent.curl(true, &["-f", &format!("http://{name}/")]);
+            assert_eq!(got.code == 0, opens, "{file} {name}: {got}");
+        }
+        let got = agent.curl(true, &["-f", "http://cgnat.example.test/"]);
+        assert_ne!(got.code, 0, "{file}: {got}");
+    }
+    node.write("config.toml", 0o644, "[network]\nservices = [\"db\"]\n");
+    let got = docker.run(&[&options[..], &["test-workloads"]].concat(), &["true"]);
+    assert!(
+        got.code != 0 && got.stderr.contains("a network: ADDRESS/BITS"),
+        "{got}"
+    );
+}
+
 /// A-10: a network that is the node's own network (macvlan) has the company's machines in it: no name is a service there.
 #[test]
 #[ignore = "needs the rig of hack/test"]
@@ -605,11 +686,13 @@ fn a_service_of_the_node_is_within_its_ceiling_only() {
 
     let mut node = NodeFiles::default();
     node.write("config.toml", 0o644, "ceiling = \"models\"\n");
-    let policy = format!(
-        "base = \"permissive\"\n[network]\nlimit = [\"*\", \"service:*\", \"internal:*\", \"node:*:{}\"]\n",
-        model.port
-    );
-    node.write("policies/models.toml", 0o644, &policy);
+    let policy = |port: u16| {
+        format!(
+            "base = \"permissive\"\n[network]\n\
+             limit = [\"*\", \"service:*\", \"internal:*\", \"node:*:{port}\"]\n"
+        )
+    };
+    node.write("policies/models.toml", 0o644, &policy(model.port));
     for reach in ["", "service:", "internal:"] {
         let agent = Agent::start(&docker, &[runtime(), host, "--annotation", &allow(reach)]);
         for direct in [true, false] {
@@ -624,8 +707,7 @@ fn a_service_of_the_node_is_within_its_ceiling_only() {
     }
     // The name leads to the node, and to nothing else.
     let allow = "dev.agentbox.network.allow=node:api.example.test:80";
-    let limit = "base = \"permissive\"\n[network]\nlimit = [\"*\", \"node:*\"]\n";
-    node.write("policies/models.toml", 0o644, limit);
+    node.write("policies/models.toml", 0o644, &policy(80));
     let agent = Agent::start(&docker, &[runtime(), "--annotation", allow]);
     assert_ne!(
         agent.curl(true, &["-f", "http://api.example.test/"]).code,

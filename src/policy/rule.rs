@@ -55,6 +55,11 @@ impl Reach {
         self == other || (self, other) == (Self::Internal, Self::Service)
     }
 
+    /// Whether a connection that was let lead as far as the other may go on under this one.
+    pub fn keeps(self, other: Self) -> bool {
+        self.covers(other) || (self, other) == (Self::Internal, Self::Public)
+    }
+
     /// Whether a name is one of the engine's network, which has several spellings there.
     pub fn is_private(self) -> bool {
         self != Self::Public

@@ -136,6 +136,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Stdio};
 
+    use super::Work;
     use crate::sys::process;
 
     /// Set for the copy of this test program that puts itself under the filter.
@@ -157,7 +158,7 @@ mod tests {
         eprintln!("a line");
     });
 
-    const DENIED: [Case; 6] = [
+    const DENIED: [Case; 9] = [
         ("open", || {
             under_filter();
             drop(std::fs::File::open("/dev/null"));
@@ -165,6 +166,25 @@ mod tests {
         ("socket", || {
             under_filter();
             drop(std::net::UdpSocket::bind("127.0.0.1:0"));
+        }),
+        ("socket of one that refuses", || {
+            under(Work::Refuse);
+            drop(std::net::UdpSocket::bind("127.0.0.1:0"));
+        }),
+        ("bind of one that refuses", || {
+            let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+            let socket = rustix::net::socket(
+                rustix::net::AddressFamily::INET,
+                rustix::net::SocketType::DGRAM,
+                None,
+            );
+            under(Work::Refuse);
+            assert!(rustix::net::bind(socket.unwrap(), &any).is_ok());
+        }),
+        ("connect of one that refuses", || {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            under(Work::Refuse);
+            drop(socket.connect("127.0.0.1:1"));
         }),
         ("clone", || {
             under_filter();
@@ -187,7 +207,11 @@ mod tests {
     ];
 
     fn under_filter() {
-        let program = super::compile(super::Work::Wait).unwrap();
+        under(Work::Wait);
+    }
+
+    fn under(work: Work) {
+        let program = super::compile(work).unwrap();
         rustix::thread::set_no_new_privs(true).unwrap();
         process::load_filter(&program).unwrap();
         assert_eq!(process::seccomp_mode().unwrap(), 2);
@@ -224,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_filter_is_short() {
-        for work in [super::Work::Wait, super::Work::Serve] {
+        for work in [Work::Wait, Work::Refuse, Work::Serve] {
             let program = super::compile(work).unwrap();
             assert!((10..400).contains(&program.len()), "{}", program.len());
         }

@@ -192,10 +192,7 @@ impl Wall {
         }
         match rules.verdict(self.asking.as_ref(), &live.host, live.port) {
             // What a rule let lead to private addresses may not go on under one that does not.
-            Verdict::Allow(rule) => {
-                rule.reach.covers(live.reach)
-                    || live.reach == Reach::Public && rule.reach == Reach::Internal
-            }
+            Verdict::Allow(rule) => rule.reach.keeps(live.reach),
             Verdict::Deny(_) => false,
             Verdict::Ask(_) => {
                 let Host::Name(name) = &live.host else {
