@@ -88,6 +88,8 @@ fn installs_beside_what_is_there_and_takes_away_only_that() {
         fs::read("/bin/true").unwrap()
     );
     assert!(files.contains_key("etc/agentbox/config.toml"));
+    let script = String::from_utf8(files["usr/local/bin/agentbox-strict"].clone()).unwrap();
+    assert!(script.contains("exec /usr/local/bin/agentbox --policy strict"));
 
     root.install(&[]).ok();
     assert_eq!(root.files(), files, "a second time changes nothing");
@@ -182,4 +184,161 @@ fn an_unknown_argument_is_refused() {
             .failed()
             .contains("absolute")
     );
+}
+
+const CONTAINERD: &str = "etc/containerd/config.toml";
+
+/// What kubeadm's users have, for containerd 1.x and 2.x.
+fn containerd_config(version: u8) -> String {
+    let plugin = match version {
+        2 => "io.containerd.grpc.v1.cri",
+        _ => "io.containerd.cri.v1.runtime",
+    };
+    format!(
+        "version = {version}\nroot = \"/var/lib/containerd\"\n\
+         [plugins.\"{plugin}\".containerd.runtimes.runc]\n  runtime_type = \"io.containerd.runc.v2\"\n  \
+         [plugins.\"{plugin}\".containerd.runtimes.runc.options]\n    SystemdCgroup = true\n"
+    )
+}
+
+#[test]
+fn point_15_containerds_handlers_go_to_the_end_and_leave_nothing_behind() {
+    for (version, plugin) in [
+        (2, "io.containerd.grpc.v1.cri"),
+        (3, "io.containerd.cri.v1.runtime"),
+    ] {
+        let root = Root::new("containerd");
+        let before = containerd_config(version);
+        root.write(CONTAINERD, &before);
+        let said = root.install(&["--prefix", "/opt/box"]).ok();
+        assert!(said.contains("systemctl restart containerd"), "{said}");
+        let text = String::from_utf8(root.files()[CONTAINERD].clone()).unwrap();
+        assert!(text.starts_with(&before), "{text}");
+        let config: toml::Table = toml::from_str(&text).unwrap();
+        let runtimes = &config["plugins"][plugin]["containerd"]["runtimes"];
+        for (handler, program) in [
+            ("agentbox", "/opt/box/bin/agentbox"),
+            ("agentbox-strict", "/opt/box/bin/agentbox-strict"),
+        ] {
+            let options = &runtimes[handler]["options"];
+            assert_eq!(options["BinaryName"].as_str(), Some(program));
+            // As for the node's other pods: kubelet and the runtime must agree.
+            assert_eq!(options["SystemdCgroup"].as_bool(), Some(true));
+            assert_eq!(
+                runtimes[handler]["pod_annotations"]
+                    .as_array()
+                    .unwrap()
+                    .len(),
+                3
+            );
+        }
+        let installed = root.files();
+        let said = root.install(&["--prefix", "/opt/box"]).ok();
+        assert!(
+            said.contains("registered in /etc/containerd/config.toml already"),
+            "{said}"
+        );
+        assert_eq!(root.files(), installed, "a second time changes nothing");
+        root.install(&["--uninstall"]).ok();
+        let files: BTreeMap<String, Vec<u8>> =
+            [(CONTAINERD.to_owned(), before.into_bytes())].into();
+        assert_eq!(root.files(), files);
+    }
+}
+
+#[test]
+fn a_containerd_that_serves_no_pods_or_is_somebody_elses_is_left_alone() {
+    let own = containerd_config(2)
+        + "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.agentbox]\n  runtime_type = \"x\"\n";
+    for (text, why) in [
+        ("disabled_plugins = [\"cri\"]\n", "disabled"),
+        ("root = \"/x\"\n", "neither version"),
+        (own.as_str(), "somebody else"),
+    ] {
+        let root = Root::new("left-alone");
+        root.write(CONTAINERD, text);
+        let said = root.install(&[]).ok();
+        assert!(
+            said.contains("not registered with containerd") && said.contains(why),
+            "{said}"
+        );
+        assert_eq!(root.files()[CONTAINERD], text.as_bytes());
+    }
+}
+
+#[test]
+fn point_15_podman_gets_a_file_of_its_own() {
+    let root = Root::new("podman");
+    root.write("etc/containers/policy.json", "{}");
+    root.install(&[]).ok();
+    let path = "etc/containers/containers.conf.d/agentbox.conf";
+    let text = String::from_utf8(root.files()[path].clone()).unwrap();
+    let config: toml::Table = toml::from_str(&text).unwrap();
+    let program = config["engine"]["runtimes"]["agentbox"][0].as_str();
+    assert_eq!(program, Some("/usr/local/bin/agentbox"));
+    root.install(&["--uninstall"]).ok();
+    assert!(!root.files().contains_key(path));
+}
+
+#[test]
+fn u_b6_it_is_not_taken_away_from_under_containers() {
+    let root = Root::new("running");
+    root.install(&[]).ok();
+    root.write(
+        "run/agentbox/index/0123456789abcdef-agent-1/record.json",
+        "{}",
+    );
+    let before = root.files();
+    let said = root.install(&["--uninstall"]).failed();
+    assert!(
+        said.contains("agent-1") && said.contains("list --all"),
+        "{said}"
+    );
+    assert_eq!(root.files(), before);
+    root.install(&["--uninstall", "--force"]).ok();
+    assert!(!root.files().contains_key("usr/local/bin/agentbox"));
+}
+
+#[test]
+fn u_b9_the_template_has_every_setting_and_each_can_be_taken() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let template = fs::read_to_string(here.join("hack/config.toml")).unwrap();
+    // A setting stands behind `#`, words behind `# `.
+    let is_setting = |line: &&str| line.starts_with(|c: char| c == '[' || c.is_ascii_lowercase());
+    let settings: Vec<&str> = template
+        .lines()
+        .map(|line| line.strip_prefix('#').unwrap_or(line))
+        .filter(is_setting)
+        .collect();
+    let settings = settings.join("\n");
+    agentbox::policy::NodeConfig::parse(&settings).unwrap();
+    // docs/policy.md shows the same ones.
+    let keys = |text: &str| -> Vec<String> {
+        let table: toml::Table = toml::from_str(text).unwrap();
+        let mut keys = Vec::new();
+        for (name, value) in table {
+            match value {
+                toml::Value::Table(inner) => {
+                    keys.extend(inner.keys().map(|key| format!("{name}.{key}")))
+                }
+                _ => keys.push(name),
+            }
+        }
+        keys.sort();
+        keys
+    };
+    let docs = fs::read_to_string(here.join("docs/policy.md")).unwrap();
+    let shown = docs.split("## The node's file").nth(1).unwrap();
+    let shown = shown
+        .split("```toml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let shown: Vec<&str> = shown
+        .lines()
+        .map(|line| line.strip_prefix("# ").unwrap_or(line))
+        .collect();
+    assert_eq!(keys(&settings), keys(&shown.join("\n")));
 }

@@ -54,15 +54,15 @@ TOML
     handlers 'io.containerd.cri.v1.runtime'
 }
 
-# handlers PLUGIN: a CRI handler for each name. Annotations that match no pattern are dropped.
+# handlers PLUGIN: a CRI handler for each name, with the patterns of hack/kubernetes. Annotations that match none are dropped.
 handlers() {
     local name
     for name in runc agentbox agentbox-strict agentbox-standard agentbox-permissive agentbox-unconfined; do
         cat <<TOML
 [plugins."$1".containerd.runtimes.$name]
   runtime_type = "io.containerd.runc.v2"
-  pod_annotations = ["dev.agentbox.*"]
-  container_annotations = ["dev.agentbox.*"]
+  pod_annotations = ["*[Aa]gent[Bb]ox*", "*[Aa]gent[Bb]ox*/*", "*/*[Aa]gent[Bb]ox*"]
+  container_annotations = ["*[Aa]gent[Bb]ox*", "*[Aa]gent[Bb]ox*/*", "*/*[Aa]gent[Bb]ox*"]
   [plugins."$1".containerd.runtimes.$name.options]
     BinaryName = "$name"
 TOML

@@ -1,5 +1,6 @@
 //! Operators: a node with many containers (K-9), names (K-12, U-B7), and what people type at a terminal (U-B10, point 17).
 
 mod crowd;
+mod kubernetes;
 mod names;
 mod terminal;
