@@ -20,6 +20,7 @@ use super::{EnforceError, copy_up};
 use crate::plan::FileKind;
 use crate::render::options::{self, Bits, Changes, Kind, Reach};
 use crate::sys::mount::change;
+use crate::sys::netlink::RouteSocket;
 use crate::sys::user::with_files_of_root;
 
 /// What is left to do.
@@ -41,6 +42,8 @@ pub struct Unfinished {
     pub dev_read_only: bool,
     /// root.readonly
     pub root_read_only: bool,
+    /// The network namespace is a new one, in which nobody has set `lo` up.
+    pub new_network: bool,
 }
 
 impl Unfinished {
@@ -81,12 +84,25 @@ pub struct Device {
 
 /// Makes mounts, devices and the working directory.
 pub fn make(left: &Unfinished) -> Result<(), EnforceError> {
+    if left.new_network {
+        set_lo_up().map_err(EnforceError::step("set lo up"))?;
+    }
     with_files_of_root(|| {
         let before = rustix::process::umask(Mode::from_raw_mode(0o022));
         let result = make_as_root(left);
         rustix::process::umask(before);
         result
     })
+}
+
+/// As runc and crun do (S-1).
+fn set_lo_up() -> std::io::Result<()> {
+    let mut route = RouteSocket::open()?;
+    let lo = route.links()?.into_iter().find(|link| link.is_loopback());
+    match lo {
+        Some(lo) => route.set_up(lo.index),
+        None => Err(std::io::ErrorKind::NotFound.into()),
+    }
 }
 
 fn make_as_root(left: &Unfinished) -> Result<(), EnforceError> {

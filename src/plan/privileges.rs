@@ -57,10 +57,17 @@ impl CapabilitySets {
         }
     }
 
-    /// An effective capability that is not permitted, which the kernel refuses (capset(2)).
-    pub fn contradiction(&self) -> Option<&str> {
-        let mut extra = self.effective.difference(&self.permitted);
-        extra.next().map(String::as_str)
+    /// A capability in a set that the kernel takes only with another set (capset(2)), with the names of both.
+    pub fn contradiction(&self) -> Option<(&str, &'static str, &'static str)> {
+        [
+            (&self.effective, &self.permitted, "effective", "permitted"),
+            (&self.inheritable, &self.bounding, "inheritable", "bounding"),
+        ]
+        .into_iter()
+        .find_map(|(set, needs, name, needed)| {
+            let extra = set.difference(needs).next()?;
+            Some((extra.as_str(), name, needed))
+        })
     }
 
     /// The sets without what `limit` does not have.

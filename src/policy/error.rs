@@ -71,12 +71,14 @@ pub enum PolicyError {
     },
 
     /// A preset that nobody defined.
-    #[error("{asked_by}: there is no preset @{preset}; there are {known}. {how}")]
+    #[error("{asked_by}: there is no preset @{preset}{}; there are {known}. {how}", DidYouMean(suggestion.as_deref()))]
     NoSuchPreset {
         /// Who names it.
         asked_by: Origin,
         /// Its name.
         preset: PresetName,
+        /// The nearest that there is.
+        suggestion: Option<String>,
         /// All that there are.
         known: String,
         /// How it can be defined.
@@ -439,7 +441,7 @@ impl fmt::Display for Asked<'_> {
 struct Over<'a>(&'a [OverLimit]);
 
 /// More than a person reads in a line; what is not listed is met at the next try.
-const LISTED: usize = 4;
+const LISTED: usize = 2;
 
 impl fmt::Display for Over<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::error::Source;
 use super::rule::{NetworkRule, PresetName};
-use super::text::shown;
+use super::text::{nearest, shown};
 use super::{Origin, PolicyError, file};
 
 /// The services: reviewed data.
@@ -58,17 +58,18 @@ impl<'a> Presets<'a> {
         }
         match self.builtin()?.get(name) {
             Some(preset) => Ok(preset.clone()),
-            None => Err(PolicyError::NoSuchPreset {
-                asked_by: asked_by.clone(),
-                preset: name.clone(),
-                known: self
-                    .names()?
-                    .iter()
-                    .map(|name| format!("@{name}"))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-                how: how_to_define(name),
-            }),
+            None => {
+                let known: Vec<String> = self.names()?.iter().map(|n| format!("@{n}")).collect();
+                let asked = format!("@{name}");
+                let near = nearest(&asked, known.iter().map(String::as_str));
+                Err(PolicyError::NoSuchPreset {
+                    asked_by: asked_by.clone(),
+                    preset: name.clone(),
+                    suggestion: near.map(str::to_owned),
+                    known: known.join(", "),
+                    how: how_to_define(name),
+                })
+            }
         }
     }
 

@@ -198,6 +198,8 @@ fn remove_tree(dir: &Path) -> Result<(), RuntimeError> {
             Err(e) if e.kind() == ErrorKind::ResourceBusy => {
                 std::thread::sleep(Duration::from_millis(10))
             }
+            // A second mount of the hierarchy, which somebody made read-only: it is removed by the first (S-3).
+            Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => return Ok(()),
             Err(e) => return Err(RuntimeError::io(format!("remove the cgroup {dir:?}"))(e)),
         }
     }

@@ -174,6 +174,9 @@ pub fn create(
         process.and_then(|p| p.capabilities().as_ref()),
     ))?;
     descriptors::check(args.preserve_fds, decision.plan.is_some())?;
+    if let Some(process) = process {
+        descriptors::check_limit(process, decision.plan.is_some())?;
+    }
     if let Some(all) = decision.bundle.spec.hooks() {
         hooks::check(all)?;
     }
@@ -570,7 +573,11 @@ fn executor(
 /// Refuses capability sets that the kernel would refuse, before anything of the container runs.
 pub fn refuse_contradiction(sets: &CapabilitySets) -> Result<(), RuntimeError> {
     match sets.contradiction() {
-        Some(name) => Err(RuntimeError::Capability(name.to_owned())),
+        Some((name, set, needs)) => Err(RuntimeError::Capability {
+            name: name.to_owned(),
+            set,
+            needs,
+        }),
         None => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process};
 use rustix::fs::{FileType, OFlags, Stat};
 
 use super::RuntimeError;
@@ -41,6 +42,24 @@ pub fn check(preserve: i32, policy: bool) -> Result<(), RuntimeError> {
         }
     }
     Ok(())
+}
+
+/// What the set-up of a process needs of descriptors, which libcontainer bounds before it: without, and with walls.
+const NEEDED: [u64; 2] = [20, 25];
+
+/// Refuses a bound on descriptors under which the process could not be set up, by its name (S-6): libcontainer would only say
+/// that a channel broke.
+pub fn check_limit(process: &Process, policy: bool) -> Result<(), RuntimeError> {
+    let mut limits = process.rlimits().iter().flatten();
+    let files = limits.find(|limit| limit.typ() == PosixRlimitType::RlimitNofile);
+    let needed = NEEDED[usize::from(policy)];
+    match files.map(PosixRlimit::soft) {
+        Some(soft) if soft < needed => Err(RuntimeError::Unsupported(format!(
+            "process.rlimits: RLIMIT_NOFILE is {soft}, and a process is set up with up to {needed} descriptors: ask for \
+             {needed} at least; the program may lower its own limit"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn refused(fd: i32, why: &'static str) -> RuntimeError {

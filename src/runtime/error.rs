@@ -80,9 +80,16 @@ pub enum RuntimeError {
     },
     /// A capability that can never be effective (capset(2)).
     #[error(
-        "process.capabilities: {0} is in `effective` and not in `permitted`, which the kernel refuses: name it in both"
+        "process.capabilities: {name} is in `{set}` and not in `{needs}`, which the kernel refuses: name it in both"
     )]
-    Capability(String),
+    Capability {
+        /// The capability.
+        name: String,
+        /// The set that has it.
+        set: &'static str,
+        /// The set without which the kernel refuses that.
+        needs: &'static str,
+    },
     /// A signal that does not exist.
     #[error("unknown signal {0:?}")]
     Signal(String),

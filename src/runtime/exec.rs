@@ -52,6 +52,7 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
         None => wanted,
     };
     descriptors::check(args.preserve_fds, record.plan.is_some())?;
+    descriptors::check_limit(&wanted, record.plan.is_some())?;
     let listener = terminal_listener(place, args, &wanted)?;
     let console = args
         .console_socket

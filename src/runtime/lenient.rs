@@ -26,7 +26,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
     let Ok(mut value) = serde_json::from_slice::<Value>(&text) else {
         return Err(bad(refused));
     };
-    let completed = complete(&mut value) | drop_empty_profile(&mut value);
+    let completed = complete(&mut value) | drop_empty_profile(&mut value) | spell(&mut value);
     // The first error knows the line.
     if warn(&mut value) == 0 && !completed {
         return Err(bad(refused));
@@ -37,6 +37,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
 /// A process that was parsed already, without the capabilities that are unknown.
 pub fn typed(mut process: Value, path: &Path) -> Result<Process, RuntimeError> {
     complete(&mut process);
+    spell(&mut process);
     warn(&mut process);
     serde_json::from_value(process).map_err(|e| RuntimeError::Input {
         path: path.to_owned(),
@@ -63,6 +64,25 @@ fn complete(value: &mut Value) -> bool {
         }
     }
     added
+}
+
+/// Flags of process.scheduler that the specification spells otherwise than its types do (S-11), in their spelling; whether
+/// there was one.
+fn spell(value: &mut Value) -> bool {
+    const SPELLED: [(&str, &str); 2] = [
+        ("SCHED_FLAG_RESET_ON_FORK", "SCHED_RESET_ON_FORK"),
+        ("SCHED_FLAG_DL_OVERRUN", "SCHED_FLAG_D_L_OVERRUN"),
+    ];
+    let flags = process(value).pointer_mut("/scheduler/flags");
+    let mut changed = false;
+    for flag in flags.and_then(Value::as_array_mut).into_iter().flatten() {
+        let found = SPELLED.iter().find(|(ours, _)| flag.as_str() == Some(ours));
+        if let Some((_, theirs)) = found {
+            *flag = Value::from(*theirs);
+            changed = true;
+        }
+    }
+    changed
 }
 
 /// Takes a seccomp profile away that says nothing; whether there was one.
@@ -158,6 +178,26 @@ mod tests {
         assert_eq!(without["process"]["user"], json!({"uid": 0, "gid": 0}));
         let mut process = json!({"capabilities": {"ambient": ["CAP_X"]}});
         assert_eq!(without_unknown(&mut process).len(), 1);
+    }
+
+    #[test]
+    fn s_11_every_flag_of_the_scheduler_is_known_by_the_specifications_name() {
+        for flag in [
+            "RESET_ON_FORK",
+            "RECLAIM",
+            "DL_OVERRUN",
+            "KEEP_POLICY",
+            "KEEP_PARAMS",
+            "UTIL_CLAMP_MIN",
+            "UTIL_CLAMP_MAX",
+        ] {
+            let flags = [format!("SCHED_FLAG_{flag}")];
+            let scheduler = json!({"policy": "SCHED_BATCH", "flags": flags});
+            let process = json!({"cwd": "/", "args": ["sh"], "scheduler": scheduler});
+            let parsed = typed(process, Path::new("process.json")).unwrap();
+            let flags = parsed.scheduler().as_ref().unwrap().flags().clone();
+            assert_eq!(flags.unwrap_or_default().len(), 1, "{flag}");
+        }
     }
 
     #[test]

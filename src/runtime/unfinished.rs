@@ -87,6 +87,9 @@ fn rest(spec: &mut Spec, left: &mut Unfinished) {
         process.set_cwd(PathBuf::from("/"));
     }
     if let Some(linux) = spec.linux_mut() {
+        let mut namespaces = linux.namespaces().iter().flatten();
+        let network = namespaces.find(|n| n.typ() == LinuxNamespaceType::Network);
+        left.new_network = network.is_some_and(|n| n.path().is_none());
         let paths = |list: &Option<Vec<String>>| list.iter().flatten().map(PathBuf::from).collect();
         left.readonly = paths(linux.readonly_paths());
         left.masked = paths(linux.masked_paths());

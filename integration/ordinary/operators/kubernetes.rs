@@ -208,7 +208,8 @@ fn containerd_takes_the_handlers() {
         let dump = run("containerd", &["--config", file, "config", "dump"]).ok();
         let dump: toml::Table = toml::from_str(&dump).unwrap();
         let plugins = dump["plugins"].as_table().unwrap();
-        let cri = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
+        // 2.x has both, and the handlers in the new one.
+        let cri = ["io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"];
         let cri = cri.iter().find_map(|name| plugins.get(*name)).unwrap();
         let runtimes = &cri["containerd"]["runtimes"];
         for handler in ["agentbox", "agentbox-strict"] {

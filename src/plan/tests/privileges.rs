@@ -51,9 +51,17 @@ fn an_ambient_capability_is_permitted_and_inheritable_or_left_out() {
     assert_eq!(sets("inheritable", json!(["CAP_KILL"])).ambient, kill);
     let without = sets("permitted", json!(["CAP_KILL"]));
     assert_eq!(without.ambient, kill);
-    assert_eq!(without.contradiction(), Some("CAP_CHOWN"));
+    assert_eq!(
+        without.contradiction(),
+        Some(("CAP_CHOWN", "effective", "permitted"))
+    );
     assert_eq!(sets("inheritable", Value::Null).ambient, BTreeSet::new());
-    assert_eq!(sets("bounding", json!([])).contradiction(), None);
+    // S-9: nor is one inheritable that is outside of the bounding set.
+    assert_eq!(
+        sets("bounding", json!(["CAP_KILL"])).contradiction(),
+        Some(("CAP_CHOWN", "inheritable", "bounding"))
+    );
+    assert_eq!(sets("ambient", json!([])).contradiction(), None);
 }
 
 #[test]

@@ -117,6 +117,13 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
              directory (/etc/agentbox/presets): a description and rules, as docs/policy.md shows",
         ),
         (
+            case().field("network.allow", "@githb"),
+            "NoSuchPreset",
+            "annotation dev.agentbox.network.allow: there is no preset @githb; did you mean @github?; there are @anthropic, \
+             @github, @gitlab, @google-ai, @mistral, @openai, @openrouter. Define it in githb.toml in the node's preset \
+             directory (/etc/agentbox/presets): a description and rules, as docs/policy.md shows",
+        ),
+        (
             case().field("network.allow", "*.com"),
             "RuleNotAllowed",
             "annotation dev.agentbox.network.allow: network.allow may not have *.com: anybody can register a name \
@@ -369,5 +376,18 @@ fn every_error_is_one_bounded_line() {
         let message = case.error().to_string();
         assert!(message.len() < 1000 && !message.contains(char::is_control));
         assert!(!message.ends_with('.'));
+    }
+}
+
+#[test]
+fn u_b10_what_is_shown_by_an_engine_in_one_line_can_be_read() {
+    let said = |case: Case| case.error().to_string();
+    for (case, most) in [
+        (case().annotation("dev.agentbox.polciy", "strict"), 300),
+        (case().field("network.allow", "@githb"), 330),
+        (case().flag("strict").field("policy", "permissive"), 330),
+    ] {
+        let text = said(case);
+        assert!(text.len() <= most, "{}: {text}", text.len());
     }
 }
