@@ -80,6 +80,7 @@ pub fn host(release: &str, version: (u32, u32), landlock_abi: u32) -> HostFacts 
         memory_bytes: 16 << 30,
         processors: 8,
         core_socket: false,
+        no_disk: None,
     }
 }
 

@@ -34,6 +34,9 @@ make_root() {
     keep_other_file_systems "$root"
     mkdir -p "$root$RIG_REPO" "$root/.old"
     mount --bind "$RIG_REPO" "$root$RIG_REPO"
+    # What containers throw away lies on a disk, as on a real machine.
+    mkdir -p "$RIG_STATE/agentbox" "$root/var/lib/agentbox"
+    mount --bind "$RIG_STATE/agentbox" "$root/var/lib/agentbox"
     if [ -n "${CARGO_TARGET_DIR:-}" ] && [ -d "$CARGO_TARGET_DIR" ]; then
         mount --bind "$CARGO_TARGET_DIR" "$root$CARGO_TARGET_DIR"
     fi
@@ -88,7 +91,10 @@ tty 666 5 0
 kmsg 644 1 11
 fuse 666 10 229
 net/tun 666 10 200
+loop-control 600 10 237
 NODES
+    # The machine's: no namespace has loop devices of its own.
+    for node in {0..255}; do mknod -m 600 "$dev/loop$node" b 7 "$node"; done
     ln -s /proc/self/fd "$dev/fd"
     ln -s fd/0 "$dev/stdin"
     ln -s fd/1 "$dev/stdout"

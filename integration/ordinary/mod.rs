@@ -2,6 +2,8 @@
 //!
 //! K: a real Kubernetes. A: real agents and builds. U, S: operators and other projects' suites.
 
+mod git;
+mod image;
 mod network;
 mod operators;
 mod pods;

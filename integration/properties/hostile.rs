@@ -304,6 +304,7 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
                 path: "me/.ssh".into(),
                 why: "it holds credentials".into(),
                 known_by: 1,
+                tracked: false,
             }];
             source.unsearched = dice.one_in(6).then(|| "too many files".to_owned());
         }

@@ -31,7 +31,7 @@ use super::listener::{self, AgentSocket};
 use super::privileges::GroupsSet;
 use super::rootfs::LateMount;
 use super::{EnforceError, hidden, home, privileges, program, rootfs, stdio, verify};
-use crate::plan::{CapabilitySets, Plan};
+use crate::plan::{CapabilitySets, Plan, ScratchPlace};
 use crate::runtime::filter::SavedFilter;
 use crate::runtime::hooks::{Ready, Told, When};
 use crate::sidecar::SidecarError;
@@ -64,6 +64,8 @@ pub struct Walls {
     pub cwd: Option<PathBuf>,
     /// Mounts that the first process makes itself.
     pub late_mounts: Vec<LateMount>,
+    /// The file system of what is thrown away, where that lies on a disk.
+    pub disk: Option<OwnedFd>,
     /// What else the first process does of a spec without a policy.
     pub unfinished: Option<Unfinished>,
     /// The terminal is relayed to the caller, whose own makes carriage returns.
@@ -205,7 +207,7 @@ impl WallExecutor {
             stdio::keep_newlines()?;
         }
         if let (Role::Init { .. }, Some(plan)) = (&walls.role, &walls.plan) {
-            rootfs::mount_all(&plan.filesystem, &walls.late_mounts, walls.user_namespace)?;
+            self.mount_all(plan)?;
         }
         if let Some(left) = &walls.unfinished {
             finish::make(left)?;
@@ -234,6 +236,20 @@ impl WallExecutor {
             self.found.borrow_mut().enforced = true;
         }
         Ok(())
+    }
+
+    fn mount_all(&self, plan: &Plan) -> Result<(), EnforceError> {
+        let walls = &self.walls;
+        let (files, disk) = (&plan.filesystem, walls.disk.as_ref());
+        // An absent disk must never mean another one than was planned.
+        if files.needs_scratch() && disk.is_some() != (files.scratch_place == ScratchPlace::Disk) {
+            return Err(EnforceError::Incomplete("file system"));
+        }
+        rootfs::mount_all(files, &walls.late_mounts, disk, walls.user_namespace)?;
+        match &walls.cwd {
+            Some(cwd) => rootfs::make_working_directory(files, cwd),
+            None => Ok(()),
+        }
     }
 
     fn enforce(&self, spec: &Spec) -> Result<(), EnforceError> {
@@ -494,6 +510,7 @@ mod tests {
             user_namespace: false,
             cwd: None,
             late_mounts: Vec::new(),
+            disk: None,
             unfinished: None,
             keep_newlines: false,
             cgroup_read_only: None,

@@ -12,6 +12,7 @@ pub mod listener;
 pub mod privileges;
 pub mod program;
 pub mod rootfs;
+mod scratch;
 pub mod stdio;
 pub mod verify;
 

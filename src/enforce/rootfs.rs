@@ -9,20 +9,17 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
-    open_tree, unmount,
+    fsconfig_create, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
 };
 
 use super::EnforceError;
-use crate::plan::{Ephemeral, EphemeralContent, FileKind, FilesystemPlan};
+use super::scratch::{Scratch, WORKBENCH};
+use crate::plan::{Ephemeral, FileKind, FilesystemPlan};
 use crate::sys::mount::{Depth, make_read_only};
-
-/// Where the scratch file system is attached while directories are taken from it; every container has it.
-const WORKBENCH: &str = "/dev";
 
 /// A mount that is made here rather than by libcontainer.
 pub struct LateMount {
@@ -45,10 +42,12 @@ pub enum LateSource {
     Tmpfs(Vec<String>),
 }
 
-/// Makes the mounts and private directories of the plan, parents before what lies below them, and masks last.
+/// Makes the mounts and private directories of the plan, parents before what lies below them, and masks last. `disk` is
+/// what they are made of, where that is not memory.
 pub fn mount_all(
     plan: &FilesystemPlan,
     late: &[LateMount],
+    disk: Option<&OwnedFd>,
     user_namespace: bool,
 ) -> Result<(), EnforceError> {
     // Below the workbench first, while it is not covered.
@@ -56,20 +55,17 @@ pub fn mount_all(
         .iter()
         .partition(|m| m.destination.starts_with(WORKBENCH));
     by_depth(at_bench).into_iter().try_for_each(mount_late)?;
-    let scratch = match plan.ephemeral.is_empty() {
-        true => None,
-        false => Some(tmpfs(plan.scratch_bytes)?),
-    };
-    if let Some(scratch) = &scratch {
-        attach(scratch, Path::new(WORKBENCH))?;
+    let others = by_depth(others);
+    match Scratch::open(plan, disk, user_namespace)? {
+        None => others.into_iter().try_for_each(mount_late)?,
+        Some(scratch) => {
+            let result = scratch
+                .replace_root(plan)
+                .and_then(|()| in_order(plan, others, &scratch));
+            scratch.close()?;
+            result?;
+        }
     }
-    let result = in_order(plan, by_depth(others), scratch.as_ref(), user_namespace);
-    if scratch.is_some() {
-        // Detached either way; what was taken from it keeps it alive.
-        unmount(WORKBENCH, UnmountFlags::DETACH)
-            .map_err(EnforceError::step("detach the scratch file system"))?;
-    }
-    result?;
     let ours = |path: &&PathBuf| plan.is_mounted_late(path);
     // Parents first: they sort before what lies below them.
     plan.pinned.iter().try_for_each(|p| pin(p))?;
@@ -82,6 +78,18 @@ pub fn mount_all(
         .iter()
         .filter(ours)
         .try_for_each(|p| read_only(p))
+}
+
+/// Makes the working directory where it is missing and would be thrown away, as runc makes it in the image. What is in its
+/// way is left to whoever enters it.
+pub fn make_working_directory(plan: &FilesystemPlan, cwd: &Path) -> Result<(), EnforceError> {
+    if plan.is_thrown_away(cwd) && rustix::fs::stat(cwd).is_err() {
+        let made = make_mount_point(root()?.as_fd(), cwd, FileKind::Directory);
+        if let Err(error) = made {
+            tracing::debug!("{}", crate::log::chain(&error));
+        }
+    }
+    Ok(())
 }
 
 fn by_depth(mut mounts: Vec<&LateMount>) -> Vec<&LateMount> {
@@ -97,8 +105,7 @@ fn depth(path: &Path) -> usize {
 fn in_order(
     plan: &FilesystemPlan,
     late: Vec<&LateMount>,
-    scratch: Option<&OwnedFd>,
-    user_namespace: bool,
+    scratch: &Scratch<'_>,
 ) -> Result<(), EnforceError> {
     let mut late = late.into_iter().peekable();
     let mut dirs: Vec<&Ephemeral> = plan.ephemeral.iter().collect();
@@ -107,9 +114,7 @@ fn in_order(
         while let Some(mount) = late.next_if(|m| depth(&m.destination) <= depth(&dir.path)) {
             mount_late(mount)?;
         }
-        if let Some(scratch) = scratch {
-            ephemeral(scratch, index, dir, user_namespace)?;
-        }
+        scratch.directory(index, dir)?;
     }
     late.try_for_each(mount_late)
 }
@@ -185,60 +190,10 @@ fn open_beneath(at: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Opens a path of the container without following a symbolic link anywhere in it.
-fn open_plain(path: &Path) -> Result<OwnedFd, Errno> {
+pub(super) fn open_plain(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)
-}
-
-fn ephemeral(
-    scratch: &OwnedFd,
-    index: usize,
-    dir: &Ephemeral,
-    user_namespace: bool,
-) -> Result<(), EnforceError> {
-    let step = |what: &str| format!("{what} the private {}", dir.path.display());
-    let like = match open_plain(&dir.path) {
-        Ok(fd) => rustix::fs::fstat(&fd).map_err(EnforceError::step(step("look at")))?,
-        // The image has no such directory, and the root file system is read-only: nothing to make writable.
-        Err(Errno::NOENT) => return Ok(()),
-        // Following it would make another directory writable than the plan says.
-        Err(Errno::LOOP) => return Err(EnforceError::Link(dir.path.clone())),
-        Err(e) => return Err(EnforceError::step(step("look at"))(e)),
-    };
-    let upper = format!("{index}.upper");
-    let mode = match dir.content {
-        EphemeralContent::Empty => 0o1777,
-        EphemeralContent::Image => like.st_mode & 0o7777,
-    };
-    make_dir(scratch, &upper, mode).map_err(EnforceError::step(step("make")))?;
-    let mount = match dir.content {
-        EphemeralContent::Empty => open_tree(
-            scratch,
-            upper.as_str(),
-            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
-        )
-        .map_err(EnforceError::step(step("take")))?,
-        EphemeralContent::Image => {
-            let (uid, gid) = (
-                rustix::fs::Uid::from_raw(like.st_uid),
-                rustix::fs::Gid::from_raw(like.st_gid),
-            );
-            rustix::fs::chownat(
-                scratch,
-                upper.as_str(),
-                Some(uid),
-                Some(gid),
-                AtFlags::empty(),
-            )
-            .map_err(EnforceError::step(step("own")))?;
-            let work = format!("{index}.work");
-            make_dir(scratch, &work, 0o700).map_err(EnforceError::step(step("make")))?;
-            overlay(&dir.path, &upper, &work, user_namespace)
-                .map_err(EnforceError::step(step("overlay")))?
-        }
-    };
-    attach(&mount, &dir.path)
 }
 
 /// Makes the cgroup file systems read-only where the plan or the engine asks for it: libcontainer mounts the
@@ -356,20 +311,8 @@ fn read_only(path: &Path) -> Result<(), EnforceError> {
     attach(&tree, path)
 }
 
-fn tmpfs(bytes: u64) -> Result<OwnedFd, EnforceError> {
-    // A file costs the kernel about a kilobyte even when it is empty: files are bounded with the bytes.
-    let files = (bytes / 1024).max(1024);
-    tmpfs_with(&[
-        format!("size={bytes}"),
-        format!("nr_inodes={files}"),
-        "mode=0755".to_owned(),
-        "nosuid".to_owned(),
-        "nodev".to_owned(),
-    ])
-}
-
 /// A tmpfs with the options that plans keep: `key=value`, and mount attributes.
-fn tmpfs_with(options: &[String]) -> Result<OwnedFd, EnforceError> {
+pub(super) fn tmpfs_with(options: &[String]) -> Result<OwnedFd, EnforceError> {
     let step = "make a file system in memory";
     let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(EnforceError::step(step))?;
     fsconfig_set_string(&fs, "source", "agentbox").map_err(EnforceError::step(step))?;
@@ -390,37 +333,8 @@ fn tmpfs_with(options: &[String]) -> Result<OwnedFd, EnforceError> {
     fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(EnforceError::step(step))
 }
 
-fn overlay(
-    lower: &Path,
-    upper: &str,
-    work: &str,
-    user_namespace: bool,
-) -> rustix::io::Result<OwnedFd> {
-    let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(&fs, "source", "agentbox")?;
-    fsconfig_set_string(&fs, "lowerdir", lower)?;
-    fsconfig_set_string(&fs, "upperdir", format!("{WORKBENCH}/{upper}"))?;
-    fsconfig_set_string(&fs, "workdir", format!("{WORKBENCH}/{work}"))?;
-    if user_namespace {
-        // Without it an overlay needs trusted.* attributes, which only the host's root may set.
-        fsconfig_set_flag(&fs, "userxattr")?;
-    }
-    fsconfig_create(&fs)?;
-    fsmount(
-        &fs,
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
-    )
-}
-
-fn make_dir(at: &OwnedFd, name: &str, mode: u32) -> rustix::io::Result<()> {
-    rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o700))?;
-    // mkdir(2) obeys the umask; chmod(2) does not.
-    rustix::fs::chmodat(at, name, Mode::from_raw_mode(mode), AtFlags::empty())
-}
-
 /// Mounts over a path of the container; a symbolic link anywhere in it is an error.
-fn attach(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError> {
+pub(super) fn attach(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError> {
     let step = || format!("mount over {path:?}");
     let target = match open_plain(path) {
         Err(Errno::LOOP) => return Err(EnforceError::Link(path.to_owned())),
@@ -429,7 +343,7 @@ fn attach(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError> {
     attach_at(mount, &target).map_err(EnforceError::step(step()))
 }
 
-fn attach_at(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
+pub(super) fn attach_at(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(mount, "", target, "", flags)
 }

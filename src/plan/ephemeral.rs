@@ -9,27 +9,32 @@ use crate::policy::{EphemeralDir, Policy, RootAccess};
 /// The private directories of a container, in mount order.
 pub(super) fn ephemeral(
     policy: &Policy,
+    root: RootAccess,
     bundle: &BundleFacts,
     kept: &[PlannedMount],
 ) -> Vec<Ephemeral> {
     // With a root that is thrown away as a whole there is nothing to add but an empty /tmp, and what a mount covers.
-    let root = policy.filesystem.root == RootAccess::Ephemeral;
+    let root = root == RootAccess::Ephemeral;
     let by_root = |path: &Path| {
         root && !kept
             .iter()
             .any(|m| m.judged.is_some() && path.starts_with(&m.destination))
     };
+    let home = bundle.home.as_deref().filter(|home| is_home_like(home));
+    let home = home.map(|home| home.components().collect::<PathBuf>());
+    let dirs = &policy.filesystem.ephemeral;
     let mut out: Vec<Ephemeral> = Vec::new();
-    for dir in &policy.filesystem.ephemeral {
-        let (path, content) = match (dir, bundle.home.as_deref()) {
+    for dir in dirs {
+        let (path, content) = match (dir, &home) {
             (EphemeralDir::Tmp, _) => (PathBuf::from("/tmp"), EphemeralContent::Empty),
+            (EphemeralDir::Run, _) => (PathBuf::from("/run"), EphemeralContent::Image),
             (EphemeralDir::Var, _) => (PathBuf::from("/var"), EphemeralContent::Image),
-            (EphemeralDir::Home, Some(home)) if is_home_like(home) => {
-                (home.components().collect(), EphemeralContent::Image)
-            }
-            (EphemeralDir::Home, _) => continue,
+            (EphemeralDir::EmptyHome, Some(_)) if dirs.contains(&EphemeralDir::Home) => continue,
+            (EphemeralDir::EmptyHome, Some(home)) => (home.clone(), EphemeralContent::EmptyHome),
+            (EphemeralDir::Home, Some(home)) => (home.clone(), EphemeralContent::Image),
+            (EphemeralDir::Home | EphemeralDir::EmptyHome, None) => continue,
         };
-        let empty = content == EphemeralContent::Empty;
+        let empty = content != EphemeralContent::Image;
         if is_mounted(&path, bundle, kept) || (!empty && by_root(&path)) {
             continue;
         }

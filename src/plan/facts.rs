@@ -32,6 +32,9 @@ pub struct HostFacts {
     /// kernel.core_pattern is a socket (`@`, Linux 6.16): crashes go there whatever RLIMIT_CORE is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub core_socket: bool,
+    /// Why what is thrown away cannot lie on a disk of the node, where it cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_disk: Option<String>,
 }
 
 impl HostFacts {
@@ -254,6 +257,9 @@ pub struct Inside {
     /// search.
     #[serde(default)]
     pub known_by: usize,
+    /// Git has another content of it: hidden, it would be committed as empty.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tracked: bool,
 }
 
 impl Inside {

@@ -20,6 +20,8 @@ mod options;
 pub mod privileges;
 pub mod process;
 pub mod reach;
+pub mod scratch;
+pub mod settings;
 mod sort;
 mod support;
 #[cfg(test)]
@@ -110,6 +112,9 @@ pub struct FilesystemPlan {
     pub ephemeral: Vec<Ephemeral>,
     /// Upper bound of all that is ephemeral, bytes.
     pub scratch_bytes: u64,
+    /// Where that lies.
+    #[serde(default)]
+    pub scratch_place: ScratchPlace,
     /// Mount point of the workspace, if the container has one.
     pub workspace: Option<PathBuf>,
     /// Mounts that the container gets, in order.
@@ -150,6 +155,38 @@ impl FilesystemPlan {
         late.map(|m| &m.destination)
             .chain(self.ephemeral.iter().map(|e| &e.path))
             .any(|place| path.starts_with(place))
+            // The root is one of them, but for what moves there as it is.
+            || (self.root == RootAccess::Ephemeral
+                && !self.kernel_mounts().any(|place| path.starts_with(place)))
+    }
+
+    /// The outermost of the mounts that libcontainer makes: the kernel's own file systems and /dev.
+    pub fn kernel_mounts(&self) -> impl Iterator<Item = &Path> {
+        let early = || self.mounts.iter().filter(|m| !m.is_late());
+        let inside_another = move |path: &Path| {
+            early().any(|m| m.destination != path && path.starts_with(&m.destination))
+        };
+        let places: BTreeSet<&Path> = early().map(|m| m.destination.as_path()).collect();
+        places.into_iter().filter(move |path| !inside_another(path))
+    }
+
+    /// Whether there is anything that is thrown away.
+    pub fn needs_scratch(&self) -> bool {
+        self.root == RootAccess::Ephemeral || !self.ephemeral.is_empty()
+    }
+
+    /// Whether what is written at a path is thrown away: no mount of the engine's holds it.
+    pub fn is_thrown_away(&self, path: &Path) -> bool {
+        let depth = |place: &Path| place.components().count();
+        let holds = |place: &&Path| path.starts_with(place);
+        let mounts = self.mounts.iter().map(|m| m.destination.as_path());
+        let mounted = mounts.filter(holds).map(depth).max().unwrap_or(0);
+        let private = self.ephemeral.iter().map(|e| e.path.as_path());
+        let private = private.filter(holds).map(depth).max().unwrap_or(0);
+        match self.root {
+            RootAccess::Ephemeral => private >= mounted,
+            RootAccess::ReadOnly => private > mounted,
+        }
     }
 }
 
@@ -163,12 +200,25 @@ pub struct Ephemeral {
     pub content: EphemeralContent,
 }
 
+/// Where what is thrown away lies until then.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScratchPlace {
+    /// In memory, as the container's.
+    #[default]
+    Memory,
+    /// On the node's disk, in a file system of the container's own.
+    Disk,
+}
+
 /// What an ephemeral directory shows at the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EphemeralContent {
     /// Nothing (mode 1777).
     Empty,
+    /// Nothing, and it is a home directory: nothing in it can be executed, and it is its owner's.
+    EmptyHome,
     /// What the image has there (an overlay).
     Image,
 }
@@ -299,6 +349,28 @@ pub enum PlanError {
         /// The controller that is missing.
         controller: &'static str,
     },
+    /// A mask that git would take for a change of the project.
+    #[error(
+        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and git has another content of it: the container would commit it as empty. Take the secret out (git restore), or let the node's policy name it in filesystem.credentials"
+    )]
+    Tracked {
+        /// The policy's name.
+        policy: String,
+        /// Path in the mount.
+        path: PathBuf,
+        /// What is mounted.
+        source_path: PathBuf,
+    },
+    /// What is thrown away must lie on a disk, and cannot.
+    #[error(
+        "policy '{policy}' keeps what is thrown away on disk (filesystem.scratch-on = \"disk\"), which this node cannot: {why}; use \"auto\", which takes memory then, or \"memory\""
+    )]
+    NoDisk {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        why: String,
+    },
     /// A section that every container needs is missing from config.json.
     #[error("config.json has no `{0}` section")]
     Missing(&'static str),
@@ -411,7 +483,9 @@ pub enum PlanError {
         allowed: String,
     },
     /// `filesystem.write` names no mount.
-    #[error("filesystem.write names {0:?}: no mount of this container is at that path")]
+    #[error(
+        "filesystem.write names {0:?}: no mount of this container is at that path; what lies in the image itself can be written, and is thrown away, where filesystem.root is \"ephemeral\""
+    )]
     Written(PathBuf),
     /// Something that was asked for would be left out.
     #[error(
@@ -475,7 +549,8 @@ pub fn plan(
     hooks::check(resolved, spec, bundle)?;
     let namespaces = namespaces::plan(resolved, linux, bundle, joined.as_ref())?;
     let devices = privileges::devices(resolved, linux, bundle)?;
-    let filesystem = mounts::plan(resolved, spec, bundle, &mut warnings)?;
+    let mut filesystem = mounts::plan(resolved, spec, bundle, &mut warnings)?;
+    scratch::place(policy, host, &mut filesystem, &mut warnings)?;
     let sysfs = filesystem
         .mounts
         .iter()

@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::ephemeral::ephemeral;
 use super::never::Never;
+use super::scratch::most_of_a_tmpfs;
 use super::sort::{Named, Rules, Sorted};
 use super::workspace::{pod_role, workspace};
-use super::{BundleFacts, FileKind, FilesystemPlan, PlanError, volumes};
-use crate::policy::{Field, Origin, Resolved};
+use super::{BundleFacts, FileKind, FilesystemPlan, PlanError, ScratchPlace, volumes};
+use crate::policy::{Field, Origin, Policy, Resolved, RootAccess};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
 /// Docker 28's list, and what tells user 0 of the whole node's memory without asking for a capability (F-L2).
@@ -153,10 +154,11 @@ pub(super) fn plan(
                 out.wrapped(rules, &bundle.wrapped, mount, facts, warnings);
             }
             Some(facts) => out.bind(rules, place, mount, facts, warnings)?,
-            None => out.kernel(mount, policy.filesystem.scratch.bytes()),
+            None => out.kernel(mount, most_of_a_tmpfs(policy)),
         }
     }
-    let ephemeral = ephemeral(policy, bundle, &out.kept);
+    let root = root(policy, spec);
+    let ephemeral = ephemeral(policy, root, bundle, &out.kept);
     if let (Some(named), Some(_)) = (&resolved.workspace, workspace)
         && out.workspace.is_none()
     {
@@ -174,9 +176,10 @@ pub(super) fn plan(
         &BTreeSet::new(),
     );
     Ok(FilesystemPlan {
-        root: policy.filesystem.root,
+        root,
         ephemeral,
         scratch_bytes: policy.filesystem.scratch.bytes(),
+        scratch_place: ScratchPlace::Memory,
         workspace: out.workspace,
         mounts: out.kept,
         pruned: out.pruned,
@@ -186,6 +189,15 @@ pub(super) fn plan(
         readonly,
         replaced: out.replaced,
     })
+}
+
+/// A root that the engine wants read-only stays so.
+fn root(policy: &Policy, spec: &Spec) -> RootAccess {
+    let asked = spec.root().as_ref().and_then(|r| r.readonly());
+    match asked {
+        Some(true) => RootAccess::ReadOnly,
+        _ => policy.filesystem.root,
+    }
 }
 
 /// Options of kept mounts that were asked for and are not given.

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::facts::FileSystem;
+use super::settings::Settings;
 use crate::policy::Filesystem;
 
 /// The parsed list.
@@ -21,6 +22,9 @@ pub struct Never {
     #[serde(default)]
     file_system: Vec<KernelFileSystem>,
     credentials: Credentials,
+    /// Files that are judged by what is in them.
+    #[serde(default)]
+    pub settings: Settings,
 }
 
 /// A path of the node that is never let in, with all below it.

@@ -11,6 +11,7 @@ use super::never::{Meant, Never};
 use super::options::{bounded, has_size, keep, only};
 use super::support::support;
 use super::volumes::{Volume, refused, volume};
+use super::workspace::is_anonymous;
 use super::{Home, Inside, PlanError, SourceFacts};
 use crate::policy::{Access, MountRule, Policy, SearchRule};
 
@@ -19,6 +20,9 @@ const WORKSPACE: &str = "the workspace";
 
 /// Why the other binds and volumes are there.
 const OTHERS: &str = "the policy keeps other mounts";
+
+/// Why a volume of the image's is written.
+const ANONYMOUS: &str = "a volume that only the image asks for, the container's own";
 
 /// Why a whole home directory is not written.
 const HOME: &str = "a whole home directory: at most the working directory in it is written, where that is the workspace's and does not begin with a dot";
@@ -57,7 +61,7 @@ pub(super) struct Sorted {
 
 impl Sorted {
     /// A mount that is no bind: the kernel's own file systems, on their usual places only.
-    pub(super) fn kernel(&mut self, mount: &Mount, scratch_bytes: u64) {
+    pub(super) fn kernel(&mut self, mount: &Mount, most: u64) {
         let kind = mount.typ().as_deref().unwrap_or("none");
         let destination = mount.destination();
         let asked = mount.options().as_deref().unwrap_or_default();
@@ -70,10 +74,10 @@ impl Sorted {
             }
             ("devpts", "/dev/pts") => keep(asked, &["nosuid", "noexec"]),
             ("mqueue", "/dev/mqueue") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
-            ("tmpfs", "/dev") => bounded(keep(asked, &["nosuid", "noexec"]), scratch_bytes),
+            ("tmpfs", "/dev") => bounded(keep(asked, &["nosuid", "noexec"]), most),
             ("tmpfs", "/dev/shm") if has_size(asked) => keep(asked, &["nosuid", "nodev"]),
             ("tmpfs", _) if !is_kernel_place(destination) && place != "/" => {
-                bounded(keep(asked, &["nosuid", "nodev"]), scratch_bytes)
+                bounded(keep(asked, &["nosuid", "nodev"]), most)
             }
             _ => {
                 self.prune(mount, &format!("a mount of type {kind:?} at this place is not among those that a policy keeps"));
@@ -150,7 +154,7 @@ impl Sorted {
             self.secret(mount, facts, is_workspace);
             return Ok(());
         }
-        match access(policy, volume, named) {
+        match access(policy, volume, named, facts) {
             Access::None => self.prune(
                 mount,
                 &format!("policy '{}' keeps {}", policy.name, kept_words(policy)),
@@ -169,6 +173,7 @@ impl Sorted {
                     _ => self.other(rules, mount, facts, (granted, writable)),
                 }
                 self.mask_inside(never, destination, facts);
+                self.refuse_tracked(policy, facts)?;
                 match (&facts.unsearched, policy.filesystem.search) {
                     (Some(why), SearchRule::Complete) => {
                         return Err(PlanError::Unsearched {
@@ -182,6 +187,23 @@ impl Sorted {
             }
         }
         Ok(())
+    }
+
+    /// What is hidden where it may be written must be nothing that git would miss.
+    fn refuse_tracked(&self, policy: &Policy, facts: &SourceFacts) -> Result<(), PlanError> {
+        let writable = self.kept.last().is_some_and(PlannedMount::is_writable);
+        match facts
+            .inside
+            .iter()
+            .find(|inside| inside.tracked && writable)
+        {
+            Some(inside) => Err(PlanError::Tracked {
+                policy: policy.name.to_string(),
+                path: inside.path.clone(),
+                source_path: facts.path.clone(),
+            }),
+            None => Ok(()),
+        }
     }
 
     fn workspace(
@@ -245,6 +267,9 @@ impl Sorted {
         let why = match (&closed, &facts.home) {
             (Some(closed), _) => format!("{OTHERS}, but nobody writes it: {closed}"),
             (None, Some(_)) if writable => HOME.to_owned(),
+            _ if granted == Access::ReadWrite && facts.all_names().all(is_anonymous) => {
+                ANONYMOUS.to_owned()
+            }
             _ => OTHERS.to_owned(),
         };
         let writable = writable && closed.is_none() && facts.home.is_none();
@@ -327,13 +352,20 @@ impl Sorted {
 }
 
 /// Which access the policy gives a bind mount that is on no list.
-fn access(policy: &Policy, volume: Option<Volume>, named: Named<'_>) -> Access {
+fn access(
+    policy: &Policy,
+    volume: Option<Volume>,
+    named: Named<'_>,
+    facts: &SourceFacts,
+) -> Access {
     let rules = &policy.filesystem;
     if named.is_workspace {
         return rules.workspace;
     }
+    // A volume that only the image asks for is the container's own scratch: it goes with the container.
+    let own = facts.all_names().all(is_anonymous);
     let mut write = rules.write.iter();
-    let listed = write.any(|w| Path::new(w.as_str()) == named.path);
+    let listed = own || write.any(|w| Path::new(w.as_str()) == named.path);
     match rules.mounts {
         _ if volume == Some(Volume::Scratch) => Access::ReadWrite,
         // A kubelet rewrites it from outside.

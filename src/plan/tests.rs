@@ -207,6 +207,7 @@ pub(super) fn host() -> HostFacts {
         memory_bytes: 16 << 30,
         processors: 8,
         core_socket: false,
+        no_disk: None,
     }
 }
 

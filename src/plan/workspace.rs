@@ -179,7 +179,7 @@ pub(super) fn pod_role(spec: &Spec) -> Option<&str> {
 }
 
 /// A volume that an engine made because the image asks for one: nobody's project.
-fn is_anonymous(source: &Path) -> bool {
+pub(super) fn is_anonymous(source: &Path) -> bool {
     let parts: Vec<&str> = source.iter().filter_map(|c| c.to_str()).collect();
     matches!(parts.as_slice(), [.., "volumes", id, "_data"]
         if id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit()))

@@ -151,6 +151,7 @@ impl Request {
             Field::FilesystemRoot => set(&mut filesystem.root, value),
             Field::FilesystemEphemeral => set_list(&mut filesystem.ephemeral, value),
             Field::FilesystemScratch => set(&mut filesystem.scratch, value),
+            Field::FilesystemScratchOn => set(&mut filesystem.scratch_on, value),
             Field::FilesystemWorkspace => set(&mut filesystem.workspace, value),
             Field::FilesystemMounts => set(&mut filesystem.mounts, value),
             Field::FilesystemWrite => set_list(&mut filesystem.write, value),

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::bound::{Amount, Bound};
 use super::{
-    Field, Filesystem, GuestPath, InboundPort, Limits, MountRule, Network, NetworkRule, Policy,
-    Privileges, RootAccess, Syscalls,
+    EphemeralDir, Field, Filesystem, GuestPath, InboundPort, Limits, MountRule, Network,
+    NetworkRule, Policy, Privileges, RootAccess, Syscalls,
 };
 
 /// A field in which a policy asks for more than its ceiling allows.
@@ -137,6 +137,8 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
         root,
         ephemeral,
         scratch,
+        // It gives the workload nothing: `scratch` bounds it wherever it lies.
+        scratch_on: _,
         workspace,
         mounts,
         write,
@@ -151,6 +153,7 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
         root: root_ceiling,
         ephemeral: ephemeral_ceiling,
         scratch: scratch_ceiling,
+        scratch_on: _,
         workspace: workspace_ceiling,
         mounts: mounts_ceiling,
         write: write_ceiling,
@@ -164,7 +167,8 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
     over.ordered(Field::FilesystemRoot, root, root_ceiling);
     // Where all of the root may be written and thrown away, so may any directory in it.
     if *root_ceiling != RootAccess::Ephemeral {
-        over.subset(Field::FilesystemEphemeral, ephemeral, ephemeral_ceiling);
+        let ceiling = with_less(ephemeral_ceiling);
+        over.subset(Field::FilesystemEphemeral, ephemeral, &ceiling);
     }
     over.ordered(Field::FilesystemScratch, scratch, scratch_ceiling);
     over.ordered(Field::FilesystemWorkspace, workspace, workspace_ceiling);
@@ -199,6 +203,15 @@ fn compare_filesystem(asked: &Filesystem, ceiling: &Filesystem, over: &mut Over)
         service_account_token_ceiling,
     );
     over.ordered(Field::FilesystemLeftOut, left_out, left_out_ceiling);
+}
+
+/// With what is less than one of the list: an empty home where the image's may be.
+pub(super) fn with_less(list: &BTreeSet<EphemeralDir>) -> BTreeSet<EphemeralDir> {
+    let mut list = list.clone();
+    if list.contains(&EphemeralDir::Home) {
+        list.insert(EphemeralDir::EmptyHome);
+    }
+    list
 }
 
 fn compare_network(asked: &Network, ceiling: &Network, over: &mut Over) {

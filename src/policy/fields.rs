@@ -10,8 +10,8 @@ use super::{
     Access, Annotations, AskSeconds, BudgetsKept, ByteSize, Capability, CoolDown, Count, CpuLimit,
     CredentialName, EphemeralDir, Filesystem, GuestPath, InboundPort, LeftOut, Limits, MemoryLimit,
     MountRule, Network, NetworkMode, NetworkRule, OnUnknown, Origin, Policy, PolicyError,
-    PolicyName, Privileges, ProcessLimit, RootAccess, RuleItem, SearchRule, SecretRule, Switch,
-    SyscallName, Syscalls,
+    PolicyName, Privileges, ProcessLimit, RootAccess, RuleItem, ScratchOn, SearchRule, SecretRule,
+    Switch, SyscallName, Syscalls,
 };
 
 words! {
@@ -23,6 +23,8 @@ words! {
         FilesystemEphemeral = "filesystem.ephemeral",
         /// [`Filesystem::scratch`].
         FilesystemScratch = "filesystem.scratch",
+        /// [`Filesystem::scratch_on`].
+        FilesystemScratchOn = "filesystem.scratch-on",
         /// [`Filesystem::workspace`].
         FilesystemWorkspace = "filesystem.workspace",
         /// [`Filesystem::mounts`].
@@ -112,6 +114,7 @@ pub(super) struct FilesystemFields {
     pub root: Option<RootAccess>,
     pub ephemeral: Option<BTreeSet<EphemeralDir>>,
     pub scratch: Option<ByteSize>,
+    pub scratch_on: Option<ScratchOn>,
     pub workspace: Option<Access>,
     pub mounts: Option<MountRule>,
     pub write: Option<BTreeSet<GuestPath>>,
@@ -292,6 +295,7 @@ impl FilesystemFields {
             root,
             ephemeral,
             scratch,
+            scratch_on,
             workspace,
             mounts,
             write,
@@ -306,6 +310,8 @@ impl FilesystemFields {
         let slot = &mut self.ephemeral;
         put(slot, ephemeral, Field::FilesystemEphemeral, note);
         put(&mut self.scratch, scratch, Field::FilesystemScratch, note);
+        let slot = &mut self.scratch_on;
+        put(slot, scratch_on, Field::FilesystemScratchOn, note);
         let slot = &mut self.workspace;
         put(slot, workspace, Field::FilesystemWorkspace, note);
         put(&mut self.mounts, mounts, Field::FilesystemMounts, note);
@@ -327,6 +333,7 @@ impl FilesystemFields {
             root: self.root.ok_or(Field::FilesystemRoot)?,
             ephemeral: self.ephemeral.ok_or(Field::FilesystemEphemeral)?,
             scratch: self.scratch.ok_or(Field::FilesystemScratch)?,
+            scratch_on: self.scratch_on.ok_or(Field::FilesystemScratchOn)?,
             workspace: self.workspace.ok_or(Field::FilesystemWorkspace)?,
             mounts: self.mounts.ok_or(Field::FilesystemMounts)?,
             write: self.write.ok_or(Field::FilesystemWrite)?,
@@ -352,6 +359,7 @@ impl From<Filesystem> for FilesystemFields {
             root,
             ephemeral,
             scratch,
+            scratch_on,
             workspace,
             mounts,
             write,
@@ -366,6 +374,7 @@ impl From<Filesystem> for FilesystemFields {
             root: Some(root),
             ephemeral: Some(ephemeral),
             scratch: Some(scratch),
+            scratch_on: Some(scratch_on),
             workspace: Some(workspace),
             mounts: Some(mounts),
             write: Some(write),

@@ -103,8 +103,11 @@ pub struct Filesystem {
     pub root: RootAccess,
     /// Directories that are private, writable and thrown away.
     pub ephemeral: BTreeSet<EphemeralDir>,
-    /// The upper bound of all that is ephemeral together. It is a tmpfs: what is written counts as memory.
+    /// The upper bound of all that is ephemeral together.
     pub scratch: ByteSize,
+    /// Where that lies.
+    #[serde(default = "scratch_on_as_before")]
+    pub scratch_on: ScratchOn,
     /// The workspace's mount.
     pub workspace: Access,
     /// The other binds and volumes.
@@ -251,6 +254,22 @@ words! {
         Home = "home",
         /// `/var`.
         Var = "var",
+        /// `/run`.
+        Run = "run",
+        /// The user's home directory, empty at first, of which nothing can be executed.
+        EmptyHome = "empty-home",
+    }
+}
+
+words! {
+    /// Where what is thrown away lies until then.
+    ScratchOn {
+        /// In memory, as the container's.
+        Memory = "memory",
+        /// On disk, or in memory where the node cannot.
+        Auto = "auto",
+        /// On disk; where the node cannot, the container is refused.
+        Disk = "disk",
     }
 }
 
@@ -328,6 +347,11 @@ fn search_as_before() -> SearchRule {
 /// What records of before there were these fields meant.
 fn secrets_as_before() -> SecretRule {
     SecretRule::Drop
+}
+
+/// What records of before there was this field meant.
+fn scratch_on_as_before() -> ScratchOn {
+    ScratchOn::Memory
 }
 
 /// What records of before there was this field meant.

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::bound::{Amount, Bound};
+use super::ceiling::with_less;
 use super::{
-    Field, Filesystem, InboundPort, Limits, MountRule, Network, NetworkLimit, NetworkRule,
-    OnUnknown, Policy, Privileges, RootAccess, Syscalls,
+    EphemeralDir, Field, Filesystem, InboundPort, Limits, MountRule, Network, NetworkLimit,
+    NetworkRule, OnUnknown, Policy, Privileges, RootAccess, Syscalls,
 };
 
 /// Adds the ceiling's denials, which no policy below it can be without; the fields that this changed.
@@ -68,6 +69,8 @@ fn meet_filesystem(own: &mut Filesystem, ceiling: &Filesystem, changed: &mut Cha
         root,
         ephemeral,
         scratch,
+        // As in a ceiling: it gives the workload nothing.
+        scratch_on: _,
         workspace,
         mounts,
         write,
@@ -80,7 +83,15 @@ fn meet_filesystem(own: &mut Filesystem, ceiling: &Filesystem, changed: &mut Cha
     } = own;
     changed.least(Field::FilesystemRoot, root, &ceiling.root);
     if ceiling.root != RootAccess::Ephemeral {
-        changed.common(Field::FilesystemEphemeral, ephemeral, &ceiling.ephemeral);
+        changed.set(Field::FilesystemEphemeral, ephemeral, |own| {
+            let most = with_less(&ceiling.ephemeral);
+            let both: BTreeSet<_> = own.intersection(&most).copied().collect();
+            // The image's home may not be, an empty one in its place may.
+            let instead = with_less(own).intersection(&most).max().copied();
+            let empty = instead.filter(|dir| *dir == EphemeralDir::EmptyHome);
+            let empty = empty.filter(|_| !both.contains(&EphemeralDir::Home));
+            both.into_iter().chain(empty).collect()
+        });
     }
     changed.least(Field::FilesystemScratch, scratch, &ceiling.scratch);
     changed.least(Field::FilesystemWorkspace, workspace, &ceiling.workspace);

@@ -114,7 +114,13 @@ const LOOSEN: [Field; 12] = [
 #[test]
 fn the_built_in_policies_are_what_the_design_says() {
     let eight: BTreeSet<Capability> = Capability::ORDINARY.into();
-    let all: BTreeSet<EphemeralDir> = EphemeralDir::ALL.iter().copied().collect();
+    let all: BTreeSet<EphemeralDir> = [
+        EphemeralDir::Tmp,
+        EphemeralDir::Home,
+        EphemeralDir::Var,
+        EphemeralDir::Run,
+    ]
+    .into();
     let none = Syscalls {
         allow: BTreeSet::new(),
         deny: BTreeSet::new(),
@@ -148,6 +154,10 @@ fn the_built_in_policies_are_what_the_design_says() {
         root,
         ephemeral,
         scratch: scratch.parse().unwrap(),
+        scratch_on: match mounts {
+            MountRule::Drop => ScratchOn::Memory,
+            MountRule::Keep | MountRule::ReadOnly => ScratchOn::Auto,
+        },
         workspace: Access::ReadWrite,
         mounts,
         write: BTreeSet::new(),
@@ -166,17 +176,17 @@ fn the_built_in_policies_are_what_the_design_says() {
     };
     let strict = files(
         RootAccess::ReadOnly,
-        [EphemeralDir::Tmp].into(),
+        [EphemeralDir::Tmp, EphemeralDir::EmptyHome].into(),
         "16MiB",
         MountRule::Drop,
     );
     let standard = files(
-        RootAccess::ReadOnly,
+        RootAccess::Ephemeral,
         all.clone(),
-        "256MiB",
+        "4GiB",
         MountRule::ReadOnly,
     );
-    let permissive = files(RootAccess::Ephemeral, all, "1GiB", MountRule::Keep);
+    let permissive = files(RootAccess::Ephemeral, all, "16GiB", MountRule::Keep);
     let count = |number: &str| number.parse().unwrap();
     let closed = |mode| Network {
         mode,

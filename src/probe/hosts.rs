@@ -154,6 +154,7 @@ impl Hosts {
                 why: format!("it is {}", k.name.display()),
                 // By its whole path: the node's link leads there.
                 known_by: rest.components().count(),
+                tracked: false,
             })
         })
     }

@@ -4,6 +4,9 @@
 //! search that stops early is one that an agent can make stop. Where it does stop (a tree of more than a million
 //! entries, a disk that is slow, a directory that root may not read), the plan is told why, and decides.
 
+mod git;
+mod sha1;
+
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
@@ -19,6 +22,7 @@ use crate::plan::never::{Meant, Never};
 use crate::plan::{Inside, SourceFacts};
 use crate::policy::SearchRule;
 use crate::sys::handle::{self, Handle};
+use git::{Known, Repositories};
 
 /// The most that is masked inside one mount's source: each is a mount, of which the kernel gives 100,000.
 const MASKS: usize = 10_000;
@@ -128,6 +132,7 @@ pub(super) fn search(
             .collect(),
         queue: VecDeque::new(),
         inside: Vec::new(),
+        repositories: Repositories::default(),
         // The program of another file system has another file's number here.
         runtime: unwanted
             .runtime
@@ -149,6 +154,7 @@ struct Search<'a> {
     /// Directories still to look at, relative to the root. Breadth first: where it stops, the top has been seen.
     queue: VecDeque<Waiting>,
     inside: Vec<Inside>,
+    repositories: Repositories,
     /// The inode of the runtime's own program, and where it was met.
     runtime: Option<u64>,
     found_runtime: Option<PathBuf>,
@@ -157,12 +163,22 @@ struct Search<'a> {
     moved: Option<PathBuf>,
 }
 
+/// What becomes of something unwanted.
+enum Judged {
+    Hidden(Inside),
+    /// Not as a whole: of what is in it.
+    ByFile((String, usize)),
+}
+
 /// A directory that is still to be looked at.
 struct Waiting {
     /// Relative to the root.
     path: PathBuf,
     /// What it is, wherever it is moved; not where the file system does not tell.
     handle: Option<Handle>,
+    /// Why it must not be seen, and by how many components that is known, where git has some of its files: each is
+    /// judged by itself.
+    unwanted: Option<(String, usize)>,
 }
 
 impl Waiting {
@@ -170,6 +186,7 @@ impl Waiting {
         Self {
             path: PathBuf::new(),
             handle: None,
+            unwanted: None,
         }
     }
 
@@ -231,6 +248,43 @@ impl Search<'_> {
         unread.map_or(Ok(()), Err)
     }
 
+    /// What becomes of something that is called like a credential, or lies below one. A project's own settings are seen, and
+    /// what git has with this very content; a directory of which git has files is judged file by file.
+    fn judge(
+        &mut self,
+        path: &Path,
+        kind: FileType,
+        (why, known_by): (String, usize),
+    ) -> Option<Judged> {
+        let hidden = |tracked| {
+            Some(Judged::Hidden(Inside {
+                path: path.to_owned(),
+                why: why.clone(),
+                known_by,
+                tracked,
+            }))
+        };
+        match kind {
+            FileType::Directory if self.repositories.know_below(self.root, path) => {
+                Some(Judged::ByFile((why, known_by)))
+            }
+            FileType::RegularFile => {
+                let Some(content) = git::content(self.root, path) else {
+                    return hidden(false);
+                };
+                let settings = &self.unwanted.never.settings;
+                if settings.is_one(path) && settings.are_harmless(&content) {
+                    return None;
+                }
+                match self.repositories.know(self.root, path, &content) {
+                    Known::Unchanged => None,
+                    known => hidden(known == Known::Changed),
+                }
+            }
+            _ => hidden(false),
+        }
+    }
+
     fn directory(
         &mut self,
         waiting: &Waiting,
@@ -277,7 +331,8 @@ impl Search<'_> {
                 kind = stat.map_or(kind, |s| FileType::from_raw_mode(s.st_mode));
             }
             let directory = kind == FileType::Directory || kind == FileType::Unknown;
-            if !directory && !self.unwanted.may_be(file, kind) {
+            let within = waiting.unwanted.as_ref();
+            if !directory && within.is_none() && !self.unwanted.may_be(file, kind) {
                 continue;
             }
             let path = relative.join(OsStr::from_bytes(file));
@@ -285,17 +340,25 @@ impl Search<'_> {
                 true => self.unwanted.why(&self.bases, &path, kind),
                 false => None,
             };
-            match why {
-                Some((why, known_by)) => self.inside.push(Inside {
-                    path,
-                    why,
-                    known_by,
-                }),
-                None if directory => self.queue.push_back(Waiting {
+            let why = why.or_else(|| {
+                let (why, parts) = within.filter(|_| kind != FileType::Symlink)?;
+                Some((why.clone(), parts + 1))
+            });
+            let why = why.and_then(|why| self.judge(&path, kind, why));
+            let unwanted = match why {
+                Some(Judged::Hidden(inside)) => {
+                    self.inside.push(inside);
+                    continue;
+                }
+                Some(Judged::ByFile(why)) => Some(why),
+                None => None,
+            };
+            if directory {
+                self.queue.push_back(Waiting {
                     path,
                     handle: handle::of(fd.as_fd(), entry.file_name()).ok(),
-                }),
-                None => {}
+                    unwanted,
+                });
             }
         }
         Ok(())

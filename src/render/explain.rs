@@ -10,8 +10,9 @@ use serde::Serialize;
 use super::identity::Identity;
 use crate::egress::spelling;
 use crate::log::escape;
-use crate::plan::{EphemeralContent, LimitsPlan, Plan, PlannedMount};
+use crate::plan::{EphemeralContent, FilesystemPlan, LimitsPlan, Plan, PlannedMount, ScratchPlace};
 use crate::policy::{HostName, Leave, NetworkMode, NetworkRule, RootAccess, Target, UpstreamNames};
+use crate::render::ext4::Blank;
 use crate::seccomp::{Filter, Program};
 
 /// What is explained.
@@ -86,23 +87,23 @@ fn filesystem(out: &mut String, plan: &Plan) {
     let fs = &plan.filesystem;
     let root = match fs.root {
         RootAccess::ReadOnly => "the image, read-only".to_owned(),
-        RootAccess::Ephemeral => format!(
-            "the image; what is written is thrown away (at most {})",
-            size(fs.scratch_bytes)
-        ),
+        RootAccess::Ephemeral => "the image; what is written is thrown away".to_owned(),
     };
     line(out, "files", &root);
+    if fs.needs_scratch() {
+        item(out, &format!("thrown away: {}", scratch(fs)));
+    }
     for dir in &fs.ephemeral {
         let content = match dir.content {
             EphemeralContent::Empty => "empty",
+            EphemeralContent::EmptyHome => "empty and not executable",
             EphemeralContent::Image => "as in the image",
         };
         item(
             out,
             &format!(
-                "{}  writable, {content} at first, thrown away (all together at most {})",
-                path(&dir.path),
-                size(fs.scratch_bytes)
+                "{}  writable, {content} at first, thrown away",
+                path(&dir.path)
             ),
         );
     }
@@ -147,6 +148,20 @@ fn filesystem(out: &mut String, plan: &Plan) {
         |list: &[std::path::PathBuf]| list.iter().map(|p| path(p)).collect::<Vec<_>>().join(" ");
     item(out, &format!("empty: {}", paths(&fs.masked)));
     item(out, &format!("read-only: {}", paths(&fs.readonly)));
+}
+
+/// How much may be thrown away, where it lies until then, and what says so.
+fn scratch(fs: &FilesystemPlan) -> String {
+    let most = size(fs.scratch_bytes);
+    match fs.scratch_place {
+        ScratchPlace::Memory => format!(
+            "at most {most}, in memory, which counts as the container's (filesystem.scratch, filesystem.scratch-on)"
+        ),
+        ScratchPlace::Disk => {
+            let files = Blank::files(fs.scratch_bytes);
+            format!("at most {most} and {files} files, on disk (filesystem.scratch)")
+        }
+    }
 }
 
 fn limits(out: &mut String, plan: &Plan) {

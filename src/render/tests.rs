@@ -87,6 +87,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
         memory_bytes: 16 << 30,
         processors: 8,
         core_socket: false,
+        no_disk: None,
     };
     plan(&resolved, spec, &facts, &host).unwrap()
 }

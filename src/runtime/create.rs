@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
@@ -32,7 +32,7 @@ use super::store::{Lock, Place};
 use super::unfinished::{self, Split};
 use super::{
     RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, half_made, hooks, labels,
-    late, named, neighbours, network_wall, notify, overlay, pidfd, pin, relay, report, resolve,
+    late, named, neighbours, network_wall, notify, pidfd, pin, relay, report, resolve, scratch,
 };
 use crate::cli::{self, Global};
 use crate::devices::Program;
@@ -43,8 +43,8 @@ use crate::enforce::rootfs::LateMount;
 use crate::enforce::{home, privileges};
 use crate::plan::reach::{self, NetSettings};
 use crate::plan::wrapped::Wrapped;
-use crate::plan::{self, CapabilitySets, Plan};
-use crate::policy::{RootAccess, Selection};
+use crate::plan::{self, CapabilitySets, Plan, ScratchPlace};
+use crate::policy::{RootAccess, ScratchOn, Selection};
 use crate::probe::Opened;
 use crate::render::spec::{self as shadow, Places};
 use crate::render::{files, refuse};
@@ -247,12 +247,9 @@ fn build(
     record: &mut Record,
 ) -> Result<(), RuntimeError> {
     let dir = place.dir();
-    record.overlay = decision
-        .plan
-        .as_ref()
-        .is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
     record.save(&dir)?;
-    // First, so that both get ready while libcontainer works.
+    // First, so that all of them get ready while the rest is done.
+    let maker = disk_maker(record, &decision.bundle.spec);
     let shared = decision
         .plan
         .as_ref()
@@ -269,12 +266,7 @@ fn build(
         record.sidecar = Some(walls.sidecar().clone());
         record.save(&dir)?;
     }
-    let rootfs = match &decision.plan {
-        Some(plan) if record.overlay => {
-            overlay::make(&dir, &decision.bundle.rootfs, plan.filesystem.scratch_bytes)?
-        }
-        _ => decision.bundle.rootfs.clone(),
-    };
+    let rootfs = decision.bundle.rootfs.clone();
     let hooks = decision.bundle.spec.hooks().clone().unwrap_or_default();
     let job = hooks::Job::new(
         &hooks,
@@ -314,6 +306,7 @@ fn build(
     if let Some(agent) = &agent {
         agent.save(&dir)?;
     }
+    let disk = disk(record, maker)?;
     let executor = executor(
         decision,
         record,
@@ -322,8 +315,11 @@ fn build(
             agent: agent_socket,
             report,
         },
-        late_mounts,
-        unfinished,
+        Files {
+            disk,
+            late: late_mounts,
+            unfinished,
+        },
         streams.relayed,
     );
     if let Some(walls) = &mut walls {
@@ -372,6 +368,39 @@ fn build(
         pidfd::send(socket, init.pid)?;
     }
     record.save(&dir)
+}
+
+/// Begins to make the disk for what is thrown away, where it is to lie on one.
+fn disk_maker(record: &Record, spec: &Spec) -> Option<io::Result<scratch::Maker>> {
+    let files = &record.plan.as_ref()?.filesystem;
+    let wanted = files.needs_scratch() && files.scratch_place == ScratchPlace::Disk;
+    wanted.then(|| scratch::Maker::begin(files.scratch_bytes, spec))
+}
+
+/// The disk for what is thrown away; nothing where it lies in memory. Where there is none after all, the record says so.
+fn disk(
+    record: &mut Record,
+    maker: Option<io::Result<scratch::Maker>>,
+) -> Result<Option<OwnedFd>, RuntimeError> {
+    let (Some(plan), Some(maker)) = (&mut record.plan, maker) else {
+        return Ok(None);
+    };
+    let files = &mut plan.filesystem;
+    let made = maker.and_then(scratch::Maker::finish);
+    match (made, plan.policy.filesystem.scratch_on) {
+        (Ok(disk), _) => Ok(Some(disk)),
+        (Err(error), ScratchOn::Disk) => Err(plan::PlanError::NoDisk {
+            policy: plan.policy.name.to_string(),
+            why: error.to_string(),
+        }
+        .into()),
+        (Err(error), ScratchOn::Auto | ScratchOn::Memory) => {
+            let why = error.to_string();
+            plan.warnings
+                .push(plan::scratch::in_memory_instead(files, &why));
+            Ok(None)
+        }
+    }
 }
 
 /// The device rules of a node that has cgroup v2 alone.
@@ -471,10 +500,16 @@ fn write_shadow(
         }
     };
     let makes_nodes = split.as_ref().is_some_and(|s| s.left.makes_nodes());
-    let nodes: &[Capability] = if makes_nodes {
-        &[Capability::Mknod]
-    } else {
-        &[]
+    let thrown_away = decision
+        .plan
+        .as_ref()
+        .is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
+    let more: &[Capability] = match (makes_nodes, thrown_away) {
+        (true, _) => &[Capability::Mknod],
+        // The kernel copies the image's files up with the rights of whoever mounted the overlay, and some of them have
+        // capabilities or set-group-ID bits.
+        (false, true) => &[Capability::Setfcap, Capability::Fsetid],
+        (false, false) => &[],
     };
     if shadow::joins(&spec, LinuxNamespaceType::Pid) {
         cgroup_mount::replace(&mut spec);
@@ -485,7 +520,7 @@ fn write_shadow(
             own_oom_score(process);
         }
         let sets = process.capabilities().clone().unwrap_or_default();
-        process.set_capabilities(Some(privileges::for_setup(&sets, nodes)));
+        process.set_capabilities(Some(privileges::for_setup(&sets, more)));
         if decision.plan.is_some() {
             // The real one may lie in a mount that our own code makes, later than libcontainer enters it.
             process.set_cwd(PathBuf::from("/"));
@@ -520,8 +555,17 @@ fn late_mounts(
     rootfs: &Path,
 ) -> Result<Vec<LateMount>, RuntimeError> {
     let mounts = late::prepare(plan, &decision.sources, files)?;
-    late::make_mount_points(rootfs, plan, &mounts)?;
+    if plan.root == RootAccess::ReadOnly {
+        late::make_mount_points(rootfs, plan, &mounts)?;
+    }
     Ok(mounts)
+}
+
+/// What the container's process makes of its files.
+struct Files {
+    disk: Option<OwnedFd>,
+    late: Vec<LateMount>,
+    unfinished: Option<Unfinished>,
 }
 
 /// The ends of sockets and pipes that the container's process gets.
@@ -535,8 +579,7 @@ fn executor(
     decision: &Decision,
     record: &Record,
     ends: Ends,
-    late_mounts: Vec<LateMount>,
-    unfinished: Option<Unfinished>,
+    files: Files,
     relayed: bool,
 ) -> WallExecutor {
     let spec = &decision.bundle.spec;
@@ -551,7 +594,8 @@ fn executor(
             sidecar: ends.sidecar,
             shared: record.shared_network().map(|shared| shared.cookie),
         },
-        plan: decision.plan.clone(),
+        // As it is saved.
+        plan: record.plan.clone(),
         capabilities,
         no_new_privs: decision.plan.is_some() || asked,
         filter: decision.filter.as_ref().map(SavedFilter::from),
@@ -560,8 +604,9 @@ fn executor(
         keyring: keyring(record),
         user_namespace: has_user_namespace(spec),
         cwd: process.map(|p| p.cwd().clone()),
-        late_mounts,
-        unfinished,
+        late_mounts: files.late,
+        disk: files.disk,
+        unfinished: files.unfinished,
         keep_newlines: relayed && process.and_then(|p| p.terminal()) == Some(true),
         cgroup_read_only: cgroup_read_only(spec, decision.plan.as_ref()),
         cgroups: Vec::new(),

@@ -195,6 +195,7 @@ fn build(
         user_namespace: create::has_user_namespace(shadow),
         cwd: None,
         late_mounts: Vec::new(),
+        disk: None,
         unfinished: None,
         keep_newlines: streams.relayed,
         cgroup_read_only: None,

@@ -7,6 +7,7 @@ pub mod deadline;
 pub mod event;
 pub mod handle;
 pub mod keyring;
+pub mod loopback;
 pub mod memory;
 pub mod mount;
 pub mod netlink;

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
-use crate::policy::{RootAccess, Selection};
+use crate::policy::{MountRule, Selection};
 use crate::probe::is_home;
 use crate::runtime::create::{self, Decision};
 use crate::runtime::foreground::{self, Afterwards};
@@ -85,7 +85,7 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
         Selection::Unconfined { .. } => {
             bail!("`wrap` without walls is the command itself: choose a policy with --policy")
         }
-        Selection::Policy(resolved) => resolved.policy.filesystem.root == RootAccess::Ephemeral,
+        Selection::Policy(resolved) => resolved.policy.filesystem.mounts == MountRule::Keep,
     };
     if !rustix::process::geteuid().is_root() {
         bail!(

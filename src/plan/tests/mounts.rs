@@ -306,6 +306,7 @@ fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
         path: "me/agent.sock".into(),
         why: "it is a socket".into(),
         known_by: 1,
+        tracked: false,
     }];
     let unsearched = |policy: &str| {
         under(policy).bind("/var/lib", "/data").found(|f| {
@@ -348,6 +349,7 @@ fn the_directories_by_which_a_credential_is_known_are_held_in_place() {
         path: path.into(),
         why: "w".into(),
         known_by,
+        tracked: false,
     });
     let case = under("standard").bind("/srv/x", "/data");
     let plan = case.found(|f| f.inside = inside.to_vec()).plan();
@@ -634,5 +636,70 @@ fn a_tmpfs_holds_no_more_than_the_policy_gives() {
     assert_eq!(
         size("/dev/shm", &["size=90%"]),
         (vec![most], vec![most / 1024])
+    );
+}
+
+/// what a company adds to an image by a mount, and nothing beside it.
+#[test]
+fn certificates_and_the_time_zone_come_in_read_only() {
+    for (source, kind) in [
+        ("/etc/ssl/certs", FileKind::Directory),
+        ("/etc/ssl/certs/ca-certificates.crt", FileKind::File),
+        ("/etc/pki/ca-trust", FileKind::Directory),
+        ("/etc/pki/tls/certs", FileKind::Directory),
+        ("/etc/ca-certificates", FileKind::Directory),
+        ("/etc/localtime", FileKind::File),
+        ("/etc/timezone", FileKind::File),
+    ] {
+        for policy in ["standard", "permissive"] {
+            let plan = under(policy).bind_of(kind, source, source).plan();
+            assert_eq!(access(&plan, source), "ro", "{policy} {source}");
+        }
+    }
+    for source in [
+        "/etc",
+        "/etc/ssl",
+        "/etc/ssl/private",
+        "/etc/pki",
+        "/etc/pki/tls",
+        "/etc/pki/tls/private",
+    ] {
+        let why = access(&under("permissive").bind(source, source).plan(), source);
+        assert!(why.contains("configuration"), "{source}: {why}");
+    }
+}
+
+/// Friction 3: what the image asks for is the container's own; what a person named is as the policy says.
+#[test]
+fn a_volume_that_only_the_image_asks_for_is_written() {
+    let anonymous = format!("/var/lib/docker/volumes/{ID}/_data");
+    let named = "/var/lib/docker/volumes/cache/_data";
+    for (policy, source, expect) in [
+        ("standard", anonymous.as_str(), "rw"),
+        ("standard", named, "ro"),
+        ("permissive", named, "rw"),
+    ] {
+        let plan = under(policy).bind(source, "/x").plan();
+        assert_eq!(access(&plan, "/x"), expect, "{policy} {source}");
+    }
+    let strict = access(&under("strict").bind(&anonymous, "/x").plan(), "/x");
+    assert!(strict.contains("workspace alone"), "{strict}");
+    // Something else under such a name is not.
+    let other = under("standard")
+        .bind(&anonymous, "/x")
+        .found(|f| f.names = ["/srv/data".into()].into());
+    assert_eq!(access(&other.plan(), "/x"), "ro");
+}
+
+/// what has no effect is an error that says what has.
+#[test]
+fn a_path_to_be_written_that_is_no_mount_is_refused_with_the_way_out() {
+    let message = under("permissive")
+        .annotation("filesystem.mounts", "read-only")
+        .annotation("filesystem.write", "/app")
+        .refused();
+    assert!(
+        message.contains("/app") && message.contains("filesystem.root"),
+        "{message}"
     );
 }

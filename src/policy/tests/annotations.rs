@@ -32,6 +32,7 @@ fn every_field_has_an_annotation() {
         .field("syscalls.deny", "ptrace , keyctl")
         .field("privileges.capabilities", "CHOWN,CAP_KILL")
         .field("privileges.set-id", "off")
+        .field("filesystem.scratch-on", "disk")
         .field("filesystem.workspace-at", "/project")
         .field("filesystem.search", "complete")
         .field("filesystem.credentials", "")
@@ -48,6 +49,7 @@ fn every_field_has_an_annotation() {
             root: RootAccess::ReadOnly,
             ephemeral: [EphemeralDir::Tmp, EphemeralDir::Home].into(),
             scratch: "32MiB".parse().unwrap(),
+            scratch_on: ScratchOn::Disk,
             workspace: Access::ReadOnly,
             mounts: MountRule::ReadOnly,
             write: ["/cache", "/data"].map(|path| path.parse().unwrap()).into(),

@@ -84,14 +84,20 @@ fn each_field_is_limited_by_its_own_rule() {
         ),
         (
             FilesystemEphemeral,
-            "filesystem.ephemeral = ['home']",
-            "filesystem.ephemeral = ['tmp', 'var']",
+            "filesystem = { root = 'read-only', ephemeral = ['home'] }",
+            "filesystem = { root = 'read-only', ephemeral = ['tmp', 'var'] }",
             true,
         ),
         (
             FilesystemEphemeral,
             "filesystem.ephemeral = ['home']",
             "filesystem = { root = 'ephemeral', ephemeral = [] }",
+            false,
+        ),
+        (
+            FilesystemEphemeral,
+            "filesystem = { root = 'read-only', ephemeral = ['empty-home'] }",
+            "filesystem = { root = 'read-only', ephemeral = ['home'] }",
             false,
         ),
         (
@@ -542,11 +548,12 @@ fn each_field_is_limited_by_its_own_rule() {
         let expected: &[Field] = if *over { &[*field] } else { &[] };
         assert_eq!(fields, expected, "{asked} in {ceiling}");
     }
-    // Every field has a row in which it exceeds; being told of the proxy is nothing that anybody gains, and leave for
-    // annotations counts only where there is no ceiling.
+    // Every field has a row in which it exceeds; being told of the proxy, and where scratch lies, is nothing that
+    // anybody gains, and leave for annotations counts only where there is no ceiling.
     for field in Field::ALL {
         let exceeds = table.iter().any(|row| row.0 == *field && row.3);
         let free = [
+            FilesystemScratchOn,
             NetworkProxyEnv,
             NetworkOnUnknown,
             NetworkAskSeconds,
@@ -583,8 +590,9 @@ fn what_exceeds_names_what_is_too_much_and_what_is_allowed() {
     assert_eq!(
         texts,
         [
-            "filesystem.ephemeral: home, var: tmp",
-            "filesystem.scratch: 256MiB: at most 16MiB",
+            "filesystem.root: ephemeral: at most read-only",
+            "filesystem.ephemeral: home, var, run: tmp, empty-home",
+            "filesystem.scratch: 4GiB: at most 16MiB",
             "filesystem.mounts: read-only: at most drop",
             "filesystem.write: /a, /b: nothing",
             "network.allow: a.test:22: *.c.test, b.test",

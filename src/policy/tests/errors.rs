@@ -307,7 +307,7 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
             podman().field("policy", "permissive"),
             "ChosenByImage",
             "annotation dev.agentbox.policy asks for more than policy standard (the default): policy permissive has \
-             more, such as filesystem.root; under this engine the image may have written the annotation; annotations = \
+             more, such as filesystem.scratch; under this engine the image may have written the annotation; annotations = \
              [\"policy\"] under [allow] of the node's file gives leave, and so does a policy that the call names (--policy)",
         ),
         (

@@ -173,6 +173,7 @@ fn the_documentation_lists_every_field_with_its_built_in_values() {
                 Field::FilesystemRoot => files.root.to_string(),
                 Field::FilesystemEphemeral => listed(&files.ephemeral),
                 Field::FilesystemScratch => files.scratch.to_string(),
+                Field::FilesystemScratchOn => files.scratch_on.to_string(),
                 Field::FilesystemWorkspace => files.workspace.to_string(),
                 Field::FilesystemMounts => files.mounts.to_string(),
                 Field::FilesystemWrite => listed(&files.write),

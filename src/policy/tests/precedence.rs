@@ -97,6 +97,7 @@ fn the_flags_policy_is_the_ceiling_of_its_call_too() {
     assert_eq!(
         fields,
         [
+            Field::FilesystemRoot,
             Field::FilesystemEphemeral,
             Field::FilesystemScratch,
             Field::FilesystemMounts,
@@ -246,7 +247,7 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
         ("network.on-unknown", "ask"),
         ("network.inbound", "8080"),
         ("network.hosts", "300"),
-        ("filesystem.scratch", "1GiB"),
+        ("filesystem.scratch", "8GiB"),
         ("filesystem.secrets", "read-only"),
         ("limits.pids", "8000"),
     ] {
@@ -269,7 +270,6 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
     }
     // What nobody left to them.
     for (field, value) in [
-        ("filesystem.root", "ephemeral"),
         ("filesystem.mounts", "keep"),
         ("filesystem.write", "/data"),
         ("filesystem.search", "partial"),

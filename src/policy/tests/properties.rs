@@ -61,8 +61,9 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
     use Shape::{List, Number, Word};
     match field {
         Field::FilesystemRoot => (Word, vec![dice.pick(&["read-only", "ephemeral"])]),
-        Field::FilesystemEphemeral => (List, dice.some(&["tmp", "home", "var"])),
+        Field::FilesystemEphemeral => (List, dice.some(&["tmp", "home", "var", "empty-home"])),
         Field::FilesystemScratch => (Word, vec![dice.pick(&["1MiB", "1025KiB", "2GiB"])]),
+        Field::FilesystemScratchOn => (Word, vec![dice.pick(&["memory", "auto", "disk"])]),
         Field::FilesystemWorkspace => (Word, vec![dice.pick(&["none", "read-only", "read-write"])]),
         Field::FilesystemMounts => (Word, vec![dice.pick(&["drop", "read-only", "keep"])]),
         Field::FilesystemWrite => (List, dice.some(&["/a", "/b", "/a/b"])),

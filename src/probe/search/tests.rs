@@ -127,6 +127,7 @@ fn what_ends_the_search_is_told() {
             bases: vec![scratch.0.clone()],
             queue: VecDeque::from([Waiting::root()]),
             inside: Vec::new(),
+            repositories: Repositories::default(),
             runtime: None,
             found_runtime: None,
             entries: 0,
@@ -165,6 +166,7 @@ fn a_directory_that_is_moved_while_it_is_searched_is_not_passed_over() {
     let waiting = |name: &CStr| Waiting {
         path: PathBuf::from(OsStr::from_bytes(name.to_bytes())),
         handle: handle::of(root.as_fd(), name).ok(),
+        unwanted: None,
     };
     let [moved, removed, replaced] = [c"moved", c"removed", c"replaced"].map(waiting);
     let told = moved.handle.is_some() && rustix::process::geteuid().is_root();
@@ -179,6 +181,7 @@ fn a_directory_that_is_moved_while_it_is_searched_is_not_passed_over() {
             bases: vec![scratch.0.clone()],
             queue: VecDeque::new(),
             inside: Vec::new(),
+            repositories: Repositories::default(),
             runtime: None,
             found_runtime: None,
             entries: 0,
@@ -219,4 +222,50 @@ fn a_busy_workspace_is_searched() {
         done.store(true, Ordering::Relaxed);
         assert!(found.iter().all(Option::is_none), "{found:?}");
     });
+}
+
+/// what a repository has is seen, and what it has otherwise is told apart.
+#[test]
+fn what_git_has_with_this_very_content_is_no_secret() {
+    let scratch = TestDir::new("search-git");
+    let dir = &scratch.0;
+    let write = |name: &str, text: &str| {
+        fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+        fs::write(dir.join(name), text).unwrap();
+    };
+    let names = [".aws/config", ".netrc", ".npmrc", "sub/.netrc"];
+    write(".git/index", "");
+    fs::write(dir.join(".git/index"), git::tests::index(2, &names)).unwrap();
+    // The index of the test has each name as the content.
+    write(".aws/config", ".aws/config");
+    write(".aws/credentials", "secret");
+    write(".netrc", ".netrc");
+    write(".npmrc", "_authToken=secret");
+    write("sub/.netrc", "secret");
+    write("other/.npmrc", "save-exact=true");
+    write("other/.netrc", ".netrc");
+    write(".ssh/id", "secret");
+    let facts = searched(dir);
+    assert_eq!(
+        found(&facts),
+        [
+            ".aws/credentials",
+            ".npmrc",
+            ".ssh",
+            "other/.netrc",
+            "sub/.netrc"
+        ]
+    );
+    let tracked = facts.inside.iter().filter(|i| i.tracked);
+    let tracked: Vec<_> = tracked.map(|i| i.path.to_str().unwrap()).collect();
+    assert_eq!(tracked, [".npmrc", "sub/.netrc"]);
+    assert_eq!(facts.inside[0].known_by, 2);
+    // A repository within one has files of its own.
+    write("other/.git/index", "");
+    fs::write(
+        dir.join("other/.git/index"),
+        git::tests::index(4, &[".netrc"]),
+    )
+    .unwrap();
+    assert!(!found(&searched(dir)).contains(&"other/.netrc"));
 }

@@ -1,0 +1,217 @@
+//! What is private and thrown away: the root's overlay, /tmp, home directories. All of it lies in one file system, in
+//! memory or on a disk that nobody else sees ([`crate::runtime::scratch`]), which goes with the last mount of it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+    open_tree, unmount,
+};
+
+use super::EnforceError;
+use super::rootfs::{attach, attach_at, open_plain, tmpfs_with};
+use crate::plan::{Ephemeral, EphemeralContent, FilesystemPlan};
+use crate::policy::RootAccess;
+use crate::sys::mount::{Attribute, set_attributes};
+
+/// Where the file system is attached while directories are taken from it; every container has it.
+pub(super) const WORKBENCH: &str = "/dev";
+
+/// The file system, attached to the workbench.
+pub(super) struct Scratch<'a> {
+    root: Made<'a>,
+    user_namespace: bool,
+}
+
+enum Made<'a> {
+    Here(OwnedFd),
+    Before(&'a OwnedFd),
+}
+
+impl<'a> Scratch<'a> {
+    /// Attaches the file system; nothing where nothing is thrown away.
+    pub(super) fn open(
+        plan: &FilesystemPlan,
+        disk: Option<&'a OwnedFd>,
+        user_namespace: bool,
+    ) -> Result<Option<Self>, EnforceError> {
+        if !plan.needs_scratch() {
+            return Ok(None);
+        }
+        let root = match disk {
+            Some(disk) => Made::Before(disk),
+            None => Made::Here(in_memory(plan.scratch_bytes)?),
+        };
+        let scratch = Self {
+            root,
+            user_namespace,
+        };
+        attach(scratch.fd(), Path::new(WORKBENCH))?;
+        Ok(Some(scratch))
+    }
+
+    fn fd(&self) -> &OwnedFd {
+        match &self.root {
+            Made::Here(fd) => fd,
+            Made::Before(fd) => fd,
+        }
+    }
+
+    /// Detaches it from the workbench; what was taken from it keeps it alive.
+    pub(super) fn close(self) -> Result<(), EnforceError> {
+        unmount(WORKBENCH, UnmountFlags::DETACH)
+            .map_err(EnforceError::step("detach the scratch file system"))
+    }
+
+    /// Where the root is thrown away: an overlay over the image takes its place, and the kernel's own file systems, which
+    /// are mounted by now, move there. Nothing of this is seen on the node.
+    pub(super) fn replace_root(&self, plan: &FilesystemPlan) -> Result<(), EnforceError> {
+        if plan.root != RootAccess::Ephemeral {
+            return Ok(());
+        }
+        let step = |what: &str| format!("{what} the root file system that is thrown away");
+        let old = open_plain(Path::new("/")).map_err(EnforceError::step(step("look at")))?;
+        let like = rustix::fs::fstat(&old).map_err(EnforceError::step(step("look at")))?;
+        self.upper("root", &like, None)
+            .map_err(EnforceError::step(step("make")))?;
+        // The overlay keeps what it was made of; the workbench is cleared while /dev below it moves.
+        let again = copy(self.fd()).map_err(EnforceError::step(step("keep")))?;
+        let new = self
+            .overlay(Path::new("/"), "root", MountAttrFlags::empty())
+            .map_err(EnforceError::step(step(
+                "mount (an overlay on an overlay on an overlay is more than the kernel takes)",
+            )))?;
+        unmount(WORKBENCH, UnmountFlags::DETACH).map_err(EnforceError::step(step("leave")))?;
+        attach_at(&new, &old).map_err(EnforceError::step(step("attach")))?;
+        for path in plan.kernel_mounts() {
+            move_to(&old, &new, path)
+                .map_err(EnforceError::step(format!("move {path:?} to the new root")))?;
+        }
+        rustix::process::fchdir(&new)
+            .and_then(|()| rustix::process::pivot_root(".", "."))
+            // The old root lies over the new one now.
+            .and_then(|()| unmount(".", UnmountFlags::DETACH))
+            .and_then(|()| rustix::process::chdir("/"))
+            .map_err(EnforceError::step(step("enter")))?;
+        attach(&again, Path::new(WORKBENCH))
+    }
+
+    /// Makes one private directory.
+    pub(super) fn directory(&self, index: usize, dir: &Ephemeral) -> Result<(), EnforceError> {
+        let step = |what: &str| format!("{what} the private {}", dir.path.display());
+        let like = match open_plain(&dir.path) {
+            Ok(fd) => rustix::fs::fstat(&fd).map_err(EnforceError::step(step("look at")))?,
+            // The image has no such directory, and the root file system is read-only: nothing to make writable.
+            Err(Errno::NOENT) => return Ok(()),
+            // Following it would make another directory writable than the plan says.
+            Err(Errno::LOOP) => return Err(EnforceError::Link(dir.path.clone())),
+            Err(e) => return Err(EnforceError::step(step("look at"))(e)),
+        };
+        let name = index.to_string();
+        let mode = (dir.content == EphemeralContent::Empty).then_some(0o1777);
+        self.upper(&name, &like, mode)
+            .map_err(EnforceError::step(step("make")))?;
+        let mount = match dir.content {
+            EphemeralContent::Empty => self.part(&name, &[]),
+            EphemeralContent::EmptyHome => self.part(&name, &[Attribute::NoExec]),
+            EphemeralContent::Image => {
+                let attributes =
+                    MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+                self.overlay(&dir.path, &name, attributes)
+                    .map_err(Into::into)
+            }
+        };
+        attach(
+            &mount.map_err(EnforceError::step(step("mount")))?,
+            &dir.path,
+        )
+    }
+
+    /// A directory to write to, with the owner and, unless it is given, the mode of the one that it stands for.
+    fn upper(&self, name: &str, like: &Stat, mode: Option<u32>) -> rustix::io::Result<()> {
+        let upper = format!("{name}.upper");
+        make_dir(self.fd(), &upper, mode.unwrap_or(like.st_mode & 0o7777))?;
+        if mode.is_none() {
+            let (uid, gid) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
+            let none = AtFlags::empty();
+            match rustix::fs::chownat(self.fd(), upper.as_str(), Some(uid), Some(gid), none) {
+                // Somebody whom the container's user namespace does not know: it stays its root's.
+                Ok(()) | Err(Errno::INVAL) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        make_dir(self.fd(), &format!("{name}.work"), 0o700)
+    }
+
+    /// The directory itself as a mount, with these attributes besides its own.
+    fn part(&self, name: &str, more: &[Attribute]) -> std::io::Result<OwnedFd> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(CWD, format!("{WORKBENCH}/{name}.upper"), flags)?;
+        let own = [Attribute::NoSuid, Attribute::NoDev];
+        set_attributes(tree.as_fd(), &[&own[..], more].concat())?;
+        Ok(tree)
+    }
+
+    fn overlay(
+        &self,
+        lower: &Path,
+        name: &str,
+        attributes: MountAttrFlags,
+    ) -> rustix::io::Result<OwnedFd> {
+        let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&fs, "source", "agentbox")?;
+        fsconfig_set_string(&fs, "lowerdir", lower)?;
+        fsconfig_set_string(&fs, "upperdir", format!("{WORKBENCH}/{name}.upper"))?;
+        fsconfig_set_string(&fs, "workdir", format!("{WORKBENCH}/{name}.work"))?;
+        // Nothing of it outlives the container: nobody waits for a disk (since Linux 5.10).
+        fsconfig_set_flag(&fs, "volatile")?;
+        if self.user_namespace {
+            // Without it an overlay needs trusted.* attributes, which only the host's root may set.
+            fsconfig_set_flag(&fs, "userxattr")?;
+        }
+        fsconfig_create(&fs)?;
+        fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    }
+}
+
+/// A second mount of what is mounted.
+fn copy(mount: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(mount, "", flags)
+}
+
+/// Moves the mount at a path below one root to the same path below another.
+fn move_to(old: &OwnedFd, new: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::BENEATH;
+    let open = |root: &OwnedFd| {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        rustix::fs::openat2(root, relative, flags, Mode::empty(), resolve)
+    };
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(open(old)?, "", open(new)?, "", flags)
+}
+
+fn in_memory(bytes: u64) -> Result<OwnedFd, EnforceError> {
+    // A file costs the kernel about a kilobyte even when it is empty: files are bounded with the bytes.
+    let files = (bytes / 1024).max(1024);
+    tmpfs_with(&[
+        format!("size={bytes}"),
+        format!("nr_inodes={files}"),
+        "mode=0755".to_owned(),
+        "nosuid".to_owned(),
+        "nodev".to_owned(),
+    ])
+}
+
+fn make_dir(at: &OwnedFd, name: &str, mode: u32) -> rustix::io::Result<()> {
+    rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o700))?;
+    // mkdir(2) obeys the umask; chmod(2) does not.
+    rustix::fs::chmodat(at, name, Mode::from_raw_mode(mode), AtFlags::empty())
+}

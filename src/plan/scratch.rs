@@ -1,0 +1,49 @@
+//! PURE. Where what is thrown away lies, and how much of it there may be.
+
+use super::{FilesystemPlan, HostFacts, PlanError, ScratchPlace};
+use crate::policy::{Policy, ScratchOn};
+
+/// The most that is taken of memory where nobody said that it should be memory.
+pub const MOST_MEMORY: u64 = 1 << 30;
+
+/// Decides where, by what the policy says and the node can.
+pub(super) fn place(
+    policy: &Policy,
+    host: &HostFacts,
+    plan: &mut FilesystemPlan,
+    warnings: &mut Vec<String>,
+) -> Result<(), PlanError> {
+    if !plan.needs_scratch() {
+        return Ok(());
+    }
+    match (policy.filesystem.scratch_on, &host.no_disk) {
+        (ScratchOn::Memory, _) => {}
+        (_, None) => plan.scratch_place = ScratchPlace::Disk,
+        (ScratchOn::Auto, Some(why)) => warnings.push(in_memory_instead(plan, why)),
+        (ScratchOn::Disk, Some(why)) => {
+            return Err(PlanError::NoDisk {
+                policy: policy.name.to_string(),
+                why: why.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Puts in memory what was to lie on a disk; what there is to say of it.
+pub fn in_memory_instead(plan: &mut FilesystemPlan, why: &str) -> String {
+    plan.scratch_place = ScratchPlace::Memory;
+    plan.scratch_bytes = plan.scratch_bytes.min(MOST_MEMORY);
+    format!(
+        "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
+    )
+}
+
+/// The most that one tmpfs of the engine holds.
+pub(super) fn most_of_a_tmpfs(policy: &Policy) -> u64 {
+    let scratch = policy.filesystem.scratch.bytes();
+    match policy.filesystem.scratch_on {
+        ScratchOn::Memory => scratch,
+        ScratchOn::Auto | ScratchOn::Disk => scratch.min(MOST_MEMORY),
+    }
+}
