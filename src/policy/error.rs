@@ -71,17 +71,15 @@ pub enum PolicyError {
     },
 
     /// A preset that nobody defined.
-    #[error("{asked_by}: there is no preset @{preset}{}; there are {known}. {how}", DidYouMean(suggestion.as_deref()))]
+    #[error("{asked_by}: there is no preset @{preset}; there are {known}. {how}")]
     NoSuchPreset {
         /// Who names it.
         asked_by: Origin,
         /// Its name.
         preset: PresetName,
-        /// The nearest that there is.
-        suggestion: Option<String>,
         /// All that there are.
         known: String,
-        /// How it can be defined.
+        /// Which one was probably meant, or how it can be defined.
         how: String,
     },
 

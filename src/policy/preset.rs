@@ -65,9 +65,11 @@ impl<'a> Presets<'a> {
                 Err(PolicyError::NoSuchPreset {
                     asked_by: asked_by.clone(),
                     preset: name.clone(),
-                    suggestion: near.map(str::to_owned),
                     known: known.join(", "),
-                    how: how_to_define(name),
+                    how: near.map_or_else(
+                        || how_to_define(name),
+                        |near| format!("Did you mean {near}?"),
+                    ),
                 })
             }
         }
