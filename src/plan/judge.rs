@@ -13,6 +13,18 @@ pub(super) fn refusal(
     destination: &Path,
     facts: &SourceFacts,
 ) -> Option<String> {
+    by_nature(never, destination, facts)
+        .or_else(|| by_name(never, meant, facts))
+        .or_else(|| by_inner(never, meant, facts))
+        .or_else(|| {
+            let why = facts.nameless.as_ref()?;
+            Some(format!("nobody can tell what it is: {why}"))
+        })
+        .or_else(|| by_link(never, facts))
+}
+
+/// What is refused by its place, its type and its file system, whatever its names are.
+pub(super) fn by_nature(never: &Never, destination: &Path, facts: &SourceFacts) -> Option<String> {
     if is_kernel_place(destination)
         || destination == Path::new("/")
         || destination == Path::new("/dev")
@@ -34,16 +46,8 @@ pub(super) fn refusal(
         return Some(format!("it is {} under another name", same.display()));
     }
     let mut systems = std::iter::once(&facts.file_system).chain(&facts.layers);
-    if let Some((kind, why)) = systems.find_map(|s| Some((&s.kind, never.kernel(s)?))) {
-        return Some(format!("a file system of type {kind:?}: {why}"));
-    }
-    by_name(never, meant, facts)
-        .or_else(|| by_inner(never, meant, facts))
-        .or_else(|| {
-            let why = facts.nameless.as_ref()?;
-            Some(format!("nobody can tell what it is: {why}"))
-        })
-        .or_else(|| by_link(never, facts))
+    let (kind, why) = systems.find_map(|s| Some((&s.kind, never.kernel(s)?)))?;
+    Some(format!("a file system of type {kind:?}: {why}"))
 }
 
 /// The first of its names that is never let in.

@@ -135,7 +135,7 @@ pub(super) fn plan(
         never,
         meant: &meant,
         policy,
-        pod: pod.as_deref(),
+        pod: pod.as_ref(),
         cwd: process.map_or(Path::new("/"), |p| p.cwd().as_path()),
     };
     let workspace = workspace(resolved, spec, &named, bundle, rules, warnings)?;

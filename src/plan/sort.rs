@@ -10,7 +10,7 @@ use super::mounts::{Judged, PlannedMount, Pruned};
 use super::never::{Meant, Never};
 use super::options::{bounded, has_size, keep, only};
 use super::support::support;
-use super::volumes::{Volume, refused, volume};
+use super::volumes::{Pod, Volume, refused, volume};
 use super::workspace::is_anonymous;
 use super::{Home, Inside, PlanError, SourceFacts};
 use crate::policy::{Access, MountRule, Policy, SearchRule};
@@ -41,7 +41,7 @@ pub(super) struct Rules<'a> {
     pub(super) meant: &'a Meant,
     pub(super) policy: &'a Policy,
     /// The pod that a kubelet made it for.
-    pub(super) pod: Option<&'a str>,
+    pub(super) pod: Option<&'a Pod>,
     /// The working directory of the first process.
     pub(super) cwd: &'a Path,
 }
@@ -368,8 +368,10 @@ fn access(
     let listed = own || write.any(|w| Path::new(w.as_str()) == named.path);
     match rules.mounts {
         _ if volume == Some(Volume::Scratch) => Access::ReadWrite,
-        // A kubelet rewrites it from outside.
-        MountRule::ReadOnly | MountRule::Keep if volume == Some(Volume::Settings) => {
+        // A kubelet rewrites it from outside; an image stays as it is.
+        MountRule::ReadOnly | MountRule::Keep
+            if matches!(volume, Some(Volume::Settings | Volume::Image)) =>
+        {
             Access::ReadOnly
         }
         MountRule::Drop => Access::None,

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use super::judge::is_kernel_place;
-use super::volumes::is_message;
+use super::volumes::{Pod, is_message};
 use super::{FileKind, SourceFacts};
 
 /// An engine's support mount, known by its target and its source together: why it is kept, and whether writable. A
 /// source with several names must be one by each of them: else it is a bind of something else.
 pub(super) fn support(
     place: &str,
-    pod: Option<&str>,
+    pod: Option<&Pod>,
     facts: &SourceFacts,
 ) -> Option<(&'static str, bool)> {
     if facts.same_as.is_some() || facts.nameless.is_some() {

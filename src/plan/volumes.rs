@@ -10,7 +10,7 @@ use std::path::Path;
 use oci_spec::runtime::{Mount, Spec};
 
 use super::facts::Holds;
-use super::judge::refusal;
+use super::judge::{by_link, by_nature, refusal};
 use super::never::{Meant, Never};
 use super::sort::{Rules, Sorted};
 use super::workspace::pod_role;
@@ -33,6 +33,22 @@ const KUBELETS: [&str; 3] = [
 const SECRET: &str = "kubernetes.io~secret";
 const PROJECTED: &str = "kubernetes.io~projected";
 
+/// Where containerd mounts the images that are volumes of a pod, with k3s's and MicroK8s's: `SANDBOX/IMAGE` below it.
+const IMAGES: [&str; 3] = [
+    "/run/containerd/io.containerd.grpc.v1.cri/image-volumes",
+    "/run/k3s/containerd/io.containerd.grpc.v1.cri/image-volumes",
+    "/var/snap/microk8s/common/run/containerd/io.containerd.grpc.v1.cri/image-volumes",
+];
+
+/// The pod of a container that a CRI engine made for a kubelet.
+#[derive(Debug)]
+pub(super) struct Pod {
+    /// Its uid.
+    pub(super) uid: String,
+    /// The id of its sandbox, as containerd names it; an annotation of the author's does not replace it there.
+    sandbox: Option<String>,
+}
+
 /// What one of the pod's own volumes is. Those of storage (CSI, NFS, local disks) are mounts like others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Volume {
@@ -40,6 +56,8 @@ pub(super) enum Volume {
     Scratch,
     /// A ConfigMap, or what the downward API says of the pod.
     Settings,
+    /// An image.
+    Image,
     /// A Secret.
     Secret,
     /// Several of these and tokens in one. Nothing on the node tells a ConfigMap's file in it from a Secret's.
@@ -56,10 +74,19 @@ enum Place<'a> {
     Message,
 }
 
+/// The pod of a container, where a CRI engine made it for a kubelet.
+pub(super) fn pod(spec: &Spec) -> Option<Pod> {
+    pod_role(spec)?;
+    let annotations = spec.annotations().as_ref();
+    Some(Pod {
+        uid: uid(spec)?,
+        sandbox: annotations.and_then(|a| a.get("io.kubernetes.cri.sandbox-id").cloned()),
+    })
+}
+
 /// The uid of the pod to which a kubelet gave the container's cgroup: `/kubepods/burstable/podUID/...`, or with systemd
 /// `kubepods-burstable-podUID.slice:...`.
-pub(super) fn pod(spec: &Spec) -> Option<String> {
-    pod_role(spec)?;
+fn uid(spec: &Spec) -> Option<String> {
     let path = spec.linux().as_ref()?.cgroups_path().as_ref()?.to_str()?;
     let (slices, _) = path.split_once(':').unwrap_or((path, ""));
     let mut parts = slices.split('/').filter(|part| part.contains("pod"));
@@ -81,11 +108,15 @@ pub(super) fn pod(spec: &Spec) -> Option<String> {
 
 /// Which of the pod's own volumes a mount's source is, whole or as a subPath. By every name that it has: one that is in two
 /// volumes, or in the directory of another's subPaths, is none.
-pub(super) fn volume(pod: Option<&str>, facts: &SourceFacts) -> Option<Volume> {
+pub(super) fn volume(pod: Option<&Pod>, facts: &SourceFacts) -> Option<Volume> {
     let pod = pod?;
     if facts.nameless.is_some() || facts.same_as.is_some() {
         return None;
     }
+    if pod.sandbox.as_ref().is_some_and(|id| is_image(id, facts)) {
+        return Some(Volume::Image);
+    }
+    let pod = pod.uid.as_str();
     let places: Vec<Place<'_>> = facts.all_names().filter_map(|n| place(pod, n)).collect();
     let volumes = places.iter().filter_map(|place| match place {
         Place::In { plugin, name } => Some((*plugin, *name)),
@@ -109,10 +140,33 @@ pub(super) fn volume(pod: Option<&str>, facts: &SourceFacts) -> Option<Volume> {
     }
 }
 
+/// Whether a source is an image that containerd mounted for this sandbox: by its path, and by its layers, which are
+/// containerd's snapshots.
+fn is_image(sandbox: &str, facts: &SourceFacts) -> bool {
+    let below = IMAGES.iter().find_map(|i| facts.path.strip_prefix(i).ok());
+    let own = below.is_some_and(|below| {
+        let mut parts = below.iter();
+        parts.next().is_some_and(|id| id == sandbox) && parts.next().is_some()
+    });
+    own && !facts.names.is_empty() && facts.names.iter().all(|name| is_snapshot(name))
+}
+
+/// `.../io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs`, or below it.
+fn is_snapshot(path: &Path) -> bool {
+    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+    parts.windows(4).any(|four| {
+        four[0].starts_with("io.containerd.snapshotter.v1.")
+            && (four[1], four[3]) == ("snapshots", "fs")
+            && four[2].bytes().all(|b| b.is_ascii_digit())
+    })
+}
+
 /// Whether a file is the one that a kubelet made for the termination message of one of the pod's containers. It is 0666, and
 /// the directories above are root's.
-pub(super) fn is_message(pod: Option<&str>, facts: &SourceFacts) -> bool {
-    let Some(pod) = pod else { return false };
+pub(super) fn is_message(pod: Option<&Pod>, facts: &SourceFacts) -> bool {
+    let Some(pod) = pod.map(|p| p.uid.as_str()) else {
+        return false;
+    };
     let mut names = facts.all_names();
     facts.kind == FileKind::File
         && facts.nameless.is_none()
@@ -185,6 +239,10 @@ pub(super) fn refused(
             let files = &rules.policy.filesystem;
             refusal(rules.never, &meant, destination, facts)
                 .or_else(|| withheld(files, secret, facts.holds).map(str::to_owned))
+        }
+        // Its place and its layers are the engine's own, which never come in otherwise.
+        Some(Volume::Image) => {
+            by_nature(rules.never, destination, facts).or_else(|| by_link(rules.never, facts))
         }
         _ => refusal(rules.never, rules.meant, destination, facts),
     }

@@ -39,7 +39,7 @@ fn the_pod_is_the_one_of_the_cgroup() {
         let case = in_pod("standard")
             .set("/linux", "cgroupsPath", json!(path))
             .set("", "annotations", json!({ role: "container" }));
-        pod(&serde_json::from_value(case.spec).unwrap())
+        pod(&serde_json::from_value(case.spec).unwrap()).map(|pod| pod.uid)
     };
     let cri = "io.kubernetes.cri.container-type";
     for path in [
@@ -130,6 +130,49 @@ fn k_5_settings_are_read_and_never_written() {
         for (policy, expect) in [("standard", "ro"), ("permissive", "rw")] {
             assert_eq!(becomes(in_pod(policy), &volume, &[]), expect, "{plugin}");
         }
+    }
+}
+
+#[test]
+fn k_5_an_image_of_the_pods_own_is_read() {
+    const ROOT: &str = "/run/containerd/io.containerd.grpc.v1.cri/image-volumes";
+    const STORE: &str = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots";
+    let image = format!("{ROOT}/{ID}/b7988756");
+    let layers = [format!("{STORE}/2/fs"), format!("{STORE}/24/fs")];
+    let layers = [layers[0].as_str(), &layers[1]];
+    let with = |policy: &str, sandbox: &str| {
+        let role = json!({
+            "io.kubernetes.cri.container-type": "container",
+            "io.kubernetes.cri.sandbox-id": sandbox,
+        });
+        in_pod(policy).set("", "annotations", role)
+    };
+    for policy in ["standard", "permissive"] {
+        for part in ["", "/etc"] {
+            let inside = layers.map(|layer| format!("{layer}{part}"));
+            let inside = [inside[0].as_str(), &inside[1]];
+            let image = format!("{image}{part}");
+            assert_eq!(becomes(with(policy, ID), &image, &inside), "ro");
+        }
+    }
+    let answer = becomes(with("strict", ID), &image, &layers);
+    assert!(answer.contains("the workspace alone"), "{answer}");
+    // Another pod's, all of the pod's, none, one that is something else, and a snapshot by its own path.
+    let two = [layers[0], "/etc/kubernetes"];
+    let all = format!("{ROOT}/{ID}");
+    for (sandbox, source, names) in [
+        ("0123", image.as_str(), &layers[..]),
+        (ID, &all, &layers),
+        (ID, ROOT, &layers),
+        (ID, &image, &[]),
+        (ID, &image, &two),
+        (ID, layers[0], &[]),
+    ] {
+        let answer = becomes(with("permissive", sandbox), source, names);
+        assert!(
+            answer.contains("containerd") || answer.contains("engines"),
+            "{answer}"
+        );
     }
 }
 
