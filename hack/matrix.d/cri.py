@@ -3,7 +3,7 @@
 
     cri.py pod NAME HANDLER [node] [cgroup=PATH] [KEY=VALUE...]    start a pod sandbox ("node": with the node's network) in a
                                                         cgroup of the kubelet's; prints its id
-    cri.py container POD NAME IMAGE [mount=SOURCE:PLACE[:ro]...] [KEY=VALUE...] -- COMMAND...
+    cri.py container POD NAME IMAGE [mount=SOURCE:PLACE[:ro]|image:PLACE:IMAGE...] [KEY=VALUE...] -- COMMAND...
                                                         create and start a container; prints its id
     cri.py exec ID COMMAND...                           run a command, print its output and exit code
     cri.py status ID                                    state and exit code
@@ -109,6 +109,8 @@ def annotations_of(words: list[str]) -> dict[str, str]:
 def mount_of(text: str) -> bytes:
     """Mount"""
     source, place, *more = text.split(":")
+    if source == "image":
+        return message((1, place), (3, True), (9, message((1, ":".join(more)))))
     return message((1, place), (2, source), (3, more == ["ro"]))
 
 

@@ -3,6 +3,7 @@
 mod annotations;
 mod gone;
 mod limits;
+mod sandbox;
 mod volumes;
 
 use std::path::{Path, PathBuf};

@@ -29,7 +29,7 @@ pub(crate) mod tests;
 pub mod text;
 pub mod tokens;
 pub mod volumes;
-mod workspace;
+pub mod workspace;
 pub mod wrapped;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -166,8 +166,11 @@ fn is_of_the_pod(resolved: &Resolved, spec: &Spec) -> bool {
     matches!(origin, Some(Origin::Annotation(_))) && pod_role(spec).is_some()
 }
 
+/// The role of what holds a pod's namespaces.
+pub const SANDBOX: &str = "sandbox";
+
 /// Which of a pod's containers this is, where a CRI engine made it.
-pub(super) fn pod_role(spec: &Spec) -> Option<&str> {
+pub fn pod_role(spec: &Spec) -> Option<&str> {
     const KEYS: [&str; 2] = [
         "io.kubernetes.cri.container-type",
         "io.kubernetes.cri-o.ContainerType",

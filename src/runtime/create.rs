@@ -32,7 +32,8 @@ use super::store::{Lock, Place};
 use super::unfinished::{self, Split};
 use super::{
     RuntimeError, cgroup, cgroup_mount, delete, descriptors, filter, half_made, hooks, labels,
-    late, named, neighbours, network_wall, notify, pidfd, pin, relay, report, resolve, scratch,
+    late, named, neighbours, network_wall, notify, pidfd, pin, relay, report, resolve, sandbox,
+    scratch,
 };
 use crate::cli::{self, Global};
 use crate::devices::Program;
@@ -162,7 +163,9 @@ pub fn create(
     wrapped: &Wrapped,
 ) -> Result<(Place, Lock), RuntimeError> {
     let place = Place::new(&global.root, &args.id)?;
-    let mut decision = decide(global, &args.bundle, wrapped)?;
+    let decision = decide(global, &args.bundle, wrapped);
+    let mut decision =
+        decision.inspect_err(|_| sandbox::end_if_lost(&global.root, &args.bundle))?;
     if global.systemd_cgroup {
         cgroup::check_systemd(&decision.bundle.spec)?;
         cgroup::warn_of_properties(&decision.bundle.spec);

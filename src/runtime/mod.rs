@@ -42,6 +42,7 @@ pub mod relay;
 pub mod report;
 pub mod resolve;
 mod resolve_in;
+mod sandbox;
 pub mod scratch;
 pub mod seal;
 pub mod signal;

@@ -1,0 +1,81 @@
+//! K-7: a pod that has lost its sidecar is made anew by its kubelet, because its sandbox ends when a member is created.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Running, sleeper};
+use crate::command::run;
+use crate::direct::Node;
+
+/// What agentbox's record says of a container.
+fn record(id: &str) -> Value {
+    let entries = std::fs::read_dir("/run/agentbox/index").unwrap();
+    let mut dirs = entries.map(|entry| entry.unwrap().path());
+    let own = dirs.find(|path| path.to_string_lossy().ends_with(&format!("-{id}")));
+    let text = std::fs::read_to_string(own.unwrap().join("record.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn is_running(node: &Node, id: &str) -> bool {
+    node.call(&["state", id]).ok().contains("\"running\"")
+}
+
+/// A member of a sandbox's network, as a CRI engine describes it.
+fn member(node: &Node, sandbox: &str, annotations: &[(&str, &str)]) -> Value {
+    let mut config = sleeper(node, annotations);
+    let init = record(sandbox)["init"]["pid"].to_string();
+    let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|n| n["type"] != "network");
+    let path = format!("/proc/{init}/ns/net");
+    namespaces.push(json!({"type": "network", "path": path}));
+    config
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn k_7_a_sandbox_that_lost_its_sidecar_ends_when_a_container_of_its_pod_is_created() {
+    const ROLE: &str = "io.kubernetes.cri.container-type";
+    const OF: &str = "io.kubernetes.cri.sandbox-id";
+    let node = Node::new();
+    let create = |name: &str, config: &Value| {
+        let id = format!("{name}-{}", std::process::id());
+        let bundle = node.bundle(&id, config);
+        let refused = node.call(&["create", "--bundle", &bundle, &id]).failed();
+        assert!(refused.contains("is gone"), "{refused}");
+    };
+    let pod = Running::start(
+        &node,
+        "lost",
+        "standard",
+        &sleeper(&node, &[(ROLE, "sandbox")]),
+    );
+    let plain = Running::start(&node, "plain", "standard", &sleeper(&node, &[]));
+    for container in [&pod, &plain] {
+        let sidecar = record(&container.id)["sidecar"]["pid"].to_string();
+        run("kill", &["-9", &sidecar]).ok();
+        assert!(is_running(&node, &container.id));
+    }
+    // Who is no member of the pod ends nothing, and what is no sandbox is not ended.
+    create("stranger", &member(&node, &pod.id, &[]));
+    create(
+        "other",
+        &member(&node, &pod.id, &[(ROLE, "container"), (OF, &plain.id)]),
+    );
+    let claims = [(ROLE, "container"), (OF, plain.id.as_str())];
+    create("claims", &member(&node, &plain.id, &claims));
+    for container in [&pod, &plain] {
+        assert!(is_running(&node, &container.id));
+    }
+    create(
+        "again",
+        &member(&node, &pod.id, &[(ROLE, "container"), (OF, &pod.id)]),
+    );
+    for _ in 0..500 {
+        if !is_running(&node, &pod.id) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the sandbox is still there");
+}
