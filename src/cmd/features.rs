@@ -1,11 +1,15 @@
 //! `features`: the OCI features document (runtime-spec, features.md).
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::json;
 
 use super::out;
+use crate::cli::Global;
+use crate::policy::Selection;
+use crate::runtime::resolve;
 
 /// The newest version of the specification that bundles may be written for.
 pub const SPEC_VERSION: &str = "1.2.0";
@@ -107,8 +111,13 @@ const FLAGS: &[&str] = &[
     "SECCOMP_FILTER_FLAG_LOG",
 ];
 
-/// Prints what this runtime supports.
-pub fn run() -> Result<ExitCode> {
+/// Prints what this runtime supports, called as it is.
+pub fn run(global: &Global) -> Result<ExitCode> {
+    // Under a policy no mount is one, and a pod with a user namespace of its own (`hostUsers: false`), whose containers would
+    // join it, is refused: containerd asks here, so that the kubelet says so before it begins. With settings that cannot
+    // be read nothing starts.
+    let selection = resolve::selection(global, &BTreeMap::new());
+    let id_mapped = matches!(selection, Ok(Selection::Unconfined { .. }));
     let capabilities: Vec<String> = caps::all().into_iter().map(|c| c.to_string()).collect();
     let document = json!({
         "ociVersionMin": "1.0.0",
@@ -130,7 +139,7 @@ pub fn run() -> Result<ExitCode> {
             "apparmor": { "enabled": true },
             "selinux": { "enabled": true },
             "intelRdt": { "enabled": true },
-            "mountExtensions": { "idmap": { "enabled": true } },
+            "mountExtensions": { "idmap": { "enabled": id_mapped } },
         },
         "annotations": {
             "dev.agentbox.version": env!("CARGO_PKG_VERSION"),

@@ -62,7 +62,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Events(args) => events::run(&global, &args),
         Verb::Checkpoint(_) => checkpoint::refuse("checkpoint"),
         Verb::Restore(_) => checkpoint::refuse("restore"),
-        Verb::Features => features::run(),
+        Verb::Features => features::run(&global),
         Verb::Spec(args) => spec::run(&args),
         Verb::Explain(args) => explain::run(&global, &args),
         Verb::Approvals(args) => approvals::list(&args),
