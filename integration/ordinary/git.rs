@@ -104,7 +104,8 @@ fn a_1_a_repository_that_tracks_every_name_can_be_worked_in() {
     assert_eq!(files.lines().count(), NAMES.len() + 1, "{files}");
 }
 
-/// What git does not have stays hidden, and git does not see it: neither a file nor its removal is committed.
+/// What git does not have stays hidden: neither something in its place nor its removal is committed, whether it is ignored,
+/// as a secret should be, or not.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_1_what_is_hidden_is_nothing_that_git_would_add() {
@@ -112,6 +113,7 @@ fn a_1_what_is_hidden_is_nothing_that_git_would_add() {
     let project = Repository::new("untracked");
     project.write("a", "a\n");
     project.write(".aws/config", "region = nowhere\n");
+    project.write(".gitignore", ".npmrc\ncredentials\n.netrc\n");
     project.git(&["add", "--all"]).ok();
     project.git(&["commit", "--quiet", "-m", "first"]).ok();
     project.write(".aws/credentials", SECRET);
@@ -125,6 +127,15 @@ fn a_1_what_is_hidden_is_nothing_that_git_would_add() {
     let seen = project.inside(&docker, script).ok();
     assert!(
         seen.starts_with("region = nowhere\nhidden\nsecond\n"),
+        "{seen}"
+    );
+    assert!(seen.contains("1 file changed"), "{seen}");
+    // One that is not ignored stops `add --all`, and is in no commit.
+    project.write("other/.pgpass", SECRET);
+    let script = "git add -A 2>&1 || echo stopped; echo more >>a; git commit -qm third a; git show --stat --format=%s";
+    let seen = project.inside(&docker, script).ok();
+    assert!(
+        seen.contains("regular files") && seen.contains("stopped\nthird\n"),
         "{seen}"
     );
     assert!(seen.contains("1 file changed"), "{seen}");

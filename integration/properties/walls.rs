@@ -163,9 +163,14 @@ fn check_files(plan: &Plan, rendered: &Spec) {
     let linux = rendered.linux().as_ref().unwrap();
     let masked = linux.masked_paths().clone().unwrap();
     let readonly = linux.readonly_paths().clone().unwrap();
+    // Where the root is thrown away, what is not in one of the kernel's mounts is hidden by the first process, in the new
+    // root.
+    let late =
+        |path: &str| files.root == RootAccess::Ephemeral && files.is_mounted_late(Path::new(path));
     for path in MASKED {
         assert!(
-            files.masked.contains(&PathBuf::from(path)) && masked.iter().any(|m| m == path),
+            files.masked.contains(&PathBuf::from(path))
+                && (masked.iter().any(|m| m == path) || late(path)),
             "{path}"
         );
     }
@@ -173,12 +178,16 @@ fn check_files(plan: &Plan, rendered: &Spec) {
         assert!(files.masked.contains(&PathBuf::from(path)), "{path}");
         // A sysfs is replaced at start and masked there.
         assert!(
-            plan.network.sysfs || masked.iter().any(|m| m == path),
+            plan.network.sysfs || masked.iter().any(|m| m == path) || late(path),
             "{path}"
         );
     }
     for path in READ_ONLY {
-        assert!(readonly.iter().any(|r| r == path), "{path}");
+        let planned = files.readonly.contains(&PathBuf::from(path));
+        assert!(
+            planned && (readonly.iter().any(|r| r == path) || late(path)),
+            "{path}"
+        );
     }
     let read_only_root = rendered.root().as_ref().unwrap().readonly() == Some(true);
     assert!(read_only_root || files.root == RootAccess::Ephemeral);
