@@ -468,6 +468,16 @@ fn a_refused_probe_shows_in_the_network_with_what_would_let_it_in() {
     let shown = shown();
     let line = "resets sent in the engine's network: 3 (connections from outside to ports that network.inbound does not name";
     assert!(shown.contains(line), "{shown}");
+    // Where the engine's network is the node's, the kernel's count is everybody's.
+    let container = docker.start(
+        &[runtime(), "--network=host", "test-workloads"],
+        &["sleep", "60"],
+    );
+    let id = container.inspect("{{.Id}}");
+    let refused = std::net::TcpStream::connect("127.0.0.1:1");
+    assert!(refused.is_err());
+    let shown = crate::command::run(&agentbox, &["network", &id]).ok();
+    assert!(!shown.contains("resets sent"), "{shown}");
 }
 
 /// A server on a port of the rig itself, which answers everybody until it is dropped.

@@ -6,6 +6,7 @@
 //! What is there for nothing is the kernel's own count of the resets that it sent in that network.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use super::record::{ProcessId, Record};
 
@@ -19,9 +20,19 @@ pub fn resets(record: &Record) -> Option<u64> {
     });
     // It is there and nowhere else.
     let sidecar = own.or(shared)?;
+    // A container of `wrap`, or one that was to have the node's network: what the kernel sent there is everybody's.
+    if namespace(&sidecar.pid.to_string())? == namespace("self")? {
+        return None;
+    }
     let text = fs::read_to_string(format!("/proc/{}/net/snmp", sidecar.pid)).ok()?;
     // Asked last: a number that was used again in between has another start time.
     sidecar.is_alive().then(|| of_snmp(&text)).flatten()
+}
+
+/// What makes a process's network namespace the same as another's.
+fn namespace(process: &str) -> Option<(u64, u64)> {
+    let file = fs::metadata(format!("/proc/{process}/ns/net")).ok()?;
+    Some((file.dev(), file.ino()))
 }
 
 /// `OutRsts` of the line `Tcp:` (RFC 4022, tcpOutRsts), whose names are in the line before it.
