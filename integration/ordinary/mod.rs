@@ -5,5 +5,6 @@
 mod git;
 mod image;
 mod network;
+mod network_again;
 mod operators;
 mod pods;

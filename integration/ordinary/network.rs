@@ -589,7 +589,7 @@ fn a_container_of_the_same_network_is_named_as_a_service() {
     for host in ["far", "wiki", "private.example.test", "api.example.test"] {
         let line = log.lines().find(|line| {
             line.contains(&format!("\"host\":\"{host}\""))
-                && line.contains("in no network that the engine made for this container")
+                && line.contains("in no network that Docker or podman made for this container")
         });
         assert!(line.is_some(), "{host}: {log}");
     }
@@ -663,7 +663,7 @@ fn a_port_of_the_nodes_own_network_has_no_services() {
     assert_ne!(got.code, 0, "{got}");
     let log = agent.violations();
     assert!(
-        log.contains("in no network that the engine made for this container"),
+        log.contains("in no network that Docker or podman made for this container"),
         "{log}"
     );
 }

@@ -21,7 +21,7 @@ pub struct Surroundings {
     pub own_networks: BTreeSet<(IpAddr, u8)>,
     /// The prefixes that one of the two reaches without a gateway.
     pub on_link: BTreeSet<(IpAddr, u8)>,
-    /// The networks beside the container: those that its engine made for it, and those that the node's file calls the cluster's.
+    /// The networks beside the container: those that Docker or podman made for it, and those that the node's file calls the cluster's.
     pub beside: BTreeSet<(IpAddr, u8)>,
     /// The node's own addresses, which are among [`Self::own`].
     pub node: BTreeSet<IpAddr>,
@@ -86,8 +86,8 @@ impl fmt::Display for AddressRefusal {
                  be"
             }
             Self::NotBeside => {
-                "which is in no network that the engine made for this container, nor in one of network.services of the node's \
-                 file: a private name that leads further is internal:HOST:PORT"
+                "which is in no network that Docker or podman made for this container, nor in one of network.services of the \
+                 node's file: a private name that leads further is internal:HOST:PORT"
             }
             Self::NotNode => "which is no address of the node: that is where a rule node: leads",
             Self::Node => "an address of the node or of a gateway",

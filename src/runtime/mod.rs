@@ -1,6 +1,7 @@
 //! SHELL. The life of a container: the thin, ordered layer between the verbs and libcontainer.
 
 pub mod agent;
+mod beside;
 pub mod bundle;
 mod census;
 pub mod cgroup;

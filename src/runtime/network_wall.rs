@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
@@ -11,7 +11,7 @@ use super::census::Namespace;
 use super::create::has_user_namespace;
 use super::record::{ProcessId, Record, write_whole};
 use super::store::{self, Place};
-use super::{RuntimeError, control, identity, kept};
+use super::{RuntimeError, beside, control, identity, kept};
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::NetworkMode;
@@ -133,8 +133,12 @@ impl NetworkWall {
         let engine = open_namespace(init.pid, "net")?;
         let serving = match &mut self.serving {
             Some((serving, dir)) => {
+                let identity = identity::of(record);
                 serving.ipv6 = inner.ipv6;
-                let files = serving_files(serving, dir, &journal_head(record), self.kept.take())?;
+                serving.engine_networks = !is_own_namespace(engine.as_fd())?
+                    && beside::makes_networks(&identity, &record.bundle, &record.annotations);
+                let head = journal_head(record, identity);
+                let files = serving_files(serving, dir, &head, self.kept.take())?;
                 Some(files)
             }
             None => None,
@@ -165,12 +169,13 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         ipv6: false,
         refusing: network.refusing,
         services: network.services.clone(),
+        engine_networks: false,
     }
 }
 
 /// The first line of the violation log: whose it is. Whoever collects them need not look the container up, which may be gone
 /// by then (K-12).
-fn journal_head(record: &Record) -> String {
+fn journal_head(record: &Record, identity: Identity) -> String {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Head<'a> {
@@ -186,7 +191,7 @@ fn journal_head(record: &Record) -> String {
         wall: "network",
         container: &record.id,
         policy: record.plan.as_ref().map(|p| p.policy.name.to_string()),
-        identity: identity::of(record),
+        identity,
     };
     // These types always have a JSON form, in which no control character is left.
     serde_json::to_string(&head).map_or_else(|_| String::new(), |line| line + "\n")
@@ -232,7 +237,7 @@ fn inner_config<'a>(
     mode: NetworkMode,
     proxy_port: u16,
     serving: Option<&(Serving, PathBuf)>,
-    user_namespace: Option<std::os::fd::BorrowedFd<'a>>,
+    user_namespace: Option<BorrowedFd<'a>>,
 ) -> InnerConfig<'a> {
     InnerConfig {
         user_namespace,
@@ -247,6 +252,15 @@ fn inner_config<'a>(
         }),
         dialers: serving.map_or(0, |(serving, _)| serving.dialers()),
     }
+}
+
+/// Whether a network namespace is the one that the runtime is in: the node's, as far as its engine knows one.
+fn is_own_namespace(namespace: BorrowedFd<'_>) -> Result<bool, RuntimeError> {
+    let words = "look at the container's network namespace";
+    let own = crate::sys::netns::current().map_err(RuntimeError::io(words))?;
+    let own = rustix::fs::fstat(own).map_err(RuntimeError::io(words))?;
+    let other = rustix::fs::fstat(namespace).map_err(RuntimeError::io(words))?;
+    Ok((own.st_dev, own.st_ino) == (other.st_dev, other.st_ino))
 }
 
 pub(super) fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd, RuntimeError> {

@@ -4,6 +4,7 @@
 //! What the kernel sends is parsed defensively, as bytes, without `unsafe`: a length that does not
 //! fit is an error, never a guess, and no loop is longer than a constant.
 
+mod pairs;
 mod route;
 
 use std::io;

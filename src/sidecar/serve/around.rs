@@ -18,13 +18,20 @@ pub(super) struct Around {
     node: RefCell<RouteSocket>,
     /// What the node's file calls the cluster's networks.
     services: BTreeSet<(IpAddr, u8)>,
+    /// The networks of the engine's namespace are beside the container as well.
+    engine_networks: bool,
     known: RefCell<Option<Rc<Surroundings>>>,
 }
 
 impl Around {
-    pub fn new([engine, node]: [RouteSocket; 2], services: BTreeSet<(IpAddr, u8)>) -> Self {
+    pub fn new(
+        [engine, node]: [RouteSocket; 2],
+        services: BTreeSet<(IpAddr, u8)>,
+        engine_networks: bool,
+    ) -> Self {
         Self {
             services,
+            engine_networks,
             engine: RefCell::new(engine),
             node: RefCell::new(node),
             known: RefCell::default(),
@@ -42,8 +49,10 @@ impl Around {
         // What cannot be read is not what was read before.
         self.known.replace(None);
         let near = of_engine(engine.neighbourhood()?).and(of_node(node.neighbourhood()?));
-        let mut beside = engine.pair_networks()?;
-        beside.extend(&self.services);
+        let mut beside = self.services.clone();
+        if self.engine_networks {
+            beside.extend(engine.pair_networks()?);
+        }
         let now = Rc::new(near.and(Surroundings {
             own: closed.clone(),
             beside,

@@ -94,6 +94,9 @@ pub struct Serving {
     /// The cluster's networks, where rules `service:` lead.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<NetworkPrefix>,
+    /// Whether rules `service:` lead into the networks of the engine's namespace as well: its engine made them for containers.
+    #[serde(default)]
+    pub engine_networks: bool,
     /// Nothing leads out, and whoever asks is told that.
     #[serde(default)]
     pub refusing: bool,

@@ -25,7 +25,6 @@ use crate::egress::address::vet;
 use crate::egress::{AddressRefusal, Decision, Rules, Surroundings};
 use crate::plan::network::unseen_denial;
 use crate::policy::{Host, HostName, Reach};
-use crate::sys::netlink::RouteSocket;
 
 /// How long one address may take to accept.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -57,7 +56,7 @@ pub(super) struct Dial<'a> {
 }
 
 impl Dial<'_> {
-    /// The names to ask for: those that the rule means which allows this one.
+    /// The names to ask for: those that the rule means which allows this one, and that none denies.
     fn asked_for(&self, name: &HostName) -> Vec<HostName> {
         let rules = self.rules.borrow();
         match rules.decide(self.host, self.port) {
@@ -98,10 +97,10 @@ pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, String> {
 }
 
 impl Upstream {
-    pub fn new(routes: [RouteSocket; 2], services: BTreeSet<(IpAddr, u8)>) -> Self {
+    pub fn new(around: Around) -> Self {
         Self {
             pinned: RefCell::new(None),
-            around: Around::new(routes, services),
+            around,
         }
     }
 

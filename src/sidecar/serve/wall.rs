@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 use super::Serving;
+use super::around::Around;
 use super::asks::Desk;
 use super::control::{NetworkStatus, Pinned, Used};
 use super::dns;
@@ -163,6 +164,7 @@ impl Wall {
             ipv6,
             refusing,
             services,
+            engine_networks,
         } = serving;
         let services = services.into_iter().map(NetworkPrefix::parts).collect();
         let began = Instant::now();
@@ -181,7 +183,7 @@ impl Wall {
             ipv6,
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
-            upstream: Upstream::new(routes, services),
+            upstream: Upstream::new(Around::new(routes, services, engine_networks)),
             asking,
             desk: Desk::new(),
             container,

@@ -71,29 +71,6 @@ impl RouteSocket {
         Err(last)
     }
 
-    /// The networks of this namespace's own addresses on virtual Ethernet pairs: those that an engine made for it, with a bridge
-    /// at the other end. What has a port of the node's own network (macvlan, ipvlan, a device that was moved here) is none.
-    pub fn pair_networks(&mut self) -> io::Result<BTreeSet<(IpAddr, u8)>> {
-        let links = self.links()?;
-        let is_pair = |link: &&super::Link| link.kind.as_deref() == Some("veth");
-        let pairs: BTreeSet<u32> = links
-            .iter()
-            .filter(is_pair)
-            .map(|link| link.index)
-            .collect();
-        let mut networks = BTreeSet::new();
-        let body = [0; ADDRESS_HEADER];
-        self.dump(RTM_GETADDR, RTM_NEWADDR, &body, &mut |body| {
-            if pairs.contains(&u32_at(body, 4)?)
-                && let Some(Address { network, bits, .. }) = parse_address(body)?
-            {
-                networks.insert((network, bits));
-            }
-            Ok(())
-        })?;
-        Ok(networks)
-    }
-
     /// The indexes of the links that have an address or that a route leads to.
     pub fn links_in_use(&mut self) -> io::Result<BTreeSet<u32>> {
         let mut used = BTreeSet::new();
@@ -218,15 +195,15 @@ impl Nexthops {
 
 /// An address of a link.
 #[derive(Debug, PartialEq, Eq)]
-struct Address {
+pub(super) struct Address {
     own: IpAddr,
     /// The network's, or the peer's where the link has one.
-    network: IpAddr,
-    bits: u8,
+    pub network: IpAddr,
+    pub bits: u8,
 }
 
 /// IFA_LOCAL is the own one where a link has a peer, whose address is then IFA_ADDRESS.
-fn parse_address(body: &[u8]) -> io::Result<Option<Address>> {
+pub(super) fn parse_address(body: &[u8]) -> io::Result<Option<Address>> {
     let bits = *body
         .get(1)
         .ok_or_else(|| malformed("an address's header is short"))?;
@@ -241,7 +218,7 @@ fn parse_address(body: &[u8]) -> io::Result<Option<Address>> {
 
 /// What a route says.
 #[derive(Debug, PartialEq, Eq)]
-struct Route {
+pub(super) struct Route {
     kind: u8,
     ipv6: bool,
     protocol: u8,
@@ -253,6 +230,14 @@ struct Route {
 }
 
 impl Route {
+    /// Where it leads, if not to the internet or to the namespace itself.
+    pub fn network(&self) -> Option<(IpAddr, u8)> {
+        let leads = self.kind == RTN_UNICAST && !self.is_default();
+        self.destination
+            .filter(|_| leads)
+            .map(|net| (net, self.bits))
+    }
+
     /// Whether it leads to the internet, or to a large part of it.
     fn is_default(&self) -> bool {
         self.bits <= if self.ipv6 { SHORT_V6 } else { SHORT_V4 }
@@ -288,7 +273,7 @@ impl Route {
     }
 }
 
-fn parse_route(body: &[u8]) -> io::Result<Route> {
+pub(super) fn parse_route(body: &[u8]) -> io::Result<Route> {
     let header = |at: usize| {
         let byte = body.get(at).copied();
         byte.ok_or_else(|| malformed("a route's header is short"))
@@ -321,7 +306,7 @@ fn gateway(body: &[u8], header: usize) -> io::Result<Vec<IpAddr>> {
 }
 
 /// The links that a route leads to, by each of its paths.
-fn route_links(body: &[u8]) -> io::Result<Vec<u32>> {
+pub(super) fn route_links(body: &[u8]) -> io::Result<Vec<u32>> {
     let mut links = Vec::new();
     if let Some(link) = attribute(body, ROUTE_HEADER, RTA_OIF)? {
         links.push(u32_at(link, 0)?);

@@ -1,0 +1,120 @@
+//! PURE. Whether the networks of a container's namespace are ones that its engine made for containers, so that rules `service:`
+//! may lead there without the node's file.
+//!
+//! That is so of Docker's and podman's own networks, which have what their users put there. A network that a CNI plugin made
+//! has other tenants' pods in it, or a cloud's machines, and looks the same from inside. So whoever is not known to be one
+//! of the two is neither.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::render::identity::Identity;
+
+/// What every container of CRI-O's has a name, a log and the like under. podman writes three of the keys for its pods.
+const CRIO: &str = "io.kubernetes.cri-o.";
+const ALSO_PODMAN: [&str; 3] = ["ContainerType", "SandboxID", "TTY"];
+/// How cri-dockerd begins the names of its containers, whose networks are made by CNI plugins.
+const CRI_DOCKERD: &str = "k8s_";
+
+/// Whether its engine makes networks for it. Neither of the two is known by what an image can say alone: Docker by its `--root`,
+/// podman by its list of containers above the bundle.
+pub fn makes_networks(
+    identity: &Identity,
+    bundle: &Path,
+    annotations: &BTreeMap<String, String>,
+) -> bool {
+    let Some(name) = &identity.name else {
+        return false;
+    };
+    match identity.engine.as_str() {
+        "docker" => !name.starts_with(CRI_DOCKERD),
+        "podman" => is_of_store(bundle) && !is_crio(annotations),
+        _ => false,
+    }
+}
+
+/// `<store>/overlay-containers/<id>/userdata`.
+fn is_of_store(bundle: &Path) -> bool {
+    let list = bundle
+        .parent()
+        .and_then(Path::parent)
+        .and_then(Path::file_name);
+    let list = list.and_then(|name| name.to_str());
+    bundle.ends_with("userdata") && list.is_some_and(|name| name.ends_with("-containers"))
+}
+
+/// CRI-O has the same store. Its keys stand beside an image's, which can call itself podman's but not take any away.
+fn is_crio(annotations: &BTreeMap<String, String>) -> bool {
+    let mut own = annotations.keys().filter_map(|key| key.strip_prefix(CRIO));
+    own.any(|key| !ALSO_PODMAN.contains(&key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::identity::{Told, engine};
+
+    const STORE: &str = "/var/lib/containers/storage/overlay-containers/4b13/userdata";
+    const DEFAULT: &str = "/run/agentbox/containers";
+
+    fn makes(root: &str, bundle: &str, pairs: &[(&str, &str)], name: Option<&str>) -> bool {
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let annotations: BTreeMap<String, String> = pairs.iter().map(pair).collect();
+        let told = Told {
+            name: name.map(str::to_owned),
+            image: None,
+        };
+        let told = match engine(Path::new(root), &annotations).as_str() {
+            "docker" | "podman" => told,
+            _ => Told::default(),
+        };
+        let identity = Identity::of(Path::new(root), &annotations, told);
+        makes_networks(&identity, Path::new(bundle), &annotations)
+    }
+
+    const PODMAN: (&str, &str) = ("io.container.manager", "libpod");
+
+    #[test]
+    fn docker_and_podman_make_networks() {
+        let moby = "/run/docker/runtime-runc/moby";
+        assert!(makes(moby, "/run/x", &[], Some("web")));
+        assert!(makes(DEFAULT, STORE, &[PODMAN], Some("web")));
+        let pod = [
+            PODMAN,
+            ("io.kubernetes.cri-o.ContainerType", "container"),
+            ("io.kubernetes.cri-o.SandboxID", "x"),
+        ];
+        assert!(makes(DEFAULT, STORE, &pod, Some("web")));
+        // cri-dockerd, and a container of which Docker's own files say nothing.
+        assert!(!makes(moby, "/run/x", &[], Some("k8s_POD_web_team_0")));
+        assert!(!makes(moby, "/run/x", &[], None));
+    }
+
+    /// H2: nobody else does, and no image makes its engine look like one that does.
+    #[test]
+    fn nobody_else_does_whatever_an_image_says() {
+        let cri = [
+            ("io.kubernetes.cri.container-name", "app"),
+            ("nerdctl/name", "app"),
+            PODMAN,
+        ];
+        for root in [
+            "/run/containerd/runc/k8s.io",
+            "/run/containerd/runc/default",
+        ] {
+            assert!(!makes(root, STORE, &cri, Some("app")), "{root}");
+        }
+        let crio = [
+            PODMAN,
+            ("io.kubernetes.cri-o.ContainerType", "sandbox"),
+            ("io.kubernetes.cri-o.Name", "k8s_web"),
+        ];
+        assert!(!makes(DEFAULT, STORE, &crio, Some("web")));
+        for root in [DEFAULT, "/run/runc", "/srv/other"] {
+            // By hand, with an image's annotations.
+            assert!(!makes(root, "/srv/bundle", &[PODMAN], Some("web")));
+            assert!(!makes(root, STORE, &[], Some("web")));
+            assert!(!makes(root, STORE, &[PODMAN], None));
+        }
+    }
+}
