@@ -129,3 +129,51 @@ fn l1_a_wide_network_does_not_take_in_what_another_interface_reaches() {
     );
     is_not_beside(&agent, "lan.example.test");
 }
+
+/// M1: a search list makes no name of a rule's that a denial does not see.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn m1_no_domain_of_a_search_list_leads_around_a_denial() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let mut node = NodeFiles::default();
+    node.write("config.toml", 0o644, "ceiling = \"pods\"\n");
+    let policy = |deny: &str| {
+        format!(
+            "base = \"permissive\"\n[network]\nlimit = [\"*\", \"internal:*\"]\ndeny = [{deny}]\n"
+        )
+    };
+    for (search, deny, opens) in [
+        (&["prod.svc.cluster.test"][..], "", true),
+        (
+            &["prod.svc.cluster.test"],
+            "\"*.prod.svc.cluster.test\"",
+            false,
+        ),
+        (
+            &["first.test", "prod.svc.cluster.test"],
+            "\"*.prod.svc.cluster.test\"",
+            false,
+        ),
+        // Nor does the node's own rule reach another host than what it says.
+        (&["first.test", "prod.svc.cluster.test"], "", false),
+    ] {
+        node.write("policies/pods.toml", 0o644, &policy(deny));
+        let search: Vec<String> = search.iter().map(|d| format!("--dns-search={d}")).collect();
+        let search: Vec<&str> = search.iter().map(String::as_str).collect();
+        let allow = "dev.agentbox.network.allow=internal:web:80";
+        let agent = Agent::start(
+            &docker,
+            &[&[runtime(), "--annotation", allow], &search[..]].concat(),
+        );
+        for direct in [true, false] {
+            let got = agent.curl(direct, &["-f", "http://web/"]);
+            assert_eq!(got.code == 0, opens, "{search:?} {deny}: {got}");
+        }
+        let id = agent.container.inspect("{{.Id}}");
+        let agentbox = std::env::var("AGENTBOX_BIN").unwrap();
+        let explained = crate::command::run(&agentbox, &["explain", &id]).ok();
+        let shown = explained.contains("web.prod.svc.cluster.test");
+        assert_eq!(shown, search.len() == 1, "{explained}");
+    }
+}

@@ -9,13 +9,15 @@ use crate::policy::HostName;
 use crate::policy::rule::is_within;
 
 /// The names to ask for when a client says `said` and a rule for private names says `ruled`: none where the one is no spelling of
-/// the other. The rule's own spelling is asked for as it is as well, and with every domain of the list, as resolvers do.
+/// the other. The rule's own spelling is asked for as it is as well, and else as the names that a denial looks at and
+/// people are shown ([`others`]): what one of them did not know would be a way around it.
 pub fn meant(said: &HostName, ruled: &HostName, search: &[HostName]) -> Vec<HostName> {
-    if said == ruled {
-        let all = search.iter().filter_map(|domain| below(said, domain));
-        return std::iter::once(said.clone()).chain(all).collect();
-    }
     let mut whole = wholes(ruled, search);
+    if said == ruled {
+        whole.retain(|whole| whole != said);
+        whole.insert(0, said.clone());
+        return whole;
+    }
     whole.retain(|whole| {
         let mut made = search.iter().filter_map(|domain| below(said, domain));
         whole == said || made.any(|made| made == *whole)
@@ -144,16 +146,30 @@ mod tests {
     fn the_rules_own_spelling_is_asked_for_alone_and_whole() {
         assert_eq!(
             asked("postgres", "postgres"),
-            [
-                "postgres",
-                "postgres.default.svc.cluster.local",
-                "postgres.svc.cluster.local",
-                "postgres.cluster.local",
-            ]
+            ["postgres", "postgres.default.svc.cluster.local"]
         );
+        let whole = "postgres.default.svc.cluster.local";
+        assert_eq!(asked(whole, whole), [whole]);
         let none = meant(&name("db"), &name("db"), &[]);
         assert_eq!(none, [name("db")]);
         assert!(meant(&name("db.test"), &name("db"), &[]).is_empty());
+    }
+
+    /// M1: whatever is asked for is what people are shown, and what a denial of any of them stands for.
+    #[test]
+    fn nothing_is_asked_for_that_people_are_not_shown() {
+        let first_and_prod = ["first.test", "prod.svc.cluster.test", "svc.cluster.test"].map(name);
+        for search in [&pod()[..], &first_and_prod, &first_and_prod[..1], &[]] {
+            for ruled in ["postgres", "postgres.prod", "postgres.first.test", "a.b.c"] {
+                let ruled = name(ruled);
+                let shown = super::others(&ruled, search);
+                for said in shown.iter().chain([&ruled]) {
+                    for asked in meant(said, &ruled, search) {
+                        assert!(asked == ruled || shown.contains(&asked), "{said} {asked}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

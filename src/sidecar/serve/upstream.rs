@@ -59,10 +59,12 @@ impl Dial<'_> {
     /// The names to ask for: those that the rule means which allows this one, and that none denies.
     fn asked_for(&self, name: &HostName) -> Vec<HostName> {
         let rules = self.rules.borrow();
-        match rules.decide(self.host, self.port) {
+        let mut asked = match rules.decide(self.host, self.port) {
             Decision::Allow(rule) => rules.meant_by(rule, name),
-            Decision::Deny(_) => vec![name.clone()],
-        }
+            Decision::Deny(_) => return vec![name.clone()],
+        };
+        asked.retain(|name| rules.denies(&Host::Name(name.clone()), self.port).is_none());
+        asked
     }
 }
 
