@@ -101,7 +101,8 @@ fn what_is_not_listed_waits_until_a_person_decides() {
     );
     // By the number that was shown.
     let said = agentbox(&["approve", &id, &waiting["id"].to_string()]).ok();
-    assert_eq!(said, "approved: other.example.test:80\n");
+    let whose = format!("approved: other.example.test:80\ncontainer {id} (");
+    assert!(said.starts_with(&whose), "{said}");
     agent.await_file("/tmp/one.done");
     assert!(agent.read("/tmp/one").contains("/waits"));
     // It holds: the next one does not wait. Another port of the same name does.

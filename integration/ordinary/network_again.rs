@@ -177,3 +177,46 @@ fn m1_no_domain_of_a_search_list_leads_around_a_denial() {
         assert_eq!(shown, search.len() == 1, "{explained}");
     }
 }
+
+/// M2: who is called what engines show of another's id takes nothing over that is meant for that one.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn m2_a_container_named_like_another_ones_id_takes_nothing_over() {
+    let docker = Docker::connect();
+    let allow = "dev.agentbox.network.allow=api.example.test";
+    let victim = Agent::start(&docker, &[runtime(), "--annotation", allow]);
+    let id = victim.container.inspect("{{.Id}}");
+    let agentbox = |arguments: &[&str]| {
+        let agentbox = std::env::var("AGENTBOX_BIN").unwrap();
+        crate::command::run(&agentbox, arguments)
+    };
+    let change = |what: &str| agentbox(&["update", what, "--network-add", "more.example.test"]);
+    let said = change(&id[..12]).ok();
+    assert!(
+        said.starts_with("changed: container ") && said.contains(&id),
+        "{said}"
+    );
+
+    let name = format!("--name={}", &id[..12]);
+    let thief = Agent::start(&docker, &[runtime(), &name, "--annotation", allow]);
+    let other = thief.container.inspect("{{.Id}}");
+    for arguments in [
+        &["network", &id[..12]][..],
+        &["explain", &id[..12]],
+        &["approve", &id[..12], "a.example.test:443"],
+        &["deny", &id[..12], "a.example.test:443"],
+        &["kill", &id[..12], "TERM"],
+        &["delete", "--force", &id[..12]],
+    ] {
+        let said = agentbox(arguments).failed();
+        assert!(
+            said.contains(&id) && said.contains(&other),
+            "{arguments:?}: {said}"
+        );
+    }
+    let said = change(&id[..12]).failed();
+    assert!(said.contains(&id) && said.contains(&other), "{said}");
+    change(&id).ok();
+    let shown = agentbox(&["network", &other]).ok();
+    assert!(!shown.contains("more.example.test"), "{shown}");
+}

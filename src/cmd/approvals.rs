@@ -35,7 +35,7 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
     let mut lines = Vec::new();
     match &args.id {
         Some(id) => {
-            let record = find::network_of(find::container(id, Purpose::Look)?)?;
+            let record = find::network_of(find::container(id, Purpose::Act)?)?;
             waiting(&record, &mut lines)?;
         }
         None => {
@@ -154,6 +154,10 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
                 "denied"
             };
             out::line(&format!("{word}: {host}:{port}"))?;
+            out::line(&format!(
+                "container {}",
+                identity::of(&record).with_id(&record.id)
+            ))?;
             if closed > 0 {
                 out::line(&format!("connections closed: {closed}"))?;
             }

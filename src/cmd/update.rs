@@ -7,13 +7,14 @@ use anyhow::{Context, Result, bail};
 use libcgroups::common::{AnyCgroupManager, CgroupManager, ControllerOpt};
 use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 
+use super::out;
 use crate::cli::{Global, Update};
 use crate::plan::{neutral, reach};
 use crate::render::limits as render;
 use crate::runtime::find::{self, Purpose};
 use crate::runtime::record::Record;
 use crate::runtime::store::Place;
-use crate::runtime::{RuntimeError, bundle, change, limits, signal, start};
+use crate::runtime::{RuntimeError, bundle, change, identity, limits, signal, start};
 
 /// Changes the resource limits of a container, or what it may reach. Device rules are no limits and are not changed, as
 /// with runc.
@@ -31,7 +32,9 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
                     place.id.as_str()
                 );
             }
+            let whose = identity::of(&record).with_id(&record.id);
             let closed = change::rules(&place, &asked)?;
+            out::line(&format!("changed: container {whose}"))?;
             if closed > 0 {
                 log::warn!("{closed} connections that are no longer allowed were closed");
             }

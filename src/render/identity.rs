@@ -121,6 +121,14 @@ impl Identity {
         }
     }
 
+    /// The whole id, and what to type for it besides: `4b13... (team/web/app)`.
+    pub fn with_id(&self, id: &str) -> String {
+        crate::log::escape(&match self.short().as_str() {
+            "-" => id.to_owned(),
+            name => format!("{id} ({name})"),
+        })
+    }
+
     /// It in words, for the head of what is shown: `docker, name web, image x`. Nothing for a container of agentbox's own.
     pub fn words(&self) -> String {
         let Self {

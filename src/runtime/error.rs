@@ -20,8 +20,8 @@ pub enum RuntimeError {
     /// The id is unknown.
     #[error("container does not exist: {0}")]
     Unknown(String),
-    /// Several containers begin like this.
-    #[error("{0:?} is the beginning of several containers: {1}")]
+    /// Several containers are called or begin like this.
+    #[error("{0:?} is the name, or the beginning of the id, of several containers: {1}")]
     Ambiguous(String, String),
     /// The verb does not fit the container's state. The words are runc's: containerd looks for some of them.
     #[error("cannot {verb} container {id}: {why}")]

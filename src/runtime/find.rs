@@ -26,7 +26,8 @@ struct Candidate<'a> {
     name: Option<Identity>,
 }
 
-/// Which of these is meant: the one with this id, else the one with this name, else the one whose id begins like this.
+/// Which of these is meant: the one with this id, else the one with this name or with an id of which engines show this, else
+/// the one whose id begins like this.
 fn choose(text: &str, among: &[Candidate<'_>], purpose: Purpose) -> Result<usize, RuntimeError> {
     let all = |is: &dyn Fn(&Candidate<'_>) -> bool| -> Vec<usize> {
         (0..among.len()).filter(|i| is(&among[*i])).collect()
@@ -35,10 +36,13 @@ fn choose(text: &str, among: &[Candidate<'_>], purpose: Purpose) -> Result<usize
         Purpose::Look => 1,
         Purpose::Act => SHOWN,
     };
+    let is_name = |one: &Candidate<'_>| one.name.as_ref().is_some_and(|n| n.answers_to(text));
+    let begins = |one: &Candidate<'_>, enough| text.len() >= enough && one.id.starts_with(text);
     let ways: [&dyn Fn(&Candidate<'_>) -> bool; 3] = [
         &|one| one.id == text,
-        &|one| one.name.as_ref().is_some_and(|name| name.answers_to(text)),
-        &|one| text.len() >= enough && one.id.starts_with(text),
+        // Whoever names a container may take what engines show of another one's id for its name: neither is meant then.
+        &|one| is_name(one) || begins(one, SHOWN),
+        &|one| begins(one, enough),
     ];
     for way in ways {
         match all(way)[..] {
@@ -138,6 +142,22 @@ mod tests {
         assert_eq!(chosen("4b1"), Some(1));
         assert_eq!(chosen("nobody"), None);
         assert_eq!(chosen(""), None);
+    }
+
+    /// M2: a name that is what engines show of another one's id takes nothing over.
+    #[test]
+    fn a_name_does_not_take_over_what_is_meant_for_another_id() {
+        let thief = &LONG[..12];
+        let all = among(&[(LONG, Some("agent")), ("c0ffee", Some(thief))]);
+        for purpose in [Purpose::Look, Purpose::Act] {
+            let said = choose(thief, &all, purpose).unwrap_err().to_string();
+            assert!(said.contains(LONG) && said.contains("c0ffee"), "{said}");
+            assert_eq!(choose(LONG, &all, purpose).ok(), Some(0));
+            assert_eq!(choose("agent", &all, purpose).ok(), Some(0));
+        }
+        // It is one container by both.
+        let own = among(&[(LONG, Some(thief))]);
+        assert_eq!(choose(thief, &own, Purpose::Act).ok(), Some(0));
     }
 
     #[test]
