@@ -15,6 +15,7 @@ mod ask;
 mod budget;
 mod decide;
 pub mod dns;
+mod hash;
 pub mod http;
 pub mod names;
 pub mod own;
@@ -30,4 +31,4 @@ pub use ask::{
 };
 pub use budget::{Budget, Ledger, OverBudget};
 pub use decide::{Decision, Denial, Rules, endpoint, proxy_port, rule_for};
-pub use spent::{Spent, SpentLine};
+pub use spent::{Kept, LONGEST_HEAD, Spent, SpentLine, room, seconds_of};

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::Kept;
 use crate::policy::HostName;
 
 /// The IPv4 range (RFC 2544: routed nowhere), 198.18.0.0/15; its first 256 addresses are the wall's own.
@@ -13,6 +14,9 @@ const V4_COUNT: u32 = 1 << 17;
 const V6: u128 = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 0).to_bits();
 /// Where the names begin in both.
 const FIRST: u32 = 256;
+
+/// The most names that one container can look up: as many as there are addresses.
+pub const MOST_NAMES: u32 = V4_COUNT - FIRST;
 
 /// The addresses of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,26 +33,50 @@ pub struct Names {
     most: usize,
     by_name: HashMap<HostName, u32>,
     by_index: Vec<HostName>,
+    /// The names of earlier runs that were not looked up in this one, by the numbers that only the file has.
+    earlier: Kept,
 }
 
 impl Names {
     /// A table for at most `most` names (no more than 130,816, which is what the range has).
     pub fn new(most: u32) -> Self {
-        let most = most.min(V4_COUNT - FIRST);
+        let most = most.min(MOST_NAMES);
         Self {
             most: usize::try_from(most).unwrap_or(usize::MAX),
             by_name: HashMap::new(),
             by_index: Vec::new(),
+            earlier: Kept::default(),
         }
+    }
+
+    /// So many names were looked up before. They count, and get other addresses than they had.
+    pub fn after(mut self, earlier: Kept) -> Self {
+        self.earlier = earlier;
+        self
+    }
+
+    /// What a name is in the file of what is kept.
+    pub fn number(&self, name: &HostName) -> u64 {
+        self.earlier.number(name)
+    }
+
+    fn is_earlier(&self, name: &HostName) -> bool {
+        let hosts = &self.earlier.spent.hosts;
+        !hosts.is_empty() && hosts.contains(&self.number(name))
     }
 
     /// The addresses of a name; `None` when the table is full.
     pub fn give(&mut self, name: &HostName) -> Option<Synthetic> {
         let index = match self.by_name.get(name) {
             Some(index) => *index,
-            None if self.by_index.len() >= self.most => return None,
+            None if self.len() >= self.most && !self.is_earlier(name) => return None,
             None => {
                 let index = u32::try_from(self.by_index.len()).ok()?;
+                if !self.earlier.spent.hosts.is_empty() {
+                    // From here on it counts by its address.
+                    let number = self.number(name);
+                    self.earlier.spent.hosts.remove(&number);
+                }
                 self.by_index.push(name.clone());
                 self.by_name.insert(name.clone(), index);
                 index
@@ -61,9 +89,9 @@ impl Names {
         })
     }
 
-    /// Whether a name has none and would be given one.
-    pub fn has_room_for(&self, name: &HostName) -> bool {
-        self.by_index.len() < self.most && !self.has(name)
+    /// Whether a name is new, in earlier runs as well, and would be given an address.
+    pub fn is_new(&self, name: &HostName) -> bool {
+        self.len() < self.most && !self.has(name) && !self.is_earlier(name)
     }
 
     /// Whether a name has an address already.
@@ -81,14 +109,14 @@ impl Names {
             .get(usize::try_from(offset.checked_sub(FIRST)?).ok()?)
     }
 
-    /// How many names have an address.
+    /// How many names count: those that have an address, and those of earlier runs.
     pub fn len(&self) -> usize {
-        self.by_index.len()
+        self.by_index.len() + self.earlier.spent.hosts.len()
     }
 
-    /// Whether no name has an address yet.
+    /// Whether no name counts yet.
     pub fn is_empty(&self) -> bool {
-        self.by_index.is_empty()
+        self.len() == 0
     }
 }
 
@@ -137,6 +165,34 @@ mod tests {
         ] {
             assert_eq!(names.name_of(text.parse().unwrap()), None, "{text}");
         }
+    }
+
+    /// M4: names of an earlier run are known by their numbers alone. They count once.
+    #[test]
+    fn names_of_earlier_runs_count_and_count_once() {
+        let mut earlier = Kept {
+            key: 77,
+            ..Kept::default()
+        };
+        for host in ["a.test", "b.test"] {
+            let number = earlier.number(&name(host));
+            earlier.spent.hosts.insert(number);
+        }
+        let mut names = Names::new(3).after(earlier.clone());
+        assert_eq!(names.len(), 2);
+        assert!(!names.is_new(&name("a.test")) && names.is_new(&name("c.test")));
+        names.give(&name("c.test")).unwrap();
+        assert!(!names.is_new(&name("d.test")));
+        assert_eq!(names.give(&name("d.test")), None);
+        let one = names.give(&name("b.test")).unwrap();
+        assert_eq!(names.give(&name("b.test")), Some(one));
+        assert_eq!(names.len(), 3);
+        assert!(names.give(&name("a.test")).is_some());
+        assert_eq!((names.len(), names.give(&name("d.test"))), (3, None));
+        // A policy that allows fewer by now.
+        let mut names = Names::new(1).after(earlier);
+        assert_eq!(names.give(&name("c.test")), None);
+        assert!(names.give(&name("a.test")).is_some());
     }
 
     #[test]

@@ -1,67 +1,137 @@
 //! What a container has used of its budgets, as it is kept for its next run: a file of lines that the sidecar appends to.
+//!
+//! Each kind of line has one length, so that how many there is room for is known before, and a line that was cut is known as that.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
+use super::hash::sip;
+use super::names::MOST_NAMES;
 use crate::policy::HostName;
+
+/// Begins a file.
+const HEAD: &str = "kept ";
+/// The longest head: two numbers, of ten digits and of thirty-two.
+pub const LONGEST_HEAD: u64 = 64;
+/// What one run writes of bytes that are sent: the sidecar's portions, and the end.
+const UPLOADS: u64 = 80;
+const UPLOAD_BYTES: u64 = 28;
+const HOST_BYTES: u64 = 22;
 
 /// Bytes sent and names looked up, over all runs that count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Bytes. Never less than what was sent.
     pub upload_bytes: u64,
-    /// Each name once, in the order in which they came.
-    pub hosts: Vec<HostName>,
+    /// The names, by their numbers ([`Kept::number`]).
+    pub hosts: BTreeSet<u64>,
+}
+
+/// A whole file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// For how long after the end of a run it counts.
+    pub seconds: u32,
+    /// What the names' numbers are made with: the file's own.
+    pub key: u128,
+    /// What was used.
+    pub spent: Spent,
 }
 
 /// One line of the file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SpentLine<'a> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpentLine {
     /// So many bytes in all have been sent, or will have been before the next such line. The last one counts.
     Upload(u64),
-    /// A name was looked up.
-    Host(&'a HostName),
+    /// The name with this number was looked up.
+    Host(u64),
 }
 
-impl fmt::Display for SpentLine<'_> {
+impl fmt::Display for SpentLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Upload(bytes) => writeln!(f, "upload {bytes}"),
-            Self::Host(name) => writeln!(f, "host {name}"),
+            Self::Upload(bytes) => writeln!(f, "upload {bytes:020}"),
+            Self::Host(number) => writeln!(f, "host {number:016x}"),
         }
     }
 }
 
-impl Spent {
-    /// Reads the lines of a file.
+impl SpentLine {
+    fn read(line: &str) -> Option<Self> {
+        match line.split_once(' ')? {
+            ("upload", bytes) if bytes.len() == 20 => bytes.parse().ok().map(Self::Upload),
+            ("host", number) if number.len() == 16 => {
+                u64::from_str_radix(number, 16).ok().map(Self::Host)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How long the file of a container may become that may look up so many names, and has looked up so many.
+pub fn room(hosts: u32, earlier: usize) -> u64 {
+    let hosts = u64::from(hosts.min(MOST_NAMES)).max(earlier as u64);
+    LONGEST_HEAD + UPLOADS * UPLOAD_BYTES + hosts * HOST_BYTES
+}
+
+/// For how long a file counts that begins like this.
+pub fn seconds_of(head: &str) -> Option<u32> {
+    head.strip_prefix(HEAD)?.split(' ').next()?.parse().ok()
+}
+
+impl Kept {
+    /// The number of a name in this file.
+    pub fn number(&self, name: &HostName) -> u64 {
+        sip(self.key, name.as_str().as_bytes())
+    }
+
+    /// Reads a file. A last line without its end was cut: nothing was sent or answered for it, but a name counts.
     ///
     /// # Errors
     /// The number of the first line that is not understood. Nobody but a sidecar writes them, so something is wrong, and what
     /// was used is not known.
-    pub fn parse<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Self, usize> {
-        let mut spent = Self::default();
-        let mut known = std::collections::HashSet::new();
-        for (at, line) in lines.enumerate() {
-            let read = match line.split_once(' ') {
-                Some(("upload", bytes)) => bytes.parse().map(|b| spent.upload_bytes = b).ok(),
-                Some(("host", name)) => name.parse::<HostName>().ok().map(|name| {
-                    if known.insert(name.clone()) {
-                        spent.hosts.push(name);
-                    }
-                }),
-                _ => None,
-            };
-            read.ok_or(at + 1)?;
+    pub fn parse(text: &str) -> Result<Self, usize> {
+        let mut lines = text.split_inclusive('\n').enumerate();
+        let head = lines.next().and_then(|(_, line)| line.strip_suffix('\n'));
+        let words = head.map(|head| head.split(' ').collect::<Vec<_>>());
+        let key = words.and_then(|words| match words[..] {
+            [_, _, key] => key.parse().ok(),
+            _ => None,
+        });
+        let mut kept = Self {
+            seconds: head.and_then(seconds_of).ok_or(1_usize)?,
+            key: key.ok_or(1_usize)?,
+            spent: Spent::default(),
+        };
+        for (at, line) in lines {
+            let whole = line.strip_suffix('\n');
+            match (SpentLine::read(whole.unwrap_or(line)), whole) {
+                (Some(SpentLine::Upload(bytes)), _) => kept.spent.upload_bytes = bytes,
+                (Some(SpentLine::Host(number)), _) => {
+                    kept.spent.hosts.insert(number);
+                }
+                (None, Some(_)) => return Err(at + 1),
+                (None, None) => kept.count_cut(line),
+            }
         }
-        Ok(spent)
+        Ok(kept)
+    }
+
+    fn count_cut(&mut self, line: &str) {
+        if line.starts_with('h') {
+            // Whichever it was: one that is not there yet.
+            let free = (0..=u64::MAX).find(|number| !self.spent.hosts.contains(number));
+            self.spent.hosts.extend(free);
+        }
     }
 }
 
-impl fmt::Display for Spent {
+impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        SpentLine::Upload(self.upload_bytes).fmt(f)?;
-        self.hosts
-            .iter()
-            .try_for_each(|name| SpentLine::Host(name).fmt(f))
+        writeln!(f, "{HEAD}{} {}", self.seconds, self.key)?;
+        SpentLine::Upload(self.spent.upload_bytes).fmt(f)?;
+        let mut hosts = self.spent.hosts.iter();
+        hosts.try_for_each(|number| SpentLine::Host(*number).fmt(f))
     }
 }
 
@@ -69,30 +139,77 @@ impl fmt::Display for Spent {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_written_is_read() {
-        let text = "upload 5\nhost a.test\nupload 90\nhost b.test\nhost a.test\n";
-        let spent = Spent::parse(text.lines()).unwrap();
-        assert_eq!(spent.upload_bytes, 90);
-        assert_eq!(spent.hosts.len(), 2);
-        assert_eq!(spent.to_string(), "upload 90\nhost a.test\nhost b.test\n");
-        assert_eq!(Spent::parse(spent.to_string().lines()), Ok(spent));
-        assert_eq!(Spent::parse("".lines()), Ok(Spent::default()));
+    fn kept(upload_bytes: u64, hosts: &[u64]) -> Kept {
+        Kept {
+            seconds: 604_800,
+            key: u128::MAX,
+            spent: Spent {
+                upload_bytes,
+                hosts: hosts.iter().copied().collect(),
+            },
+        }
     }
 
     #[test]
-    fn half_a_line_is_not_taken_for_less() {
-        for bad in [
-            "uplo",
-            "upload",
-            "upload x",
-            "upload -1",
-            "host ..",
-            "",
-            "x 1",
-        ] {
-            let text = format!("upload 5\n{bad}\nupload 6\n");
-            assert_eq!(Spent::parse(text.lines()), Err(2), "{bad}");
+    fn what_is_written_is_read() {
+        let first = kept(u64::MAX, &[0, 5, u64::MAX]);
+        let text = first.to_string();
+        assert_eq!(Kept::parse(&text), Ok(first));
+        let more = format!("{text}{}{}", SpentLine::Upload(90), SpentLine::Host(5));
+        assert_eq!(Kept::parse(&more), Ok(kept(90, &[0, 5, u64::MAX])));
+        let head = text.lines().next().unwrap();
+        assert_eq!(seconds_of(head), Some(604_800));
+        assert_eq!(text.lines().count(), 5);
+    }
+
+    /// M4: a name is not in the file, and how long its line is does not hang on it.
+    #[test]
+    fn lines_have_one_length_and_no_names() {
+        for number in [0, 1, u64::MAX] {
+            let length = |line: SpentLine| line.to_string().len() as u64;
+            assert_eq!(length(SpentLine::Upload(number)), UPLOAD_BYTES);
+            assert_eq!(length(SpentLine::Host(number)), HOST_BYTES);
+        }
+        let head = kept(0, &[]).to_string();
+        assert!(head.lines().next().unwrap().len() < LONGEST_HEAD as usize);
+        let name: HostName = "secret.example.test".parse().unwrap();
+        let (one, mut two) = (kept(0, &[]), kept(0, &[]));
+        two.key = 7;
+        assert_ne!(one.number(&name), two.number(&name));
+        assert_eq!(
+            one.number(&name),
+            one.number(&"Secret.example.test.".parse().unwrap())
+        );
+        assert!(room(1_000_000, 0) < 4 << 20);
+        assert!(room(1, 1000) > room(1, 0));
+    }
+
+    /// M3: whatever was cut, the container starts again, and what was used is never less.
+    #[test]
+    fn a_last_line_that_was_cut_is_no_reason_to_refuse() {
+        let first = kept(5, &[7]);
+        let text = first.to_string();
+        let line = SpentLine::Upload(u64::MAX).to_string();
+        for cut in 0..line.len() {
+            let read = Kept::parse(&format!("{text}{}", &line[..cut])).unwrap();
+            let whole = if cut == line.len() - 1 { u64::MAX } else { 5 };
+            assert_eq!(read.spent.upload_bytes, whole, "{cut}");
+        }
+        let line = SpentLine::Host(9).to_string();
+        for cut in 1..line.len() {
+            let read = Kept::parse(&format!("{text}{}", &line[..cut])).unwrap();
+            assert_eq!(read.spent.hosts.len(), 2, "{cut}");
+        }
+        // What is not at the end is not what a sidecar writes.
+        for bad in ["uplo", "upload", "upload 6", "host 7", "host ..", "", "x 1"] {
+            assert_eq!(
+                Kept::parse(&format!("{text}{bad}\nupload 6\n")),
+                Err(4),
+                "{bad}"
+            );
+        }
+        for bad in ["", "kept", "kept 5", "kept 5\n", "kept x 1\n", "x\n"] {
+            assert_eq!(Kept::parse(bad), Err(1), "{bad}");
         }
     }
 }

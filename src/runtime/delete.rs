@@ -111,7 +111,10 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         note(sidecar::kill(sidecar).map_err(RuntimeError::from));
         note(sidecar::remove(sidecar).map_err(RuntimeError::from));
     }
-    kept::ended(place);
+    if init.is_some() {
+        // A `create` that failed was no run, whose end would count.
+        kept::ended(place);
+    }
     for cgroup in &remains.cgroups {
         note(cgroup::remove(cgroup));
     }

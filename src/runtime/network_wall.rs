@@ -55,16 +55,20 @@ impl NetworkWall {
             .then(|| (serving(plan, place), place.dir()));
         let seconds = plan.network.budgets_kept;
         let kept = match serving {
-            Some(_) if seconds > 0 => Some(kept::open(place, seconds)?),
+            Some(_) if seconds > 0 => Some(kept::open(place, seconds, plan.network.budget.hosts)?),
             _ => None,
         };
+        let mut config = sidecar_config(plan, spec, place);
+        if let Some(kept) = &kept {
+            config.limits.file_bytes = config.limits.file_bytes.max(kept.room);
+        }
         let exe = rustix::fs::open(
             "/proc/self/exe",
             rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
             rustix::fs::Mode::empty(),
         )
         .map_err(RuntimeError::io("open the runtime's own file"))?;
-        let spawned = sidecar::spawn(&sidecar_config(plan, spec, place), exe.as_fd())?;
+        let spawned = sidecar::spawn(&config, exe.as_fd())?;
         let maker = if user_namespace {
             None
         } else {
@@ -82,7 +86,7 @@ impl NetworkWall {
             config: sysctls,
             user_namespace,
             serving,
-            kept,
+            kept: kept.map(|kept| kept.file),
             mode,
             proxy_port: plan.network.proxy_port,
         })

@@ -11,7 +11,7 @@ use super::confine::{self, Identity};
 use super::protocol::{self, Attachment, NamespaceId, ProtocolError, Question, Reply, Setup, Work};
 use super::serve::{self, Callers, Ears, Serving};
 use super::{ARGV0, ConfineError, SidecarError, filter};
-use crate::egress::Spent;
+use crate::egress::Kept;
 use crate::sys::memory::Code;
 use crate::sys::netlink::RouteSocket;
 use crate::sys::{process, socket};
@@ -296,20 +296,17 @@ fn prepare_serving(
 }
 
 /// What earlier runs used. The runtime has read the file before: here it is what is counted from.
-fn read_kept(file: OwnedFd) -> Result<(Spent, OwnedFd), SidecarError> {
+fn read_kept(file: OwnedFd) -> Result<(Kept, OwnedFd), SidecarError> {
     use std::io::Read;
     let mut file = std::fs::File::from(file);
     let mut text = String::new();
     file.read_to_string(&mut text)
         .map_err(SidecarError::Configuration)?;
-    let spent = Spent::parse(text.lines().skip(1)).map_err(|line| {
-        let why = format!(
-            "line {} of what earlier runs used is not understood",
-            line + 1
-        );
+    let kept = Kept::parse(&text).map_err(|line| {
+        let why = format!("line {line} of what earlier runs used is not understood");
         SidecarError::Configuration(std::io::Error::other(why))
     })?;
-    Ok((spent, file.into()))
+    Ok((kept, file.into()))
 }
 
 /// Waits for init's question and init's end. Under the filter now.

@@ -1,13 +1,13 @@
 //! Keeps what is used of the budgets for the container's next run (`network.budgets-kept`).
 //!
 //! What is written is never less than what was used, also when the sidecar is killed: bytes are written down before they are
-//! sent, in portions, and a name before it is answered.
+//! sent, in portions, and a name before it is answered. Lines are written whole or not at all, and after one that was not
+//! nothing is written any more.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
 use crate::egress::{OverBudget, SpentLine};
-use crate::policy::HostName;
 
 /// A sixty-fourth of the budget is the most that a killed sidecar counts too much, and a file has few lines.
 const PORTIONS: u64 = 64;
@@ -20,16 +20,19 @@ pub(super) struct Keeper {
     written: u64,
     portion: u64,
     most: u64,
+    /// How many bytes the file may still become longer.
+    room: u64,
 }
 
 impl Keeper {
     /// `sent` is what the file says already, `most` the budget.
-    pub fn new(file: OwnedFd, sent: u64, most: u64) -> Self {
+    pub fn new(file: OwnedFd, sent: u64, most: u64, room: u64) -> Self {
         Self {
             file: file.into(),
             written: sent,
             portion: (most / PORTIONS).max(1),
             most,
+            room,
         }
     }
 
@@ -39,32 +42,39 @@ impl Keeper {
             return Ok(());
         }
         let ahead = total.saturating_add(self.portion).min(self.most).max(total);
-        self.put(&SpentLine::Upload(ahead))?;
+        self.put(SpentLine::Upload(ahead))?;
         self.written = ahead;
         Ok(())
     }
 
-    /// A name will be looked up.
-    pub fn will_look_up(&mut self, name: &HostName) -> Result<(), OverBudget> {
-        self.put(&SpentLine::Host(name))
+    /// The name with this number will be looked up.
+    pub fn will_look_up(&mut self, number: u64) -> Result<(), OverBudget> {
+        self.put(SpentLine::Host(number))
     }
 
     /// The run has ended: what was sent is known.
     pub fn settle(&mut self, total: u64) {
         // If it fails, the file says more than was sent.
-        let _ = self.put(&SpentLine::Upload(total));
+        let _ = self.put(SpentLine::Upload(total));
     }
 
-    fn put(&mut self, line: &SpentLine<'_>) -> Result<(), OverBudget> {
-        let written = self.file.write_all(line.to_string().as_bytes());
-        written.map_err(|_| OverBudget::Unkept)
+    fn put(&mut self, line: SpentLine) -> Result<(), OverBudget> {
+        let line = line.to_string();
+        let length = line.len() as u64;
+        let left = self.room.checked_sub(length).ok_or(OverBudget::Unkept)?;
+        // A write that fails may have written a part.
+        self.room = 0;
+        let written = self.file.write_all(line.as_bytes());
+        written.map_err(|_| OverBudget::Unkept)?;
+        self.room = left;
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::Spent;
+    use crate::egress::{Kept, room};
     use std::io::{Read, Seek};
 
     fn file() -> std::fs::File {
@@ -80,40 +90,79 @@ mod tests {
         text
     }
 
+    const HEAD: &str = "kept 60 5\n";
+
+    fn keeper(file: &std::fs::File, most: u64, room: u64) -> Keeper {
+        Keeper::new(file.try_clone().unwrap().into(), 0, most, room)
+    }
+
+    fn spent(file: &mut std::fs::File) -> u64 {
+        let kept = Kept::parse(&format!("{HEAD}{}", text(file))).unwrap();
+        kept.spent.upload_bytes
+    }
+
     #[test]
     fn the_file_never_says_less_than_was_sent() {
         let mut file = file();
-        let mut keeper = Keeper::new(file.try_clone().unwrap().into(), 0, 6400);
+        let mut keeper = keeper(&file, 6400, 1 << 20);
         let mut sent = 0;
         for step in [1, 50, 49, 100, 1000, 5000, 200] {
             sent += step;
             keeper.will_send(sent).unwrap();
-            let spent = Spent::parse(text(&mut file).lines()).unwrap();
-            assert!((sent..=sent + 100).contains(&spent.upload_bytes));
-            assert!(spent.upload_bytes <= 6400);
+            let said = spent(&mut file);
+            assert!((sent..=sent + 100).contains(&said) && said <= 6400);
         }
         keeper.settle(sent);
-        let spent = Spent::parse(text(&mut file).lines()).unwrap();
-        assert_eq!(spent.upload_bytes, 6400);
+        assert_eq!(spent(&mut file), 6400);
     }
 
     #[test]
     fn a_file_has_few_lines() {
         let mut file = file();
-        let mut keeper = Keeper::new(file.try_clone().unwrap().into(), 0, 1 << 20);
+        let mut keeper = keeper(&file, 1 << 20, room(0, 0));
         for sent in (0..1 << 20).step_by(100) {
             keeper.will_send(sent).unwrap();
         }
-        assert!(text(&mut file).lines().count() <= 65);
+        keeper.settle(1 << 20);
+        assert!(text(&mut file).lines().count() <= 66);
+    }
+
+    /// M3: nothing is written that there is no room for, and no line in part.
+    #[test]
+    fn a_line_is_written_whole_or_not_at_all() {
+        let mut file = file();
+        let mut keeper = keeper(&file, 100, 100);
+        for number in 0..4 {
+            assert_eq!(keeper.will_look_up(number), Ok(()), "{number}");
+        }
+        assert_eq!(keeper.will_look_up(4), Err(OverBudget::Unkept));
+        assert_eq!(keeper.will_send(1), Err(OverBudget::Unkept));
+        let text = text(&mut file);
+        assert!(text.len() <= 100 && text.ends_with('\n'), "{text}");
+        let kept = Kept::parse(&format!("{HEAD}{text}")).unwrap();
+        assert_eq!(kept.spent.hosts.len(), 4);
+    }
+
+    /// M4: the room that the runtime gives is enough for every name of the budget and for all that is sent.
+    #[test]
+    fn there_is_room_for_the_whole_budget() {
+        let file = file();
+        let mut keeper = keeper(&file, 1 << 30, room(500, 0) - HEAD.len() as u64);
+        for number in 0..500 {
+            keeper.will_look_up(number).unwrap();
+        }
+        for sent in 0..=1024 {
+            keeper.will_send(sent << 20).unwrap();
+        }
+        keeper.settle(1 << 30);
     }
 
     #[test]
     fn what_cannot_be_kept_is_refused() {
         let flags = rustix::fs::OFlags::RDONLY;
         let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()).unwrap();
-        let mut keeper = Keeper::new(null, 0, 100);
+        let mut keeper = Keeper::new(null, 0, 100, 1000);
         assert_eq!(keeper.will_send(1), Err(OverBudget::Unkept));
-        let name = "a.test".parse().unwrap();
-        assert_eq!(keeper.will_look_up(&name), Err(OverBudget::Unkept));
+        assert_eq!(keeper.will_look_up(1), Err(OverBudget::Unkept));
     }
 }

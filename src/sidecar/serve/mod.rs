@@ -49,7 +49,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::SidecarError;
-use crate::egress::{Asking, Budget, Rules, Spent};
+use crate::egress::{Asking, Budget, Kept, Rules};
 use crate::network::{Listeners, Stub};
 use crate::policy::NetworkPrefix;
 use crate::sys::event::readable;
@@ -146,7 +146,7 @@ pub struct Ears {
     /// The violation log, opened to append.
     pub journal: OwnedFd,
     /// What earlier runs used, and the file in which that is kept, opened to append.
-    pub kept: Option<(Spent, OwnedFd)>,
+    pub kept: Option<(Kept, OwnedFd)>,
     /// Where the runtime's verbs connect: a UNIX socket that only root reaches.
     pub control: OwnedFd,
     /// Routing sockets: of the engine's namespace, and of the node's.

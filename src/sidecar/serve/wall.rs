@@ -23,8 +23,8 @@ use super::upstream::{Dial, Upstream};
 use crate::egress::names::{Names, Synthetic};
 use crate::egress::own::is_own;
 use crate::egress::{
-    AddressRefusal, AskRefusal, Asking, Budget, Denial, Ledger, NameVerdict, OverBudget, Rules,
-    Spent, is_within,
+    AddressRefusal, AskRefusal, Asking, Budget, Denial, Kept, Ledger, NameVerdict, OverBudget,
+    Rules, is_within, room,
 };
 use crate::plan::network::UNDECIDED;
 use crate::policy::{Host, HostName, NetworkPrefix, Reach};
@@ -149,7 +149,7 @@ impl Wall {
     pub fn new(
         serving: Serving,
         journal: OwnedFd,
-        kept: Option<(Spent, OwnedFd)>,
+        kept: Option<(Kept, OwnedFd)>,
         routes: [RouteSocket; 2],
     ) -> Self {
         let Serving {
@@ -169,14 +169,13 @@ impl Wall {
         let services = services.into_iter().map(NetworkPrefix::parts).collect();
         let began = Instant::now();
         let (spent, file) = kept.unzip();
-        let spent = spent.unwrap_or_default();
-        let sent = spent.upload_bytes;
-        let mut names = Names::new(budget.hosts);
-        for name in &spent.hosts {
-            // More than the budget are as good as all of it.
-            names.give(name);
-        }
-        let keeper = file.map(|file| Keeper::new(file, sent, budget.upload_bytes));
+        let kept: Kept = spent.unwrap_or_default();
+        let sent = kept.spent.upload_bytes;
+        let room = room(budget.hosts, kept.spent.hosts.len());
+        // As the runtime has just written it.
+        let room = room.saturating_sub(kept.to_string().len() as u64);
+        let keeper = file.map(|file| Keeper::new(file, sent, budget.upload_bytes, room));
+        let names = Names::new(budget.hosts).after(kept);
         Self {
             rules: RefCell::new(rules),
             names: RefCell::new(names),
@@ -298,9 +297,10 @@ impl Wall {
     fn count_name(&self, name: &HostName, now: u64) -> Result<Synthetic, Refusal> {
         let mut names = self.names.borrow_mut();
         if let Some(keeper) = &mut *self.keeper.borrow_mut()
-            && names.has_room_for(name)
+            && names.is_new(name)
         {
-            keeper.will_look_up(name).map_err(Refusal::Over)?;
+            let number = names.number(name);
+            keeper.will_look_up(number).map_err(Refusal::Over)?;
         }
         names.give(name).ok_or_else(|| {
             self.ledger.borrow_mut().begin_pause(now);
