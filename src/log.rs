@@ -165,7 +165,9 @@ fn line(form: Form, level: Level, message: &str, time: &str) -> String {
     match format {
         LogFormat::Json => format!(
             "{}\n",
-            serde_json::json!({ "level": level, "msg": message, "time": time })
+            escape_json(
+                &serde_json::json!({ "level": level, "msg": message, "time": time }).to_string()
+            )
         ),
         LogFormat::Text => format!(
             "time=\"{time}\" level={level} msg=\"{}\"\n",
@@ -189,17 +191,53 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// No control characters: a message may hold what a hostile image or workload chose.
+/// No control characters, and none that turn or hide what stands beside them: a message may hold what a hostile image or workload
+/// chose.
 pub fn escape(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            if c.is_control() {
-                c.escape_default().collect::<Vec<_>>()
-            } else {
-                vec![c]
-            }
-        })
-        .collect()
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_treacherous(c) {
+            true => escaped.extend(c.escape_default()),
+            false => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// The same of JSON, which stays the same JSON: serde_json leaves DEL, C1 and all above as they are. These stand in its strings
+/// alone.
+pub fn escape_json(json: &str) -> String {
+    use std::fmt::Write as _;
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        // A line's end is the form's own: in a string it is escaped already.
+        if c == '\n' || !is_treacherous(c) {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // A String takes everything.
+            let _always = write!(escaped, "\\u{unit:04x}");
+        }
+    }
+    escaped
+}
+
+/// What a terminal obeys (C0, DEL, C1), what ends a line, what turns the direction of writing (CVE-2021-42574), and what nobody sees.
+fn is_treacherous(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 #[cfg(test)]
@@ -218,6 +256,30 @@ mod tests {
             assert_eq!(line.matches('\n').count(), 1, "{line:?}");
             assert!(!line.contains('\x1b'), "{line:?}");
         }
+    }
+
+    /// L3: a terminal that shows a log obeys nobody in it, and shows it in its order.
+    #[test]
+    fn l3_nothing_in_a_message_is_obeyed_by_a_terminal() {
+        let hostile = "a\u{9b}2J\u{7f}\u{202e}b\u{2066}c\u{200b}\u{e0041}\u{2028}d\u{e9}";
+        for form in [
+            Form::Engine(LogFormat::Json),
+            Form::Engine(LogFormat::Text),
+            Form::Person,
+        ] {
+            let line = line(form, Level::Error, hostile, "2026-01-01T00:00:00Z");
+            let bad = line.trim_end().chars().find(|c| is_treacherous(*c));
+            assert_eq!(bad, None, "{line:?}");
+            assert!(line.contains('\u{e9}'), "what people write stays: {line:?}");
+        }
+        let json = serde_json::to_string_pretty(&[hostile]).unwrap();
+        let escaped = escape_json(&json);
+        assert_eq!(
+            escaped.chars().find(|c| *c != '\n' && is_treacherous(*c)),
+            None
+        );
+        let read: Vec<String> = serde_json::from_str(&escaped).unwrap();
+        assert_eq!(read, [hostile]);
     }
 
     #[test]

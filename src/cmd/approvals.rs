@@ -48,7 +48,7 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
         }
     }
     match args.format {
-        TableFormat::Json => out::line(&serde_json::to_string(&lines)?)?,
+        TableFormat::Json => out::line(&crate::log::escape_json(&serde_json::to_string(&lines)?))?,
         TableFormat::Table => out::text(&table(&lines))?,
     };
     Ok(ExitCode::SUCCESS)

@@ -28,7 +28,7 @@ struct Event<'a> {
 
 impl Event<'_> {
     fn print(&self) -> Result<Reader> {
-        out::line(&serde_json::to_string(self)?)
+        out::line(&crate::log::escape_json(&serde_json::to_string(self)?))
     }
 }
 

@@ -67,7 +67,9 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
         }
     };
     if args.json {
-        out::line(&serde_json::to_string_pretty(&subject)?)?;
+        out::line(&crate::log::escape_json(&serde_json::to_string_pretty(
+            &subject,
+        )?))?;
     } else {
         out::text(&explain::text(&subject))?;
     }

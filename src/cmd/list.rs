@@ -60,7 +60,9 @@ pub fn run(global: &Global, args: &List) -> Result<ExitCode> {
             .iter()
             .map(|line| line.state.id.clone() + "\n")
             .collect(),
-        (false, TableFormat::Json) => serde_json::to_string(&lines)? + "\n",
+        (false, TableFormat::Json) => {
+            crate::log::escape_json(&serde_json::to_string(&lines)?) + "\n"
+        }
         (false, TableFormat::Table) if args.all => columns(&lines, &fenced_cells, FENCED),
         (false, TableFormat::Table) => columns(&lines, &state_cells, STATE),
     };

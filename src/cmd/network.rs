@@ -27,7 +27,9 @@ pub fn run(args: &Network) -> Result<ExitCode> {
         id,
     };
     match args.format {
-        TextFormat::Json => out::line(&serde_json::to_string_pretty(&subject)?)?,
+        TextFormat::Json => out::line(&crate::log::escape_json(&serde_json::to_string_pretty(
+            &subject,
+        )?))?,
         TextFormat::Text => out::text(&network::text(&subject))?,
     };
     Ok(ExitCode::SUCCESS)

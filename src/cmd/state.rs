@@ -97,6 +97,8 @@ pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id, Purpose::Look)?;
     let container = start::load(&place)?;
     let state = State::of(&container, Record::read(&place.dir())?);
-    out::line(&serde_json::to_string_pretty(&state)?)?;
+    out::line(&crate::log::escape_json(&serde_json::to_string_pretty(
+        &state,
+    )?))?;
     Ok(ExitCode::SUCCESS)
 }

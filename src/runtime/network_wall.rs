@@ -198,7 +198,10 @@ fn journal_head(record: &Record, identity: Identity) -> String {
         identity,
     };
     // These types always have a JSON form, in which no control character is left.
-    serde_json::to_string(&head).map_or_else(|_| String::new(), |line| line + "\n")
+    serde_json::to_string(&head).map_or_else(
+        |_| String::new(),
+        |line| crate::log::escape_json(&line) + "\n",
+    )
 }
 
 /// The configuration, the log and the control socket, in the container's directory.

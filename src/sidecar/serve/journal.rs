@@ -145,10 +145,10 @@ impl Journal {
 
     fn line(&mut self, line: &impl Serialize) {
         // These types always have a JSON form.
-        let Ok(mut bytes) = serde_json::to_vec(line) else {
+        let Ok(line) = serde_json::to_string(line) else {
             return;
         };
-        bytes.push(b'\n');
+        let bytes = (crate::log::escape_json(&line) + "\n").into_bytes();
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if self.written.saturating_add(length) > MOST_BYTES {
             self.full = true;
@@ -192,11 +192,17 @@ mod tests {
             outcome: Outcome::Denied,
             host: "evil.test\n\u{1b}[2J",
             port: Some(443),
-            why: "no rule names it",
+            why: "no rule names \u{9b}it\u{202e}",
         }
     }
 
     fn run(events: impl IntoIterator<Item = u64>) -> Vec<serde_json::Value> {
+        let text = text(events);
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    }
+
+    fn text(events: impl IntoIterator<Item = u64>) -> String {
         let mut file = tempfile();
         let mut journal = Journal::new(file.try_clone().unwrap().into());
         for now in events {
@@ -205,9 +211,7 @@ mod tests {
         let mut text = String::new();
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        text
     }
 
     fn tempfile() -> std::fs::File {
@@ -217,6 +221,12 @@ mod tests {
 
     #[test]
     fn writes_one_escaped_line() {
+        assert!(
+            text([0])
+                .trim_end()
+                .chars()
+                .all(|c| (' '..='~').contains(&c))
+        );
         let lines = run([0]);
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0]["host"], "evil.test\\n\\u{1b}[2J");
