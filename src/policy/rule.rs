@@ -30,8 +30,8 @@ pub enum Reach {
     /// To public addresses alone.
     #[default]
     Public,
-    /// To what is beside the container, and nowhere else: the networks that its engine made for it, and those that the node's
-    /// file calls the cluster's.
+    /// To what is beside the container, and nowhere else: the networks that Docker or podman made for it, and those that the
+    /// node's file calls the cluster's.
     Service,
     /// To private addresses and neighbours as well, but for the node's own.
     Internal,
