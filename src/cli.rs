@@ -6,7 +6,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Where the state of containers is that no engine keeps elsewhere.
 pub const DEFAULT_ROOT: &str = "/run/agentbox/containers";
@@ -27,12 +28,29 @@ pub struct Cli {
     pub verb: Option<Verb>,
 }
 
+impl Cli {
+    /// Reads this process's command line.
+    ///
+    /// # Errors
+    /// It is not understood, or asks for help or the version.
+    pub fn read() -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
+        cli.global.root_given = matches.value_source("root") == Some(ValueSource::CommandLine);
+        Ok(cli)
+    }
+}
+
 /// Options that precede the verb.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
     /// Directory for the state of containers; without it, verbs also find those of every engine on this node
     #[arg(long, default_value = DEFAULT_ROOT, value_name = "DIR")]
     pub root: PathBuf,
+    /// Whether it was named on the command line.
+    #[arg(skip)]
+    pub root_given: bool,
     /// File that receives the log (default: standard error)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,

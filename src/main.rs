@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use agentbox::cli::{self, Cli};
 use agentbox::runtime::hooks;
 use agentbox::{cmd, log, sidecar};
-use clap::Parser;
 
 fn main() -> ExitCode {
     // Before anything is allocated for the command line: the sidecar stays small.
@@ -21,7 +20,7 @@ fn main() -> ExitCode {
     {
         return hooks::main();
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() {

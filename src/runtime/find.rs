@@ -1,11 +1,9 @@
 //! Which container somebody means: by its id, its engine's name for it, or the beginning of its id, whatever its engine.
 
-use std::path::Path;
-
 use super::record::{self, Record};
 use super::store::{self, Place};
 use super::{RuntimeError, identity};
-use crate::cli::{DEFAULT_ROOT, Global};
+use crate::cli::Global;
 use crate::render::identity::Identity;
 
 /// The shortest beginning of an id by which a verb acts on a container: what engines show of theirs.
@@ -80,7 +78,7 @@ pub fn container(text: &str, purpose: Purpose) -> Result<Record, RuntimeError> {
 pub fn place(global: &Global, text: &str, purpose: Purpose) -> Result<Place, RuntimeError> {
     let own = Place::new(&global.root, text);
     let is_there = |place: &Place| place.dir().exists() || place.libcontainer_dir().exists();
-    if global.root != Path::new(DEFAULT_ROOT) || own.as_ref().is_ok_and(is_there) {
+    if global.root_given || own.as_ref().is_ok_and(is_there) {
         return own;
     }
     match elsewhere(text, purpose) {
@@ -106,7 +104,14 @@ pub fn network_of(record: Record) -> Result<Record, RuntimeError> {
     let Some(shared) = record.shared_network() else {
         return Ok(record);
     };
-    container(&shared.container, Purpose::Look).map_err(|error| RuntimeError::State {
+    // By its id and under the same `--root`, or the only one of its id: a name, or the beginning of another's id, is not meant.
+    let first = Place::new(&record.root, &shared.container)
+        .and_then(|place| Record::read(&place.dir()))
+        .or_else(|error| match &store::with_id(&shared.container)?[..] {
+            [only] => Record::read(only),
+            _ => Err(error),
+        });
+    first.map_err(|error| RuntimeError::State {
         verb: "find the network of",
         id: record.id.clone(),
         why: format!(
