@@ -112,6 +112,13 @@ impl Node {
         }
     }
 
+    /// Likewise, with a `--root` as a CRI engine gives it.
+    pub fn of_cri() -> Self {
+        let mut node = Self::new();
+        node.root = node.scratch.dir("containerd/runc/k8s.io");
+        node
+    }
+
     /// What `agentbox spec` writes, without a terminal, for `args` in the common root file system.
     pub fn config(&self, args: &[&str]) -> Value {
         static EXAMPLE: OnceLock<Value> = OnceLock::new();

@@ -154,6 +154,9 @@ pub fn facts(spec: &Spec) -> BundleFacts {
         wrapped: Wrapped::default(),
         devices: devices.map(|device| device.path().clone()).collect(),
         engine_hooks: setkey.map(|hook| hook.path().clone()).collect(),
+        cri: annotations(spec)
+            .keys()
+            .any(|key| key.starts_with("io.kubernetes.cri.")),
         neighbours: BTreeMap::new(),
     }
 }

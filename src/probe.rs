@@ -181,6 +181,8 @@ pub fn bundle(
         wrapped: wrapped.clone(),
         devices: devices(spec),
         engine_hooks: engine_hooks(spec),
+        // Of which engine the call is, its `--root` says.
+        cri: false,
         // Who is in a namespace, only the runtime's own records say.
         neighbours: BTreeMap::new(),
     };

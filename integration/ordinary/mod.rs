@@ -2,6 +2,7 @@
 //!
 //! K: a real Kubernetes. A: real agents and builds. U, S: operators and other projects' suites.
 
+mod files_again;
 mod git;
 mod image;
 mod network;

@@ -84,6 +84,8 @@ pub struct BundleFacts {
     pub devices: BTreeSet<PathBuf>,
     /// Hook programs of the spec that are the engine's own network hook.
     pub engine_hooks: Vec<PathBuf>,
+    /// The runtime's `--root` is one that a CRI engine gives it: nobody else says that a container is a pod's.
+    pub cri: bool,
     /// Namespaces that the spec names by path: path -> this runtime's containers that are in it.
     pub neighbours: BTreeMap<PathBuf, Vec<Neighbour>>,
 }

@@ -130,7 +130,7 @@ pub(super) fn plan(
         .map(|(index, mount)| resolved_in_image(mount, bundle.destinations.get(index)))
         .collect();
     let process = spec.process().as_ref();
-    let pod = volumes::pod(spec);
+    let pod = volumes::pod(spec, bundle);
     let rules = Rules {
         never,
         meant: &meant,

@@ -2,7 +2,7 @@
 //! `pods/UID/volume-subpaths/NAME/CONTAINER/NUMBER`, which is a bind of what lies in that volume.
 //!
 //! A path proves nothing of whose it is: a hostPath may name another pod's volume. The pod is the one whose cgroup the
-//! kubelet gave to the container; the annotations that say so may come from the pod's author where an engine copies them all.
+//! kubelet gave to the container. Docker's caller chooses cgroup and annotations, so they count in a CRI engine's calls alone.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::judge::{by_link, by_nature, refusal};
 use super::never::{Meant, Never};
 use super::sort::{Rules, Sorted};
 use super::workspace::pod_role;
-use super::{FileKind, SourceFacts};
+use super::{BundleFacts, FileKind, SourceFacts};
 use crate::policy::{Filesystem, MountRule, Policy, SecretRule};
 
 /// Why an emptyDir is there.
@@ -75,8 +75,8 @@ enum Place<'a> {
 }
 
 /// The pod of a container, where a CRI engine made it for a kubelet.
-pub(super) fn pod(spec: &Spec) -> Option<Pod> {
-    pod_role(spec)?;
+pub(super) fn pod(spec: &Spec, bundle: &BundleFacts) -> Option<Pod> {
+    pod_role(spec).filter(|_| bundle.cri)?;
     let annotations = spec.annotations().as_ref();
     Some(Pod {
         uid: uid(spec)?,

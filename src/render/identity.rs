@@ -154,6 +154,17 @@ impl Identity {
     }
 }
 
+/// Whether a `--root` is one that a CRI engine gives: containerd's for its namespace `k8s.io`, and CRI-O's `runtime_root`,
+/// which ends in `cri-o`. Annotations and cgroup paths are the caller's choice under other engines, and this is not.
+pub fn is_cri(root: &Path) -> bool {
+    let parts: Vec<&str> = root.iter().filter_map(|part| part.to_str()).collect();
+    match parts[..] {
+        [.., "containerd", "runc", namespace] => namespace == "k8s.io",
+        [.., last] => last == "cri-o",
+        [] => false,
+    }
+}
+
 /// Which engine a container is of: by what it wrote itself, and by its `--root`.
 pub fn engine(root: &Path, annotations: &BTreeMap<String, String>) -> String {
     let parts: Vec<&str> = root.iter().filter_map(|part| part.to_str()).collect();
@@ -210,6 +221,22 @@ mod tests {
             identity("/run/agentbox/containers", &podman).engine,
             "podman"
         );
+    }
+
+    #[test]
+    fn a_cri_engine_is_known_by_its_root() {
+        for (root, is) in [
+            ("/run/containerd/runc/k8s.io", true),
+            ("/run/cri-o", true),
+            ("/run/containerd/runc/default", false),
+            ("/run/containerd/runc/cri-o", false),
+            ("/run/docker/runtime-agentbox/moby", false),
+            ("/run/docker/runtime-k8s.io/moby", false),
+            ("/run/agentbox/containers", false),
+            ("/srv/k8s.io", false),
+        ] {
+            assert_eq!(is_cri(Path::new(root)), is, "{root}");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ use crate::plan::{self, CapabilitySets, Plan, ScratchPlace};
 use crate::policy::{RootAccess, ScratchOn, Selection};
 use crate::probe::Opened;
 use crate::render::spec::{self as shadow, Places};
-use crate::render::{files, refuse};
+use crate::render::{files, identity, refuse};
 use crate::seccomp::Filter;
 
 /// What was decided for a bundle: the pure part of `create`, which `explain --bundle` shares.
@@ -103,6 +103,7 @@ pub fn decide(global: &Global, dir: &Path, wrapped: &Wrapped) -> Result<Decision
             reach::check(&bundle.spec, NetSettings::Own)?;
             let (mut facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, wrapped)?;
             sources = opened;
+            facts.cri = identity::is_cri(&global.root);
             (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
             let host = crate::probe::host();
             let mut plan = plan::plan(&resolved, &bundle.spec, &facts, &host)?;

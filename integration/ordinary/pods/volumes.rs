@@ -145,7 +145,7 @@ fn bind(destination: &str, source: &str) -> Value {
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn k_6_an_init_container_fills_an_empty_dir_and_the_app_works_in_it() {
-    let node = Node::new();
+    let node = Node::of_cri();
     for (policy, runs) in [("strict", false), ("standard", true), ("permissive", true)] {
         let mut pod = Pod::new();
         let disk = pod.volume("empty-dir", "disk", false);
@@ -187,7 +187,7 @@ const LOOK: &str = "for p in /v-*; do
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn k_5_each_kind_of_volume_is_given_as_its_field_says_whole_and_by_sub_path() {
-    let node = Node::new();
+    let node = Node::of_cri();
     let mut pod = Pod::new();
     let config = pod.filled("configmap", "config", &[("key", "setting")]);
     let downward = pod.filled("downward-api", "labels", &[("key", "label")]);
@@ -267,7 +267,7 @@ fn k_5_each_kind_of_volume_is_given_as_its_field_says_whole_and_by_sub_path() {
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn k_5_explain_says_why_a_volume_is_not_there_and_what_gives_it() {
-    let node = Node::new();
+    let node = Node::of_cri();
     let mut pod = Pod::new();
     let secret = pod.filled("secret", "secret", &[("key", "s3cr3t")]);
     let token = pod.filled("projected", "kube-api-access-x", &[("token", TOKEN)]);
@@ -300,7 +300,7 @@ fn k_5_explain_says_why_a_volume_is_not_there_and_what_gives_it() {
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn k_8_a_termination_message_arrives() {
-    let node = Node::new();
+    let node = Node::of_cri();
     let pod = Pod::new();
     for (number, place) in ["/dev/termination-log", "/tmp/why"].iter().enumerate() {
         for policy in ["strict", "standard", "permissive"] {

@@ -11,7 +11,9 @@ const SUBPATHS: &str = "/var/lib/kubelet/pods/44ef987d-52e5-492b-83a5-a0f5664f6f
 
 /// A container of that pod.
 fn in_pod(policy: &str) -> Case {
-    let case = under(policy).set(
+    let mut case = under(policy);
+    case.facts.cri = true;
+    let case = case.set(
         "/linux",
         "cgroupsPath",
         json!(format!("/kubepods/burstable/pod{UID}/{ID}")),
@@ -39,7 +41,7 @@ fn the_pod_is_the_one_of_the_cgroup() {
         let case = in_pod("standard")
             .set("/linux", "cgroupsPath", json!(path))
             .set("", "annotations", json!({ role: "container" }));
-        pod(&serde_json::from_value(case.spec).unwrap()).map(|pod| pod.uid)
+        pod(&serde_json::from_value(case.spec).unwrap(), &case.facts).map(|pod| pod.uid)
     };
     let cri = "io.kubernetes.cri.container-type";
     for path in [
@@ -68,6 +70,28 @@ fn the_pod_is_the_one_of_the_cgroup() {
     ] {
         assert_eq!(of(path, cri), None, "{path}");
     }
+}
+
+/// Files again, 2: Docker's caller chooses annotations and cgroup.
+#[test]
+fn a_pod_is_believed_from_a_cri_engine_alone() {
+    let volume = format!("{VOLUMES}/kubernetes.io~empty-dir/cache");
+    let mut case = in_pod("strict");
+    case.facts.cri = false;
+    let answer = becomes(case, &volume, &[]);
+    assert!(answer.contains("the workspace alone"), "{answer}");
+    let secret = format!("{VOLUMES}/kubernetes.io~secret/s");
+    let mut case = in_pod("permissive");
+    case.facts.cri = false;
+    let answer = becomes(case, &secret, &[]);
+    assert!(answer.contains("credentials"), "{answer}");
+    let mut case = in_pod("permissive").bind_of(
+        FileKind::File,
+        &format!("/var/lib/kubelet/pods/{UID}/containers/app/abfecb25"),
+        "/dev/termination-log",
+    );
+    case.facts.cri = false;
+    assert_ne!(access(&case.plan(), "/dev/termination-log"), "rw");
 }
 
 #[test]
