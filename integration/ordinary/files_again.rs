@@ -31,6 +31,30 @@ impl Drop for Made {
     }
 }
 
+/// 1: a file that is never given, read by way of the container's hosts file.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_caller_reads_no_file_of_the_nodes_by_way_of_hosts() {
+    let docker = Docker::connect();
+    let made = Made::new(format!("/root/.files-again-{}", std::process::id()));
+    let netrc = made.file(
+        ".netrc",
+        "machine git.example.test login bot password hunter2\n10.0.0.1 password hunter3\n",
+    );
+    let link = made.0.join("link");
+    std::os::unix::fs::symlink(&netrc, &link).unwrap();
+    for source in [netrc.as_str(), link.to_str().unwrap()] {
+        for runtime in ["agentbox-strict", "agentbox", "agentbox-permissive"] {
+            let runtime = format!("--runtime={runtime}");
+            let mount = format!("{source}:/etc/hosts");
+            let options = [&runtime, "--hostname=password", "-v", &mount, IMAGE];
+            let seen = docker.run(&options, &["cat", "/etc/hosts"]).ok();
+            assert!(seen.contains("password"), "{seen}");
+            assert!(!seen.contains("hunter"), "{runtime} {source}: {seen}");
+        }
+    }
+}
+
 /// 2: another pod's scratch and Secrets, for whoever says to Docker that it is that pod.
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -422,8 +422,11 @@ fn aliases_of_a_pods_container_reach_its_sidecar() {
     let net = format!("--network=container:{}", first.container.name);
     let got = first.curl(true, &["-f", "http://myalias/"]);
     assert_ne!(got.code, 0, "{got}");
-    // As the kubelet writes it.
-    let hosts = std::env::temp_dir().join(format!("hosts-{}", std::process::id()));
+    // As the kubelet writes it, where an engine keeps it.
+    let above = std::env::temp_dir().join(format!("names-{}", std::process::id()));
+    let hosts = above.join("sandboxes").join("0123456789abcdef".repeat(4));
+    std::fs::create_dir_all(&hosts).unwrap();
+    let hosts = hosts.join("hosts");
     std::fs::write(
         &hosts,
         "127.0.0.1\tlocalhost\nfe00::0\tip6-localnet\n10.88.0.5\tpod-1.db.default.svc.cluster.test\tpod-1\n\n\
@@ -446,7 +449,7 @@ fn aliases_of_a_pods_container_reach_its_sidecar() {
         got.stdout, "pod-1.db.default.svc.cluster.test 127.0.1.1\n",
         "{got}"
     );
-    std::fs::remove_file(hosts).unwrap();
+    std::fs::remove_dir_all(above).unwrap();
 }
 
 /// K-12: a connection from outside that nobody answers is counted where people look, with what would let it in.

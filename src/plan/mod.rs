@@ -23,7 +23,7 @@ pub mod reach;
 pub mod scratch;
 pub mod settings;
 mod sort;
-mod support;
+pub mod support;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod text;

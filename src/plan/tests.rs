@@ -12,6 +12,7 @@ use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 mod ephemeral;
 mod join;
 mod mounts;
+mod names;
 mod namespaces;
 mod network;
 mod neutral;

@@ -43,8 +43,9 @@ use crate::enforce::listener::AgentSocket;
 use crate::enforce::rootfs::LateMount;
 use crate::enforce::{home, privileges};
 use crate::plan::reach::{self, NetSettings};
+use crate::plan::support::names_file;
 use crate::plan::wrapped::Wrapped;
-use crate::plan::{self, CapabilitySets, Plan, ScratchPlace};
+use crate::plan::{self, BundleFacts, CapabilitySets, Plan, ScratchPlace};
 use crate::policy::{RootAccess, ScratchOn, Selection};
 use crate::probe::Opened;
 use crate::render::spec::{self as shadow, Places};
@@ -65,6 +66,8 @@ pub struct Decision {
     pub sources: Vec<Opened>,
     /// The namespaces that it joins, as they were judged.
     pub joined: Vec<Joined>,
+    /// Where the engine keeps its names.
+    pub engine_files: EngineFiles,
     /// Whether it is a bundle of `wrap`, which always has mounts of its own.
     pub wrapped: bool,
 }
@@ -90,6 +93,7 @@ pub fn decide(global: &Global, dir: &Path, wrapped: &Wrapped) -> Result<Decision
         .as_ref()
         .and_then(|l| l.seccomp().as_ref());
     let (mut sources, mut joined) = (Vec::new(), Vec::new());
+    let mut engine_files = EngineFiles::default();
     let (plan, chosen_by, filter) = match resolve::selection(global, &annotations)? {
         Selection::Unconfined { chosen_by } => {
             reach::check(&bundle.spec, net_settings(&bundle.spec))?;
@@ -112,6 +116,7 @@ pub fn decide(global: &Global, dir: &Path, wrapped: &Wrapped) -> Result<Decision
             if crate::probe::search(&mut facts, &sources, &plan.filesystem, rules) {
                 plan = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
             }
+            engine_files = names(&bundle.spec, &facts, &mut plan);
             let filter = filter::compile(Some((&plan).into()), engine)?;
             (Some(plan), resolved.chosen_by.to_string(), filter)
         }
@@ -123,8 +128,26 @@ pub fn decide(global: &Global, dir: &Path, wrapped: &Wrapped) -> Result<Decision
         filter,
         sources,
         joined,
+        engine_files,
         wrapped: !wrapped.is_empty(),
     })
+}
+
+/// The engine's files with names. What the caller mounts in their place is not read.
+fn names(spec: &Spec, facts: &BundleFacts, plan: &mut Plan) -> EngineFiles {
+    let mut of = |target: &str| {
+        names_file(spec, facts, target).unwrap_or_else(|path| {
+            plan.warnings.push(format!(
+                "no names are taken from {}, which is mounted at {target}: it is not the engine's own file",
+                path.display()
+            ));
+            None
+        })
+    };
+    EngineFiles {
+        resolv_conf: of("/etc/resolv.conf"),
+        hosts: of("/etc/hosts"),
+    }
 }
 
 /// Whose `net.*` settings the spec's are: no network namespace, or a path to the runtime's own, is the host's.
@@ -466,7 +489,7 @@ fn new_record(global: &Global, place: &Place, decision: &Decision) -> Record {
         sidecar: None,
         filtered: decision.filter.is_some(),
         netns_cookie: None,
-        engine_files: EngineFiles::of(spec),
+        engine_files: decision.engine_files.clone(),
         started: false,
     }
 }
@@ -483,7 +506,7 @@ fn write_shadow(
     let mut split = None;
     let mut spec = match &decision.plan {
         Some(plan) => {
-            let own = pin::own_line(&EngineFiles::of(&spec), &plan.network.own_names)?;
+            let own = pin::own_line(&decision.engine_files, &plan.network.own_names)?;
             write_whole(&dir.join("hosts"), files::hosts(&own).as_bytes())?;
             write_whole(
                 &dir.join("resolv.conf"),

@@ -1,23 +1,33 @@
 //! What the engine prepared for names: read once, when the container starts, and known to the sidecar alone.
 //!
 //! The engine has finished by then (Docker 28 attaches networks between `create` and `start`), and the container's
-//! program does not run yet. The files are the engine's own, by the paths that its spec named; the container never
-//! has them.
+//! program does not run yet. The files are the engine's own, which the planner tells from a mount of the caller's choice; the
+//! container never has them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::Spec;
+use std::fs::File;
+use std::io::Read;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use serde::{Deserialize, Serialize};
 
 use super::bundle::read_file;
 use super::{RuntimeError, control};
 use crate::egress::own::is_host_name;
+use crate::plan::FileKind;
 use crate::policy::HostName;
 use crate::sidecar::{ControlReply, ControlRequest, Pinned, Proxy};
 
-/// Where the engine keeps the container's resolver and hosts.
+/// No engine writes more names.
+const LARGEST: u64 = 64 << 10;
+
+/// How many names a container has of its engine.
+const OWN_NAMES: usize = 8;
+
+/// Where the engine keeps the container's resolver and hosts, without links; what is not the engine's is not here.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EngineFiles {
@@ -27,35 +37,17 @@ pub struct EngineFiles {
     pub hosts: Option<PathBuf>,
 }
 
-impl EngineFiles {
-    /// As the engine's spec names them.
-    pub fn of(spec: &Spec) -> Self {
-        let source = |target: &str| {
-            let mut mounts = spec.mounts().iter().flatten();
-            mounts
-                .find(|mount| mount.destination() == Path::new(target))
-                .and_then(|mount| mount.source().clone())
-                // `wrap` gives the null device where the container's own file will be.
-                .filter(|source| source.is_absolute() && source != Path::new("/dev/null"))
-        };
-        Self {
-            resolv_conf: source("/etc/resolv.conf"),
-            hosts: source("/etc/hosts"),
-        }
-    }
-}
-
 /// Hands over to the sidecar what it needs before anything can be reached. Returns the engine's search list.
 pub fn pin(
     dir: &Path,
     files: &EngineFiles,
     proxy: Option<Proxy>,
 ) -> Result<Vec<HostName>, RuntimeError> {
-    let resolv_conf = files
-        .resolv_conf
-        .clone()
-        .unwrap_or_else(|| PathBuf::from("/etc/resolv.conf"));
-    let mut pinned = resolvers(&text(&resolv_conf)?);
+    let resolv_conf = match &files.resolv_conf {
+        Some(path) => text(path)?,
+        None => nodes_own(Path::new("/etc/resolv.conf"))?,
+    };
+    let mut pinned = resolvers(&resolv_conf);
     if let Some(hosts) = &files.hosts {
         pinned.hosts = host_entries(&text(hosts)?);
     }
@@ -106,7 +98,7 @@ pub fn add_hosts(
     }
 }
 
-/// What the engine's hosts file calls the container itself: the names of each line that has one of its own.
+/// What the engine's hosts file calls the container itself: its own names, and those below them.
 pub fn own_line(files: &EngineFiles, own_names: &[String]) -> Result<Vec<String>, RuntimeError> {
     match &files.hosts {
         Some(hosts) => Ok(own_names_of(&text(hosts)?, own_names)),
@@ -115,26 +107,39 @@ pub fn own_line(files: &EngineFiles, own_names: &[String]) -> Result<Vec<String>
 }
 
 fn own_names_of(hosts: &str, own_names: &[String]) -> Vec<String> {
+    let is_own = |name: &String| {
+        let below = |own: &String| {
+            let rest = name.strip_prefix(own.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        own_names.iter().any(below)
+    };
     let mut all: Vec<String> = Vec::new();
     for line in hosts.lines().take(4096) {
         let line = line.split('#').next().unwrap_or_default();
-        let names: Vec<String> = line
-            .split_ascii_whitespace()
-            .skip(1)
-            .map(str::to_ascii_lowercase)
-            .collect();
+        let mut words = line.split_ascii_whitespace();
+        if words.next().is_none_or(|w| w.parse::<IpAddr>().is_err()) {
+            continue;
+        }
+        let names: Vec<String> = words.map(str::to_ascii_lowercase).collect();
         if names.iter().any(|name| own_names.contains(name)) {
-            all.extend(names);
+            all.extend(names.into_iter().filter(is_own));
         }
     }
-    all.extend(own_names.iter().cloned());
     let mut seen = BTreeSet::new();
     all.retain(|name| is_host_name(name) && name != "localhost" && seen.insert(name.clone()));
+    // The container's own are there whatever the file has.
+    all.truncate(OWN_NAMES.saturating_sub(own_names.len()));
+    for own in own_names {
+        if is_host_name(own) && own != "localhost" && !all.contains(own) {
+            all.push(own.clone());
+        }
+    }
     all
 }
 
-/// A container without a network may have no such file.
-fn text(path: &Path) -> Result<String, RuntimeError> {
+/// The node's own file, which a container without a network may not have.
+fn nodes_own(path: &Path) -> Result<String, RuntimeError> {
     match read_file(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(RuntimeError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -142,6 +147,38 @@ fn text(path: &Path) -> Result<String, RuntimeError> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// An engine's file, by way of no link and judged again by the descriptor that is read: the engine may have written it anew
+/// since `create`.
+fn text(path: &Path) -> Result<String, RuntimeError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let fd = match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
+        Err(rustix::io::Errno::NOENT) => return Ok(String::new()),
+        found => found.map_err(RuntimeError::io(format!("open {path:?}")))?,
+    };
+    let stat = rustix::fs::fstat(&fd).map_err(RuntimeError::io(format!("look at {path:?}")))?;
+    let bad = |why: &str| RuntimeError::Input {
+        path: path.to_owned(),
+        why: why.to_owned(),
+    };
+    let engines = crate::probe::kind_of(stat.st_mode) == FileKind::File
+        && stat.st_uid == 0
+        && stat.st_nlink == 1
+        && stat.st_mode & 0o022 == 0;
+    if !engines {
+        return Err(bad(
+            "it is not the engine's: a file of root's with one name, which nobody else may write",
+        ));
+    }
+    let mut bytes = Vec::new();
+    let read = File::from(fd).take(LARGEST + 1).read_to_end(&mut bytes);
+    read.map_err(RuntimeError::io(format!("read {path:?}")))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(bad("it is larger than 64 KiB, which no engine's is"));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The most resolvers that the C libraries ask (resolv.conf(5), MAXNS).
@@ -218,6 +255,36 @@ mod tests {
         );
         assert_eq!(own_names_of("", &own), own);
         assert!(own_names_of(hosts, &[]).is_empty());
+    }
+
+    /// Files again, 1: what a host name of the caller's choice finds in a file are names of the container's own alone.
+    #[test]
+    fn nothing_else_of_a_hosts_file_is_copied() {
+        let own = ["password".to_owned()];
+        let netrc = "machine git.example.test login bot password hunter2\n\
+                     10.0.0.1 password hunter2 password.a.test passwords x.password\n";
+        assert_eq!(own_names_of(netrc, &own), ["password", "password.a.test"]);
+        let many: String = (0..100)
+            .map(|n| format!("10.0.0.1 password password.n{n}\n"))
+            .collect();
+        let all = own_names_of(&many, &own);
+        assert!(all.len() <= OWN_NAMES && all.contains(&own[0]), "{all:?}");
+    }
+
+    #[test]
+    fn an_engines_file_is_read_by_way_of_no_link_and_within_bounds() {
+        let dir = std::env::temp_dir().join(format!("pin-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let dir = dir.canonicalize().unwrap();
+        let file = dir.join("hosts");
+        let link = dir.join("link");
+        std::fs::write(&file, "x".repeat(70_000)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for path in [&file, &link] {
+            assert!(text(path).is_err());
+        }
+        assert_eq!(text(&dir.join("none")).unwrap(), "");
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
