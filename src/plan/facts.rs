@@ -169,7 +169,7 @@ pub struct SourceFacts {
     pub unsearched: Option<String>,
     /// It is the home directory of a person of the node, or root's.
     pub home: Option<Home>,
-    /// What it holds, where it is in a pod's volume for what is secret and all of it could be read.
+    /// What it holds, where it is in a pod's volume for what is secret, it holds anything, and all of it could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<Holds>,
 }

@@ -212,6 +212,11 @@ fn withheld(files: &Filesystem, volume: Volume, holds: Option<Holds>) -> Option<
         // Also where nobody could look.
         Some(Holds::TokenAndMore) | None => (true, true),
     };
+    if with_token && !tokens && holds.is_none() {
+        return Some(
+            "it is empty or cannot be read to its end, so that a token of the pod's service account may be in it, now or later: a policy of the node may give it (filesystem.service-account-token = \"read-only\")",
+        );
+    }
     if with_token && !tokens {
         return Some(
             "it holds a token of the pod's service account: a policy of the node may give it (filesystem.service-account-token = \"read-only\")",

@@ -32,6 +32,10 @@ pub(super) fn look(fd: &OwnedFd, kind: FileKind) -> Option<Holds> {
         FileKind::Directory => found.walk(fd.as_fd(), DEPTH).ok()?,
         FileKind::Socket | FileKind::Device | FileKind::Fifo => return None,
     }
+    // An optional Secret that is not there yet: what the kubelet fills it with later comes in as it is.
+    if found.files.is_empty() {
+        return None;
+    }
     let files = found.files.iter();
     Some(tokens::judge(
         files.map(|(name, content)| (name.as_str(), content.as_slice())),

@@ -297,6 +297,29 @@ fn k_5_explain_says_why_a_volume_is_not_there_and_what_gives_it() {
     assert!(why.contains("filesystem.service-account-token"), "{why}");
 }
 
+/// Files again, 3: what a kubelet fills an optional Secret with later may be a token.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_secret_that_is_not_there_yet_stays_out() {
+    let node = Node::of_cri();
+    let mut pod = Pod::new();
+    let later = pod.filled("secret", "later", &[]);
+    let there = pod.filled("secret", "there", &[("key", "s3cr3t")]);
+    let mounts = [("/later", later.as_str()), ("/there", &there)];
+    let script = "cat /there/key; test -e /later && echo mounted || echo absent";
+    for (policy, annotations) in [
+        ("standard", &[("filesystem.secrets", "read-only")][..]),
+        ("permissive", &[]),
+    ] {
+        let setting = Setting {
+            annotations,
+            ..Setting::of(policy, script)
+        };
+        let seen = pod.run(&node, &setting, &mounts).ok();
+        assert_eq!(seen, "s3cr3tabsent\n", "{policy}");
+    }
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn k_8_a_termination_message_arrives() {
