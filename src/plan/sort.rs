@@ -168,6 +168,7 @@ impl Sorted {
                     }
                     _ if is_workspace => self.workspace(rules, mount, facts, writable)?,
                     _ if volume == Some(Volume::Scratch) => {
+                        let writable = writable && read_only(never, facts).is_none();
                         self.scratch(policy, mount, facts, writable);
                     }
                     _ => self.other(rules, mount, facts, (granted, writable)),

@@ -106,8 +106,8 @@ fn uid(spec: &Spec) -> Option<String> {
     (uid.len() >= 8 && uid.bytes().all(plain)).then_some(uid)
 }
 
-/// Which of the pod's own volumes a mount's source is, whole or as a subPath. By every name that it has: one that is in two
-/// volumes, or in the directory of another's subPaths, is none.
+/// Which of the pod's own volumes a mount's source is, whole or as a subPath. By every name that it has: one that is anything
+/// else as well is none.
 pub(super) fn volume(pod: Option<&Pod>, facts: &SourceFacts) -> Option<Volume> {
     let pod = pod?;
     if facts.nameless.is_some() || facts.same_as.is_some() {
@@ -117,7 +117,14 @@ pub(super) fn volume(pod: Option<&Pod>, facts: &SourceFacts) -> Option<Volume> {
         return Some(Volume::Image);
     }
     let pod = pod.uid.as_str();
-    let places: Vec<Place<'_>> = facts.all_names().filter_map(|n| place(pod, n)).collect();
+    // A kubelet's directory may have another path, by way of another mount of its file system.
+    let places = facts
+        .all_names()
+        .map(|n| place(pod, n).or_else(|| moved(pod, n)));
+    let places: Vec<Place<'_>> = places.collect::<Option<_>>()?;
+    if !facts.all_names().any(|n| place(pod, n).is_some()) {
+        return None;
+    }
     let volumes = places.iter().filter_map(|place| match place {
         Place::In { plugin, name } => Some((*plugin, *name)),
         Place::SubPath(_) | Place::Message => None,
@@ -127,15 +134,20 @@ pub(super) fn volume(pod: Option<&Pod>, facts: &SourceFacts) -> Option<Volume> {
     let (Some((plugin, name)), None) = (volumes.next(), volumes.next()) else {
         return None;
     };
-    let strange = |place: &Place<'_>| matches!(place, Place::SubPath(of) if *of != name);
+    let strange = |place: &Place<'_>| match place {
+        Place::In { .. } => false,
+        Place::SubPath(of) => *of != name,
+        Place::Message => true,
+    };
     if places.iter().any(strange) {
         return None;
     }
     match plugin {
         "kubernetes.io~empty-dir" => Some(Volume::Scratch),
         "kubernetes.io~configmap" | "kubernetes.io~downward-api" => Some(Volume::Settings),
-        SECRET => Some(Volume::Secret),
-        PROJECTED => Some(Volume::Projected),
+        // A kubelet keeps them in memory.
+        SECRET if facts.tmpfs => Some(Volume::Secret),
+        PROJECTED if facts.tmpfs => Some(Volume::Projected),
         _ => None,
     }
 }
@@ -178,12 +190,22 @@ fn place<'a>(pod: &str, path: &'a Path) -> Option<Place<'a>> {
     let below = KUBELETS.iter().find_map(|k| path.strip_prefix(k).ok())?;
     let parts: Vec<&str> = below.iter().map(|c| c.to_str()).collect::<Option<_>>()?;
     let (uid, parts) = parts.split_first()?;
-    if *uid != pod {
-        return None;
-    }
+    (*uid == pod).then(|| place_in(parts))?
+}
+
+/// Likewise, below any directory `pods/UID`.
+fn moved<'a>(pod: &str, path: &'a Path) -> Option<Place<'a>> {
+    let parts: Vec<&str> = path.iter().map(|c| c.to_str()).collect::<Option<_>>()?;
+    let at = parts.windows(2).position(|two| *two == ["pods", pod])?;
+    place_in(&parts[at + 2..])
+}
+
+/// The place of a path in the pod's directory.
+fn place_in<'a>(parts: &[&'a str]) -> Option<Place<'a>> {
     match *parts {
         ["volumes", plugin, name, ..] => Some(Place::In { plugin, name }),
-        ["volume-subpaths", name, _, _] => Some(Place::SubPath(name)),
+        // Or below it, where another subPath is of what is above.
+        ["volume-subpaths", name, _, _, ..] => Some(Place::SubPath(name)),
         ["containers", _, id] if !id.is_empty() && id.bytes().all(|b| b.is_ascii_hexdigit()) => {
             Some(Place::Message)
         }

@@ -94,6 +94,30 @@ fn a_pod_is_believed_from_a_cri_engine_alone() {
     assert_ne!(access(&case.plan(), "/dev/termination-log"), "rw");
 }
 
+/// Files again, 4: a volume that is a bind of something else.
+#[test]
+fn what_is_anything_else_as_well_is_no_volume() {
+    let scratch = format!("{VOLUMES}/kubernetes.io~empty-dir/b");
+    let answer = becomes(in_pod("strict"), &scratch, &["/home/bob/project"]);
+    assert!(answer.contains("the workspace alone"), "{answer}");
+    let secret = format!("{VOLUMES}/kubernetes.io~secret/s");
+    let answer = becomes(in_pod("permissive"), &secret, &["/root/.ssh"]);
+    assert!(answer.len() > 2, "{answer}");
+    let log = format!("/var/lib/kubelet/pods/{UID}/containers/app/abfecb25");
+    let answer = becomes(in_pod("strict"), &scratch, &[&log]);
+    assert!(answer.len() > 2, "{answer}");
+    // Not in memory: no kubelet's Secret.
+    let case = in_pod("permissive").bind(&secret, "/x");
+    let answer = access(&case.found(|f| f.tmpfs = false).plan(), "/x");
+    assert!(answer.contains("credentials"), "{answer}");
+    // The same volume by another mount of the kubelet's file system, and what no policy lets anybody write.
+    let moved = format!("/data/kubelet/pods/{UID}/volumes/kubernetes.io~empty-dir/b");
+    assert_eq!(becomes(in_pod("strict"), &scratch, &[&moved]), "rw");
+    let case = in_pod("strict").bind(&scratch, "/x");
+    let runtime = case.found(|f| f.runtime = Some(format!("{scratch}/agentbox").into()));
+    assert_eq!(access(&runtime.plan(), "/x"), "ro");
+}
+
 #[test]
 fn k_6_an_empty_dir_is_the_pods_own_scratch() {
     let volume = format!("{VOLUMES}/kubernetes.io~empty-dir/cache");
