@@ -10,10 +10,15 @@ use super::record::{ProcessId, Record};
 use super::store::Place;
 use super::{bundle, signal};
 use crate::plan::workspace::{SANDBOX, pod_role};
+use crate::render::identity::is_cri;
 
 /// Ends the sandbox of a container that could not be created, where it has lost its sidecar. Whatever hinders it leaves it
 /// as it is: the caller has its error already.
 pub fn end_if_lost(root: &Path, member: &Path) {
+    // Annotations are the choice of other engines' callers.
+    if !is_cri(root) {
+        return;
+    }
     let Some(id) = sandbox_of(member) else {
         return;
     };

@@ -37,7 +37,7 @@ fn member(node: &Node, sandbox: &str, annotations: &[(&str, &str)]) -> Value {
 fn k_7_a_sandbox_that_lost_its_sidecar_ends_when_a_container_of_its_pod_is_created() {
     const ROLE: &str = "io.kubernetes.cri.container-type";
     const OF: &str = "io.kubernetes.cri.sandbox-id";
-    let node = Node::new();
+    let node = Node::of_cri();
     let create = |name: &str, config: &Value| {
         let id = format!("{name}-{}", std::process::id());
         let bundle = node.bundle(&id, config);
