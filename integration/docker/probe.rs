@@ -140,7 +140,11 @@ pub fn run_probe_with(
 #[track_caller]
 pub fn ask(docker: &Docker, walls: Walls, via: Via, more: &[&str], step: &[&str]) -> Answer {
     let command = [&["probe", "with"], step].concat();
-    let text = run_probe_with(docker, walls, via, User::Root, more, &command);
+    // A busy engine was seen to hand on nothing of what a short process printed: then nothing was tried.
+    let text = (0..3)
+        .map(|_| run_probe_with(docker, walls, via, User::Root, more, &command))
+        .find(|text| !text.is_empty());
+    let text = text.unwrap_or_default();
     parse(&text)
         .remove(step[0])
         .unwrap_or_else(|| panic!("the probe did not answer {step:?}: {text}"))
