@@ -135,6 +135,8 @@ impl Census {
     /// The records that may be of containers in this namespace: all that are, and some that are not.
     pub fn candidates(&mut self, of: &Namespace) -> Result<Vec<&Record>, RuntimeError> {
         let name = of.to_string();
+        // First: a container that is listed between the two looks has its entries when they are read.
+        let unlisted = self.unlisted()?;
         let mut keys = names(&self.entries(&name))?;
         for key in &keys {
             self.read_once(key);
@@ -142,7 +144,7 @@ impl Census {
                 self.forget(&name, key)?;
             }
         }
-        for key in self.unlisted()? {
+        for key in unlisted {
             self.read_once(&key);
             keys.insert(key);
         }
