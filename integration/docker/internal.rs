@@ -92,16 +92,7 @@ fn a_neighbour_of_the_engines_network_is_reached_by_its_internal_name_alone() {
     drop(agent);
 
     // The neighbours' gateway is the node, which no word opens.
-    let gateway = docker
-        .call(&[
-            "network",
-            "inspect",
-            &network.name,
-            "-f",
-            "{{(index .IPAM.Config 0).Gateway}}",
-        ])
-        .ok();
-    let host = format!("--add-host=postgres:{}", gateway.trim());
+    let host = format!("--add-host=postgres:{}", network.gateway());
     let allow = "dev.agentbox.network.allow=internal:postgres:5432";
     let agent = Agent::start(&docker, &[runtime(), &net, &host, "--annotation", allow]);
     assert_ne!(agent.curl(true, &["-f", "http://postgres:5432/"]).code, 0);

@@ -125,6 +125,16 @@ impl<'a> Network<'a> {
             .ok();
         network
     }
+
+    /// The address of the node's bridge in it.
+    #[track_caller]
+    pub fn gateway(&self) -> String {
+        let format = "{{(index .IPAM.Config 0).Gateway}}";
+        let said = self
+            .docker
+            .call(&["network", "inspect", &self.name, "-f", format]);
+        said.ok().trim().to_owned()
+    }
 }
 
 impl Drop for Network<'_> {

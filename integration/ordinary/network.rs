@@ -16,6 +16,18 @@ print('listens', flush=True)
 server.serve_forever()
 ";
 
+/// A node whose ceiling lets annotations name private hosts.
+fn private_names_by_annotation() -> NodeFiles {
+    let mut node = NodeFiles::default();
+    node.write("config.toml", 0o644, "ceiling = \"pods\"\n");
+    node.write(
+        "policies/pods.toml",
+        0o644,
+        "base = \"permissive\"\n[network]\nlimit = [\"*\", \"internal:*\"]\n",
+    );
+    node
+}
+
 fn serving<'a>(docker: &'a Docker, options: &[&str]) -> crate::docker::Container<'a> {
     let options = [options, &["test-workloads"]].concat();
     let container = docker.start(&options, &["python3", "-c", SERVER]);
@@ -297,13 +309,7 @@ fn a_rule_for_a_service_means_all_of_its_spellings() {
     ];
     let docker = Docker::alone();
     let _turn = witness();
-    let mut node = NodeFiles::default();
-    node.write("config.toml", 0o644, "ceiling = \"pods\"\n");
-    node.write(
-        "policies/pods.toml",
-        0o644,
-        "base = \"permissive\"\n[network]\nlimit = [\"*\", \"internal:*\"]\n",
-    );
+    let _node = private_names_by_annotation();
     let search: Vec<String> = SEARCH.iter().map(|d| format!("--dns-search={d}")).collect();
     let search: Vec<&str> = search.iter().map(String::as_str).collect();
     let start = |allow: &str| {
@@ -407,13 +413,7 @@ fn an_alias_of_the_engines_leads_where_it_says_if_a_rule_names_it() {
 fn aliases_of_a_pods_container_reach_its_sidecar() {
     let docker = Docker::alone();
     let _turn = witness();
-    let mut node = NodeFiles::default();
-    node.write("config.toml", 0o644, "ceiling = \"pods\"\n");
-    node.write(
-        "policies/pods.toml",
-        0o644,
-        "base = \"permissive\"\n[network]\nlimit = [\"*\", \"internal:*\"]\n",
-    );
+    let _node = private_names_by_annotation();
     let allow = "dev.agentbox.network.allow=internal:myalias:80, other.example.test:80";
     let first = Agent::start(
         &docker,
@@ -545,18 +545,9 @@ fn a_container_of_the_same_network_is_named_as_a_service() {
             network.name
         ))
     };
-    let gateway = docker
-        .call(&[
-            "network",
-            "inspect",
-            &network.name,
-            "-f",
-            "{{(index .IPAM.Config 0).Gateway}}",
-        ])
-        .ok();
     let hosts = [
         format!("--add-host=far:{}", address(&other, &elsewhere)),
-        format!("--add-host=node:{}", gateway.trim()),
+        format!("--add-host=node:{}", network.gateway()),
         "--add-host=wiki:10.9.9.9".to_owned(),
         "--add-host=cloud:169.254.169.254".to_owned(),
     ];

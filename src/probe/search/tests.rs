@@ -18,6 +18,22 @@ fn searched(dir: &Path) -> SourceFacts {
     facts
 }
 
+/// A search that has seen nothing and has nowhere to look.
+fn fresh<'a>(root: &'a OwnedFd, unwanted: &'a Unwanted<'a>, base: &Path) -> Search<'a> {
+    Search {
+        root,
+        unwanted,
+        bases: vec![base.to_owned()],
+        queue: VecDeque::new(),
+        inside: Vec::new(),
+        repositories: Repositories::default(),
+        runtime: None,
+        found_runtime: None,
+        entries: 0,
+        moved: None,
+    }
+}
+
 fn found(facts: &SourceFacts) -> Vec<&str> {
     let paths = facts.inside.iter().filter_map(|i| i.path.to_str());
     paths.collect()
@@ -121,18 +137,9 @@ fn what_ends_the_search_is_told() {
     let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
     let (never, meant) = (Never::builtin(), Meant::new());
     let look = |entries: usize, time: Duration| {
-        let mut search = Search {
-            root: &root,
-            unwanted: &Unwanted::new(never, &meant),
-            bases: vec![scratch.0.clone()],
-            queue: VecDeque::from([Waiting::root()]),
-            inside: Vec::new(),
-            repositories: Repositories::default(),
-            runtime: None,
-            found_runtime: None,
-            entries: 0,
-            moved: None,
-        };
+        let unwanted = Unwanted::new(never, &meant);
+        let mut search = fresh(&root, &unwanted, &scratch.0);
+        search.queue.push_back(Waiting::root());
         search.all(Budget { entries, time })
     };
     let minute = Duration::from_secs(60);
@@ -175,18 +182,8 @@ fn a_directory_that_is_moved_while_it_is_searched_is_not_passed_over() {
     fs::remove_dir(scratch.0.join("replaced")).unwrap();
     fs::write(scratch.0.join("replaced"), "").unwrap();
     let look = |waiting: &Waiting| {
-        let mut search = Search {
-            root: &root,
-            unwanted: &Unwanted::new(never, &meant),
-            bases: vec![scratch.0.clone()],
-            queue: VecDeque::new(),
-            inside: Vec::new(),
-            repositories: Repositories::default(),
-            runtime: None,
-            found_runtime: None,
-            entries: 0,
-            moved: None,
-        };
+        let unwanted = Unwanted::new(never, &meant);
+        let mut search = fresh(&root, &unwanted, &scratch.0);
         let mut names = Box::new_uninit_slice(NAMES);
         search.directory(waiting, &mut names).unwrap();
         search.moved
