@@ -7,15 +7,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use super::out;
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
+use crate::cmd::out;
 use crate::egress::{Lasting, MOST_WAITING, endpoint};
 use crate::policy::{Host, NetworkRule, Reach, Target};
 use crate::render::identity::Identity;
+use crate::runtime::clients;
+use crate::runtime::control;
 use crate::runtime::find::{self, Purpose};
+use crate::runtime::identity;
 use crate::runtime::record::Record;
 use crate::runtime::store::{self, Place};
-use crate::runtime::{clients, control, identity};
 use crate::sidecar::{ControlReply, ControlRequest, Decision, DecisionOf, WaitingConnection};
 
 /// The longest that `--for` may say.
@@ -118,7 +120,7 @@ pub fn approve(args: &Approve) -> Result<ExitCode> {
         (_, true) => Lasting::Once,
         (None, false) => Lasting::Always,
         (Some(text), false) => {
-            let duration = super::events::duration(text).filter(|d| d.as_secs() > 0);
+            let duration = crate::cmd::events::duration(text).filter(|d| d.as_secs() > 0);
             let duration = duration.with_context(|| format!("--for {text:?} is no duration"))?;
             if duration > LONGEST {
                 bail!("--for {text:?}: seven days are the most");

@@ -6,9 +6,10 @@ use anyhow::Result;
 
 use crate::cli::{Create, Global};
 use crate::plan::wrapped::Wrapped;
+use crate::runtime::create;
 use crate::runtime::create::Streams;
+use crate::runtime::seal;
 use crate::runtime::seal::Listen;
-use crate::runtime::{create, seal};
 
 /// Creates a container.
 pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {

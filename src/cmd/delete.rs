@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Delete, Global};
+use crate::runtime::delete;
 use crate::runtime::find::{self, Purpose};
+use crate::runtime::identity;
 use crate::runtime::record::Record;
-use crate::runtime::{delete, identity};
 
 /// Deletes a container.
 pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {

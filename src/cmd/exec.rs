@@ -4,12 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::exit_code;
 use crate::cli::{Exec, Global};
+use crate::cmd::exit_code;
+use crate::runtime::exec;
 use crate::runtime::find::{self, Purpose};
+use crate::runtime::seal;
 use crate::runtime::seal::Listen;
+use crate::runtime::tty;
 use crate::runtime::wait::Foreground;
-use crate::runtime::{exec, seal, tty};
 
 /// What runc ends with when it could not run the program.
 const NOT_RUN: u8 = 255;

@@ -4,13 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::out;
 use crate::cli::{Explain, Global};
+use crate::cmd::out;
 use crate::plan::wrapped::Wrapped;
 use crate::render::explain::{self, Subject};
+use crate::runtime::create;
+use crate::runtime::filter;
 use crate::runtime::find::{self, Purpose};
+use crate::runtime::identity;
 use crate::runtime::store::Place;
-use crate::runtime::{create, filter, identity};
 use crate::wrap;
 
 /// Shows what is, or would be, enforced.

@@ -8,10 +8,13 @@ use libcontainer::container::{Container, ContainerStatus};
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use crate::cli::{Global, Kill};
+use crate::runtime::RuntimeError;
+use crate::runtime::bundle;
 use crate::runtime::find::{self, Purpose};
 use crate::runtime::record::{ProcessId, Record};
+use crate::runtime::signal;
+use crate::runtime::start;
 use crate::runtime::store::Place;
-use crate::runtime::{RuntimeError, bundle, signal, start};
 
 /// Sends a signal to a container. Takes no lock: a signal must arrive while a `start` or `exec` is under way.
 pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {

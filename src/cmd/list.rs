@@ -5,15 +5,17 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::out;
-use super::state::State;
 use crate::cli::{Global, List, TableFormat};
+use crate::cmd::out;
+use crate::cmd::state::State;
 use crate::log::escape;
 use crate::policy::NetworkMode;
 use crate::render::identity::Identity;
+use crate::runtime::control;
+use crate::runtime::identity;
 use crate::runtime::record::{ProcessId, Record};
+use crate::runtime::start;
 use crate::runtime::store::{self, Place};
-use crate::runtime::{control, identity, start};
 
 /// What `--all` says of a container besides its state.
 #[derive(Debug, Serialize)]

@@ -4,12 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::out;
 use crate::cli::{Network, TextFormat};
+use crate::cmd::out;
 use crate::render::network::{self, Subject};
+use crate::runtime::control;
 use crate::runtime::find::{self, Purpose};
+use crate::runtime::identity;
+use crate::runtime::refused;
 use crate::runtime::store::Place;
-use crate::runtime::{control, identity, refused};
 
 /// Shows what is going on in a container's network, which may be that of the first container of its pod.
 pub fn run(args: &Network) -> Result<ExitCode> {

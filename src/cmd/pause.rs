@@ -7,8 +7,9 @@ use anyhow::Result;
 use libcontainer::container::ContainerStatus;
 
 use crate::cli::{Global, Id};
+use crate::runtime::RuntimeError;
 use crate::runtime::find::{self, Purpose};
-use crate::runtime::{RuntimeError, start};
+use crate::runtime::start;
 
 /// How long `pause` waits for another verb before it goes on without it.
 const COURTESY: Duration = Duration::from_secs(2);

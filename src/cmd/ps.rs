@@ -5,10 +5,12 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use libcgroups::common::CgroupManager;
 
-use super::out;
 use crate::cli::{Global, Ps, TableFormat};
+use crate::cmd::out;
+use crate::runtime::RuntimeError;
 use crate::runtime::find::{self, Purpose};
-use crate::runtime::{RuntimeError, signal, start};
+use crate::runtime::signal;
+use crate::runtime::start;
 
 /// Lists the processes of a container: their numbers as JSON, or ps(1)'s table without the others' lines.
 pub fn run(global: &Global, args: &Ps) -> Result<ExitCode> {

@@ -7,14 +7,20 @@ use anyhow::{Context, Result, bail};
 use libcgroups::common::{AnyCgroupManager, CgroupManager, ControllerOpt};
 use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 
-use super::out;
 use crate::cli::{Global, Update};
+use crate::cmd::out;
 use crate::plan::{neutral, reach};
 use crate::render::limits as render;
+use crate::runtime::RuntimeError;
+use crate::runtime::bundle;
+use crate::runtime::change;
 use crate::runtime::find::{self, Purpose};
+use crate::runtime::identity;
+use crate::runtime::limits;
 use crate::runtime::record::Record;
+use crate::runtime::signal;
+use crate::runtime::start;
 use crate::runtime::store::Place;
-use crate::runtime::{RuntimeError, bundle, change, identity, limits, signal, start};
 
 /// Changes the resource limits of a container, or what it may reach. Device rules are no limits and are not changed, as
 /// with runc.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Spec;
 use rustix::fs::{Mode, OFlags};
 
-use super::RuntimeError;
 use crate::plan::FileKind;
+use crate::runtime::RuntimeError;
 
 /// No engine writes more; Docker's with a seccomp profile is 10 KiB.
 const LARGEST: u64 = 16 << 20;
@@ -30,7 +30,7 @@ impl Bundle {
             .canonicalize()
             .map_err(RuntimeError::io(format!("open the bundle {dir:?}")))?;
         let path = dir.join("config.json");
-        let mut spec: Spec = super::lenient::read(&path)?;
+        let mut spec: Spec = crate::runtime::lenient::read(&path)?;
         let bad = |why: &str| RuntimeError::Input {
             path: path.clone(),
             why: why.to_owned(),

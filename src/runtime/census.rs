@@ -19,9 +19,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::RuntimeError;
-use super::record::Record;
-use super::store::{self, Place};
+use crate::runtime::RuntimeError;
+use crate::runtime::record::Record;
+use crate::runtime::store::{self, Place};
 
 /// The file in a container's directory that names its entries.
 const FILE: &str = "namespaces";

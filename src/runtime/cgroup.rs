@@ -12,9 +12,9 @@ use oci_spec::runtime::Spec;
 
 use crate::plan::mountinfo::MountTable;
 
-use super::RuntimeError;
-use super::controllers::Controllers;
-use super::store::Place;
+use crate::runtime::RuntimeError;
+use crate::runtime::controllers::Controllers;
+use crate::runtime::store::Place;
 
 /// The cgroup that a spec names.
 pub fn named(spec: &Spec) -> Option<PathBuf> {

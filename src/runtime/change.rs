@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::record::{ProcessId, Record};
-use super::resolve::NodeFiles;
-use super::store::{self, Place};
-use super::{RuntimeError, control, later_ports};
 use crate::egress::Rules;
 use crate::plan::{Plan, join};
 use crate::policy::{
     Asker, Field, MOST_PORTS, NetworkMode, NetworkRule, Origin, Selection, Sources, annotation_key,
     annotation_list, catalogue, resolve,
 };
+use crate::runtime::RuntimeError;
+use crate::runtime::control;
+use crate::runtime::later_ports;
+use crate::runtime::record::{ProcessId, Record};
+use crate::runtime::resolve::NodeFiles;
+use crate::runtime::store::{self, Place};
 use crate::sidecar::{ControlReply, ControlRequest};
 
 /// What is asked for, as an annotation would spell it; `None` leaves a list as it is.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
-use super::RuntimeError;
-use super::record::{ProcessId, Record};
 use crate::plan::Plan;
+use crate::runtime::RuntimeError;
+use crate::runtime::record::{ProcessId, Record};
 use crate::sidecar::{ControlReply, ControlRequest, NetworkStatus};
 use crate::sys::socket::send_stream;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::RuntimeError;
+use crate::runtime::RuntimeError;
 
 /// One directory for each controller of cgroup v1, and the one of cgroup v2 where that is mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

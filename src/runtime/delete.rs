@@ -6,11 +6,18 @@ use std::time::{Duration, Instant};
 
 use libcontainer::container::{Container, ContainerStatus};
 
-use super::census::Census;
-use super::controllers::Controllers;
-use super::record::{ProcessId, Record, Remains};
-use super::store::Place;
-use super::{RuntimeError, cgroup, half_made, hooks, kept, overlay, signal, start};
+use crate::runtime::RuntimeError;
+use crate::runtime::census::Census;
+use crate::runtime::cgroup;
+use crate::runtime::controllers::Controllers;
+use crate::runtime::half_made;
+use crate::runtime::hooks;
+use crate::runtime::kept;
+use crate::runtime::overlay;
+use crate::runtime::record::{ProcessId, Record, Remains};
+use crate::runtime::signal;
+use crate::runtime::start;
+use crate::runtime::store::Place;
 use crate::sidecar;
 
 /// How long the container's processes may take to die of SIGKILL.

@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process};
 use rustix::fs::{FileType, OFlags, Stat};
 
-use super::RuntimeError;
 use crate::enforce::EnforceError;
+use crate::runtime::RuntimeError;
 
 /// Every descriptor that is promised to the container (`--preserve-fds`, LISTEN_FDS) exists; under a policy it is a pipe,
 /// a file or a terminal, and standard input, output and error are at least no directory or disk. Who holds a socket has

@@ -5,20 +5,31 @@ use std::path::PathBuf;
 use libcontainer::container::ContainerStatus;
 use oci_spec::runtime::{Process, Spec};
 
-use super::agent::{Agent, Courier, Moment};
-use super::create::Streams;
-use super::half_made::Frozen;
-use super::record::{ProcessId, Record, write_whole};
-use super::store::Place;
-use super::{
-    RuntimeError, bundle, cgroup, create, descriptors, filter, half_made, membership, pidfd, relay,
-    report, start, tty, wanted,
-};
 use crate::cli;
 use crate::enforce::executor::{JoinedUser, Role, WallExecutor, Walls};
-use crate::enforce::{home, privileges};
+use crate::enforce::home;
+use crate::enforce::privileges;
 use crate::plan::{CapabilitySets, process};
 use crate::render::refuse;
+use crate::runtime::RuntimeError;
+use crate::runtime::agent::{Agent, Courier, Moment};
+use crate::runtime::bundle;
+use crate::runtime::cgroup;
+use crate::runtime::create;
+use crate::runtime::create::Streams;
+use crate::runtime::descriptors;
+use crate::runtime::filter;
+use crate::runtime::half_made;
+use crate::runtime::half_made::Frozen;
+use crate::runtime::membership;
+use crate::runtime::pidfd;
+use crate::runtime::record::{ProcessId, Record, write_whole};
+use crate::runtime::relay;
+use crate::runtime::report;
+use crate::runtime::start;
+use crate::runtime::store::Place;
+use crate::runtime::tty;
+use crate::runtime::wanted;
 
 /// A process that `exec` started.
 pub struct Started {
@@ -42,7 +53,7 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     drop(lock);
     let wanted = wanted::process(args, &shadow, &record)?;
     refuse::process(&wanted)?;
-    super::labels::check(&wanted)?;
+    crate::runtime::labels::check(&wanted)?;
     let wanted = match &record.plan {
         Some(plan) => {
             let mut confined = process::confine(wanted, plan);

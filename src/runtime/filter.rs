@@ -5,10 +5,10 @@ use std::path::Path;
 
 use oci_spec::runtime::LinuxSeccomp;
 
-use super::RuntimeError;
-use super::record::write_whole;
 use crate::plan::Plan;
 use crate::policy::{Switch, Syscalls};
+use crate::runtime::RuntimeError;
+use crate::runtime::record::write_whole;
 use crate::seccomp::{self, DenyMode, Filter, FilterInput, Ours, Program, SyscallName};
 
 /// What a policy asks of the program.

@@ -1,10 +1,11 @@
 //! Which container somebody means: by its id, its engine's name for it, or the beginning of its id, whatever its engine.
 
-use super::record::{self, Record};
-use super::store::{self, Place};
-use super::{RuntimeError, identity};
 use crate::cli::Global;
 use crate::render::identity::Identity;
+use crate::runtime::RuntimeError;
+use crate::runtime::identity;
+use crate::runtime::record::{self, Record};
+use crate::runtime::store::{self, Place};
 
 /// The shortest beginning of an id by which a verb acts on a container: what engines show of theirs.
 const SHOWN: usize = 12;

@@ -1,14 +1,20 @@
 //! `run` and `wrap`: create, start, wait, delete, in one process.
 
-use super::bundle::Bundle;
-use super::create::Streams;
-use super::notify::Relay;
-use super::record::Record;
-use super::wait::{Foreground, OnDefault};
-use super::warm::Warming;
-use super::{RuntimeError, create, delete, relay, start, tty, watcher};
 use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
+use crate::runtime::RuntimeError;
+use crate::runtime::bundle::Bundle;
+use crate::runtime::create;
+use crate::runtime::create::Streams;
+use crate::runtime::delete;
+use crate::runtime::notify::Relay;
+use crate::runtime::record::Record;
+use crate::runtime::relay;
+use crate::runtime::start;
+use crate::runtime::tty;
+use crate::runtime::wait::{Foreground, OnDefault};
+use crate::runtime::warm::Warming;
+use crate::runtime::watcher;
 
 /// What becomes of the container afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::controllers::Controllers;
-use super::record::ProcessId;
-use super::{RuntimeError, signal};
+use crate::runtime::RuntimeError;
+use crate::runtime::controllers::Controllers;
+use crate::runtime::record::ProcessId;
+use crate::runtime::signal;
 use crate::sys::deadline::{Deadline, Halt};
 
 /// How long a process may take to be ready, or to execute its program. Far more than the few milliseconds that it takes.

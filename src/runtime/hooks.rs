@@ -26,8 +26,9 @@ use oci_spec::runtime::{Hook, HookBuilder, Hooks};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
-use super::{RuntimeError, named};
 use crate::enforce::program;
+use crate::runtime::RuntimeError;
+use crate::runtime::named;
 use crate::sys::deadline::Halt;
 
 /// The first argument that makes this program run the hooks of a [`Job`].
@@ -404,7 +405,7 @@ struct Work {
     told: Told,
     rootfs: PathBuf,
     env: Vec<String>,
-    /// The `tasks` file of the runtime's own cgroup: the caller is in the container's ([`super::named`]).
+    /// The `tasks` file of the runtime's own cgroup: the caller is in the container's ([`crate::runtime::named`]).
     home: Option<PathBuf>,
 }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::bundle::read_file;
-use super::record::Record;
 use crate::render::identity::{self, Identity, Told};
+use crate::runtime::bundle::read_file;
+use crate::runtime::record::Record;
 
 /// The longest name that is taken.
 const LONGEST: usize = 512;

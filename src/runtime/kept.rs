@@ -10,10 +10,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::RuntimeError;
-use super::record::write_whole;
-use super::store::{self, Place};
 use crate::egress::{self, LONGEST_HEAD};
+use crate::runtime::RuntimeError;
+use crate::runtime::record::write_whole;
+use crate::runtime::store::{self, Place};
 
 /// Files of containers that are gone: so many at most, the youngest.
 const MOST_LEFT: usize = 1024;

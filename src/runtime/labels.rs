@@ -4,7 +4,7 @@ use std::path::Path;
 
 use oci_spec::runtime::Process;
 
-use super::RuntimeError;
+use crate::runtime::RuntimeError;
 
 /// Refuses what no security module of this kernel would enforce.
 pub fn check(process: &Process) -> Result<(), RuntimeError> {

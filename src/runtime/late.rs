@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::RuntimeError;
 use crate::enforce::rootfs::{LateMount, LateSource, make_mount_point};
 use crate::plan::{FileKind, FilesystemPlan, PlannedMount};
 use crate::probe::Opened;
+use crate::runtime::RuntimeError;
 use crate::sys::mount::{Attribute, set_attributes};
 
 /// Copies of every source that the plan mounts late, and of the network wall's files.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::RuntimeError;
-use super::network_wall::open_namespace;
-use super::record::Record;
 use crate::network::listen_everywhere;
+use crate::runtime::RuntimeError;
+use crate::runtime::network_wall::open_namespace;
+use crate::runtime::record::Record;
 use crate::sys::netns;
 
 /// Listens on these ports of every address inside. The caller must be single-threaded, and is where it was afterwards.

@@ -9,8 +9,8 @@ use oci_spec::runtime::{Capability, Process};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::RuntimeError;
-use super::bundle;
+use crate::runtime::RuntimeError;
+use crate::runtime::bundle;
 
 /// Reads config.json or process.json, without the capabilities that are unknown.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {

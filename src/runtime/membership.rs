@@ -6,9 +6,10 @@ use std::path::{Component, Path};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::controllers::Controllers;
-use super::record::ProcessId;
-use super::{RuntimeError, named};
+use crate::runtime::RuntimeError;
+use crate::runtime::controllers::Controllers;
+use crate::runtime::named;
+use crate::runtime::record::ProcessId;
 
 /// Where the process goes.
 #[derive(Default)]

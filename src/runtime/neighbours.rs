@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
-use super::RuntimeError;
-use super::census::{Census, Namespace};
-use super::record::{ProcessId, Record};
 use crate::plan::{Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
+use crate::runtime::RuntimeError;
+use crate::runtime::census::{Census, Namespace};
+use crate::runtime::record::{ProcessId, Record};
 
 /// A namespace that the container is to join. As long as the file is open its inode means this namespace and no other,
 /// whatever becomes of the process whose directory the path goes through.

@@ -7,15 +7,19 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
 
-use super::census::Namespace;
-use super::create::has_user_namespace;
-use super::record::{ProcessId, Record, write_whole};
-use super::store::{self, Place};
-use super::{RuntimeError, beside, control, identity, kept};
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::NetworkMode;
 use crate::render::identity::Identity;
+use crate::runtime::RuntimeError;
+use crate::runtime::beside;
+use crate::runtime::census::Namespace;
+use crate::runtime::control;
+use crate::runtime::create::has_user_namespace;
+use crate::runtime::identity;
+use crate::runtime::kept;
+use crate::runtime::record::{ProcessId, Record, write_whole};
+use crate::runtime::store::{self, Place};
 use crate::sidecar::{
     self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, Serving, ServingFds,
     SidecarConfig, SidecarRecord, Work,

@@ -16,9 +16,9 @@ use oci_spec::runtime::{MountBuilder, Spec};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::PidfdFlags;
 
-use super::RuntimeError;
-use super::record::ProcessId;
-use super::store::Place;
+use crate::runtime::RuntimeError;
+use crate::runtime::record::ProcessId;
+use crate::runtime::store::Place;
 
 const IN_CONTAINER: &str = "/run/notify";
 const NAME: &str = "notify.sock";

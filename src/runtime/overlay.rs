@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::RuntimeError;
+use crate::runtime::RuntimeError;
 
 /// Unmounts what was mounted in a container's directory.
 pub fn remove(dir: &Path) -> Result<(), RuntimeError> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::RuntimeError;
+use crate::runtime::RuntimeError;
 
 /// Sends a pidfd over a socket, with the name `pidfd`.
 pub fn send(socket: &Path, pid: i32) -> Result<(), RuntimeError> {

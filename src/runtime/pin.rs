@@ -14,11 +14,12 @@ use std::io::Read;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use serde::{Deserialize, Serialize};
 
-use super::bundle::read_file;
-use super::{RuntimeError, control};
 use crate::egress::own::is_host_name;
 use crate::plan::FileKind;
 use crate::policy::HostName;
+use crate::runtime::RuntimeError;
+use crate::runtime::bundle::read_file;
+use crate::runtime::control;
 use crate::sidecar::{ControlReply, ControlRequest, Pinned, Proxy};
 
 /// No engine writes more names.

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Hooks;
 use serde::{Deserialize, Serialize};
 
-use super::RuntimeError;
-use super::controllers::Controllers;
-use super::hooks::Told;
-use super::pin::EngineFiles;
 use crate::plan::{CapabilitySets, Plan, SharedNetwork};
+use crate::runtime::RuntimeError;
+use crate::runtime::controllers::Controllers;
+use crate::runtime::hooks::Told;
+use crate::runtime::pin::EngineFiles;
 use crate::sidecar::SidecarRecord;
 
 const FILE: &str = "record.json";

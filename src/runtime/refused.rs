@@ -8,7 +8,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use super::record::{ProcessId, Record};
+use crate::runtime::record::{ProcessId, Record};
 
 /// How many resets the kernel has sent in the engine's network, where that can be known: refused connections from outside are
 /// among them, and all of them are that where the sidecar has no connections of its own.

@@ -1,6 +1,6 @@
 //! The caller's terminal is never handed to a container: whoever holds it reads what is typed there, switches its echo off
 //! and, where the kernel lets him, types into it. Where all of a command's descriptors lead to it, `wrap` gives a
-//! pseudo-terminal ([`super::tty`]); where only some do, or none was asked for, each of those is a pipe.
+//! pseudo-terminal ([`crate::runtime::tty`]); where only some do, or none was asked for, each of those is a pipe.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,7 +8,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use super::RuntimeError;
+use crate::runtime::RuntimeError;
 
 /// A process's standard descriptors; `None` for one that is the caller's own.
 pub type Stdio = [Option<OwnedFd>; 3];

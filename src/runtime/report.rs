@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
-use super::RuntimeError;
+use crate::runtime::RuntimeError;
 
 /// How long a process may take from `start` to execve. Far more than the few milliseconds that it takes.
 const LIMIT: Duration = Duration::from_secs(30);

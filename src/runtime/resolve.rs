@@ -6,14 +6,15 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::bundle::{open_regular, read_open};
-use super::{RuntimeError, upstream};
 use crate::cli::Global;
 use crate::policy::unreadable;
 use crate::policy::{
     Asker, HostPath, NodeConfig, PolicyError, Selection, Sources, misnamed_policy, misnamed_preset,
     resolve,
 };
+use crate::runtime::RuntimeError;
+use crate::runtime::bundle::{open_regular, read_open};
+use crate::runtime::upstream;
 
 /// Where the node's file is unless the call names another. There may be none.
 const CONFIG: &str = "/etc/agentbox/config.toml";

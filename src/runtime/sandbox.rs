@@ -6,11 +6,12 @@ use std::path::Path;
 
 use oci_spec::runtime::Spec;
 
-use super::record::{ProcessId, Record};
-use super::store::Place;
-use super::{bundle, signal};
 use crate::plan::workspace::{SANDBOX, pod_role};
 use crate::render::identity::is_cri;
+use crate::runtime::bundle;
+use crate::runtime::record::{ProcessId, Record};
+use crate::runtime::signal;
+use crate::runtime::store::Place;
 
 /// Ends the sandbox of a container that could not be created, where it has lost its sidecar. Whatever hinders it leaves it
 /// as it is: the caller has its error already.

@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::RuntimeError;
-use super::warm::{self, Warming};
+use crate::runtime::RuntimeError;
+use crate::runtime::warm::{self, Warming};
 use crate::sys::mount::{Depth, make_read_only};
 
 const EXE: &str = "/proc/self/exe";

@@ -5,14 +5,18 @@ use std::path::Path;
 use libcontainer::container::{Container, ContainerStatus};
 use libcontainer::error::LibcontainerError;
 
-use super::agent::Agent;
-use super::hooks::{self, When};
-use super::record::{ProcessId, Record};
-use super::resolve::config;
-use super::store::{Lock, Place};
-use super::{RuntimeError, delete, pin, report, upstream};
 use crate::cli::Global;
 use crate::policy::NetworkMode;
+use crate::runtime::RuntimeError;
+use crate::runtime::agent::Agent;
+use crate::runtime::delete;
+use crate::runtime::hooks::{self, When};
+use crate::runtime::pin;
+use crate::runtime::record::{ProcessId, Record};
+use crate::runtime::report;
+use crate::runtime::resolve::config;
+use crate::runtime::store::{Lock, Place};
+use crate::runtime::upstream;
 
 /// Starts a created container. Its lock is held until the process has moved to the inner network namespace: libcontainer
 /// says Running before, and an `exec` in that moment would join the engine's.

@@ -17,8 +17,8 @@ use std::time::Duration;
 use nix::fcntl::FcntlArg;
 use rustix::fs::FlockOperation;
 
-use super::RuntimeError;
-use super::record::Record;
+use crate::runtime::RuntimeError;
+use crate::runtime::record::Record;
 use crate::sys::deadline::Deadline;
 
 /// The run directory: a tmpfs on every system that containers run on, so that nothing outlives a boot.

@@ -1,5 +1,5 @@
 //! A terminal for a foreground `run`, `exec` or `wrap`: the caller's, in raw mode, relayed to the container's
-//! pseudo-terminal. Where the process has none, what leads to the caller's is a pipe ([`super::relay`]).
+//! pseudo-terminal. Where the process has none, what leads to the caller's is a pipe ([`crate::runtime::relay`]).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -11,7 +11,7 @@ use rustix::termios::{
     LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize,
 };
 
-use super::RuntimeError;
+use crate::runtime::RuntimeError;
 
 /// A socket that receives the pseudo-terminal from libcontainer.
 pub struct Listener {
@@ -30,7 +30,7 @@ impl Listener {
 
     /// Makes the socket in the runtime's own directory, for a container that has none yet.
     pub fn private() -> Result<Self, RuntimeError> {
-        Self::new(&super::store::private_dir("tty")?)
+        Self::new(&crate::runtime::store::private_dir("tty")?)
     }
 
     /// Its path.

@@ -9,12 +9,12 @@ use oci_spec::runtime::{LinuxIdMapping, LinuxNamespaceType, Mount, Spec};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::RuntimeError;
-use super::resolve_in::Root;
 use crate::enforce::finish::{Device, Source, Step, Unfinished};
 use crate::plan::FileKind;
 use crate::probe::is_bind;
 use crate::render::options::{self, Bits, Changes, Reach};
+use crate::runtime::RuntimeError;
+use crate::runtime::resolve_in::Root;
 use crate::sys::mount::{change, map_ids};
 use crate::sys::user::make_namespace;
 
@@ -29,7 +29,7 @@ pub struct Split {
 /// Takes out of `spec` what libcontainer cannot do. `rootfs` is the container's root as the host sees it.
 pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
     let user_namespace = user_namespace(spec)?;
-    let in_user_namespace = super::create::has_user_namespace(spec);
+    let in_user_namespace = crate::runtime::create::has_user_namespace(spec);
     let root = Root::open(rootfs)?;
     let mut left = Unfinished::default();
     let propagation = spec
@@ -105,7 +105,7 @@ fn rest(spec: &mut Spec, left: &mut Unfinished) {
 
 /// Device nodes outside of /dev, which libcontainer refuses. In a user namespace nodes cannot be made, only bound.
 fn devices(spec: &mut Spec) -> Result<Vec<Device>, RuntimeError> {
-    let bind = super::create::has_user_namespace(spec);
+    let bind = crate::runtime::create::has_user_namespace(spec);
     let Some(linux) = spec.linux_mut() else {
         return Ok(Vec::new());
     };

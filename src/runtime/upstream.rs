@@ -9,10 +9,10 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::RuntimeError;
-use super::bundle::{open_regular, read_open};
-use super::resolve::NodeFiles;
 use crate::policy::{NodeConfig, Secret, Upstream, UpstreamNames};
+use crate::runtime::RuntimeError;
+use crate::runtime::bundle::{open_regular, read_open};
+use crate::runtime::resolve::NodeFiles;
 use crate::sidecar::{Proxy, Tls};
 
 /// The most addresses of the proxy that are kept.

@@ -11,8 +11,10 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags};
 
-use super::notify::Relay;
-use super::{RuntimeError, relay, tty};
+use crate::runtime::RuntimeError;
+use crate::runtime::notify::Relay;
+use crate::runtime::relay;
+use crate::runtime::tty;
 
 /// Signals that mean this process, or the terminal's job control, and are not passed on.
 const KEPT: &[Signal] = &[

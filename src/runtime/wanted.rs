@@ -2,10 +2,12 @@
 
 use oci_spec::runtime::{Process, Spec};
 
-use super::record::Record;
-use super::{RuntimeError, bundle, lenient};
 use crate::cli;
 use crate::plan::process::to_spec;
+use crate::runtime::RuntimeError;
+use crate::runtime::bundle;
+use crate::runtime::lenient;
+use crate::runtime::record::Record;
 
 /// Reads or composes it.
 pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, RuntimeError> {

@@ -5,7 +5,7 @@
 //! kernel/rcu/sync.c). A child that moves itself to where it is already pays that at the beginning of `create`, while the
 //! bundle is read. Nothing depends on it: where it cannot be done, the first real move takes the time.
 //!
-//! It begins before the runtime executes itself again ([`super::seal`]), and is waited for by what runs then: its number
+//! It begins before the runtime executes itself again ([`crate::runtime::seal`]), and is waited for by what runs then: its number
 //! goes by the environment.
 
 use std::fs;

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::RuntimeError;
-use super::record::ProcessId;
+use crate::runtime::RuntimeError;
+use crate::runtime::record::ProcessId;
 use crate::sys::process;
 
 /// Starts it; the calling process must be single-threaded. Its end is that of this process or of `first`, the first of a

@@ -19,9 +19,10 @@ use crate::policy::{MountRule, Selection};
 use crate::probe::is_home;
 use crate::runtime::create::{self, Decision};
 use crate::runtime::foreground::{self, Afterwards};
+use crate::runtime::resolve;
+use crate::runtime::store;
 use crate::runtime::wait::OnDefault;
 use crate::runtime::warm::Warming;
-use crate::runtime::{resolve, store};
 use layout::Layout;
 use list::List;
 

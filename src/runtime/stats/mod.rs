@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::controllers::Controllers;
+use crate::runtime::controllers::Controllers;
 
 /// One reading.
 #[derive(Debug, Default, Serialize)]
