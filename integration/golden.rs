@@ -270,7 +270,7 @@ fn difference(before: &str, after: &str) -> String {
         |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(a, b)| a == b).count();
     let head = common(&mut old.iter().zip(&new));
     let tail = common(&mut old[head..].iter().rev().zip(new[head..].iter().rev()));
-    let mut text = format!("@@ line {}\n", head + 1);
+    let mut text = format!(" line {}\n", head + 1);
     for (sign, lines) in [
         ('-', &old[head..old.len() - tail]),
         ('+', &new[head..new.len() - tail]),
@@ -288,5 +288,5 @@ fn difference(before: &str, after: &str) -> String {
 #[test]
 fn a_difference_names_the_line_and_both_texts() {
     let text = difference("a\nb\nc\n", "a\nx\nc\n");
-    assert_eq!(text, "@@ line 2\n-b\n+x\n");
+    assert_eq!(text, " line 2\n-b\n+x\n");
 }

@@ -36,6 +36,7 @@
 //! | [`sys`] | system calls, the only `unsafe` | one call each |
 //! | [`cmd`] | one verb each | print |
 
+pub mod cgroup;
 pub mod cli;
 pub mod cmd;
 pub mod devices;

@@ -9,14 +9,14 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 use serde::Serialize;
 
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::oom::OomWatch;
+use crate::cgroup::stats;
 use crate::cli::{Events, Global};
 use crate::cmd::out::{self, Reader};
-use crate::runtime::controllers::Controllers;
 use crate::runtime::find::{self, Purpose};
-use crate::runtime::oom::OomWatch;
 use crate::runtime::record::Record;
 use crate::runtime::start;
-use crate::runtime::stats;
 
 #[derive(Serialize)]
 struct Event<'a> {

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use libcgroups::common::{AnyCgroupManager, CgroupManager, ControllerOpt};
 use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 
+use crate::cgroup::limits;
 use crate::cli::{Global, Update};
 use crate::cmd::out;
 use crate::plan::{neutral, reach};
@@ -16,7 +17,6 @@ use crate::runtime::bundle;
 use crate::runtime::change;
 use crate::runtime::find::{self, Purpose};
 use crate::runtime::identity;
-use crate::runtime::limits;
 use crate::runtime::record::Record;
 use crate::runtime::signal;
 use crate::runtime::start;

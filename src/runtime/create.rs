@@ -16,6 +16,11 @@ use libcontainer::error::LibcontainerError;
 use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{Capability, Hooks, LinuxNamespaceType, Process, Spec};
 
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::devices::{self, Ruler};
+use crate::cgroup::joined_mount;
+use crate::cgroup::path;
+use crate::cgroup::systemd_v1;
 use crate::cli::{self, Global};
 use crate::devices::Program;
 use crate::enforce::executor::{Keyring, Role, WallExecutor, Walls};
@@ -38,19 +43,14 @@ use crate::runtime::RuntimeError;
 use crate::runtime::agent::{Agent, Courier, Moment};
 use crate::runtime::bundle::Bundle;
 use crate::runtime::census::Census;
-use crate::runtime::cgroup;
-use crate::runtime::cgroup_mount;
-use crate::runtime::controllers::Controllers;
 use crate::runtime::delete;
 use crate::runtime::descriptors;
-use crate::runtime::devices::{self, Ruler};
 use crate::runtime::filter;
 use crate::runtime::filter::SavedFilter;
 use crate::runtime::half_made;
 use crate::runtime::hooks;
 use crate::runtime::labels;
 use crate::runtime::late;
-use crate::runtime::named;
 use crate::runtime::neighbours;
 use crate::runtime::neighbours::Joined;
 use crate::runtime::network_wall;
@@ -210,10 +210,10 @@ pub fn create(
     let mut decision =
         decision.inspect_err(|_| sandbox::end_if_lost(&global.root, &args.bundle))?;
     if global.systemd_cgroup {
-        cgroup::check_systemd(&decision.bundle.spec)?;
-        cgroup::warn_of_properties(&decision.bundle.spec);
+        path::check_systemd(&decision.bundle.spec)?;
+        path::warn_of_properties(&decision.bundle.spec);
     } else {
-        cgroup::name(&mut decision.bundle.spec, &place);
+        path::name(&mut decision.bundle.spec, &place);
     }
     let process = decision.bundle.spec.process().as_ref();
     refuse_contradiction(&CapabilitySets::of(
@@ -250,7 +250,7 @@ pub fn create(
         return Err(RuntimeError::Exists(args.id.clone()));
     }
     // After the look for the id: a container of this name has processes in this cgroup.
-    if let Err(error) = cgroup::check(&decision.bundle.spec) {
+    if let Err(error) = path::check(&decision.bundle.spec) {
         lock.remove()?;
         return Err(error);
     }
@@ -372,8 +372,8 @@ fn build(
         walls.configure()?;
     }
     // systemd puts its own scopes there.
-    let visit = match cgroup::named(&spec) {
-        Some(path) if !global.systemd_cgroup => Some(named::Visit::begin(&path)?),
+    let visit = match path::named(&spec) {
+        Some(path) if !global.systemd_cgroup => Some(systemd_v1::Visit::begin(&path)?),
         _ => None,
     };
     let halt = job.as_ref().map(hooks::Job::halt);
@@ -387,10 +387,10 @@ fn build(
             told.map_or(error, RuntimeError::Init)
         })
     })?;
-    visit.map_or(Ok(()), named::Visit::end)?;
+    visit.map_or(Ok(()), systemd_v1::Visit::end)?;
     drop(courier);
     let pid = container.pid().map(nix::unistd::Pid::as_raw);
-    cgroup::keep_from_oom_killer(&decision.bundle.spec)?;
+    path::keep_from_oom_killer(&decision.bundle.spec)?;
     record.init = pid.and_then(ProcessId::of);
     let Some(init) = record.init else {
         return Err(RuntimeError::Init(
@@ -460,7 +460,7 @@ fn device_program(spec: &Spec, decision: &Decision) -> Result<Option<Program>, R
 
 /// What libcontainer and the sidecar name their cgroups; systemd removes its own.
 fn cgroups(global: &Global, spec: &Spec, place: &Place) -> Vec<PathBuf> {
-    let own = cgroup::named(spec).filter(|_| !global.systemd_cgroup);
+    let own = path::named(spec).filter(|_| !global.systemd_cgroup);
     let (parent, name) = network_wall::sidecar_cgroup(spec, place);
     own.into_iter().chain([parent.join(name)]).collect()
 }
@@ -558,7 +558,7 @@ fn write_shadow(
         (false, false) => &[],
     };
     if shadow::joins(&spec, LinuxNamespaceType::Pid) {
-        cgroup_mount::replace(&mut spec);
+        joined_mount::replace(&mut spec);
     }
     if let Some(process) = spec.process_mut() {
         home::settle(process);

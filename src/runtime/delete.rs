@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use libcontainer::container::{Container, ContainerStatus};
 
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::path;
 use crate::runtime::RuntimeError;
 use crate::runtime::census::Census;
-use crate::runtime::cgroup;
-use crate::runtime::controllers::Controllers;
 use crate::runtime::half_made;
 use crate::runtime::hooks;
 use crate::runtime::kept;
@@ -123,7 +123,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         kept::ended(place);
     }
     for cgroup in &remains.cgroups {
-        note(cgroup::remove(cgroup));
+        note(path::remove(cgroup));
     }
     let dir = place.dir();
     if remains.overlay {
@@ -161,7 +161,7 @@ fn remove_container(
             if let Some(init) = init {
                 wait_for_end(init);
             }
-            if let Some(controllers) = controllers.filter(|c| cgroup::has_processes(c)) {
+            if let Some(controllers) = controllers.filter(|c| path::has_processes(c)) {
                 if let Err(error) = signal::kill_all(&container, rustix::process::Signal::KILL) {
                     log::debug!("kill what is left in the cgroup: {error}");
                 }
@@ -178,7 +178,7 @@ fn remove_container(
             if let Some(pid) = pid {
                 wait_for_end(pid);
             }
-            controllers.map_or(Ok(()), cgroup::remove_below)?;
+            controllers.map_or(Ok(()), path::remove_below)?;
             // Twice, for the reason that `start::read` gives.
             match container.delete(true).or_else(|_| container.delete(true)) {
                 Ok(()) => Ok(()),
@@ -199,7 +199,7 @@ fn remove_container(
 fn wait_until_empty(controllers: &Controllers) -> Result<(), RuntimeError> {
     let end = Instant::now() + LIMIT;
     let mut pause = Duration::from_micros(200);
-    while cgroup::has_processes(controllers) {
+    while path::has_processes(controllers) {
         if Instant::now() >= end {
             return Err(RuntimeError::Unsupported(format!(
                 "processes in the container's cgroup ({:?}) do not end: look at them, and delete it again",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use libcontainer::container::ContainerStatus;
 use oci_spec::runtime::{Process, Spec};
 
+use crate::cgroup::path;
 use crate::cli;
 use crate::enforce::executor::{JoinedUser, Role, WallExecutor, Walls};
 use crate::enforce::home;
@@ -14,7 +15,6 @@ use crate::render::refuse;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::{Agent, Courier, Moment};
 use crate::runtime::bundle;
-use crate::runtime::cgroup;
 use crate::runtime::create;
 use crate::runtime::create::Streams;
 use crate::runtime::descriptors;
@@ -107,7 +107,7 @@ fn sweep(place: &Place, record: &Record) {
         Ok(_) | Err(_) => {}
     }
     for cgroup in &record.cgroups {
-        if let Err(error) = cgroup::remove(cgroup) {
+        if let Err(error) = path::remove(cgroup) {
             log::debug!("a cgroup of what is gone: {}", crate::log::chain(&error));
         }
     }

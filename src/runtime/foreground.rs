@@ -1,5 +1,6 @@
 //! `run` and `wrap`: create, start, wait, delete, in one process.
 
+use crate::cgroup::first_move::Warming;
 use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::runtime::RuntimeError;
@@ -13,7 +14,6 @@ use crate::runtime::relay;
 use crate::runtime::start;
 use crate::runtime::tty;
 use crate::runtime::wait::{Foreground, OnDefault};
-use crate::runtime::warm::Warming;
 use crate::runtime::watcher;
 
 /// What becomes of the container afterwards.

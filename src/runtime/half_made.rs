@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::cgroup::controllers::Controllers;
 use crate::runtime::RuntimeError;
-use crate::runtime::controllers::Controllers;
 use crate::runtime::record::ProcessId;
 use crate::runtime::signal;
 use crate::sys::deadline::{Deadline, Halt};

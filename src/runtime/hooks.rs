@@ -26,9 +26,9 @@ use oci_spec::runtime::{Hook, HookBuilder, Hooks};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::systemd_v1;
 use crate::enforce::program;
 use crate::runtime::RuntimeError;
-use crate::runtime::named;
 use crate::sys::deadline::Halt;
 
 /// The first argument that makes this program run the hooks of a [`Job`].
@@ -405,7 +405,7 @@ struct Work {
     told: Told,
     rootfs: PathBuf,
     env: Vec<String>,
-    /// The `tasks` file of the runtime's own cgroup: the caller is in the container's ([`crate::runtime::named`]).
+    /// The `tasks` file of the runtime's own cgroup: the caller is in the container's ([`crate::cgroup::systemd_v1`]).
     home: Option<PathBuf>,
 }
 
@@ -428,7 +428,7 @@ impl Job {
             told: told.clone(),
             rootfs: rootfs.to_owned(),
             env,
-            home: named::home()?,
+            home: systemd_v1::home()?,
         };
         let step = "write down the hooks of create";
         let mut text = serde_json::to_vec(&work)

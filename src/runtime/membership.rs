@@ -6,9 +6,9 @@ use std::path::{Component, Path};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::systemd_v1;
 use crate::runtime::RuntimeError;
-use crate::runtime::controllers::Controllers;
-use crate::runtime::named;
 use crate::runtime::record::ProcessId;
 
 /// Where the process goes.
@@ -41,7 +41,7 @@ pub fn open(
         });
     }
     // libcontainer knows controllers alone; what is given comes afterwards and counts.
-    let systemd = controllers.v1(named::NAME).map(named::open_tasks);
+    let systemd = controllers.v1(systemd_v1::NAME).map(systemd_v1::open_tasks);
     let mut descriptors = Vec::from_iter(systemd.transpose()?);
     for text in given {
         let (names, path) = split(text)?;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Hooks;
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::controllers::Controllers;
 use crate::plan::{CapabilitySets, Plan, SharedNetwork};
 use crate::runtime::RuntimeError;
-use crate::runtime::controllers::Controllers;
 use crate::runtime::hooks::Told;
 use crate::runtime::pin::EngineFiles;
 use crate::sidecar::SidecarRecord;

@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
+use crate::cgroup::first_move::{self, Warming};
 use crate::runtime::RuntimeError;
-use crate::runtime::warm::{self, Warming};
 use crate::sys::mount::{Depth, make_read_only};
 
 const EXE: &str = "/proc/self/exe";
@@ -48,9 +48,9 @@ pub fn ensure(listen: Listen) -> Result<Warming, RuntimeError> {
         .f_flag;
     let clean = std::env::vars_os().all(|(name, _)| listen.keeps(&name));
     if flags.contains(StatVfsMountFlags::RDONLY) && clean {
-        return Ok(inherited.unwrap_or_else(warm::begin));
+        return Ok(inherited.unwrap_or_else(first_move::begin));
     }
-    let warming = warm::begin();
+    let warming = first_move::begin();
     let tree = open_tree(
         CWD,
         EXE,

@@ -18,7 +18,7 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
-use super::protocol::Work;
+use crate::sidecar::protocol::Work;
 use crate::sys::{netns, process};
 
 /// 1 and not 0: with 0 a core_pattern that begins with a pipe still runs its root helper on the

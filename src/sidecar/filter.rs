@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::protocol::Work;
+use crate::sidecar::protocol::Work;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
     SeccompFilter, SeccompRule,

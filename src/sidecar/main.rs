@@ -7,16 +7,19 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::de::DeserializeOwned;
 
-use super::confine::{self, Identity};
-use super::protocol::{self, Attachment, NamespaceId, ProtocolError, Question, Reply, Setup, Work};
-use super::serve::{self, Callers, Ears, Serving};
-use super::{ARGV0, ConfineError, SidecarError, filter};
 use crate::egress::Kept;
+use crate::sidecar::confine::{self, Identity};
+use crate::sidecar::filter;
+use crate::sidecar::protocol::{
+    self, Attachment, NamespaceId, ProtocolError, Question, Reply, Setup, Work,
+};
+use crate::sidecar::serve::{self, Callers, Ears, Serving};
+use crate::sidecar::{ARGV0, ConfineError, SidecarError};
 use crate::sys::memory::Code;
 use crate::sys::netlink::RouteSocket;
 use crate::sys::{process, socket};
 
-/// Agreed with [`super::spawn`]: standard streams, then these.
+/// Agreed with [`crate::sidecar::spawn`]: standard streams, then these.
 const BOOTSTRAP_FD: RawFd = 3;
 const HANDOVER_FD: RawFd = 4;
 const RUNTIME_FD: RawFd = 5;
@@ -29,7 +32,7 @@ const ATTACH_WITHIN: Duration = Duration::from_secs(600);
 /// Bytes of a configuration: 64 ports and some thousand rules.
 const MOST_CONFIGURATION: u64 = 1 << 20;
 
-/// Runs the sidecar; `argv[1]` was [`super::VERB`]. Must be called before any thread is made.
+/// Runs the sidecar; `argv[1]` was [`crate::sidecar::VERB`]. Must be called before any thread is made.
 pub fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,

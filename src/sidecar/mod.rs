@@ -17,12 +17,10 @@
 //! enter, and a started container has no way out. No thread: a single poll loop, or under the mode `allowlist` the
 //! event loop of [`serve`].
 
-mod cgroup;
 mod confine;
 mod filter;
 mod main;
 pub mod protocol;
-mod quota;
 mod record;
 mod serve;
 mod spawn;
@@ -30,7 +28,7 @@ mod spawn;
 use std::ffi::CStr;
 use std::io;
 
-pub use cgroup::{CgroupConfig, CgroupError, CgroupLimits};
+pub use crate::cgroup::sidecar::{CgroupConfig, CgroupError, CgroupLimits};
 pub use confine::{ConfineError, LandlockNeed, Limits};
 pub use main::main;
 pub use protocol::{Handover, ProtocolError, Work, own_pid_namespace, request_namespace};

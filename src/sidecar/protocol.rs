@@ -12,8 +12,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::CgroupPlan;
 use super::confine::{LandlockNeed, Limits};
+use crate::cgroup::sidecar::CgroupPlan;
 use crate::sys::socket::{self, Received};
 
 /// The largest message of the bootstrap socket.

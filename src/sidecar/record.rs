@@ -10,7 +10,8 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use serde::{Deserialize, Serialize};
 
-use super::{SidecarError, cgroup};
+use crate::cgroup::sidecar;
+use crate::sidecar::SidecarError;
 use crate::sys::socket;
 
 const END_WITHIN: Duration = Duration::from_secs(5);
@@ -46,7 +47,7 @@ pub fn kill(record: &SidecarRecord) -> Result<(), SidecarError> {
 
 /// Removes the sidecar's cgroups; fine if they are gone. The sidecar must have ended.
 pub fn remove(record: &SidecarRecord) -> Result<(), SidecarError> {
-    cgroup::remove(&record.cgroups).map_err(SidecarError::Cgroup)
+    sidecar::remove(&record.cgroups).map_err(SidecarError::Cgroup)
 }
 
 /// Waits until the process of `pidfd` has ended, and reaps it if it is our child.

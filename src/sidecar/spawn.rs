@@ -8,11 +8,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{PidfdFlags, Signal};
 use serde::Serialize;
 
-use super::cgroup::{self, CgroupConfig, CgroupPlan};
-use super::protocol::{self, Attachment, EngineNetns, ProtocolError, Reply, Setup, Work};
-use super::record::{self, SidecarRecord};
-use super::{ARGV0, LandlockNeed, Limits, SidecarError, VERB};
+use crate::cgroup::sidecar::{self, CgroupConfig, CgroupPlan};
 use crate::network::{InnerNamespace, Listeners};
+use crate::sidecar::protocol::{self, Attachment, EngineNetns, ProtocolError, Reply, Setup, Work};
+use crate::sidecar::record::{self, SidecarRecord};
+use crate::sidecar::{ARGV0, LandlockNeed, Limits, SidecarError, VERB};
 use crate::sys::process::{self, Program};
 use crate::sys::socket;
 
@@ -39,7 +39,7 @@ pub struct SidecarConfig<'a> {
 }
 
 /// A sidecar that is starting up. Dropped without [`Spawned::attach`], it is killed; its cgroups
-/// then wait for [`super::remove`] with the record.
+/// then wait for [`crate::sidecar::remove`] with the record.
 #[derive(Debug)]
 pub struct Spawned {
     bootstrap: OwnedFd,
@@ -75,7 +75,7 @@ pub struct Attach<'a> {
 /// What a serving sidecar needs besides its listeners.
 #[derive(Debug)]
 pub struct ServingFds {
-    /// The configuration, to be read from its beginning: [`super::Serving`] as JSON.
+    /// The configuration, to be read from its beginning: [`crate::sidecar::Serving`] as JSON.
     pub config: OwnedFd,
     /// The violation log, opened to append.
     pub journal: OwnedFd,
@@ -105,7 +105,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
         }
     }
     let mut plan = match cgroup {
-        Some(cgroup) => cgroup::plan(cgroup).map_err(SidecarError::Cgroup)?,
+        Some(cgroup) => sidecar::plan(cgroup).map_err(SidecarError::Cgroup)?,
         None => CgroupPlan::default(),
     };
     let paths = plan.paths();
@@ -125,7 +125,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
         });
     if spawned.is_err() {
         // Nobody else knows of them yet.
-        forget(cgroup::remove(&paths).map_err(SidecarError::Cgroup));
+        forget(sidecar::remove(&paths).map_err(SidecarError::Cgroup));
     }
     spawned
 }
@@ -189,7 +189,7 @@ fn open_null() -> Result<File, SidecarError> {
 
 impl Spawned {
     /// Init's end of the hand-over socket, close-on-exec: to be moved into the Executor, which
-    /// gives it to [`super::request_namespace`]. `None` the second time.
+    /// gives it to [`crate::sidecar::request_namespace`]. `None` the second time.
     pub fn take_init_end(&mut self) -> Option<OwnedFd> {
         self.init_end.take()
     }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::cgroup::first_move::Warming;
 use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::policy::{MountRule, Selection};
@@ -22,7 +23,6 @@ use crate::runtime::foreground::{self, Afterwards};
 use crate::runtime::resolve;
 use crate::runtime::store;
 use crate::runtime::wait::OnDefault;
-use crate::runtime::warm::Warming;
 use layout::Layout;
 use list::List;
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use super::quota;
+use crate::cgroup::quota;
 
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// How long `remove` waits for a cgroup's last process: 100 x 10 ms.
@@ -87,7 +87,7 @@ struct Hierarchies {
 /// The directories to make and what to write into them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CgroupPlan {
+pub(crate) struct CgroupPlan {
     directories: Vec<Directory>,
     /// What cannot be limited here, for the caller to judge.
     missing: Vec<String>,
@@ -129,7 +129,7 @@ enum Presence {
 }
 
 /// Plans the cgroup for this node.
-pub(super) fn plan(config: &CgroupConfig) -> Result<CgroupPlan, CgroupError> {
+pub(crate) fn plan(config: &CgroupConfig) -> Result<CgroupPlan, CgroupError> {
     let mountinfo = read(Path::new("/proc/self/mountinfo"))?;
     let hierarchies = Hierarchies::parse(&mountinfo);
     let unified = match &hierarchies.v2 {
@@ -376,7 +376,7 @@ fn make_fresh(path: &Path) -> Result<(), CgroupError> {
 }
 
 /// Removes the directories, in which no process may be left; those that are gone are fine.
-pub(super) fn remove(paths: &[PathBuf]) -> Result<(), CgroupError> {
+pub(crate) fn remove(paths: &[PathBuf]) -> Result<(), CgroupError> {
     for path in paths {
         remove_one(path).map_err(io_error("remove", path))?;
     }
@@ -497,5 +497,5 @@ fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Cgroup
 }
 
 #[cfg(test)]
-#[path = "cgroup_tests.rs"]
+#[path = "sidecar_tests.rs"]
 mod tests;

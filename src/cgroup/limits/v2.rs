@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxResources, LinuxThrottleDevice};
 
+use crate::cgroup::limits::{Group, asked, or_max, unsupported};
 use crate::runtime::RuntimeError;
-use crate::runtime::limits::{Group, asked, or_max, unsupported};
 
 /// Writes what is asked for.
 pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), RuntimeError> {

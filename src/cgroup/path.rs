@@ -12,8 +12,8 @@ use oci_spec::runtime::Spec;
 
 use crate::plan::mountinfo::MountTable;
 
+use crate::cgroup::controllers::Controllers;
 use crate::runtime::RuntimeError;
-use crate::runtime::controllers::Controllers;
 use crate::runtime::store::Place;
 
 /// The cgroup that a spec names.

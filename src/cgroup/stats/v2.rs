@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::runtime::stats::{Entry, IoEntry, Stats, number, page_sizes, pressure, table};
+use crate::cgroup::stats::{Entry, IoEntry, Stats, number, page_sizes, pressure, table};
 
 pub fn read(dir: &Path) -> Stats {
     let mut stats = Stats::default();

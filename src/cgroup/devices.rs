@@ -8,9 +8,9 @@ use libcgroups::common::{CgroupSetup, get_cgroup_setup};
 use oci_spec::runtime::{LinuxDeviceCgroup, Spec};
 use rustix::fs::{Mode, OFlags};
 
+use crate::cgroup::controllers::Controllers;
 use crate::devices::{Program, Table, defaults};
 use crate::runtime::RuntimeError;
-use crate::runtime::controllers::Controllers;
 use crate::sys::bpf;
 
 const ROOT: &str = "/sys/fs/cgroup";

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::runtime::controllers::Controllers;
-use crate::runtime::stats::{Entry, IoEntry, Stats, number, page_sizes, table};
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::stats::{Entry, IoEntry, Stats, number, page_sizes, table};
 
 /// cpuacct.stat counts in these: USER_HZ is 100 on every architecture that this runs on (time(7)).
 const NANOSECONDS_PER_TICK: u64 = 10_000_000;

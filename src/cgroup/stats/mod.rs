@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::runtime::controllers::Controllers;
+use crate::cgroup::controllers::Controllers;
 
 /// One reading.
 #[derive(Debug, Default, Serialize)]

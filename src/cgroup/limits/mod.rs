@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::LinuxResources;
 
+use crate::cgroup::controllers::Controllers;
 use crate::render::limits::Current;
 use crate::runtime::RuntimeError;
-use crate::runtime::controllers::Controllers;
 
 /// Writes the limits that are asked for. A limit that this node cannot set is an error, and those before it stay set.
 pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), RuntimeError> {

@@ -8,8 +8,8 @@ use rustix::event::EventfdFlags;
 use rustix::fs::inotify::{CreateFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags};
 
+use crate::cgroup::controllers::Controllers;
 use crate::runtime::RuntimeError;
-use crate::runtime::controllers::Controllers;
 
 /// A descriptor that becomes readable when something happened.
 pub enum OomWatch {

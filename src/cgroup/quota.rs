@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Whether a cgroup of v1 between the hierarchy's mount point and `path`, not `path` itself, has a quota. What it leaves is
 /// then the sidecar's bound too: one of its own would be refused where it is more, now or when a pod is made smaller later.
-pub(super) fn is_set_above(path: &Path, mount: &Path) -> bool {
+pub(crate) fn is_set_above(path: &Path, mount: &Path) -> bool {
     let above = path.ancestors().skip(1);
     let mut above = above.take_while(|cgroup| cgroup.starts_with(mount));
     above.any(|cgroup| {

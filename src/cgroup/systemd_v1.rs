@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::cgroup::controllers::Controllers;
 use crate::runtime::RuntimeError;
-use crate::runtime::controllers::Controllers;
 
 /// Its name in /proc/PID/cgroup.
 pub const NAME: &str = "name=systemd";

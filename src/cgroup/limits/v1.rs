@@ -4,9 +4,9 @@ use oci_spec::runtime::{
     LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxNetwork, LinuxResources, LinuxThrottleDevice,
 };
 
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::limits::{Group, Value, asked, unsupported};
 use crate::runtime::RuntimeError;
-use crate::runtime::controllers::Controllers;
-use crate::runtime::limits::{Group, Value, asked, unsupported};
 
 const LIMIT: &str = "memory.limit_in_bytes";
 const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";
@@ -29,7 +29,7 @@ pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), R
         set_cpu(group, cpu)?;
     }
     if let Some(limit) = wanted.pids().and_then(|p| asked(Some(p.limit()))) {
-        group("pids")?.write("pids.max", crate::runtime::limits::or_max(limit))?;
+        group("pids")?.write("pids.max", crate::cgroup::limits::or_max(limit))?;
     }
     if let Some(io) = wanted.block_io() {
         set_io(|| group("blkio"), io)?;
