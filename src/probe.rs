@@ -72,7 +72,7 @@ pub fn host() -> HostFacts {
         processors: processors.map_or(1, |set| set.count()),
         core_socket: std::fs::read("/proc/sys/kernel/core_pattern")
             .is_ok_and(|pattern| pattern.starts_with(b"@")),
-        no_disk: crate::runtime::scratch::why_not(),
+        no_disk: crate::runtime::create::scratch::why_not(),
         release,
         version,
     }

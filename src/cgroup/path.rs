@@ -14,7 +14,7 @@ use crate::plan::mountinfo::MountTable;
 
 use crate::cgroup::controllers::Controllers;
 use crate::runtime::RuntimeError;
-use crate::runtime::store::Place;
+use crate::runtime::state::store::Place;
 
 /// The cgroup that a spec names.
 pub fn named(spec: &Spec) -> Option<PathBuf> {

@@ -12,12 +12,12 @@ use crate::cmd::out;
 use crate::egress::{Lasting, MOST_WAITING, endpoint};
 use crate::policy::{Host, NetworkRule, Reach, Target};
 use crate::render::identity::Identity;
-use crate::runtime::clients;
-use crate::runtime::control;
-use crate::runtime::find::{self, Purpose};
-use crate::runtime::identity;
-use crate::runtime::record::Record;
-use crate::runtime::store::{self, Place};
+use crate::runtime::network::clients;
+use crate::runtime::network::control;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::identity;
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::{self, Place};
 use crate::sidecar::{ControlReply, ControlRequest, Decision, DecisionOf, WaitingConnection};
 
 /// The longest that `--for` may say.

@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use crate::cli::{Delete, Global};
 use crate::runtime::delete;
-use crate::runtime::find::{self, Purpose};
-use crate::runtime::identity;
-use crate::runtime::record::Record;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::identity;
+use crate::runtime::state::record::Record;
 
 /// Deletes a container.
 pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {

@@ -14,9 +14,9 @@ use crate::cgroup::oom::OomWatch;
 use crate::cgroup::stats;
 use crate::cli::{Events, Global};
 use crate::cmd::out::{self, Reader};
-use crate::runtime::find::{self, Purpose};
-use crate::runtime::record::Record;
 use crate::runtime::start;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::record::Record;
 
 #[derive(Serialize)]
 struct Event<'a> {

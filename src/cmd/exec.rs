@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use crate::cli::{Exec, Global};
 use crate::cmd::exit_code;
 use crate::runtime::exec;
-use crate::runtime::find::{self, Purpose};
+use crate::runtime::foreground::tty;
+use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
-use crate::runtime::tty;
-use crate::runtime::wait::Foreground;
+use crate::runtime::state::find::{self, Purpose};
 
 /// What runc ends with when it could not run the program.
 const NOT_RUN: u8 = 255;

@@ -10,9 +10,9 @@ use crate::plan::wrapped::Wrapped;
 use crate::render::explain::{self, Subject};
 use crate::runtime::create;
 use crate::runtime::filter;
-use crate::runtime::find::{self, Purpose};
-use crate::runtime::identity;
-use crate::runtime::store::Place;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::identity;
+use crate::runtime::state::store::Place;
 use crate::wrap;
 
 /// Shows what is, or would be, enforced.

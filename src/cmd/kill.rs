@@ -9,12 +9,12 @@ use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use crate::cli::{Global, Kill};
 use crate::runtime::RuntimeError;
-use crate::runtime::bundle;
-use crate::runtime::find::{self, Purpose};
-use crate::runtime::record::{ProcessId, Record};
+use crate::runtime::input::bundle;
 use crate::runtime::signal;
 use crate::runtime::start;
-use crate::runtime::store::Place;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::store::Place;
 
 /// Sends a signal to a container. Takes no lock: a signal must arrive while a `start` or `exec` is under way.
 pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {

@@ -11,11 +11,11 @@ use crate::cmd::state::State;
 use crate::log::escape;
 use crate::policy::NetworkMode;
 use crate::render::identity::Identity;
-use crate::runtime::control;
-use crate::runtime::identity;
-use crate::runtime::record::{ProcessId, Record};
+use crate::runtime::network::control;
 use crate::runtime::start;
-use crate::runtime::store::{self, Place};
+use crate::runtime::state::identity;
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::store::{self, Place};
 
 /// What `--all` says of a container besides its state.
 #[derive(Debug, Serialize)]

@@ -7,11 +7,11 @@ use anyhow::Result;
 use crate::cli::{Network, TextFormat};
 use crate::cmd::out;
 use crate::render::network::{self, Subject};
-use crate::runtime::control;
-use crate::runtime::find::{self, Purpose};
-use crate::runtime::identity;
-use crate::runtime::refused;
-use crate::runtime::store::Place;
+use crate::runtime::network::control;
+use crate::runtime::network::refused;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::identity;
+use crate::runtime::state::store::Place;
 
 /// Shows what is going on in a container's network, which may be that of the first container of its pod.
 pub fn run(args: &Network) -> Result<ExitCode> {

@@ -8,8 +8,8 @@ use libcontainer::container::ContainerStatus;
 
 use crate::cli::{Global, Id};
 use crate::runtime::RuntimeError;
-use crate::runtime::find::{self, Purpose};
 use crate::runtime::start;
+use crate::runtime::state::find::{self, Purpose};
 
 /// How long `pause` waits for another verb before it goes on without it.
 const COURTESY: Duration = Duration::from_secs(2);

@@ -12,7 +12,7 @@ use super::out;
 use crate::cli::{Global, PolicyVerb};
 use crate::log::escape;
 use crate::policy::catalogue;
-use crate::runtime::resolve::NodeFiles;
+use crate::runtime::input::node_files::NodeFiles;
 
 /// Looks into the policies of this node.
 pub fn run(global: &Global, verb: &PolicyVerb) -> Result<ExitCode> {

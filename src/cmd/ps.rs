@@ -8,9 +8,9 @@ use libcgroups::common::CgroupManager;
 use crate::cli::{Global, Ps, TableFormat};
 use crate::cmd::out;
 use crate::runtime::RuntimeError;
-use crate::runtime::find::{self, Purpose};
 use crate::runtime::signal;
 use crate::runtime::start;
+use crate::runtime::state::find::{self, Purpose};
 
 /// Lists the processes of a container: their numbers as JSON, or ps(1)'s table without the others' lines.
 pub fn run(global: &Global, args: &Ps) -> Result<ExitCode> {

@@ -7,10 +7,10 @@ use anyhow::Result;
 use super::exit_code;
 use crate::cli::{Global, Run};
 use crate::plan::wrapped::Wrapped;
+use crate::runtime::foreground::wait::OnDefault;
 use crate::runtime::foreground::{self, Afterwards};
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
-use crate::runtime::wait::OnDefault;
 
 /// Creates and starts a container, and waits for it unless it is to run detached.
 pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {

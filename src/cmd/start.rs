@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Global, Id};
-use crate::runtime::find::{self, Purpose};
-use crate::runtime::notify::{self, Relay};
-use crate::runtime::record::Record;
+use crate::runtime::foreground::notify::{self, Relay};
 use crate::runtime::start;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::record::Record;
 
 /// Starts a container. With NOTIFY_SOCKET it returns when the container has said that it is ready, as runc does.
 pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {

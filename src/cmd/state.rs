@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::out;
 use crate::cli::{Global, Id};
-use crate::runtime::find::{self, Purpose};
-use crate::runtime::record::Record;
 use crate::runtime::start;
-use crate::runtime::store::Place;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::Place;
 
 /// A container's state as runc prints it.
 #[derive(Debug, Serialize)]

@@ -13,14 +13,14 @@ use crate::cmd::out;
 use crate::plan::{neutral, reach};
 use crate::render::limits as render;
 use crate::runtime::RuntimeError;
-use crate::runtime::bundle;
-use crate::runtime::change;
-use crate::runtime::find::{self, Purpose};
-use crate::runtime::identity;
-use crate::runtime::record::Record;
+use crate::runtime::input::bundle;
+use crate::runtime::network::rules;
 use crate::runtime::signal;
 use crate::runtime::start;
-use crate::runtime::store::Place;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::identity;
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::Place;
 
 /// Changes the resource limits of a container, or what it may reach. Device rules are no limits and are not changed, as
 /// with runc.
@@ -39,7 +39,7 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
                 );
             }
             let whose = identity::of(&record).with_id(&record.id);
-            let closed = change::rules(&place, &asked)?;
+            let closed = rules::rules(&place, &asked)?;
             out::line(&format!("changed: container {whose}"))?;
             if closed > 0 {
                 log::warn!("{closed} connections that are no longer allowed were closed");
@@ -87,14 +87,14 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
 }
 
 /// What is asked of the network, if anything.
-fn network(args: &Update) -> Option<change::Asked> {
-    let asked = change::Asked {
+fn network(args: &Update) -> Option<rules::Asked> {
+    let asked = rules::Asked {
         allow: args.network_allow.clone(),
         add: args.network_add.clone(),
         remove: args.network_remove.clone(),
         deny: args.network_deny.clone(),
     };
-    (asked != change::Asked::default()).then_some(asked)
+    (asked != rules::Asked::default()).then_some(asked)
 }
 
 fn only_network(args: &Update) -> bool {

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::enforce::listener::AgentSocket;
 use crate::runtime::RuntimeError;
-use crate::runtime::record::{Record, write_whole};
+use crate::runtime::state::record::{Record, write_whole};
 use crate::seccomp::Filter;
 use crate::sys::{process, socket};
 
@@ -96,7 +96,7 @@ impl Agent {
         if !path.exists() {
             return Ok(None);
         }
-        crate::runtime::bundle::read_json(&path).map(Some)
+        crate::runtime::input::bundle::read_json(&path).map(Some)
     }
 
     /// For the first process under a policy: it keeps both ends, and the runtime fetches its own at `start`.
@@ -278,7 +278,7 @@ fn courier(
     // It has copies of all that the runtime has open, the process's end of the socket included, so it would not notice.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(RuntimeError::io("ask to end with the runtime"))?;
-    let writer = crate::runtime::report::writer(report)?;
+    let writer = crate::runtime::state::report::writer(report)?;
     let (pid, number) = heard(far)?;
     let Err(error) = agent.bring(far, pid, number, record, moment) else {
         return Ok(());

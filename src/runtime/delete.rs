@@ -9,15 +9,15 @@ use libcontainer::container::{Container, ContainerStatus};
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::path;
 use crate::runtime::RuntimeError;
-use crate::runtime::census::Census;
-use crate::runtime::half_made;
 use crate::runtime::hooks;
-use crate::runtime::kept;
-use crate::runtime::overlay;
-use crate::runtime::record::{ProcessId, Record, Remains};
+use crate::runtime::network::budgets;
 use crate::runtime::signal;
 use crate::runtime::start;
-use crate::runtime::store::Place;
+use crate::runtime::state::census::Census;
+use crate::runtime::state::half_made;
+use crate::runtime::state::overlay;
+use crate::runtime::state::record::{ProcessId, Record, Remains};
+use crate::runtime::state::store::Place;
 use crate::sidecar;
 
 /// How long the container's processes may take to die of SIGKILL.
@@ -120,7 +120,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
     }
     if init.is_some() {
         // A `create` that failed was no run, whose end would count.
-        kept::ended(place);
+        budgets::ended(place);
     }
     for cgroup in &remains.cgroups {
         note(path::remove(cgroup));

@@ -8,7 +8,7 @@ use oci_spec::runtime::LinuxSeccomp;
 use crate::plan::Plan;
 use crate::policy::{Switch, Syscalls};
 use crate::runtime::RuntimeError;
-use crate::runtime::record::write_whole;
+use crate::runtime::state::record::write_whole;
 use crate::seccomp::{self, DenyMode, Filter, FilterInput, Ours, Program, SyscallName};
 
 /// What a policy asks of the program.

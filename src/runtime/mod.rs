@@ -1,52 +1,30 @@
 //! SHELL. The life of a container: the thin, ordered layer between the verbs and libcontainer.
+//!
+//! | room | what happens there |
+//! |---|---|
+//! | [`create`] | from a bundle to a process that waits, behind walls |
+//! | [`start`], [`exec`], [`foreground`] | its program runs; another one beside it; both for somebody who waits |
+//! | [`signal`], [`delete`] | it ends, and nothing of it is left |
+//! | [`input`] | what callers hand in: bundle, node's files, descriptors |
+//! | [`network`] | the wall, the sidecar's orders, names and what was refused |
+//! | [`state`] | what is remembered of containers, and how they are found |
+//! | [`hooks`], [`agent`] | programs of the engine's that have a say |
+//! | [`filter`], [`seal`], [`pidfd`] | the system call filter as kept bytes; the runtime's own file; descriptors of processes |
 
 pub mod agent;
-mod beside;
-pub mod bundle;
-mod census;
-pub mod change;
-pub mod clients;
-pub mod control;
 pub mod create;
 pub mod delete;
-pub mod descriptors;
 pub mod error;
 pub mod exec;
 pub mod filter;
-pub mod find;
 pub mod foreground;
-mod half_made;
 pub mod hooks;
-pub mod identity;
-mod kept;
-mod labels;
-pub mod late;
-pub mod later_ports;
-mod lenient;
-pub mod membership;
-mod neighbours;
-pub mod network_wall;
-pub mod notify;
-pub mod overlay;
+pub mod input;
+pub mod network;
 pub mod pidfd;
-pub mod pin;
-pub mod record;
-pub mod refused;
-pub mod relay;
-pub mod report;
-pub mod resolve;
-mod resolve_in;
-mod sandbox;
-pub mod scratch;
 pub mod seal;
 pub mod signal;
 pub mod start;
-pub mod store;
-pub mod tty;
-pub mod unfinished;
-pub mod upstream;
-pub mod wait;
-pub mod wanted;
-mod watcher;
+pub mod state;
 
 pub use error::RuntimeError;

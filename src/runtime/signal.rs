@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::runtime::RuntimeError;
-use crate::runtime::record::ProcessId;
+use crate::runtime::state::record::ProcessId;
 
 /// Parses `KILL`, `SIGKILL`, `kill` or `9`, and SIGRTMIN+n. `None` is signal 0, which asks whether there is a process
 /// and does nothing to it (kill(2)).

@@ -11,12 +11,12 @@ use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
 use crate::runtime::delete;
 use crate::runtime::hooks::{self, When};
-use crate::runtime::pin;
-use crate::runtime::record::{ProcessId, Record};
-use crate::runtime::report;
-use crate::runtime::resolve::config;
-use crate::runtime::store::{Lock, Place};
-use crate::runtime::upstream;
+use crate::runtime::input::node_files::config;
+use crate::runtime::network::resolver;
+use crate::runtime::network::upstream;
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::report;
+use crate::runtime::state::store::{Lock, Place};
 
 /// Starts a created container. Its lock is held until the process has moved to the inner network namespace: libcontainer
 /// says Running before, and an `exec` in that moment would join the engine's.
@@ -74,7 +74,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
     {
         let planned = plan.network.upstream.as_ref();
         let proxy = planned.map(|planned| upstream::find(config(global), planned));
-        let search = pin::pin(&place.dir(), &record.engine_files, proxy.transpose()?)?;
+        let search = resolver::pin(&place.dir(), &record.engine_files, proxy.transpose()?)?;
         plan.network.rules.search = search;
     }
     if let Some((plan, shared)) = record.plan.as_ref().zip(record.shared_network())
@@ -83,7 +83,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
         let dir = Place::new(&record.root, &shared.container)?.dir();
         // An engine has one root for all of its containers; another one's keeps its own names.
         if dir.exists() {
-            pin::add_hosts(&dir, &record.engine_files, &plan.network.own_names)?;
+            resolver::add_hosts(&dir, &record.engine_files, &plan.network.own_names)?;
         }
     }
     let reader = report::reader(&place.report())?;

@@ -19,10 +19,10 @@ use crate::plan::wrapped::Wrapped;
 use crate::policy::{MountRule, Selection};
 use crate::probe::is_home;
 use crate::runtime::create::{self, Decision};
+use crate::runtime::foreground::wait::OnDefault;
 use crate::runtime::foreground::{self, Afterwards};
-use crate::runtime::resolve;
-use crate::runtime::store;
-use crate::runtime::wait::OnDefault;
+use crate::runtime::input::node_files;
+use crate::runtime::state::store;
 use layout::Layout;
 use list::List;
 
@@ -82,7 +82,7 @@ impl Prepared {
 fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     let mut global = global.clone();
     global.policy = args.policy.clone().or(global.policy);
-    let everything = match resolve::selection(&global, &Default::default())? {
+    let everything = match node_files::selection(&global, &Default::default())? {
         Selection::Unconfined { .. } => {
             bail!("`wrap` without walls is the command itself: choose a policy with --policy")
         }

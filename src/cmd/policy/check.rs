@@ -13,11 +13,11 @@ use crate::plan::NetworkPlan;
 use crate::policy::{
     Field, Host, NetworkMode, NetworkRule, POLICY_KEY, Selection, Target, annotation_key, resolve,
 };
-use crate::runtime::control;
-use crate::runtime::find::{self, Purpose};
-use crate::runtime::record::ProcessId;
-use crate::runtime::resolve::NodeFiles;
-use crate::runtime::store::Place;
+use crate::runtime::input::node_files::NodeFiles;
+use crate::runtime::network::control;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::record::ProcessId;
+use crate::runtime::state::store::Place;
 
 /// The status of a denial.
 const DENIED: u8 = 1;

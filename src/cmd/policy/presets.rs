@@ -14,7 +14,7 @@ use crate::cli::{Global, PolicyPresets};
 use crate::indexes::{self, Learned};
 use crate::log::escape;
 use crate::policy::catalogue::{self, ListedPreset};
-use crate::runtime::resolve::{NodeFiles, preset_dir};
+use crate::runtime::input::node_files::{NodeFiles, preset_dir};
 
 /// Lists presets, or finds out those of the node's package managers.
 pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {

@@ -1,0 +1,200 @@
+//! Namespaces that a spec names by path: who is in them, and that the container ends up in the very ones that were judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
+
+use crate::plan::{Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
+use crate::runtime::RuntimeError;
+use crate::runtime::state::census::{Census, Namespace};
+use crate::runtime::state::record::{ProcessId, Record};
+
+/// A namespace that the container is to join. As long as the file is open its inode means this namespace and no other,
+/// whatever becomes of the process whose directory the path goes through.
+pub struct Joined {
+    path: PathBuf,
+    name: &'static str,
+    file: File,
+}
+
+/// Path of a namespace -> this runtime's containers that are in it.
+pub type Neighbours = BTreeMap<PathBuf, Vec<Neighbour>>;
+
+/// Opens every namespace that the spec names by path, and finds this runtime's containers in each.
+pub fn find(spec: &Spec) -> Result<(Vec<Joined>, Neighbours), RuntimeError> {
+    let linux = spec.linux().as_ref();
+    let given = linux.and_then(|l| l.namespaces().as_ref());
+    let named = given.into_iter().flatten().filter_map(open);
+    let joined = named.collect::<Result<Vec<_>, _>>()?;
+    if joined.is_empty() {
+        return Ok(Default::default());
+    }
+    let mut census = Census::of_node();
+    let mut neighbours = Neighbours::new();
+    for ns in &joined {
+        // Of the other kinds nothing is shared, whoever is in them.
+        let inside = match ns.namespace()? {
+            Some(namespace) => census.candidates(&namespace)?,
+            None => Vec::new(),
+        };
+        let inside = inside.into_iter().filter(|r| is_in(r, ns)).map(neighbour);
+        neighbours.insert(ns.path.clone(), inside.collect());
+    }
+    Ok((joined, neighbours))
+}
+
+/// The namespaces in which others will look for a container: its first process's, those that it joins, and the network that
+/// it enters at `start`.
+pub fn inside(
+    init: ProcessId,
+    joined: &[Joined],
+    inner: Option<Namespace>,
+) -> Result<BTreeSet<Namespace>, RuntimeError> {
+    let mut all = Namespace::of_process(init.pid)?;
+    for ns in joined {
+        all.extend(ns.namespace()?);
+    }
+    all.extend(inner);
+    Ok(all)
+}
+
+impl Joined {
+    fn namespace(&self) -> Result<Option<Namespace>, RuntimeError> {
+        let step = || format!("look at the {} namespace {:?}", self.name, self.path);
+        let file = self.file.metadata().map_err(RuntimeError::io(step()))?;
+        Ok(Namespace::of(self.name, &file))
+    }
+}
+
+/// Checks that a container's first process is where it was to go. A network that it shares is not looked at here: the
+/// process itself refuses to execute anything in another one, by its cookie.
+pub fn verify(joined: &[Joined], init: ProcessId, shares: bool) -> Result<(), RuntimeError> {
+    for ns in joined.iter().filter(|ns| !(shares && ns.name == "net")) {
+        let step = || format!("look at the {} namespace of process {}", ns.name, init.pid);
+        let there = fs::metadata(link(init.pid, ns.name)).map_err(RuntimeError::io(step()))?;
+        let judged = ns.file.metadata().map_err(RuntimeError::io(step()))?;
+        if key(&there) != key(&judged) {
+            let (path, name) = (&ns.path, ns.name);
+            return Err(RuntimeError::Init(format!(
+                "the {name} namespace at {path:?} became another one while the container was created"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn open(ns: &LinuxNamespace) -> Option<Result<Joined, RuntimeError>> {
+    let path = ns.path().clone()?;
+    let name = name(ns.typ());
+    // Not blocking: the path may be a FIFO.
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(&path);
+    let failed = RuntimeError::io(format!("open the {name} namespace {path:?}"));
+    Some(file.map_err(failed).map(|file| Joined { path, name, file }))
+}
+
+/// The file's name in /proc/PID/ns.
+fn name(typ: Type) -> &'static str {
+    match typ {
+        Type::Pid => "pid",
+        Type::Ipc => "ipc",
+        Type::Uts => "uts",
+        Type::Mount => "mnt",
+        Type::Cgroup => "cgroup",
+        Type::User => "user",
+        Type::Time => "time",
+        Type::Network => "net",
+    }
+}
+
+fn link(pid: i32, name: &str) -> PathBuf {
+    Path::new("/proc")
+        .join(pid.to_string())
+        .join("ns")
+        .join(name)
+}
+
+/// What makes two files one namespace.
+fn key(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+fn is_in(record: &Record, ns: &Joined) -> bool {
+    let Some((init, wanted)) = record.init.zip(ns.file.metadata().ok()) else {
+        return false;
+    };
+    let by_process = fs::metadata(link(init.pid, ns.name)).is_ok_and(|m| key(&m) == key(&wanted));
+    // Under a policy a container leaves the engine's network at `start`; the plan still names it.
+    let plan = record.plan.iter().flat_map(|p| &p.namespaces);
+    let by_plan = ns.name == "net"
+        && plan
+            .filter_map(|n| n.strip_prefix("network="))
+            .filter(|path| !path.starts_with("/proc/"))
+            .any(|path| fs::metadata(path).is_ok_and(|m| key(&m) == key(&wanted)));
+    // Asked last: a number that was used again in between has another start time.
+    (by_process || by_plan) && init.is_alive()
+}
+
+fn neighbour(record: &Record) -> Neighbour {
+    let plan = record.plan.as_ref();
+    Neighbour {
+        id: record.id.clone(),
+        policy: plan.map(|p| p.policy.clone()),
+        namespaces: plan.map(|p| p.namespaces.clone()).unwrap_or_default(),
+        network: plan.map(|p| NeighbourNetwork {
+            plan: p.network.clone(),
+            state: network_state(record),
+        }),
+    }
+}
+
+/// Whether another container can share its network: not before its first process has left the engine's, and not without
+/// the sidecar that was made for it.
+fn network_state(record: &Record) -> NetworkState {
+    let (true, Some(init)) = (record.started, record.init) else {
+        return NetworkState::NotStarted;
+    };
+    let (Some(sidecar), Some(cookie)) = (&record.sidecar, record.netns_cookie) else {
+        return NetworkState::Dead;
+    };
+    match ProcessId::from(sidecar).is_alive() {
+        false => NetworkState::Dead,
+        true => NetworkState::Standing(SharedNetwork {
+            container: record.id.clone(),
+            path: link(init.pid, "net"),
+            cookie,
+            sidecar_pid: sidecar.pid,
+            sidecar_start: sidecar.start_time,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn spec(typ: &str, path: &str) -> Spec {
+        let linux = json!({"namespaces": [{"type": typ, "path": path}, {"type": "uts"}]});
+        serde_json::from_value(json!({"ociVersion": "1.0.2", "linux": linux})).unwrap()
+    }
+
+    #[test]
+    fn a_process_in_another_namespace_is_noticed() {
+        let own = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let (joined, neighbours) = find(&spec("pid", "/proc/self/ns/pid")).unwrap();
+        assert_eq!(joined.len(), 1);
+        assert!(neighbours[Path::new("/proc/self/ns/pid")].is_empty());
+        assert!(verify(&joined, own, false).is_ok());
+        // The same file under another type stands for another namespace.
+        let (joined, _) = find(&spec("ipc", "/proc/self/ns/pid")).unwrap();
+        assert!(verify(&joined, own, false).is_err());
+        let missing = find(&spec("pid", "/proc/self/ns/nothing"));
+        let message = missing.err().unwrap().to_string();
+        assert!(message.contains("open the pid namespace"), "{message}");
+    }
+}

@@ -1,0 +1,96 @@
+//! The process that `exec` is asked for: --process, or the first process's with what the flags say.
+
+use oci_spec::runtime::{Process, Spec};
+
+use crate::cli;
+use crate::plan::process::to_spec;
+use crate::runtime::RuntimeError;
+use crate::runtime::input::bundle;
+use crate::runtime::input::lenient;
+use crate::runtime::state::record::Record;
+
+/// Reads or composes it.
+pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, RuntimeError> {
+    let unusable = |why: &str| RuntimeError::Unsupported(why.to_owned());
+    if let Some(path) = &args.process {
+        return lenient::typed(bundle::read_stream(path)?, path);
+    }
+    if args.command.is_empty() {
+        return Err(unusable("exec needs a program or --process"));
+    }
+    let mut process = shadow
+        .process()
+        .clone()
+        .ok_or_else(|| unusable("the container has no process section"))?;
+    // The shadow's are those of the set-up too: SYS_ADMIN and others that the container does not have.
+    process.set_capabilities(Some(to_spec(&record.capabilities)));
+    process.set_args(Some(args.command.clone()));
+    process.set_terminal(Some(args.tty));
+    process.set_cwd(args.cwd.clone().unwrap_or_else(|| record.cwd.clone()));
+    let mut env = process.env().clone().unwrap_or_default();
+    env.extend(args.env.iter().cloned());
+    process.set_env(Some(env));
+    if let Some(user) = &args.user {
+        set_user(&mut process, user)?;
+    }
+    let mut user = process.user().clone();
+    let mut groups = user.additional_gids().clone().unwrap_or_default();
+    groups.extend(&args.additional_gids);
+    user.set_additional_gids(Some(groups));
+    process.set_user(user);
+    set_privileges(&mut process, args)?;
+    Ok(process)
+}
+
+fn set_user(process: &mut Process, text: &str) -> Result<(), RuntimeError> {
+    let bad = || RuntimeError::Unsupported(format!("--user {text:?} is not UID[:GID]"));
+    let (uid, gid) = text
+        .split_once(':')
+        .map_or((text, None), |(u, g)| (u, Some(g)));
+    let mut user = process.user().clone();
+    user.set_uid(uid.parse().map_err(|_| bad())?);
+    if let Some(gid) = gid {
+        user.set_gid(gid.parse().map_err(|_| bad())?);
+    }
+    process.set_user(user);
+    Ok(())
+}
+
+fn set_privileges(process: &mut Process, args: &cli::Exec) -> Result<(), RuntimeError> {
+    let mut sets = process.capabilities().clone().unwrap_or_default();
+    for name in &args.cap {
+        let Some(capability) = lenient::capability(name) else {
+            log::warn!("ignoring unknown or unavailable capabilities: [{name}]");
+            continue;
+        };
+        let with = |set: &Option<oci_spec::runtime::Capabilities>| {
+            let mut set = set.clone().unwrap_or_default();
+            set.insert(capability);
+            Some(set)
+        };
+        let (bounding, effective, permitted) = (
+            with(sets.bounding()),
+            with(sets.effective()),
+            with(sets.permitted()),
+        );
+        if sets.inheritable().as_ref().is_some_and(|i| !i.is_empty()) {
+            // The kernel raises none that is not inheritable (capabilities(7)).
+            let ambient = with(sets.ambient());
+            sets.set_ambient(ambient);
+        }
+        sets.set_bounding(bounding);
+        sets.set_effective(effective);
+        sets.set_permitted(permitted);
+    }
+    process.set_capabilities(Some(sets));
+    if args.no_new_privs {
+        process.set_no_new_privileges(Some(true));
+    }
+    if let Some(label) = &args.process_label {
+        process.set_selinux_label(Some(label.clone()));
+    }
+    if let Some(profile) = &args.apparmor {
+        process.set_apparmor_profile(Some(profile.clone()));
+    }
+    Ok(())
+}

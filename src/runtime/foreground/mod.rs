@@ -1,0 +1,119 @@
+//! `run` and `wrap`: create, start, wait, delete, in one process.
+
+pub mod notify;
+pub mod relay;
+pub mod tty;
+pub mod wait;
+pub mod watcher;
+
+use crate::cgroup::first_move::Warming;
+use crate::cli::{self, Global};
+use crate::plan::wrapped::Wrapped;
+use crate::runtime::RuntimeError;
+use crate::runtime::create;
+use crate::runtime::create::Streams;
+use crate::runtime::delete;
+use crate::runtime::foreground::notify::Relay;
+use crate::runtime::foreground::wait::{Foreground, OnDefault};
+use crate::runtime::input::bundle::Bundle;
+use crate::runtime::start;
+use crate::runtime::state::record::Record;
+
+/// What becomes of the container afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Afterwards {
+    /// Return as soon as it runs.
+    Detach,
+    /// Wait for its end, keep its state.
+    Keep,
+    /// Wait for its end, delete it.
+    Delete,
+}
+
+/// Runs a container; its exit status unless it is detached.
+pub fn run(
+    global: &Global,
+    args: &cli::Create,
+    wrapped: &Wrapped,
+    afterwards: Afterwards,
+    on_default: OnDefault,
+    warming: Warming,
+) -> Result<Option<i32>, RuntimeError> {
+    let listener = listener(args, afterwards)?;
+    let console = args
+        .console_socket
+        .as_deref()
+        .or_else(|| listener.as_ref().map(tty::Listener::path));
+    let relayed = afterwards != Afterwards::Detach && args.console_socket.is_none();
+    let (stdio, relay) = if relayed && console.is_none() {
+        relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?
+    } else {
+        Default::default()
+    };
+    let streams = Streams {
+        console,
+        stdio,
+        relayed,
+    };
+    let (place, lock) = create::create(global, args, streams, wrapped)?;
+    drop(warming);
+    let started = Record::read(&place.dir()).and_then(|record| {
+        let init = record.init.ok_or(RuntimeError::NotRunning)?;
+        if on_default == OnDefault::End {
+            watcher::begin(init)?;
+        }
+        // Watched before it may run: a program that ends at once is not lost.
+        let foreground = if afterwards == Afterwards::Detach {
+            None
+        } else {
+            Some(Foreground::new(init.pid)?)
+        };
+        let notify = Relay::listen(&place, init)?;
+        start::start(global, &place, lock)?;
+        Ok((foreground, notify))
+    });
+    let status = started.and_then(|(foreground, notify)| match foreground {
+        Some(mut foreground) => {
+            foreground.notify = notify;
+            foreground.on_default = on_default;
+            foreground.relay = relay;
+            foreground
+                .wait(listener.map(tty::Listener::receive).transpose()?)
+                .map(Some)
+        }
+        None => match notify {
+            Some(notify) => notify.wait().map(|()| None),
+            None => Ok(None),
+        },
+    });
+    let stays = matches!(
+        (&status, afterwards),
+        (Ok(_), Afterwards::Detach | Afterwards::Keep)
+    );
+    if !stays {
+        delete::delete(&place, true)?;
+    }
+    status
+}
+
+/// A socket for the terminal of a foreground container.
+fn listener(
+    args: &cli::Create,
+    afterwards: Afterwards,
+) -> Result<Option<tty::Listener>, RuntimeError> {
+    if args.console_socket.is_some() || afterwards == Afterwards::Detach {
+        return Ok(None);
+    }
+    let bundle = Bundle::read(&args.bundle)?;
+    let terminal = bundle
+        .spec
+        .process()
+        .as_ref()
+        .and_then(|p| p.terminal())
+        .unwrap_or(false);
+    if terminal {
+        tty::Listener::private().map(Some)
+    } else {
+        Ok(None)
+    }
+}

@@ -1,0 +1,224 @@
+//! What the specification's types refuse and runc takes: capabilities that this runtime does not know are left out with a
+//! warning, because an engine may be newer than the kernel; a process without a user is root's; a seccomp profile without a
+//! default action and without rules is none.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use oci_spec::runtime::{Capability, Process};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::runtime::RuntimeError;
+use crate::runtime::input::bundle;
+
+/// Reads config.json or process.json, without the capabilities that are unknown.
+pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
+    let text = bundle::read_file(path)?;
+    let bad = |e: serde_json::Error| RuntimeError::Input {
+        path: path.to_owned(),
+        why: e.to_string(),
+    };
+    let refused = match serde_json::from_slice(&text) {
+        Ok(value) => return Ok(value),
+        Err(e) => e,
+    };
+    let Ok(mut value) = serde_json::from_slice::<Value>(&text) else {
+        return Err(bad(refused));
+    };
+    let completed = complete(&mut value) | drop_empty_profile(&mut value) | spell(&mut value);
+    // The first error knows the line.
+    if warn(&mut value) == 0 && !completed {
+        return Err(bad(refused));
+    }
+    serde_json::from_value(value).map_err(bad)
+}
+
+/// A process that was parsed already, without the capabilities that are unknown.
+pub fn typed(mut process: Value, path: &Path) -> Result<Process, RuntimeError> {
+    complete(&mut process);
+    spell(&mut process);
+    warn(&mut process);
+    serde_json::from_value(process).map_err(|e| RuntimeError::Input {
+        path: path.to_owned(),
+        why: e.to_string(),
+    })
+}
+
+/// Adds the user that is left out, or the ids of one; whether anything was added.
+fn complete(value: &mut Value) -> bool {
+    let mut added = false;
+    let Some(process) = process(value).as_object_mut() else {
+        return false;
+    };
+    let user = process.entry("user").or_insert_with(|| {
+        added = true;
+        Value::Object(serde_json::Map::new())
+    });
+    for id in ["uid", "gid"] {
+        if let Some(user) = user.as_object_mut() {
+            user.entry(id).or_insert_with(|| {
+                added = true;
+                0.into()
+            });
+        }
+    }
+    added
+}
+
+/// Flags of process.scheduler that the specification spells otherwise than its types do (S-11), in their spelling; whether
+/// there was one.
+fn spell(value: &mut Value) -> bool {
+    const SPELLED: [(&str, &str); 2] = [
+        ("SCHED_FLAG_RESET_ON_FORK", "SCHED_RESET_ON_FORK"),
+        ("SCHED_FLAG_DL_OVERRUN", "SCHED_FLAG_D_L_OVERRUN"),
+    ];
+    let flags = process(value).pointer_mut("/scheduler/flags");
+    let mut changed = false;
+    for flag in flags.and_then(Value::as_array_mut).into_iter().flatten() {
+        let found = SPELLED.iter().find(|(ours, _)| flag.as_str() == Some(ours));
+        if let Some((_, theirs)) = found {
+            *flag = Value::from(*theirs);
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// Takes a seccomp profile away that says nothing; whether there was one.
+fn drop_empty_profile(value: &mut Value) -> bool {
+    let Some(linux) = value.get_mut("linux").and_then(Value::as_object_mut) else {
+        return false;
+    };
+    let nothing = |of: Option<&Value>| match of {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(_) => false,
+    };
+    let empty = |profile: &Value| {
+        profile.is_object()
+            && nothing(profile.get("defaultAction"))
+            && nothing(profile.get("syscalls"))
+    };
+    let found = linux.get("seccomp").is_some_and(empty);
+    if found {
+        linux.remove("seccomp");
+    }
+    found
+}
+
+/// The process of a spec, or the value itself.
+fn process(value: &mut Value) -> &mut Value {
+    // Looked at first: a borrow that is returned lasts too long for the other branch.
+    if value.get("process").is_none() {
+        return value;
+    }
+    &mut value["process"]
+}
+
+/// How many were left out.
+fn warn(value: &mut Value) -> usize {
+    let unknown = without_unknown(value);
+    if !unknown.is_empty() {
+        let names: Vec<&str> = unknown.iter().map(String::as_str).collect();
+        log::warn!(
+            "ignoring unknown or unavailable capabilities: [{}]",
+            names.join(" ")
+        );
+    }
+    unknown.len()
+}
+
+/// The capability of this name; runc knows them by `CAP_` and upper case alone.
+pub fn capability(name: &str) -> Option<Capability> {
+    let known = name.strip_prefix("CAP_")?;
+    let upper = known.bytes().all(|b| !b.is_ascii_lowercase());
+    upper.then(|| known.parse().ok())?
+}
+
+/// Takes the unknown ones out of a spec's or a process's sets, and names them.
+fn without_unknown(value: &mut Value) -> BTreeSet<String> {
+    let process = process(value);
+    let mut unknown = BTreeSet::new();
+    let sets = process
+        .get_mut("capabilities")
+        .and_then(Value::as_object_mut);
+    let lists = sets.into_iter().flat_map(|s| s.values_mut());
+    for list in lists.filter_map(Value::as_array_mut) {
+        list.retain(|name| match name.as_str() {
+            Some(name) if capability(name).is_none() => {
+                unknown.insert(name.to_owned());
+                false
+            }
+            _ => true,
+        });
+    }
+    unknown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn unknown_capabilities_are_left_out_and_named() {
+        let mut value = json!({"process": {"capabilities": {
+            "bounding": ["CAP_KILL", "CAP_BOGUS"], "effective": ["cap_chown"]
+        }}});
+        let unknown = without_unknown(&mut value);
+        assert_eq!(Vec::from_iter(unknown), ["CAP_BOGUS", "cap_chown"]);
+        assert_eq!(
+            value["process"]["capabilities"],
+            json!({"bounding": ["CAP_KILL"], "effective": []})
+        );
+        let mut without = json!({"process": {"args": ["sh"]}});
+        assert!(complete(&mut without) && !complete(&mut without));
+        assert_eq!(without["process"]["user"], json!({"uid": 0, "gid": 0}));
+        let mut process = json!({"capabilities": {"ambient": ["CAP_X"]}});
+        assert_eq!(without_unknown(&mut process).len(), 1);
+    }
+
+    #[test]
+    fn s_11_every_flag_of_the_scheduler_is_known_by_the_specifications_name() {
+        for flag in [
+            "RESET_ON_FORK",
+            "RECLAIM",
+            "DL_OVERRUN",
+            "KEEP_POLICY",
+            "KEEP_PARAMS",
+            "UTIL_CLAMP_MIN",
+            "UTIL_CLAMP_MAX",
+        ] {
+            let flags = [format!("SCHED_FLAG_{flag}")];
+            let scheduler = json!({"policy": "SCHED_BATCH", "flags": flags});
+            let process = json!({"cwd": "/", "args": ["sh"], "scheduler": scheduler});
+            let parsed = typed(process, Path::new("process.json")).unwrap();
+            let flags = parsed.scheduler().as_ref().unwrap().flags().clone();
+            assert_eq!(flags.unwrap_or_default().len(), 1, "{flag}");
+        }
+    }
+
+    #[test]
+    fn a_profile_is_dropped_only_when_it_says_nothing() {
+        for empty in [
+            json!({}),
+            json!({"defaultAction": "", "syscalls": []}),
+            json!({"architectures": ["SCMP_ARCH_X86"], "syscalls": null}),
+        ] {
+            let mut value = json!({"linux": {"seccomp": empty}});
+            assert!(drop_empty_profile(&mut value));
+            assert_eq!(value, json!({"linux": {}}));
+        }
+        for profile in [
+            json!({"defaultAction": "SCMP_ACT_ALLOW"}),
+            json!({"syscalls": [{"names": ["read"], "action": "SCMP_ACT_ERRNO"}]}),
+            json!("none"),
+        ] {
+            let mut value = json!({"linux": {"seccomp": profile}});
+            assert!(!drop_empty_profile(&mut value), "{value}");
+        }
+        assert!(!drop_empty_profile(&mut json!({"linux": {}})));
+    }
+}

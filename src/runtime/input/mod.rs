@@ -1,0 +1,13 @@
+//! What callers hand in, read once and bounded: the bundle, the node's files, descriptors.
+//!
+//! | module | what it reads |
+//! |---|---|
+//! | [`bundle`], [`lenient`], [`labels`] | config.json, what runc takes of it beyond the specification, and labels that this kernel lacks |
+//! | [`node_files`] | what has a say in a policy: the node's file, its policies, the command line |
+//! | [`descriptors`] | which descriptors a container's process may inherit |
+
+pub mod bundle;
+pub mod descriptors;
+pub mod labels;
+pub mod lenient;
+pub mod node_files;

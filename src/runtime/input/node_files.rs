@@ -1,0 +1,263 @@
+//! Reading what has a say in a policy: the node's file, its policy directory, the command line.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::cli::Global;
+use crate::policy::unreadable;
+use crate::policy::{
+    Asker, HostPath, NodeConfig, PolicyError, Selection, Sources, misnamed_policy, misnamed_preset,
+    resolve,
+};
+use crate::runtime::RuntimeError;
+use crate::runtime::input::bundle::{open_regular, read_open};
+use crate::runtime::network::upstream;
+
+/// Where the node's file is unless the call names another. There may be none.
+const CONFIG: &str = "/etc/agentbox/config.toml";
+
+/// The node's file that this call means.
+pub fn config(global: &Global) -> &Path {
+    global.config.as_deref().unwrap_or(Path::new(CONFIG))
+}
+
+/// Chooses and resolves the policy of a container with these annotations.
+pub fn selection(
+    global: &Global,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Selection, RuntimeError> {
+    let files = NodeFiles::of(global)?;
+    for problem in files.misnamed() {
+        log::warn!("{problem}: it is not read");
+    }
+    Ok(resolve(
+        &files.sources(annotations, global.policy.as_deref()),
+    )?)
+}
+
+/// What the node says of policies.
+#[derive(Debug)]
+pub struct NodeFiles {
+    /// Its own file.
+    pub node: NodeConfig,
+    policies: BTreeMap<String, String>,
+    presets: BTreeMap<String, String>,
+    misnamed: Vec<PolicyError>,
+}
+
+impl NodeFiles {
+    /// What has a say in this call.
+    pub fn of(global: &Global) -> Result<Self, RuntimeError> {
+        match &global.config {
+            Some(named) => Self::read_named(named),
+            None => Self::read(Path::new(CONFIG)),
+        }
+    }
+
+    /// Reads the node's file and the directories that it names. Only the usual file may be missing: one that somebody
+    /// named may hold the ceiling.
+    pub fn read(config: &Path) -> Result<Self, RuntimeError> {
+        match config == Path::new(CONFIG) {
+            true => Self::complete(config, node(config)?.unwrap_or_default()),
+            false => Self::read_named(config),
+        }
+    }
+
+    fn read_named(config: &Path) -> Result<Self, RuntimeError> {
+        let node = node(config)?.ok_or_else(|| missing(config, "--config names it"))?;
+        Self::complete(config, node)
+    }
+
+    fn complete(config: &Path, node: NodeConfig) -> Result<Self, RuntimeError> {
+        upstream::check(config, &node)?;
+        let mut files = Self {
+            policies: BTreeMap::new(),
+            presets: BTreeMap::new(),
+            misnamed: Vec::new(),
+            node,
+        };
+        let NodeConfig {
+            policy_dir,
+            preset_dir,
+            ..
+        } = &files.node;
+        let by = |key: &str| format!("{key} of {config:?} names it");
+        let policies = Directory::of(policy_dir.as_ref(), POLICIES, by("policy-dir"));
+        let presets = Directory::of(preset_dir.as_ref(), PRESETS, by("preset-dir"));
+        files.policies = policies.read(misnamed_policy, &mut files.misnamed)?;
+        files.presets = presets.read(misnamed_preset, &mut files.misnamed)?;
+        Ok(files)
+    }
+
+    /// Files that nobody can choose, because of their names.
+    pub fn misnamed(&self) -> &[PolicyError] {
+        &self.misnamed
+    }
+
+    /// All that has a say in the policy of a container with these annotations.
+    pub fn sources<'a>(
+        &'a self,
+        annotations: &'a BTreeMap<String, String>,
+        flag: Option<&'a str>,
+    ) -> Sources<'a> {
+        Sources {
+            annotations,
+            flag,
+            node: &self.node,
+            files: &self.policies,
+            presets: &self.presets,
+            known_syscall: crate::seccomp::is_known,
+            asker: Asker::Container,
+        }
+    }
+}
+
+/// Where the node's presets are, or will be.
+pub fn preset_dir(global: &Global) -> Result<PathBuf, RuntimeError> {
+    let node = match (node(config(global))?, &global.config) {
+        (None, Some(named)) => return Err(missing(named, "--config names it")),
+        (node, _) => node.unwrap_or_default(),
+    };
+    let named = node.preset_dir.map(|path| PathBuf::from(path.as_str()));
+    Ok(named.unwrap_or_else(|| PathBuf::from(PRESETS)))
+}
+
+/// Where the node's policies are unless its file says otherwise.
+const POLICIES: &str = "/etc/agentbox/policies";
+/// Likewise its presets.
+const PRESETS: &str = "/etc/agentbox/presets";
+
+/// The node's file; nothing where there is none.
+fn node(path: &Path) -> Result<Option<NodeConfig>, RuntimeError> {
+    trusted_parent(path)?;
+    match read_text(path) {
+        Ok(text) => Ok(Some(NodeConfig::parse(&text)?)),
+        Err(RuntimeError::Io { source, .. })
+            if source.kind() == ErrorKind::NotFound && is_absent(path) =>
+        {
+            Ok(None)
+        }
+        // Unreadable is not absent: it may hold the ceiling.
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether nothing is there: a link that leads nowhere is somebody's file that has gone.
+fn is_absent(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound)
+}
+
+/// Whoever writes a directory takes away what is in it; where it has the sticky bit, nobody takes what is another's.
+fn trusted_parent(path: &Path) -> Result<(), RuntimeError> {
+    let Some(parent) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    else {
+        return Ok(());
+    };
+    match File::open(parent) {
+        Ok(opened) => trusted(&opened, parent, 0o1000),
+        // Nothing in it is there either, which is judged by itself.
+        Err(_) => Ok(()),
+    }
+}
+
+fn missing(path: &Path, by: &str) -> RuntimeError {
+    RuntimeError::Input {
+        path: path.to_owned(),
+        why: format!("{by}, and it is not there"),
+    }
+}
+
+/// A text that says what containers may do, of a file that nobody else writes.
+fn read_text(path: &Path) -> Result<String, RuntimeError> {
+    let file = open_regular(path)?;
+    trusted(&file, path, 0)?;
+    String::from_utf8(read_open(file, path)?).map_err(|_| RuntimeError::Input {
+        path: path.to_owned(),
+        why: "it is not UTF-8".to_owned(),
+    })
+}
+
+/// Whoever writes the file, or puts another in its place, says what every container may do: that is root, or the person
+/// who runs this.
+fn trusted(file: &File, path: &Path, excused_by: u32) -> Result<(), RuntimeError> {
+    let step = || RuntimeError::io(format!("look at {path:?}"));
+    let stat = file.metadata().map_err(step())?;
+    let own = rustix::process::geteuid().as_raw();
+    let writes = match stat.mode() & excused_by != 0 {
+        true => 0,
+        false => stat.mode() & 0o022,
+    };
+    if (stat.uid() == 0 || stat.uid() == own) && writes == 0 {
+        return Ok(());
+    }
+    Err(RuntimeError::Input {
+        path: path.to_owned(),
+        why: format!(
+            "others than root may write it (owner {}, mode {:o}), and it says what containers may do: chown root it and \
+             chmod go-w it",
+            stat.uid(),
+            stat.mode() & 0o7777
+        ),
+    })
+}
+
+/// A directory of `NAME.toml`.
+struct Directory {
+    path: PathBuf,
+    /// Who names it, where the node's file does: then it must be there.
+    named: Option<String>,
+}
+
+impl Directory {
+    fn of(named: Option<&HostPath>, usual: &str, by: String) -> Self {
+        Self {
+            path: named.map_or_else(|| PathBuf::from(usual), |path| PathBuf::from(path.as_str())),
+            named: named.map(|_| by),
+        }
+    }
+
+    /// Name without `.toml` -> text. What is misnamed is left out: it concerns nobody who named something else.
+    fn read(
+        &self,
+        misnamed: impl Fn(&str) -> Option<PolicyError>,
+        problems: &mut Vec<PolicyError>,
+    ) -> Result<BTreeMap<String, String>, RuntimeError> {
+        let dir = &self.path;
+        let step = || format!("read the node's directory {dir:?}");
+        let opened = match (File::open(dir), &self.named) {
+            (Ok(opened), _) => opened,
+            (Err(e), named) if e.kind() == ErrorKind::NotFound && is_absent(dir) => {
+                return match named {
+                    Some(by) => Err(missing(dir, by)),
+                    None => Ok(BTreeMap::new()),
+                };
+            }
+            (Err(e), _) => return Err(RuntimeError::io(step())(e)),
+        };
+        trusted_parent(dir)?;
+        // Here the sticky bit is no excuse: whoever adds a file adds a policy.
+        trusted(&opened, dir, 0)?;
+        let mut files = BTreeMap::new();
+        for entry in std::fs::read_dir(dir).map_err(RuntimeError::io(step()))? {
+            let path = entry.map_err(RuntimeError::io(step()))?.path();
+            let name = path.file_name().map(|name| name.to_string_lossy());
+            let name = name.as_deref().and_then(|name| name.strip_suffix(".toml"));
+            match name.map(|name| (name, misnamed(name))) {
+                Some((_, Some(problem))) => problems.push(problem),
+                Some((name, None)) => {
+                    // It is an error for those who choose it.
+                    let text = read_text(&path)
+                        .unwrap_or_else(|error| unreadable(&crate::log::chain(&error)));
+                    files.insert(name.to_owned(), text);
+                }
+                None => {}
+            }
+        }
+        Ok(files)
+    }
+}

@@ -1,0 +1,159 @@
+//! The line to a running sidecar: a UNIX socket in the container's directory, which root alone may enter.
+
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+use crate::plan::Plan;
+use crate::runtime::RuntimeError;
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::sidecar::{ControlReply, ControlRequest, NetworkStatus};
+use crate::sys::socket::send_stream;
+
+const NAME: &str = "control";
+/// It answers within a turn of its event loop.
+const WITHIN: Duration = Duration::from_secs(10);
+/// The longest answer: a list of rules.
+const LONGEST: usize = 4 << 20;
+
+/// Binds the socket, before the sidecar is there to serve it.
+pub fn listen(dir: &Path) -> Result<OwnedFd, RuntimeError> {
+    let path = dir.join(NAME);
+    let failed = || RuntimeError::io(format!("listen on {path:?}"));
+    let socket = short(dir, |short| UnixListener::bind(short))?.map_err(failed())?;
+    socket.set_nonblocking(true).map_err(failed())?;
+    Ok(socket.into())
+}
+
+/// Asks the sidecar of the container with this directory.
+pub fn ask(dir: &Path, request: &ControlRequest) -> Result<ControlReply, RuntimeError> {
+    ask_with(dir, request, &[])
+}
+
+/// The same, and hands it descriptors.
+fn ask_with(
+    dir: &Path,
+    request: &ControlRequest,
+    descriptors: &[OwnedFd],
+) -> Result<ControlReply, RuntimeError> {
+    let path = dir.join(NAME);
+    let failed = || RuntimeError::io(format!("ask the sidecar at {path:?}"));
+    let mut socket = short(dir, connect)?.map_err(failed())?;
+    socket.set_write_timeout(Some(WITHIN)).map_err(failed())?;
+    let mut line = serde_json::to_vec(request).map_err(|e| failed()(e.into()))?;
+    line.push(b'\n');
+    // By which the sidecar knows that no container asks.
+    let own = crate::sidecar::own_pid_namespace().map_err(failed())?;
+    let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&own)
+        .chain(descriptors)
+        .map(AsFd::as_fd)
+        .collect();
+    // Whoever may not ask is answered before anything is read.
+    let sent = send_stream(socket.as_fd(), &line, &descriptors);
+    let answer = match (sent, read_line(&mut socket)) {
+        (_, Ok(answer)) if !answer.is_empty() => answer,
+        (Err(error), _) | (Ok(()), Err(error)) => return Err(failed()(error)),
+        (Ok(()), Ok(answer)) => answer,
+    };
+    serde_json::from_slice(&answer).map_err(|e| failed()(e.into()))
+}
+
+/// Connects without waiting: a UNIX socket with a place in its queue is connected at once, another is an error (EAGAIN).
+fn connect(path: &Path) -> std::io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Reads one line, all of it within the limit: whoever answers byte by byte keeps nobody waiting.
+fn read_line(socket: &mut UnixStream) -> std::io::Result<Vec<u8>> {
+    let end = Instant::now() + WITHIN;
+    let (mut line, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+    while line.last() != Some(&b'\n') {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || line.len() > LONGEST {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        socket.set_read_timeout(Some(left))?;
+        match socket.read(&mut chunk)? {
+            0 => break,
+            length => line.extend_from_slice(&chunk[..length]),
+        }
+    }
+    Ok(line)
+}
+
+/// What the sidecar of a container says of its network; `None` where none serves connections, out or in.
+pub fn status(dir: &Path, record: &Record) -> Result<Option<NetworkStatus>, RuntimeError> {
+    let serves = |plan: &Plan| plan.network.is_served();
+    if !record.plan.as_ref().is_some_and(serves) {
+        return Ok(None);
+    }
+    match ask_living(dir, record, &ControlRequest::Status)? {
+        ControlReply::Status(status) => Ok(Some(*status)),
+        ControlReply::Failed(why) => Err(RuntimeError::Unsupported(why)),
+        _ => Err(RuntimeError::Unsupported(
+            "the sidecar answers something else".to_owned(),
+        )),
+    }
+}
+
+/// [`ask`], with a clear word where there is nobody to be asked.
+pub fn ask_living(
+    dir: &Path,
+    record: &Record,
+    request: &ControlRequest,
+) -> Result<ControlReply, RuntimeError> {
+    hand_over(dir, record, request, &[])
+}
+
+/// [`ask_living`], with descriptors for the sidecar.
+pub fn hand_over(
+    dir: &Path,
+    record: &Record,
+    request: &ControlRequest,
+    descriptors: &[OwnedFd],
+) -> Result<ControlReply, RuntimeError> {
+    if let Some(shared) = record.shared_network() {
+        return Err(RuntimeError::State {
+            verb: "ask the sidecar of",
+            id: record.id.clone(),
+            why: format!(
+                "it is in the network of container {}: name that one",
+                shared.container
+            ),
+        });
+    }
+    let sidecar = record.sidecar.as_ref().map(ProcessId::from);
+    let lives = sidecar.is_some_and(ProcessId::is_alive);
+    if !lives {
+        let ended = match record.init.is_some_and(ProcessId::is_alive) {
+            true => "its sidecar is gone, so it reaches nothing: delete and create it again",
+            false => "it has ended",
+        };
+        return Err(RuntimeError::State {
+            verb: "ask the sidecar of",
+            id: record.id.clone(),
+            why: ended.to_owned(),
+        });
+    }
+    ask_with(dir, request, descriptors)
+}
+
+/// A socket's path has 107 bytes at most (unix(7)), fewer than an index directory may have.
+fn short<T>(dir: &Path, act: impl FnOnce(&Path) -> T) -> Result<T, RuntimeError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = open(dir, flags, Mode::empty()).map_err(RuntimeError::io(format!("open {dir:?}")))?;
+    Ok(act(Path::new(&format!(
+        "/proc/self/fd/{}/{NAME}",
+        fd.as_raw_fd()
+    ))))
+}

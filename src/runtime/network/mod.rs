@@ -1,0 +1,22 @@
+//! The network of a container as its runtime sees it: raised at `create`, changed and asked about afterwards.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`wall`] | the sidecar and the inner namespace, while `create` raises them |
+//! | [`resolver`], [`upstream`], [`engine_networks`] | what the engine and the node prepared: names, a proxy, networks for containers |
+//! | [`control`], [`rules`], [`ports`] | the line to a running sidecar: other rules, later ports |
+//! | [`budgets`] | what was used, kept for the container's next run |
+//! | [`clients`], [`refused`] | which program has a connection; what was refused from outside |
+//! | [`sandbox`] | a pod whose sidecar died |
+
+pub mod budgets;
+pub mod clients;
+pub mod control;
+pub mod engine_networks;
+pub mod ports;
+pub mod refused;
+pub mod resolver;
+pub mod rules;
+pub mod sandbox;
+pub mod upstream;
+pub mod wall;

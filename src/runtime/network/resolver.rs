@@ -1,0 +1,299 @@
+//! What the engine prepared for names: read once, when the container starts, and known to the sidecar alone.
+//!
+//! The engine has finished by then (Docker 28 attaches networks between `create` and `start`), and the container's
+//! program does not run yet. The files are the engine's own, which the planner tells from a mount of the caller's choice; the
+//! container never has them.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use std::fs::File;
+use std::io::Read;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::egress::own::is_host_name;
+use crate::plan::FileKind;
+use crate::policy::HostName;
+use crate::runtime::RuntimeError;
+use crate::runtime::input::bundle::read_file;
+use crate::runtime::network::control;
+use crate::sidecar::{ControlReply, ControlRequest, Pinned, Proxy};
+
+/// No engine writes more names.
+const LARGEST: u64 = 64 << 10;
+
+/// How many names a container has of its engine.
+const OWN_NAMES: usize = 8;
+
+/// Where the engine keeps the container's resolver and hosts, without links; what is not the engine's is not here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EngineFiles {
+    /// What the engine would mount over /etc/resolv.conf; without one the node's own counts.
+    pub resolv_conf: Option<PathBuf>,
+    /// What the engine would mount over /etc/hosts.
+    pub hosts: Option<PathBuf>,
+}
+
+/// Hands over to the sidecar what it needs before anything can be reached. Returns the engine's search list.
+pub fn pin(
+    dir: &Path,
+    files: &EngineFiles,
+    proxy: Option<Proxy>,
+) -> Result<Vec<HostName>, RuntimeError> {
+    let resolv_conf = match &files.resolv_conf {
+        Some(path) => text(path)?,
+        None => nodes_own(Path::new("/etc/resolv.conf"))?,
+    };
+    let mut pinned = resolvers(&resolv_conf);
+    if let Some(hosts) = &files.hosts {
+        pinned.hosts = host_entries(&text(hosts)?);
+    }
+    if let Some(proxy) = &proxy {
+        // A container that reached it could ask it for what the wall refuses.
+        pinned.closed.extend(&proxy.addresses);
+    }
+    pinned.proxy = proxy;
+    let search = pinned.search.clone();
+    match control::ask(dir, &ControlRequest::Pin(pinned))? {
+        ControlReply::Done => Ok(search),
+        ControlReply::Failed(why) => Err(RuntimeError::Unsupported(format!(
+            "the sidecar does not take the engine's resolver: {why}"
+        ))),
+        _ => Err(RuntimeError::Unsupported(
+            "the sidecar answers something else".to_owned(),
+        )),
+    }
+}
+
+/// Tells the sidecar of a network that a container joins what the engine's hosts file calls others: a pod's aliases are in the
+/// files of its containers, and not in that of the first one.
+pub fn add_hosts(
+    dir: &Path,
+    files: &EngineFiles,
+    own_names: &[String],
+) -> Result<(), RuntimeError> {
+    let Some(hosts) = &files.hosts else {
+        return Ok(());
+    };
+    let mut entries = host_entries(&text(hosts)?);
+    // The container's own line, and what every engine's file begins with.
+    entries.retain(|(name, address)| {
+        let of_file = name.as_str().starts_with("ip6-") || address.is_multicast();
+        !of_file && !own_names.iter().any(|own| own == name.as_str())
+    });
+    if entries.is_empty() {
+        return Ok(());
+    }
+    match control::ask(dir, &ControlRequest::Hosts(entries))? {
+        ControlReply::Done => Ok(()),
+        ControlReply::Failed(why) => Err(RuntimeError::Unsupported(format!(
+            "the sidecar of the network does not take the hosts file {hosts:?}: {why}"
+        ))),
+        _ => Err(RuntimeError::Unsupported(
+            "the sidecar answers something else".to_owned(),
+        )),
+    }
+}
+
+/// What the engine's hosts file calls the container itself: its own names, and those below them.
+pub fn own_line(files: &EngineFiles, own_names: &[String]) -> Result<Vec<String>, RuntimeError> {
+    match &files.hosts {
+        Some(hosts) => Ok(own_names_of(&text(hosts)?, own_names)),
+        None => Ok(own_names.to_vec()),
+    }
+}
+
+fn own_names_of(hosts: &str, own_names: &[String]) -> Vec<String> {
+    let is_own = |name: &String| {
+        let below = |own: &String| {
+            let rest = name.strip_prefix(own.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        own_names.iter().any(below)
+    };
+    let mut all: Vec<String> = Vec::new();
+    for line in hosts.lines().take(4096) {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_ascii_whitespace();
+        if words.next().is_none_or(|w| w.parse::<IpAddr>().is_err()) {
+            continue;
+        }
+        let names: Vec<String> = words.map(str::to_ascii_lowercase).collect();
+        if names.iter().any(|name| own_names.contains(name)) {
+            all.extend(names.into_iter().filter(is_own));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    all.retain(|name| is_host_name(name) && name != "localhost" && seen.insert(name.clone()));
+    // The container's own are there whatever the file has.
+    all.truncate(OWN_NAMES.saturating_sub(own_names.len()));
+    for own in own_names {
+        if is_host_name(own) && own != "localhost" && !all.contains(own) {
+            all.push(own.clone());
+        }
+    }
+    all
+}
+
+/// The node's own file, which a container without a network may not have.
+fn nodes_own(path: &Path) -> Result<String, RuntimeError> {
+    match read_file(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(RuntimeError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(String::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// An engine's file, by way of no link and judged again by the descriptor that is read: the engine may have written it anew
+/// since `create`.
+fn text(path: &Path) -> Result<String, RuntimeError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let fd = match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
+        Err(rustix::io::Errno::NOENT) => return Ok(String::new()),
+        found => found.map_err(RuntimeError::io(format!("open {path:?}")))?,
+    };
+    let stat = rustix::fs::fstat(&fd).map_err(RuntimeError::io(format!("look at {path:?}")))?;
+    let bad = |why: &str| RuntimeError::Input {
+        path: path.to_owned(),
+        why: why.to_owned(),
+    };
+    let engines = crate::probe::kind_of(stat.st_mode) == FileKind::File
+        && stat.st_uid == 0
+        && stat.st_nlink == 1
+        && stat.st_mode & 0o022 == 0;
+    if !engines {
+        return Err(bad(
+            "it is not the engine's: a file of root's with one name, which nobody else may write",
+        ));
+    }
+    let mut bytes = Vec::new();
+    let read = File::from(fd).take(LARGEST + 1).read_to_end(&mut bytes);
+    read.map_err(RuntimeError::io(format!("read {path:?}")))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(bad("it is larger than 64 KiB, which no engine's is"));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The most resolvers that the C libraries ask (resolv.conf(5), MAXNS).
+const RESOLVERS: usize = 3;
+
+/// `nameserver` and `search` of a resolv.conf(5).
+fn resolvers(text: &str) -> Pinned {
+    let mut pinned = Pinned::default();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match words.next() {
+            Some("nameserver") if pinned.nameservers.len() < RESOLVERS => {
+                // An address with a zone id belongs to a link that the sidecar may not have.
+                pinned
+                    .nameservers
+                    .extend(words.next().and_then(|word| word.parse::<IpAddr>().ok()));
+            }
+            Some("search" | "domain") => {
+                pinned.search = words
+                    .filter_map(|word| word.parse().ok())
+                    .take(32)
+                    .collect();
+            }
+            _ => {}
+        }
+    }
+    pinned
+}
+
+/// Addresses and names of a hosts(5), but for the loopback's.
+fn host_entries(text: &str) -> Vec<(HostName, IpAddr)> {
+    let mut entries = Vec::new();
+    for line in text.lines().take(4096) {
+        let mut words = line
+            .split('#')
+            .next()
+            .unwrap_or_default()
+            .split_ascii_whitespace();
+        let Some(Ok(address)) = words.next().map(str::parse::<IpAddr>) else {
+            continue;
+        };
+        if !address.is_loopback() {
+            entries.extend(words.filter_map(|name| Some((name.parse().ok()?, address))));
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_resolvers_as_the_c_libraries_do() {
+        let pinned = resolvers(
+            "# generated\nnameserver 127.0.0.11\nsearch a.test b.test\noptions ndots:5\nnameserver fe80::1%eth0\n\
+             nameserver 2001:db8::1\nnameserver 192.0.2.1\nnameserver 192.0.2.2\nnameserver\n",
+        );
+        let addresses: Vec<String> = pinned.nameservers.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["127.0.0.11", "2001:db8::1", "192.0.2.1"]);
+        assert_eq!(pinned.search.len(), 2);
+        assert_eq!(resolvers(""), Pinned::default());
+    }
+
+    /// K-10: a pod with a subdomain is called by its whole name first.
+    #[test]
+    fn finds_what_the_engine_calls_the_container_itself() {
+        let hosts = "127.0.0.1\tlocalhost\nfe00::0\tip6-localnet\n\
+                     10.1.0.5\tWeb-1.db.default.svc.cluster.local\tweb-1\n10.9.9.9\tmyalias other # web-1\n";
+        let own = ["web-1".to_owned()];
+        assert_eq!(
+            own_names_of(hosts, &own),
+            ["web-1.db.default.svc.cluster.local", "web-1"]
+        );
+        assert_eq!(own_names_of("", &own), own);
+        assert!(own_names_of(hosts, &[]).is_empty());
+    }
+
+    /// Files again, 1: what a host name of the caller's choice finds in a file are names of the container's own alone.
+    #[test]
+    fn nothing_else_of_a_hosts_file_is_copied() {
+        let own = ["password".to_owned()];
+        let netrc = "machine git.example.test login bot password hunter2\n\
+                     10.0.0.1 password hunter2 password.a.test passwords x.password\n";
+        assert_eq!(own_names_of(netrc, &own), ["password", "password.a.test"]);
+        let many: String = (0..100)
+            .map(|n| format!("10.0.0.1 password password.n{n}\n"))
+            .collect();
+        let all = own_names_of(&many, &own);
+        assert!(all.len() <= OWN_NAMES && all.contains(&own[0]), "{all:?}");
+    }
+
+    #[test]
+    fn an_engines_file_is_read_by_way_of_no_link_and_within_bounds() {
+        let dir = std::env::temp_dir().join(format!("pin-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let dir = dir.canonicalize().unwrap();
+        let file = dir.join("hosts");
+        let link = dir.join("link");
+        std::fs::write(&file, "x".repeat(70_000)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for path in [&file, &link] {
+            assert!(text(path).is_err());
+        }
+        assert_eq!(text(&dir.join("none")).unwrap(), "");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn reads_hosts_without_the_loopback() {
+        let entries = host_entries(
+            "127.0.0.1 localhost\n::1 localhost\n172.18.0.3\tdb db.example # the database\nnonsense x\n10.0.0.1\n",
+        );
+        let names: Vec<String> = entries.iter().map(|(name, _)| name.to_string()).collect();
+        assert_eq!(names, ["db", "db.example"]);
+    }
+}

@@ -1,0 +1,398 @@
+//! Other rules for a running container: resolved as `create` resolves them, within the same ceilings.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::egress::Rules;
+use crate::plan::{Plan, join};
+use crate::policy::{
+    Asker, Field, MOST_PORTS, NetworkMode, NetworkRule, Origin, Selection, Sources, annotation_key,
+    annotation_list, catalogue, resolve,
+};
+use crate::runtime::RuntimeError;
+use crate::runtime::input::node_files::NodeFiles;
+use crate::runtime::network::control;
+use crate::runtime::network::ports;
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::store::{self, Place};
+use crate::sidecar::{ControlReply, ControlRequest};
+
+/// What is asked for, as an annotation would spell it; `None` leaves a list as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// `network.allow`, in place of what it is.
+    pub allow: Option<String>,
+    /// Rules and presets for `network.allow` besides those that it has.
+    pub add: Option<String>,
+    /// Rules and presets that `network.allow` has and shall not have.
+    pub remove: Option<String>,
+    /// `network.deny`, on top of the policy's own.
+    pub deny: Option<String>,
+}
+
+/// Changes the rules of a container and returns how many connections that closed.
+///
+/// The record first gets what both the old and the new rules allow, then the sidecar changes, then the record gets the
+/// new ones: whoever is killed in between leaves a record that names at least what is open.
+pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
+    let _lock = place.lock_existing()?;
+    let dir = place.dir();
+    let mut record = Record::read(&dir)?;
+    let new = wanted(&record, asked)?;
+    let old = record.plan.clone();
+    let listens = control::status(&dir, &record)?.map(|status| status.ports);
+    let plan = record.plan.as_ref().ok_or(RuntimeError::NotRunning)?;
+    let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;
+    let listeners = ports::listen(&record, &missing)?;
+    let plan = record.plan.as_mut().ok_or(RuntimeError::NotRunning)?;
+    let both = Rules {
+        allow: plan
+            .network
+            .rules
+            .allow
+            .union(&new.allow)
+            .cloned()
+            .collect(),
+        deny: plan
+            .network
+            .rules
+            .deny
+            .intersection(&new.deny)
+            .cloned()
+            .collect(),
+        search: new.search.clone(),
+    };
+    write_down(plan, both);
+    record.save(&dir)?;
+    let request = ControlRequest::Rules {
+        rules: new.clone(),
+        ports: missing.clone(),
+    };
+    match control::hand_over(&dir, &record, &request, &listeners)? {
+        ControlReply::Changed { closed } => {
+            if let Some(plan) = &mut record.plan {
+                write_down(plan, new);
+                plan.network.ports.extend(missing);
+                note_origin(plan, asked);
+            }
+            record.save(&dir)?;
+            Ok(closed)
+        }
+        ControlReply::Failed(why) => {
+            record.plan = old;
+            record.save(&dir)?;
+            Err(RuntimeError::Unsupported(why))
+        }
+        _ => Err(RuntimeError::Unsupported(
+            "the sidecar answers something else".to_owned(),
+        )),
+    }
+}
+
+/// The rules that are asked for, if they are within every ceiling, or within the rules that hold: tightening needs nobody's
+/// leave, and no file that may be broken in the meantime.
+fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
+    let refuse = |why: String| RuntimeError::State {
+        verb: "change the network rules of",
+        id: record.id.clone(),
+        why,
+    };
+    let Some(plan) = &record.plan else {
+        return Err(refuse(
+            "it is unconfined: it has no network wall".to_owned(),
+        ));
+    };
+    if plan.network.mode != NetworkMode::Allowlist {
+        return Err(refuse(format!(
+            "its network.mode is {}, which has no way out: create it with rules in network.allow",
+            plan.network.mode
+        )));
+    }
+    let now = &plan.network.rules;
+    let full = within_ceilings(record, asked, now);
+    match (full, tightened(asked, now)) {
+        (Ok(rules), _) => Ok(rules),
+        (Err(error), Some(rules)) => {
+            log::warn!(
+                "{error}; what is asked for is less than what holds, so it is done, and the denials that there were stay"
+            );
+            Ok(rules)
+        }
+        (Err(error), None) => Err(error),
+    }
+}
+
+/// What is asked for, where that is less than what holds: no rule that is not there, and every denial kept.
+fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
+    let parse = |list: &Option<String>| -> Option<BTreeSet<NetworkRule>> {
+        annotation_list(list.as_deref().unwrap_or("")).ok()
+    };
+    let mut allow = match &asked.allow {
+        Some(_) => parse(&asked.allow)?,
+        None => now.allow.clone(),
+    };
+    allow.extend(parse(&asked.add)?);
+    let remove = parse(&asked.remove)?;
+    if !remove.is_subset(&allow) {
+        return None;
+    }
+    allow.retain(|rule| !remove.contains(rule));
+    let within = |rule: &NetworkRule| now.allow.iter().any(|old| old.as_limit().covers(rule));
+    let denied = parse(&asked.deny)?;
+    // An empty list asks for the denials of before to go, which is more.
+    if asked.deny.is_some() && denied.is_empty() {
+        return None;
+    }
+    let deny = now.deny.union(&denied).cloned().collect();
+    let search = now.search.clone();
+    let rules = Rules {
+        allow,
+        deny,
+        search,
+    };
+    rules.allow.iter().all(within).then_some(rules)
+}
+
+/// The container's rules with these lists in them, from everything that had a say when it was created; or the error that
+/// `create` would give. Whoever shares the network has a say as well.
+fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules, RuntimeError> {
+    let files = NodeFiles::read(&record.call.config)?;
+    let mut annotations = record.annotations.clone();
+    let allow = allowed(&files, asked, now)?;
+    annotations.insert(annotation_key(Field::NetworkAllow), allow);
+    let deny = asked.deny.clone().unwrap_or_else(|| words(&now.deny));
+    annotations.insert(annotation_key(Field::NetworkDeny), deny);
+    // A list that is empty now says nothing of the mode, which stays.
+    let mode = NetworkMode::Allowlist.to_string();
+    annotations.insert(annotation_key(Field::NetworkMode), mode);
+    let network = match select(&files, record, &annotations)? {
+        Selection::Policy(resolved) => resolved.policy.network,
+        Selection::Unconfined { .. } => {
+            return Err(RuntimeError::State {
+                verb: "change the network rules of",
+                id: record.id.clone(),
+                why: "the node's file now says unconfined for it".to_owned(),
+            });
+        }
+    };
+    let rules = Rules {
+        allow: network.allow.clone(),
+        deny: network.deny.clone(),
+        search: now.search.clone(),
+    };
+    for member in members(&record.id)? {
+        let files = NodeFiles::read(&member.call.config)?;
+        let Selection::Policy(resolved) = select(&files, &member, &member.annotations)? else {
+            continue;
+        };
+        if let Some(why) = join::refuses(&resolved, &network) {
+            return Err(RuntimeError::Unsupported(format!(
+                "container {} is in this network: {why}",
+                member.id
+            )));
+        }
+    }
+    Ok(rules)
+}
+
+/// The list for `network.allow`, as an annotation spells it.
+fn allowed(files: &NodeFiles, asked: &Asked, now: &Rules) -> Result<String, RuntimeError> {
+    let mut list = asked.allow.clone().unwrap_or_else(|| words(&now.allow));
+    if let Some(add) = &asked.add {
+        list = match list.trim().is_empty() {
+            true => add.clone(),
+            false => format!("{list}, {add}"),
+        };
+    }
+    let Some(remove) = &asked.remove else {
+        return Ok(list);
+    };
+    let nothing = BTreeMap::new();
+    let spelled = |text: &str| catalogue::rules(&files.sources(&nothing, None), text);
+    let mut rules = spelled(&list)?;
+    for rule in spelled(remove)? {
+        if !rules.remove(&rule) {
+            return Err(RuntimeError::Unsupported(format!(
+                "network.allow has no rule {rule}: nothing was changed; `agentbox network` lists those that it has"
+            )));
+        }
+    }
+    Ok(words(&rules))
+}
+
+fn select(
+    files: &NodeFiles,
+    record: &Record,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Selection, RuntimeError> {
+    let flag = record.call.policy.as_deref();
+    let sources = Sources {
+        asker: Asker::Operator,
+        ..files.sources(annotations, flag)
+    };
+    Ok(resolve(&sources)?)
+}
+
+/// The containers that are in the network of this one.
+fn members(id: &str) -> Result<Vec<Record>, RuntimeError> {
+    let mut records = store::all()?;
+    records.retain(|record| {
+        let shared = record.shared_network();
+        shared.is_some_and(|shared| shared.container == id)
+            && record.init.is_some_and(ProcessId::is_alive)
+    });
+    Ok(records)
+}
+
+/// The ports of the new rules on which the wall does not listen yet.
+fn missing_ports(
+    plan: &Plan,
+    new: &Rules,
+    listens: &BTreeSet<u16>,
+) -> Result<BTreeSet<u16>, RuntimeError> {
+    let missing: BTreeSet<u16> = new.ports().difference(listens).copied().collect();
+    // Whoever comes in there would go out through the wall.
+    if let Some(port) = missing.intersection(&plan.network.inbound).next() {
+        return Err(RuntimeError::Unsupported(format!(
+            "rules name the port {port}, which leads into this container (network.inbound): it cannot lead out as well"
+        )));
+    }
+    if missing.contains(&plan.network.proxy_port) {
+        return Err(RuntimeError::Unsupported(format!(
+            "rules name the port {}, on which the proxy of this container listens: create it with a rule for that port, \
+             and the proxy takes another",
+            plan.network.proxy_port
+        )));
+    }
+    // A listener stays for the container's life.
+    let all = listens.len() + missing.len();
+    if !missing.is_empty() && all > MOST_PORTS {
+        return Err(RuntimeError::Unsupported(format!(
+            "with these rules the wall would listen on {all} ports; it does on {MOST_PORTS} at most while a container lives"
+        )));
+    }
+    Ok(missing)
+}
+
+fn write_down(plan: &mut Plan, rules: Rules) {
+    plan.policy.network.allow.clone_from(&rules.allow);
+    plan.policy.network.deny.clone_from(&rules.deny);
+    plan.network.rules = rules;
+}
+
+fn note_origin(plan: &mut Plan, asked: &Asked) {
+    let Asked {
+        allow,
+        add,
+        remove,
+        deny,
+    } = asked;
+    for (field, is_asked) in [
+        (
+            Field::NetworkAllow,
+            allow.is_some() || add.is_some() || remove.is_some(),
+        ),
+        (Field::NetworkDeny, deny.is_some()),
+    ] {
+        if is_asked {
+            let origin = Origin::Update.to_string();
+            plan.origins.insert(field.to_string(), origin);
+        }
+    }
+}
+
+fn words(rules: &BTreeSet<NetworkRule>) -> String {
+    let words: Vec<String> = rules.iter().map(ToString::to_string).collect();
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+        let parse = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
+        Rules {
+            allow: parse(allow),
+            deny: parse(deny),
+            search: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn n_m4_what_is_less_than_what_holds_needs_nobody() {
+        let now = rules(&["a.test", "*.b.test", "c.test:22"], &["x.test"]);
+        let list = |text: &str| Some(text.to_owned());
+        for (asked, allow, deny) in [
+            (
+                Asked {
+                    allow: list(""),
+                    ..Asked::default()
+                },
+                &[][..],
+                &["x.test"][..],
+            ),
+            (
+                Asked {
+                    allow: list("a.test, w.b.test"),
+                    ..Asked::default()
+                },
+                &["a.test", "w.b.test"],
+                &["x.test"],
+            ),
+            (
+                Asked {
+                    remove: list("a.test"),
+                    ..Asked::default()
+                },
+                &["*.b.test", "c.test:22"],
+                &["x.test"],
+            ),
+            (
+                Asked {
+                    deny: list("y.test"),
+                    ..Asked::default()
+                },
+                &["a.test", "*.b.test", "c.test:22"],
+                &["x.test", "y.test"],
+            ),
+        ] {
+            assert_eq!(
+                tightened(&asked, &now),
+                Some(rules(allow, deny)),
+                "{asked:?}"
+            );
+        }
+        for asked in [
+            Asked {
+                allow: list("d.test"),
+                ..Asked::default()
+            },
+            Asked {
+                allow: list("c.test"),
+                ..Asked::default()
+            },
+            Asked {
+                add: list("d.test"),
+                ..Asked::default()
+            },
+            Asked {
+                allow: list("@github"),
+                ..Asked::default()
+            },
+            Asked {
+                remove: list("d.test"),
+                ..Asked::default()
+            },
+            Asked {
+                deny: list(""),
+                ..Asked::default()
+            },
+            Asked {
+                remove: list("@github"),
+                ..Asked::default()
+            },
+        ] {
+            assert_eq!(tightened(&asked, &now), None, "{asked:?}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A pod whose sidecar died (K-7). Its network is closed from then on, and nobody joins it. A kubelet makes a pod anew when its
+//! sandbox ends, and only then: so whoever is to become a member of such a pod, as a container that is restarted, ends the
+//! sandbox.
+
+use std::path::Path;
+
+use oci_spec::runtime::Spec;
+
+use crate::plan::workspace::{SANDBOX, pod_role};
+use crate::render::identity::is_cri;
+use crate::runtime::input::bundle;
+use crate::runtime::signal;
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::store::Place;
+
+/// Ends the sandbox of a container that could not be created, where it has lost its sidecar. Whatever hinders it leaves it
+/// as it is: the caller has its error already.
+pub fn end_if_lost(root: &Path, member: &Path) {
+    // Annotations are the choice of other engines' callers.
+    if !is_cri(root) {
+        return;
+    }
+    let Some(id) = sandbox_of(member) else {
+        return;
+    };
+    let Ok(place) = Place::new(root, &id) else {
+        return;
+    };
+    if let Some(init) = lost(&place) {
+        log::warn!(
+            "the sidecar of sandbox {id} is gone: the sandbox is ended, so that its pod is made anew"
+        );
+        if let Err(error) = signal::kill_process(init) {
+            log::warn!("{}", crate::log::chain(&error));
+        }
+    }
+}
+
+/// The sandbox that a CRI engine names for a bundle's container.
+fn sandbox_of(bundle: &Path) -> Option<String> {
+    const KEYS: [&str; 2] = [
+        "io.kubernetes.cri.sandbox-id",
+        "io.kubernetes.cri-o.SandboxID",
+    ];
+    let spec: Spec = bundle::read_json(&bundle.join("config.json")).ok()?;
+    pod_role(&spec).filter(|role| *role != SANDBOX)?;
+    let annotations = spec.annotations().as_ref()?;
+    KEYS.iter().find_map(|key| annotations.get(*key)).cloned()
+}
+
+/// The first process of a running sandbox whose sidecar is not alive.
+fn lost(place: &Place) -> Option<ProcessId> {
+    let spec: Spec = bundle::read_json(&place.dir().join("config.json")).ok()?;
+    pod_role(&spec).filter(|role| *role == SANDBOX)?;
+    let record = Record::read(&place.dir()).ok()?;
+    let sidecar = record.sidecar.as_ref().filter(|_| record.started)?;
+    let alone = !ProcessId::from(sidecar).is_alive();
+    record.init.filter(|init| alone && init.is_alive())
+}

@@ -1,0 +1,295 @@
+//! The node's way out through a company's proxy: read when a container starts, and handed to its sidecar alone.
+//!
+//! Nothing of it is saved but where it is: the credentials live in the node's files, which root alone reads, in this process
+//! and in the sidecar's memory. So do the certificates by which an `https://` proxy is known.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::policy::{NodeConfig, Secret, Upstream, UpstreamNames};
+use crate::runtime::RuntimeError;
+use crate::runtime::input::bundle::{open_regular, read_open};
+use crate::runtime::input::node_files::NodeFiles;
+use crate::sidecar::{Proxy, Tls};
+
+/// The most addresses of the proxy that are kept.
+const ADDRESSES: usize = 8;
+/// The most bytes of certificates: Debian's own are 220 KB.
+const ROOTS: usize = 512 << 10;
+
+/// What the node's file says of a proxy, together: found at `create` rather than at `start`.
+pub fn check(config: &Path, node: &NodeConfig) -> Result<(), RuntimeError> {
+    if let Some(why) = node.network.contradiction() {
+        return Err(RuntimeError::Input {
+            path: config.to_owned(),
+            why: why.to_owned(),
+        });
+    }
+    credentials(config, node)?;
+    tls(config, node).map(drop)
+}
+
+/// For the sidecar of a container that was planned with this proxy.
+pub fn find(config: &Path, planned: &Upstream) -> Result<Proxy, RuntimeError> {
+    let node = NodeFiles::read(config)?.node;
+    if node.network.upstream().as_ref() != Some(planned) {
+        return Err(RuntimeError::Input {
+            path: config.to_owned(),
+            why: format!(
+                "its upstream proxy is not {planned} any more, as it was when the container was created: create it again"
+            ),
+        });
+    }
+    Ok(Proxy {
+        addresses: addresses(planned)?,
+        port: planned.port,
+        authorization: credentials(config, &node)?,
+        send_names: planned.names == UpstreamNames::Proxy,
+        tls: tls(config, &node)?,
+    })
+}
+
+/// How an `https://` proxy is known: by the certificates that the node trusts, and those that its file adds.
+fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
+    let network = &node.network;
+    let Some(proxy) = network.upstream_proxy.as_ref().filter(|proxy| proxy.tls) else {
+        return Ok(None);
+    };
+    let own = network.upstream_trust_roots.as_ref();
+    let own = own.map(|path| AsRef::<Path>::as_ref(path).to_owned());
+    let mut roots = String::new();
+    for path in nodes_own_roots()?.into_iter().chain(own) {
+        roots.push_str(&read_roots(&path)?);
+        roots.push('\n');
+        if roots.len() > ROOTS {
+            return Err(RuntimeError::Input {
+                path,
+                why: format!("with it there are more than {ROOTS} bytes of trusted certificates"),
+            });
+        }
+    }
+    if roots.is_empty() {
+        return Err(RuntimeError::Input {
+            path: config.to_owned(),
+            why: "this node has no certificates to know an https:// upstream proxy by: install ca-certificates, or name \
+                  network.upstream-trust-roots"
+                .to_owned(),
+        });
+    }
+    Ok(Some(Tls {
+        name: proxy.host.to_string(),
+        roots,
+    }))
+}
+
+/// Where the node keeps what it trusts. A file that the environment names and that is not there would leave more trusted than
+/// somebody meant.
+fn nodes_own_roots() -> Result<Option<PathBuf>, RuntimeError> {
+    match std::env::var_os(openssl_probe::ENV_CERT_FILE) {
+        Some(path) if !Path::new(&path).exists() => Err(RuntimeError::Input {
+            path: path.into(),
+            why: format!(
+                "{} names it, and it is not there",
+                openssl_probe::ENV_CERT_FILE
+            ),
+        }),
+        _ => Ok(openssl_probe::probe().cert_file),
+    }
+}
+
+/// Certificates, of a file that only root can write: whoever writes it says who the proxy is.
+fn read_roots(path: &Path) -> Result<String, RuntimeError> {
+    let bytes = read_open(open_of_root(path, &CERTIFICATES)?, path)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    match text.contains("-----BEGIN CERTIFICATE-----") {
+        true => Ok(text),
+        false => Err(RuntimeError::Input {
+            path: path.to_owned(),
+            why: "there is no certificate in it (PEM)".to_owned(),
+        }),
+    }
+}
+
+/// By the node's own resolver: what a container's network answers may be another container's doing.
+fn addresses(upstream: &Upstream) -> Result<BTreeSet<IpAddr>, RuntimeError> {
+    let step = || RuntimeError::io(format!("look up the upstream proxy {upstream}"));
+    let found: BTreeSet<IpAddr> = (upstream.host.as_str(), upstream.port)
+        .to_socket_addrs()
+        .map_err(step())?
+        .map(|address| address.ip().to_canonical())
+        .take(ADDRESSES)
+        .collect();
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(step()(std::io::Error::from(std::io::ErrorKind::NotFound))),
+    }
+}
+
+fn credentials(config: &Path, node: &NodeConfig) -> Result<Option<Secret>, RuntimeError> {
+    let network = &node.network;
+    if let Some(secret) = network
+        .upstream_proxy
+        .as_ref()
+        .and_then(|proxy| proxy.credentials.clone())
+    {
+        open_of_root(config, &CREDENTIALS)?;
+        return Ok(Some(secret));
+    }
+    let Some(path) = &network.upstream_credentials else {
+        return Ok(None);
+    };
+    let path: &Path = path.as_ref();
+    let text = read_open(open_of_root(path, &CREDENTIALS)?, path)?;
+    let secret = String::from_utf8(text)
+        .ok()
+        .and_then(|text| Secret::from_file(&text));
+    let bad = || RuntimeError::Input {
+        path: path.to_owned(),
+        why: "its first line is not USER:PASSWORD".to_owned(),
+    };
+    secret.ok_or_else(bad).map(Some)
+}
+
+/// What a file of the node may not be, for what is in it.
+struct Rule {
+    /// What is in it, and what would be wrong.
+    what: &'static str,
+    /// The permission bits that nobody may have.
+    denied: u32,
+    /// Those that it should have.
+    cure: u32,
+}
+
+const CERTIFICATES: Rule = Rule {
+    what: "trusted certificates, and others than root can write it",
+    denied: 0o022,
+    cure: 0o644,
+};
+const CREDENTIALS: Rule = Rule {
+    what: "the credentials of the upstream proxy and is not root's alone",
+    denied: 0o077,
+    cure: 0o600,
+};
+
+/// Opens a regular file of root's that the rule is content with: what is read from it is what was judged.
+fn open_of_root(path: &Path, rule: &Rule) -> Result<File, RuntimeError> {
+    let file = open_regular(path)?;
+    let stat = file
+        .metadata()
+        .map_err(RuntimeError::io(format!("look at {path:?}")))?;
+    if stat.uid() == 0 && stat.mode() & rule.denied == 0 {
+        return Ok(file);
+    }
+    Err(RuntimeError::Input {
+        path: path.to_owned(),
+        why: format!(
+            "it holds {} (owner {}, mode {:o}): chown root it and chmod {:o} it",
+            rule.what,
+            stat.uid(),
+            stat.mode() & 0o777,
+            rule.cure
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A node's file; the tests are root's, as agentbox is.
+    fn file(name: &str, text: &str, mode: u32) -> std::path::PathBuf {
+        let dir = std::env::temp_dir().join(format!("agentbox-upstream-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        path
+    }
+
+    #[test]
+    fn credentials_are_read_only_from_files_of_roots_alone() {
+        if !rustix::process::getuid().is_root() {
+            return;
+        }
+        let inline = "[network]\nupstream-proxy = \"http://me:hunter2@127.0.0.1:3128\"\n";
+        for (mode, good) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false)] {
+            let path = file(&format!("inline-{mode:o}"), inline, mode);
+            let node = NodeConfig::parse(inline).unwrap();
+            let checked = check(&path, &node);
+            assert_eq!(checked.is_ok(), good, "{mode:o}");
+            if let Err(error) = checked {
+                let text = crate::log::chain(&error);
+                assert!(
+                    text.contains("chmod 600") && !text.contains("hunter2"),
+                    "{text}"
+                );
+            }
+            let secret = file(&format!("secret-{mode:o}"), "me:hunter2\n", mode);
+            let by_file = format!(
+                "[network]\nupstream-proxy = \"http://127.0.0.1:3128\"\nupstream-credentials = {secret:?}\n"
+            );
+            let path = file(&format!("config-{mode:o}"), &by_file, 0o644);
+            let planned = NodeConfig::parse(&by_file)
+                .unwrap()
+                .network
+                .upstream()
+                .unwrap();
+            let proxy = find(&path, &planned);
+            assert_eq!(proxy.is_ok(), good, "{mode:o}");
+            if let Ok(proxy) = proxy {
+                assert_eq!(proxy.authorization, Secret::from_file("me:hunter2"));
+                assert!(!format!("{proxy:?}").contains("hunter2"));
+            }
+        }
+        let text = format!(
+            "[network]\nupstream-proxy = \"http://p:1\"\nupstream-credentials = {:?}\n",
+            std::env::temp_dir()
+        );
+        let config = file("directory", &text, 0o600);
+        let error = check(&config, &NodeConfig::parse(&text).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+        let broken = file("broken", "hunter2", 0o600);
+        let text = format!(
+            "[network]\nupstream-proxy = \"http://p:1\"\nupstream-credentials = {broken:?}\n"
+        );
+        let error = check(&broken, &NodeConfig::parse(&text).unwrap()).unwrap_err();
+        let text = crate::log::chain(&error);
+        assert!(
+            text.contains("USER:PASSWORD") && !text.contains("hunter2"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn another_proxy_than_the_planned_one_is_refused() {
+        let text = "[network]\nupstream-proxy = \"http://127.0.0.1:3128\"\n";
+        let path = file("other", text, 0o644);
+        let mut planned = NodeConfig::parse(text).unwrap().network.upstream().unwrap();
+        assert!(find(&path, &planned).is_ok());
+        planned.port = 3129;
+        let error = find(&path, &planned).unwrap_err().to_string();
+        assert!(
+            error.contains("not http://127.0.0.1:3129 any more"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn fields_that_contradict_each_other_are_refused() {
+        for text in [
+            "[network]\nupstream-credentials = \"/x\"",
+            "[network]\nupstream-names = \"proxy\"",
+            "[network]\nupstream-proxy = \"http://a:b@p:1\"\nupstream-credentials = \"/x\"",
+            "[network]\nupstream-trust-roots = \"/x\"",
+            "[network]\nupstream-proxy = \"http://p:1\"\nupstream-trust-roots = \"/x\"",
+        ] {
+            let error = check(Path::new("/config"), &NodeConfig::parse(text).unwrap());
+            assert!(error.is_err(), "{text}");
+        }
+    }
+}

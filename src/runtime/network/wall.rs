@@ -1,0 +1,348 @@
+//! The network wall while `create` raises it: the sidecar and the inner namespace get ready while libcontainer works.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Spec;
+
+use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
+use crate::plan::{NetworkPlan, Plan};
+use crate::policy::NetworkMode;
+use crate::render::identity::Identity;
+use crate::runtime::RuntimeError;
+use crate::runtime::create::has_user_namespace;
+use crate::runtime::network::budgets;
+use crate::runtime::network::control;
+use crate::runtime::network::engine_networks;
+use crate::runtime::state::census::Namespace;
+use crate::runtime::state::identity;
+use crate::runtime::state::record::{ProcessId, Record, write_whole};
+use crate::runtime::state::store::{self, Place};
+use crate::sidecar::{
+    self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, Serving, ServingFds,
+    SidecarConfig, SidecarRecord, Work,
+};
+
+/// The violation log's name in the container's directory.
+pub const VIOLATIONS: &str = "violations.jsonl";
+
+/// The network wall while it is being raised.
+pub struct NetworkWall {
+    spawned: sidecar::Spawned,
+    maker: Option<Maker>,
+    config: Vec<Sysctl>,
+    user_namespace: bool,
+    /// What is served, and the directory of its files.
+    serving: Option<(Serving, PathBuf)>,
+    /// The file of what is used, where it counts for the next run.
+    kept: Option<OwnedFd>,
+    mode: NetworkMode,
+    proxy_port: u16,
+}
+
+impl NetworkWall {
+    /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace.
+    pub fn begin(plan: &Plan, spec: &Spec, place: &Place) -> Result<Self, RuntimeError> {
+        let sysctls = plan
+            .network
+            .sysctl
+            .iter()
+            .map(|(k, v)| Sysctl::parse(k, v))
+            .collect::<Result<Vec<_>, _>>()?;
+        let user_namespace = has_user_namespace(spec);
+        let mode = plan.network.mode;
+        let serving = plan
+            .network
+            .is_served()
+            .then(|| (serving(plan, place), place.dir()));
+        let seconds = plan.network.budgets_kept;
+        let kept = match serving {
+            Some(_) if seconds > 0 => {
+                Some(budgets::open(place, seconds, plan.network.budget.hosts)?)
+            }
+            _ => None,
+        };
+        let mut config = sidecar_config(plan, spec, place);
+        if let Some(kept) = &kept {
+            config.limits.file_bytes = config.limits.file_bytes.max(kept.room);
+        }
+        let exe = rustix::fs::open(
+            "/proc/self/exe",
+            rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .map_err(RuntimeError::io("open the runtime's own file"))?;
+        let spawned = sidecar::spawn(&config, exe.as_fd())?;
+        let maker = if user_namespace {
+            None
+        } else {
+            Some(spawn_maker(&inner_config(
+                &sysctls,
+                mode,
+                plan.network.proxy_port,
+                serving.as_ref(),
+                None,
+            ))?)
+        };
+        Ok(Self {
+            spawned,
+            maker,
+            config: sysctls,
+            user_namespace,
+            serving,
+            kept: kept.map(|kept| kept.file),
+            mode,
+            proxy_port: plan.network.proxy_port,
+        })
+    }
+
+    /// The end of the hand-over socket that the container's first process inherits.
+    pub fn init_end(&mut self) -> Option<OwnedFd> {
+        self.spawned.take_init_end()
+    }
+
+    /// Tells the sidecar what it is to be: as late as possible, and before libcontainer begins.
+    pub fn configure(&mut self) -> Result<(), RuntimeError> {
+        Ok(self.spawned.configure()?)
+    }
+
+    /// What `delete` needs of the sidecar from now on.
+    pub fn sidecar(&self) -> &SidecarRecord {
+        self.spawned.record()
+    }
+
+    /// Gives the sidecar what it needs, and waits until it says that it is confined. Returns the inner namespace.
+    pub fn finish(
+        mut self,
+        init: ProcessId,
+        record: &mut Record,
+    ) -> Result<Option<Namespace>, RuntimeError> {
+        let maker = match self.maker.take() {
+            Some(maker) => maker,
+            None => {
+                let user = open_namespace(init.pid, "user")?;
+                spawn_maker(&inner_config(
+                    &self.config,
+                    self.mode,
+                    self.proxy_port,
+                    self.serving.as_ref(),
+                    self.user_namespace.then(|| user.as_fd()),
+                ))?
+            }
+        };
+        let inner = maker.finish()?;
+        let held = || RuntimeError::io("look at the inner network namespace");
+        record.netns_cookie = Some(inner.cookie);
+        let netns = File::from(inner.netns.try_clone().map_err(held())?);
+        let namespace = Namespace::of("net", &netns.metadata().map_err(held())?);
+        let pid = rustix::process::Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
+        let init_pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+            .map_err(RuntimeError::io("open the container's process"))?;
+        let engine = open_namespace(init.pid, "net")?;
+        let serving = match &mut self.serving {
+            Some((serving, dir)) => {
+                let identity = identity::of(record);
+                serving.ipv6 = inner.ipv6;
+                serving.engine_networks = !is_own_namespace(engine.as_fd())?
+                    && engine_networks::makes_networks(
+                        &identity,
+                        &record.bundle,
+                        &record.annotations,
+                    );
+                let head = journal_head(record, identity);
+                let files = serving_files(serving, dir, &head, self.kept.take())?;
+                Some(files)
+            }
+            None => None,
+        };
+        let attach = Attach {
+            serving,
+            engine_netns: Some(engine.as_fd()),
+            init_pidfd: init_pidfd.as_fd(),
+            inner,
+        };
+        record.sidecar = Some(self.spawned.attach(attach)?);
+        Ok(namespace)
+    }
+}
+
+fn serving(plan: &Plan, place: &Place) -> Serving {
+    let network = &plan.network;
+    let listens = network.mode == NetworkMode::Allowlist || network.refusing;
+    Serving {
+        rules: network.rules.clone(),
+        asking: network.asking.clone(),
+        budget: network.budget,
+        container: place.id.as_str().to_owned(),
+        own_names: network.own_names.clone(),
+        ports: listens.then(|| network.ports.iter().copied().collect()),
+        inbound: network.inbound.clone(),
+        kept: network.budgets_kept > 0,
+        ipv6: false,
+        refusing: network.refusing,
+        services: network.services.clone(),
+        engine_networks: false,
+    }
+}
+
+/// The first line of the violation log: whose it is. Whoever collects them need not look the container up, which may be gone
+/// by then (K-12).
+fn journal_head(record: &Record, identity: Identity) -> String {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head<'a> {
+        time: String,
+        wall: &'static str,
+        container: &'a str,
+        policy: Option<String>,
+        #[serde(flatten)]
+        identity: Identity,
+    }
+    let head = Head {
+        time: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
+        wall: "network",
+        container: &record.id,
+        policy: record.plan.as_ref().map(|p| p.policy.name.to_string()),
+        identity,
+    };
+    // These types always have a JSON form, in which no control character is left.
+    serde_json::to_string(&head).map_or_else(
+        |_| String::new(),
+        |line| crate::log::escape_json(&line) + "\n",
+    )
+}
+
+/// The configuration, the log and the control socket, in the container's directory.
+fn serving_files(
+    serving: &Serving,
+    dir: &Path,
+    head: &str,
+    kept: Option<OwnedFd>,
+) -> Result<ServingFds, RuntimeError> {
+    use rustix::fs::{Mode, OFlags, open};
+    let failed = |path: &Path| RuntimeError::io(format!("write {path:?}"));
+    let config = dir.join("network.json");
+    let text = serde_json::to_vec(serving).map_err(|e| RuntimeError::Input {
+        path: config.clone(),
+        why: e.to_string(),
+    })?;
+    write_whole(&config, &text)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let config_fd = open(&config, flags, Mode::empty())
+        .map_err(RuntimeError::io(format!("open {config:?}")))?;
+    let journal = dir.join(VIOLATIONS);
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let journal_fd = open(&journal, flags, Mode::from_raw_mode(0o600))
+        .map_err(RuntimeError::io(format!("open {journal:?}")))?;
+    let mut written = File::from(journal_fd.try_clone().map_err(failed(&journal))?);
+    written
+        .write_all(head.as_bytes())
+        .map_err(failed(&journal))?;
+    Ok(ServingFds {
+        config: config_fd,
+        journal: journal_fd,
+        kept,
+        control: control::listen(dir)?,
+    })
+}
+
+fn inner_config<'a>(
+    sysctls: &[Sysctl],
+    mode: NetworkMode,
+    proxy_port: u16,
+    serving: Option<&(Serving, PathBuf)>,
+    user_namespace: Option<BorrowedFd<'a>>,
+) -> InnerConfig<'a> {
+    InnerConfig {
+        user_namespace,
+        mode: match mode {
+            NetworkMode::None | NetworkMode::Local => InnerMode::Loopback,
+            NetworkMode::Allowlist => InnerMode::AnyIp,
+        },
+        sysctls: sysctls.to_vec(),
+        listen: serving.and_then(|(serving, _)| {
+            let ports = serving.ports.clone()?;
+            Some(ListenOn::new(proxy_port, serving.stub(), ports))
+        }),
+        dialers: serving.map_or(0, |(serving, _)| serving.dialers()),
+    }
+}
+
+/// Whether a network namespace is the one that the runtime is in: the node's, as far as its engine knows one.
+fn is_own_namespace(namespace: BorrowedFd<'_>) -> Result<bool, RuntimeError> {
+    let words = "look at the container's network namespace";
+    let own = crate::sys::netns::current().map_err(RuntimeError::io(words))?;
+    let own = rustix::fs::fstat(own).map_err(RuntimeError::io(words))?;
+    let other = rustix::fs::fstat(namespace).map_err(RuntimeError::io(words))?;
+    Ok((own.st_dev, own.st_ino) == (other.st_dev, other.st_ino))
+}
+
+pub(in crate::runtime) fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd, RuntimeError> {
+    let path = format!("/proc/{pid}/ns/{kind}");
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
+        .map_err(RuntimeError::io(format!("open {path}")))
+}
+
+/// Where the sidecar's cgroup is: its parent, which is the container's, and its name.
+pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
+    let linux = spec.linux().as_ref();
+    let cgroup = linux
+        .and_then(|l| l.cgroups_path().clone())
+        .unwrap_or_default();
+    // Docker, containerd: /docker/<id>; systemd: slice:prefix:name, whose slice is not ours to write to.
+    let parent = match cgroup.parent() {
+        Some(parent) if cgroup.is_absolute() => parent.to_owned(),
+        _ => PathBuf::from("/agentbox"),
+    };
+    (parent, format!("agentbox-sidecar-{}", place.key()))
+}
+
+fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'static> {
+    let limits = plan.sidecar;
+    let (parent, name) = sidecar_cgroup(spec, place);
+    let cgroup = CgroupConfig {
+        parent,
+        name,
+        limits: CgroupLimits {
+            memory_bytes: limits.memory_bytes,
+            pids: limits.pids,
+            cpu_quota_us: u64::from(limits.cpu_percent) * 1000,
+            cpu_period_us: 100_000,
+        },
+    };
+    let uid = sidecar_uid(&place.dir());
+    SidecarConfig {
+        uid,
+        gid: uid,
+        limits: Limits {
+            open_files: limits.files,
+            file_bytes: 1 << 20,
+        },
+        landlock: LandlockNeed::Required,
+        cgroup: Some(cgroup),
+        log: None,
+        work: work(&plan.network),
+    }
+}
+
+/// What the sidecar is for. One that only refuses needs no socket of its own, and cannot make one.
+fn work(network: &NetworkPlan) -> Work {
+    match network.is_served() {
+        false => Work::Wait,
+        true if network.refusing && network.inbound.is_empty() => Work::Refuse,
+        true => Work::Serve,
+    }
+}
+
+/// A user id of the sidecar's own, in a range that neither /etc/passwd nor /etc/subuid uses by default: with
+/// `--pid=host` a root process without any capability may signal every process of root's.
+fn sidecar_uid(dir: &Path) -> u32 {
+    const FIRST: u32 = 2_000_000_000;
+    const COUNT: u64 = 1 << 26;
+    let hash = store::hash(dir.as_os_str().as_encoded_bytes());
+    FIRST + u32::try_from(hash % COUNT).expect("less than 2^26")
+}

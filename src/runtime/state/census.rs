@@ -1,0 +1,361 @@
+//! Which containers are in which namespaces: an index, so that a `create` whose spec names a namespace by path reads the
+//! records of the containers that are in it, and not those of the whole node (K-9).
+//!
+//! ```text
+//! /run/agentbox/namespaces/
+//!   net-4-4026532281/<root>-<id>    a container that was in this network namespace when it was created
+//!   listed/<root>-<id>              all entries of this container are made
+//! /run/agentbox/index/<root>-<id>/namespaces    what `delete` takes out again, one a line
+//! ```
+//! An entry says where to look and nothing else: whether a container really is in a namespace, its record and the kernel say.
+//! A container that is not `listed` (an older version's, or one that is just being created) is always looked at. Entries of
+//! containers that are gone are removed by whoever meets them. Not noticed is a process that leaves its namespaces later by
+//! itself, which only those without a policy can: what they made then is nobody's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::runtime::RuntimeError;
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::{self, Place};
+
+/// The file in a container's directory that names its entries.
+const FILE: &str = "namespaces";
+const LISTED: &str = "listed";
+
+/// The namespaces in which another container may join one: by their names in /proc/PID/ns.
+pub const SHAREABLE: [&str; 4] = ["net", "pid", "ipc", "uts"];
+
+/// A namespace, by what makes two files of nsfs one: the inode, which is used again when it is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Namespace {
+    name: &'static str,
+    device: u64,
+    inode: u64,
+}
+
+impl Namespace {
+    /// The namespace that such a file stands for; `None` for one of a kind that containers do not share.
+    pub fn of(name: &str, file: &fs::Metadata) -> Option<Self> {
+        let name = SHAREABLE.into_iter().find(|kind| *kind == name)?;
+        Some(Self {
+            name,
+            device: file.dev(),
+            inode: file.ino(),
+        })
+    }
+
+    /// Those of a process.
+    pub fn of_process(pid: i32) -> Result<BTreeSet<Self>, RuntimeError> {
+        let mut found = BTreeSet::new();
+        for name in SHAREABLE {
+            let path = format!("/proc/{pid}/ns/{name}");
+            let file =
+                fs::metadata(&path).map_err(RuntimeError::io(format!("look at {path:?}")))?;
+            found.extend(Self::of(name, &file));
+        }
+        Ok(found)
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            device,
+            inode,
+        } = self;
+        write!(f, "{name}-{device}-{inode}")
+    }
+}
+
+/// The index of a run directory.
+pub struct Census {
+    run: PathBuf,
+    /// Records that were read, by key; `None` for one that cannot be.
+    read: BTreeMap<String, Option<Record>>,
+    /// Keys of containers of which the index knows nothing, once somebody asked for them.
+    unlisted: Option<Vec<String>>,
+}
+
+impl Census {
+    /// That of this node.
+    pub fn of_node() -> Self {
+        Self::at(store::run_dir())
+    }
+
+    fn at(run: &Path) -> Self {
+        Self {
+            run: run.to_owned(),
+            read: BTreeMap::new(),
+            unlisted: None,
+        }
+    }
+
+    /// Enters a container, which has its directory already, in the namespaces that it is in.
+    pub fn enter(&self, place: &Place, inside: &BTreeSet<Namespace>) -> Result<(), RuntimeError> {
+        self.enter_key(place.key(), inside)
+    }
+
+    fn enter_key(&self, key: &str, inside: &BTreeSet<Namespace>) -> Result<(), RuntimeError> {
+        let list = self.dir(key).join(FILE);
+        let names: Vec<String> = inside.iter().map(ToString::to_string).collect();
+        fs::write(&list, names.join("\n")).map_err(RuntimeError::io(format!("write {list:?}")))?;
+        for name in &names {
+            self.add(name, key)?;
+        }
+        // Last: from now on nobody looks at it who does not find it.
+        self.add(LISTED, key)
+    }
+
+    /// Takes a container out, while its directory is still there.
+    pub fn leave(&self, place: &Place) -> Result<(), RuntimeError> {
+        self.leave_key(place.key())
+    }
+
+    fn leave_key(&self, key: &str) -> Result<(), RuntimeError> {
+        self.remove(LISTED, key)?;
+        let list = self.dir(key).join(FILE);
+        let names = match fs::read_to_string(&list) {
+            Ok(names) => names,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(RuntimeError::io(format!("read {list:?}"))(e)),
+        };
+        // Names of our own making; a path would lead elsewhere.
+        for name in names.lines().filter(|name| !name.contains(['/', '.'])) {
+            self.remove(name, key)?;
+        }
+        Ok(())
+    }
+
+    /// The records that may be of containers in this namespace: all that are, and some that are not.
+    pub fn candidates(&mut self, of: &Namespace) -> Result<Vec<&Record>, RuntimeError> {
+        let name = of.to_string();
+        // First: a container that is listed between the two looks has its entries when they are read.
+        let unlisted = self.unlisted()?;
+        let mut keys = names(&self.entries(&name))?;
+        for key in &keys {
+            self.read_once(key);
+            if self.read[key].is_none() && !self.dir(key).exists() {
+                self.forget(&name, key)?;
+            }
+        }
+        for key in unlisted {
+            self.read_once(&key);
+            keys.insert(key);
+        }
+        let records = keys.iter().filter_map(|key| self.read.get(key)?.as_ref());
+        Ok(records.collect())
+    }
+
+    fn read_once(&mut self, key: &str) {
+        if !self.read.contains_key(key) {
+            let record = Record::read(&self.dir(key)).ok();
+            self.read.insert(key.to_owned(), record);
+        }
+    }
+
+    /// The containers that are not listed, by two lists of names. Those that are listed and gone are forgotten.
+    fn unlisted(&mut self) -> Result<Vec<String>, RuntimeError> {
+        if let Some(found) = &self.unlisted {
+            return Ok(found.clone());
+        }
+        // In this order: a container has its directory before it is listed, and after.
+        let listed = names(&self.entries(LISTED))?;
+        let there = names(&self.run.join("index"))?;
+        for key in listed.difference(&there) {
+            self.forget(LISTED, key)?;
+        }
+        let found: Vec<String> = there.difference(&listed).cloned().collect();
+        self.unlisted = Some(found.clone());
+        Ok(found)
+    }
+
+    /// Removes an entry whose container is gone, unless one of its name was created meanwhile.
+    fn forget(&self, name: &str, key: &str) -> Result<(), RuntimeError> {
+        self.remove(name, key)?;
+        match self.dir(key).join(FILE).exists() {
+            true => self.add(name, key),
+            false => Ok(()),
+        }
+    }
+
+    fn add(&self, name: &str, key: &str) -> Result<(), RuntimeError> {
+        let dir = self.entries(name);
+        let failed = || RuntimeError::io(format!("enter the container in {dir:?}"));
+        // Whoever takes the last one out removes the directory.
+        for last in [false, false, false, true] {
+            let mut builder = fs::DirBuilder::new();
+            let made = builder.mode(0o700).recursive(true).create(&dir);
+            made.map_err(failed())?;
+            let target = Path::new("../../index").join(key);
+            match std::os::unix::fs::symlink(target, dir.join(key)) {
+                Err(e) if e.kind() == ErrorKind::NotFound && !last => {}
+                Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(failed()(e)),
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str, key: &str) -> Result<(), RuntimeError> {
+        let entry = self.entries(name).join(key);
+        match fs::remove_file(&entry) {
+            Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Err(RuntimeError::io(format!("remove {entry:?}"))(e));
+            }
+            _ => {}
+        }
+        // With others in it, it stays.
+        let _kept = fs::remove_dir(self.entries(name));
+        Ok(())
+    }
+
+    fn entries(&self, name: &str) -> PathBuf {
+        self.run.join("namespaces").join(name)
+    }
+
+    fn dir(&self, key: &str) -> PathBuf {
+        self.run.join("index").join(key)
+    }
+}
+
+/// What a directory lists; nothing where there is none.
+fn names(dir: &Path) -> Result<BTreeSet<String>, RuntimeError> {
+    match fs::read_dir(dir) {
+        Ok(entries) => Ok(entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect()),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(e) => Err(RuntimeError::io(format!("read {dir:?}"))(e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run directory of its own, removed with the value.
+    struct Run(PathBuf);
+
+    impl Run {
+        fn new(name: &str) -> Self {
+            let name = format!("agentbox-census-{}-{name}", std::process::id());
+            let run = std::env::temp_dir().join(name);
+            fs::create_dir_all(run.join("index")).unwrap();
+            Self(run)
+        }
+
+        /// A container with a record that can be read, but for its id all the same.
+        fn container(&self, key: &str) {
+            let dir = self.0.join("index").join(key);
+            fs::create_dir_all(&dir).unwrap();
+            let record = serde_json::json!({
+                "format": 3, "id": key, "root": "/r", "bundle": "/b", "rootfs": "/b/rootfs", "cwd": "/", "ociVersion": "1.0.2",
+                "annotations": {}, "systemdCgroup": false, "plan": null, "chosenBy": "a test", "overlay": false, "init": null,
+                "cgroups": [], "sidecar": null, "filtered": false, "netnsCookie": null, "started": false,
+            });
+            fs::write(dir.join("record.json"), record.to_string()).unwrap();
+        }
+
+        fn found(&self, of: &Namespace) -> Vec<String> {
+            let mut census = Census::at(&self.0);
+            let found = census.candidates(of).unwrap();
+            found.into_iter().map(|record| record.id.clone()).collect()
+        }
+
+        fn entries(&self) -> Vec<String> {
+            let mut found: Vec<String> = Vec::new();
+            for dir in names(&self.0.join("namespaces")).unwrap() {
+                let keys = names(&self.0.join("namespaces").join(&dir)).unwrap();
+                found.extend(keys.iter().map(|key| format!("{dir}/{key}")));
+            }
+            found
+        }
+    }
+
+    impl Drop for Run {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn namespace(inode: u64) -> Namespace {
+        Namespace {
+            name: "net",
+            device: 4,
+            inode,
+        }
+    }
+
+    #[test]
+    fn k_9_only_records_of_those_inside_and_of_the_unlisted_are_read() {
+        let run = Run::new("read");
+        for (key, inode) in [("a", 1), ("b", 1), ("c", 2)] {
+            run.container(key);
+            let entered = Census::at(&run.0).enter_key(key, &[namespace(inode)].into());
+            entered.unwrap();
+        }
+        assert_eq!(run.found(&namespace(1)), ["a", "b"]);
+        assert_eq!(run.found(&namespace(2)), ["c"]);
+        assert!(run.found(&namespace(3)).is_empty());
+        // An older version's, of which the index knows nothing.
+        run.container("old");
+        assert_eq!(run.found(&namespace(1)), ["a", "b", "old"]);
+        assert_eq!(run.found(&namespace(3)), ["old"]);
+        // Other records are not even opened.
+        let mut census = Census::at(&run.0);
+        census.candidates(&namespace(2)).unwrap();
+        assert_eq!(census.read.keys().collect::<Vec<_>>(), ["c", "old"]);
+    }
+
+    #[test]
+    fn what_is_left_is_empty_and_what_is_stale_is_cleared_by_those_who_meet_it() {
+        let run = Run::new("stale");
+        let census = Census::at(&run.0);
+        for key in ["a", "b"] {
+            run.container(key);
+            census
+                .enter_key(key, &[namespace(1), namespace(2)].into())
+                .unwrap();
+        }
+        census.leave_key("a").unwrap();
+        assert_eq!(run.entries(), ["listed/b", "net-4-1/b", "net-4-2/b"]);
+        // Twice is once, and one that was never entered is out already.
+        census.leave_key("a").unwrap();
+        census.leave_key("never").unwrap();
+        // Until its directory is gone it is one of those that are always looked at.
+        assert_eq!(run.found(&namespace(3)), ["a"]);
+        fs::remove_dir_all(run.0.join("index/a")).unwrap();
+        // Somebody removed the directory of a container, and with it what was entered.
+        fs::remove_dir_all(run.0.join("index/b")).unwrap();
+        assert!(run.found(&namespace(1)).is_empty());
+        assert_eq!(run.entries(), ["net-4-2/b"]);
+        assert!(run.found(&namespace(2)).is_empty());
+        assert!(run.entries().is_empty());
+    }
+
+    #[test]
+    fn a_list_that_names_paths_leads_nowhere() {
+        let run = Run::new("paths");
+        run.container("a");
+        let census = Census::at(&run.0);
+        census.enter_key("a", &[namespace(1)].into()).unwrap();
+        fs::write(run.0.join("index/a").join(FILE), "../index\n/tmp\n..").unwrap();
+        census.leave_key("a").unwrap();
+        assert!(run.0.join("index/a/record.json").exists());
+    }
+
+    #[test]
+    fn a_kind_that_is_not_shared_is_not_entered() {
+        let own = fs::metadata("/proc/self/ns/mnt").unwrap();
+        assert!(Namespace::of("mnt", &own).is_none());
+        let pid = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(Namespace::of_process(pid).unwrap().len(), SHAREABLE.len());
+    }
+}

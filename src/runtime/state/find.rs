@@ -1,0 +1,183 @@
+//! Which container somebody means: by its id, its engine's name for it, or the beginning of its id, whatever its engine.
+
+use crate::cli::Global;
+use crate::render::identity::Identity;
+use crate::runtime::RuntimeError;
+use crate::runtime::state::identity;
+use crate::runtime::state::record::{self, Record};
+use crate::runtime::state::store::{self, Place};
+
+/// The shortest beginning of an id by which a verb acts on a container: what engines show of theirs.
+const SHOWN: usize = 12;
+
+/// What the answer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To look: any beginning of an id will do.
+    Look,
+    /// To change it: a name, or at least what engines show of an id.
+    Act,
+}
+
+/// A container that somebody may mean.
+struct Candidate<'a> {
+    id: &'a str,
+    name: Option<Identity>,
+}
+
+/// Which of these is meant: the one with this id, else the one with this name or with an id of which engines show this, else
+/// the one whose id begins like this.
+fn choose(text: &str, among: &[Candidate<'_>], purpose: Purpose) -> Result<usize, RuntimeError> {
+    let all = |is: &dyn Fn(&Candidate<'_>) -> bool| -> Vec<usize> {
+        (0..among.len()).filter(|i| is(&among[*i])).collect()
+    };
+    let enough = match purpose {
+        Purpose::Look => 1,
+        Purpose::Act => SHOWN,
+    };
+    let is_name = |one: &Candidate<'_>| one.name.as_ref().is_some_and(|n| n.answers_to(text));
+    let begins = |one: &Candidate<'_>, enough| text.len() >= enough && one.id.starts_with(text);
+    let ways: [&dyn Fn(&Candidate<'_>) -> bool; 3] = [
+        &|one| one.id == text,
+        // Whoever names a container may take what engines show of another one's id for its name: neither is meant then.
+        &|one| is_name(one) || begins(one, SHOWN),
+        &|one| begins(one, enough),
+    ];
+    for way in ways {
+        match all(way)[..] {
+            [] => {}
+            [only] => return Ok(only),
+            ref several => {
+                let ids: Vec<&str> = several.iter().map(|i| among[*i].id).take(5).collect();
+                let text = text.chars().take(80).collect();
+                return Err(RuntimeError::Ambiguous(text, ids.join(", ")));
+            }
+        }
+    }
+    Err(RuntimeError::Unknown(text.chars().take(80).collect()))
+}
+
+/// The one container that is meant.
+pub fn container(text: &str, purpose: Purpose) -> Result<Record, RuntimeError> {
+    // An id tells where it is: no other record is read.
+    if let [only] = &store::with_id(text)?[..] {
+        return Record::read(only);
+    }
+    let mut records = store::all()?;
+    let candidates: Vec<Candidate<'_>> = records
+        .iter()
+        .map(|record| Candidate {
+            id: &record.id,
+            name: Some(identity::of(record)),
+        })
+        .collect();
+    let chosen = choose(text, &candidates, purpose)?;
+    Ok(records.swap_remove(chosen))
+}
+
+/// The places of a container: of this `--root`, and where nobody named one and it has no such container, any engine's.
+pub fn place(global: &Global, text: &str, purpose: Purpose) -> Result<Place, RuntimeError> {
+    let own = Place::new(&global.root, text);
+    let is_there = |place: &Place| place.dir().exists() || place.libcontainer_dir().exists();
+    if global.root_given || own.as_ref().is_ok_and(is_there) {
+        return own;
+    }
+    match elsewhere(text, purpose) {
+        // The words of the verb, which some read; but an id that cannot be one is no name either.
+        Err(RuntimeError::Unknown(_)) => own,
+        other => other,
+    }
+}
+
+fn elsewhere(text: &str, purpose: Purpose) -> Result<Place, RuntimeError> {
+    // Also one whose record this version cannot read: it has to be deleted somehow.
+    if let [only] = &store::with_id(text)?[..]
+        && let Some(root) = record::root(only)
+    {
+        return Place::new(&root, text);
+    }
+    let record = container(text, purpose)?;
+    Place::new(&record.root, &record.id)
+}
+
+/// The container whose sidecar serves this one's network: itself, or the first of its pod.
+pub fn network_of(record: Record) -> Result<Record, RuntimeError> {
+    let Some(shared) = record.shared_network() else {
+        return Ok(record);
+    };
+    // By its id and under the same `--root`, or the only one of its id: a name, or the beginning of another's id, is not meant.
+    let first = Place::new(&record.root, &shared.container)
+        .and_then(|place| Record::read(&place.dir()))
+        .or_else(|error| match &store::with_id(&shared.container)?[..] {
+            [only] => Record::read(only),
+            _ => Err(error),
+        });
+    first.map_err(|error| RuntimeError::State {
+        verb: "find the network of",
+        id: record.id.clone(),
+        why: format!(
+            "container {}, whose network it is in: {error}",
+            shared.container
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn among<'a>(all: &[(&'a str, Option<&str>)]) -> Vec<Candidate<'a>> {
+        let candidate = |(id, name): &(&'a str, Option<&str>)| Candidate {
+            id,
+            name: name.map(|name| Identity {
+                name: Some(name.to_owned()),
+                ..Identity::default()
+            }),
+        };
+        all.iter().map(candidate).collect()
+    }
+
+    const LONG: &str = "4b139df2fd239b6a08861fef4a934014f0dbea13788977cbc0d805c6754637d2";
+
+    #[test]
+    fn an_id_comes_before_a_name_and_a_name_before_a_beginning() {
+        let all = among(&[("web", None), (LONG, Some("web")), ("other", Some("4b13"))]);
+        let chosen = |text| choose(text, &all, Purpose::Look).ok();
+        assert_eq!(chosen("web"), Some(0));
+        assert_eq!(chosen("4b13"), Some(2));
+        assert_eq!(chosen("4b1"), Some(1));
+        assert_eq!(chosen("nobody"), None);
+        assert_eq!(chosen(""), None);
+    }
+
+    /// M2: a name that is what engines show of another one's id takes nothing over.
+    #[test]
+    fn a_name_does_not_take_over_what_is_meant_for_another_id() {
+        let thief = &LONG[..12];
+        let all = among(&[(LONG, Some("agent")), ("c0ffee", Some(thief))]);
+        for purpose in [Purpose::Look, Purpose::Act] {
+            let said = choose(thief, &all, purpose).unwrap_err().to_string();
+            assert!(said.contains(LONG) && said.contains("c0ffee"), "{said}");
+            assert_eq!(choose(LONG, &all, purpose).ok(), Some(0));
+            assert_eq!(choose("agent", &all, purpose).ok(), Some(0));
+        }
+        // It is one container by both.
+        let own = among(&[(LONG, Some(thief))]);
+        assert_eq!(choose(thief, &own, Purpose::Act).ok(), Some(0));
+    }
+
+    #[test]
+    fn nothing_is_changed_by_a_short_beginning() {
+        let all = among(&[(LONG, Some("agent"))]);
+        let acts = |text| choose(text, &all, Purpose::Act).is_ok();
+        assert!(acts("agent") && acts(LONG) && acts(&LONG[..12]));
+        assert!(!acts("4") && !acts(&LONG[..11]));
+    }
+
+    #[test]
+    fn two_of_a_name_are_named_by_their_ids() {
+        let all = among(&[("a1", Some("app")), ("b2", Some("app"))]);
+        let said = choose("app", &all, Purpose::Act).unwrap_err().to_string();
+        assert!(said.contains("a1, b2"), "{said}");
+    }
+}

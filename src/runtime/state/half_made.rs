@@ -1,0 +1,129 @@
+//! What is begun in a container and not ready yet: the processes of `create` and `exec` before their program.
+//!
+//! They are in the container's namespaces and cgroup, so what runs there may stop them, take a lease on the file that they
+//! are to execute, or leave them no processor time. libcontainer waits for them without a limit; here they get one, and no
+//! lock is held meanwhile but that of a container that is just being created.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::cgroup::controllers::Controllers;
+use crate::runtime::RuntimeError;
+use crate::runtime::signal;
+use crate::runtime::state::record::ProcessId;
+use crate::sys::deadline::{Deadline, Halt};
+
+/// How long a process may take to be ready, or to execute its program. Far more than the few milliseconds that it takes.
+pub const WITHIN: Duration = Duration::from_secs(30);
+
+/// How long killed processes may take to end.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// Runs what begins a process. Where that does not get to its end in time, kills whatever of it holds the report pipe.
+pub fn limited<T>(
+    what: &'static str,
+    within: Duration,
+    report: &Path,
+    halt: Option<Halt<'_>>,
+    begin: impl FnOnce() -> Result<T, RuntimeError>,
+) -> Result<T, RuntimeError> {
+    let deadline = Deadline::begin(within, halt).map_err(RuntimeError::io("set a deadline"))?;
+    let result = begin();
+    let passed = deadline.has_passed();
+    drop(deadline);
+    match result {
+        Err(error) if passed => {
+            log::debug!("{}", crate::log::chain(&error));
+            if let Err(error) = kill(report) {
+                log::warn!("{}", crate::log::chain(&error));
+            }
+            Err(RuntimeError::HeldUp {
+                what,
+                seconds: within.as_secs(),
+            })
+        }
+        other => other,
+    }
+}
+
+/// A file that tells that a container is frozen, and the byte that says so: meanwhile nothing of it gets on, and no time
+/// counts.
+pub struct Frozen {
+    file: OwnedFd,
+    byte: u8,
+}
+
+impl Frozen {
+    /// The file of a container's freezer; `None` where it has none.
+    pub fn of(controllers: &Controllers) -> Option<Self> {
+        let (path, byte) = match (controllers.v1("freezer"), controllers.unified()) {
+            // THAWED, FREEZING, FROZEN
+            (Some(dir), _) => (dir.join("freezer.state"), b'F'),
+            (None, Some(dir)) => (dir.join("cgroup.freeze"), b'1'),
+            (None, None) => return None,
+        };
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        Some(Self { file, byte })
+    }
+
+    /// For a deadline.
+    pub fn halt(&self) -> Halt<'_> {
+        Halt {
+            file: self.file.as_fd(),
+            offset: 0,
+            byte: self.byte,
+        }
+    }
+}
+
+/// Kills the processes of a `create` or `exec` that did not get to its end: libcontainer's children, whose numbers nobody
+/// has written down. They are known by the pipe that they inherited. Looks until a look finds none, because one of them
+/// may be about to fork.
+pub fn kill(report: &Path) -> Result<(), RuntimeError> {
+    let Ok(pipe) = fs::metadata(report) else {
+        return Ok(());
+    };
+    let end = Instant::now() + END_WITHIN;
+    let mut pause = Duration::from_micros(200);
+    loop {
+        let holders = holders(&pipe);
+        if holders.is_empty() {
+            return Ok(());
+        }
+        holders.into_iter().try_for_each(signal::kill_process)?;
+        if Instant::now() >= end {
+            // In a frozen cgroup of version 1 they end when it is thawed.
+            return Err(RuntimeError::Unsupported(format!(
+                "processes that hold {report:?} were killed and have not ended"
+            )));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Other processes with this file open.
+fn holders(file: &fs::Metadata) -> Vec<ProcessId> {
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    let holds = |pid: &i32| {
+        let fds = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        fds.filter_map(|fd| fs::metadata(fd.path()).ok())
+            .any(|m| (m.dev(), m.ino()) == (file.dev(), file.ino()))
+    };
+    numbers
+        .filter(|pid| *pid != own)
+        .filter(holds)
+        .filter_map(ProcessId::of)
+        .collect()
+}

@@ -1,0 +1,97 @@
+//! Reads who a container is for people from its record and, where the engine keeps names in files of its own, from those: they
+//! are found by the paths that the engine put into the bundle.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::render::identity::{self, Identity, Told};
+use crate::runtime::input::bundle::read_file;
+use crate::runtime::state::record::Record;
+
+/// The longest name that is taken.
+const LONGEST: usize = 512;
+
+/// Who the container of this record is.
+pub fn of(record: &Record) -> Identity {
+    let told = match identity::engine(&record.root, &record.annotations).as_str() {
+        "docker" => docker(record),
+        "podman" => podman(record),
+        _ => Told::default(),
+    };
+    Identity::of(&record.root, &record.annotations, told)
+}
+
+/// Docker keeps a file of its own for each container, below the directory of its other data: the bundle names the container's
+/// resolv.conf in it, and the root file system beside it.
+fn docker(record: &Record) -> Told {
+    #[derive(Deserialize)]
+    struct Config {
+        #[serde(rename = "Name")]
+        name: Option<String>,
+        #[serde(rename = "Config")]
+        config: Option<Inner>,
+    }
+    #[derive(Deserialize)]
+    struct Inner {
+        #[serde(rename = "Image")]
+        image: Option<String>,
+    }
+    let file = docker_dir(record).map(|dir| dir.join("config.v2.json"));
+    let Some(config) = file.and_then(|file| json::<Config>(&file)) else {
+        return Told::default();
+    };
+    let plain = |text: String| text.trim_start_matches('/').chars().take(LONGEST).collect();
+    Told {
+        name: config.name.map(plain),
+        image: config.config.and_then(|c| c.image).map(plain),
+    }
+}
+
+/// `<data>/containers/<id>`: where the engine's files of this very container are.
+fn docker_dir(record: &Record) -> Option<PathBuf> {
+    let files = [&record.engine_files.resolv_conf, &record.engine_files.hosts];
+    let beside = files.into_iter().flatten().filter_map(|file| file.parent());
+    let mut own = beside.filter(|dir| dir.ends_with(Path::new("containers").join(&record.id)));
+    if let Some(dir) = own.next() {
+        return Some(dir.to_owned());
+    }
+    // One that shares another one's network has that one's files.
+    let mut above = record.rootfs.ancestors();
+    let data = above.find(|dir| dir.ends_with("overlay2"))?.parent()?;
+    Some(data.join("containers").join(&record.id))
+}
+
+/// podman keeps one list of the containers of a store, beside their bundles: `<store>/overlay-containers/<id>/userdata`.
+fn podman(record: &Record) -> Told {
+    #[derive(Deserialize)]
+    struct Entry {
+        id: String,
+        #[serde(default)]
+        names: Vec<String>,
+        #[serde(default)]
+        metadata: String,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(rename = "image-name")]
+        image: Option<String>,
+    }
+    let store = record.bundle.parent().and_then(Path::parent);
+    let list = store.map(|store| store.join("containers.json"));
+    let Some(list) = list.and_then(|file| json::<Vec<Entry>>(&file)) else {
+        return Told::default();
+    };
+    let own = list.into_iter().find(|entry| entry.id == record.id);
+    own.map_or_else(Told::default, |entry| Told {
+        name: entry.names.into_iter().next(),
+        image: serde_json::from_str::<Metadata>(&entry.metadata)
+            .ok()
+            .and_then(|metadata| metadata.image),
+    })
+}
+
+/// A file of an engine's, if it is one that can be understood.
+fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&read_file(path).ok()?).ok()
+}

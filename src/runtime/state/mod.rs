@@ -1,0 +1,18 @@
+//! What is remembered of containers: written before what it names is made, removed after it is gone.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`store`], [`record`] | one directory, one lock and one record for each container |
+//! | [`census`], [`half_made`] | which containers share namespaces; processes that are not their program yet |
+//! | [`find`], [`identity`] | which container somebody means, and who it is for people |
+//! | [`report`] | the pipe by which a container's process says why it did not start |
+//! | [`overlay`] | what earlier versions left on the node |
+
+pub mod census;
+pub mod find;
+pub mod half_made;
+pub mod identity;
+pub mod overlay;
+pub mod record;
+pub mod report;
+pub mod store;

@@ -1,0 +1,328 @@
+//! What is remembered of a container: written before what it names is made, removed after it is gone.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Hooks;
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup::controllers::Controllers;
+use crate::plan::{CapabilitySets, Plan, SharedNetwork};
+use crate::runtime::RuntimeError;
+use crate::runtime::hooks::Told;
+use crate::runtime::network::resolver::EngineFiles;
+use crate::sidecar::SidecarRecord;
+
+const FILE: &str = "record.json";
+
+/// Grows with each change that an older program would misread. A program reads its own format and older ones.
+pub const FORMAT: u32 = 3;
+
+/// What is remembered of a container.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Record {
+    /// Format of this record; those before the second had none written down.
+    #[serde(default)]
+    pub format: u32,
+    /// Its id.
+    pub id: String,
+    /// The engine's `--root`.
+    pub root: PathBuf,
+    /// The bundle as the engine named it.
+    pub bundle: PathBuf,
+    /// The root file system of the bundle.
+    pub rootfs: PathBuf,
+    /// Working directory of the first process.
+    pub cwd: PathBuf,
+    /// Version of the specification that the bundle was written for.
+    pub oci_version: String,
+    /// The bundle's annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Its hooks, once one of them may have run; empty before.
+    #[serde(default)]
+    pub hooks: Hooks,
+    /// Whether systemd manages its cgroup.
+    pub systemd_cgroup: bool,
+    /// Its processes keep the session keyring that they inherit.
+    #[serde(default)]
+    pub no_new_keyring: bool,
+    /// What is enforced; `None` under `unconfined`.
+    pub plan: Option<Plan>,
+    /// How `unconfined` was chosen, or the policy.
+    pub chosen_by: String,
+    /// What had a say in the policy besides the annotations; not in records before the third format.
+    #[serde(default)]
+    pub call: Call,
+    /// Capabilities of the first process, for `exec`: the shadow spec has those of the set-up as well. Records of the
+    /// first format have none, and so have their processes.
+    #[serde(default)]
+    pub capabilities: CapabilitySets,
+    /// A temporary root file system is mounted in our directory.
+    pub overlay: bool,
+    /// The first process, once it is there.
+    pub init: Option<ProcessId>,
+    /// Cgroups of the container and its companion, below each hierarchy's root; saved before they are made.
+    pub cgroups: Vec<PathBuf>,
+    /// The directories of its cgroup, once the first process is there; not in records of older versions.
+    #[serde(default)]
+    pub controllers: Option<Controllers>,
+    /// The companion process, once it is there.
+    pub sidecar: Option<SidecarRecord>,
+    /// Whether a seccomp filter is kept with it, the engine's or the merged one.
+    pub filtered: bool,
+    /// Cookie of the inner network namespace.
+    pub netns_cookie: Option<u64>,
+    /// Where the engine keeps what the sidecar resolves names with.
+    #[serde(default)]
+    pub engine_files: EngineFiles,
+    /// Whether `start` has been called: the engine's network is then final.
+    pub started: bool,
+}
+
+/// What the call that created a container said of policies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Call {
+    /// `--policy`.
+    pub policy: Option<String>,
+    /// `--config`.
+    pub config: PathBuf,
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self {
+            policy: None,
+            config: "/etc/agentbox/config.toml".into(),
+        }
+    }
+}
+
+/// A process, known by its number and the time at which it started: numbers are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProcessId {
+    /// The number in the runtime's pid namespace.
+    pub pid: i32,
+    /// Field 22 of /proc/<pid>/stat (proc_pid_stat(5)), clock ticks after boot.
+    pub start_time: u64,
+}
+
+impl ProcessId {
+    /// The process that has this number now.
+    pub fn of(pid: i32) -> Option<Self> {
+        Some(Self {
+            pid,
+            start_time: stat(pid)?.1,
+        })
+    }
+
+    /// Whether it still runs (a zombie has ended).
+    pub fn is_alive(self) -> bool {
+        stat(self.pid)
+            .is_some_and(|(state, start)| start == self.start_time && state != 'Z' && state != 'X')
+    }
+}
+
+impl From<&SidecarRecord> for ProcessId {
+    fn from(sidecar: &SidecarRecord) -> Self {
+        Self {
+            pid: sidecar.pid,
+            start_time: sidecar.start_time,
+        }
+    }
+}
+
+/// State and start time of a process.
+fn stat(pid: i32) -> Option<(char, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, parentheses included.
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+impl Record {
+    /// The network of another container that this one is in.
+    pub fn shared_network(&self) -> Option<&SharedNetwork> {
+        self.plan.as_ref()?.network.shared.as_ref()
+    }
+
+    /// Reads a container's record.
+    pub fn read(dir: &Path) -> Result<Self, RuntimeError> {
+        let path = dir.join(FILE);
+        let text = read_text(&path)?;
+        let input = |e: serde_json::Error| RuntimeError::Input {
+            path: path.clone(),
+            why: e.to_string(),
+        };
+        let Format { format } = serde_json::from_slice(&text).map_err(input)?;
+        if format > FORMAT {
+            return Err(RuntimeError::Newer {
+                path,
+                format,
+                known: FORMAT,
+            });
+        }
+        serde_json::from_slice(&text).map_err(input)
+    }
+
+    /// What its hooks are told of it.
+    pub fn told(&self) -> Told {
+        Told {
+            oci_version: self.oci_version.clone(),
+            id: self.id.clone(),
+            bundle: self.bundle.clone(),
+            annotations: self.annotations.clone(),
+        }
+    }
+
+    /// The directories of the container's cgroup.
+    pub fn controllers(&self) -> Result<Controllers, RuntimeError> {
+        match (&self.controllers, self.init) {
+            (Some(saved), _) => Ok(saved.clone()),
+            (None, Some(init)) => Controllers::of(init.pid),
+            (None, None) => Err(RuntimeError::NotRunning),
+        }
+    }
+
+    /// Writes it whole or not at all.
+    pub fn save(&self, dir: &Path) -> Result<(), RuntimeError> {
+        let text = serde_json::to_vec(self).map_err(|e| RuntimeError::Input {
+            path: dir.join(FILE),
+            why: e.to_string(),
+        })?;
+        write_whole(&dir.join(FILE), &text)
+    }
+}
+
+/// The one field that every format has.
+#[derive(Deserialize)]
+struct Format {
+    #[serde(default)]
+    format: u32,
+}
+
+/// What must be ended and removed with a container, from a record of any format: `delete` works whichever program
+/// made the container. What is not there, or is something else now, is taken for nothing.
+#[derive(Debug, Default)]
+pub struct Remains {
+    /// The first process.
+    pub init: Option<ProcessId>,
+    /// The companion process.
+    pub sidecar: Option<SidecarRecord>,
+    /// Cgroups of both.
+    pub cgroups: Vec<PathBuf>,
+    /// Whether a root file system may be mounted in our directory.
+    pub overlay: bool,
+}
+
+impl Remains {
+    /// What a record names, if it is JSON at all.
+    pub fn read(dir: &Path) -> Option<Self> {
+        let text = read_text(&dir.join(FILE)).ok()?;
+        let mut fields: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(&text).ok()?;
+        let mut take = |name: &str| fields.remove(name).unwrap_or_default();
+        Some(Self {
+            init: serde_json::from_value(take("init")).ok().flatten(),
+            sidecar: serde_json::from_value(take("sidecar")).ok().flatten(),
+            cgroups: serde_json::from_value(take("cgroups")).unwrap_or_default(),
+            overlay: serde_json::from_value(take("overlay")).unwrap_or(true),
+        })
+    }
+}
+
+impl From<&Record> for Remains {
+    fn from(record: &Record) -> Self {
+        Self {
+            init: record.init,
+            sidecar: record.sidecar.clone(),
+            cgroups: record.cgroups.clone(),
+            overlay: record.overlay,
+        }
+    }
+}
+
+/// The engine's `--root` of a container, from a record of any format.
+pub fn root(dir: &Path) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    struct Root {
+        root: PathBuf,
+    }
+    let text = read_text(&dir.join(FILE)).ok()?;
+    serde_json::from_slice::<Root>(&text).ok().map(|r| r.root)
+}
+
+fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(RuntimeError::io(format!("open {path:?}")))?;
+    file.take(64 << 20)
+        .read_to_end(&mut text)
+        .map_err(RuntimeError::io(format!("read {path:?}")))?;
+    Ok(text)
+}
+
+/// Writes a private file under another name and renames it.
+pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
+    let temporary = path.with_extension("new");
+    let step = || format!("write {path:?}");
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&temporary).map_err(RuntimeError::io(step()))?;
+    file.write_all(content).map_err(RuntimeError::io(step()))?;
+    fs::rename(&temporary, path).map_err(RuntimeError::io(step()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of a version to come, with a field and a shape that nobody knows yet.
+    const NEWER: &str = r#"{
+        "format": 77, "id": {"new": "shape"}, "init": {"pid": 5, "startTime": 7}, "sidecar": {"other": 1},
+        "cgroups": ["/a/b"], "overlay": false, "unheardOf": []
+    }"#;
+
+    fn directory(content: &str) -> PathBuf {
+        let name = format!("agentbox-record-{}-{}", std::process::id(), content.len());
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(FILE), content).unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_record_of_a_later_version_is_refused_by_its_format_and_still_deleted() {
+        let dir = directory(NEWER);
+        let message = Record::read(&dir).unwrap_err().to_string();
+        assert!(
+            message.contains("newer") && message.contains("77") && message.contains("--force"),
+            "{message}"
+        );
+        let remains = Remains::read(&dir).unwrap();
+        let init = ProcessId {
+            pid: 5,
+            start_time: 7,
+        };
+        assert_eq!(remains.init, Some(init));
+        assert_eq!(remains.cgroups, [PathBuf::from("/a/b")]);
+        assert!(remains.sidecar.is_none() && !remains.overlay);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_record_that_is_no_json_names_nothing() {
+        for content in ["", "{", "[]", "{\"format\":\"x\"}"] {
+            let dir = directory(content);
+            assert!(Record::read(&dir).is_err());
+            let remains = Remains::read(&dir).unwrap_or_default();
+            assert!(remains.init.is_none() && remains.cgroups.is_empty());
+            fs::remove_dir_all(dir).unwrap();
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Where containers are kept: one directory for each, for all engines' `--root`, and one lock for each id.
+//!
+//! ```text
+//! /run/agentbox/
+//!   index/<root>-<id>/          record.json, config.json (the shadow bundle), filter, report, hosts, ...
+//!   locks/<root>-<id>           a POSIX record lock; verbs on one id take turns
+//!   namespaces/                 which container is in which namespace (census.rs)
+//! ```
+//! `<root>` is a short hash of the engine's `--root`, so that two engines may use one id.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::fcntl::FcntlArg;
+use rustix::fs::FlockOperation;
+
+use crate::runtime::RuntimeError;
+use crate::runtime::state::record::Record;
+use crate::sys::deadline::Deadline;
+
+/// The run directory: a tmpfs on every system that containers run on, so that nothing outlives a boot.
+const RUN: &str = "/run/agentbox";
+
+/// The run directory.
+pub fn run_dir() -> &'static Path {
+    Path::new(RUN)
+}
+
+/// How long a verb waits for another one on the same container. Each that holds the lock has deadlines of its own, `start`
+/// thirty seconds; only the node's own hooks may take longer.
+const LOCK_WITHIN: Duration = Duration::from_secs(60);
+
+/// A container id that can be a file name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerId(String);
+
+impl ContainerId {
+    /// Parses an id: runc's characters, at most 200 of them.
+    pub fn parse(text: &str) -> Result<Self, RuntimeError> {
+        let plain = text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_+-.".contains(&b));
+        if plain && (1..=200).contains(&text.len()) && text != "." && text != ".." {
+            Ok(Self(text.to_owned()))
+        } else {
+            let shown: String = text.chars().take(80).collect();
+            Err(RuntimeError::Id(shown))
+        }
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// One container's places.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its id.
+    pub id: ContainerId,
+    /// The engine's `--root`.
+    pub root: PathBuf,
+    key: String,
+}
+
+impl Place {
+    /// The places of a container of this root.
+    pub fn new(root: &Path, id: &str) -> Result<Self, RuntimeError> {
+        let id = ContainerId::parse(id)?;
+        let root = std::path::absolute(root)
+            .map_err(RuntimeError::io(format!("resolve --root {root:?}")))?;
+        let key = format!(
+            "{:016x}-{}",
+            hash(root.as_os_str().as_encoded_bytes()),
+            id.as_str()
+        );
+        Ok(Self { id, root, key })
+    }
+
+    /// A name that no container of another root has.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Our directory of the container.
+    pub fn dir(&self) -> PathBuf {
+        index().join(&self.key)
+    }
+
+    /// libcontainer's directory of the container.
+    pub fn libcontainer_dir(&self) -> PathBuf {
+        self.root.join(self.id.as_str())
+    }
+
+    /// The pipe by which the container's process reports what went wrong.
+    pub fn report(&self) -> PathBuf {
+        self.dir().join("report")
+    }
+
+    /// The program of the syscall wall.
+    pub fn filter(&self) -> PathBuf {
+        self.dir().join("filter")
+    }
+
+    /// Makes our directory; an error if it is there.
+    pub fn make_dir(&self) -> Result<(), RuntimeError> {
+        make_private(&index())?;
+        let dir = self.dir();
+        match fs::DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(RuntimeError::Exists(self.id.0.clone()))
+            }
+            Err(e) => Err(RuntimeError::io(format!("make {dir:?}"))(e)),
+        }
+    }
+
+    /// The lock of a container that exists; nothing is made for one that does not.
+    pub fn lock_existing(&self) -> Result<Lock, RuntimeError> {
+        let lock = self.lock_existing_within(LOCK_WITHIN)?;
+        lock.ok_or_else(|| self.busy())
+    }
+
+    /// Likewise, but `None` after this time.
+    pub fn lock_existing_within(&self, within: Duration) -> Result<Option<Lock>, RuntimeError> {
+        let unknown = || RuntimeError::Unknown(self.id.0.clone());
+        if !self.dir().exists() {
+            return Err(unknown());
+        }
+        let lock = self.lock_within(within)?;
+        if !self.dir().exists() {
+            // Deleted meanwhile, and what we have locked is a new file.
+            lock.map_or(Ok(()), Lock::remove)?;
+            return Err(unknown());
+        }
+        Ok(lock)
+    }
+
+    fn busy(&self) -> RuntimeError {
+        RuntimeError::Busy {
+            id: self.id.0.clone(),
+            seconds: LOCK_WITHIN.as_secs(),
+        }
+    }
+
+    /// Whether another process has the container's lock: a verb is under way. Looks without waiting.
+    pub fn is_busy(&self) -> bool {
+        let path = Path::new(RUN).join("locks").join(&self.key);
+        let Ok(file) = File::options().write(true).open(&path) else {
+            return false;
+        };
+        let mut lock = libc::flock {
+            l_type: libc::F_WRLCK as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        let asked = nix::fcntl::fcntl(file.as_raw_fd(), FcntlArg::F_GETLK(&mut lock));
+        asked.is_ok() && lock.l_type != libc::F_UNLCK as libc::c_short
+    }
+
+    /// Waits for the container's lock and takes it until the value is dropped or the process ends.
+    ///
+    /// A POSIX lock (fcntl_locking(2)), because it is the process's: flock(2) would go on being held by the container's
+    /// first process, which inherits every descriptor.
+    pub fn lock(&self) -> Result<Lock, RuntimeError> {
+        let taken = self.lock_within(LOCK_WITHIN)?;
+        taken.ok_or_else(|| self.busy())
+    }
+
+    /// As [`Self::lock`], but `None` after this time.
+    fn lock_within(&self, within: Duration) -> Result<Option<Lock>, RuntimeError> {
+        let dir = Path::new(RUN).join("locks");
+        make_private(&dir)?;
+        let path = dir.join(&self.key);
+        let step = || format!("lock {path:?}");
+        loop {
+            let mut options = File::options();
+            options.create(true).truncate(false).write(true).mode(0o600);
+            let file = options.open(&path).map_err(RuntimeError::io(step()))?;
+            if !take(&file, within).map_err(RuntimeError::io(step()))? {
+                return Ok(None);
+            }
+            // Whoever deleted the container removed the file while we waited: the lock is another file's now.
+            let same = fs::metadata(&path)
+                .ok()
+                .zip(file.metadata().ok())
+                .is_some_and(|(a, b)| a.ino() == b.ino());
+            if same {
+                return Ok(Some(Lock { file, path }));
+            }
+        }
+    }
+}
+
+/// Takes a lock; `false` when somebody else has it for longer than this.
+fn take(file: &File, within: Duration) -> std::io::Result<bool> {
+    use rustix::io::Errno;
+    match rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => return Ok(true),
+        Err(Errno::ACCESS | Errno::AGAIN) => {}
+        Err(e) => return Err(e.into()),
+    }
+    let deadline = Deadline::begin(within, None)?;
+    loop {
+        match rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::LockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INTR) if deadline.has_passed() => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// A held lock.
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Removes the lock's file: the container is gone. Those that wait notice and take a new one.
+    pub fn remove(self) -> Result<(), RuntimeError> {
+        fs::remove_file(&self.path).map_err(RuntimeError::io(format!("remove {:?}", self.path)))?;
+        drop(self.file);
+        Ok(())
+    }
+}
+
+/// Where our directories of all containers are.
+pub fn index() -> PathBuf {
+    Path::new(RUN).join("index")
+}
+
+/// Where it is kept what containers used of their budgets.
+pub fn kept() -> PathBuf {
+    Path::new(RUN).join("kept")
+}
+
+/// Every container on this node, whatever its engine.
+pub fn all() -> Result<Vec<Record>, RuntimeError> {
+    read_where(|_| true)
+}
+
+/// Every container of this `--root`.
+pub fn of_root(root: &Path) -> Result<Vec<Record>, RuntimeError> {
+    let prefix = format!("{:016x}-", hash(root.as_os_str().as_encoded_bytes()));
+    let mut records = read_where(|key| key.starts_with(&prefix))?;
+    records.retain(|record| record.root == root);
+    Ok(records)
+}
+
+/// Our directories of the containers with this id: one for each `--root` that has it.
+pub fn with_id(id: &str) -> Result<Vec<PathBuf>, RuntimeError> {
+    let dirs = dirs_where(|key| key.split_once('-').is_some_and(|(_, rest)| rest == id))?;
+    Ok(dirs.collect())
+}
+
+/// The records of those whose key is such. One that cannot be read is left out.
+fn read_where(wanted: impl Fn(&str) -> bool) -> Result<Vec<Record>, RuntimeError> {
+    let mut records: Vec<Record> = dirs_where(wanted)?
+        .filter_map(|dir| Record::read(&dir).ok())
+        .collect();
+    records.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(records)
+}
+
+fn dirs_where(
+    wanted: impl Fn(&str) -> bool,
+) -> Result<impl Iterator<Item = PathBuf>, RuntimeError> {
+    let index = Path::new(RUN).join("index");
+    let entries = match fs::read_dir(&index) {
+        Ok(entries) => Some(entries),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        Err(e) => return Err(RuntimeError::io(format!("read {index:?}"))(e)),
+    };
+    let names = entries.into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(names
+        .filter(move |name| wanted(name))
+        .map(move |name| index.join(name)))
+}
+
+/// A directory of the runtime's own below its run directory.
+pub fn private_dir(name: &str) -> Result<PathBuf, RuntimeError> {
+    let dir = Path::new(RUN).join(name);
+    make_private(&dir)?;
+    Ok(dir)
+}
+
+pub(in crate::runtime) fn make_private(dir: &Path) -> Result<(), RuntimeError> {
+    let made = fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(dir);
+    made.map_err(RuntimeError::io(format!("make {dir:?}")))
+}
+
+/// FNV-1a, 64 bit: a short name for a path, not a protection.
+pub(in crate::runtime) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+        (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_file_name_and_nothing_else() {
+        for good in ["a", "A_b+c-d.e", "..a", &"x".repeat(200)] {
+            assert!(ContainerId::parse(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "../x",
+            "a b",
+            "a\0",
+            "é",
+            &"x".repeat(201),
+        ] {
+            assert!(ContainerId::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
