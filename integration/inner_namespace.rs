@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use agentbox::network::inner::{SYNTHETIC_V4, SYNTHETIC_V6};
+use agentbox::egress::names::{SYNTHETIC_V4, SYNTHETIC_V6};
 use agentbox::network::{
     InnerConfig, InnerMode, InnerNamespace, NetworkError, Sysctl, enter, spawn_maker,
     verify_current,

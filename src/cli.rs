@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-/// Where the state of containers is that no engine keeps elsewhere.
-pub const DEFAULT_ROOT: &str = "/run/agentbox/containers";
+use crate::log::LogFormat;
+use crate::policy::DEFAULT_ROOT;
 
 /// An OCI runtime that fences AI agents.
 #[derive(Debug, Parser)]
@@ -78,15 +78,6 @@ pub struct Global {
     /// Print the version and stop
     #[arg(long, short = 'v')]
     pub version: bool,
-}
-
-/// Form of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// `time="..." level=error msg="..."`
-    Text,
-    /// `{"level":"error","msg":"...","time":"..."}`, which engines parse
-    Json,
 }
 
 /// The exit status of a command line that cannot be understood: 1 as runc has it; 2 for `policy`, whose 1 is an answer.

@@ -8,18 +8,28 @@ use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
 use anyhow::Context;
 use log::{Level, LevelFilter, Metadata, Record};
 
-use crate::cli::{Global, LogFormat};
+use crate::policy::{escape, escape_json};
 
 struct Logger {
     /// `None`: standard error.
     file: Option<Mutex<File>>,
     form: Form,
     debug: bool,
+}
+
+/// Form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// `time="..." level=error msg="..."`
+    Text,
+    /// `{"level":"error","msg":"...","time":"..."}`, which engines parse
+    Json,
 }
 
 /// Who reads it.
@@ -66,8 +76,9 @@ pub fn first_cause() -> Option<String> {
 }
 
 /// Opens the log.
-pub fn init(global: &Global) -> anyhow::Result<()> {
-    let file = match &global.log {
+/// To `path`, or standard error without one; in `form`, or the form that its reader is likely to want.
+pub fn init(path: Option<&Path>, form: Option<LogFormat>, debug: bool) -> anyhow::Result<()> {
+    let file = match path {
         Some(path) => {
             let mut options = File::options();
             let opened = options.append(true).create(true).mode(0o600).open(path);
@@ -78,16 +89,12 @@ pub fn init(global: &Global) -> anyhow::Result<()> {
         None => None,
     };
     let logger = LOGGER.get_or_init(|| Logger {
-        form: Form::of(
-            file.as_ref(),
-            global.log_format,
-            std::io::stderr().is_terminal(),
-        ),
+        form: Form::of(file.as_ref(), form, std::io::stderr().is_terminal()),
         file,
-        debug: global.debug,
+        debug,
     });
     log::set_logger(logger).map_err(|e| anyhow::anyhow!("{e}"))?;
-    log::set_max_level(if global.debug {
+    log::set_max_level(if debug {
         LevelFilter::Debug
     } else {
         LevelFilter::Warn
@@ -191,58 +198,10 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// No control characters, and none that turn or hide what stands beside them: a message may hold what a hostile image or workload
-/// chose.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match is_treacherous(c) {
-            true => escaped.extend(c.escape_default()),
-            false => escaped.push(c),
-        }
-    }
-    escaped
-}
-
-/// The same of JSON, which stays the same JSON: serde_json leaves DEL, C1 and all above as they are. These stand in its strings
-/// alone.
-pub fn escape_json(json: &str) -> String {
-    use std::fmt::Write as _;
-    let mut escaped = String::with_capacity(json.len());
-    for c in json.chars() {
-        // A line's end is the form's own: in a string it is escaped already.
-        if c == '\n' || !is_treacherous(c) {
-            escaped.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            // A String takes everything.
-            let _always = write!(escaped, "\\u{unit:04x}");
-        }
-    }
-    escaped
-}
-
-/// What a terminal obeys (C0, DEL, C1), what ends a line, what turns the direction of writing (CVE-2021-42574), and what nobody sees.
-fn is_treacherous(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{ad}'
-                | '\u{61c}'
-                | '\u{180e}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::is_treacherous;
 
     #[test]
     fn a_message_stays_one_line_whatever_it_holds() {

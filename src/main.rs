@@ -35,7 +35,11 @@ fn main() -> ExitCode {
             };
         }
     };
-    if let Err(error) = log::init(&cli.global) {
+    if let Err(error) = log::init(
+        cli.global.log.as_deref(),
+        cli.global.log_format,
+        cli.global.debug,
+    ) {
         log::complain(&format!("agentbox: {error:#}"));
         return ExitCode::FAILURE;
     }

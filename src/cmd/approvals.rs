@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
 use crate::cmd::out;
+use crate::egress::WaitingConnection;
 use crate::egress::{Lasting, MOST_WAITING, endpoint};
 use crate::policy::{Host, NetworkRule, Reach, Target};
 use crate::render::identity::Identity;
@@ -18,7 +19,7 @@ use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{self, Place};
-use crate::sidecar::{ControlReply, ControlRequest, Decision, DecisionOf, WaitingConnection};
+use crate::sidecar::{ControlReply, ControlRequest, Decision, DecisionOf};
 
 /// The longest that `--for` may say.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -50,7 +51,9 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
         }
     }
     match args.format {
-        TableFormat::Json => out::line(&crate::log::escape_json(&serde_json::to_string(&lines)?))?,
+        TableFormat::Json => {
+            out::line(&crate::policy::escape_json(&serde_json::to_string(&lines)?))?
+        }
         TableFormat::Table => out::text(&table(&lines))?,
     };
     Ok(ExitCode::SUCCESS)
@@ -98,14 +101,14 @@ fn table(lines: &[Line]) -> String {
     {
         let program = match &waiting.program {
             // What the workload calls itself: escaped and short.
-            Some((pid, name)) => format!("{} (pid {pid})", crate::log::escape(name)),
+            Some((pid, name)) => format!("{} (pid {pid})", crate::policy::escape(name)),
             None => "-".to_owned(),
         };
         let container: String = container.chars().take(12).collect();
         table += &format!(
             "{:>7}  {container:12}  {:width$}  {:>5} s  {:>4} s  {program:24}  {}\n",
             waiting.id,
-            crate::log::escape(&identity.short()),
+            crate::policy::escape(&identity.short()),
             waiting.waited,
             waiting.left,
             endpoint(&Host::Name(waiting.host.clone()), waiting.port),

@@ -69,7 +69,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
         }
     };
     if args.json {
-        out::line(&crate::log::escape_json(&serde_json::to_string_pretty(
+        out::line(&crate::policy::escape_json(&serde_json::to_string_pretty(
             &subject,
         )?))?;
     } else {

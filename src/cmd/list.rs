@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::cli::{Global, List, TableFormat};
 use crate::cmd::out;
 use crate::cmd::state::State;
-use crate::log::escape;
 use crate::policy::NetworkMode;
+use crate::policy::escape;
 use crate::render::identity::Identity;
 use crate::runtime::network::control;
 use crate::runtime::start;
@@ -63,7 +63,7 @@ pub fn run(global: &Global, args: &List) -> Result<ExitCode> {
             .map(|line| line.state.id.clone() + "\n")
             .collect(),
         (false, TableFormat::Json) => {
-            crate::log::escape_json(&serde_json::to_string(&lines)?) + "\n"
+            crate::policy::escape_json(&serde_json::to_string(&lines)?) + "\n"
         }
         (false, TableFormat::Table) if args.all => columns(&lines, &fenced_cells, FENCED),
         (false, TableFormat::Table) => columns(&lines, &state_cells, STATE),

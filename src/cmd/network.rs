@@ -29,7 +29,7 @@ pub fn run(args: &Network) -> Result<ExitCode> {
         id,
     };
     match args.format {
-        TextFormat::Json => out::line(&crate::log::escape_json(&serde_json::to_string_pretty(
+        TextFormat::Json => out::line(&crate::policy::escape_json(&serde_json::to_string_pretty(
             &subject,
         )?))?,
         TextFormat::Text => out::text(&network::text(&subject))?,

@@ -10,8 +10,8 @@ use anyhow::Result;
 
 use super::out;
 use crate::cli::{Global, PolicyVerb};
-use crate::log::escape;
 use crate::policy::catalogue;
+use crate::policy::escape;
 use crate::runtime::input::node_files::NodeFiles;
 
 /// Looks into the policies of this node.

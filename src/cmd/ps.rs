@@ -44,7 +44,7 @@ fn table(pids: &[i32], options: &[String]) -> Result<String> {
     if !output.status.success() {
         bail!(
             "ps: {}",
-            crate::log::escape(String::from_utf8_lossy(&output.stderr).trim())
+            crate::policy::escape(String::from_utf8_lossy(&output.stderr).trim())
         );
     }
     let text = String::from_utf8_lossy(&output.stdout);
@@ -60,7 +60,7 @@ fn table(pids: &[i32], options: &[String]) -> Result<String> {
             .nth(column)
             .and_then(|p| p.parse().ok());
         if pid.is_some_and(|p| pids.contains(&p)) {
-            table += &crate::log::escape(line);
+            table += &crate::policy::escape(line);
             table.push('\n');
         }
     }

@@ -23,6 +23,7 @@ pub mod phrase;
 pub mod socks;
 pub mod spelling;
 mod spent;
+mod status;
 pub mod tls;
 
 pub use address::{AddressRefusal, Surroundings};
@@ -32,3 +33,7 @@ pub use ask::{
 pub use budget::{Budget, Ledger, OverBudget};
 pub use decide::{Decision, Denial, Rules, endpoint, proxy_port, rule_for};
 pub use spent::{Kept, LONGEST_HEAD, Spent, SpentLine, room, seconds_of};
+pub use status::{
+    AskStatus, InboundConnection, InboundStatus, InboundTotal, LiveConnection, NetworkStatus, Used,
+    WaitingConnection,
+};

@@ -15,6 +15,16 @@ const V6: u128 = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 0).to_bits();
 /// Where the names begin in both.
 const FIRST: u32 = 256;
 
+/// Where the stub listens that refuses every name: an address of the loopback interface, which is all that there is.
+pub const REFUSING_STUB: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
+
+/// The address of `lo` in the inner namespace, where every address is its own: the first of the range that RFC 2544 keeps for
+/// benchmarks and that no network routes.
+pub const SYNTHETIC_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+
+/// The same for IPv6, from the range of unique local addresses.
+pub const SYNTHETIC_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 1);
+
 /// The most names that one container can look up: as many as there are addresses.
 pub const MOST_NAMES: u32 = V4_COUNT - FIRST;
 

@@ -35,6 +35,7 @@ use crate::plan::{CapabilitySets, Plan, ScratchPlace};
 use crate::runtime::filter::SavedFilter;
 use crate::runtime::hooks::{Ready, Told, When};
 use crate::sidecar::SidecarError;
+use crate::sys::user::JoinedUser;
 use crate::sys::user::with_files_of_root;
 
 /// How long the sidecar may take to answer at `start`; it answers in microseconds.
@@ -148,18 +149,6 @@ pub enum Role {
         /// The container's user namespace, which libcontainer does not join.
         user: Option<JoinedUser>,
     },
-}
-
-/// A user of a user namespace.
-pub struct JoinedUser {
-    /// The namespace.
-    pub namespace: OwnedFd,
-    /// User id there.
-    pub uid: u32,
-    /// Group id there.
-    pub gid: u32,
-    /// Additional group ids there.
-    pub groups: Vec<u32>,
 }
 
 /// The executor that libcontainer calls.

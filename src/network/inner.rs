@@ -1,7 +1,7 @@
 //! The inner network namespace: what it is made of, and the check on entering it.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, accessat};
@@ -11,14 +11,9 @@ use rustix::mount::{
 };
 
 use super::{ListenOn, Listeners, NetworkError, Sysctl};
+use crate::egress::names::{SYNTHETIC_V4, SYNTHETIC_V6};
 use crate::sys::netlink::{Link, RouteSocket};
 use crate::sys::netns;
-
-/// The address of `lo` under [`InnerMode::AnyIp`]: the first of the range that RFC 2544 keeps for
-/// benchmarks and that no network routes.
-pub const SYNTHETIC_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-/// The same for IPv6, from the range of unique local addresses.
-pub const SYNTHETIC_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 1);
 
 /// What `lo` may carry at once, in bytes: under the kernel's most (`GSO_MAX_SIZE`, linux/netdevice.h: 524,280).
 const LARGEST_PACKET: u32 = 500_000;

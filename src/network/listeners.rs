@@ -12,13 +12,12 @@ use rustix::net::{
 };
 
 use super::NetworkError;
+use crate::egress::names::REFUSING_STUB;
 
 /// Connections that wait to be accepted; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 1024;
 /// DNS (RFC 1035).
 const DNS_PORT: u16 = 53;
-/// Where the stub listens that refuses every name: an address of the loopback interface, which is all that there is.
-pub const REFUSING_STUB: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
 
 /// What to listen on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -60,7 +60,7 @@ pub use host::{Host, HostName};
 pub use inbound::InboundPort;
 pub use name::{PolicyChoice, PolicyName, UNCONFINED};
 pub use network::MOST_PORTS;
-pub use node::{AnnotationLeave, NamespaceKind, NodeAllow, NodeConfig};
+pub use node::{AnnotationLeave, DEFAULT_ROOT, NamespaceKind, NodeAllow, NodeConfig};
 pub use path::{GuestPath, HostPath};
 pub use preset::misnamed as misnamed_preset;
 pub use resolve::{Asker, Ceiling, Leave, Origin, Resolved, Selection, Sources, resolve};
@@ -68,7 +68,9 @@ pub use rule::{NetworkPrefix, NetworkRule, PresetName, Reach, RuleItem, Target};
 pub use seconds::{AskSeconds, BudgetsKept, CoolDown};
 pub use size::ByteSize;
 pub use syscall::SyscallName;
-pub use text::{ValueError, shown};
+#[cfg(test)]
+pub(crate) use text::is_treacherous;
+pub use text::{ValueError, escape, escape_json, shown};
 pub use upstream::{NodeNetwork, Secret, Upstream, UpstreamNames};
 
 use text::words;

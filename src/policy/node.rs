@@ -12,6 +12,9 @@ use super::{
     Capability, Field, HostPath, NodeNetwork, PolicyChoice, PolicyError, PolicyName, file,
 };
 
+/// Where the state of containers is that no engine keeps elsewhere.
+pub const DEFAULT_ROOT: &str = "/run/agentbox/containers";
+
 /// `/etc/agentbox/config.toml`, parsed. A node without the file has [`NodeConfig::default`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]

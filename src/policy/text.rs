@@ -190,6 +190,55 @@ macro_rules! words {
 }
 pub(super) use words;
 
+/// No control characters, and none that turn or hide what stands beside them: a message may hold what a hostile image or workload
+/// chose.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_treacherous(c) {
+            true => escaped.extend(c.escape_default()),
+            false => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// The same of JSON, which stays the same JSON: serde_json leaves DEL, C1 and all above as they are. These stand in its strings
+/// alone.
+pub fn escape_json(json: &str) -> String {
+    use std::fmt::Write as _;
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        // A line's end is the form's own: in a string it is escaped already.
+        if c == '\n' || !is_treacherous(c) {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // A String takes everything.
+            let _always = write!(escaped, "\\u{unit:04x}");
+        }
+    }
+    escaped
+}
+
+/// What a terminal obeys (C0, DEL, C1), what ends a line, what turns the direction of writing (CVE-2021-42574), and what nobody sees.
+pub(crate) fn is_treacherous(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::identity::Identity;
 use crate::egress::spelling;
-use crate::log::escape;
 use crate::plan::{EphemeralContent, FilesystemPlan, LimitsPlan, Plan, PlannedMount, ScratchPlace};
+use crate::policy::escape;
 use crate::policy::{HostName, Leave, NetworkMode, NetworkRule, RootAccess, Target, UpstreamNames};
 use crate::render::ext4::Blank;
 use crate::seccomp::{Filter, Program};

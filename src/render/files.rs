@@ -1,8 +1,7 @@
 //! PURE. The small files that the network wall puts over the engine's.
 
+use crate::egress::names::{REFUSING_STUB, SYNTHETIC_V4};
 use crate::egress::own::OWN_V4;
-use crate::network::REFUSING_STUB;
-use crate::network::inner::SYNTHETIC_V4;
 use crate::plan::NetworkPlan;
 use crate::policy::NetworkMode;
 

@@ -123,7 +123,7 @@ impl Identity {
 
     /// The whole id, and what to type for it besides: `4b13... (team/web/app)`.
     pub fn with_id(&self, id: &str) -> String {
-        crate::log::escape(&match self.short().as_str() {
+        crate::policy::escape(&match self.short().as_str() {
             "-" => id.to_owned(),
             name => format!("{id} ({name})"),
         })
@@ -149,7 +149,7 @@ impl Identity {
         }
         match words.len() {
             1 => String::new(),
-            _ => crate::log::escape(&words.join(", ")),
+            _ => crate::policy::escape(&words.join(", ")),
         }
     }
 }
@@ -180,7 +180,7 @@ pub fn engine(root: &Path, annotations: &BTreeMap<String, String>) -> String {
         Some("libpod") => "podman".to_owned(),
         Some("cri-o") => "cri-o".to_owned(),
         _ if annotations.contains_key("io.kubernetes.cri-o.ContainerType") => "cri-o".to_owned(),
-        _ if root == Path::new(crate::cli::DEFAULT_ROOT) => "agentbox".to_owned(),
+        _ if root == Path::new(crate::policy::DEFAULT_ROOT) => "agentbox".to_owned(),
         _ => root.display().to_string(),
     }
 }

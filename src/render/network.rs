@@ -5,9 +5,9 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::identity::Identity;
-use crate::log::escape;
+use crate::egress::{LiveConnection, NetworkStatus};
 use crate::policy::NetworkMode;
-use crate::sidecar::{LiveConnection, NetworkStatus};
+use crate::policy::escape;
 
 /// A container and its network.
 #[derive(Debug, Serialize)]
@@ -223,8 +223,8 @@ fn connections(out: &mut String, status: &NetworkStatus) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::{AskStatus, InboundConnection, InboundStatus, InboundTotal, Used};
     use crate::egress::{Budget, Rules};
-    use crate::sidecar::{AskStatus, InboundConnection, InboundStatus, InboundTotal, Used};
 
     fn subject() -> Subject {
         Subject {

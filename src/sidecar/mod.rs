@@ -33,11 +33,7 @@ pub use confine::{ConfineError, LandlockNeed, Limits};
 pub use main::main;
 pub use protocol::{Handover, ProtocolError, Work, own_pid_namespace, request_namespace};
 pub use record::{SidecarRecord, kill, remove};
-pub use serve::{
-    AskStatus, ControlReply, ControlRequest, Decision, DecisionOf, InboundConnection,
-    InboundStatus, InboundTotal, LiveConnection, NetworkStatus, Pinned, Proxy, Serving, Tls, Used,
-    WaitingConnection,
-};
+pub use serve::{ControlReply, ControlRequest, Decision, DecisionOf, Pinned, Proxy, Serving, Tls};
 pub use spawn::{Attach, ServingFds, SidecarConfig, Spawned, spawn};
 
 /// argv[0] of the sidecar, as ps(1) shows it.

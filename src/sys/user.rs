@@ -6,7 +6,17 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-use crate::enforce::executor::JoinedUser;
+/// A user of a user namespace.
+pub struct JoinedUser {
+    /// The namespace.
+    pub namespace: OwnedFd,
+    /// User id there.
+    pub uid: u32,
+    /// Group id there.
+    pub gid: u32,
+    /// Additional group ids there.
+    pub groups: Vec<u32>,
+}
 
 /// Joins a user namespace and takes ids of it, for the calling thread, which must be the only one.
 ///

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use super::super::out;
 use crate::cli::{Global, PolicyPresets};
 use crate::indexes::{self, Learned};
-use crate::log::escape;
 use crate::policy::catalogue::{self, ListedPreset};
+use crate::policy::escape;
 use crate::runtime::input::node_files::{NodeFiles, preset_dir};
 
 /// Lists presets, or finds out those of the node's package managers.

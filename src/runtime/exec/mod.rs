@@ -10,7 +10,7 @@ use oci_spec::runtime::{Process, Spec};
 
 use crate::cgroup::path;
 use crate::cli;
-use crate::enforce::executor::{JoinedUser, Role, WallExecutor, Walls};
+use crate::enforce::executor::{Role, WallExecutor, Walls};
 use crate::enforce::home;
 use crate::enforce::privileges;
 use crate::plan::{CapabilitySets, process};
@@ -31,6 +31,7 @@ use crate::runtime::state::half_made::Frozen;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
 use crate::runtime::state::report;
 use crate::runtime::state::store::Place;
+use crate::sys::user::JoinedUser;
 
 /// A process that `exec` started.
 pub struct Started {

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
+use crate::egress::NetworkStatus;
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::sidecar::{ControlReply, ControlRequest, NetworkStatus};
+use crate::sidecar::{ControlReply, ControlRequest};
 use crate::sys::socket::send_stream;
 
 const NAME: &str = "control";

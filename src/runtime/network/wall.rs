@@ -210,7 +210,7 @@ fn journal_head(record: &Record, identity: Identity) -> String {
     // These types always have a JSON form, in which no control character is left.
     serde_json::to_string(&head).map_or_else(
         |_| String::new(),
-        |line| crate::log::escape_json(&line) + "\n",
+        |line| crate::policy::escape_json(&line) + "\n",
     )
 }
 

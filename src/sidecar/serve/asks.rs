@@ -4,12 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use super::control::{ControlReply, Decision, DecisionOf};
 use super::wall::{Refusal, Wall};
+use crate::egress::AskStatus;
+use crate::egress::WaitingConnection;
 use crate::egress::{AskRefusal, Asking, Asks, Denial, Lasting, Verdict, Waiting, endpoint};
 use crate::policy::{Host, HostName, Reach};
 
@@ -35,41 +36,6 @@ impl Desk {
             ..Self::default()
         }
     }
-}
-
-/// What waits, and what was decided, as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AskStatus {
-    /// How long a connection waits.
-    pub seconds: u32,
-    /// The connections that wait, the oldest first.
-    pub waiting: Vec<WaitingConnection>,
-    /// Approvals that hold.
-    pub approved: Vec<String>,
-    /// What a person denied.
-    pub denied: Vec<String>,
-}
-
-/// A connection that waits, as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct WaitingConnection {
-    /// Its number in this container.
-    pub id: u64,
-    /// Where it wants to.
-    pub host: HostName,
-    /// On which port.
-    pub port: u16,
-    /// Since how many seconds.
-    pub waited: u64,
-    /// For how many more.
-    pub left: u64,
-    /// The client's own port.
-    pub client_port: Option<u16>,
-    /// The client's pid in the runtime's namespace and its name, where the runtime finds it; the sidecar cannot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<(i32, String)>,
 }
 
 /// What lets a connection through.

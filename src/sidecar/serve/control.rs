@@ -1,7 +1,7 @@
 //! What the runtime's verbs ask a running sidecar: one JSON line each way, on a socket in the container's directory
 //! that only root reaches.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,13 +17,11 @@ use tokio::task::spawn_local;
 
 use super::super::protocol::NamespaceId;
 use super::accept;
-use super::asks::{self, AskStatus};
-use super::guests::InboundStatus;
+use super::asks;
 use super::journal::Via;
-use super::live::LiveConnection;
 use super::proxy::Proxy;
 use super::wall::Wall;
-use crate::egress::{Budget, Lasting, Rules};
+use crate::egress::{Lasting, NetworkStatus, Rules};
 use crate::policy::HostName;
 use crate::sys::socket::{Received, netns_cookie, receive};
 
@@ -119,49 +117,6 @@ pub enum ControlReply {
         /// So many connections were not within them and are closed.
         closed: usize,
     },
-}
-
-/// What is going on in a container's network.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NetworkStatus {
-    /// The rules that hold.
-    pub rules: Rules,
-    /// The ports that the wall listens on inside, whatever the address, besides DNS and the proxy's.
-    #[serde(default)]
-    pub ports: BTreeSet<u16>,
-    /// What waits for a person, where something may.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asking: Option<AskStatus>,
-    /// What may be used.
-    pub budget: Budget,
-    /// What is, or has been.
-    pub used: Used,
-    /// The connections that are open, the oldest first.
-    pub connections: Vec<LiveConnection>,
-    /// How many more there are than are listed.
-    pub more_connections: usize,
-    /// What leads in.
-    #[serde(default)]
-    pub inbound: InboundStatus,
-    /// Connections that were let through so far.
-    pub allowed: u64,
-    /// Refusals so far, by their reason in a word.
-    pub denied: BTreeMap<String, u64>,
-    /// Refusals that the violation log has no line for.
-    pub log_lines_left_out: u64,
-}
-
-/// How much of a [`Budget`] is used, by what leads out and in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Used {
-    /// Connections that are open.
-    pub connections: u32,
-    /// Bytes sent so far.
-    pub upload_bytes: u64,
-    /// Names that were looked up so far.
-    pub hosts: usize,
 }
 
 /// Who may ask: the user that the runtime runs as, in the node's network namespace, who shows by a descriptor that it is in the

@@ -6,49 +6,13 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
 
 use super::journal::Via;
 use super::wall::Wall;
+use crate::egress::InboundConnection;
+use crate::egress::InboundStatus;
+use crate::egress::InboundTotal;
 use crate::egress::OverBudget;
-
-/// What leads in, as it is shown.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct InboundStatus {
-    /// Each port, and what came by it so far.
-    pub ports: BTreeMap<u16, InboundTotal>,
-    /// The connections that are open, the oldest first.
-    pub connections: Vec<InboundConnection>,
-}
-
-/// What came by one port so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct InboundTotal {
-    /// Connections that were let in.
-    pub connections: u64,
-    /// Bytes that left the container.
-    pub sent: u64,
-    /// Bytes that came in.
-    pub received: u64,
-}
-
-/// An open connection from outside.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct InboundConnection {
-    /// The port.
-    pub port: u16,
-    /// Whose it is, where that is known still.
-    pub from: Option<IpAddr>,
-    /// When it was let in (RFC 3339, UTC).
-    pub since: String,
-    /// Bytes that left the container.
-    pub sent: u64,
-    /// Bytes that came in.
-    pub received: u64,
-}
 
 struct Open {
     port: u16,

@@ -148,7 +148,7 @@ impl Journal {
         let Ok(line) = serde_json::to_string(line) else {
             return;
         };
-        let bytes = (crate::log::escape_json(&line) + "\n").into_bytes();
+        let bytes = (crate::policy::escape_json(&line) + "\n").into_bytes();
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if self.written.saturating_add(length) > MOST_BYTES {
             self.full = true;

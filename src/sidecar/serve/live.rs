@@ -7,11 +7,11 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::asks::Permission;
 use super::wall::{Refusal, Wall};
+use crate::egress::LiveConnection;
 use crate::egress::OverBudget;
 use crate::policy::{Host, Reach};
 
@@ -40,22 +40,6 @@ pub(super) struct Live {
 pub(super) struct Connections {
     open: RefCell<BTreeMap<u64, Rc<Live>>>,
     next: Cell<u64>,
-}
-
-/// An open connection, as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct LiveConnection {
-    /// Where it leads.
-    pub host: Host,
-    /// On which port.
-    pub port: u16,
-    /// When it was let through (RFC 3339, UTC).
-    pub since: String,
-    /// Bytes that left.
-    pub sent: u64,
-    /// Bytes that came back.
-    pub received: u64,
 }
 
 impl Connections {

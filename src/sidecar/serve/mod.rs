@@ -55,13 +55,8 @@ use crate::policy::NetworkPrefix;
 use crate::sys::event::readable;
 use wall::Wall;
 
-pub use asks::{AskStatus, WaitingConnection};
 pub(super) use control::Callers;
-pub use control::{
-    ControlReply, ControlRequest, Decision, DecisionOf, NetworkStatus, Pinned, Used,
-};
-pub use guests::{InboundConnection, InboundStatus, InboundTotal};
-pub use live::LiveConnection;
+pub use control::{ControlReply, ControlRequest, Decision, DecisionOf, Pinned};
 pub use proxy::Proxy;
 pub use secure::Tls;
 

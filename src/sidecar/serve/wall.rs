@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::Serving;
 use super::around::Around;
 use super::asks::Desk;
-use super::control::{NetworkStatus, Pinned, Used};
+use super::control::Pinned;
 use super::dns;
 use super::guests::Guests;
 use super::journal::{Event, Journal, Outcome, Via};
@@ -20,6 +20,8 @@ use super::keeper::Keeper;
 use super::live::{Connections, Share};
 use super::secure::Server;
 use super::upstream::{Dial, Upstream};
+use crate::egress::NetworkStatus;
+use crate::egress::Used;
 use crate::egress::names::{Names, Synthetic};
 use crate::egress::own::is_own;
 use crate::egress::{
