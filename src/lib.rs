@@ -43,6 +43,7 @@ pub mod devices;
 pub mod egress;
 pub mod enforce;
 pub mod indexes;
+pub mod kernel;
 pub mod log;
 pub mod network;
 pub mod plan;

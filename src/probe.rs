@@ -312,17 +312,6 @@ fn real_path(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// The type bits of `st_mode` (inode(7)).
-pub fn kind_of(mode: u32) -> FileKind {
-    match FileType::from_raw_mode(mode) {
-        FileType::Directory => FileKind::Directory,
-        FileType::Socket => FileKind::Socket,
-        FileType::CharacterDevice | FileType::BlockDevice => FileKind::Device,
-        FileType::Fifo => FileKind::Fifo,
-        FileType::RegularFile | FileType::Symlink | FileType::Unknown => FileKind::File,
-    }
-}
-
 /// Devices of the spec that the node has under the same path.
 fn devices(spec: &Spec) -> BTreeSet<PathBuf> {
     let devices = spec
@@ -403,7 +392,7 @@ fn read_in_root(rootfs: &Path, path: &Path) -> Option<String> {
         ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
     )
     .ok()?;
-    if rustix::fs::fstat(&fd).map(|s| kind_of(s.st_mode)) != Ok(FileKind::File) {
+    if rustix::fs::fstat(&fd).map(|s| FileKind::of(s.st_mode)) != Ok(FileKind::File) {
         return None;
     }
     let mut text = String::new();

@@ -27,13 +27,13 @@ use oci_spec::runtime::{Hooks, Process, Spec};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::finish::{self, Unfinished};
+use super::hooks::{Ready, Told, When};
 use super::listener::{self, AgentSocket};
 use super::privileges::GroupsSet;
 use super::rootfs::LateMount;
 use super::{EnforceError, hidden, home, privileges, program, rootfs, stdio, verify};
 use crate::plan::{CapabilitySets, Plan, ScratchPlace};
-use crate::runtime::filter::SavedFilter;
-use crate::runtime::hooks::{Ready, Told, When};
+use crate::seccomp::SavedFilter;
 use crate::sidecar::SidecarError;
 use crate::sys::user::JoinedUser;
 use crate::sys::user::with_files_of_root;

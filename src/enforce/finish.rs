@@ -17,8 +17,8 @@ use rustix::mount::{
 
 use super::rootfs::make_mount_point;
 use super::{EnforceError, copy_up};
+use crate::kernel::mount_options::{self, Bits, Changes, Kind, Reach};
 use crate::plan::FileKind;
-use crate::render::options::{self, Bits, Changes, Kind, Reach};
 use crate::sys::mount::change;
 use crate::sys::netlink::RouteSocket;
 use crate::sys::user::with_files_of_root;
@@ -168,7 +168,7 @@ fn file_system(typ: &str, source: &Path, options: &[String]) -> rustix::io::Resu
     let fs = fsopen(typ, FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&fs, "source", source)?;
     for option in options {
-        match (options::kind(option), option.split_once('=')) {
+        match (mount_options::kind(option), option.split_once('=')) {
             (Kind::FileSystem, Some((key, value))) => fsconfig_set_string(&fs, key, value)?,
             (Kind::FileSystem, None) if option.is_empty() => {}
             (Kind::FileSystem, None) => fsconfig_set_flag(&fs, option.as_str())?,
@@ -251,7 +251,7 @@ fn read_only(path: &Path) -> Result<(), EnforceError> {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
         other => other.map_err(EnforceError::step(step()))?,
     };
-    let bits = options::changes([&"ro".to_owned()]).one;
+    let bits = mount_options::changes([&"ro".to_owned()]).one;
     change(tree.as_fd(), bits, 0, Reach::One).map_err(EnforceError::step(step()))?;
     attach(&tree, &open(path)?).map_err(EnforceError::step(step()))
 }
@@ -265,11 +265,11 @@ fn mask(path: &Path, label: Option<&str>) -> Result<(), EnforceError> {
         other => other.map_err(EnforceError::step(step()))?,
     };
     let stat = rustix::fs::fstat(&target).map_err(EnforceError::step(step()))?;
-    let cover = if crate::probe::kind_of(stat.st_mode) == FileKind::Directory {
+    let cover = if FileKind::of(stat.st_mode) == FileKind::Directory {
         let options = label.map(|l| format!("context={l}"));
         let tree = file_system("tmpfs", Path::new("tmpfs"), options.as_slice())
             .map_err(EnforceError::step(step()))?;
-        let bits = options::changes([&"ro".to_owned()]).one;
+        let bits = mount_options::changes([&"ro".to_owned()]).one;
         change(tree.as_fd(), bits, 0, Reach::One).map_err(EnforceError::step(step()))?;
         tree
     } else {
@@ -294,7 +294,7 @@ fn null() -> Result<OwnedFd, EnforceError> {
 }
 
 fn remount_read_only(path: &Path) -> Result<(), EnforceError> {
-    let bits = options::changes([&"ro".to_owned()]).one;
+    let bits = mount_options::changes([&"ro".to_owned()]).one;
     change(open(path)?.as_fd(), bits, 0, Reach::One)
         .map_err(EnforceError::step(format!("make {path:?} read-only")))
 }

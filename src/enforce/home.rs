@@ -52,7 +52,7 @@ fn read_passwd() -> Option<String> {
     let resolve = ResolveFlags::NO_MAGICLINKS;
     let fd = rustix::fs::openat2(CWD, "/etc/passwd", flags, Mode::empty(), resolve).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
-    if crate::probe::kind_of(stat.st_mode) != FileKind::File {
+    if FileKind::of(stat.st_mode) != FileKind::File {
         return None;
     }
     let mut bytes = Vec::new();

@@ -8,6 +8,7 @@ pub mod executor;
 pub mod finish;
 pub mod hidden;
 pub mod home;
+pub mod hooks;
 pub mod listener;
 pub mod privileges;
 pub mod program;
@@ -78,7 +79,7 @@ pub enum EnforceError {
     Incomplete(&'static str),
     /// A startContainer hook failed.
     #[error(transparent)]
-    Hook(#[from] crate::runtime::hooks::HookError),
+    Hook(#[from] crate::enforce::hooks::HookError),
     /// A descriptor that must not be passed on.
     #[error("file descriptor {fd} cannot be passed on: {why}")]
     Descriptor {

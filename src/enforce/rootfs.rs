@@ -18,8 +18,9 @@ use rustix::mount::{
 
 use super::EnforceError;
 use super::scratch::{Scratch, WORKBENCH};
+use crate::kernel::mount_options::Reach;
 use crate::plan::{Ephemeral, FileKind, FilesystemPlan};
-use crate::sys::mount::{Depth, make_read_only};
+use crate::sys::mount::make_read_only;
 
 /// A mount that is made here rather than by libcontainer.
 pub struct LateMount {
@@ -202,7 +203,7 @@ pub fn lock_cgroups(path: &Path) -> Result<(), EnforceError> {
     let step = "make the cgroup mounts read-only";
     let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(EnforceError::step(step))?;
-    make_read_only(fd.as_fd(), Depth::Recursive).map_err(EnforceError::step(step))
+    make_read_only(fd.as_fd(), Reach::Below).map_err(EnforceError::step(step))
 }
 
 /// Replaces /sys by the inner namespace's own sysfs, and masks there again what the plan masks: a sysfs that was
@@ -262,7 +263,7 @@ fn mask(path: &Path, must_exist: bool) -> Result<(), EnforceError> {
         Err(e) => return Err(EnforceError::step(step())(e)),
     };
     let stat = rustix::fs::fstat(&target).map_err(EnforceError::step(step()))?;
-    let cover = if crate::probe::kind_of(stat.st_mode) == FileKind::Directory {
+    let cover = if FileKind::of(stat.st_mode) == FileKind::Directory {
         let fs =
             fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(EnforceError::step(step()))?;
         fsconfig_set_string(&fs, "nr_inodes", "1").map_err(EnforceError::step(step()))?;
@@ -289,7 +290,7 @@ fn null() -> rustix::io::Result<OwnedFd> {
         rustix::fs::major(stat.st_rdev),
         rustix::fs::minor(stat.st_rdev),
     );
-    if crate::probe::kind_of(stat.st_mode) != FileKind::Device || number != NULL {
+    if FileKind::of(stat.st_mode) != FileKind::Device || number != NULL {
         return Err(Errno::NODEV);
     }
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
@@ -307,7 +308,7 @@ fn read_only(path: &Path) -> Result<(), EnforceError> {
         Err(e) => return Err(EnforceError::step(step())(e)),
     }
     let tree = clone(path)?;
-    make_read_only(tree.as_fd(), Depth::Recursive).map_err(EnforceError::step(step()))?;
+    make_read_only(tree.as_fd(), Reach::Below).map_err(EnforceError::step(step()))?;
     attach(&tree, path)
 }
 

@@ -288,3 +288,16 @@ pub enum FileKind {
     /// A FIFO.
     Fifo,
 }
+
+impl FileKind {
+    /// From the type bits of `st_mode` (inode(7)). What is none of the other kinds counts as a file.
+    pub fn of(mode: u32) -> Self {
+        match mode & 0o170_000 {
+            0o040_000 => Self::Directory,
+            0o140_000 => Self::Socket,
+            0o020_000 | 0o060_000 => Self::Device,
+            0o010_000 => Self::Fifo,
+            _ => Self::File,
+        }
+    }
+}

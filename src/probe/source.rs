@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::hosts::Hosts;
-use super::{ProbeError, held, is_bind, kind_of, links, open_path, real_path};
+use super::{ProbeError, held, is_bind, links, open_path, real_path};
 use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::Never;
 use crate::plan::volumes;
@@ -124,7 +124,7 @@ impl Judge {
             path: PathBuf::from("/proc/self/fd"),
             source,
         })?;
-        let kind = kind_of(stat.st_mode);
+        let kind = FileKind::of(stat.st_mode);
         let mut facts = SourceFacts {
             roots: stat.st_uid == 0 && stat.st_mode & 0o022 == 0,
             trusted: stat.st_uid == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
@@ -271,8 +271,9 @@ fn mount_id(fd: &OwnedFd) -> Option<u64> {
 
 /// A file of root's that others may not read, under one of several names: a hard link of /etc/shadow has its inode.
 fn hard_link(stat: &rustix::fs::Stat) -> Option<PathBuf> {
-    let secret =
-        kind_of(stat.st_mode) == FileKind::File && stat.st_uid == 0 && stat.st_mode & 0o004 == 0;
+    let secret = FileKind::of(stat.st_mode) == FileKind::File
+        && stat.st_uid == 0
+        && stat.st_mode & 0o004 == 0;
     (secret && stat.st_nlink > 1).then(|| PathBuf::from("a file of root's with several names"))
 }
 

@@ -6,7 +6,6 @@ pub mod files;
 pub mod identity;
 pub mod limits;
 pub mod network;
-pub mod options;
 pub mod refuse;
 pub mod spec;
 #[cfg(test)]

@@ -125,7 +125,7 @@ pub enum RuntimeError {
     Init(String),
     /// A hook failed. The words are runc's.
     #[error(transparent)]
-    Hook(#[from] crate::runtime::hooks::HookError),
+    Hook(#[from] crate::enforce::hooks::HookError),
     /// libcontainer failed.
     #[error("{step}: {cause}")]
     Container {

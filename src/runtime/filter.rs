@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::policy::{Switch, Syscalls};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
-use crate::seccomp::{self, DenyMode, Filter, FilterInput, Ours, Program, SyscallName};
+use crate::seccomp::{self, DenyMode, Filter, FilterInput, Ours, SavedFilter, SyscallName};
 
 /// What a policy asks of the program.
 #[derive(Debug, Clone, Copy)]
@@ -60,29 +60,9 @@ pub fn compile(
     Ok(filter)
 }
 
-/// A program as it is loaded: what `create` hands to init and keeps for every `exec`.
-#[derive(Debug, Clone)]
-pub struct SavedFilter {
-    /// What the kernel runs.
-    pub program: Program,
-    /// seccomp(2)'s flags.
-    pub flags: u64,
-}
-
-impl From<&Filter> for SavedFilter {
-    fn from(filter: &Filter) -> Self {
-        Self {
-            program: filter.program.clone(),
-            flags: filter.flags,
-        }
-    }
-}
-
 /// Keeps a program: its flags, 8 bytes in the machine's order, then its instructions.
 pub fn save(path: &Path, filter: &Filter) -> Result<(), RuntimeError> {
-    let mut bytes = filter.flags.to_ne_bytes().to_vec();
-    bytes.extend(filter.program.to_bytes());
-    write_whole(path, &bytes)
+    write_whole(path, &SavedFilter::from(filter).to_bytes())
 }
 
 /// Reads a kept program; `None` where the container has none.
@@ -96,14 +76,8 @@ pub fn read(path: &Path) -> Result<Option<SavedFilter>, RuntimeError> {
         path: path.to_owned(),
         why: why.to_owned(),
     };
-    let (flags, program) = bytes
-        .split_first_chunk::<8>()
-        .ok_or_else(|| bad("it is cut short"))?;
-    let program = Program::from_bytes(program).map_err(|e| bad(&e.to_string()))?;
-    Ok(Some(SavedFilter {
-        program,
-        flags: u64::from_ne_bytes(*flags),
-    }))
+    let filter = SavedFilter::from_bytes(&bytes).ok_or_else(|| bad("it is cut short"))?;
+    Ok(Some(filter.map_err(|e| bad(&e.to_string()))?))
 }
 
 fn names(

@@ -6,11 +6,12 @@ use libcontainer::container::{Container, ContainerStatus};
 use libcontainer::error::LibcontainerError;
 
 use crate::cli::Global;
+use crate::enforce::hooks::{self as enforced, When};
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
 use crate::runtime::delete;
-use crate::runtime::hooks::{self, When};
+use crate::runtime::hooks;
 use crate::runtime::input::node_files::config;
 use crate::runtime::network::resolver;
 use crate::runtime::network::upstream;
@@ -44,7 +45,7 @@ pub fn start(global: &Global, place: &Place, lock: Lock) -> Result<(), RuntimeEr
 fn poststart(record: &Record) -> Result<(), RuntimeError> {
     let pid = record.init.map(|init| init.pid);
     let env = hooks::default_env(record.plan.is_some());
-    Ok(hooks::run(
+    Ok(enforced::run(
         When::Poststart,
         &record.hooks,
         &record.told(),

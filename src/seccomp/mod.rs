@@ -23,6 +23,7 @@ mod ours;
 mod profile;
 mod program;
 mod rule;
+mod saved;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ pub use interp::{ARCH_I386, ARCH_X86_64, Call, outcomes, run};
 pub use ours::reason;
 pub use program::{Instruction, MAX_INSTRUCTIONS, Program, ProgramError};
 pub use rule::Verdict;
+pub use saved::SavedFilter;
 pub use table::{SyscallName, SyscallNameError, is_known};
 
 /// What a policy asks of the syscall wall.

@@ -4,26 +4,13 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::render::options::{Bits, Reach};
-
-/// Whether a change covers the mounts below as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// The mount alone.
-    One,
-    /// The mount and every mount below it.
-    Recursive,
-}
+use crate::kernel::mount_options::{Bits, Reach};
 
 /// Makes the mount that `root` is the root of read-only (and those below it), and keeps its other attributes.
 ///
 /// Since Linux 5.12; ENOSYS before.
-pub fn make_read_only(root: BorrowedFd<'_>, depth: Depth) -> io::Result<()> {
-    let recursive = match depth {
-        Depth::One => 0,
-        Depth::Recursive => libc::AT_RECURSIVE,
-    };
-    set(root, libc::MOUNT_ATTR_RDONLY, 0, recursive)
+pub fn make_read_only(root: BorrowedFd<'_>, reach: Reach) -> io::Result<()> {
+    set(root, libc::MOUNT_ATTR_RDONLY, 0, recursive(reach))
 }
 
 fn set(

@@ -51,7 +51,6 @@ use crate::runtime::create::neighbours::Joined;
 use crate::runtime::create::unconfined::Split;
 use crate::runtime::delete;
 use crate::runtime::filter;
-use crate::runtime::filter::SavedFilter;
 use crate::runtime::foreground::notify;
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::relay::Stdio;
@@ -73,6 +72,7 @@ use crate::runtime::state::record::{self, Call, ProcessId, Record, write_whole};
 use crate::runtime::state::report;
 use crate::runtime::state::store::{Lock, Place};
 use crate::seccomp::Filter;
+use crate::seccomp::SavedFilter;
 
 /// What was decided for a bundle: the pure part of `create`, which `explain --bundle` shares.
 pub struct Decision {

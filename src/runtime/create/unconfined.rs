@@ -10,9 +10,9 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::enforce::finish::{Device, Source, Step, Unfinished};
+use crate::kernel::mount_options::{self, Bits, Changes, Reach};
 use crate::plan::FileKind;
 use crate::probe::is_bind;
-use crate::render::options::{self, Bits, Changes, Reach};
 use crate::runtime::RuntimeError;
 use crate::runtime::create::image_root::Root;
 use crate::sys::mount::{change, map_ids};
@@ -57,7 +57,7 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
             }
             let source = source(&mount, user_namespace.as_ref(), propagation.as_deref())?;
             let is_tree = matches!(source, Source::Tree(..));
-            let changes = options::changes(mount.options().iter().flatten());
+            let changes = mount_options::changes(mount.options().iter().flatten());
             left.steps.push(Step {
                 destination: destination.clone(),
                 mount: Some(source),
@@ -174,16 +174,16 @@ fn can_reach(mount: &Mount) -> bool {
 /// What is to be changed of a mount that libcontainer makes; it passes over these options.
 fn changes_to(mount: &mut Mount) -> Option<Step> {
     let options = mount.options().clone().unwrap_or_default();
-    let mut changes = options::changes(&options);
+    let mut changes = mount_options::changes(&options);
     if !is_bind(mount) {
         // A new file system has the attributes already, but for the one that libcontainer hands to the file system.
         let links = |o: &&String| o.ends_with("symfollow");
-        let only = options::changes(options.iter().filter(links));
-        if !options::take_back(&options) {
+        let only = mount_options::changes(options.iter().filter(links));
+        if !mount_options::take_back(&options) {
             (changes.one, changes.below) = (only.one, Bits::default());
         }
     }
-    let plain = |o: &String| !options::is_mistaken_for_data(o);
+    let plain = |o: &String| !mount_options::is_mistaken_for_data(o);
     mount.set_options(Some(options.into_iter().filter(plain).collect()));
     (!changes.is_empty()).then(|| Step {
         destination: mount.destination().clone(),
@@ -214,7 +214,7 @@ fn source(
         let (tree, kind) = (tree(&from, reach)?, kind_of(&from)?);
         inherit(&tree, propagation).map_err(RuntimeError::io(step()))?;
         map(&tree, mount, container)?;
-        apply(&tree, &options::changes(&options)).map_err(RuntimeError::io(step()))?;
+        apply(&tree, &mount_options::changes(&options)).map_err(RuntimeError::io(step()))?;
         return Ok(Source::Tree(tree, kind));
     }
     let typ = mount.typ().clone().unwrap_or_else(|| "none".to_owned());
@@ -247,7 +247,7 @@ fn tree(path: &Path, reach: Reach) -> Result<OwnedFd, RuntimeError> {
 
 fn kind_of(path: &Path) -> Result<FileKind, RuntimeError> {
     let stat = rustix::fs::stat(path).map_err(RuntimeError::io(format!("look at {path:?}")))?;
-    Ok(crate::probe::kind_of(stat.st_mode))
+    Ok(FileKind::of(stat.st_mode))
 }
 
 /// What a copy would have inherited in the container's own mount namespace, whose mounts libcontainer makes slaves of the

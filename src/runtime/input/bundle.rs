@@ -150,7 +150,7 @@ pub fn open_regular(path: &Path) -> Result<File, RuntimeError> {
     let fd = rustix::fs::open(path, flags, Mode::empty())
         .map_err(RuntimeError::io(format!("open {path:?}")))?;
     let stat = rustix::fs::fstat(&fd).map_err(RuntimeError::io(format!("look at {path:?}")))?;
-    match crate::probe::kind_of(stat.st_mode) {
+    match FileKind::of(stat.st_mode) {
         FileKind::File => Ok(File::from(fd)),
         _ => Err(RuntimeError::Input {
             path: path.to_owned(),

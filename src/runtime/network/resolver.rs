@@ -164,7 +164,7 @@ fn text(path: &Path) -> Result<String, RuntimeError> {
         path: path.to_owned(),
         why: why.to_owned(),
     };
-    let engines = crate::probe::kind_of(stat.st_mode) == FileKind::File
+    let engines = FileKind::of(stat.st_mode) == FileKind::File
         && stat.st_uid == 0
         && stat.st_nlink == 1
         && stat.st_mode & 0o022 == 0;

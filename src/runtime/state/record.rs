@@ -10,9 +10,9 @@ use oci_spec::runtime::Hooks;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::controllers::Controllers;
+use crate::enforce::hooks::Told;
 use crate::plan::{CapabilitySets, Plan, SharedNetwork};
 use crate::runtime::RuntimeError;
-use crate::runtime::hooks::Told;
 use crate::runtime::network::resolver::EngineFiles;
 use crate::sidecar::SidecarRecord;
 

@@ -1,0 +1,307 @@
+//! Runs hooks (runtime-spec 1.2, config.md "POSIX-platform Hooks"): each with the container's state on standard input, bounded by
+//! its timeout, in the order in which they are listed.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use oci_spec::runtime::{Hook, Hooks};
+use rustix::fs::MemfdFlags;
+use serde::{Deserialize, Serialize};
+
+use super::program;
+use std::collections::BTreeMap;
+
+/// What is shown of a failed hook's output, bytes from its end.
+pub const SHOWN: u64 = 2048;
+
+/// Seconds that a hook in the container may take that says nothing of it.
+pub const WITHOUT_TIMEOUT: u64 = 600;
+
+/// A moment of a container's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// `create`, in the runtime's namespaces; deprecated, and what Docker uses up to version 27.
+    Prestart,
+    /// `create`, in the runtime's namespaces.
+    CreateRuntime,
+    /// `create`, in the container's namespaces.
+    CreateContainer,
+    /// `start`, in the container's namespaces.
+    StartContainer,
+    /// `start`, in the runtime's namespaces.
+    Poststart,
+    /// `delete`, in the runtime's namespaces.
+    Poststop,
+}
+
+impl When {
+    /// The specification's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Prestart => "prestart",
+            Self::CreateRuntime => "createRuntime",
+            Self::CreateContainer => "createContainer",
+            Self::StartContainer => "startContainer",
+            Self::Poststart => "poststart",
+            Self::Poststop => "poststop",
+        }
+    }
+
+    /// The container's status at that moment.
+    fn status(self) -> &'static str {
+        match self {
+            Self::Prestart | Self::CreateRuntime | Self::CreateContainer => "creating",
+            Self::StartContainer => "created",
+            Self::Poststart => "running",
+            Self::Poststop => "stopped",
+        }
+    }
+
+    /// The hooks for it, in the order in which they run.
+    pub fn of(self, hooks: &Hooks) -> &[Hook] {
+        #[allow(deprecated)] // Docker 20.10 to 27 still use prestart.
+        let list = match self {
+            Self::Prestart => hooks.prestart(),
+            Self::CreateRuntime => hooks.create_runtime(),
+            Self::CreateContainer => hooks.create_container(),
+            Self::StartContainer => hooks.start_container(),
+            Self::Poststart => hooks.poststart(),
+            Self::Poststop => hooks.poststop(),
+        };
+        list.as_deref().unwrap_or_default()
+    }
+
+    pub const ALL: [Self; 6] = [
+        Self::Prestart,
+        Self::CreateRuntime,
+        Self::CreateContainer,
+        Self::StartContainer,
+        Self::Poststart,
+        Self::Poststop,
+    ];
+}
+
+/// A hook that did not do its work. The words are runc's.
+#[derive(Debug, thiserror::Error)]
+#[error("error running {when} hook #{index}: {why}")]
+pub struct HookError {
+    pub(crate) when: &'static str,
+    pub(crate) index: usize,
+    pub(crate) why: String,
+}
+
+/// What a hook is told of the container: the specification's state, with the bundle as the engine named it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Told {
+    /// Version of the specification that the bundle was written for.
+    pub oci_version: String,
+    /// The container's id.
+    pub id: String,
+    /// The bundle as the engine named it.
+    pub bundle: PathBuf,
+    /// The bundle's annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Told {
+    /// The state as JSON. `pid` is the first process's, in the namespace of the hook.
+    fn json(&self, when: When, pid: Option<i32>) -> serde_json::Value {
+        let mut state = serde_json::json!({
+            "ociVersion": self.oci_version,
+            "id": self.id,
+            "status": when.status(),
+            "bundle": self.bundle,
+        });
+        if let Some(pid) = pid {
+            state["pid"] = pid.into();
+        }
+        if !self.annotations.is_empty() {
+            state["annotations"] = serde_json::json!(self.annotations);
+        }
+        state
+    }
+}
+
+/// Hooks of one moment with all descriptors that they need, so that they can be run where none can be made any more.
+pub struct Ready<'a> {
+    when: When,
+    hooks: Vec<(&'a Hook, File, File)>,
+}
+
+impl<'a> Ready<'a> {
+    /// Writes the state for each hook.
+    pub fn new(
+        when: When,
+        hooks: &'a Hooks,
+        told: &Told,
+        pid: Option<i32>,
+    ) -> Result<Self, HookError> {
+        let failed = |index, error: std::io::Error| HookError {
+            when: when.name(),
+            index,
+            why: error.to_string(),
+        };
+        let state = told.json(when, pid).to_string();
+        let list = when.of(hooks).iter().enumerate();
+        let prepare = |(index, hook): (usize, &'a Hook)| {
+            let input = file(state.as_bytes()).map_err(|e| failed(index, e))?;
+            let output = file(&[]).map_err(|e| failed(index, e))?;
+            Ok((hook, input, output))
+        };
+        Ok(Self {
+            when,
+            hooks: list.map(prepare).collect::<Result<_, HookError>>()?,
+        })
+    }
+
+    /// Runs them in order, up to the first failure. `env` is for those that name no environment.
+    pub fn run(self, env: &[String], cwd: Option<&Path>) -> Result<(), HookError> {
+        let when = self.when;
+        self.each(env, cwd)
+            .find_map(|(index, result)| Some((index, result.err()?)))
+            .map_or(Ok(()), |(index, why)| {
+                let when = when.name();
+                Err(HookError { when, index, why })
+            })
+    }
+
+    /// Runs each as it is asked for.
+    pub(crate) fn each(
+        self,
+        env: &[String],
+        cwd: Option<&Path>,
+    ) -> impl Iterator<Item = (usize, Result<(), String>)> {
+        let hooks = self.hooks.into_iter().enumerate();
+        hooks.map(move |(index, (hook, input, output))| {
+            (index, run_one(hook, input, output, env, cwd))
+        })
+    }
+}
+
+/// A file in memory with this content, to be read from its beginning. Not a pipe: neither side ever waits for the other,
+/// and a hook that leaves something running in the background does not hold the runtime.
+fn file(content: &[u8]) -> std::io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create(
+        "agentbox-hook",
+        MemfdFlags::CLOEXEC,
+    )?);
+    file.write_all(content)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file)
+}
+
+fn run_one(
+    hook: &Hook,
+    input: File,
+    output: File,
+    env: &[String],
+    cwd: Option<&Path>,
+) -> Result<(), String> {
+    let path = hook.path();
+    let args = hook.args().as_deref().unwrap_or_default();
+    let mut command = Command::new(path);
+    match args.split_first() {
+        Some((name, rest)) => command.arg0(name).args(rest),
+        None => &mut command,
+    };
+    let env = hook.env().as_deref().unwrap_or(env);
+    let pairs = env.iter().filter_map(|e| e.split_once('='));
+    command.env_clear().envs(pairs);
+    if let Some(cwd) = cwd {
+        command.current_dir(cwd);
+    }
+    let copy = || output.try_clone().map_err(|e| e.to_string());
+    command.stdin(input).stdout(copy()?).stderr(copy()?);
+    let mut child = command
+        .spawn()
+        .map_err(|e| format!("fork/exec {}: {}", path.display(), reason(&e)))?;
+    match wait(&mut child, hook.timeout()) {
+        Ok(Some(status)) if status.success() => Ok(()),
+        Ok(Some(status)) => Err(format!("{}{}", words(status), shown(output))),
+        Ok(None) => Err(format!(
+            "hook ran past specified timeout of {}s",
+            hook.timeout().unwrap_or_default()
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Waits for a hook; kills it after its time, seconds, and says `None`. Looks in short steps, because the container's
+/// own filter may deny what could wait with a limit (startContainer).
+fn wait(child: &mut Child, limit: Option<i64>) -> std::io::Result<Option<ExitStatus>> {
+    let Some(limit) = limit.and_then(|s| u64::try_from(s).ok()) else {
+        return child.wait().map(Some);
+    };
+    let end = Instant::now() + Duration::from_secs(limit.min(1 << 30));
+    let mut pause = Duration::from_micros(200);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= end {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}
+
+/// Go's words for an error, which engines look for.
+fn reason(error: &std::io::Error) -> String {
+    rustix::io::Errno::from_io_error(error).map_or_else(|| error.to_string(), program::words)
+}
+
+fn words(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => format!("signal: {}", signal_words(signal)),
+        None => format!("exit status {}", status.code().unwrap_or_default()),
+    }
+}
+
+/// The end of what a hook wrote.
+fn shown(mut output: File) -> String {
+    let mut text = Vec::new();
+    let length = output.seek(SeekFrom::End(0)).unwrap_or_default();
+    let start = SeekFrom::Start(length.saturating_sub(SHOWN));
+    if output.seek(start).is_err() || output.take(SHOWN).read_to_end(&mut text).is_err() {
+        return String::new();
+    }
+    let text = String::from_utf8_lossy(&text);
+    match text.trim() {
+        "" => String::new(),
+        text => format!(", output: {text}"),
+    }
+}
+
+/// Runs the hooks of a moment. `env` is for those that name no environment.
+pub fn run(
+    when: When,
+    hooks: &Hooks,
+    told: &Told,
+    pid: Option<i32>,
+    env: &[String],
+    cwd: Option<&Path>,
+) -> Result<(), HookError> {
+    Ready::new(when, hooks, told, pid)?.run(env, cwd)
+}
+
+/// A signal as Go says it, and therefore runc.
+fn signal_words(signal: i32) -> String {
+    let words = match signal {
+        libc::SIGSYS => "bad system call",
+        libc::SIGKILL => "killed",
+        libc::SIGTERM => "terminated",
+        libc::SIGSEGV => "segmentation fault",
+        libc::SIGABRT => "aborted",
+        other => return other.to_string(),
+    };
+    words.to_owned()
+}

@@ -1,0 +1,38 @@
+//! A filter as it is loaded, and as it is kept beside a container's record.
+
+use super::{Filter, Program, ProgramError};
+
+/// A program as it is loaded: what `create` hands to init and keeps for every `exec`.
+#[derive(Debug, Clone)]
+pub struct SavedFilter {
+    /// What the kernel runs.
+    pub program: Program,
+    /// seccomp(2)'s flags.
+    pub flags: u64,
+}
+
+impl From<&Filter> for SavedFilter {
+    fn from(filter: &Filter) -> Self {
+        Self {
+            program: filter.program.clone(),
+            flags: filter.flags,
+        }
+    }
+}
+
+impl SavedFilter {
+    /// Its flags, 8 bytes in the machine's order, then its instructions.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.flags.to_ne_bytes().to_vec();
+        bytes.extend(self.program.to_bytes());
+        bytes
+    }
+
+    /// What [`Self::to_bytes`] made; `None` where it is cut short.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Result<Self, ProgramError>> {
+        let (flags, program) = bytes.split_first_chunk::<8>()?;
+        let flags = u64::from_ne_bytes(*flags);
+        let program = Program::from_bytes(program);
+        Some(program.map(|program| Self { program, flags }))
+    }
+}
