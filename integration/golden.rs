@@ -3,13 +3,22 @@
 //! `AGENTBOX_BLESS=1 cargo test --test integration golden` writes the files; otherwise a difference fails. Who reviews
 //! a change reads here what it does to containers.
 //!
-//! - `POLICY/BUNDLE.txt`: the plan, the program, the shadow spec and the explanation under `--policy POLICY`
-//! - `annotated/BUNDLE.txt`: what the bundle's own annotations choose, on a node without files
-//! - `exec/POLICY.txt`: what `exec` makes of process.json
+//! - `containers/POLICY.txt`: one container in whole, the [`BASE`], under `--policy POLICY`: on which kernels, the
+//!   explanation with the program's figures, the plan, the shadow spec
+//! - `containers/BUNDLE.txt`: what is otherwise for another bundle, under which policies; and what the bundle's own
+//!   annotations choose on a node without files
+//! - `exec/POLICY.txt` and `exec/PROCESS.txt`: likewise what `exec` makes of a process.json
+//!
+//! The whole of every bundle under every policy and on every kernel is computed and compared: the test makes it again
+//! from the base and the printed differences ([`difference`] says how to read them). What all containers have, as the
+//! fields of a policy and their origins, stands in the bases alone.
 
-use std::collections::BTreeSet;
+mod difference;
+mod files;
+mod lines;
+
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
 use agentbox::plan::{HostFacts, Plan, PlanError, plan, process};
 use agentbox::policy::{Resolved, Selection};
@@ -17,10 +26,22 @@ use agentbox::render::explain::{self, Subject};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
 use oci_spec::runtime::Spec;
-use serde::Serialize;
-use serde_json::Value;
 
+use self::difference::{Change, apply, between, parse};
+use self::files::Folder;
+use self::lines::Id;
 use crate::fixtures::{self, POLICIES};
+
+/// A plain `docker run`: its engine does not tell a runtime of a health check.
+const BASE: &str = "docker26-health";
+
+/// Where a bundle's difference to a bundle of its own engine is shorter than that to the [`BASE`].
+const RELATIVES: [(&str, &str); 4] = [
+    ("cri", "cri17-sandbox"),
+    ("ctr", "ctr17-run"),
+    ("k8s", "cri17-sandbox"),
+    ("podman", "podman54-run"),
+];
 
 /// Kernels of current distributions, with their Landlock ABI; the newest last.
 fn kernels() -> Vec<(&'static str, HostFacts)> {
@@ -32,40 +53,86 @@ fn kernels() -> Vec<(&'static str, HostFacts)> {
     ]
 }
 
-#[test]
-fn every_policy_does_to_every_bundle_what_its_golden_file_says() {
-    let mut golden = Golden::default();
-    for policy in POLICIES {
-        for (name, spec) in fixtures::bundles() {
-            let text = under(&flagged(policy, &spec), &spec);
-            golden.check(&format!("{policy}/{name}.txt"), &text);
-        }
-    }
-    golden.finish(&POLICIES);
+/// A bundle, or a process of `exec`.
+struct Member {
+    /// The one that it is told from; nothing for the base.
+    relative: Option<&'static str>,
+    id: Id,
+    /// Everything about it, by policy.
+    wholes: BTreeMap<&'static str, Vec<String>>,
+    own: Option<Own>,
+}
+
+/// What a bundle's own annotations choose.
+struct Own {
+    choice: String,
+    /// The chosen policy, and what is otherwise than where a flag chooses it.
+    policy: Option<String>,
+    plan: Vec<String>,
+    changes: Vec<Change>,
 }
 
 #[test]
-fn annotations_of_a_bundle_choose_what_its_golden_file_says() {
-    let mut golden = Golden::default();
-    for (name, spec) in fixtures::bundles() {
-        golden.check(&format!("annotated/{name}.txt"), &annotated(&spec));
-    }
-    golden.finish(&["annotated"]);
+fn every_policy_does_to_every_bundle_what_its_golden_file_says() {
+    let bundles = fixtures::bundles();
+    let members = bundles.iter().map(|(name, spec)| {
+        let id = Id::of(spec);
+        let whole = |policy| (policy, id.hide(under(&flagged(policy, spec), spec)));
+        let wholes: BTreeMap<_, _> = POLICIES.into_iter().map(whole).collect();
+        let member = Member {
+            relative: relative(name),
+            own: Some(own(spec, &id, &wholes)),
+            id,
+            wholes,
+        };
+        (name.clone(), member)
+    });
+    check("containers", BASE, &members.collect());
 }
 
 #[test]
 fn exec_gives_a_process_what_its_golden_file_says() {
+    const PLAIN: &str = "docker26-exec";
     let spec = fixtures::bundle("docker26-run");
-    let mut golden = Golden::default();
+    let members = fixtures::processes().into_iter().map(|(name, wanted)| {
+        let id = Id::of(&spec);
+        let whole = |policy| {
+            let plan = fixtures::planned(&flagged(policy, &spec), &spec).unwrap();
+            let confined = process::confine(wanted.clone(), &plan);
+            (
+                policy,
+                id.hide(lines::once(lines::of("process", &confined))),
+            )
+        };
+        let member = Member {
+            relative: (name != PLAIN).then_some(PLAIN),
+            wholes: POLICIES.into_iter().map(whole).collect(),
+            id,
+            own: None,
+        };
+        (name, member)
+    });
+    check("exec", PLAIN, &members.collect());
+}
+
+#[test]
+fn nothing_of_a_plan_or_a_spec_can_change_without_another_line() {
+    let spec = fixtures::bundle("docker26-tmpfs");
     for policy in POLICIES {
         let plan = fixtures::planned(&flagged(policy, &spec), &spec).unwrap();
-        let mut text = String::new();
-        for (name, wanted) in fixtures::processes() {
-            section(&mut text, &name, &json(&process::confine(wanted, &plan)));
-        }
-        golden.check(&format!("exec/{policy}.txt"), &text);
+        let rendered = shadow::confined(spec.clone(), &plan, &fixtures::places());
+        let plans = lines::assert_every_change_shows("plan", &plan);
+        let specs = lines::assert_every_change_shows("spec", &rendered);
+        assert!(plans > 500 && specs > 300, "{plans} and {specs} changes");
     }
-    golden.finish(&["exec"]);
+}
+
+fn relative(name: &str) -> Option<&'static str> {
+    let mut known = RELATIVES.iter();
+    match known.find(|(engine, root)| name.starts_with(engine) && name != *root) {
+        Some((_, root)) => Some(root),
+        None => (name != BASE).then_some(BASE),
+    }
 }
 
 /// What `--policy NAME` resolves to for a container that asks for nothing itself.
@@ -79,30 +146,61 @@ fn flagged(policy: &str, spec: &Spec) -> Resolved {
 }
 
 /// Everything under one policy.
-fn under(resolved: &Resolved, spec: &Spec) -> String {
-    let on = |host: &HostFacts| {
-        let result = plan(resolved, spec, &fixtures::facts(spec), host);
-        result.map_err(|error| chain(&error))
-    };
+fn under(resolved: &Resolved, spec: &Spec) -> Vec<String> {
+    let on = |host: &HostFacts| words(resolved, plan(resolved, spec, &fixtures::facts(spec), host));
     let kernels = kernels();
     let ((newest_name, newest_host), older) = kernels.split_last().unwrap();
     let newest = on(newest_host);
-    let mut text = String::new();
+    let newest_plan = planned(&newest);
+    let mut text = vec![format!("on Linux {newest_name}: what follows")];
+    let mut same = Vec::new();
     for (kernel, host) in older {
-        match on(host) {
-            here if here == newest => writeln!(text, "on {kernel}: as on {newest_name}").unwrap(),
-            Ok(here) => section(&mut text, &format!("plan on {kernel}"), &json(&here)),
-            Err(error) => writeln!(text, "on {kernel}: {error}").unwrap(),
+        let changes = printed(&between(&newest_plan, &planned(&on(host))));
+        if changes.is_empty() {
+            same.push(*kernel);
         }
+        text.extend(
+            changes
+                .lines()
+                .map(|line| format!("on Linux {kernel}: {line}")),
+        );
     }
-    match &newest {
-        Ok(plan) => walls(&mut text, newest_name, plan, resolved, spec),
-        Err(error) => writeln!(text, "on {newest_name}: {error}").unwrap(),
+    if !same.is_empty() {
+        text.push(format!("on Linux {}: the same", same.join(", ")));
     }
-    text
+    let Ok(plan) = &newest else {
+        text.extend(newest_plan);
+        return lines::once(text);
+    };
+    let rendered = shadow::confined(spec.clone(), plan, &fixtures::places());
+    text.push("== explanation".to_owned());
+    text.extend(explanation(plan, resolved, spec));
+    text.push("== plan".to_owned());
+    text.extend(newest_plan);
+    text.push("== shadow spec".to_owned());
+    text.extend(lines::of("spec", &rendered));
+    lines::once(text)
 }
 
-fn walls(text: &mut String, kernel: &str, plan: &Plan, resolved: &Resolved, spec: &Spec) {
+/// The name of the policy in a refusal is said by what stands above it.
+fn words(resolved: &Resolved, result: Result<Plan, PlanError>) -> Result<Plan, String> {
+    let name = format!("policy '{}'", resolved.policy.name);
+    result.map_err(|error| chain(&error).replace(&name, "policy '<policy>'"))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+fn planned(result: &Result<Plan, String>) -> Vec<String> {
+    match result {
+        Ok(plan) => lines::of("plan", plan),
+        Err(error) => vec![format!("refused: {error}")],
+    }
+}
+
+fn explanation(plan: &Plan, resolved: &Resolved, spec: &Spec) -> Vec<String> {
     let engine = spec.linux().as_ref().and_then(|l| l.seccomp().as_ref());
     let compiled = filter::compile(Some(plan.into()), engine).unwrap();
     let filter = compiled.map(|f| explain::filter(&f.program));
@@ -113,180 +211,180 @@ fn walls(text: &mut String, kernel: &str, plan: &Plan, resolved: &Resolved, spec
         plan: Some(plan.clone()),
         filter,
     };
-    section(text, "explanation", &explain::text(&subject));
-    section(text, &format!("plan on {kernel}"), &json(plan));
-    let rendered = shadow::confined(spec.clone(), plan, &fixtures::places());
-    section(text, "shadow spec", &json(&rendered));
+    explain::text(&subject).lines().map(str::to_owned).collect()
 }
 
-/// What the bundle chooses itself; plans are said by reference to the files of the first test.
-fn annotated(spec: &Spec) -> String {
-    let annotations = fixtures::annotations(spec);
-    let resolved = match fixtures::select(None, &annotations) {
+/// What a bundle chooses itself.
+fn own(spec: &Spec, id: &Id, wholes: &BTreeMap<&str, Vec<String>>) -> Own {
+    let resolved = match fixtures::select(None, &fixtures::annotations(spec)) {
         Ok(Selection::Policy(resolved)) => *resolved,
         Ok(other) => panic!("{other:?}"),
-        Err(error) => return format!("refused: {}\n", chain(&error)),
+        Err(error) => {
+            return Own {
+                choice: format!("refused: {}", chain(&error)),
+                policy: None,
+                plan: Vec::new(),
+                changes: Vec::new(),
+            };
+        }
     };
     let name = resolved.policy.name.to_string();
-    let mut text = format!("policy '{name}', chosen by {}\n", resolved.chosen_by);
-    let words = |result: Result<Plan, PlanError>| result.map_err(|error| chain(&error));
-    let here = words(fixtures::planned(&resolved, spec));
-    if here == words(fixtures::planned(&flagged(&name, spec), spec)) {
-        writeln!(text, "as in {name}/").unwrap();
-        return text;
+    let own = planned(&words(&resolved, fixtures::planned(&resolved, spec)));
+    let plan = id.hide(lines::once(own));
+    Own {
+        choice: format!("policy '{name}', chosen by {}", resolved.chosen_by),
+        changes: between(&plan_of(&wholes[name.as_str()]), &plan),
+        policy: Some(name),
+        plan,
     }
-    match here {
-        Ok(plan) => section(&mut text, "plan", &json(&plan)),
-        Err(error) => writeln!(text, "refused: {error}").unwrap(),
+}
+
+fn plan_of(whole: &[String]) -> Vec<String> {
+    let is_plan = |line: &&String| line.starts_with("plan.") || line.starts_with("refused: ");
+    whole.iter().filter(is_plan).cloned().collect()
+}
+
+/// Compares all files of a folder, after it has made each whole again from what they say.
+fn check(folder: &str, base: &str, members: &BTreeMap<String, Member>) {
+    let mut golden = Folder::new(folder);
+    for policy in POLICIES {
+        let whole = &members[base].wholes[policy];
+        let text = format!("{base} under {policy}, in whole\n{}", sections(whole));
+        let written: Vec<&str> = text.lines().skip(1).filter(|l| !l.is_empty()).collect();
+        assert_eq!(&written, whole);
+        golden.check(policy, &text);
     }
-    text
+    for (name, member) in members {
+        let text = describe(name, member, members);
+        assert_complete(&text, name, member, members);
+        golden.check(name, &text);
+    }
+    golden.finish();
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
-fn section(text: &mut String, title: &str, body: &str) {
-    write!(text, "\n== {title}\n{}\n", body.trim_end()).unwrap();
-}
-
-/// JSON in an order of its own: keys sorted, sets sorted, what fits on a line on one line.
-fn json(value: &impl Serialize) -> String {
-    let mut value = serde_json::to_value(value).unwrap();
-    sort(&mut value);
+/// A whole with an empty line before each part.
+fn sections(whole: &[String]) -> String {
     let mut text = String::new();
-    print(&mut text, &value, 0);
+    for line in whole {
+        let gap = if line.starts_with("== ") { "\n" } else { "" };
+        writeln!(text, "{gap}{line}").unwrap();
+    }
     text
 }
 
-/// Capability sets have no order in memory.
-fn sort(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            map.sort_keys();
-            for (key, inner) in map.iter_mut() {
-                let is_set = inner.as_array().is_some_and(|items| {
-                    let names = |item: &Value| item.as_str().is_some_and(|s| s.starts_with("CAP_"));
-                    key != "args" && items.iter().all(names)
-                });
-                if is_set {
-                    let items = inner.as_array_mut().unwrap();
-                    items.sort_by_key(Value::to_string);
-                }
-                sort(inner);
+const EVERY: &str = "under every policy";
+
+/// The file of one bundle or process.
+fn describe(name: &str, member: &Member, members: &BTreeMap<String, Member>) -> String {
+    let mut text = match member.relative {
+        Some(relative) => format!("{name}: {relative} with these changes\n"),
+        None => format!("{name}: the base, which the files of the policies have in whole\n"),
+    };
+    text += &member.id.line();
+    if let Some(relative) = member.relative {
+        let relative = &members[relative].wholes;
+        let mut groups: Vec<(Vec<&str>, Vec<Change>)> = Vec::new();
+        for (change, policies) in by_policy(&member.wholes, relative) {
+            match groups.iter_mut().find(|(group, _)| *group == policies) {
+                Some((_, changes)) => changes.push(change),
+                None => groups.push((policies, vec![change])),
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(sort),
-        _ => {}
+        groups.sort_by_key(|(policies, _)| POLICIES.len() - policies.len());
+        for (policies, changes) in groups {
+            let heading = format!("under {}", policies.join(", "));
+            let is_every = policies.len() == POLICIES.len();
+            let heading = if is_every { EVERY } else { &heading };
+            write!(text, "\n{heading}\n{}", printed(&changes)).unwrap();
+        }
+    }
+    if let Some(own) = &member.own {
+        write!(text, "\nits own annotations: {}", own.choice).unwrap();
+        text += &own_changes(own, member, members);
+    }
+    text
+}
+
+fn printed(changes: &[Change]) -> String {
+    changes.iter().map(Change::to_string).collect()
+}
+
+/// Each change with the policies under which it is one.
+fn by_policy(
+    wholes: &BTreeMap<&'static str, Vec<String>>,
+    relative: &BTreeMap<&'static str, Vec<String>>,
+) -> Vec<(Change, Vec<&'static str>)> {
+    let mut all: Vec<(Change, Vec<&str>)> = Vec::new();
+    for policy in POLICIES {
+        for change in between(&relative[policy], &wholes[policy]) {
+            match all.iter_mut().find(|(known, _)| *known == change) {
+                Some((_, policies)) => policies.push(policy),
+                None => all.push((change, vec![policy])),
+            }
+        }
+    }
+    all
+}
+
+/// A difference to the policy by flag that is the base's own is said by its name.
+fn own_changes(own: &Own, member: &Member, members: &BTreeMap<String, Member>) -> String {
+    let Some(policy) = &own.policy else {
+        return "\n".to_owned();
+    };
+    let of_base = members.get(BASE).and_then(|base| base.own.as_ref());
+    let is_as_base = of_base.is_some_and(|base| base.changes == own.changes);
+    if own.changes.is_empty() {
+        format!(": as under {policy}\n")
+    } else if is_as_base && member.relative.is_some() {
+        format!(": as under {policy}{AS_BASE}{BASE}\n")
+    } else {
+        format!(
+            ": as under {policy} with these changes\n{}",
+            printed(&own.changes)
+        )
     }
 }
 
-fn print(text: &mut String, value: &Value, depth: usize) {
-    let short = value.to_string();
-    let pad = "  ".repeat(depth + 1);
-    let end = "  ".repeat(depth);
-    match value {
-        Value::Object(map) if short.len() + end.len() > 110 => {
-            text.push_str("{\n");
-            for (index, (key, inner)) in map.iter().enumerate() {
-                write!(text, "{pad}{}: ", Value::from(key.as_str())).unwrap();
-                print(text, inner, depth + 1);
-                text.push_str(if index + 1 < map.len() { ",\n" } else { "\n" });
-            }
-            write!(text, "{end}}}").unwrap();
-        }
-        Value::Array(items) if short.len() + end.len() > 110 => {
-            text.push_str("[\n");
-            for (index, inner) in items.iter().enumerate() {
-                text.push_str(&pad);
-                print(text, inner, depth + 1);
-                text.push_str(if index + 1 < items.len() { ",\n" } else { "\n" });
-            }
-            write!(text, "{end}]").unwrap();
-        }
-        _ => text.push_str(&short),
-    }
-}
+const AS_BASE: &str = " with the changes of ";
 
-/// Compares with the golden files, or writes them.
-#[derive(Default)]
-struct Golden {
-    seen: BTreeSet<PathBuf>,
-    differences: Vec<String>,
-}
-
-impl Golden {
-    fn check(&mut self, name: &str, text: &str) {
-        let path = fixtures::path("golden").join(name);
-        self.seen.insert(path.clone());
-        let before = std::fs::read_to_string(&path).unwrap_or_default();
-        if before == text {
-            return;
-        }
-        if blessing() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, text).unwrap();
-        } else {
-            let difference = difference(&before, text);
-            self.differences.push(format!("--- {name}\n{difference}"));
-        }
-    }
-
-    /// Fails on differences, and on files that nothing produces any more.
-    fn finish(self, directories: &[&str]) {
-        let root = fixtures::path("golden");
-        let files = directories.iter().flat_map(|d| entries(&root.join(d)));
-        let stale: Vec<PathBuf> = files.filter(|file| !self.seen.contains(file)).collect();
-        if blessing() {
-            stale.iter().for_each(|f| std::fs::remove_file(f).unwrap());
-            return;
-        }
-        let advice = "AGENTBOX_BLESS=1 writes the golden files; then review their diff";
-        let all = self.differences;
-        let shown = all.iter().take(5).cloned().collect::<String>();
-        assert!(
-            all.is_empty(),
-            "{} files differ; {advice}\n{shown}",
-            all.len()
+/// Makes the member's wholes of its text and those of its relative, as a reader would.
+fn assert_complete(text: &str, name: &str, member: &Member, members: &BTreeMap<String, Member>) {
+    let paragraphs: Vec<(&str, Vec<Change>)> = text
+        .split("\n\n")
+        .map(|paragraph| paragraph.split_once('\n').unwrap_or((paragraph, "")))
+        .skip(1)
+        .map(|(heading, body)| (heading, parse(body.lines())))
+        .collect();
+    for policy in POLICIES {
+        let whole = &member.wholes[policy];
+        let Some(relative) = member.relative else {
+            continue;
+        };
+        let applies = |heading: &str| {
+            let named = heading.strip_prefix("under ");
+            heading == EVERY || named.is_some_and(|n| n.split(", ").any(|p| p == policy))
+        };
+        let here = paragraphs.iter().filter(|(heading, _)| applies(heading));
+        let changes: Vec<Change> = here.flat_map(|(_, changes)| changes.clone()).collect();
+        assert_eq!(
+            &apply(&members[relative].wholes[policy], &changes),
+            whole,
+            "{name}"
         );
-        assert!(stale.is_empty(), "left over: {stale:?}; {advice}");
     }
-}
-
-fn blessing() -> bool {
-    std::env::var_os("AGENTBOX_BLESS").is_some()
-}
-
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    let listing = std::fs::read_dir(directory).unwrap();
-    listing.map(|entry| entry.unwrap().path()).collect()
-}
-
-/// The lines between the common beginning and the common end, old ones with `-`, new ones with `+`.
-fn difference(before: &str, after: &str) -> String {
-    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let common =
-        |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(a, b)| a == b).count();
-    let head = common(&mut old.iter().zip(&new));
-    let tail = common(&mut old[head..].iter().rev().zip(new[head..].iter().rev()));
-    let mut text = format!(" line {}\n", head + 1);
-    for (sign, lines) in [
-        ('-', &old[head..old.len() - tail]),
-        ('+', &new[head..new.len() - tail]),
-    ] {
-        for line in lines.iter().take(40) {
-            writeln!(text, "{sign}{line}").unwrap();
-        }
-        if lines.len() > 40 {
-            writeln!(text, "{sign}... {} more", lines.len() - 40).unwrap();
-        }
-    }
-    text
-}
-
-#[test]
-fn a_difference_names_the_line_and_both_texts() {
-    let text = difference("a\nb\nc\n", "a\nx\nc\n");
-    assert_eq!(text, " line 2\n-b\n+x\n");
+    let Some((own, policy)) = member
+        .own
+        .as_ref()
+        .and_then(|o| Some((o, o.policy.as_ref()?)))
+    else {
+        return;
+    };
+    let (heading, changes) = paragraphs.last().unwrap();
+    let changes = if heading.contains(AS_BASE) {
+        &members[BASE].own.as_ref().unwrap().changes
+    } else {
+        changes
+    };
+    let flagged = plan_of(&member.wholes[policy.as_str()]);
+    assert_eq!(apply(&flagged, changes), own.plan, "{name}");
 }
