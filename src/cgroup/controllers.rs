@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::runtime::RuntimeError;
+use crate::cgroup::CgroupError;
 
 /// One directory for each controller of cgroup v1, and the one of cgroup v2 where that is mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,9 +23,9 @@ pub struct Controllers {
 impl Controllers {
     /// Where a process is now, apart from where this process is, too: what a container was given no place in is not its
     /// own.
-    pub fn of(pid: i32) -> Result<Self, RuntimeError> {
+    pub fn of(pid: i32) -> Result<Self, CgroupError> {
         let read = |path: String| {
-            fs::read_to_string(&path).map_err(RuntimeError::io(format!("read {path}")))
+            fs::read_to_string(&path).map_err(CgroupError::io(format!("read {path}")))
         };
         let mountinfo = read("/proc/self/mountinfo".to_owned())?;
         let found = Self::parse(&mountinfo, &read(format!("/proc/{pid}/cgroup"))?);
@@ -34,9 +34,9 @@ impl Controllers {
     }
 
     /// Where a hierarchy of v1 is mounted, and this process's cgroup in it; `None` if it is not mounted.
-    pub fn place_of_self(name: &str) -> Result<Option<(PathBuf, PathBuf)>, RuntimeError> {
+    pub fn place_of_self(name: &str) -> Result<Option<(PathBuf, PathBuf)>, CgroupError> {
         let read =
-            |path: &str| fs::read_to_string(path).map_err(RuntimeError::io(format!("read {path}")));
+            |path: &str| fs::read_to_string(path).map_err(CgroupError::io(format!("read {path}")));
         let mountinfo = read("/proc/self/mountinfo")?;
         let mut mounts = mountinfo.lines().filter_map(Mount::parse);
         let Some(mount) = mounts.find(|m| m.kind == "cgroup" && m.options.contains(&name)) else {

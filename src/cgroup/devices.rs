@@ -8,9 +8,9 @@ use libcgroups::common::{CgroupSetup, get_cgroup_setup};
 use oci_spec::runtime::{LinuxDeviceCgroup, Spec};
 use rustix::fs::{Mode, OFlags};
 
+use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::devices::{Program, Table, defaults};
-use crate::runtime::RuntimeError;
 use crate::sys::bpf;
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -25,7 +25,7 @@ pub enum Ruler {
 }
 
 /// The program for the rules of a spec; `None` where the node has a devices controller.
-pub fn compile(spec: &Spec, ruler: Ruler) -> Result<Option<Program>, RuntimeError> {
+pub fn compile(spec: &Spec, ruler: Ruler) -> Result<Option<Program>, CgroupError> {
     if !is_needed()? {
         return Ok(None);
     }
@@ -37,30 +37,28 @@ pub fn compile(spec: &Spec, ruler: Ruler) -> Result<Option<Program>, RuntimeErro
     if ruler == Ruler::Engine {
         rules.extend(defaults());
     }
-    let table = Table::new(&rules).map_err(|e| RuntimeError::Unsupported(e.to_string()))?;
+    let table = Table::new(&rules)?;
     Ok(Some(table.compile()))
 }
 
-fn is_needed() -> Result<bool, RuntimeError> {
+fn is_needed() -> Result<bool, CgroupError> {
     match get_cgroup_setup() {
         Ok(CgroupSetup::Unified) => Ok(true),
         Ok(CgroupSetup::Legacy | CgroupSetup::Hybrid) => Ok(false),
-        Err(e) => Err(RuntimeError::container("see which cgroups there are")(e)),
+        Err(e) => Err(CgroupError::Layout(
+            crate::log::first_cause().unwrap_or_else(|| crate::log::chain(&e)),
+        )),
     }
 }
 
 /// Attaches the program to a container's cgroup, in the place of any that is there: a cgroup that was there before
 /// may have one of a container that is gone.
-pub fn attach(program: &Program, controllers: &Controllers) -> Result<(), RuntimeError> {
+pub fn attach(program: &Program, controllers: &Controllers) -> Result<(), CgroupError> {
     let path = controllers
         .unified()
         .filter(|path| *path != Path::new(ROOT));
-    let path = path.ok_or_else(|| {
-        RuntimeError::Unsupported(format!(
-            "the container is in no cgroup of its own: {controllers:?}"
-        ))
-    })?;
-    let step = || RuntimeError::io(format!("limit the devices of the cgroup {path:?}"));
+    let path = path.ok_or_else(|| CgroupError::NoneOfItsOwn(format!("{controllers:?}")))?;
+    let step = || CgroupError::io(format!("limit the devices of the cgroup {path:?}"));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let cgroup = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| step()(e.into()))?;
     let before = bpf::device_programs(cgroup.as_fd()).map_err(step())?;

@@ -11,6 +11,7 @@
 
 pub mod controllers;
 pub mod devices;
+mod error;
 pub mod first_move;
 pub mod joined_mount;
 pub mod limits;
@@ -20,3 +21,5 @@ mod quota;
 pub mod sidecar;
 pub mod stats;
 pub mod systemd_v1;
+
+pub use error::{CgroupError, PathRefusal};

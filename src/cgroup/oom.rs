@@ -8,8 +8,8 @@ use rustix::event::EventfdFlags;
 use rustix::fs::inotify::{CreateFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags};
 
+use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
-use crate::runtime::RuntimeError;
 
 /// A descriptor that becomes readable when something happened.
 pub enum OomWatch {
@@ -35,7 +35,7 @@ pub enum OomWatch {
 
 impl OomWatch {
     /// Begins to watch; `None` on a node without a memory controller.
-    pub fn begin(controllers: &Controllers) -> Result<Option<Self>, RuntimeError> {
+    pub fn begin(controllers: &Controllers) -> Result<Option<Self>, CgroupError> {
         let step = "watch for out-of-memory events";
         if let Some(dir) = controllers.unified() {
             let file = dir.join("memory.events");
@@ -43,9 +43,9 @@ impl OomWatch {
                 return Ok(None);
             }
             let changes = rustix::fs::inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
-                .map_err(RuntimeError::io(step))?;
+                .map_err(CgroupError::io(step))?;
             rustix::fs::inotify::add_watch(&changes, &file, WatchFlags::MODIFY)
-                .map_err(RuntimeError::io(step))?;
+                .map_err(CgroupError::io(step))?;
             let seen = kills(&file);
             return Ok(Some(Self::V2 {
                 changes,
@@ -61,11 +61,11 @@ impl OomWatch {
             OFlags::RDONLY | OFlags::CLOEXEC,
             Mode::empty(),
         )
-        .map_err(RuntimeError::io(step))?;
+        .map_err(CgroupError::io(step))?;
         let events = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(RuntimeError::io(step))?;
+            .map_err(CgroupError::io(step))?;
         let text = format!("{} {}", events.as_raw_fd(), control.as_raw_fd());
-        fs::write(dir.join("cgroup.event_control"), text).map_err(RuntimeError::io(step))?;
+        fs::write(dir.join("cgroup.event_control"), text).map_err(CgroupError::io(step))?;
         let dir = dir.to_owned();
         Ok(Some(Self::V1 {
             events,

@@ -13,8 +13,7 @@ use oci_spec::runtime::Spec;
 use crate::plan::mountinfo::MountTable;
 
 use crate::cgroup::controllers::Controllers;
-use crate::runtime::RuntimeError;
-use crate::runtime::state::store::Place;
+use crate::cgroup::{CgroupError, PathRefusal};
 
 /// The cgroup that a spec names.
 pub fn named(spec: &Spec) -> Option<PathBuf> {
@@ -23,17 +22,17 @@ pub fn named(spec: &Spec) -> Option<PathBuf> {
 }
 
 /// Gives a spec that names no cgroup one of its own: libcontainer's has the id alone, which another `--root` may use too.
-pub fn name(spec: &mut Spec, place: &Place) {
+pub fn name(spec: &mut Spec, key: &str) {
     if named(spec).is_none()
         && let Some(linux) = spec.linux_mut()
     {
-        let path = format!("/agentbox-{}", place.key());
+        let path = format!("/agentbox-{}", key);
         linux.set_cgroups_path(Some(PathBuf::from(path)));
     }
 }
 
 /// Refuses what systemd cannot take for a unit: libcontainer would make a cgroup of another name. The words are runc's.
-pub fn check_systemd(spec: &Spec) -> Result<(), RuntimeError> {
+pub fn check_systemd(spec: &Spec) -> Result<(), CgroupError> {
     let Some(path) = named(spec) else {
         return Ok(());
     };
@@ -41,9 +40,7 @@ pub fn check_systemd(spec: &Spec) -> Result<(), RuntimeError> {
     if parts == 3 {
         return Ok(());
     }
-    Err(RuntimeError::Unsupported(format!(
-        "expected cgroupsPath to be of format \"slice:prefix:name\" for systemd cgroups, got {path:?} instead"
-    )))
+    Err(CgroupError::NotAUnit(path))
 }
 
 /// Names the properties that a spec asks of systemd for the container's scope: libcontainer starts the scope with a fixed
@@ -70,13 +67,15 @@ fn unset_properties(spec: &Spec) -> Vec<String> {
 
 /// Refuses a cgroup path that is a hierarchy's root, leads out of it, or has processes in or below it already
 /// (as runc 1.2 does).
-pub fn check(spec: &Spec) -> Result<(), RuntimeError> {
+pub fn check(spec: &Spec) -> Result<(), CgroupError> {
     check_unified(spec)?;
     let Some(path) = named(spec) else {
         return Ok(());
     };
-    let refused =
-        |why: String| RuntimeError::Unsupported(format!("linux.cgroupsPath {path:?}: {why}"));
+    let refused = |why| CgroupError::NotItsOwn {
+        path: path.clone(),
+        why,
+    };
     let is_slice = path
         .to_str()
         .is_some_and(|p| p.matches(':').count() == 2 && !p.contains('/'));
@@ -89,21 +88,14 @@ pub fn check(spec: &Spec) -> Result<(), RuntimeError> {
         .components()
         .all(|c| matches!(c, Component::Normal(_)));
     if !plain || relative.as_os_str().is_empty() {
-        return Err(refused(
-            "it must be a path below the root of the hierarchy, without `..`".to_owned(),
-        ));
+        return Err(refused(PathRefusal::NotBelow));
     }
     for mount in hierarchies() {
         if let Some(busy) = populated(&mount.join(relative), 0) {
-            return Err(refused(format!(
-                "{busy:?} has processes already: it is somebody else's"
-            )));
+            return Err(refused(PathRefusal::Busy(busy)));
         }
         if is_frozen(&mount.join(relative)) {
-            return Err(refused(
-                "container's cgroup unexpectedly frozen: whatever is put into it would never run"
-                    .to_owned(),
-            ));
+            return Err(refused(PathRefusal::Frozen));
         }
     }
     Ok(())
@@ -118,7 +110,7 @@ fn is_frozen(dir: &Path) -> bool {
 
 /// Removes what the container made below its cgroup, which libcontainer leaves alone and fails over. Its processes have
 /// been killed.
-pub fn remove_below(controllers: &Controllers) -> Result<(), RuntimeError> {
+pub fn remove_below(controllers: &Controllers) -> Result<(), CgroupError> {
     let roots = hierarchies();
     for dir in controllers.all() {
         if roots.iter().any(|root| root == dir) {
@@ -140,7 +132,7 @@ pub fn has_processes(controllers: &Controllers) -> bool {
 }
 
 /// `resources.unified` means files of cgroup v2, which libcontainer passes over on v1 (runc refuses them).
-fn check_unified(spec: &Spec) -> Result<(), RuntimeError> {
+fn check_unified(spec: &Spec) -> Result<(), CgroupError> {
     let resources = spec.linux().as_ref().and_then(|l| l.resources().as_ref());
     let asked = resources.and_then(|r| r.unified().as_ref());
     let found = rustix::fs::statfs("/sys/fs/cgroup");
@@ -148,12 +140,11 @@ fn check_unified(spec: &Spec) -> Result<(), RuntimeError> {
     if version_2 || asked.is_none_or(HashMap::is_empty) {
         return Ok(());
     }
-    let why = "invalid configuration: cannot use unified on cgroup v1: linux.resources.unified needs cgroup v2";
-    Err(RuntimeError::Unsupported(why.to_owned()))
+    Err(CgroupError::UnifiedOnV1)
 }
 
 /// Obeys `resources.memory.disableOOMKiller`, which libcontainer drops; cgroup v2 has no such thing.
-pub fn keep_from_oom_killer(spec: &Spec) -> Result<(), RuntimeError> {
+pub fn keep_from_oom_killer(spec: &Spec) -> Result<(), CgroupError> {
     let resources = spec.linux().as_ref().and_then(|l| l.resources().as_ref());
     let memory = resources.and_then(|r| r.memory().as_ref());
     let asked = memory.and_then(|m| m.disable_oom_killer());
@@ -165,14 +156,14 @@ pub fn keep_from_oom_killer(spec: &Spec) -> Result<(), RuntimeError> {
     let files = files.map(|mount| mount.join(relative).join("memory.oom_control"));
     for file in files.filter(|f| f.exists()) {
         let step = format!("disable the OOM killer in {file:?}");
-        fs::write(&file, "1").map_err(RuntimeError::io(step))?;
+        fs::write(&file, "1").map_err(CgroupError::io(step))?;
     }
     Ok(())
 }
 
 /// Removes a cgroup, and those below it, from every hierarchy. The processes in it have been killed; they may take a
 /// moment to go.
-pub fn remove(relative: &Path) -> Result<(), RuntimeError> {
+pub fn remove(relative: &Path) -> Result<(), CgroupError> {
     let relative = relative.strip_prefix("/").unwrap_or(relative);
     let plain = relative
         .components()
@@ -184,7 +175,7 @@ pub fn remove(relative: &Path) -> Result<(), RuntimeError> {
     all.try_for_each(|mount| remove_tree(&mount.join(relative)))
 }
 
-fn remove_tree(dir: &Path) -> Result<(), RuntimeError> {
+fn remove_tree(dir: &Path) -> Result<(), CgroupError> {
     let below = fs::read_dir(dir).into_iter().flatten().flatten();
     for entry in below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
         remove_tree(&entry.path())?;
@@ -200,12 +191,10 @@ fn remove_tree(dir: &Path) -> Result<(), RuntimeError> {
             }
             // A second mount of the hierarchy, which somebody made read-only: it is removed by the first (S-3).
             Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => return Ok(()),
-            Err(e) => return Err(RuntimeError::io(format!("remove the cgroup {dir:?}"))(e)),
+            Err(e) => return Err(CgroupError::io(format!("remove the cgroup {dir:?}"))(e)),
         }
     }
-    Err(RuntimeError::Unsupported(format!(
-        "the cgroup {dir:?} still has processes"
-    )))
+    Err(CgroupError::StillBusy(dir.to_owned()))
 }
 
 /// Mount points of the hierarchies that this process sees, each hierarchy once.
@@ -230,8 +219,9 @@ fn populated(dir: &Path, depth: u32) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::state::store::Place;
 
-    fn at(path: &str) -> Result<(), RuntimeError> {
+    fn at(path: &str) -> Result<(), CgroupError> {
         let mut spec = Spec::default();
         let mut linux = spec.linux().clone().unwrap_or_default();
         linux.set_cgroups_path(Some(path.into()));
@@ -259,7 +249,8 @@ mod tests {
             if let Some(linux) = spec.linux_mut() {
                 linux.set_cgroups_path(None);
             }
-            name(&mut spec, &Place::new(Path::new(root), "one").unwrap());
+            let place = Place::new(Path::new(root), "one").unwrap();
+            name(&mut spec, &place.key());
             named(&spec).unwrap()
         };
         assert_ne!(cgroup("/run/a"), cgroup("/run/b"));

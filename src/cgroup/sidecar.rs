@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::CgroupError;
 use crate::cgroup::quota;
 
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
@@ -45,34 +46,6 @@ pub struct CgroupLimits {
     pub cpu_quota_us: u64,
     /// That period.
     pub cpu_period_us: u64,
-}
-
-/// Why there is no such cgroup.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CgroupError {
-    /// The parent or the name is not a plain path.
-    #[error("the cgroup path {path:?} is refused: {reason}")]
-    BadPath {
-        /// The path as given.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// A file or directory of the cgroup file system was refused.
-    #[error("cannot {step} {path:?}")]
-    Io {
-        /// What was tried.
-        step: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-    /// No cgroup file system is mounted.
-    #[error("no cgroup hierarchy is mounted")]
-    NoHierarchy,
 }
 
 /// The cgroup file systems of this node.
@@ -489,7 +462,7 @@ fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
 }
 
 fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
-    move |source| CgroupError::Io {
+    move |source| CgroupError::File {
         step,
         path: path.to_owned(),
         source,

@@ -1,6 +1,7 @@
 //! Finding the cgroup file systems, from texts of /proc/self/mountinfo and /proc/self/cgroup.
 
 use super::*;
+use crate::cgroup::CgroupError;
 
 const HYBRID: &str = "\
 30 20 0:10 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755

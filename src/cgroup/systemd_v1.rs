@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
-use crate::runtime::RuntimeError;
 
 /// Its name in /proc/PID/cgroup.
 pub const NAME: &str = "name=systemd";
@@ -25,31 +25,31 @@ pub struct Visit {
 impl Visit {
     /// Moves this process to the cgroup of this path (linux.cgroupsPath), which is made. Nothing happens on a node without
     /// the hierarchy. This process must have one thread.
-    pub fn begin(cgroup: &Path) -> Result<Self, RuntimeError> {
+    pub fn begin(cgroup: &Path) -> Result<Self, CgroupError> {
         let Some((mount, own)) = places()? else {
             return Ok(Self { home: None });
         };
         let home = open_tasks(&own)?;
         // Below the root whichever way it is written, as libcontainer takes it and `delete` removes it.
         let dir = mount.join(cgroup.strip_prefix("/").unwrap_or(cgroup));
-        fs::create_dir_all(&dir).map_err(RuntimeError::io(format!("make the cgroup {dir:?}")))?;
+        fs::create_dir_all(&dir).map_err(CgroupError::io(format!("make the cgroup {dir:?}")))?;
         let tasks = open_tasks(&dir)?;
         rustix::io::write(&tasks, b"0")
-            .map_err(RuntimeError::io(format!("move to the cgroup {dir:?}")))?;
+            .map_err(CgroupError::io(format!("move to the cgroup {dir:?}")))?;
         Ok(Self { home: Some(home) })
     }
 
     /// Moves this process back.
-    pub fn end(mut self) -> Result<(), RuntimeError> {
+    pub fn end(mut self) -> Result<(), CgroupError> {
         self.leave()
     }
 
-    fn leave(&mut self) -> Result<(), RuntimeError> {
+    fn leave(&mut self) -> Result<(), CgroupError> {
         let Some(home) = self.home.take() else {
             return Ok(());
         };
         let moved = rustix::io::write(&home, b"0").map(|_| ());
-        moved.map_err(RuntimeError::io("leave the container's cgroup"))
+        moved.map_err(CgroupError::io("leave the container's cgroup"))
     }
 }
 
@@ -62,18 +62,18 @@ impl Drop for Visit {
 }
 
 /// The `tasks` file of this process's own cgroup, for a child that must not stay in the container's.
-pub fn home() -> Result<Option<PathBuf>, RuntimeError> {
+pub fn home() -> Result<Option<PathBuf>, CgroupError> {
     Ok(places()?.map(|(_, own)| own.join("tasks")))
 }
 
 /// The hierarchy's mount point, and this process's cgroup in it.
-fn places() -> Result<Option<(PathBuf, PathBuf)>, RuntimeError> {
+fn places() -> Result<Option<(PathBuf, PathBuf)>, CgroupError> {
     Controllers::place_of_self(NAME)
 }
 
 /// The `tasks` file of a cgroup, to be written to by whoever is to move.
-pub fn open_tasks(dir: &Path) -> Result<OwnedFd, RuntimeError> {
+pub fn open_tasks(dir: &Path) -> Result<OwnedFd, CgroupError> {
     let file = dir.join("tasks");
     rustix::fs::open(&file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(RuntimeError::io(format!("open {file:?}")))
+        .map_err(CgroupError::io(format!("open {file:?}")))
 }

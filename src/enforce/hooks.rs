@@ -75,6 +75,7 @@ impl When {
         list.as_deref().unwrap_or_default()
     }
 
+    /// In the order of a container's life.
     pub const ALL: [Self; 6] = [
         Self::Prestart,
         Self::CreateRuntime,

@@ -123,7 +123,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         budgets::ended(place);
     }
     for cgroup in &remains.cgroups {
-        note(path::remove(cgroup));
+        note(path::remove(cgroup).map_err(RuntimeError::from));
     }
     let dir = place.dir();
     if remains.overlay {

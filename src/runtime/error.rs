@@ -111,6 +111,9 @@ pub enum RuntimeError {
     /// The filter cannot be compiled.
     #[error("syscall wall")]
     Seccomp(#[from] crate::seccomp::SeccompError),
+    /// The cgroup cannot be the container's own, or cannot be changed.
+    #[error(transparent)]
+    Cgroup(#[from] crate::cgroup::CgroupError),
     /// The inner namespace cannot be made.
     #[error("network wall")]
     Network(#[from] crate::network::NetworkError),

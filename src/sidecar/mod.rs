@@ -28,7 +28,8 @@ mod spawn;
 use std::ffi::CStr;
 use std::io;
 
-pub use crate::cgroup::sidecar::{CgroupConfig, CgroupError, CgroupLimits};
+pub use crate::cgroup::CgroupError;
+pub use crate::cgroup::sidecar::{CgroupConfig, CgroupLimits};
 pub use confine::{ConfineError, LandlockNeed, Limits};
 pub use main::main;
 pub use protocol::{Handover, ProtocolError, Work, own_pid_namespace, request_namespace};

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::LinuxResources;
 
+use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::render::limits::Current;
-use crate::runtime::RuntimeError;
 
 /// Writes the limits that are asked for. A limit that this node cannot set is an error, and those before it stay set.
-pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), RuntimeError> {
+pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), CgroupError> {
     match controllers.unified() {
         Some(dir) => v2::apply(&Group::new(dir), wanted),
         None => v1::apply(controllers, wanted),
@@ -59,18 +59,18 @@ impl Group {
         io::Write::write_all(&mut file, value.as_bytes())
     }
 
-    fn write(&self, file: &str, value: impl ToString) -> Result<(), RuntimeError> {
+    fn write(&self, file: &str, value: impl ToString) -> Result<(), CgroupError> {
         let value = value.to_string();
         self.try_write(file, &value)
-            .map_err(RuntimeError::io(format!(
+            .map_err(CgroupError::io(format!(
                 "write {value:?} to {:?}",
                 self.dir.join(file)
             )))
     }
 
-    fn read(&self, file: &str) -> Result<String, RuntimeError> {
+    fn read(&self, file: &str) -> Result<String, CgroupError> {
         let path = self.dir.join(file);
-        let text = fs::read_to_string(&path).map_err(RuntimeError::io(format!("read {path:?}")))?;
+        let text = fs::read_to_string(&path).map_err(CgroupError::io(format!("read {path:?}")))?;
         Ok(text.trim().to_owned())
     }
 
@@ -80,7 +80,7 @@ impl Group {
         &self,
         first: Option<Value<'_>>,
         second: Option<Value<'_>>,
-    ) -> Result<(), RuntimeError> {
+    ) -> Result<(), CgroupError> {
         let (Some(first), Some(second)) = (&first, &second) else {
             return match first.or(second) {
                 Some(one) => self.write(one.file, one.text),
@@ -127,8 +127,8 @@ fn or_max(value: i64) -> String {
     }
 }
 
-fn unsupported(what: &str) -> RuntimeError {
-    RuntimeError::Unsupported(format!("update: {what}"))
+fn unsupported(what: impl Into<std::borrow::Cow<'static, str>>) -> CgroupError {
+    CgroupError::Limit(what.into())
 }
 
 #[cfg(test)]

@@ -4,17 +4,17 @@ use oci_spec::runtime::{
     LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxNetwork, LinuxResources, LinuxThrottleDevice,
 };
 
+use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::limits::{Group, Value, asked, unsupported};
-use crate::runtime::RuntimeError;
 
 const LIMIT: &str = "memory.limit_in_bytes";
 const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";
 
 /// Writes what is asked for.
-pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), RuntimeError> {
+pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), CgroupError> {
     let group = |name: &str| {
-        let missing = || unsupported(&format!("this node has no cgroup controller {name:?}"));
+        let missing = || unsupported(format!("this node has no cgroup controller {name:?}"));
         controllers.v1(name).map(Group::new).ok_or_else(missing)
     };
     if wanted.unified().as_ref().is_some_and(|u| !u.is_empty()) {
@@ -48,9 +48,9 @@ pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), R
 }
 
 fn set_memory(
-    group: impl Fn() -> Result<Group, RuntimeError>,
+    group: impl Fn() -> Result<Group, CgroupError>,
     memory: &LinuxMemory,
-) -> Result<(), RuntimeError> {
+) -> Result<(), CgroupError> {
     let limit = asked(memory.limit());
     let mut swap = asked(memory.swap());
     let others = [
@@ -75,7 +75,7 @@ fn set_memory(
     }
     match memory.swappiness() {
         Some(value @ 0..=100) => group.write("memory.swappiness", value),
-        Some(value) => Err(unsupported(&format!(
+        Some(value) => Err(unsupported(format!(
             "memory.swappiness {value} is not 0 to 100"
         ))),
         None => Ok(()),
@@ -83,7 +83,7 @@ fn set_memory(
 }
 
 /// The limit with swap may never be below the one without: which goes first depends on whether they rise or fall.
-fn set_limits(group: &Group, limit: Option<i64>, swap: Option<i64>) -> Result<(), RuntimeError> {
+fn set_limits(group: &Group, limit: Option<i64>, swap: Option<i64>) -> Result<(), CgroupError> {
     let rises = match swap {
         Some(swap) if limit.is_some() => {
             let current: u64 = group.read(LIMIT)?.parse().unwrap_or(u64::MAX);
@@ -104,9 +104,9 @@ fn set_limits(group: &Group, limit: Option<i64>, swap: Option<i64>) -> Result<()
 }
 
 fn set_cpu(
-    group: impl Fn(&str) -> Result<Group, RuntimeError>,
+    group: impl Fn(&str) -> Result<Group, CgroupError>,
     cpu: &LinuxCpu,
-) -> Result<(), RuntimeError> {
+) -> Result<(), CgroupError> {
     if let Some(idle) = cpu.idle() {
         group("cpu")?.write("cpu.idle", idle)?;
     }
@@ -139,14 +139,14 @@ fn set_cpu(
 }
 
 /// The kernel cuts shares silently at both ends of their range.
-fn set_shares(group: &Group, shares: u64) -> Result<(), RuntimeError> {
+fn set_shares(group: &Group, shares: u64) -> Result<(), CgroupError> {
     group.write("cpu.shares", shares)?;
     let set: u64 = group.read("cpu.shares")?.parse().unwrap_or(shares);
     match shares.cmp(&set) {
-        std::cmp::Ordering::Greater => Err(unsupported(&format!(
+        std::cmp::Ordering::Greater => Err(unsupported(format!(
             "the maximum allowed cpu-shares is {set}"
         ))),
-        std::cmp::Ordering::Less => Err(unsupported(&format!(
+        std::cmp::Ordering::Less => Err(unsupported(format!(
             "the minimum allowed cpu-shares is {set}"
         ))),
         std::cmp::Ordering::Equal => Ok(()),
@@ -154,9 +154,9 @@ fn set_shares(group: &Group, shares: u64) -> Result<(), RuntimeError> {
 }
 
 fn set_io(
-    group: impl Fn() -> Result<Group, RuntimeError>,
+    group: impl Fn() -> Result<Group, CgroupError>,
     io: &LinuxBlockIo,
-) -> Result<(), RuntimeError> {
+) -> Result<(), CgroupError> {
     if let Some(weight) = asked(io.weight()) {
         let group = group()?;
         let bfq = group.has("blkio.bfq.weight");
@@ -207,9 +207,9 @@ fn set_io(
 }
 
 fn set_network(
-    group: impl Fn(&str) -> Result<Group, RuntimeError>,
+    group: impl Fn(&str) -> Result<Group, CgroupError>,
     network: &LinuxNetwork,
-) -> Result<(), RuntimeError> {
+) -> Result<(), CgroupError> {
     if let Some(class) = asked(network.class_id()) {
         group("net_cls")?.write("net_cls.classid", class)?;
     }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn zero_asks_for_nothing() {
-        let none = |_: &str| -> Result<Group, RuntimeError> { Err(unsupported("asked")) };
+        let none = |_: &str| -> Result<Group, CgroupError> { Err(unsupported("asked")) };
         let mut cpu = LinuxCpu::default();
         cpu.set_shares(Some(0));
         cpu.set_quota(Some(0));

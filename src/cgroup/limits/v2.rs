@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxResources, LinuxThrottleDevice};
 
+use crate::cgroup::CgroupError;
 use crate::cgroup::limits::{Group, asked, or_max, unsupported};
-use crate::runtime::RuntimeError;
 
 /// Writes what is asked for.
-pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), RuntimeError> {
+pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), CgroupError> {
     if let Some(memory) = wanted.memory() {
         set_memory(group, memory)?;
     }
@@ -38,20 +38,20 @@ pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), RuntimeError>
     }
     for (file, value) in wanted.unified().iter().flatten() {
         if file.contains('/') {
-            return Err(unsupported(&format!("unified: {file:?} is no file name")));
+            return Err(unsupported(format!("unified: {file:?} is no file name")));
         }
         group.write(file, value)?;
     }
     Ok(())
 }
 
-fn set_memory(group: &Group, memory: &LinuxMemory) -> Result<(), RuntimeError> {
+fn set_memory(group: &Group, memory: &LinuxMemory) -> Result<(), CgroupError> {
     let limit = asked(memory.limit());
     let swap = swap_alone(group, limit, asked(memory.swap()))?;
     if let (Some(limit), Some(true)) = (limit.filter(|l| *l > 0), memory.check_before_update()) {
         let used: i64 = group.read("memory.current")?.parse().unwrap_or(0);
         if used > limit {
-            return Err(unsupported(&format!(
+            return Err(unsupported(format!(
                 "unable to set memory limit to {limit} (current usage: {used})"
             )));
         }
@@ -78,7 +78,7 @@ fn swap_alone(
     group: &Group,
     limit: Option<i64>,
     total: Option<i64>,
-) -> Result<Option<i64>, RuntimeError> {
+) -> Result<Option<i64>, CgroupError> {
     let number = |file: &str| group.read(file).map(|t| t.parse::<i64>().ok());
     let memory = match limit {
         Some(limit) => Some(limit).filter(|l| *l > 0),
@@ -102,7 +102,7 @@ fn swap_alone(
     }
 }
 
-fn set_cpu(group: &Group, cpu: &LinuxCpu) -> Result<(), RuntimeError> {
+fn set_cpu(group: &Group, cpu: &LinuxCpu) -> Result<(), CgroupError> {
     if let Some(idle) = cpu.idle() {
         group.write("cpu.idle", idle)?;
     }
@@ -136,7 +136,7 @@ fn weight_of(shares: u64) -> u64 {
     1 + (shares.clamp(2, 262_144) - 2) * 9999 / 262_142
 }
 
-fn set_io(group: &Group, io: &LinuxBlockIo) -> Result<(), RuntimeError> {
+fn set_io(group: &Group, io: &LinuxBlockIo) -> Result<(), CgroupError> {
     if asked(io.leaf_weight()).is_some() {
         return Err(unsupported("blockIO.leafWeight needs cgroup v1"));
     }

@@ -216,7 +216,7 @@ pub fn create(
         path::check_systemd(&decision.bundle.spec)?;
         path::warn_of_properties(&decision.bundle.spec);
     } else {
-        path::name(&mut decision.bundle.spec, &place);
+        path::name(&mut decision.bundle.spec, &place.key());
     }
     let process = decision.bundle.spec.process().as_ref();
     refuse_contradiction(&CapabilitySets::of(
@@ -255,7 +255,7 @@ pub fn create(
     // After the look for the id: a container of this name has processes in this cgroup.
     if let Err(error) = path::check(&decision.bundle.spec) {
         lock.remove()?;
-        return Err(error);
+        return Err(error.into());
     }
     place.make_dir()?;
     // From here on there is something to take away.
@@ -458,7 +458,7 @@ fn device_program(spec: &Spec, decision: &Decision) -> Result<Option<Program>, R
         Some(_) => Ruler::Policy,
         None => Ruler::Engine,
     };
-    devices::compile(spec, ruler)
+    Ok(devices::compile(spec, ruler)?)
 }
 
 /// What libcontainer and the sidecar name their cgroups; systemd removes its own.

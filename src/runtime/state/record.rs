@@ -185,7 +185,7 @@ impl Record {
     pub fn controllers(&self) -> Result<Controllers, RuntimeError> {
         match (&self.controllers, self.init) {
             (Some(saved), _) => Ok(saved.clone()),
-            (None, Some(init)) => Controllers::of(init.pid),
+            (None, Some(init)) => Ok(Controllers::of(init.pid)?),
             (None, None) => Err(RuntimeError::NotRunning),
         }
     }
