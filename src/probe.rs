@@ -148,7 +148,11 @@ pub fn bundle(
         source: e.into(),
     })?;
     let mut names = judge.shown_as(&root)?;
-    names.extend(real_path(root.as_fd()));
+    let base = real_path(root.as_fd()).map_err(|source| ProbeError::Read {
+        path: rootfs.to_owned(),
+        source,
+    })?;
+    names.insert(base.clone());
     let name = judge.hosts.is_one(judge.never, &root);
     let name = name.or_else(|| names.iter().find_map(|n| below_settings(n)));
     if let Some(name) = name.filter(|_| wrapped.is_empty()) {
@@ -160,7 +164,7 @@ pub fn bundle(
     let (mut sources, mut opened, mut destinations) = (Vec::new(), Vec::new(), Vec::new());
     let mut parts = Vec::new();
     for mount in spec.mounts().iter().flatten() {
-        destinations.push(destination_in(&root, mount.destination()));
+        destinations.push(destination_in(&root, &base, mount.destination()));
         let Some(found) = judge.source(mount)? else {
             sources.push(None);
             continue;
@@ -269,22 +273,23 @@ fn open_path(path: &Path, resolve: ResolveFlags) -> rustix::io::Result<OwnedFd> 
 /// Where the image's own links lead a destination.
 pub fn destination(rootfs: &Path, destination: &Path) -> PathBuf {
     match open_path(rootfs, ResolveFlags::empty()) {
-        Ok(root) => destination_in(&root, destination),
+        Ok(root) => match real_path(root.as_fd()) {
+            Ok(base) => destination_in(&root, &base, destination),
+            Err(_) => destination.to_owned(),
+        },
         Err(_) => destination.to_owned(),
     }
 }
 
 /// Where the image's own links lead a destination: the part that exists resolved as in the container, the rest as it is.
-fn destination_in(root: &OwnedFd, destination: &Path) -> PathBuf {
+/// `base` is where the root is on the node.
+fn destination_in(root: &OwnedFd, base: &Path, destination: &Path) -> PathBuf {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let Ok(base) = real_path(root.as_fd()) else {
-        return destination.to_owned();
-    };
     for existing in destination.ancestors() {
         let fd = rustix::fs::openat2(root, existing, flags, Mode::empty(), resolve);
         let real = fd.ok().and_then(|fd| real_path(fd.as_fd()).ok());
-        let inside = real.and_then(|r| r.strip_prefix(&base).map(Path::to_path_buf).ok());
+        let inside = real.and_then(|r| r.strip_prefix(base).map(Path::to_path_buf).ok());
         if let Some(inside) = inside {
             let rest = destination.strip_prefix(existing).unwrap_or(Path::new(""));
             return Path::new("/")

@@ -3,12 +3,12 @@
 //! where they were.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::CgroupError;
+use crate::sys::procfs;
 
 /// One directory for each controller of cgroup v1, and the one of cgroup v2 where that is mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,9 +24,8 @@ impl Controllers {
     /// Where a process is now, apart from where this process is, too: what a container was given no place in is not its
     /// own.
     pub fn of(pid: i32) -> Result<Self, CgroupError> {
-        let read = |path: String| {
-            fs::read_to_string(&path).map_err(CgroupError::io(format!("read {path}")))
-        };
+        let read =
+            |path: String| procfs::text(&path).map_err(CgroupError::io(format!("read {path}")));
         let mountinfo = read("/proc/self/mountinfo".to_owned())?;
         let found = Self::parse(&mountinfo, &read(format!("/proc/{pid}/cgroup"))?);
         let ours = Self::parse(&mountinfo, &read("/proc/self/cgroup".to_owned())?);
@@ -35,8 +34,7 @@ impl Controllers {
 
     /// Where a hierarchy of v1 is mounted, and this process's cgroup in it; `None` if it is not mounted.
     pub fn place_of_self(name: &str) -> Result<Option<(PathBuf, PathBuf)>, CgroupError> {
-        let read =
-            |path: &str| fs::read_to_string(path).map_err(CgroupError::io(format!("read {path}")));
+        let read = |path: &str| procfs::text(path).map_err(CgroupError::io(format!("read {path}")));
         let mountinfo = read("/proc/self/mountinfo")?;
         let mut mounts = mountinfo.lines().filter_map(Mount::parse);
         let Some(mount) = mounts.find(|m| m.kind == "cgroup" && m.options.contains(&name)) else {

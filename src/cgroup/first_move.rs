@@ -67,7 +67,7 @@ impl Drop for Warming {
 
 /// `cgroup.procs` of the calling process's own cgroup in some hierarchy of version 1.
 fn own_procs_file() -> Option<String> {
-    let cgroups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let cgroups = crate::sys::procfs::text("/proc/self/cgroup").ok()?;
     cgroups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);

@@ -14,6 +14,7 @@ use crate::plan::mountinfo::MountTable;
 
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::{CgroupError, PathRefusal};
+use crate::sys::procfs;
 
 /// The cgroup that a spec names.
 pub fn named(spec: &Spec) -> Option<PathBuf> {
@@ -91,6 +92,9 @@ pub fn check(spec: &Spec) -> Result<(), CgroupError> {
         return Err(refused(PathRefusal::NotBelow));
     }
     for mount in hierarchies() {
+        if !mount.join(relative).exists() {
+            continue;
+        }
         if let Some(busy) = populated(&mount.join(relative), 0) {
             return Err(refused(PathRefusal::Busy(busy)));
         }
@@ -199,7 +203,7 @@ fn remove_tree(dir: &Path) -> Result<(), CgroupError> {
 
 /// Mount points of the hierarchies that this process sees, each hierarchy once.
 fn hierarchies() -> Vec<PathBuf> {
-    let table = MountTable::parse(&fs::read("/proc/self/mountinfo").unwrap_or_default());
+    let table = MountTable::parse(&procfs::bytes("/proc/self/mountinfo").unwrap_or_default());
     let found = table.hierarchies(Path::new("/sys/fs/cgroup"));
     found.into_iter().map(Path::to_owned).collect()
 }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::CgroupError;
 use crate::cgroup::quota;
+use crate::sys::procfs;
 
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// How long `remove` waits for a cgroup's last process: 100 x 10 ms.
@@ -454,7 +455,7 @@ fn controllers_of(cgroup: &Path) -> Result<BTreeSet<String>, CgroupError> {
 }
 
 fn read(path: &Path) -> Result<String, CgroupError> {
-    fs::read_to_string(path).map_err(io_error("read", path))
+    procfs::text(path).map_err(io_error("read", path))
 }
 
 fn write(path: &Path, value: &str) -> Result<(), CgroupError> {

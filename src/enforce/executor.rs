@@ -3,7 +3,8 @@
 //! as the last thing before execve; it is inherited over clone, so it may own descriptors and programs.
 //!
 //! ```text
-//! validate   supplementary groups -> judged mounts attached, private directories, masks -> cgroups read-only -> program found
+//! validate   supplementary groups -> the kernel's file systems, masked -> judged mounts attached, private directories, masks
+//!            -> cgroups read-only -> masks looked at again -> program found
 //! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> groups read back
 //!            -> session keyring -> SELinux label -> capabilities dropped and read back -> no_new_privs read back -> filter loaded
 //!            and read back -> startContainer hooks -> execve
@@ -28,6 +29,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::finish::{self, Unfinished};
 use super::hooks::{Ready, Told, When};
+use super::kernel::{self, KernelFiles};
 use super::listener::{self, AgentSocket};
 use super::privileges::GroupsSet;
 use super::rootfs::LateMount;
@@ -63,7 +65,9 @@ pub struct Walls {
     pub user_namespace: bool,
     /// Working directory to enter once the mounts are there; `None` where libcontainer has entered it.
     pub cwd: Option<PathBuf>,
-    /// Mounts that the first process makes itself.
+    /// The kernel's file systems that the first process mounts itself.
+    pub kernel: KernelFiles,
+    /// Mounts of judged sources, and private ones, which it makes itself too.
     pub late_mounts: Vec<LateMount>,
     /// The file system of what is thrown away, where that lies on a disk.
     pub disk: Option<OwnedFd>,
@@ -208,7 +212,7 @@ impl WallExecutor {
             finish::seal(left)?;
         }
         if let Role::Init { .. } = &walls.role {
-            hidden::check(spec, walls.unfinished.as_ref())?;
+            hidden::check(spec, walls.unfinished.as_ref(), &walls.kernel)?;
         }
         match (&walls.cwd, &walls.unfinished) {
             (None, _) => {}
@@ -234,6 +238,7 @@ impl WallExecutor {
         if files.needs_scratch() && disk.is_some() != (files.scratch_place == ScratchPlace::Disk) {
             return Err(EnforceError::Incomplete("file system"));
         }
+        kernel::make(&walls.kernel)?;
         rootfs::mount_all(files, &walls.late_mounts, disk, walls.user_namespace)?;
         match &walls.cwd {
             Some(cwd) => rootfs::make_working_directory(files, cwd),
@@ -498,6 +503,7 @@ mod tests {
             keyring: Keyring::New,
             user_namespace: false,
             cwd: None,
+            kernel: KernelFiles::default(),
             late_mounts: Vec::new(),
             disk: None,
             unfinished: None,

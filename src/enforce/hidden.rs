@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::EnforceError;
 use super::finish::Unfinished;
+use super::kernel::KernelFiles;
 
 /// SYSFS_MAGIC of linux/magic.h.
 const SYSFS: i64 = 0x6265_6572;
@@ -26,7 +27,11 @@ const KERNEL: [(&str, &str, i64); 2] = [
 
 /// Checks what is hidden and made read-only below the kernel's file systems that the spec mounts: by the spec, or, where
 /// that was taken out of it, by our own hands.
-pub fn check(spec: &Spec, ours: Option<&Unfinished>) -> Result<(), EnforceError> {
+pub fn check(
+    spec: &Spec,
+    ours: Option<&Unfinished>,
+    kernel: &KernelFiles,
+) -> Result<(), EnforceError> {
     let Some(linux) = spec.linux() else {
         return Ok(());
     };
@@ -37,11 +42,13 @@ pub fn check(spec: &Spec, ours: Option<&Unfinished>) -> Result<(), EnforceError>
         masked.extend_from_slice(&ours.masked);
         readonly.extend_from_slice(&ours.readonly);
     }
+    masked.extend_from_slice(&kernel.masked);
+    readonly.extend_from_slice(&kernel.readonly);
     for (top, kind, magic) in KERNEL {
         let mut mounts = spec.mounts().iter().flatten();
         let asked =
             mounts.any(|m| m.destination() == Path::new(top) && m.typ().as_deref() == Some(kind));
-        if !asked {
+        if !asked && !kernel.mounts_at(Path::new(top), kind) {
             continue;
         }
         let root = Kernel::open(top, magic)?;
@@ -144,7 +151,7 @@ mod tests {
             (&["/proc/version"][..], &[][..]),
             (&["/proc/sys/kernel"], &[]),
         ] {
-            let error = check(&spec(masked, readonly), None)
+            let error = check(&spec(masked, readonly), None, &KernelFiles::default())
                 .unwrap_err()
                 .to_string();
             assert!(error.contains("/proc/"), "{error}");
@@ -153,6 +160,6 @@ mod tests {
             &["/proc/absent", "/srv/x", "/proc"],
             &["/proc/absent", "/etc"],
         );
-        check(&nothing, None).unwrap();
+        check(&nothing, None, &KernelFiles::default()).unwrap();
     }
 }

@@ -9,6 +9,7 @@ pub mod finish;
 pub mod hidden;
 pub mod home;
 pub mod hooks;
+pub mod kernel;
 pub mod listener;
 pub mod privileges;
 pub mod program;

@@ -275,14 +275,20 @@ fn mask(path: &Path, must_exist: bool) -> Result<(), EnforceError> {
         )
         .map_err(EnforceError::step(step()))?
     } else {
-        null().map_err(EnforceError::step(step()))?
+        null()
+            .and_then(|fd| open_tree(&fd, "", CLONE_OF_DESCRIPTOR))
+            .map_err(EnforceError::step(step()))?
     };
     attach_at(&cover, &target).map_err(EnforceError::step(step()))
 }
 
-/// A mount of /dev/null, and of nothing that only has its name: a link there would put another file, writable, where
-/// one is to be hidden (CVE-2025-31133, CVE-2025-62161).
-fn null() -> rustix::io::Result<OwnedFd> {
+const CLONE_OF_DESCRIPTOR: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE
+    .union(OpenTreeFlags::OPEN_TREE_CLOEXEC)
+    .union(OpenTreeFlags::AT_EMPTY_PATH);
+
+/// /dev/null, and nothing that only has its name: a link there would put another file, writable, where one is to be
+/// hidden (CVE-2025-31133, CVE-2025-62161).
+pub(super) fn null() -> rustix::io::Result<OwnedFd> {
     const NULL: (u32, u32) = (1, 3);
     let fd = open_plain(Path::new("/dev/null"))?;
     let stat = rustix::fs::fstat(&fd)?;
@@ -293,10 +299,7 @@ fn null() -> rustix::io::Result<OwnedFd> {
     if FileKind::of(stat.st_mode) != FileKind::Device || number != NULL {
         return Err(Errno::NODEV);
     }
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    open_tree(&fd, "", flags)
+    Ok(fd)
 }
 
 /// Makes what is at a path read-only, by a mount of it over itself. Missing paths are fine.

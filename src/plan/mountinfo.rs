@@ -39,6 +39,19 @@ pub struct Layers {
     pub directories: Vec<PathBuf>,
 }
 
+/// The names of the directories below `usual` on which hierarchies of cgroup v1 are mounted, in order.
+pub fn directories_of_v1(text: &[u8], usual: &Path) -> Vec<String> {
+    let v1 = text.split(|b| *b == b'\n').filter_map(line);
+    let points = v1.filter(|l| l.kind == "cgroup").map(|l| l.point);
+    let names = points.filter_map(|point| {
+        let below = point.parent() == Some(usual);
+        let name = point.file_name().filter(|_| below)?;
+        Some(name.to_str()?.to_owned())
+    });
+    let mut seen = BTreeSet::new();
+    names.filter(|name| seen.insert(name.clone())).collect()
+}
+
 impl MountTable {
     /// Reads the file's text. A line that is not understood is left out: what lies on its mount is then not known.
     pub fn parse(text: &[u8]) -> Self {

@@ -1,9 +1,10 @@
 //! What is never let in, as it is on this node: by inode, so that another name for it is known as it.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 
 use super::{open_path, real_path};
 use crate::plan::Inside;
@@ -51,6 +52,47 @@ impl Known {
     }
 }
 
+/// Directories that are where their names say: no symbolic link is in their paths. The list's entries nearly all are, and
+/// one call tells it of each.
+#[derive(Default)]
+struct Plain(HashMap<PathBuf, bool>);
+
+impl Plain {
+    /// Device, inode and real path of what a name leads to.
+    fn place(&mut self, name: &Path) -> Option<(u64, u64, PathBuf)> {
+        let stat = stat(name)?;
+        let link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if !link && name.parent().is_none_or(|above| self.is_plain(above)) {
+            return Some((stat.st_dev, stat.st_ino, name.to_owned()));
+        }
+        let fd = open_path(name, ResolveFlags::empty()).ok()?;
+        let stat = rustix::fs::fstat(&fd).ok()?;
+        Some((stat.st_dev, stat.st_ino, real_path(fd.as_fd()).ok()?))
+    }
+
+    fn is_plain(&mut self, dir: &Path) -> bool {
+        let Some(above) = dir.parent() else {
+            return dir == Path::new("/");
+        };
+        if let Some(known) = self.0.get(dir) {
+            return *known;
+        }
+        let is_dir = || {
+            let stat = stat(dir)?;
+            Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+        };
+        let plain = is_dir() == Some(true) && self.is_plain(above);
+        self.0.insert(dir.to_owned(), plain);
+        plain
+    }
+}
+
+/// What is at a path itself. Nothing is mounted for it.
+fn stat(path: &Path) -> Option<Stat> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    rustix::fs::statat(CWD, path, flags).ok()
+}
+
 impl Hosts {
     /// The list's paths, and the engine's data directory as the root file system's place betrays it.
     pub(super) fn of(never: &Never, rootfs: &Path) -> Self {
@@ -62,13 +104,12 @@ impl Hosts {
             .find(|a| a.file_name().is_some_and(|n| n == "overlay2"));
         let data = store.and_then(Path::parent).into_iter();
         let data = data.flat_map(|d| ["overlay2", "containers"].map(|name| (d.join(name), true)));
+        let mut plain = Plain::default();
         let known = listed.chain(data).filter_map(|(name, engine)| {
-            let fd = open_path(&name, ResolveFlags::empty()).ok()?;
-            let stat = rustix::fs::fstat(&fd).ok()?;
-            let real = real_path(fd.as_fd()).ok()?;
+            let (dev, ino, real) = plain.place(&name)?;
             Some(Known {
-                dev: stat.st_dev,
-                ino: stat.st_ino,
+                dev,
+                ino,
                 name,
                 real,
                 engine,

@@ -175,7 +175,7 @@ impl Judge {
         if let Some(table) = self.mounts.get() {
             return Ok(table);
         }
-        let text = std::fs::read(MOUNTS).map_err(|source| ProbeError::Read {
+        let text = crate::sys::procfs::bytes(MOUNTS).map_err(|source| ProbeError::Read {
             path: MOUNTS.into(),
             source,
         })?;

@@ -31,8 +31,10 @@ pub enum Listen {
 
 impl Listen {
     fn keeps(self, name: &OsStr) -> bool {
-        let own = std::process::id().to_string();
-        let is_ours = || std::env::var("LISTEN_PID").is_ok_and(|pid| pid == own);
+        let is_ours = || {
+            let own = std::process::id().to_string();
+            std::env::var("LISTEN_PID").is_ok_and(|pid| pid == own)
+        };
         (name != "LISTEN_FDS" && name != "LISTEN_PID") || (self == Self::Pass && is_ours())
     }
 }

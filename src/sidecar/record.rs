@@ -1,7 +1,6 @@
 //! What is saved of a sidecar, and how it is ended from that: by `delete`, also long after the
 //! process that made it is gone, and as often as it is called.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -93,7 +92,7 @@ fn open(record: &SidecarRecord) -> Result<Option<OwnedFd>, SidecarError> {
 
 /// Field 22 of /proc/PID/stat.
 pub(super) fn start_time(pid: Pid) -> io::Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let stat = crate::sys::procfs::text(format!("/proc/{pid}/stat"))?;
     parse_start_time(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 

@@ -4,6 +4,7 @@
 
 pub mod image_root;
 pub mod judged_mounts;
+pub mod kernel_mounts;
 pub mod neighbours;
 pub mod scratch;
 pub mod unconfined;
@@ -32,6 +33,7 @@ use crate::devices::Program;
 use crate::enforce::executor::{Keyring, Role, WallExecutor, Walls};
 use crate::enforce::finish::Unfinished;
 use crate::enforce::home;
+use crate::enforce::kernel::KernelFiles;
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::privileges;
 use crate::enforce::rootfs::LateMount;
@@ -323,7 +325,7 @@ fn build(
         &rootfs,
         hooks::default_env(record.plan.is_some()),
     )?;
-    let (spec, split) = write_shadow(&dir, decision, rootfs.clone(), job.as_ref())?;
+    let (spec, split, kernel) = write_shadow(&dir, decision, rootfs.clone(), job.as_ref())?;
     let (unfinished, _user_namespace) =
         split.map_or((None, None), |s| (Some(s.left), s.user_namespace));
     let device_program = device_program(&spec, decision)?;
@@ -366,6 +368,7 @@ fn build(
         },
         Files {
             disk,
+            kernel,
             late: late_mounts,
             unfinished,
         },
@@ -522,7 +525,7 @@ fn write_shadow(
     decision: &Decision,
     rootfs: PathBuf,
     job: Option<&hooks::Job>,
-) -> Result<(Spec, Option<Split>), RuntimeError> {
+) -> Result<(Spec, Option<Split>, KernelFiles), RuntimeError> {
     let places = Places { rootfs };
     let spec = decision.bundle.spec.clone();
     let mut split = None;
@@ -563,6 +566,10 @@ fn write_shadow(
     if shadow::joins(&spec, LinuxNamespaceType::Pid) {
         joined_mount::replace(&mut spec);
     }
+    let kernel = match &decision.plan {
+        Some(_) => kernel_mounts::split(&mut spec, &places.rootfs)?,
+        None => KernelFiles::default(),
+    };
     if let Some(process) = spec.process_mut() {
         home::settle(process);
         if decision.plan.is_some() {
@@ -577,7 +584,7 @@ fn write_shadow(
     }
     spec.set_hooks(job.map(hooks::Job::stand_in));
     save_json(&dir.join("config.json"), &spec)?;
-    Ok((spec, split))
+    Ok((spec, split, kernel))
 }
 
 fn save_json(path: &Path, value: &impl serde::Serialize) -> Result<(), RuntimeError> {
@@ -613,6 +620,7 @@ fn late_mounts(
 /// What the container's process makes of its files.
 struct Files {
     disk: Option<OwnedFd>,
+    kernel: KernelFiles,
     late: Vec<LateMount>,
     unfinished: Option<Unfinished>,
 }
@@ -653,6 +661,7 @@ fn executor(
         keyring: keyring(record),
         user_namespace: has_user_namespace(spec),
         cwd: process.map(|p| p.cwd().clone()),
+        kernel: files.kernel,
         late_mounts: files.late,
         disk: files.disk,
         unfinished: files.unfinished,

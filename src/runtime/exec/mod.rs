@@ -12,6 +12,7 @@ use crate::cgroup::path;
 use crate::cli;
 use crate::enforce::executor::{Role, WallExecutor, Walls};
 use crate::enforce::home;
+use crate::enforce::kernel::KernelFiles;
 use crate::enforce::privileges;
 use crate::plan::{CapabilitySets, process};
 use crate::render::refuse;
@@ -207,6 +208,7 @@ fn build(
         keyring: create::keyring(record),
         user_namespace: create::has_user_namespace(shadow),
         cwd: None,
+        kernel: KernelFiles::default(),
         late_mounts: Vec::new(),
         disk: None,
         unfinished: None,

@@ -139,7 +139,7 @@ impl From<&SidecarRecord> for ProcessId {
 
 /// State and start time of a process.
 fn stat(pid: i32) -> Option<(char, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = crate::sys::procfs::text(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything, parentheses included.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
