@@ -1,6 +1,7 @@
 //! What one crate cannot have the compiler check: the pure core stays pure, `unsafe` stays in `src/sys`, and every
 //! file says what it is for.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::fixtures;
@@ -28,6 +29,58 @@ const SHELL: [&str; 17] = [
     "tracing::",
     "SystemTime",
     "Instant",
+];
+
+/// What each folder of `src/` may import: nothing but what stands before it, so that there are no circles. A new line here is a
+/// decision; docs/design.md says what the folders are for.
+const MAY_IMPORT: [(&str, &[&str]); 20] = [
+    // Values in, values out.
+    ("policy", &[]),
+    ("egress", &["policy"]),
+    ("plan", &["policy", "egress"]),
+    ("seccomp", &[]),
+    ("devices", &[]),
+    ("kernel", &[]),
+    ("render", &["policy", "egress", "plan", "seccomp"]),
+    ("indexes", &["policy", "egress"]),
+    // The program's own words to people.
+    ("log", &["policy"]),
+    ("cli", &["policy", "log"]),
+    // System calls, and what is built of them.
+    ("sys", &["policy", "seccomp", "devices", "kernel"]),
+    ("probe", &["policy", "plan", "sys"]),
+    ("cgroup", &["plan", "devices", "render", "log", "sys"]),
+    ("network", &["egress", "sys"]),
+    (
+        "sidecar",
+        &["policy", "egress", "plan", "sys", "cgroup", "network"],
+    ),
+    (
+        "enforce",
+        &[
+            "policy", "plan", "seccomp", "kernel", "log", "sys", "network", "sidecar",
+        ],
+    ),
+    // The life of a container, and the verbs.
+    (
+        "runtime",
+        &[
+            "policy", "egress", "plan", "seccomp", "devices", "kernel", "render", "log", "cli",
+            "sys", "probe", "cgroup", "network", "sidecar", "enforce",
+        ],
+    ),
+    (
+        "wrap",
+        &["policy", "plan", "cli", "probe", "cgroup", "runtime"],
+    ),
+    (
+        "cmd",
+        &[
+            "policy", "egress", "plan", "render", "indexes", "log", "cli", "cgroup", "sidecar",
+            "runtime", "wrap",
+        ],
+    ),
+    ("main", &[]),
 ];
 
 /// Every source file, by its path below `src/`.
@@ -80,6 +133,55 @@ fn the_pure_core_names_nothing_of_the_shell() {
             let line = line.replace("std::os::unix::ffi", "");
             let named = SHELL.iter().find(|name| line.contains(**name));
             assert_eq!(named, None, "src/{}: {line}", path.display());
+        }
+    }
+}
+
+/// The folders (or files) of `src/` that a file's production code names.
+fn imported(text: &str) -> BTreeSet<&str> {
+    let code = production(text);
+    code.flat_map(|line| line.split("crate::").skip(1))
+        .map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
+        .filter_map(|mut words| words.next())
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+#[test]
+fn a_folder_imports_what_the_table_lets_it_import_and_nothing_else() {
+    let order: Vec<&str> = MAY_IMPORT.iter().map(|(folder, _)| *folder).collect();
+    for (place, (folder, allowed)) in MAY_IMPORT.iter().enumerate() {
+        for name in *allowed {
+            let before = order[..place].contains(name);
+            assert!(before, "{folder} may not import {name}, which stands later");
+        }
+    }
+    let mut used = BTreeSet::new();
+    let files = sources();
+    for (path, text) in files.iter().filter(|(path, _)| !is_test(path)) {
+        let folder = path.iter().next().and_then(|part| part.to_str()).unwrap();
+        let folder = folder.trim_end_matches(".rs");
+        if folder == "lib" {
+            continue;
+        }
+        let row = MAY_IMPORT.iter().find(|(name, _)| *name == folder);
+        let (_, allowed) = row.unwrap_or_else(|| panic!("src/{folder} is not in the table"));
+        for name in imported(text).into_iter().filter(|name| *name != folder) {
+            assert!(
+                allowed.contains(&name),
+                "src/{} imports {name}, which the table of integration/layering.rs does not let it",
+                path.display()
+            );
+            used.insert((folder.to_owned(), name.to_owned()));
+        }
+    }
+    for (folder, allowed) in MAY_IMPORT {
+        for name in allowed {
+            let needed = used.contains(&(folder.to_owned(), (*name).to_owned()));
+            assert!(
+                needed,
+                "nobody in src/{folder} imports {name}: take it out of the table"
+            );
         }
     }
 }
