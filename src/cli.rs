@@ -1,4 +1,4 @@
-//! The command line as plain data: what was typed, no behaviour.
+//! The command line as plain data: what was typed. Its only behaviour is the status of what cannot be understood.
 //!
 //! Verbs, flags and their meaning are runc's (`man runc`), because engines and people type those; what is
 //! agentbox's own is `--policy`, `--config` and the verbs `approvals`, `approve`, `deny`,
@@ -80,12 +80,15 @@ pub struct Global {
     pub version: bool,
 }
 
-/// The exit status of a command line that cannot be understood: 1 as runc has it; 2 for `policy`, whose 1 is an answer.
-pub fn misuse(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
-    if arguments.any(|word| word == "policy") {
-        2
-    } else {
-        1
+/// The exit status of a command line that cannot be understood: 1 as runc has it; 2 where the verb is `policy`, whose 1 is
+/// an answer.
+pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
+    let understood = Cli::command()
+        .ignore_errors(true)
+        .try_get_matches_from(arguments);
+    match understood.as_ref().map(clap::ArgMatches::subcommand_name) {
+        Ok(Some("policy")) => 2,
+        Ok(_) | Err(_) => 1,
     }
 }
 
@@ -578,4 +581,38 @@ pub struct Wrap {
     /// The command and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     pub command: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misuse_has_the_status_of_its_verb() {
+        let status = |line: &str| {
+            let words = line.split(' ').map(std::ffi::OsString::from);
+            assert!(Cli::try_parse_from(words.clone()).is_err(), "{line}");
+            misuse(words)
+        };
+        for line in [
+            "agentbox policy --nope",
+            "agentbox policy chekc",
+            "agentbox policy check --nope",
+            "agentbox policy check strict --port 0 --host a.test",
+            "agentbox --policy strict policy check",
+            "agentbox --root policy policy show",
+        ] {
+            assert_eq!(status(line), 2, "{line}");
+        }
+        for line in [
+            "agentbox state policy --nope",
+            "agentbox state other --nope",
+            "agentbox --policy policy state --nope",
+            "agentbox --root policy list --nope",
+            "agentbox --nope policy",
+            "agentbox polic",
+        ] {
+            assert_eq!(status(line), 1, "{line}");
+        }
+    }
 }
