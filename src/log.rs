@@ -1,7 +1,7 @@
 //! The log that engines read: one line an event, in runc's (logrus') two forms; and for a person at a terminal, a sentence.
 //!
 //! Docker and containerd show the last error of `--log` to their user. libcontainer logs each failure at every level
-//! it passes; without `--debug` only our own lines are written. Its errors often lack the cause, which the line has that
+//! it passes; without `--debug` only our own lines are written, each of at most [`MESSAGE`] characters. Its errors often lack the cause, which the line has that
 //! it logged first, mostly in the container's process: [`keep_causes`] keeps that line for the error's text.
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::sync::{Mutex, OnceLock};
 use anyhow::Context;
 use log::{Level, LevelFilter, Metadata, Record};
 
-use crate::policy::{escape, escape_json};
+use crate::policy::{MESSAGE, bounded, escape, escape_json};
 
 struct Logger {
     /// `None`: standard error.
@@ -113,7 +113,12 @@ pub fn fatal(error: &anyhow::Error) {
 
 /// A line on standard error, where anybody reads it: `eprintln!` would end the program with a panic where nobody does.
 pub fn complain(text: &str) {
-    let _nobody = std::io::stderr().write_all(format!("{}\n", escape(text)).as_bytes());
+    let whole = LOGGER.get().is_some_and(|l| l.debug);
+    let text = match whole {
+        true => text.to_owned(),
+        false => bounded(text, MESSAGE),
+    };
+    let _nobody = std::io::stderr().write_all(format!("{}\n", escape(&text)).as_bytes());
 }
 
 impl log::Log for Logger {
@@ -132,10 +137,14 @@ impl log::Log for Logger {
         if !self.debug && !is_ours(record.metadata()) {
             return;
         }
+        let mut message = record.args().to_string();
+        if !self.debug {
+            message = bounded(&message, MESSAGE);
+        }
         let line = line(
             self.form,
             record.level(),
-            &record.args().to_string(),
+            &message,
             &chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Nanos, true),
         );
         // A log that cannot be written must not stop a container from being deleted.

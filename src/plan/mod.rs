@@ -332,7 +332,7 @@ pub enum PlanError {
     /// Crashes would reach the node's handler, which no wall of a container keeps them from.
     #[error(
         "policy '{0}' keeps crashes from the node's programs, but kernel.core_pattern on this node is a socket, to which Linux sends \
-         every crash whatever the limits: make it a file or a pipe, or let the node's file say `core-socket = true` under [allow]"
+         every crash: make it a file or a pipe, or let the node's file say `core-socket = true` under [allow]"
     )]
     CoreSocket(String),
     /// A bound that no cgroup here can hold.
@@ -351,7 +351,7 @@ pub enum PlanError {
     },
     /// A mask that git would take for a change of the project.
     #[error(
-        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and git has another content of it: the container would commit it as empty. Take the secret out (git restore), or let the node's policy name it in filesystem.credentials"
+        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and git has another content of it, which a commit would empty: take the secret out (git restore), or let filesystem.credentials of the node's policy name it"
     )]
     Tracked {
         /// The policy's name.
@@ -460,7 +460,7 @@ pub enum PlanError {
     Workspace(PathBuf),
     /// Several mounts could be the workspace, and it is the only one that would be mounted.
     #[error(
-        "policy '{policy}' mounts the workspace alone, and cannot tell which it is: {holder:?} holds the working directory, which may be the image's, and {rivals} could be meant; name it by the annotation dev.agentbox.workspace, or mount what is not the workspace read-only"
+        "policy '{policy}' mounts the workspace alone, and cannot tell which it is: {holder:?} holds the working directory, and {rivals} could be meant; name it by the annotation dev.agentbox.workspace, or mount the others read-only"
     )]
     WhichWorkspace {
         /// The policy's name.

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::bound::{Amount, Bound};
+use super::text::few;
 use super::{
     EphemeralDir, Field, Filesystem, GuestPath, InboundPort, Limits, MountRule, Network,
     NetworkRule, Policy, Privileges, RootAccess, Syscalls,
@@ -345,20 +346,9 @@ impl Over {
     }
 }
 
-/// Enough items for a person to see what is meant.
-const LISTED: usize = 16;
+/// Enough for a person to see what is meant.
+const LISTED: usize = 48;
 
 fn join<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
-    let mut words: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
-    if words.is_empty() {
-        return "nothing".to_owned();
-    }
-    let more = words.len().saturating_sub(LISTED);
-    words.truncate(LISTED);
-    let listed = words.join(", ");
-    if more > 0 {
-        format!("{listed} and {more} more")
-    } else {
-        listed
-    }
+    few(items, LISTED)
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use super::text::{DidYouMean, ValueError};
+use super::text::{DidYouMean, ValueError, bounded};
 use super::{
     AnnotationLeave, Capability, Ceiling, Exceeded, Field, NetworkRule, Origin, PolicyName,
     PresetName, SyscallName,
@@ -19,7 +19,7 @@ pub enum PolicyError {
     /// A key that reads as ours and is not.
     #[error(
         "annotation {key} is not one of agentbox's{}; its keys are dev.agentbox.policy, dev.agentbox.workspace, and \
-         dev.agentbox. with each field that `agentbox policy show standard` prints",
+         dev.agentbox. with each field of `agentbox policy show standard`",
         DidYouMean(suggestion.as_deref())
     )]
     AnnotationKey {
@@ -223,8 +223,7 @@ pub enum PolicyError {
     /// A capability that reaches beyond the container.
     #[error(
         "{origin}: privileges.capabilities names {capability}, which a policy may leave to a container only if \
-         `allow.capabilities` of the node's file lists it; without that {} are allowed",
-        Ordinary
+         `allow.capabilities` of the node's file lists it; docs/policy.md names those that need no leave"
     )]
     CapabilityNotAllowed {
         /// Where it came from.
@@ -252,7 +251,7 @@ pub enum PolicyError {
     #[error(
         "policy {policy} ({chosen_by}) is exceeded by annotations: {}; {}",
         Over(over),
-        Leave { keys: over.iter().map(|over| over.exceeded.field.to_string()).collect(), image: *image }
+        Leave { keys: over.iter().map(|over| over.exceeded.field).collect(), image: *image }
     )]
     Loosened {
         /// The policy that was chosen.
@@ -268,7 +267,7 @@ pub enum PolicyError {
     /// An annotation that an image may have written chooses, and nobody gave it leave.
     #[error(
         "annotation {key} asks for more than {than} ({chosen_by}): {asked}; {}",
-        Leave { keys: vec![leave.to_string()], image: true }
+        Leave { keys: vec![leave], image: true }
     )]
     ChosenByImage {
         /// The annotation.
@@ -396,30 +395,30 @@ struct Chain<'a>(&'a [PolicyName]);
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        list(f, " -> ", self.0)
+        let names: Vec<&str> = self.0.iter().map(PolicyName::as_str).collect();
+        f.write_str(&bounded(&names.join(" -> "), 180))
     }
 }
 
 /// What the node's operator can write to give leave.
-struct Leave {
+struct Leave<T> {
     /// As `allow.annotations` spells them.
-    keys: Vec<String>,
+    keys: Vec<T>,
     image: bool,
 }
 
-impl fmt::Display for Leave {
+impl<T: fmt::Display> fmt::Display for Leave<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { keys, image } = self;
-        if *image {
-            f.write_str("under this engine the image may have written the annotation; ")?;
-        }
-        write!(
-            f,
-            "annotations = {keys:?} under [allow] of the node's file gives leave"
-        )?;
+        let first = keys.first().map(ToString::to_string).unwrap_or_default();
+        let more = if keys.len() > 1 { ", ..." } else { "" };
+        let line = format!("annotations = [{first:?}{more}] under [allow] of the node's file");
         match image {
-            true => f.write_str(", and so does a policy that the call names (--policy)"),
-            false => f.write_str(", and so does a ceiling there"),
+            true => write!(
+                f,
+                "the image may have written the annotation: {line} or --policy gives leave"
+            ),
+            false => write!(f, "{line} gives leave, and so does a ceiling there"),
         }
     }
 }
@@ -438,34 +437,55 @@ impl fmt::Display for Asked<'_> {
 
 struct Over<'a>(&'a [OverLimit]);
 
-/// More than a person reads in a line; what is not listed is met at the next try.
-const LISTED: usize = 2;
+/// About as much as a person reads in a line beside the rest; `policy check` prints the others.
+const LISTED: usize = 110;
 
 impl fmt::Display for Over<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let each = self
-            .0
-            .iter()
-            .take(LISTED)
-            .map(|OverLimit { exceeded, origin }| {
-                let Exceeded {
-                    field,
-                    asked,
-                    allowed,
-                } = exceeded;
-                format!("{field} asks for {asked} ({origin}), allowed is {allowed}")
-            });
-        let more = self.0.len().saturating_sub(LISTED);
-        let rest = (more > 0).then(|| format!("and {more} more fields"));
-        list(f, "; ", each.chain(rest))
+        let mut shown: Vec<String> = Vec::new();
+        for over in self.0 {
+            let one = over.to_string();
+            let length: usize = shown.iter().map(String::len).sum();
+            if !shown.is_empty() && length + one.len() > LISTED {
+                break;
+            }
+            shown.push(one);
+        }
+        let rest = match self.0.len() - shown.len() {
+            0 => None,
+            1 => Some("and 1 more field".to_owned()),
+            more => Some(format!("and {more} more fields")),
+        };
+        list(f, "; ", shown.into_iter().chain(rest))
     }
 }
 
-struct Ordinary;
-
-impl fmt::Display for Ordinary {
+impl fmt::Display for OverLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        list(f, ", ", Capability::ORDINARY)
+        let Self { exceeded, origin } = self;
+        let Exceeded {
+            field,
+            asked,
+            allowed,
+        } = exceeded;
+        // The annotation of a field is called like it.
+        let by = match origin {
+            Origin::Annotation(_) => "annotation".to_owned(),
+            other => other.to_string(),
+        };
+        write!(f, "{field} asks for {asked} ({by}), allowed is {allowed}")
+    }
+}
+
+impl PolicyError {
+    /// Every field in which too much is asked for, of which the message has the first ones.
+    pub fn over(&self) -> &[OverLimit] {
+        match self {
+            Self::ExceedsCeiling { over, .. }
+            | Self::Loosened { over, .. }
+            | Self::DefaultExceedsCeiling { over, .. } => over,
+            _ => &[],
+        }
     }
 }
 

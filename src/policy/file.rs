@@ -11,7 +11,7 @@ use super::fields::{
     PrivilegesFields, SyscallsFields, Unfinished,
 };
 use super::preset::Presets;
-use super::text::{ValueError, nearest, printable, shown};
+use super::text::{ValueError, few, nearest, printable, shown, shown_within};
 use super::{BUILTIN, Origin, Policy, PolicyError, PolicyName, builtin};
 
 /// No file that a person wrote comes near it.
@@ -177,7 +177,7 @@ impl<'a> Library<'a> {
             asked_by: asked_by.clone(),
             suggestion: nearest(name.as_str(), known.iter().copied())
                 .and_then(|near| near.parse().ok()),
-            known: known.join(", "),
+            known: few(known, 90),
         })
     }
 }
@@ -275,7 +275,7 @@ pub(super) fn parse<T: DeserializeOwned>(source: &Source, text: &str) -> Result<
         PolicyError::File {
             file: source.clone(),
             line: line + 1,
-            text: shown(text.lines().nth(line).unwrap_or_default().trim()),
+            text: shown_within(text.lines().nth(line).unwrap_or_default().trim(), 40),
             problem: printable(error.message()),
         }
     })

@@ -70,7 +70,7 @@ pub use size::ByteSize;
 pub use syscall::SyscallName;
 #[cfg(test)]
 pub(crate) use text::is_treacherous;
-pub use text::{ValueError, escape, escape_json, shown};
+pub use text::{MESSAGE, ValueError, bounded, escape, escape_json, few, shown};
 pub use upstream::{NodeNetwork, Secret, Upstream, UpstreamNames};
 
 use text::words;

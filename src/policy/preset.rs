@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::error::Source;
 use super::rule::{NetworkRule, PresetName};
-use super::text::{nearest, shown};
+use super::text::{few, nearest, shown};
 use super::{Origin, PolicyError, file};
 
 /// The services: reviewed data.
@@ -65,7 +65,7 @@ impl<'a> Presets<'a> {
                 Err(PolicyError::NoSuchPreset {
                     asked_by: asked_by.clone(),
                     preset: name.clone(),
-                    known: known.join(", "),
+                    known: few(&known, 80),
                     how: near.map_or_else(
                         || how_to_define(name),
                         |near| format!("Did you mean {near}?"),
@@ -115,8 +115,7 @@ fn how_to_define(name: &PresetName) -> String {
              package managers have it"
         ),
         None => format!(
-            "Define it in {name}.toml in the node's preset directory (/etc/agentbox/presets): a description and rules, as \
-             docs/policy.md shows"
+            "Define it in {name}.toml in the node's preset directory (/etc/agentbox/presets), as docs/policy.md shows"
         ),
     }
 }

@@ -14,10 +14,15 @@ const COMPARED: usize = 128;
 
 /// Renders what somebody else wrote: quoted, ASCII only, without control characters, at most about 80 characters.
 pub fn shown(value: &str) -> String {
+    shown_within(value, SHOWN)
+}
+
+/// The same with another bound, for what stands beside the word that is wrong.
+pub(super) fn shown_within(value: &str, most: usize) -> String {
     let mut out = String::from("\"");
     for character in value.chars() {
         let escaped = character.escape_default();
-        if out.len() + escaped.len() > SHOWN {
+        if out.len() + escaped.len() > most {
             return format!("{out}...\" ({} bytes)", value.len());
         }
         out.extend(escaped);
@@ -25,6 +30,9 @@ pub fn shown(value: &str) -> String {
     out.push('"');
     out
 }
+
+/// The most characters that a message on one line has. People read it in what an engine prints around it.
+pub const MESSAGE: usize = 300;
 
 /// A message of a library that may quote a person's text: bounded, and without control characters.
 pub(super) fn printable(message: &str) -> String {
@@ -36,7 +44,45 @@ pub(super) fn printable(message: &str) -> String {
             _ => out.extend(character.escape_default()),
         }
     }
-    out
+    bounded(&out, 205)
+}
+
+/// The text, or its beginning and its end where it has more than so many characters: the first words say what is wrong, and
+/// the last ones what to do, or what engines look for.
+pub fn bounded(text: &str, most: usize) -> String {
+    const GAP: &str = " ... ";
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let kept = most.saturating_sub(GAP.len());
+    let tail = kept * 2 / 5;
+    let head: String = text.chars().take(kept - tail).collect();
+    let tail: String = text.chars().skip(count - tail).collect();
+    format!("{head}{GAP}{tail}")
+}
+
+/// As many items as fit into about so many characters, and how many more there are; "nothing" where there is none.
+pub fn few(items: impl IntoIterator<Item = impl fmt::Display>, most: usize) -> String {
+    let mut items = items.into_iter();
+    let Some(first) = items.next() else {
+        return "nothing".to_owned();
+    };
+    let mut out = bounded(&first.to_string(), most);
+    let mut more = 0;
+    for item in items {
+        let item = item.to_string();
+        if more > 0 || out.chars().count() + item.chars().count() > most {
+            more += 1;
+        } else {
+            out.push_str(", ");
+            out.push_str(&item);
+        }
+    }
+    match more {
+        0 => out,
+        _ => format!("{out} and {more} more"),
+    }
 }
 
 /// A word that is not what its place takes.
@@ -68,7 +114,7 @@ impl ValueError {
         let words: Vec<&str> = words.into_iter().collect();
         Self {
             value: shown(value),
-            allowed: format!("one of {}", words.join(", ")),
+            allowed: format!("one of {}", few(&words, 90)),
             suggestion: nearest(value, words).map(str::to_owned),
         }
     }
@@ -251,6 +297,34 @@ mod tests {
         );
         let long = shown(&"x".repeat(100_000));
         assert!(long.len() < 110 && long.ends_with("...\" (100000 bytes)"));
+    }
+
+    #[test]
+    fn a_list_in_a_message_is_as_long_as_a_person_reads() {
+        assert_eq!(few([""; 0], 20), "nothing");
+        assert_eq!(few(["a", "b"], 20), "a, b");
+        assert_eq!(
+            few(["first", "second", "third", "x"], 12),
+            "first, second and 2 more"
+        );
+        let long = few(["x".repeat(500), "y".to_owned()], 40);
+        assert!(long.len() < 60 && long.ends_with("x and 1 more"), "{long}");
+    }
+
+    #[test]
+    fn a_long_message_keeps_its_beginning_and_its_end() {
+        assert_eq!(bounded("short", 300), "short");
+        let path = "/p".repeat(300);
+        let text = bounded(
+            &format!("exec: {path:?}: executable file not found in $PATH"),
+            300,
+        );
+        assert_eq!(text.chars().count(), 300);
+        assert!(
+            text.starts_with("exec: \"/p/p")
+                && text.ends_with("executable file not found in $PATH")
+        );
+        assert_eq!(bounded(&"\u{e9}".repeat(301), 300).chars().count(), 300);
     }
 
     #[test]

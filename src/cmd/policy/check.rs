@@ -11,7 +11,8 @@ use crate::egress::{Decision, Denial, Verdict, endpoint};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
-    Field, Host, NetworkMode, NetworkRule, POLICY_KEY, Selection, Target, annotation_key, resolve,
+    Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Selection, Target,
+    annotation_key, resolve,
 };
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
@@ -37,8 +38,17 @@ pub fn run(global: &Global, args: &PolicyCheck) -> ExitCode {
         },
         Err(error) => {
             log::fatal(&error);
+            each_field(&error);
             ExitCode::from(NO_ANSWER)
         }
+    }
+}
+
+/// Prints what one line of a message has no room for: every field in which too much is asked for.
+fn each_field(error: &anyhow::Error) {
+    let policy = error.chain().find_map(|cause| cause.downcast_ref());
+    for over in policy.map(PolicyError::over).unwrap_or_default() {
+        log::complain(&over.to_string());
     }
 }
 
