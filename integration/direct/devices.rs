@@ -66,3 +66,30 @@ fn direct_the_usual_devices_work_whatever_the_rules() {
         }
     }
 }
+
+/// HOUSE: on cgroup v1 libcgroups adds tun, and the making of any node, to whatever a plan says.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_under_a_policy_a_container_has_the_devices_of_its_plan_alone() {
+    let node = Node::new();
+    let id = format!("devices-{}", std::process::id());
+    let bundle = node.bundle(&id, &node.config(&["sleep", "60"]));
+    let run = [
+        "--policy", "standard", "run", "--detach", "--bundle", &bundle, &id,
+    ];
+    node.call(&run).ok();
+    let _guard = super::Guard(&node, &id);
+    let state: Value = serde_json::from_str(&node.call(&["state", &id]).ok()).unwrap();
+    let cgroups = std::fs::read_to_string(format!("/proc/{}/cgroup", state["pid"])).unwrap();
+    let devices = cgroups
+        .lines()
+        .find_map(|line| line.split_once(":devices:"));
+    // cgroup v2 has a program instead, of the plan's rules alone.
+    let Some((_, path)) = devices else { return };
+    let list = std::fs::read_to_string(format!("/sys/fs/cgroup/devices{path}/devices.list"));
+    let list = list.unwrap();
+    assert!(list.contains("c 1:3 rwm\n"), "{list}");
+    for beyond in ["c *:*", "b *:*", "c 10:200"] {
+        assert!(!list.contains(beyond), "{beyond}: {list}");
+    }
+}

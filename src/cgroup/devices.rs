@@ -1,5 +1,5 @@
 //! A container's device rules on a node with cgroup v2 alone. On v1 and hybrid nodes libcontainer writes them to the
-//! devices controller; here it leaves them out.
+//! devices controller; what it adds of its own is taken back.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -49,6 +49,37 @@ fn is_needed() -> Result<bool, CgroupError> {
             crate::log::first_cause().unwrap_or_else(|| crate::log::chain(&e)),
         )),
     }
+}
+
+/// What libcgroups lets every container do on cgroup v1, after the rules of its spec: make the nodes of all devices, and open tun
+/// (`libcgroups/src/v1/devices.rs`). No plan says so.
+const BESIDES: [&str; 3] = ["c *:* m", "b *:* m", "c 10:200 rwm"];
+
+/// Takes from a container under a policy, on cgroup v1, what its plan does not give. Its program does not run yet.
+pub fn take_back(spec: &Spec, controllers: &Controllers) -> Result<(), CgroupError> {
+    let Some(dir) = controllers.v1("devices") else {
+        return Ok(());
+    };
+    let file = dir.join("devices.deny");
+    for rule in BESIDES.iter().filter(|rule| !is_planned(spec, rule)) {
+        std::fs::write(&file, rule).map_err(|source| CgroupError::File {
+            step: "take devices back in",
+            path: file.clone(),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether the spec has this rule itself: a device that the node's file allows.
+fn is_planned(spec: &Spec, rule: &str) -> bool {
+    let linux = spec.linux().as_ref();
+    let resources = linux.and_then(|linux| linux.resources().as_ref());
+    let rules = resources.and_then(|resources| resources.devices().as_deref());
+    let rules = rules.unwrap_or_default().iter();
+    rules
+        .filter(|planned| planned.allow())
+        .any(|planned| planned.to_string() == rule)
 }
 
 /// Attaches the program to a container's cgroup, in the place of any that is there: a cgroup that was there before

@@ -409,6 +409,8 @@ fn build(
     neighbours::verify(&decision.joined, init, shared.is_some())?;
     if let Some(program) = &device_program {
         devices::attach(program, &controllers)?;
+    } else if record.plan.is_some() {
+        devices::take_back(&spec, &controllers)?;
     }
     let inner = match walls {
         Some(walls) => walls.finish(init, record)?,
