@@ -6,8 +6,8 @@
 //! validate   supplementary groups -> the kernel's file systems, masked -> judged mounts attached, private directories, masks
 //!            -> cgroups read-only -> masks looked at again -> program found
 //! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> groups read back
-//!            -> session keyring -> SELinux label -> capabilities dropped and read back -> no_new_privs read back -> filter loaded
-//!            and read back -> startContainer hooks -> execve
+//!            -> session keyring -> SELinux label -> no_new_privs read back -> not dumpable, read back -> capabilities
+//!            dropped and read back -> filter loaded and read back -> startContainer hooks -> execve
 //! ```
 //!
 //! Between the two the process holds the capabilities of [`privileges::for_setup`], runs no code but ours, is not
@@ -263,6 +263,10 @@ impl WallExecutor {
             // After the change of user, which would have cleared it (prctl(2), PR_SET_PDEATHSIG).
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
                 .map_err(EnforceError::step("die with the runtime"))?;
+        }
+        if walls.plan.is_some() {
+            privileges::hide_from_tracers()?;
+            verify::hidden_from_tracers()?;
         }
         if walls.no_new_privs {
             // Drop first: the filter may deny what the drop needs.

@@ -36,6 +36,16 @@ pub fn for_setup(sets: &LinuxCapabilities, more: &[SpecCapability]) -> LinuxCapa
     out
 }
 
+/// Keeps the container's processes from tracing this one, or reading and writing its memory, until it executes the program.
+///
+/// libcontainer has made it undumpable; a change of user makes it what `fs.suid_dumpable` says, which is 1 on nodes that
+/// somebody debugs. Until the drop its capabilities keep weaker processes away, afterwards nothing else does, and the filter
+/// comes last (ptrace(2), "Ptrace access mode checking").
+pub fn hide_from_tracers() -> Result<(), EnforceError> {
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .map_err(EnforceError::step("become undumpable"))
+}
+
 /// Drops the calling process to exactly `sets`.
 ///
 /// The bounding set first, while SETPCAP is there; ambient capabilities last, since the kernel takes only those

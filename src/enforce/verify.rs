@@ -34,6 +34,20 @@ pub fn no_new_privs(planned: bool) -> Result<(), EnforceError> {
     })
 }
 
+/// No process without CAP_SYS_PTRACE can trace this one.
+pub fn hidden_from_tracers() -> Result<(), EnforceError> {
+    let found = rustix::process::dumpable_behavior()
+        .map_err(EnforceError::step("read the dumpable bit"))?;
+    if found == rustix::process::DumpableBehavior::NotDumpable {
+        return Ok(());
+    }
+    Err(EnforceError::Verify {
+        what: "the dumpable bit",
+        planned: "not dumpable".to_owned(),
+        found: format!("{found:?}"),
+    })
+}
+
 /// A seccomp filter is loaded.
 pub fn seccomp() -> Result<(), EnforceError> {
     let found = rustix::thread::secure_computing_mode()
