@@ -88,7 +88,6 @@ fn s05_nothing_can_be_mounted_by_the_old_or_the_new_calls() {
         attack("mount", EPERM),
         attack("umount2", EPERM),
         attack("pivot_root", EPERM),
-        attack("chroot", EPERM),
         attack("open_tree", ENOSYS),
         attack("move_mount", ENOSYS),
         attack("fsopen", ENOSYS),

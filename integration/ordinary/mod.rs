@@ -9,3 +9,4 @@ mod network;
 mod network_again;
 mod operators;
 mod pods;
+mod tracing;

@@ -83,7 +83,6 @@ const struct call CALLS[] = {
     {"mount", SYS_mount, {0, 0, 0, 0, 0}},
     {"umount2", SYS_umount2, {NOWHERE, 0}},
     {"pivot_root", SYS_pivot_root, {0, 0}},
-    {"chroot", SYS_chroot, {NOWHERE}},
     {"open_tree", NR_open_tree, {BAD_FD, 0, 0}},
     {"move_mount", NR_move_mount, {BAD_FD, 0, BAD_FD, 0, 0}},
     {"fsopen", NR_fsopen, {0, 0}},

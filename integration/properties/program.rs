@@ -71,12 +71,14 @@ fn an_allow_never_removes_a_deny_and_changes_no_other_call() {
         let mut base = Syscalls {
             allow: BTreeSet::new(),
             deny: dice.some(&names, 12).into_iter().collect(),
+            limit: BTreeSet::new(),
         };
         let before = compiled(&mut base, engine);
         let allow: BTreeSet<_> = dice.some(&names, 6).into_iter().collect();
         let mut more = Syscalls {
             allow: allow.clone(),
             deny: base.deny.clone(),
+            limit: BTreeSet::new(),
         };
         let after = compiled(&mut more, engine);
         for name in &names {

@@ -115,11 +115,11 @@ fn without_leave_an_annotation_loosens_nothing_and_the_error_says_who_gives_it()
     };
     run("network.allow=api.example.test").ok();
     run("filesystem.scratch=512MiB").ok();
+    run("syscalls.allow=ptrace").ok();
     for (annotation, field) in [
         ("filesystem.mounts=keep", "filesystem.mounts"),
         ("filesystem.search=partial", "filesystem.search"),
         ("filesystem.write=/data", "filesystem.write"),
-        ("syscalls.allow=ptrace", "syscalls.allow"),
         ("privileges.set-id=on", "privileges.set-id"),
     ] {
         let refused = run(annotation).failed();

@@ -571,7 +571,12 @@ pub fn plan(
         // What annotations may ask for is nothing that is enforced.
         annotations: _,
     } = policy;
-    let crate::policy::Syscalls { allow, deny } = syscalls;
+    let crate::policy::Syscalls {
+        allow,
+        deny,
+        // What a ceiling lets be allowed allows nothing.
+        limit: _,
+    } = syscalls;
     let bounds = LimitsPlan::smallest(resolved.bounds.iter().chain([limits]), host);
     bounds.require(policy, host)?;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);

@@ -4,7 +4,7 @@
 //! stand, so it is an error; what does not read as ours belongs to somebody else. Only keys are judged so: a
 //! container or an image may well be called agentbox.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -149,24 +149,24 @@ impl Request {
         } = &mut self.fields;
         match field {
             Field::FilesystemRoot => set(&mut filesystem.root, value),
-            Field::FilesystemEphemeral => set_list(&mut filesystem.ephemeral, value),
+            Field::FilesystemEphemeral => set(&mut filesystem.ephemeral, value),
             Field::FilesystemScratch => set(&mut filesystem.scratch, value),
             Field::FilesystemScratchOn => set(&mut filesystem.scratch_on, value),
             Field::FilesystemWorkspace => set(&mut filesystem.workspace, value),
             Field::FilesystemMounts => set(&mut filesystem.mounts, value),
-            Field::FilesystemWrite => set_list(&mut filesystem.write, value),
-            Field::FilesystemWorkspaceAt => set_list(&mut filesystem.workspace_at, value),
+            Field::FilesystemWrite => set(&mut filesystem.write, value),
+            Field::FilesystemWorkspaceAt => set(&mut filesystem.workspace_at, value),
             Field::FilesystemSearch => set(&mut filesystem.search, value),
-            Field::FilesystemCredentials => set_list(&mut filesystem.credentials, value),
+            Field::FilesystemCredentials => set(&mut filesystem.credentials, value),
             Field::FilesystemSecrets => set(&mut filesystem.secrets, value),
             Field::FilesystemServiceAccountToken => {
                 set(&mut filesystem.service_account_token, value)
             }
             Field::FilesystemLeftOut => set(&mut filesystem.left_out, value),
             Field::NetworkMode => set(&mut network.mode, value),
-            Field::NetworkAllow => set_list(&mut network.allow, value),
-            Field::NetworkDeny => set_list(&mut network.deny, value),
-            Field::NetworkLimit => set_list(&mut network.limit, value),
+            Field::NetworkAllow => set(&mut network.allow, value),
+            Field::NetworkDeny => set(&mut network.deny, value),
+            Field::NetworkLimit => set(&mut network.limit, value),
             Field::NetworkOnUnknown => set(&mut network.on_unknown, value),
             Field::NetworkAskSeconds => set(&mut network.ask_seconds, value),
             Field::NetworkProxyEnv => set(&mut network.proxy_env, value),
@@ -176,15 +176,16 @@ impl Request {
             Field::NetworkHosts => set(&mut network.hosts, value),
             Field::NetworkCoolDown => set(&mut network.cool_down, value),
             Field::NetworkBudgetsKept => set(&mut network.budgets_kept, value),
-            Field::NetworkInbound => set_list(&mut network.inbound, value),
-            Field::SyscallsAllow => set_list(&mut syscalls.allow, value),
-            Field::SyscallsDeny => set_list(&mut syscalls.deny, value),
-            Field::PrivilegesCapabilities => set_list(&mut privileges.capabilities, value),
+            Field::NetworkInbound => set(&mut network.inbound, value),
+            Field::SyscallsAllow => set(&mut syscalls.allow, value),
+            Field::SyscallsDeny => set(&mut syscalls.deny, value),
+            Field::SyscallsLimit => set(&mut syscalls.limit, value),
+            Field::PrivilegesCapabilities => set(&mut privileges.capabilities, value),
             Field::PrivilegesSetId => set(&mut privileges.set_id, value),
             Field::LimitsPids => set(&mut limits.pids, value),
             Field::LimitsMemory => set(&mut limits.memory, value),
             Field::LimitsCpus => set(&mut limits.cpus, value),
-            Field::AnnotationsLoosen => set_list(&mut annotations.loosen, value),
+            Field::AnnotationsLoosen => set(&mut annotations.loosen, value),
         }
     }
 
@@ -199,7 +200,7 @@ impl Request {
         let write = filesystem.write.as_ref();
         let listed = (self.workspace.as_ref())
             .zip(write)
-            .is_some_and(|(w, list)| list.contains(w));
+            .is_some_and(|(w, list)| list.items.contains(w));
         if listed {
             let write = Key::Field(Field::FilesystemWrite);
             return Err(disagree(Key::Workspace, write, Conflict::WorkspaceInWrite));
@@ -233,26 +234,6 @@ fn disagree(first: Key, second: Key, conflict: Conflict) -> PolicyError {
 fn set<T: FromStr<Err = ValueError>>(slot: &mut Option<T>, value: &str) -> Result<(), ValueError> {
     *slot = Some(value.parse()?);
     Ok(())
-}
-
-fn set_list<T: FromStr<Err = ValueError> + Ord>(
-    slot: &mut Option<BTreeSet<T>>,
-    value: &str,
-) -> Result<(), ValueError> {
-    *slot = Some(list(value)?);
-    Ok(())
-}
-
-/// Items between commas, spaces around them ignored. An empty value is an empty list: nothing is allowed.
-pub fn list<T: FromStr<Err = ValueError> + Ord>(value: &str) -> Result<BTreeSet<T>, ValueError> {
-    let spaces: &[char] = &[' '];
-    if value.trim_matches(spaces).is_empty() {
-        return Ok(BTreeSet::new());
-    }
-    value
-        .split(',')
-        .map(|item| item.trim_matches(spaces).parse())
-        .collect()
 }
 
 fn unknown(name: &str) -> PolicyError {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::annotation;
 use super::preset::Preset;
 use super::resolve::Desk;
 use super::{
@@ -48,7 +47,7 @@ pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<NetworkRule>,
     let desk = Desk::new(sources);
     let key = super::annotation_key(Field::NetworkAllow);
     let mut rules = BTreeSet::new();
-    let items = annotation::list(text).map_err(|problem| PolicyError::AnnotationValue {
+    let items = super::annotation_list(text).map_err(|problem| PolicyError::AnnotationValue {
         key: key.clone(),
         problem,
     })?;

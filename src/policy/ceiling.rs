@@ -9,7 +9,7 @@ use super::bound::{Amount, Bound};
 use super::text::few;
 use super::{
     EphemeralDir, Field, Filesystem, GuestPath, InboundPort, Limits, MountRule, Network,
-    NetworkRule, Policy, Privileges, RootAccess, Syscalls,
+    NetworkRule, Policy, Privileges, RootAccess, SyscallName, Syscalls,
 };
 
 /// A field in which a policy asks for more than its ceiling allows.
@@ -55,17 +55,19 @@ impl NetworkLimit {
     }
 }
 
-/// Where `asked` has more than `own` gives by itself: what `own` would let through as a ceiling (`network.limit`, any port in
-/// `network.inbound`) gives nothing, and to ask for approvals is more than to refuse.
+/// Where `asked` has more than `own` gives by itself: what `own` would let through as a ceiling (`network.limit`, `syscalls.limit`,
+/// any port in `network.inbound`) gives nothing, and to ask for approvals is more than to refuse.
 pub(super) fn loosens(asked: &Policy, own: &Policy) -> Vec<Exceeded> {
     let mut over = exceeds(asked, own);
     let mut given = own.clone();
     given.network.limit.clear();
     given.network.inbound.remove(&InboundPort::Any);
+    given.syscalls.limit.clear();
     let (asked_network, own_network) = (&asked.network, &own.network);
     let changed = |field: Field| match field {
         Field::NetworkAllow => asked_network.allow != own_network.allow,
         Field::NetworkInbound => asked_network.inbound != own_network.inbound,
+        Field::SyscallsAllow => asked.syscalls.allow != own.syscalls.allow,
         _ => false,
     };
     for more in exceeds(asked, &given) {
@@ -287,12 +289,15 @@ fn compare_network(asked: &Network, ceiling: &Network, over: &mut Over) {
 }
 
 fn compare_syscalls(asked: &Syscalls, ceiling: &Syscalls, over: &mut Over) {
-    let Syscalls { allow, deny } = asked;
+    let Syscalls { allow, deny, limit } = asked;
     let Syscalls {
-        allow: allow_ceiling,
+        allow: _,
         deny: deny_ceiling,
+        limit: _,
     } = ceiling;
-    over.subset(Field::SyscallsAllow, allow, allow_ceiling);
+    let most = syscalls_within(ceiling);
+    over.subset(Field::SyscallsAllow, allow, &most);
+    over.subset(Field::SyscallsLimit, limit, &most);
     // The other way round: a denial may be added, not left out.
     if !deny.is_superset(deny_ceiling) {
         over.0.push(Exceeded {
@@ -301,6 +306,11 @@ fn compare_syscalls(asked: &Syscalls, ceiling: &Syscalls, over: &mut Over) {
             allowed: format!("a list with {}", join(deny_ceiling)),
         });
     }
+}
+
+/// The calls that a ceiling lets be allowed.
+pub(super) fn syscalls_within(ceiling: &Syscalls) -> BTreeSet<SyscallName> {
+    ceiling.allow.union(&ceiling.limit).cloned().collect()
 }
 
 #[derive(Default)]

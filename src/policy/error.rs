@@ -70,6 +70,19 @@ pub enum PolicyError {
         conflict: Conflict,
     },
 
+    /// An annotation allows what is denied below it, and would do nothing.
+    #[error(
+        "annotation {key} names {name}, which {denied_by} denies (syscalls.deny): a denial wins, so leave it out"
+    )]
+    AllowsDenied {
+        /// The key.
+        key: String,
+        /// The call.
+        name: SyscallName,
+        /// Who denies it.
+        denied_by: Origin,
+    },
+
     /// A preset that nobody defined.
     #[error("{asked_by}: there is no preset @{preset}; there are {known}. {how}")]
     NoSuchPreset {

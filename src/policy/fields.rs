@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::error::Conflict;
+use super::list::List;
 use super::text::words;
 use super::{
     Access, Annotations, AskSeconds, BudgetsKept, ByteSize, Capability, CoolDown, Count, CpuLimit,
@@ -75,6 +76,8 @@ words! {
         SyscallsAllow = "syscalls.allow",
         /// [`Syscalls::deny`].
         SyscallsDeny = "syscalls.deny",
+        /// [`Syscalls::limit`].
+        SyscallsLimit = "syscalls.limit",
         /// [`Privileges::capabilities`].
         PrivilegesCapabilities = "privileges.capabilities",
         /// [`Privileges::set_id`].
@@ -91,9 +94,11 @@ words! {
 }
 
 impl Field {
-    /// Whether an annotation can set it. What gives leave to annotations is none of theirs.
+    /// Whether an annotation can set it. What gives leave to annotations is none of theirs, and what counts in a ceiling
+    /// alone would do nothing in a container.
     pub fn has_annotation(self) -> bool {
-        self != Self::AnnotationsLoosen
+        let ceilings_alone = matches!(self, Self::NetworkLimit | Self::SyscallsLimit);
+        self != Self::AnnotationsLoosen && !ceilings_alone
     }
 }
 
@@ -112,15 +117,15 @@ pub(super) struct Fields {
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(super) struct FilesystemFields {
     pub root: Option<RootAccess>,
-    pub ephemeral: Option<BTreeSet<EphemeralDir>>,
+    pub ephemeral: Option<List<EphemeralDir>>,
     pub scratch: Option<ByteSize>,
     pub scratch_on: Option<ScratchOn>,
     pub workspace: Option<Access>,
     pub mounts: Option<MountRule>,
-    pub write: Option<BTreeSet<GuestPath>>,
-    pub workspace_at: Option<BTreeSet<GuestPath>>,
+    pub write: Option<List<GuestPath>>,
+    pub workspace_at: Option<List<GuestPath>>,
     pub search: Option<SearchRule>,
-    pub credentials: Option<BTreeSet<CredentialName>>,
+    pub credentials: Option<List<CredentialName>>,
     pub secrets: Option<SecretRule>,
     pub service_account_token: Option<SecretRule>,
     pub left_out: Option<LeftOut>,
@@ -130,9 +135,9 @@ pub(super) struct FilesystemFields {
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(super) struct NetworkFields {
     pub mode: Option<NetworkMode>,
-    pub allow: Option<BTreeSet<RuleItem>>,
-    pub deny: Option<BTreeSet<RuleItem>>,
-    pub limit: Option<BTreeSet<RuleItem>>,
+    pub allow: Option<List<RuleItem>>,
+    pub deny: Option<List<RuleItem>>,
+    pub limit: Option<List<RuleItem>>,
     pub on_unknown: Option<OnUnknown>,
     pub ask_seconds: Option<AskSeconds>,
     pub proxy_env: Option<Switch>,
@@ -142,20 +147,21 @@ pub(super) struct NetworkFields {
     pub hosts: Option<Count>,
     pub cool_down: Option<CoolDown>,
     pub budgets_kept: Option<BudgetsKept>,
-    pub inbound: Option<BTreeSet<InboundPort>>,
+    pub inbound: Option<List<InboundPort>>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(super) struct SyscallsFields {
-    pub allow: Option<BTreeSet<SyscallName>>,
-    pub deny: Option<BTreeSet<SyscallName>>,
+    pub allow: Option<List<SyscallName>>,
+    pub deny: Option<List<SyscallName>>,
+    pub limit: Option<List<SyscallName>>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(super) struct PrivilegesFields {
-    pub capabilities: Option<BTreeSet<Capability>>,
+    pub capabilities: Option<List<Capability>>,
     pub set_id: Option<Switch>,
 }
 
@@ -170,7 +176,7 @@ pub(super) struct LimitsFields {
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub(super) struct AnnotationsFields {
-    pub loosen: Option<BTreeSet<Field>>,
+    pub loosen: Option<List<Field>>,
 }
 
 /// Where each field of a policy came from.
@@ -188,7 +194,7 @@ impl Fields {
         let Fields {
             filesystem,
             network,
-            syscalls: SyscallsFields { allow, deny },
+            syscalls: SyscallsFields { allow, deny, limit },
             privileges:
                 PrivilegesFields {
                     capabilities,
@@ -203,18 +209,19 @@ impl Fields {
         self.filesystem.overlay(filesystem, &mut note);
         self.network.overlay(network, &mut note);
         let slots = &mut self.syscalls;
-        put(&mut slots.allow, allow, Field::SyscallsAllow, &mut note);
-        put(&mut slots.deny, deny, Field::SyscallsDeny, &mut note);
+        put_list(&mut slots.allow, allow, Field::SyscallsAllow, &mut note);
+        put_list(&mut slots.deny, deny, Field::SyscallsDeny, &mut note);
+        put_list(&mut slots.limit, limit, Field::SyscallsLimit, &mut note);
         let slots = &mut self.privileges;
         let field = Field::PrivilegesCapabilities;
-        put(&mut slots.capabilities, capabilities, field, &mut note);
+        put_list(&mut slots.capabilities, capabilities, field, &mut note);
         put(&mut slots.set_id, set_id, Field::PrivilegesSetId, &mut note);
         let slots = &mut self.limits;
         put(&mut slots.pids, pids, Field::LimitsPids, &mut note);
         put(&mut slots.memory, memory, Field::LimitsMemory, &mut note);
         put(&mut slots.cpus, cpus, Field::LimitsCpus, &mut note);
         let slot = &mut self.annotations.loosen;
-        put(slot, loosen, Field::AnnotationsLoosen, &mut note);
+        put_list(slot, loosen, Field::AnnotationsLoosen, &mut note);
     }
 
     /// What one author wrote, made complete: whoever lists hosts, or wants unknown ones asked for, wants them reached.
@@ -223,19 +230,19 @@ impl Fields {
     /// What cannot all be meant is refused: a policy may be narrowed into such a state, one author may not write it.
     pub fn settle(&mut self) -> Result<bool, Conflict> {
         let both = match (&self.syscalls.allow, &self.syscalls.deny) {
-            (Some(allow), Some(deny)) => allow.intersection(deny).next(),
+            (Some(allow), Some(deny)) => allow.items.intersection(&deny.items).next(),
             _ => None,
         };
         if let Some(name) = both {
             return Err(Conflict::Syscall(name.clone()));
         }
         let files = &self.filesystem;
-        let writes = files.write.as_ref().is_some_and(|list| !list.is_empty());
+        let writes = (files.write.as_ref()).is_some_and(|list| !list.items.is_empty());
         if writes && files.mounts == Some(MountRule::Drop) {
             return Err(Conflict::WriteDropped);
         }
         let network = &mut self.network;
-        let lists = network.allow.as_ref().is_some_and(|list| !list.is_empty());
+        let lists = (network.allow.as_ref()).is_some_and(|list| !list.items.is_empty());
         let asks = network.on_unknown == Some(OnUnknown::Ask);
         match network.mode {
             Some(NetworkMode::None | NetworkMode::Local) if lists => Err(Conflict::NoNetwork),
@@ -262,8 +269,9 @@ impl Fields {
         let filesystem = filesystem.complete()?;
         let network = network.complete(presets)?;
         let mut calls = Syscalls {
-            allow: syscalls.allow.ok_or(Field::SyscallsAllow)?,
-            deny: syscalls.deny.ok_or(Field::SyscallsDeny)?,
+            allow: syscalls.allow.ok_or(Field::SyscallsAllow)?.items,
+            deny: syscalls.deny.ok_or(Field::SyscallsDeny)?.items,
+            limit: syscalls.limit.ok_or(Field::SyscallsLimit)?.items,
         };
         calls.allow.retain(|name| !calls.deny.contains(name));
         Ok(Policy {
@@ -274,7 +282,8 @@ impl Fields {
             privileges: Privileges {
                 capabilities: privileges
                     .capabilities
-                    .ok_or(Field::PrivilegesCapabilities)?,
+                    .ok_or(Field::PrivilegesCapabilities)?
+                    .items,
                 set_id: privileges.set_id.ok_or(Field::PrivilegesSetId)?,
             },
             limits: Limits {
@@ -283,7 +292,7 @@ impl Fields {
                 cpus: limits.cpus.ok_or(Field::LimitsCpus)?,
             },
             annotations: Annotations {
-                loosen: annotations.loosen.ok_or(Field::AnnotationsLoosen)?,
+                loosen: annotations.loosen.ok_or(Field::AnnotationsLoosen)?.items,
             },
         })
     }
@@ -308,19 +317,19 @@ impl FilesystemFields {
         } = over;
         put(&mut self.root, root, Field::FilesystemRoot, note);
         let slot = &mut self.ephemeral;
-        put(slot, ephemeral, Field::FilesystemEphemeral, note);
+        put_list(slot, ephemeral, Field::FilesystemEphemeral, note);
         put(&mut self.scratch, scratch, Field::FilesystemScratch, note);
         let slot = &mut self.scratch_on;
         put(slot, scratch_on, Field::FilesystemScratchOn, note);
         let slot = &mut self.workspace;
         put(slot, workspace, Field::FilesystemWorkspace, note);
         put(&mut self.mounts, mounts, Field::FilesystemMounts, note);
-        put(&mut self.write, write, Field::FilesystemWrite, note);
+        put_list(&mut self.write, write, Field::FilesystemWrite, note);
         let slot = &mut self.workspace_at;
-        put(slot, workspace_at, Field::FilesystemWorkspaceAt, note);
+        put_list(slot, workspace_at, Field::FilesystemWorkspaceAt, note);
         put(&mut self.search, search, Field::FilesystemSearch, note);
         let slot = &mut self.credentials;
-        put(slot, credentials, Field::FilesystemCredentials, note);
+        put_list(slot, credentials, Field::FilesystemCredentials, note);
         put(&mut self.secrets, secrets, Field::FilesystemSecrets, note);
         let slot = &mut self.service_account_token;
         let field = Field::FilesystemServiceAccountToken;
@@ -331,15 +340,15 @@ impl FilesystemFields {
     fn complete(self) -> Result<Filesystem, Field> {
         let mut files = Filesystem {
             root: self.root.ok_or(Field::FilesystemRoot)?,
-            ephemeral: self.ephemeral.ok_or(Field::FilesystemEphemeral)?,
+            ephemeral: self.ephemeral.ok_or(Field::FilesystemEphemeral)?.items,
             scratch: self.scratch.ok_or(Field::FilesystemScratch)?,
             scratch_on: self.scratch_on.ok_or(Field::FilesystemScratchOn)?,
             workspace: self.workspace.ok_or(Field::FilesystemWorkspace)?,
             mounts: self.mounts.ok_or(Field::FilesystemMounts)?,
-            write: self.write.ok_or(Field::FilesystemWrite)?,
-            workspace_at: self.workspace_at.ok_or(Field::FilesystemWorkspaceAt)?,
+            write: self.write.ok_or(Field::FilesystemWrite)?.items,
+            workspace_at: self.workspace_at.ok_or(Field::FilesystemWorkspaceAt)?.items,
             search: self.search.ok_or(Field::FilesystemSearch)?,
-            credentials: self.credentials.ok_or(Field::FilesystemCredentials)?,
+            credentials: self.credentials.ok_or(Field::FilesystemCredentials)?.items,
             secrets: self.secrets.ok_or(Field::FilesystemSecrets)?,
             service_account_token: self
                 .service_account_token
@@ -372,15 +381,15 @@ impl From<Filesystem> for FilesystemFields {
         } = filesystem;
         Self {
             root: Some(root),
-            ephemeral: Some(ephemeral),
+            ephemeral: Some(ephemeral.into()),
             scratch: Some(scratch),
             scratch_on: Some(scratch_on),
             workspace: Some(workspace),
             mounts: Some(mounts),
-            write: Some(write),
-            workspace_at: Some(workspace_at),
+            write: Some(write.into()),
+            workspace_at: Some(workspace_at.into()),
             search: Some(search),
-            credentials: Some(credentials),
+            credentials: Some(credentials.into()),
             secrets: Some(secrets),
             service_account_token: Some(service_account_token),
             left_out: Some(left_out),
@@ -394,7 +403,7 @@ impl From<Policy> for Fields {
             name: _,
             filesystem,
             network,
-            syscalls: Syscalls { allow, deny },
+            syscalls: Syscalls { allow, deny, limit },
             privileges:
                 Privileges {
                     capabilities,
@@ -407,11 +416,12 @@ impl From<Policy> for Fields {
             filesystem: filesystem.into(),
             network: network.into(),
             syscalls: SyscallsFields {
-                allow: Some(allow),
-                deny: Some(deny),
+                allow: Some(allow.into()),
+                deny: Some(deny.into()),
+                limit: Some(limit.into()),
             },
             privileges: PrivilegesFields {
-                capabilities: Some(capabilities),
+                capabilities: Some(capabilities.into()),
                 set_id: Some(set_id),
             },
             limits: LimitsFields {
@@ -420,7 +430,7 @@ impl From<Policy> for Fields {
                 cpus: Some(cpus),
             },
             annotations: AnnotationsFields {
-                loosen: Some(loosen),
+                loosen: Some(loosen.into()),
             },
         }
     }
@@ -463,9 +473,9 @@ impl NetworkFields {
             inbound,
         } = over;
         put(&mut self.mode, mode, Field::NetworkMode, note);
-        put(&mut self.allow, allow, Field::NetworkAllow, note);
-        put(&mut self.deny, deny, Field::NetworkDeny, note);
-        put(&mut self.limit, limit, Field::NetworkLimit, note);
+        put_list(&mut self.allow, allow, Field::NetworkAllow, note);
+        put_list(&mut self.deny, deny, Field::NetworkDeny, note);
+        put_list(&mut self.limit, limit, Field::NetworkLimit, note);
         let slot = &mut self.on_unknown;
         put(slot, on_unknown, Field::NetworkOnUnknown, note);
         let slot = &mut self.ask_seconds;
@@ -481,13 +491,13 @@ impl NetworkFields {
         put(&mut self.cool_down, cool_down, Field::NetworkCoolDown, note);
         let slot = &mut self.budgets_kept;
         put(slot, budgets_kept, Field::NetworkBudgetsKept, note);
-        put(&mut self.inbound, inbound, Field::NetworkInbound, note);
+        put_list(&mut self.inbound, inbound, Field::NetworkInbound, note);
     }
 
     fn complete(self, presets: &Expand<'_>) -> Result<Network, Unfinished> {
-        let rules = |items: Option<BTreeSet<RuleItem>>, field: Field| {
+        let rules = |list: Option<List<RuleItem>>, field: Field| {
             let mut rules = BTreeSet::new();
-            for item in items.ok_or(field)? {
+            for item in list.ok_or(field)?.items {
                 match item {
                     RuleItem::Rule(rule) => drop(rules.insert(rule)),
                     RuleItem::Preset(name) => {
@@ -520,7 +530,7 @@ impl NetworkFields {
             hosts: self.hosts.ok_or(Field::NetworkHosts)?,
             cool_down: self.cool_down.ok_or(Field::NetworkCoolDown)?,
             budgets_kept: self.budgets_kept.ok_or(Field::NetworkBudgetsKept)?,
-            inbound: self.inbound.ok_or(Field::NetworkInbound)?,
+            inbound: self.inbound.ok_or(Field::NetworkInbound)?.items,
         })
     }
 }
@@ -543,8 +553,9 @@ impl From<Network> for NetworkFields {
             budgets_kept,
             inbound,
         } = network;
-        let items = |rules: BTreeSet<NetworkRule>| -> BTreeSet<RuleItem> {
-            rules.into_iter().map(RuleItem::Rule).collect()
+        let items = |rules: BTreeSet<NetworkRule>| -> List<RuleItem> {
+            let items: BTreeSet<_> = rules.into_iter().map(RuleItem::Rule).collect();
+            items.into()
         };
         Self {
             mode: Some(mode),
@@ -560,7 +571,7 @@ impl From<Network> for NetworkFields {
             hosts: Some(hosts),
             cool_down: Some(cool_down),
             budgets_kept: Some(budgets_kept),
-            inbound: Some(inbound),
+            inbound: Some(inbound.into()),
         }
     }
 }
@@ -568,6 +579,18 @@ impl From<Network> for NetworkFields {
 fn put<T>(slot: &mut Option<T>, value: Option<T>, field: Field, note: &mut impl FnMut(Field)) {
     if value.is_some() {
         *slot = value;
+        note(field);
+    }
+}
+
+fn put_list<T: Ord>(
+    slot: &mut Option<List<T>>,
+    list: Option<List<T>>,
+    field: Field,
+    note: &mut impl FnMut(Field),
+) {
+    if let Some(list) = list {
+        list.put(slot);
         note(field);
     }
 }

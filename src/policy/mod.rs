@@ -25,6 +25,7 @@ mod fields;
 mod file;
 pub mod host;
 pub mod inbound;
+mod list;
 pub mod name;
 mod narrow;
 mod network;
@@ -46,7 +47,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key, list as annotation_list};
+pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
 pub use bound::{CpuLimit, MemoryLimit, ProcessLimit};
 pub use builtin::BUILTIN;
 pub use capability::Capability;
@@ -58,6 +59,7 @@ pub use fields::Field;
 pub use file::{misnamed as misnamed_policy, unreadable};
 pub use host::{Host, HostName};
 pub use inbound::InboundPort;
+pub use list::items as annotation_list;
 pub use name::{PolicyChoice, PolicyName, UNCONFINED};
 pub use network::MOST_PORTS;
 pub use node::{AnnotationLeave, DEFAULT_ROOT, NamespaceKind, NodeAllow, NodeConfig};
@@ -185,6 +187,9 @@ pub struct Syscalls {
     pub allow: BTreeSet<SyscallName>,
     /// Denied although the base rules allow them.
     pub deny: BTreeSet<SyscallName>,
+    /// What may be allowed besides `allow` where this policy is a ceiling. It allows nothing by itself.
+    #[serde(default)]
+    pub limit: BTreeSet<SyscallName>,
 }
 
 impl Syscalls {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::bound::{Amount, Bound};
-use super::ceiling::with_less;
+use super::ceiling::{syscalls_within, with_less};
 use super::{
     EphemeralDir, Field, Filesystem, InboundPort, Limits, MountRule, Network, NetworkLimit,
     NetworkRule, OnUnknown, Policy, Privileges, RootAccess, Syscalls,
@@ -38,7 +38,11 @@ pub(super) fn meet(policy: &mut Policy, ceiling: &Policy) -> Vec<Field> {
         name: _,
         filesystem,
         network,
-        syscalls: Syscalls { allow, deny: _ },
+        syscalls: Syscalls {
+            allow,
+            limit,
+            deny: _,
+        },
         privileges: Privileges {
             capabilities,
             set_id,
@@ -49,7 +53,9 @@ pub(super) fn meet(policy: &mut Policy, ceiling: &Policy) -> Vec<Field> {
     } = policy;
     meet_filesystem(filesystem, &ceiling.filesystem, &mut changed);
     meet_network(network, &ceiling.network, &mut changed);
-    changed.common(Field::SyscallsAllow, allow, &ceiling.syscalls.allow);
+    let most = syscalls_within(&ceiling.syscalls);
+    changed.common(Field::SyscallsAllow, allow, &most);
+    changed.common(Field::SyscallsLimit, limit, &most);
     let most = &ceiling.privileges;
     changed.common(
         Field::PrivilegesCapabilities,

@@ -9,12 +9,13 @@ use super::annotation::{self, Request};
 use super::ceiling::loosens;
 use super::fields::{Fields, Origins, Unfinished};
 use super::file::{Library, Loaded};
+use super::list::ListPlace;
 use super::preset::Presets;
 use super::{
     AnnotationLeave, Capability, CpuLimit, Exceeded, Field, GuestPath, Limits, MemoryLimit,
     NetworkLimit, NetworkPrefix, NodeAllow, NodeConfig, OnUnknown, OverLimit, POLICY_KEY, Policy,
-    PolicyChoice, PolicyError, PolicyName, ProcessLimit, RuleItem, UNCONFINED, Upstream,
-    WORKSPACE_KEY, builtin, capability, exceeds, narrow, network,
+    PolicyChoice, PolicyError, PolicyName, ProcessLimit, UNCONFINED, Upstream, WORKSPACE_KEY,
+    builtin, capability, exceeds, narrow, network,
 };
 
 /// All that has a say in a container's policy.
@@ -448,18 +449,26 @@ impl Desk<'_> {
             description: _,
             mut origins,
         } = loaded;
+        let mut allowed = asked.syscalls.allow.iter().flat_map(|list| &list.items);
+        if let Some(name) = allowed.find(|name| policy.syscalls.deny.contains(name)) {
+            return Err(PolicyError::AllowsDenied {
+                key: annotation::key(Field::SyscallsAllow),
+                name: name.clone(),
+                denied_by: (origins.get(&Field::SyscallsDeny).cloned()).unwrap_or(Origin::Default),
+            });
+        }
         // Denials of a container come on top: naming one must not open what the policy closed.
         if let Some(deny) = &mut asked.syscalls.deny {
-            deny.extend(policy.syscalls.deny.iter().cloned());
+            deny.place = ListPlace::OnTop;
         }
         if let Some(deny) = &mut asked.network.deny {
-            deny.extend(policy.network.deny.iter().cloned().map(RuleItem::Rule));
+            deny.place = ListPlace::OnTop;
         }
         let lists = asked
             .network
             .allow
             .as_ref()
-            .is_some_and(|list| !list.is_empty());
+            .is_some_and(|list| !list.items.is_empty());
         let implied_by = match lists {
             true => Field::NetworkAllow,
             false => Field::NetworkOnUnknown,
@@ -497,6 +506,7 @@ impl Desk<'_> {
         for (field, names) in [
             (Field::SyscallsAllow, &policy.syscalls.allow),
             (Field::SyscallsDeny, &policy.syscalls.deny),
+            (Field::SyscallsLimit, &policy.syscalls.limit),
         ] {
             for name in names {
                 if !(self.sources.known_syscall)(name.as_str()) {

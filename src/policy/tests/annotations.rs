@@ -16,7 +16,6 @@ fn every_field_has_an_annotation() {
         .field("network.mode", "allowlist")
         .field("network.allow", "api.example.com, github.com:22,@local")
         .field("network.deny", "bad.example.com")
-        .field("network.limit", "*.example.com")
         .field("network.proxy-env", "off")
         .field("network.connections", "7")
         .field("network.connections-per-minute", "70")
@@ -66,7 +65,7 @@ fn every_field_has_an_annotation() {
                 .map(|rule| rule.parse().unwrap())
                 .into(),
             deny: ["bad.example.com".parse().unwrap()].into(),
-            limit: ["*.example.com".parse().unwrap()].into(),
+            limit: builtin("permissive").network.limit,
             proxy_env: Switch::Off,
             connections: "7".parse().unwrap(),
             connections_per_minute: "70".parse().unwrap(),
@@ -83,6 +82,7 @@ fn every_field_has_an_annotation() {
             deny: ["ptrace", "keyctl"]
                 .map(|name| name.parse().unwrap())
                 .into(),
+            limit: builtin("permissive").syscalls.limit,
         },
         privileges: Privileges {
             capabilities: ["CHOWN", "KILL"].map(|name| name.parse().unwrap()).into(),
@@ -339,7 +339,7 @@ fn a_bad_value_names_the_key_the_value_and_what_is_allowed() {
             "\"Python\" is not a preset's name",
         ),
         (
-            "network.limit",
+            "network.deny",
             "internal:*.a.test",
             "service:, internal: and node: stand before one name",
         ),

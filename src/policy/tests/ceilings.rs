@@ -31,7 +31,7 @@ filesystem.secrets = "read-only"
 filesystem.service-account-token = "read-only"
 limits = { pids = "unlimited", memory = "unlimited", cpus = "unlimited" }
 privileges.capabilities = [
-    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "NET_RAW"
+    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT", "NET_RAW"
 ]
 "#;
 
@@ -438,6 +438,30 @@ fn each_field_is_limited_by_its_own_rule() {
             true,
         ),
         (
+            SyscallsAllow,
+            "syscalls = { allow = ['bpf', 'ptrace'], limit = [] }",
+            "syscalls = { allow = ['bpf'], limit = ['ptrace'] }",
+            false,
+        ),
+        (
+            SyscallsAllow,
+            "syscalls = { allow = ['bpf', 'ptrace'], limit = [] }",
+            "syscalls.limit = ['ptrace']",
+            true,
+        ),
+        (
+            SyscallsLimit,
+            "syscalls.limit = ['bpf', 'ptrace']",
+            "syscalls = { allow = ['bpf'], limit = ['ptrace'] }",
+            false,
+        ),
+        (
+            SyscallsLimit,
+            "syscalls.limit = ['bpf']",
+            "syscalls.limit = ['ptrace']",
+            true,
+        ),
+        (
             SyscallsDeny,
             "syscalls.deny = ['bpf', 'ptrace']",
             "syscalls.deny = ['bpf']",
@@ -598,6 +622,7 @@ fn what_exceeds_names_what_is_too_much_and_what_is_allowed() {
             "network.allow: a.test:22: *.c.test, b.test",
             "network.deny: a list without y.test: a list with y.test",
             "network.hosts: 300: at most 256",
+            "syscalls.limit: process_vm_readv, process_vm_writev, ptrace: nothing",
             "syscalls.deny: a list without ptrace: a list with ptrace",
             "privileges.capabilities: CAP_NET_RAW: CAP_KILL",
             "limits.pids: 4096: at most 1024",

@@ -11,6 +11,7 @@ fn variant(error: &PolicyError) -> &'static str {
         PolicyError::AnnotationUnconfined { .. } => "AnnotationUnconfined",
         PolicyError::AnnotationsDisagree { .. } => "AnnotationsDisagree",
         PolicyError::AnnotationWithoutPolicy { .. } => "AnnotationWithoutPolicy",
+        PolicyError::AllowsDenied { .. } => "AllowsDenied",
         PolicyError::NoSuchPreset { .. } => "NoSuchPreset",
         PolicyError::RuleNotAllowed { .. } => "RuleNotAllowed",
         PolicyError::Flag { .. } => "Flag",
@@ -35,7 +36,7 @@ fn variant(error: &PolicyError) -> &'static str {
 }
 
 /// All but `FileName`, which [`misnamed_policy`] gives and which concerns no container.
-const VARIANTS: usize = 25;
+const VARIANTS: usize = 26;
 
 fn table() -> Vec<(Case, &'static str, &'static str)> {
     let mut rows = about_annotations();
@@ -108,6 +109,15 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
             "AnnotationsDisagree",
             "annotations dev.agentbox.network.mode and dev.agentbox.network.allow disagree: hosts are allowed, \
              and the mode reaches none; allowlist does, and need not be named",
+        ),
+        (
+            case()
+                .file("ours", "base = \"standard\"\nsyscalls.deny = [\"ptrace\"]")
+                .flag("ours")
+                .field("syscalls.allow", "ptrace"),
+            "AllowsDenied",
+            "annotation dev.agentbox.syscalls.allow names ptrace, which policy file ours.toml denies (syscalls.deny): a denial \
+             wins, so leave it out",
         ),
         (
             case().field("network.allow", "@gone"),

@@ -163,7 +163,7 @@ fn hostile_files_are_errors_and_nothing_worse() {
 #[test]
 fn the_documentation_lists_every_field_with_its_built_in_values() {
     let documentation = include_str!("../../../docs/policy.md");
-    let eight: BTreeSet<Capability> = Capability::ORDINARY.into();
+    let nine: BTreeSet<Capability> = Capability::ORDINARY.into();
     let policies = ["strict", "standard", "permissive"].map(builtin);
     for field in Field::ALL {
         let values = policies.each_ref().map(|policy| {
@@ -194,8 +194,14 @@ fn the_documentation_lists_every_field_with_its_built_in_values() {
                 Field::NetworkInbound => listed(&network.inbound),
                 Field::SyscallsAllow => listed(&calls.allow),
                 Field::SyscallsDeny => listed(&calls.deny),
-                Field::PrivilegesCapabilities if policy.privileges.capabilities == eight => {
-                    "the eight".to_owned()
+                Field::SyscallsLimit
+                    if calls.limit == DEBUGGERS.map(|c| c.parse().unwrap()).into() =>
+                {
+                    "the three".to_owned()
+                }
+                Field::SyscallsLimit => listed(&calls.limit),
+                Field::PrivilegesCapabilities if policy.privileges.capabilities == nine => {
+                    "the nine".to_owned()
                 }
                 Field::PrivilegesCapabilities => listed(&policy.privileges.capabilities),
                 Field::PrivilegesSetId => policy.privileges.set_id.to_string(),

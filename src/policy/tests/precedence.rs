@@ -102,6 +102,7 @@ fn the_flags_policy_is_the_ceiling_of_its_call_too() {
             Field::FilesystemScratch,
             Field::FilesystemMounts,
             Field::NetworkMode,
+            Field::SyscallsLimit,
             Field::PrivilegesCapabilities,
             Field::LimitsPids,
             Field::LimitsMemory,
@@ -276,7 +277,6 @@ fn without_a_ceiling_the_chosen_policy_limits_what_annotations_ask() {
         ("filesystem.credentials", ".npmrc"),
         ("filesystem.service-account-token", "read-only"),
         ("privileges.set-id", "on"),
-        ("syscalls.allow", "ptrace"),
     ] {
         for container in [case(), case().field("policy", "standard")] {
             let error = container.field(field, value).error();

@@ -81,7 +81,9 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
             (Number, vec![dice.pick(&["1", "256", "1000000"])])
         }
         Field::NetworkUpload => (Word, vec![dice.pick(&["1MiB", "1GiB", "64GiB"])]),
-        Field::SyscallsAllow | Field::SyscallsDeny => (List, dice.some(&SYSCALLS)),
+        Field::SyscallsAllow | Field::SyscallsDeny | Field::SyscallsLimit => {
+            (List, dice.some(&SYSCALLS))
+        }
         Field::PrivilegesCapabilities => (List, dice.some(&CAPABILITIES)),
         Field::PrivilegesSetId => (Word, vec![dice.pick(&["on", "off"])]),
         Field::FilesystemWorkspaceAt => (List, dice.some(&["/a", "/w"])),
@@ -174,8 +176,11 @@ fn nothing_that_is_resolved_exceeds_a_ceiling() {
                 refused += 1;
                 assert!(!over.is_empty());
             }
-            Err(PolicyError::AnnotationsDisagree { .. } | PolicyError::NothingToApprove { .. }) => {
-            }
+            Err(
+                PolicyError::AnnotationsDisagree { .. }
+                | PolicyError::AllowsDenied { .. }
+                | PolicyError::NothingToApprove { .. },
+            ) => {}
             Err(other) => panic!("{other}"),
         }
     }

@@ -229,7 +229,6 @@ const ANSWERS: &[(&str, [u64; 6], u16)] = &[
     ("mount", [0; 6], 1),
     ("umount2", [0; 6], 1),
     ("pivot_root", [0; 6], 1),
-    ("chroot", [0; 6], 1),
     ("fsopen", [0; 6], 38),
     ("open_tree_attr", [0; 6], 38),
     ("keyctl", [0; 6], 1),

@@ -171,7 +171,6 @@ const PROBES: &[(&str, [u64; 6], i32)] = &[
     ("mount", [BAD, BAD, BAD, 0, 0, 0], libc::EPERM),
     ("umount2", [BAD, 0, 0, 0, 0, 0], libc::EPERM),
     ("pivot_root", [BAD, BAD, 0, 0, 0, 0], libc::EPERM),
-    ("chroot", [BAD, 0, 0, 0, 0, 0], libc::EPERM),
     ("fsopen", [BAD, 0, 0, 0, 0, 0], libc::ENOSYS),
     ("open_tree", [BAD, BAD, 0, 0, 0, 0], libc::ENOSYS),
     ("keyctl", [BAD, 0, 0, 0, 0, 0], libc::EPERM),

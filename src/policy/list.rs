@@ -1,0 +1,238 @@
+//! Lists as people write them: all that there is, or what comes on top of what the base gives.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeSeed, Error, IntoDeserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::text::ValueError;
+
+/// The first item of a list that adds to the base's. No field has a value that is written so.
+const ADDS: &str = "+";
+
+/// A list of a policy file or of an annotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct List<T> {
+    pub items: BTreeSet<T>,
+    pub place: ListPlace,
+}
+
+/// Where the items go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListPlace {
+    /// In the place of what the base gives.
+    Instead,
+    /// On top of it.
+    OnTop,
+}
+
+impl<T: Ord> List<T> {
+    /// Puts a list where its base has one, or none. What comes on top of nothing leaves nothing: the policy is incomplete.
+    pub fn put(self, slot: &mut Option<Self>) {
+        match (self.place, slot.as_mut()) {
+            (ListPlace::Instead, _) => *slot = Some(self),
+            (ListPlace::OnTop, Some(base)) => base.items.extend(self.items),
+            (ListPlace::OnTop, None) => {}
+        }
+    }
+}
+
+impl<T> From<BTreeSet<T>> for List<T> {
+    fn from(items: BTreeSet<T>) -> Self {
+        Self {
+            items,
+            place: ListPlace::Instead,
+        }
+    }
+}
+
+/// Items between commas, spaces around them ignored. An empty value is an empty list: nothing is allowed.
+pub fn items<T: FromStr<Err = ValueError> + Ord>(value: &str) -> Result<BTreeSet<T>, ValueError> {
+    split(value).map(str::parse).collect()
+}
+
+fn split(value: &str) -> impl Iterator<Item = &str> {
+    let spaces: &[char] = &[' '];
+    let empty = value.trim_matches(spaces).is_empty();
+    let items = (!empty).then(|| value.split(','));
+    items
+        .into_iter()
+        .flatten()
+        .map(|item| item.trim_matches(' '))
+}
+
+/// As an annotation spells it.
+impl<T: FromStr<Err = ValueError> + Ord> FromStr for List<T> {
+    type Err = ValueError;
+
+    fn from_str(value: &str) -> Result<Self, ValueError> {
+        let mut words = split(value).peekable();
+        let place = match words.next_if_eq(&ADDS) {
+            Some(_) => ListPlace::OnTop,
+            None => ListPlace::Instead,
+        };
+        let items: BTreeSet<T> = words.map(str::parse).collect::<Result<_, _>>()?;
+        match (place, items.is_empty()) {
+            (ListPlace::OnTop, true) => Err(ValueError::grammar(value, NOTHING_ADDED)),
+            _ => Ok(Self { items, place }),
+        }
+    }
+}
+
+const NOTHING_ADDED: &str = "a list: `+` is followed by what it adds";
+
+/// As a file spells it.
+impl<'de, T: Deserialize<'de> + Ord> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ListVisitor(PhantomData))
+    }
+}
+
+struct ListVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Ord> Visitor<'de> for ListVisitor<T> {
+    type Value = List<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<T>, A::Error> {
+        let mut list = List::from(BTreeSet::new());
+        match seq.next_element_seed(First(PhantomData))? {
+            None => return Ok(list),
+            Some(None) => list.place = ListPlace::OnTop,
+            Some(Some(item)) => drop(list.items.insert(item)),
+        }
+        while let Some(item) = seq.next_element()? {
+            list.items.insert(item);
+        }
+        match list.items.is_empty() {
+            true => Err(A::Error::custom(format!("\"+\" is not {NOTHING_ADDED}"))),
+            false => Ok(list),
+        }
+    }
+}
+
+/// The first item, or `None` for [`ADDS`].
+struct First<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for First<T> {
+    type Value = Option<T>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<T>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for First<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Option<T>, E> {
+        match text {
+            ADDS => Ok(None),
+            _ => {
+                let item: StrDeserializer<'_, E> = text.into_deserializer();
+                T::deserialize(item).map(Some)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{InboundPort, SyscallName};
+
+    fn list(value: &str) -> Result<List<SyscallName>, ValueError> {
+        value.parse()
+    }
+
+    fn names(items: &[&str]) -> BTreeSet<SyscallName> {
+        items.iter().map(|name| name.parse().unwrap()).collect()
+    }
+
+    #[derive(Deserialize)]
+    struct File {
+        list: List<SyscallName>,
+    }
+
+    #[test]
+    fn a_plus_in_front_adds_and_anywhere_else_is_no_value() {
+        for (value, items, place) in [
+            ("", &[][..], ListPlace::Instead),
+            ("bpf, read", &["bpf", "read"], ListPlace::Instead),
+            ("+,bpf", &["bpf"], ListPlace::OnTop),
+            (" + , bpf,read ", &["bpf", "read"], ListPlace::OnTop),
+        ] {
+            let items = names(items);
+            assert_eq!(list(value).unwrap(), List { items, place }, "{value:?}");
+        }
+        for bad in ["+", "bpf,+", "+,+", "+bpf", "+,", ",", "+ bpf"] {
+            assert!(list(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(
+            list("+").unwrap_err().to_string(),
+            "\"+\" is not a list: `+` is followed by what it adds"
+        );
+    }
+
+    #[test]
+    fn a_file_and_an_annotation_mean_the_same() {
+        for (file, annotation) in [
+            ("[]", ""),
+            ("['bpf', 'read']", "bpf,read"),
+            ("['+', 'bpf']", "+,bpf"),
+            ("['+']", "+"),
+            ("['bpf', '+']", "bpf,+"),
+            ("['+', '+']", "+,+"),
+            ("['Bpf']", "Bpf"),
+        ] {
+            let file: Result<File, _> = toml::from_str(&format!("list = {file}"));
+            assert_eq!(
+                file.map(|f| f.list).ok(),
+                list(annotation).ok(),
+                "{annotation}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_first_item_is_said_as_of_any_other() {
+        for bad in ["[7, 'bpf']", "['bpf', 7]"] {
+            let error = toml::from_str::<File>(&format!("list = {bad}"));
+            let error = error.map(|file| file.list).unwrap_err();
+            assert_eq!(
+                error.message(),
+                "invalid type: integer `7`, expected a string"
+            );
+            assert!(error.span().is_some(), "{bad}");
+        }
+        let error = toml::from_str::<File>("list = ['Bpf']").map(|file| file.list);
+        let error = error.unwrap_err();
+        assert!(
+            error.message().contains("is not a system call's name"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_comes_on_top_of_nothing_is_nothing() {
+        let mut slot: Option<List<InboundPort>> = None;
+        "+,80".parse::<List<_>>().unwrap().put(&mut slot);
+        assert_eq!(slot, None);
+        "22".parse::<List<_>>().unwrap().put(&mut slot);
+        "+,80".parse::<List<_>>().unwrap().put(&mut slot);
+        assert_eq!(slot, Some("22,80".parse().unwrap()));
+        "443".parse::<List<_>>().unwrap().put(&mut slot);
+        assert_eq!(slot, Some("443".parse().unwrap()));
+    }
+}

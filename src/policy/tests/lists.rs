@@ -1,0 +1,176 @@
+//! Lists that add to what their base gives, and system calls that annotations may add.
+
+use super::*;
+
+fn names(names: &[&str]) -> BTreeSet<SyscallName> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn rules(rules: &[&str]) -> BTreeSet<NetworkRule> {
+    rules.iter().map(|rule| rule.parse().unwrap()).collect()
+}
+
+/// A node whose policy `ours` lists a host of its own.
+fn ours() -> Case {
+    case().file(
+        "ours",
+        "base = \"standard\"\nnetwork.allow = [\"index.test\"]",
+    )
+}
+
+#[test]
+fn u_b11_an_annotation_adds_to_what_the_policy_lists() {
+    let asked = |value: &str| ours().field("policy", "ours").field("network.allow", value);
+    let resolved = asked("+,model.test:8443").resolved();
+    assert_eq!(
+        resolved.policy.network.allow,
+        rules(&["index.test", "model.test:8443"])
+    );
+    let origin = Origin::Annotation("dev.agentbox.network.allow".to_owned());
+    assert_eq!(resolved.origins[&Field::NetworkAllow], origin);
+    // Without the plus the list is replaced.
+    let replaced = asked("model.test:8443").resolved().policy.network.allow;
+    assert_eq!(replaced, rules(&["model.test:8443"]));
+    // Under a policy that lists nothing it is the same, and opens the network all the same.
+    let alone = case().field("network.allow", "+,a.test").resolved().policy;
+    assert_eq!(
+        alone,
+        case().field("network.allow", "a.test").resolved().policy
+    );
+}
+
+#[test]
+fn u_b11_a_file_adds_to_its_base_and_that_to_its_own() {
+    let case = ours()
+        .file("more", "base = \"ours\"\nnetwork.allow = [\"+\", \"@mirror\"]")
+        .file("most", "base = \"more\"\nnetwork.allow = [\"+\", \"c.test\"]\nfilesystem.ephemeral = [\"+\", \"run\"]")
+        .preset("mirror", "[\"b.test\"]");
+    let policy = case.flag("most").resolved().policy;
+    assert_eq!(
+        policy.network.allow,
+        rules(&["index.test", "b.test", "c.test"])
+    );
+    assert_eq!(
+        policy.filesystem.ephemeral,
+        builtin("standard").filesystem.ephemeral
+    );
+}
+
+#[test]
+fn what_is_added_is_limited_as_what_is_listed() {
+    for (field, value) in [
+        ("network.allow", "+,internal:db:5432"),
+        ("syscalls.allow", "+,bpf"),
+    ] {
+        let error = case().field(field, value).error();
+        assert!(
+            matches!(error, PolicyError::ExceedsCeiling { .. }),
+            "{error}"
+        );
+    }
+    for (field, value) in [
+        ("filesystem.write", "+,/data"),
+        ("filesystem.credentials", "+,.npmrc"),
+    ] {
+        let error = case().field(field, value).error();
+        assert!(matches!(error, PolicyError::Loosened { .. }), "{error}");
+    }
+    let error = case().field("privileges.capabilities", "+,NET_RAW").error();
+    assert!(matches!(error, PolicyError::CapabilityNotAllowed { .. }));
+    let image = errors::podman().field("network.allow", "+,a.test").error();
+    assert!(matches!(image, PolicyError::Loosened { image: true, .. }));
+}
+
+#[test]
+fn what_adds_to_nothing_and_what_adds_nothing_are_errors() {
+    let alone = case()
+        .file(
+            "alone",
+            "[filesystem]\nephemeral = [\"+\", \"tmp\"]\nroot = \"read-only\"",
+        )
+        .flag("alone");
+    assert!(matches!(alone.error(), PolicyError::FieldMissing { .. }));
+    let nothing = case().field("network.allow", "+").error().to_string();
+    assert_eq!(
+        nothing,
+        "annotation dev.agentbox.network.allow: \"+\" is not a list: `+` is followed by what it adds"
+    );
+    let nothing = ours()
+        .file("more", "base = \"ours\"\nnetwork.allow = [\"+\"]")
+        .flag("more");
+    assert!(matches!(nothing.error(), PolicyError::File { .. }));
+}
+
+/// A-9: who debugs a container's own processes asks for it by annotation, as for names to reach.
+#[test]
+fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
+    let all = "process_vm_readv,process_vm_writev,ptrace";
+    for value in ["ptrace", all] {
+        for case in [
+            case(),
+            case().field("policy", "standard"),
+            case().field("policy", "permissive"),
+        ] {
+            let policy = case.field("syscalls.allow", value).resolved().policy;
+            assert_eq!(
+                policy.syscalls.allow,
+                value.parse::<list::List<_>>().unwrap().items
+            );
+        }
+    }
+    // As a ceiling, `standard` leaves it too; `strict` does not, neither as a ceiling nor as the policy.
+    assert!(
+        case()
+            .flag("standard")
+            .field("syscalls.allow", all)
+            .resolve()
+            .is_ok()
+    );
+    let error = case()
+        .flag("strict")
+        .field("syscalls.allow", "ptrace")
+        .error();
+    assert!(matches!(error, PolicyError::ExceedsCeiling { .. }));
+    let error = case()
+        .field("policy", "strict")
+        .field("syscalls.allow", "ptrace")
+        .error();
+    assert!(matches!(error, PolicyError::Loosened { .. }));
+    // What the limit does not list stays the node's, and an image's annotation gets nothing.
+    let error = case()
+        .field("syscalls.allow", "keyctl,ptrace")
+        .error()
+        .to_string();
+    assert_eq!(
+        error,
+        "policy standard exceeds the ceiling permissive (set by the default): syscalls.allow \
+         asks for keyctl (annotation), allowed is process_vm_readv, process_vm_writev, ptrace"
+    );
+    let image = errors::podman().field("syscalls.allow", "ptrace").error();
+    assert!(matches!(image, PolicyError::Loosened { image: true, .. }));
+    // Whoever writes a policy can keep it shut.
+    let shut = case()
+        .file("shut", "base = \"standard\"\nsyscalls.deny = [\"ptrace\"]")
+        .flag("shut")
+        .field("syscalls.allow", "ptrace");
+    assert_eq!(
+        shut.error().to_string(),
+        "annotation dev.agentbox.syscalls.allow names ptrace, which policy file shut.toml denies (syscalls.deny): a denial \
+         wins, so leave it out"
+    );
+}
+
+#[test]
+fn a_limit_of_system_calls_allows_none_by_itself() {
+    let policy = builtin("standard");
+    assert_eq!(policy.syscalls.limit, names(&DEBUGGERS));
+    assert_eq!(policy.syscalls.allowed().count(), 0);
+    // In a container it would do nothing, and neither would that of the network.
+    for (field, value) in [("syscalls.limit", "ptrace"), ("network.limit", "a.test")] {
+        let error = case().field(field, value).error();
+        assert!(
+            matches!(error, PolicyError::AnnotationKey { .. }),
+            "{error}"
+        );
+    }
+}
