@@ -17,7 +17,8 @@ fn privileges(report: &Report) -> BTreeMap<String, String> {
 }
 
 /// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SYS_CHROOT, by number in capabilities(7).
-const MOST_CAPABILITIES: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18;
+const MOST_CAPABILITIES: u64 =
+    1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18;
 
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -116,6 +116,57 @@ fn u_all_2_an_error_at_a_terminal_is_one_plain_sentence_and_in_a_log_a_line() {
 }
 
 #[test]
+fn u_b10_a_message_is_a_line_that_can_be_read_and_debug_has_all_of_it() {
+    let missing = "/nowhere".repeat(60);
+    let said = |before: &[&str]| {
+        let config = [
+            "--log-format",
+            "json",
+            "--config",
+            &missing,
+            "policy",
+            "list",
+        ];
+        let out = into(Stdio::null(), &[before, &config[..]].concat());
+        assert_eq!(out.status.code(), Some(1));
+        let text = String::from_utf8(out.stderr).unwrap();
+        let last = text.lines().last().unwrap().to_owned();
+        let line: serde_json::Value = serde_json::from_str(&last).unwrap();
+        line["msg"].as_str().unwrap().to_owned()
+    };
+    let short = said(&[]);
+    assert_eq!(short.chars().count(), 300, "{short}");
+    let whole = said(&["--debug"]);
+    assert!(whole.contains(&missing), "{whole}");
+    let (head, tail) = short.split_once(" ... ").unwrap();
+    assert!(whole.starts_with(head) && whole.ends_with(tail), "{short}");
+}
+
+#[test]
+fn u_b10_policy_check_prints_every_field_that_a_message_leaves_out() {
+    let asked = [
+        "filesystem.mounts=keep",
+        "filesystem.search=partial",
+        "filesystem.write=/data",
+        "privileges.set-id=on",
+    ];
+    let mut arguments = vec!["policy", "check", "standard", "--host", "a.test"];
+    for annotation in asked {
+        arguments.extend(["--annotation", annotation]);
+    }
+    let out = into(Stdio::null(), &arguments);
+    assert_eq!(out.status.code(), Some(2));
+    let said = String::from_utf8(out.stderr).unwrap();
+    let first = said.lines().next().unwrap();
+    assert!(first.contains("more fields"), "{said}");
+    for annotation in asked {
+        let (field, value) = annotation.split_once('=').unwrap();
+        let line = format!("\n{field} asks for {value} (annotation), allowed is ");
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+}
+
+#[test]
 fn u_c6_the_version_is_runcs_form_and_the_commit_is_the_clones() {
     let out = into(Stdio::piped(), &["--version"]);
     let text = String::from_utf8(out.stdout).unwrap();
