@@ -19,7 +19,7 @@ use crate::plan::never::Never;
 use crate::plan::wrapped::Wrapped;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, HostFacts, PlannedMount, SourceFacts};
 use crate::policy::{Filesystem, SearchRule};
-use search::{Budget, Unwanted};
+use search::{Budget, Unwanted, View};
 use source::Judge;
 
 pub use source::is_home;
@@ -129,6 +129,12 @@ impl Opened {
             fd,
         }
     }
+
+    /// Whether it is what a mount of the plan is of.
+    pub fn is_of(&self, mount: &PlannedMount) -> bool {
+        let judged = mount.judged.map(|j| (j.dev, j.ino));
+        judged == Some((self.dev, self.ino)) && mount.source == self.path
+    }
 }
 
 /// Whether a directory can be opened to be judged: by way of no magic link.
@@ -204,11 +210,8 @@ pub fn search(
     let unwanted = Unwanted::new(never, &meant);
     let mut told = false;
     let sources = facts.sources.iter_mut().flatten();
-    for (source, opened) in sources.zip(opened) {
-        let is_it = |m: &&PlannedMount| {
-            let judged = m.judged.map(|j| (j.dev, j.ino));
-            judged == Some((source.dev, source.ino)) && m.source == source.path
-        };
+    for (source, found) in sources.zip(opened) {
+        let is_it = |m: &&PlannedMount| found.is_of(m);
         let mut mounts = plan.mounts.iter().filter(is_it);
         let wrapped = &facts.wrapped;
         let budget = match mounts
@@ -233,14 +236,28 @@ pub fn search(
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_EMPTY_PATH;
-        let tree = open_tree(&opened.fd, "", flags);
+        let tree = open_tree(&found.fd, "", flags);
         // Without the right to clone it (`explain` by an ordinary user) nothing is mounted either.
-        let root = tree.as_ref().unwrap_or(&opened.fd);
-        search::search(root, &unwanted, budget, source);
+        let root = tree.as_ref().unwrap_or(&found.fd);
+        let view = view(plan, found, opened);
+        search::search(root, &unwanted, budget, &view, source);
         told |=
             source.inside.len() > before || source.unsearched.is_some() || source.runtime.is_some();
     }
     told
+}
+
+/// Where in the container a source will be, and the others.
+fn view<'a>(plan: &FilesystemPlan, own: &Opened, opened: &'a [Opened]) -> View<'a> {
+    let own = plan.mounts.iter().find(|m| own.is_of(m));
+    let others = plan.mounts.iter().filter_map(|mount| {
+        let source = opened.iter().find(|o| o.is_of(mount))?;
+        Some((mount.destination.clone(), source.fd.as_fd()))
+    });
+    View {
+        own: own.map(|m| m.destination.clone()).unwrap_or_default(),
+        others: others.collect(),
+    }
 }
 
 /// Whether a mount of the node's system holds programs and their settings alone: the system's directories and the listed

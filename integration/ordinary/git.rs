@@ -31,11 +31,25 @@ struct Repository(String);
 
 impl Repository {
     fn new(name: &str) -> Self {
+        Self::with(name, &[])
+    }
+
+    fn with(name: &str, options: &[&str]) -> Self {
         let dir = format!("/srv/git-{name}-{}", std::process::id());
         fs::create_dir_all(&dir).unwrap();
         let repository = Self(dir);
-        repository.git(&["init", "--quiet"]).ok();
+        let init = ["init", "--quiet", "--initial-branch=main"];
+        repository.git(&[&init[..], options].concat()).ok();
         repository
+    }
+
+    fn commit_all(&self) {
+        self.git(&["add", "--all", "--force"]).ok();
+        self.git(&["commit", "--quiet", "-m", "first"]).ok();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(Path::new(&self.0).join(name)).unwrap()
     }
 
     fn git(&self, arguments: &[&str]) -> Finished {
@@ -46,6 +60,8 @@ impl Repository {
             "user.name=T",
             "-c",
             "user.email=t@example.test",
+            "-c",
+            "protocol.file.allow=always",
         ];
         run("git", &[&own[..], arguments].concat())
     }
@@ -130,18 +146,205 @@ fn a_1_what_is_hidden_is_nothing_that_git_would_add() {
         "{seen}"
     );
     assert!(seen.contains("1 file changed"), "{seen}");
-    // One that is not ignored stops `add --all`, and is in no commit.
-    project.write("other/.pgpass", SECRET);
-    let script = "git add -A 2>&1 || echo stopped; echo more >>a; git commit -qm third a; git show --stat --format=%s";
+    // The person's own stay what they were.
+    assert_eq!(project.read(".aws/credentials"), SECRET);
+}
+
+/// Names that mean something to git, or are none of a line.
+const ODD: [&str; 12] = [
+    "a b/.netrc",
+    "end /.netrc",
+    "#h/.netrc",
+    "!e/.netrc",
+    "st*r/.netrc",
+    "q?/.netrc",
+    "br[a]/.netrc",
+    "back\\slash/.netrc",
+    "new\nline/.netrc",
+    "re\rturn/.netrc",
+    "\"quoted\"/.netrc",
+    "\u{fc}/.netrc",
+];
+
+/// What nobody ignores is left alone all the same, by each verb, and on the node nothing of that is left.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_1_git_is_told_of_what_is_hidden() {
+    let docker = Docker::connect();
+    let project = Repository::new("told");
+    project.git(&["config", "core.untrackedCache", "true"]).ok();
+    project.write("a", "a\n");
+    project.write("star/.npmrc", "save-exact=true\n");
+    project.commit_all();
+    let own = "# mine\nignored\n!.netrc";
+    project.write(".git/info/exclude", own);
+    for name in ODD {
+        project.write(name, SECRET);
+    }
+    project.write(".ssh/id", SECRET);
+    // Beside one that is hidden, and like the pattern of one.
+    project.write("star/.netrc.txt", "plain\n");
+    project.write("new line", "plain\n");
+    let before = project.git(&["status", "--porcelain", "-uall"]).ok();
+    let script = "git status --porcelain -uall; echo =added; git add -A; git commit -qm second; git show --stat --format=%s; \
+        echo more >>a; git commit -qam third; echo =stash; echo more >>a; echo n >n; git stash -qu; git status --porcelain; \
+        git stash pop -q; git status --porcelain; echo =clean; git clean -nd; git clean -fdq; git reset -q --hard; \
+        git checkout -q -b other HEAD~1; git checkout -q main; git status --porcelain; git gc -q; \
+        (echo x >>.git/info/exclude) 2>&1 || echo refused; mv a .git/info/exclude 2>&1 || echo refused; grep -rl the-secret . || echo hidden";
+    let seen = project.inside(&docker, script).ok();
+    let expect = "?? \"new line\"\n?? star/.netrc.txt\n=added\nsecond\n\n new line         | 1 +\n star/.netrc.txt | 1 +\n \
+        2 files changed, 2 insertions(+)\n=stash\n M a\n?? n\n=clean\nWould remove n\n";
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain(&seen).starts_with(&plain(expect)), "{seen}");
+    assert_eq!(seen.matches("refused").count(), 2, "{seen}");
+    assert!(
+        seen.contains("Read-only") && seen.ends_with("hidden\n"),
+        "{seen}"
+    );
+    // The person's own.
+    assert_eq!(project.read(".git/info/exclude"), own);
+    for name in ODD {
+        assert_eq!(project.read(name), SECRET);
+    }
+    let after = project.git(&["status", "--porcelain", "-uall"]).ok();
+    let committed = ["?? \"new line\"", "?? star/.netrc.txt"];
+    let kept = before.lines().filter(|line| !committed.contains(line));
+    assert_eq!(after.lines().collect::<Vec<_>>(), kept.collect::<Vec<_>>());
+    project.git(&["fsck", "--strict"]).ok();
+    project.git(&["stash", "list"]).ok();
+}
+
+/// A repository that has no such file gets one, empty, of whoever has the repository.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_1_a_file_to_tell_git_by_is_made_where_it_is_missing() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    let docker = Docker::connect();
+    for (name, kept) in [("no-file", true), ("no-directory", false)] {
+        let project = Repository::new(name);
+        project.write("sub/.netrc", SECRET);
+        let git = Path::new(&project.0).join(".git");
+        fs::remove_dir_all(git.join("info")).unwrap();
+        if kept {
+            fs::create_dir(git.join("info")).unwrap();
+        }
+        chown(&git, Some(1234), Some(1235)).unwrap();
+        let seen = project
+            .inside(&docker, "umask 077; cat .git/info/exclude")
+            .ok();
+        assert!(seen.ends_with("\n/sub/.netrc\n"), "{seen}");
+        let made = fs::metadata(git.join("info/exclude")).unwrap();
+        assert_eq!((made.uid(), made.gid(), made.len()), (1234, 1235, 0));
+        let info = fs::metadata(git.join("info")).unwrap().uid();
+        assert_eq!(info, if kept { 0 } else { 1234 });
+    }
+}
+
+/// Submodules and second work trees have their repositories elsewhere in the mount.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_1_submodules_and_work_trees_are_told_too() {
+    let docker = Docker::connect();
+    let part = Repository::new("part");
+    part.write("a", "a\n");
+    part.commit_all();
+    let project = Repository::new("whole");
+    project.write("a", "a\n");
+    project.commit_all();
+    let add = ["submodule", "--quiet", "add", &part.0, "sub"];
+    project.git(&add).ok();
+    project.git(&["commit", "--quiet", "-m", "sub"]).ok();
+    project.git(&["worktree", "add", "--quiet", "tree"]).ok();
+    // As `worktree.useRelativePaths` writes it.
+    project.write("tree/.git", "gitdir: ../.git/worktrees/tree\n");
+    for name in ["sub/.netrc", "tree/x/.pgpass"] {
+        project.write(name, SECRET);
+    }
+    let script = "for at in sub tree; do cd $at; git status --porcelain; echo x >>a; git add -A; git commit -qm second; \
+        git show --stat --format=%s; cd ..; done";
+    let seen = project.inside(&docker, script).ok();
+    assert_eq!(seen.matches("1 file changed").count(), 2, "{seen}");
+    assert!(seen.starts_with("second") && !seen.contains("??"), "{seen}");
+    assert_eq!(project.read("sub/.netrc"), SECRET);
+}
+
+/// Whatever form the index has: what git has is seen, what it has otherwise is refused.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_1_every_form_of_a_repository_is_understood() {
+    let docker = Docker::connect();
+    for (name, options, then) in [
+        ("sha256", &["--object-format=sha256"][..], &[][..]),
+        ("v4", &[], &["update-index", "--index-version=4"]),
+        ("split", &[], &["update-index", "--split-index"]),
+        (
+            "sparse",
+            &[],
+            &["sparse-checkout", "set", "--sparse-index", "in"],
+        ),
+    ] {
+        let project = Repository::with(name, options);
+        for name in [".aws/config", "in/.netrc", "in/.pgpass", "out/.netrc"] {
+            project.write(name, &format!("text of {name}\n"));
+        }
+        project.commit_all();
+        if !then.is_empty() {
+            project.git(then).ok();
+        }
+        // Over what is shared of a split one: changed, removed, new.
+        project.write("in/.pgpass", "other\n");
+        project.write("in/x/.netrc", "new\n");
+        project.git(&["add", "--all", "--force"]).ok();
+        let script = "git status --porcelain; cat in/.netrc in/.pgpass in/x/.netrc; echo x >in/a; git add -A; git commit -qm second; \
+            git show --stat --format=%s";
+        let seen = project.inside(&docker, script).ok();
+        let expect = "M  in/.pgpass\nA  in/x/.netrc\ntext of in/.netrc\nother\nnew\nsecond\n";
+        assert!(seen.starts_with(expect), "{name}: {seen}");
+        assert!(seen.contains("3 files changed"), "{name}: {seen}");
+        assert_eq!(project.git(&["status", "--porcelain"]).ok(), "", "{name}");
+        project.git(&["fsck", "--strict"]).ok();
+        project.write("in/.netrc", SECRET);
+        let message = project.inside(&docker, "true").failed();
+        assert!(message.contains("--skip-worktree"), "{name}: {message}");
+        if name == "sparse" {
+            project.git(&["checkout", "in/.netrc"]).ok();
+            project.write("out/.netrc", SECRET);
+            let message = project.inside(&docker, "true").failed();
+            assert!(message.contains("sparse-checkout disable"), "{message}");
+        }
+    }
+    // One that nobody understands, and what to do about it.
+    let project = Repository::new("broken");
+    project.write("a/.netrc", SECRET);
+    project.write(".git/index", "none");
+    let message = project.inside(&docker, "true").failed();
+    assert!(message.contains("not understood"), "{message}");
+}
+
+/// A file that git was told not to look at is hidden, and every verb works.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_1_a_secret_in_a_file_that_git_does_not_look_at_is_hidden() {
+    let docker = Docker::connect();
+    let project = Repository::new("skipped");
+    project.write("a", "a\n");
+    project.write(".netrc", "machine example.test\n");
+    project.commit_all();
+    project
+        .git(&["update-index", "--skip-worktree", ".netrc"])
+        .ok();
+    project.write(".netrc", SECRET);
+    let script = "git status --porcelain; cat .netrc; echo more >>a; git add -A; git commit -qm second; git show --stat --format=%s; \
+        echo more >>a; git stash -q; git stash pop -q; git commit -qam third; git reset -q --hard HEAD~1; git checkout -qb other; \
+        git status --porcelain; echo end";
     let seen = project.inside(&docker, script).ok();
     assert!(
-        seen.contains("regular files") && seen.contains("stopped\nthird\n"),
+        seen.starts_with("second") && seen.ends_with("\nend\n"),
         "{seen}"
     );
     assert!(seen.contains("1 file changed"), "{seen}");
-    // The person's own stay what they were.
-    let kept = fs::read_to_string(format!("{}/.aws/credentials", project.0)).unwrap();
-    assert_eq!(kept, SECRET);
+    assert_eq!(project.read(".netrc"), SECRET);
+    assert_eq!(project.git(&["status", "--porcelain"]).ok(), "");
 }
 
 /// A file that git has without the secret cannot be hidden: the container would commit it as empty. `create` says so.
@@ -165,4 +368,39 @@ fn a_1_a_secret_in_a_file_that_git_has_is_refused_with_what_to_do() {
         project.inside(&docker, "cat .npmrc").ok(),
         "save-exact=false\n"
     );
+}
+
+/// Where git is not told, or told otherwise, it stops with an error, and nothing is committed in the place of a secret.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_1_git_stops_at_what_is_hidden_rather_than_commit_something() {
+    let docker = Docker::connect();
+    let project = Repository::new("stops");
+    project.write(".gitignore", "*.log\n!.netrc\n");
+    project.commit_all();
+    project.git(&["checkout", "--quiet", "-b", "has"]).ok();
+    project.write("x/.pgpass", "theirs\n");
+    project.commit_all();
+    project.git(&["checkout", "--quiet", "main"]).ok();
+    for name in [".netrc", "x/.pgpass"] {
+        project.write(name, SECRET);
+    }
+    for verb in [
+        "git add -A",
+        "git add --force x/.pgpass",
+        "git stash -qa",
+        "git clean -fdxq",
+        "git checkout -q has && git commit -qam empty",
+    ] {
+        let seen = project.inside(&docker, &format!("{verb} 2>&1 || echo stopped"));
+        assert!(seen.ok().ends_with("stopped\n"), "{verb}");
+        for name in [".netrc", "x/.pgpass"] {
+            assert_eq!(project.read(name), SECRET, "{verb}");
+        }
+    }
+    let all = project.git(&["log", "--all", "--format=%s", "-p"]).ok();
+    assert!(!all.contains(SECRET) && !all.contains("-theirs"), "{all}");
+    // Now the person's own: main's work tree under the other branch.
+    let message = project.inside(&docker, "true").failed();
+    assert!(message.contains("x/.pgpass"), "{message}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agentbox::plan::{BundleFacts, FileKind, Inside, Link, SourceFacts};
+use agentbox::plan::{BundleFacts, FileKind, InGit, Inside, Link, SourceFacts};
 use agentbox::policy::Resolved;
 use oci_spec::runtime::Spec;
 use serde_json::{Value, json};
@@ -304,7 +304,7 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
                 path: "me/.ssh".into(),
                 why: "it holds credentials".into(),
                 known_by: 1,
-                tracked: false,
+                git: InGit::Nothing,
             }];
             source.unsearched = dice.one_in(6).then(|| "too many files".to_owned());
         }

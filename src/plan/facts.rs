@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::git::InGit;
 use super::wrapped::Wrapped;
 use super::{NetworkPlan, PlanError, SharedNetwork};
 use crate::policy::{NodeAllow, Policy};
@@ -157,6 +158,9 @@ pub struct SourceFacts {
     pub nameless: Option<String>,
     /// The symbolic links that were followed on the way to it, in order.
     pub links: Vec<Link>,
+    /// It is a file with several names in its file system, of which nobody can tell the others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hard_linked: bool,
     /// What it is whatever its names say: the engine's own data, a hard link of a secret.
     pub same_as: Option<PathBuf>,
     /// Paths inside that must not be seen, relative to it.
@@ -211,6 +215,7 @@ impl SourceFacts {
             inner: BTreeSet::new(),
             nameless: None,
             links: Vec::new(),
+            hard_linked: false,
             same_as: None,
             inside: Vec::new(),
             linked: BTreeSet::new(),
@@ -259,9 +264,9 @@ pub struct Inside {
     /// search.
     #[serde(default)]
     pub known_by: usize,
-    /// Git has another content of it: hidden, it would be committed as empty.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub tracked: bool,
+    /// What git makes of it, hidden as it is.
+    #[serde(default, skip_serializing_if = "InGit::is_nothing")]
+    pub git: InGit,
 }
 
 impl Inside {

@@ -6,6 +6,7 @@
 
 mod ephemeral;
 pub mod facts;
+pub mod git;
 pub mod hooks;
 pub mod join;
 mod judge;
@@ -47,6 +48,7 @@ pub use facts::{
     BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
     NetworkState, SourceFacts,
 };
+pub use git::{Exclude, InGit, Untracked};
 pub use limits::LimitsPlan;
 pub use mounts::{PlannedMount, Pruned};
 pub use privileges::CapabilitySets;
@@ -139,6 +141,9 @@ pub struct FilesystemPlan {
     pub readonly: Vec<PathBuf>,
     /// Files of the network wall that replace the engine's: /etc/hosts, /etc/resolv.conf.
     pub replaced: BTreeSet<PathBuf>,
+    /// What git is told to leave alone of that which is hidden.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excludes: Vec<Exclude>,
 }
 
 impl NetworkPlan {
@@ -351,7 +356,7 @@ pub enum PlanError {
     },
     /// A mask that git would take for a change of the project.
     #[error(
-        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and git has another content of it, which a commit would empty: take the secret out (git restore), or let filesystem.credentials of the node's policy name it"
+        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and git has another content of it, which a commit would empty: take the secret out (git restore), keep it yours alone (git update-index --skip-worktree), or let filesystem.credentials of the node's policy name it"
     )]
     Tracked {
         /// The policy's name.
@@ -360,6 +365,20 @@ pub enum PlanError {
         path: PathBuf,
         /// What is mounted.
         source_path: PathBuf,
+    },
+    /// A mask that git might take for a change of the project.
+    #[error(
+        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and nobody can tell whether git has it, so that the container would commit it as empty: {why}; or take the secret out, or let the node's policy name it in filesystem.credentials"
+    )]
+    Untold {
+        /// The policy's name.
+        policy: String,
+        /// Path in the mount.
+        path: PathBuf,
+        /// What is mounted.
+        source_path: PathBuf,
+        /// The reason, and what to do about it.
+        why: String,
     },
     /// What is thrown away must lie on a disk, and cannot.
     #[error(

@@ -11,6 +11,7 @@ use oci_spec::runtime::{Mount, Spec};
 use serde::{Deserialize, Serialize};
 
 use super::ephemeral::ephemeral;
+use super::git::Exclude;
 use super::never::Never;
 use super::scratch::most_of_a_tmpfs;
 use super::sort::{Named, Rules, Sorted};
@@ -188,6 +189,11 @@ pub(super) fn plan(
         pinned: out.pinned,
         readonly,
         replaced: out.replaced,
+        excludes: out
+            .excludes
+            .into_iter()
+            .map(|(file, names)| Exclude { file, names })
+            .collect(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! PURE. What becomes of each mount: kept as what, left out why, and what is masked in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
@@ -55,6 +55,8 @@ pub(super) struct Sorted {
     pub(super) found: BTreeSet<PathBuf>,
     pub(super) pinned: BTreeSet<PathBuf>,
     pub(super) replaced: BTreeSet<PathBuf>,
+    /// What git is told by each of these files.
+    pub(super) excludes: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
     /// Mount point of the workspace, once it is kept.
     pub(super) workspace: Option<PathBuf>,
 }
@@ -174,7 +176,7 @@ impl Sorted {
                     _ => self.other(rules, mount, facts, (granted, writable)),
                 }
                 self.mask_inside(never, destination, facts);
-                self.refuse_tracked(policy, facts)?;
+                self.tell_git(policy, destination, facts)?;
                 match (&facts.unsearched, policy.filesystem.search) {
                     (Some(why), SearchRule::Complete) => {
                         return Err(PlanError::Unsearched {
@@ -188,23 +190,6 @@ impl Sorted {
             }
         }
         Ok(())
-    }
-
-    /// What is hidden where it may be written must be nothing that git would miss.
-    fn refuse_tracked(&self, policy: &Policy, facts: &SourceFacts) -> Result<(), PlanError> {
-        let writable = self.kept.last().is_some_and(PlannedMount::is_writable);
-        match facts
-            .inside
-            .iter()
-            .find(|inside| inside.tracked && writable)
-        {
-            Some(inside) => Err(PlanError::Tracked {
-                policy: policy.name.to_string(),
-                path: inside.path.clone(),
-                source_path: facts.path.clone(),
-            }),
-            None => Ok(()),
-        }
     }
 
     fn workspace(

@@ -10,6 +10,7 @@ use super::*;
 use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
 mod ephemeral;
+mod git;
 mod join;
 mod mounts;
 mod names;

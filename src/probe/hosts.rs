@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 
 use super::{open_path, real_path};
-use crate::plan::Inside;
 use crate::plan::mountinfo::join;
 use crate::plan::never::Never;
+use crate::plan::{InGit, Inside};
 
 /// Paths of the list, as they are on this node.
 pub(super) struct Hosts {
@@ -195,7 +195,7 @@ impl Hosts {
                 why: format!("it is {}", k.name.display()),
                 // By its whole path: the node's link leads there.
                 known_by: rest.components().count(),
-                tracked: false,
+                git: InGit::Nothing,
             })
         })
     }

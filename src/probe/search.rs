@@ -5,6 +5,7 @@
 //! entries, a disk that is slow, a directory that root may not read), the plan is told why, and decides.
 
 mod git;
+mod index;
 mod sha1;
 
 use std::collections::{HashSet, VecDeque};
@@ -19,9 +20,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::plan::never::{Meant, Never};
-use crate::plan::{Inside, SourceFacts};
+use crate::plan::{InGit, Inside, SourceFacts};
 use crate::policy::SearchRule;
 use crate::sys::handle::{self, Handle};
+pub(super) use git::View;
 use git::{Known, Repositories};
 
 /// The most that is masked inside one mount's source: each is a mount, of which the kernel gives 100,000.
@@ -120,6 +122,7 @@ pub(super) fn search(
     root: &OwnedFd,
     unwanted: &Unwanted<'_>,
     budget: Budget,
+    view: &View<'_>,
     facts: &mut SourceFacts,
 ) {
     let mut search = Search {
@@ -132,7 +135,7 @@ pub(super) fn search(
             .collect(),
         queue: VecDeque::new(),
         inside: Vec::new(),
-        repositories: Repositories::default(),
+        repositories: Repositories::new(root, view, &unwanted.last),
         // The program of another file system has another file's number here.
         runtime: unwanted
             .runtime
@@ -154,7 +157,7 @@ struct Search<'a> {
     /// Directories still to look at, relative to the root. Breadth first: where it stops, the top has been seen.
     queue: VecDeque<Waiting>,
     inside: Vec<Inside>,
-    repositories: Repositories,
+    repositories: Repositories<'a>,
     /// The inode of the runtime's own program, and where it was met.
     runtime: Option<u64>,
     found_runtime: Option<PathBuf>,
@@ -256,32 +259,31 @@ impl Search<'_> {
         kind: FileType,
         (why, known_by): (String, usize),
     ) -> Option<Judged> {
-        let hidden = |tracked| {
-            Some(Judged::Hidden(Inside {
-                path: path.to_owned(),
-                why: why.clone(),
-                known_by,
-                tracked,
-            }))
-        };
-        match kind {
-            FileType::Directory if self.repositories.know_below(self.root, path) => {
-                Some(Judged::ByFile((why, known_by)))
-            }
+        let known = match kind {
+            FileType::Directory => match self.repositories.directory(path) {
+                Known::Shown => return Some(Judged::ByFile((why, known_by))),
+                hidden => hidden,
+            },
             FileType::RegularFile => {
-                let Some(content) = git::content(self.root, path) else {
-                    return hidden(false);
-                };
+                let content = git::content(self.root, path);
                 let settings = &self.unwanted.never.settings;
-                if settings.is_one(path) && settings.are_harmless(&content) {
-                    return None;
-                }
-                match self.repositories.know(self.root, path, &content) {
-                    Known::Unchanged => None,
-                    known => hidden(known == Known::Changed),
+                let harmless = |content: &Vec<u8>| settings.are_harmless(content);
+                match settings.is_one(path) && content.as_ref().is_some_and(harmless) {
+                    true => Known::Shown,
+                    false => self.repositories.file(path, content.as_deref()),
                 }
             }
-            _ => hidden(false),
+            // Git passes over them.
+            _ => Known::Hidden(InGit::Nothing),
+        };
+        match known {
+            Known::Shown => None,
+            Known::Hidden(git) => Some(Judged::Hidden(Inside {
+                path: path.to_owned(),
+                why,
+                known_by,
+                git,
+            })),
         }
     }
 

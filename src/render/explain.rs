@@ -133,6 +133,17 @@ fn filesystem(out: &mut String, plan: &Plan) {
             &format!("{}  agentbox's own, in place of the engine's", path(file)),
         );
     }
+    for told in &fs.excludes {
+        let names: Vec<String> = told.names.iter().map(|name| path(name)).collect();
+        item(
+            out,
+            &format!(
+                "{}  read-only: with its own lines, it tells git to leave alone what is hidden: {}",
+                path(&told.file),
+                names.join(" ")
+            ),
+        );
+    }
     for pruned in &fs.pruned {
         item(
             out,

@@ -306,7 +306,7 @@ fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
         path: "me/agent.sock".into(),
         why: "it is a socket".into(),
         known_by: 1,
-        tracked: false,
+        git: InGit::Nothing,
     }];
     let unsearched = |policy: &str| {
         under(policy).bind("/var/lib", "/data").found(|f| {
@@ -349,7 +349,7 @@ fn the_directories_by_which_a_credential_is_known_are_held_in_place() {
         path: path.into(),
         why: "w".into(),
         known_by,
-        tracked: false,
+        git: InGit::Nothing,
     });
     let case = under("standard").bind("/srv/x", "/data");
     let plan = case.found(|f| f.inside = inside.to_vec()).plan();

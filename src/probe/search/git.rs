@@ -3,291 +3,377 @@
 //! The index is a file of the workspace, which an agent may have written. So nothing is believed that needs no knowledge: a
 //! file is shown where the index has the hash of its content, which only somebody who has the content can have put there.
 //! Whoever reads the repository has it anyway.
+//!
+//! Where a repository is, git says by paths that hold in the container. So they are looked up there: in the mount that is
+//! searched, or in another one. Links are followed by nobody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
 
+use ring::digest::{SHA256, digest};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
+use super::index::Index;
 use super::sha1::sha1;
+use crate::plan::{InGit, Untracked};
 
-/// The largest index that is read: some hundred thousand files.
-const LARGEST: u64 = 64 << 20;
+/// The largest index that is read, MiB: a million files.
+const LARGEST: u64 = 128;
 
 /// The largest file whose content is compared.
 const CONTENT: u64 = 1 << 20;
 
-/// Bytes of an entry of the index before its name (gitformat-index(5)).
-const FIXED: usize = 62;
+/// The largest of the files that say where a repository is.
+const PLACE: u64 = 4096;
 
-/// What git knows of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What becomes of something that is called like a credential.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Nothing.
-    Untracked,
-    /// It has another content of it.
-    Changed,
-    /// It has this content.
-    Unchanged,
+    /// Git has it, and it is no secret.
+    Shown,
+    /// It is hidden, and git makes this of it.
+    Hidden(InGit),
 }
 
-/// The indexes of the work trees inside a mount's source, each read once.
+/// Where the mounts of a container will be.
 #[derive(Default)]
-pub(super) struct Repositories {
-    trees: HashMap<PathBuf, Option<Index>>,
+pub struct View<'a> {
+    /// Where the one that is searched will be.
+    pub own: PathBuf,
+    /// Where the others will be, and what they are.
+    pub others: Vec<(PathBuf, BorrowedFd<'a>)>,
 }
 
-impl Repositories {
-    /// What the nearest work tree above a file knows of it.
-    pub(super) fn know(&mut self, root: &OwnedFd, path: &Path, content: &[u8]) -> Known {
-        let Some((relative, index)) = self.index(root, path) else {
-            return Known::Untracked;
+/// A path in one of the container's mounts.
+#[derive(Clone)]
+struct At<'a> {
+    root: BorrowedFd<'a>,
+    path: PathBuf,
+    /// Whether it is the mount that is searched.
+    own: bool,
+    /// In the container.
+    place: PathBuf,
+}
+
+/// A work tree.
+enum Tree {
+    /// Its repository is nowhere in the container, where git does nothing in it.
+    Lost,
+    /// It is there.
+    Found(Box<Repository>),
+}
+
+struct Repository {
+    /// Its files, or why they are not known.
+    index: Result<Index, String>,
+    /// The file by which it is told what to leave alone.
+    exclude: Option<PathBuf>,
+    /// Whether git keeps files out of the work tree, and looks at those that are there all the same.
+    sparse: bool,
+}
+
+/// The work trees inside a mount's source, each looked at once.
+pub(super) struct Repositories<'a> {
+    root: &'a OwnedFd,
+    view: &'a View<'a>,
+    /// The last components of the names that are asked for.
+    last: &'a HashSet<&'a [u8]>,
+    trees: HashMap<PathBuf, Option<Tree>>,
+}
+
+impl<'a> Repositories<'a> {
+    pub(super) fn new(root: &'a OwnedFd, view: &'a View<'a>, last: &'a HashSet<&'a [u8]>) -> Self {
+        Self {
+            root,
+            view,
+            last,
+            trees: HashMap::new(),
+        }
+    }
+
+    /// A file, with its content where that is known.
+    pub(super) fn file(&mut self, path: &Path, content: Option<&[u8]>) -> Known {
+        let Some((name, repository)) = self.find(path) else {
+            return Known::Hidden(InGit::Nothing);
         };
-        match index.hash(relative.as_os_str().as_bytes()) {
-            None => Known::Untracked,
-            Some(hash) if *hash == blob(content) => Known::Unchanged,
-            Some(_) => Known::Changed,
+        let index = match &repository.index {
+            Ok(index) => index,
+            Err(why) => return Known::Hidden(InGit::Untold(why.clone())),
+        };
+        let bytes = name.as_os_str().as_bytes();
+        let Some(entry) = index.get(bytes) else {
+            return Known::Hidden(match index.is_below_sparse(bytes) {
+                true => InGit::Untold(
+                    "git keeps its directory out of the work tree; run git sparse-checkout disable"
+                        .to_owned(),
+                ),
+                false => repository.untracked(name),
+            });
+        };
+        match content {
+            Some(content) if entry.hash == blob(content, entry.hash.len()) => Known::Shown,
+            _ if entry.skipped && !repository.sparse => Known::Hidden(InGit::Nothing),
+            _ => Known::Hidden(InGit::Changed),
         }
     }
 
-    /// Whether the nearest work tree above a directory has a file in it.
-    pub(super) fn know_below(&mut self, root: &OwnedFd, directory: &Path) -> bool {
-        let found = self.index(root, directory);
-        found.is_some_and(|(relative, index)| index.has_below(relative.as_os_str().as_bytes()))
+    /// A directory; `Shown` where git has files in it, each of which is judged by itself.
+    pub(super) fn directory(&mut self, path: &Path) -> Known {
+        let Some((name, repository)) = self.find(path) else {
+            return Known::Hidden(InGit::Nothing);
+        };
+        match &repository.index {
+            Ok(index) if index.has_below(name.as_os_str().as_bytes()) => Known::Shown,
+            Ok(_) => Known::Hidden(repository.untracked(name)),
+            Err(why) => Known::Hidden(InGit::Untold(why.clone())),
+        }
     }
 
-    fn index<'a, 'p>(
-        &'a mut self,
-        root: &OwnedFd,
-        path: &'p Path,
-    ) -> Option<(&'p Path, &'a Index)> {
-        let above = path.ancestors().skip(1);
-        let tree = above.map(Path::to_path_buf).find(|tree| {
-            let known = self.trees.contains_key(tree);
-            if !known && let Some(git) = git_directory(root, tree) {
-                let index = read(root, &git.join("index"), LARGEST);
-                let index = index.and_then(|bytes| Index::parse(&bytes));
-                self.trees.insert(tree.clone(), index);
+    /// The repository of the nearest work tree above a path, and the path in that.
+    fn find<'p>(&mut self, path: &'p Path) -> Option<(&'p Path, &Repository)> {
+        let mut above = path.ancestors().skip(1);
+        let tree = above.find(|tree| {
+            if !self.trees.contains_key(*tree) {
+                let found = self.look(tree);
+                self.trees.insert(tree.to_path_buf(), found);
             }
-            self.trees.contains_key(tree)
+            matches!(self.trees.get(*tree), Some(Some(_)))
         })?;
-        let index = self.trees.get(&tree)?.as_ref()?;
-        Some((path.strip_prefix(&tree).ok()?, index))
-    }
-}
-
-/// Where a work tree's repository is: `.git`, or where the file of that name says (a submodule, a second work tree).
-fn git_directory(root: &OwnedFd, tree: &Path) -> Option<PathBuf> {
-    let git = tree.join(".git");
-    let opened = open(root, &git, OFlags::PATH)?;
-    match FileType::from_raw_mode(rustix::fs::fstat(&opened).ok()?.st_mode) {
-        FileType::Directory => Some(git),
-        FileType::RegularFile => {
-            let text = String::from_utf8(read(root, &git, 4096)?).ok()?;
-            let place = text.strip_prefix("gitdir:")?.trim();
-            Some(tree.join(place)).filter(|p| p.is_relative())
+        match self.trees.get(tree)?.as_ref()? {
+            Tree::Lost => None,
+            Tree::Found(repository) => Some((path.strip_prefix(tree).ok()?, repository)),
         }
-        _ => None,
+    }
+
+    /// What `.git` in a directory is: the repository, a link to it, or a file that says where it is (a submodule, a second
+    /// work tree).
+    fn look(&self, tree: &Path) -> Option<Tree> {
+        let place = normal(&self.view.own.join(tree));
+        let git = self.at(&place, Path::new(".git"))?;
+        let (git, lost) = match git.kind()? {
+            FileType::Directory => (Some(git), None),
+            // Git passes over what is no repository, but not over a file that names none.
+            FileType::Symlink => (self.at(&place, &git.link()?), None),
+            FileType::RegularFile => (
+                git.text("gitdir:").and_then(|to| self.at(&place, &to)),
+                Some(Tree::Lost),
+            ),
+            _ => return None,
+        };
+        let found = git.and_then(|git| self.repository(&git));
+        found.map(|r| Tree::Found(Box::new(r))).or(lost)
+    }
+
+    /// The repository in a directory, if it is one by what git looks for.
+    fn repository(&self, git: &At<'a>) -> Option<Repository> {
+        let common = match git.join("commondir").text("") {
+            Some(to) => self.at(&git.place, &to)?,
+            None => git.clone(),
+        };
+        git.join("HEAD").kind()?;
+        common.join("objects").kind()?;
+        common.join("refs").kind()?;
+        let exclude = common.join("info/exclude");
+        let writable = matches!(exclude.kind(), None | Some(FileType::RegularFile));
+        Some(Repository {
+            index: self.index(git),
+            exclude: writable.then(|| exclude.named()),
+            sparse: git.join("info/sparse-checkout").kind().is_some(),
+        })
+    }
+
+    fn index(&self, git: &At<'_>) -> Result<Index, String> {
+        let most = LARGEST << 20;
+        let bytes = match git.join("index").read(most) {
+            Ok(Some(bytes)) => bytes,
+            // Nothing was ever added.
+            Err(Errno::NOENT) => return Ok(Index::default()),
+            _ => {
+                return Err(format!(
+                    "git's index cannot be read, or is larger than {LARGEST} MiB"
+                ));
+            }
+        };
+        let wanted = |name: &[u8]| {
+            let mut parts = name.split(|byte| *byte == b'/');
+            parts.any(|part| self.last.contains(part))
+        };
+        let shared = |name: &str| git.join(name).read(most).ok().flatten();
+        let index = Index::parse(&bytes, &wanted, &shared);
+        index.map_err(|why| {
+            format!("{why}; run git update-index --index-version=2 --no-split-index")
+        })
+    }
+
+    /// What a path means that git has written into a directory of the container.
+    fn at(&self, directory: &Path, to: &Path) -> Option<At<'a>> {
+        let place = normal(&directory.join(to));
+        let own = (self.view.own.as_path(), self.root.as_fd());
+        let others = self
+            .view
+            .others
+            .iter()
+            .map(|(path, root)| (path.as_path(), *root));
+        let holds = others
+            .chain([own])
+            .filter(|(mount, _)| place.starts_with(mount));
+        let (mount, root) = holds.max_by_key(|(mount, _)| mount.components().count())?;
+        Some(At {
+            root,
+            path: place.strip_prefix(mount).ok()?.to_owned(),
+            own: mount == self.view.own,
+            place,
+        })
     }
 }
 
-/// Opens what lies beneath the root, by way of no link and no other file system.
-fn open(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
+impl Repository {
+    fn untracked(&self, name: &Path) -> InGit {
+        match &self.exclude {
+            Some(exclude) => InGit::Untracked(Untracked {
+                exclude: exclude.clone(),
+                name: name.to_owned(),
+            }),
+            None => InGit::Nothing,
+        }
+    }
+}
+
+impl At<'_> {
+    fn join(&self, name: &str) -> Self {
+        Self {
+            path: self.path.join(name),
+            place: self.place.join(name),
+            ..self.clone()
+        }
+    }
+
+    /// As the plan names it.
+    fn named(&self) -> PathBuf {
+        match self.own {
+            true => self.path.clone(),
+            false => self.place.clone(),
+        }
+    }
+
+    fn kind(&self) -> Option<FileType> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let opened = open(self.root, &self.path, flags).ok()?;
+        let stat = rustix::fs::fstat(&opened).ok()?;
+        Some(FileType::from_raw_mode(stat.st_mode))
+    }
+
+    fn link(&self) -> Option<PathBuf> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let opened = open(self.root, &self.path, flags).ok()?;
+        let target = rustix::fs::readlinkat(&opened, "", Vec::new()).ok()?;
+        Some(std::ffi::OsString::from_vec(target.into_bytes()).into())
+    }
+
+    fn read(&self, most: u64) -> rustix::io::Result<Option<Vec<u8>>> {
+        read(self.root, &self.path, most)
+    }
+
+    /// The path that a file of git's holds after a word.
+    fn text(&self, word: &str) -> Option<PathBuf> {
+        let text = self.read(PLACE).ok()??;
+        let path = text.strip_prefix(word.as_bytes())?.trim_ascii();
+        Some(std::ffi::OsString::from_vec(path.to_vec()).into())
+    }
+}
+
+/// A path without `.` and `..`, as git joins them.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            part => out.push(part),
+        }
+    }
+    out
+}
+
+/// Opens what lies beneath a root, by way of no link and no other file system.
+fn open(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let flags = flags | OFlags::CLOEXEC;
-    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve).ok()
+    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
 }
 
 /// A regular file's content, if it is no larger.
-fn read(root: &OwnedFd, path: &Path, most: u64) -> Option<Vec<u8>> {
+fn read(root: BorrowedFd<'_>, path: &Path, most: u64) -> rustix::io::Result<Option<Vec<u8>>> {
     // Not a pipe that nobody writes to.
-    let file = open(
-        root,
-        path,
-        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
-    )?;
-    let stat = rustix::fs::fstat(&file).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = open(root, path, flags)?;
+    let stat = rustix::fs::fstat(&file)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return None;
+        return Ok(None);
     }
     let mut bytes = Vec::new();
-    File::from(file)
-        .take(most + 1)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    (bytes.len() as u64 <= most).then_some(bytes)
+    let mut file = File::from(file).take(most + 1);
+    if file.read_to_end(&mut bytes).is_err() {
+        return Err(Errno::IO);
+    }
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= most))
 }
 
 /// The content of a file that may be a credential; nothing where it is too large, or no file.
 pub(super) fn content(root: &OwnedFd, path: &Path) -> Option<Vec<u8>> {
-    read(root, path, CONTENT)
+    read(root.as_fd(), path, CONTENT).ok().flatten()
 }
 
-/// The name that git gives a file's content.
-fn blob(content: &[u8]) -> [u8; 20] {
+/// The name that git gives a file's content, of so many bytes.
+pub(super) fn blob(content: &[u8], width: usize) -> Vec<u8> {
     let head = format!("blob {}\0", content.len());
-    sha1(&[head.as_bytes(), content].concat())
-}
-
-/// The files of an index, sorted by name as git sorts them.
-#[derive(Debug, PartialEq, Eq)]
-struct Index {
-    entries: Vec<(Vec<u8>, [u8; 20])>,
-}
-
-impl Index {
-    /// Versions 2 to 4; nothing of one that breaks off or is none.
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let version = number(bytes, 4)?;
-        if bytes.get(..4)? != b"DIRC" || !(2..=4).contains(&version) {
-            return None;
-        }
-        let count = usize::try_from(number(bytes, 8)?).ok()?;
-        let mut entries: Vec<(Vec<u8>, [u8; 20])> = Vec::new();
-        let mut at = 12;
-        for _ in 0..count {
-            let hash = <[u8; 20]>::try_from(bytes.get(at + 40..at + 60)?).ok()?;
-            let flags = *bytes.get(at + 60)?;
-            // Two bytes more where the extended bit is set.
-            let mut name = at + FIXED + if flags & 0x40 == 0 { 0 } else { 2 };
-            let mut path = Vec::new();
-            if version == 4 {
-                let (cut, next) = varint(bytes, name)?;
-                let before = entries.last().map_or(&[][..], |(path, _)| path);
-                path.extend_from_slice(before.get(..before.len().checked_sub(cut)?)?);
-                name = next;
-            }
-            let rest = bytes.get(name..)?;
-            let length = rest.iter().position(|byte| *byte == 0)?;
-            path.extend_from_slice(&rest[..length]);
-            entries.push((path, hash));
-            at = match version {
-                4 => name + length + 1,
-                // Padded with one to eight zeros.
-                _ => at + (name + length - at + 8) / 8 * 8,
-            };
-        }
-        // As an honest one is; what is looked up in another is not found, or is.
-        Some(Self { entries })
+    let whole = [head.as_bytes(), content].concat();
+    match width {
+        20 => sha1(&whole).to_vec(),
+        _ => digest(&SHA256, &whole).as_ref().to_vec(),
     }
-
-    fn hash(&self, path: &[u8]) -> Option<&[u8; 20]> {
-        let found = self
-            .entries
-            .binary_search_by(|(own, _)| own.as_slice().cmp(path));
-        Some(&self.entries.get(found.ok()?)?.1)
-    }
-
-    fn has_below(&self, directory: &[u8]) -> bool {
-        let prefix = [directory, b"/"].concat();
-        let first = self
-            .entries
-            .partition_point(|(own, _)| own.as_slice() < prefix.as_slice());
-        let first = self.entries.get(first);
-        first.is_some_and(|(own, _)| own.starts_with(&prefix))
-    }
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    let four = bytes.get(at..at + 4)?;
-    Some(u32::from_be_bytes(four.try_into().ok()?))
-}
-
-/// How much of the name before is cut off (gitformat-pack(5), the offset encoding), and where it ends.
-fn varint(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
-    let mut byte = *bytes.get(at)?;
-    let mut value = usize::from(byte & 0x7f);
-    while byte & 0x80 != 0 {
-        at += 1;
-        byte = *bytes.get(at)?;
-        value = value.checked_add(1)?.checked_mul(128)? + usize::from(byte & 0x7f);
-    }
-    Some((value, at + 1))
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-
-    /// An index of these files, whose content is their name.
-    pub fn index(version: u32, paths: &[&str]) -> Vec<u8> {
-        let count = u32::try_from(paths.len()).unwrap();
-        let mut bytes = [
-            b"DIRC",
-            &version.to_be_bytes()[..],
-            &count.to_be_bytes()[..],
-        ]
-        .concat();
-        let mut before = "";
-        for path in paths {
-            let start = bytes.len();
-            bytes.extend([0; 40]);
-            bytes.extend(blob(path.as_bytes()));
-            bytes.extend([0, u8::try_from(path.len()).unwrap()]);
-            match version {
-                4 => {
-                    let common = before.bytes().zip(path.bytes());
-                    let common = common.take_while(|(a, b)| a == b).count();
-                    bytes.push(u8::try_from(before.len() - common).unwrap());
-                    bytes.extend(&path.as_bytes()[common..]);
-                    bytes.push(0);
-                }
-                _ => {
-                    bytes.extend(path.as_bytes());
-                    let padded = start + (bytes.len() - start + 8) / 8 * 8;
-                    bytes.resize(padded, 0);
-                }
-            }
-            before = path;
-        }
-        bytes
-    }
-
-    #[test]
-    fn an_index_of_every_version_is_read() {
-        let paths = [".aws/config", ".npmrc", "a/.npmrc", "a/b/.npmrc"];
-        for version in 2..=4 {
-            let index = Index::parse(&index(version, &paths)).unwrap();
-            for path in paths {
-                assert_eq!(index.hash(path.as_bytes()), Some(&blob(path.as_bytes())));
-            }
-            assert_eq!(index.hash(b".npmrc/x"), None);
-            assert!(index.has_below(b".aws") && index.has_below(b"a/b"));
-            assert!(!index.has_below(b".aw") && !index.has_below(b"a/c"));
-        }
-    }
-
-    #[test]
-    fn what_breaks_off_or_is_none_has_no_files() {
-        for version in 2..=4 {
-            let whole = index(version, &[".npmrc", "a/.npmrc"]);
-            let least = whole.len() - 10;
-            for end in 0..least {
-                assert_eq!(Index::parse(&whole[..end]), None, "{version} {end}");
-            }
-        }
-        assert_eq!(Index::parse(&index(5, &["a"])), None);
-        let mut many = index(2, &["a"]);
-        many[8] = 0xff;
-        assert_eq!(Index::parse(&many), None);
-        // A name that cuts off more than there is.
-        let mut cut = index(4, &["a"]);
-        cut[12 + FIXED] = 9;
-        assert_eq!(Index::parse(&cut), None);
-    }
 
     #[test]
     fn a_content_has_gits_name() {
         // `git hash-object` of an empty file and of "hello\n".
-        let name = |bytes: &[u8]| {
-            let hex = blob(bytes).map(|byte| format!("{byte:02x}"));
+        let name = |bytes: &[u8], width| {
+            let hex = blob(bytes, width)
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<Vec<_>>();
             hex.concat()
         };
-        assert_eq!(name(b""), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
-        assert_eq!(name(b"hello\n"), "ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(name(b"", 20), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+        assert_eq!(
+            name(b"hello\n", 20),
+            "ce013625030ba8dba906f756967f9e9ca394464a"
+        );
+        assert_eq!(
+            name(b"hello\n", 32),
+            "2cf8d83d9ee29543b34a87727421fdecb7e3f3a183d337639025de576db9ebb4"
+        );
+    }
+
+    #[test]
+    fn a_path_of_gits_is_joined_as_git_does() {
+        for (path, expect) in [
+            ("/a/sub/../.git/modules/sub", "/a/.git/modules/sub"),
+            ("/a/./b/", "/a/b"),
+            ("/../a", "/a"),
+        ] {
+            assert_eq!(normal(Path::new(path)), Path::new(expect));
+        }
     }
 }

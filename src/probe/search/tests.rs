@@ -13,20 +13,31 @@ fn searched(dir: &Path) -> SourceFacts {
     let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
     let (never, meant) = (Never::builtin(), Meant::new());
     let budget = Budget::of(SearchRule::Complete);
-    search(&root, &Unwanted::new(never, &meant), budget, &mut facts);
+    search(
+        &root,
+        &Unwanted::new(never, &meant),
+        budget,
+        &View::default(),
+        &mut facts,
+    );
     facts.inside.sort_by(|a, b| a.path.cmp(&b.path));
     facts
 }
 
 /// A search that has seen nothing and has nowhere to look.
-fn fresh<'a>(root: &'a OwnedFd, unwanted: &'a Unwanted<'a>, base: &Path) -> Search<'a> {
+fn fresh<'a>(
+    root: &'a OwnedFd,
+    unwanted: &'a Unwanted<'a>,
+    view: &'a View<'a>,
+    base: &Path,
+) -> Search<'a> {
     Search {
         root,
         unwanted,
         bases: vec![base.to_owned()],
         queue: VecDeque::new(),
         inside: Vec::new(),
-        repositories: Repositories::default(),
+        repositories: Repositories::new(root, view, &unwanted.last),
         runtime: None,
         found_runtime: None,
         entries: 0,
@@ -94,7 +105,13 @@ fn a_credential_is_known_by_the_directories_above_the_mount() {
         let mut facts = SourceFacts::plain("/volumes/v/_data".into(), 0, 0, FileKind::Directory);
         facts.names.insert(dir.clone());
         let budget = Budget::of(SearchRule::Complete);
-        search(&root, &Unwanted::new(never, meant), budget, &mut facts);
+        search(
+            &root,
+            &Unwanted::new(never, meant),
+            budget,
+            &View::default(),
+            &mut facts,
+        );
         facts.inside.len()
     };
     assert_eq!(look(&Meant::new()), 1);
@@ -110,7 +127,13 @@ fn a_meant_credential_is_searched_for_sockets() {
     let (never, meant) = (Never::builtin(), Meant::from([".ssh".into()]));
     let mut facts = SourceFacts::plain(scratch.0.clone(), 0, 0, FileKind::Directory);
     let budget = Budget::of(SearchRule::Complete);
-    search(&root, &Unwanted::new(never, &meant), budget, &mut facts);
+    search(
+        &root,
+        &Unwanted::new(never, &meant),
+        budget,
+        &View::default(),
+        &mut facts,
+    );
     assert_eq!(found(&facts), [".ssh/agent"]);
 }
 
@@ -137,8 +160,8 @@ fn what_ends_the_search_is_told() {
     let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
     let (never, meant) = (Never::builtin(), Meant::new());
     let look = |entries: usize, time: Duration| {
-        let unwanted = Unwanted::new(never, &meant);
-        let mut search = fresh(&root, &unwanted, &scratch.0);
+        let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
+        let mut search = fresh(&root, &unwanted, &view, &scratch.0);
         search.queue.push_back(Waiting::root());
         search.all(Budget { entries, time })
     };
@@ -182,8 +205,8 @@ fn a_directory_that_is_moved_while_it_is_searched_is_not_passed_over() {
     fs::remove_dir(scratch.0.join("replaced")).unwrap();
     fs::write(scratch.0.join("replaced"), "").unwrap();
     let look = |waiting: &Waiting| {
-        let unwanted = Unwanted::new(never, &meant);
-        let mut search = fresh(&root, &unwanted, &scratch.0);
+        let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
+        let mut search = fresh(&root, &unwanted, &view, &scratch.0);
         let mut names = Box::new_uninit_slice(NAMES);
         search.directory(waiting, &mut names).unwrap();
         search.moved
@@ -222,47 +245,4 @@ fn a_busy_workspace_is_searched() {
 }
 
 /// what a repository has is seen, and what it has otherwise is told apart.
-#[test]
-fn what_git_has_with_this_very_content_is_no_secret() {
-    let scratch = TestDir::new("search-git");
-    let dir = &scratch.0;
-    let write = |name: &str, text: &str| {
-        fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
-        fs::write(dir.join(name), text).unwrap();
-    };
-    let names = [".aws/config", ".netrc", ".npmrc", "sub/.netrc"];
-    write(".git/index", "");
-    fs::write(dir.join(".git/index"), git::tests::index(2, &names)).unwrap();
-    // The index of the test has each name as the content.
-    write(".aws/config", ".aws/config");
-    write(".aws/credentials", "secret");
-    write(".netrc", ".netrc");
-    write(".npmrc", "_authToken=secret");
-    write("sub/.netrc", "secret");
-    write("other/.npmrc", "save-exact=true");
-    write("other/.netrc", ".netrc");
-    write(".ssh/id", "secret");
-    let facts = searched(dir);
-    assert_eq!(
-        found(&facts),
-        [
-            ".aws/credentials",
-            ".npmrc",
-            ".ssh",
-            "other/.netrc",
-            "sub/.netrc"
-        ]
-    );
-    let tracked = facts.inside.iter().filter(|i| i.tracked);
-    let tracked: Vec<_> = tracked.map(|i| i.path.to_str().unwrap()).collect();
-    assert_eq!(tracked, [".npmrc", "sub/.netrc"]);
-    assert_eq!(facts.inside[0].known_by, 2);
-    // A repository within one has files of its own.
-    write("other/.git/index", "");
-    fs::write(
-        dir.join("other/.git/index"),
-        git::tests::index(4, &[".netrc"]),
-    )
-    .unwrap();
-    assert!(!found(&searched(dir)).contains(&"other/.netrc"));
-}
+mod repositories;

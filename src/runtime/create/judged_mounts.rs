@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
+use super::excludes;
 use crate::enforce::rootfs::{LateMount, LateSource, make_mount_point};
 use crate::plan::{FileKind, FilesystemPlan, PlannedMount};
 use crate::probe::Opened;
 use crate::runtime::RuntimeError;
 use crate::sys::mount::{Attribute, set_attributes};
 
-/// Copies of every source that the plan mounts late, and of the network wall's files.
+/// Copies of every source that the plan mounts late, of the network wall's files, and of what git is told.
 pub fn prepare(
     plan: &FilesystemPlan,
     sources: &[Opened],
@@ -33,8 +34,13 @@ pub fn prepare(
             source,
         });
     }
-    for destination in &plan.replaced {
-        let path = files.join(destination.file_name().unwrap_or_default());
+    let own = plan.replaced.iter().map(|destination| {
+        let name = destination.file_name().unwrap_or_default();
+        (destination.as_path(), files.join(name))
+    });
+    let told = excludes::write(plan, sources, files)
+        .map_err(RuntimeError::io("write what git is told"))?;
+    for (destination, path) in own.chain(told) {
         let step = || format!("copy the mount of {path:?}");
         let file = rustix::fs::open(
             &path,
@@ -49,7 +55,7 @@ pub fn prepare(
             Attribute::NoExec,
         ];
         all.push(LateMount {
-            destination: destination.clone(),
+            destination: destination.to_owned(),
             source: LateSource::Tree {
                 tree: copy(&file, &attributes).map_err(RuntimeError::io(step()))?,
                 kind: FileKind::File,
@@ -62,13 +68,7 @@ pub fn prepare(
 /// The very source that was judged: found again by its inode and name among the open ones, never by opening a path.
 fn tree(mount: &PlannedMount, sources: &[Opened]) -> Result<OwnedFd, RuntimeError> {
     let step = || format!("copy the mount of {:?}", mount.source);
-    let is_it = |s: &&Opened| {
-        s.path == mount.source
-            && mount
-                .judged
-                .is_some_and(|j| (j.dev, j.ino) == (s.dev, s.ino))
-    };
-    let source = sources.iter().find(is_it);
+    let source = sources.iter().find(|s| s.is_of(mount));
     let source = source
         .ok_or_else(|| RuntimeError::Unsupported(format!("{}: it was not judged", step())))?;
     let attributes: Vec<Attribute> = mount.options.iter().filter_map(|o| attribute(o)).collect();

@@ -2,6 +2,7 @@
 //!
 //! [`create`] is the order; whatever has been made when a step fails is taken away again, newest first.
 
+mod excludes;
 pub mod image_root;
 pub mod judged_mounts;
 pub mod kernel_mounts;

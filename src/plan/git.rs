@@ -1,0 +1,183 @@
+//! PURE. What is hidden in a workspace is nothing that git takes for a change: create refuses where git would, and git is
+//! told of the rest by a file that every repository has for it (info/exclude, gitignore(5)).
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::sort::Sorted;
+use super::{PlanError, PlannedMount, SourceFacts};
+use crate::policy::Policy;
+
+/// What git makes of something that is hidden.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InGit {
+    /// Nothing: it lies in no work tree, is nothing that git takes, or git does not look at it.
+    #[default]
+    Nothing,
+    /// Git does not have it, would add it, and cannot.
+    Untracked(Untracked),
+    /// Git has another content of it: hidden, it would be committed as empty.
+    Changed,
+    /// Nobody can tell whether git has it, and why.
+    Untold(String),
+}
+
+/// Something that git does not have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Untracked {
+    /// The file by which its repository is told what to leave alone: relative to the source, or a path of the container
+    /// where it is another mount's.
+    #[serde(with = "super::text::one")]
+    pub exclude: PathBuf,
+    /// Path in the work tree.
+    #[serde(with = "super::text::one")]
+    pub name: PathBuf,
+}
+
+impl InGit {
+    /// Whether there is nothing to do about it.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::Nothing
+    }
+}
+
+/// What a repository is told to leave alone, besides what its own file says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Exclude {
+    /// Its file in the container.
+    #[serde(with = "super::text::one")]
+    pub file: PathBuf,
+    /// Paths in its work trees.
+    #[serde(with = "super::text::many")]
+    pub names: BTreeSet<PathBuf>,
+}
+
+impl Exclude {
+    /// The file's own lines, and then ours, so that ours count.
+    pub fn text(&self, own: &[u8]) -> Vec<u8> {
+        let mut text = own.to_vec();
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            text.push(b'\n');
+        }
+        text.extend_from_slice(b"# agentbox: hidden in this container\n");
+        for name in &self.names {
+            text.extend(line(name));
+        }
+        text
+    }
+}
+
+/// A line that means one path of a work tree (gitignore(5)). It begins with a slash, so that no other first character means
+/// anything; no line can hold a newline or end in a carriage return, for which any one character stands.
+fn line(name: &Path) -> Vec<u8> {
+    let mut out = vec![b'/'];
+    for byte in name.as_os_str().as_bytes() {
+        match byte {
+            b'\n' | b'\r' => out.push(b'?'),
+            // A blank at the end would be cut off.
+            b'*' | b'?' | b'[' | b'\\' | b' ' => out.extend([b'\\', *byte]),
+            _ => out.push(*byte),
+        }
+    }
+    out.push(b'\n');
+    out
+}
+
+impl Sorted {
+    /// What is hidden where it may be written is nothing that git would commit otherwise, or git is told.
+    pub(super) fn tell_git(
+        &mut self,
+        policy: &Policy,
+        destination: &Path,
+        facts: &SourceFacts,
+    ) -> Result<(), PlanError> {
+        for inside in &facts.inside {
+            if inside.git.is_nothing() || !self.is_written(&destination.join(&inside.path)) {
+                continue;
+            }
+            let (policy, path) = (policy.name.to_string(), inside.path.clone());
+            let source_path = facts.path.clone();
+            match &inside.git {
+                InGit::Nothing => {}
+                InGit::Untracked(untracked) => {
+                    // A path of the container stays one.
+                    let file = destination.join(&untracked.exclude);
+                    let names = self.excludes.entry(file).or_default();
+                    names.insert(untracked.name.clone());
+                }
+                InGit::Changed => {
+                    return Err(PlanError::Tracked {
+                        policy,
+                        path,
+                        source_path,
+                    });
+                }
+                InGit::Untold(why) => {
+                    return Err(PlanError::Untold {
+                        policy,
+                        path,
+                        source_path,
+                        why: why.clone(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a path of the container lies in a mount that may be written.
+    fn is_written(&self, path: &Path) -> bool {
+        let holds = self
+            .kept
+            .iter()
+            .filter(|m| path.starts_with(&m.destination));
+        let nearest = holds.max_by_key(|m| m.destination.components().count());
+        nearest.is_some_and(PlannedMount::is_writable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn our_lines_come_after_the_files_own() {
+        let exclude = Exclude {
+            file: "/work/.git/info/exclude".into(),
+            names: ["sub/.netrc".into()].into(),
+        };
+        const OURS: &str = "# agentbox: hidden in this container\n/sub/.netrc\n";
+        for (own, expect) in [
+            ("", OURS.to_owned()),
+            ("# a\n", format!("# a\n{OURS}")),
+            ("!.netrc", format!("!.netrc\n{OURS}")),
+        ] {
+            assert_eq!(exclude.text(own.as_bytes()), expect.as_bytes(), "{own:?}");
+        }
+    }
+
+    /// Each was tried with git 2.47.
+    #[test]
+    fn a_line_means_one_path() {
+        for (name, expect) in [
+            (&b"a b/.netrc"[..], &b"/a\\ b/.netrc\n"[..]),
+            (b"#a", b"/#a\n"),
+            (b"!a", b"/!a\n"),
+            (b"a*?[b]", b"/a\\*\\?\\[b]\n"),
+            (b"a\\", b"/a\\\\\n"),
+            (b"a\nb\r", b"/a?b?\n"),
+            (b"a ", b"/a\\ \n"),
+            (b"\xff\"{x}", b"/\xff\"{x}\n"),
+        ] {
+            assert_eq!(line(Path::new(OsStr::from_bytes(name))), expect, "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! what is hidden is nothing that git takes for a change.
+
+use super::*;
+
+fn hidden(path: &str, git: InGit) -> Inside {
+    Inside {
+        path: path.into(),
+        why: "it holds credentials".into(),
+        known_by: 1,
+        git,
+    }
+}
+
+fn untracked(exclude: &str, name: &str) -> InGit {
+    InGit::Untracked(Untracked {
+        exclude: exclude.into(),
+        name: name.into(),
+    })
+}
+
+#[test]
+fn git_is_told_of_what_is_hidden_where_it_may_be_written() {
+    let inside = [
+        hidden(".netrc", untracked(".git/info/exclude", ".netrc")),
+        hidden("x/.ssh", untracked(".git/info/exclude", "x/.ssh")),
+        hidden(
+            "tree/.netrc",
+            untracked("/main/.git/info/exclude", ".netrc"),
+        ),
+        hidden("agent.sock", InGit::Nothing),
+    ];
+    let plan = |options: &[&str]| {
+        let case = under("standard").bind("/srv/project", "/work").cwd("/work");
+        let case = case.options(options).found(|f| f.inside = inside.to_vec());
+        case.plan().filesystem
+    };
+    let told = plan(&[]).excludes;
+    let exclude = |file: &str, names: &[&str]| Exclude {
+        file: file.into(),
+        names: names.iter().map(PathBuf::from).collect(),
+    };
+    let expect = [
+        exclude("/main/.git/info/exclude", &[".netrc"]),
+        exclude("/work/.git/info/exclude", &[".netrc", "x/.ssh"]),
+    ];
+    assert_eq!(told, expect);
+    let read_only = plan(&["ro"]);
+    assert!(read_only.excludes.is_empty() && read_only.found.len() == 4);
+}
+
+#[test]
+fn what_git_would_commit_as_empty_is_refused_where_it_may_be_written() {
+    for (git, expect) in [
+        (InGit::Changed, "--skip-worktree"),
+        (InGit::Untold("run this".into()), "run this"),
+    ] {
+        let case = |options: &[&str]| {
+            let case = under("standard").bind("/srv/project", "/work").cwd("/work");
+            let case = case.options(options);
+            case.found(|f| f.inside = vec![hidden("a/.netrc", git.clone())])
+        };
+        let message = case(&[]).refused();
+        assert!(
+            message.contains("a/.netrc") && message.contains(expect),
+            "{message}"
+        );
+        case(&["ro"]).plan();
+    }
+}
+
+/// Of a whole home directory the working directory alone is written.
+#[test]
+fn another_project_in_the_home_is_nobodys_commit() {
+    let home = |changed: &str| {
+        let part = SourceFacts::plain("/home/me/project".into(), 1, 77, FileKind::Directory);
+        let case = under("standard").bind("/home/me", "/home/me");
+        case.cwd("/home/me/project").found(|f| {
+            f.home = Some(Home {
+                working: Some(Box::new(part)),
+            });
+            f.inside = vec![hidden(changed, InGit::Changed)];
+        })
+    };
+    home("other/.netrc").plan();
+    assert!(home("project/.netrc").refused().contains("project/.netrc"));
+}

@@ -1,0 +1,200 @@
+//! Indexes as git writes them, and what is none.
+
+use super::*;
+use crate::probe::search::git::blob;
+
+/// An index to be.
+#[derive(Clone, Copy)]
+pub struct Made<'a> {
+    pub version: u32,
+    pub width: usize,
+    /// Names; the content of each is its name.
+    pub paths: &'a [&'a str],
+}
+
+impl Made<'_> {
+    pub fn sha1<'a>(version: u32, paths: &'a [&'a str]) -> Made<'a> {
+        Made {
+            version,
+            width: 20,
+            paths,
+        }
+    }
+
+    /// Its bytes, with extensions.
+    pub fn bytes(self, extensions: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
+        let mut bytes = b"DIRC".to_vec();
+        bytes.extend(self.version.to_be_bytes());
+        bytes.extend(u32::try_from(self.paths.len()).unwrap().to_be_bytes());
+        let mut before = "";
+        for path in self.paths {
+            let start = bytes.len();
+            let mode: u32 = if path.ends_with('/') {
+                0o040_000
+            } else {
+                0o100_644
+            };
+            bytes.extend([0; MODE]);
+            bytes.extend(mode.to_be_bytes());
+            bytes.extend([0; BEFORE - MODE - 4]);
+            bytes.extend(blob(path.as_bytes(), self.width));
+            bytes.extend([0, u8::try_from(path.len()).unwrap()]);
+            match self.version {
+                4 => {
+                    let common = before.bytes().zip(path.bytes());
+                    let common = common.take_while(|(a, b)| a == b).count();
+                    bytes.push(u8::try_from(before.len() - common).unwrap());
+                    bytes.extend(&path.as_bytes()[common..]);
+                    bytes.push(0);
+                }
+                _ => {
+                    bytes.extend(path.as_bytes());
+                    let padded = start + (bytes.len() - start + 8) / 8 * 8;
+                    bytes.resize(padded, 0);
+                }
+            }
+            before = path;
+        }
+        for (name, body) in extensions {
+            bytes.extend(*name);
+            bytes.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
+            bytes.extend(*body);
+        }
+        // git does not look at it where `index.skipHash` is on, and neither does anybody here.
+        bytes.extend(vec![0; self.width]);
+        bytes
+    }
+}
+
+fn alone(bytes: &[u8]) -> Result<Index, &'static str> {
+    Index::parse(bytes, &|_| true, &|_| None)
+}
+
+fn name_of(path: &str, width: usize) -> Vec<u8> {
+    blob(path.as_bytes(), width)
+}
+
+const PATHS: [&str; 4] = [".aws/config", ".npmrc", "a/.npmrc", "a/b/.npmrc"];
+
+#[test]
+fn an_index_of_every_version_and_hash_is_read() {
+    for (version, width) in [(2, 20), (3, 20), (4, 20), (2, 32), (4, 32)] {
+        let made = Made {
+            version,
+            width,
+            paths: &PATHS,
+        };
+        let index = alone(&made.bytes(&[(b"TREE", b"abc")])).unwrap();
+        for path in PATHS {
+            let hash = &index.get(path.as_bytes()).unwrap().hash;
+            assert_eq!(*hash, name_of(path, width), "{version} {width}");
+        }
+        assert_eq!(index.get(b".npmrc/x"), None);
+        assert!(index.has_below(b".aws") && index.has_below(b"a/b"));
+        assert!(!index.has_below(b".aw") && !index.has_below(b"a/c"));
+    }
+}
+
+#[test]
+fn what_breaks_off_or_is_none_is_not_understood() {
+    for version in 2..=4 {
+        let made = Made::sha1(version, &[".npmrc", "a/.npmrc"]);
+        let (short, whole) = (made.bytes(&[]), made.bytes(&[(b"TREE", b"x")]));
+        for end in (0..whole.len()).filter(|end| *end != short.len()) {
+            assert!(alone(&whole[..end]).is_err(), "{version} {end}");
+        }
+    }
+    assert!(alone(&Made::sha1(5, &["a"]).bytes(&[])).is_err());
+    // An extension that must be understood.
+    assert!(alone(&Made::sha1(2, &["a"]).bytes(&[(b"abcd", b"")])).is_err());
+    assert!(alone(&Made::sha1(2, &["a"]).bytes(&[(b"ABCD", b"")])).is_ok());
+    let mut many = Made::sha1(2, &["a"]).bytes(&[]);
+    many[8] = 0xff;
+    assert!(alone(&many).is_err());
+    // A name that cuts off more than there is, and one that no file can have.
+    let mut cut = Made::sha1(4, &["a"]).bytes(&[]);
+    cut[12 + BEFORE + 20 + 2] = 9;
+    assert!(alone(&cut).is_err());
+    let mut long = Made::sha1(2, &["a"]).bytes(&[]);
+    let name = 12 + BEFORE + 20 + 2;
+    long.splice(name..=name, vec![b'a'; LONGEST + 1]);
+    assert!(alone(&long).is_err());
+}
+
+#[test]
+fn what_is_not_asked_for_is_not_kept() {
+    let bytes = Made::sha1(4, &PATHS).bytes(&[]);
+    let index = Index::parse(&bytes, &|name| name.ends_with(b".npmrc"), &|_| None).unwrap();
+    assert_eq!(index.entries.len(), 3);
+    assert!(index.get(b"a/b/.npmrc").is_some());
+}
+
+#[test]
+fn what_a_sparse_index_stands_for_is_known() {
+    let bytes = Made::sha1(3, &["a/", "b/.npmrc"]).bytes(&[(b"sdir", b"")]);
+    let index = Index::parse(&bytes, &|_| false, &|_| None).unwrap();
+    assert!(index.is_below_sparse(b"a/.npmrc") && index.is_below_sparse(b"a/b/.npmrc"));
+    assert!(!index.is_below_sparse(b"b/.npmrc") && !index.is_below_sparse(b"a"));
+}
+
+/// A bitmap as git writes one: a run, and one literal word.
+fn bits(size: u32, run: (bool, u64), literal: &[u64]) -> Vec<u8> {
+    let marker = u64::from(run.0) | run.1 << 1 | (literal.len() as u64) << 33;
+    let mut bytes = size.to_be_bytes().to_vec();
+    bytes.extend((1 + u32::try_from(literal.len()).unwrap()).to_be_bytes());
+    bytes.extend(marker.to_be_bytes());
+    bytes.extend(literal.iter().flat_map(|word| word.to_be_bytes()));
+    bytes.extend([0; 4]);
+    bytes
+}
+
+#[test]
+fn a_bitmap_is_read_and_is_no_longer_than_what_it_is_of() {
+    let whole = bits(70, (true, 1), &[0b10_0100]);
+    let (found, rest) = bitmap(&whole, 70).unwrap();
+    let expect: Vec<usize> = (0..64).chain([66, 69]).collect();
+    assert_eq!((found, rest), (expect, &[][..]));
+    assert_eq!(bitmap(&whole, 69), None);
+    for end in 0..whole.len() {
+        assert_eq!(bitmap(&whole[..end], 70), None, "{end}");
+    }
+    assert_eq!(bitmap(&bits(70, (true, 1 << 31), &[]), 70), None);
+    assert_eq!(bitmap(&bits(64, (false, 1), &[1]), 64), None);
+    assert_eq!(bitmap(&bits(0, (false, 0), &[]), 0).unwrap().0, [0; 0]);
+}
+
+/// Of four files one is deleted, one has a new content and one is new.
+#[test]
+fn a_split_index_is_put_together() {
+    let base = Made::sha1(2, &PATHS).bytes(&[]);
+    let link = |deleted: &[u8], replaced: &[u8]| [&[7; 20][..], deleted, replaced].concat();
+    let whole = link(&bits(1, (false, 0), &[1]), &bits(3, (false, 0), &[4]));
+    let read = |own: &[u8]| {
+        Index::parse(own, &|_| true, &|name| {
+            assert_eq!(name, format!("sharedindex.{}", "07".repeat(20)));
+            Some(base.clone())
+        })
+    };
+    for version in [2, 4] {
+        let index = read(&Made::sha1(version, &["", "b/.netrc"]).bytes(&[(b"link", &whole)]));
+        let index = index.unwrap();
+        let names: Vec<_> = index.entries.keys().map(Vec::as_slice).collect();
+        assert_eq!(
+            names,
+            [&b".npmrc"[..], b"a/.npmrc", b"a/b/.npmrc", b"b/.netrc"]
+        );
+        assert_eq!(index.get(b".npmrc").unwrap().hash, name_of(".npmrc", 20));
+        assert_eq!(index.get(b"a/.npmrc").unwrap().hash, name_of("", 20));
+    }
+    // One that replaces nothing, and one that is not there.
+    let own = Made::sha1(2, &["", "", "b"]).bytes(&[(b"link", &whole)]);
+    assert!(read(&own).is_err());
+    let own = Made::sha1(2, &["b"]).bytes(&[(b"link", &whole)]);
+    assert!(read(&own).is_err());
+    let own = Made::sha1(2, &[".npmrc"]).bytes(&[(b"link", &whole)]);
+    assert!(alone(&own).unwrap_err().contains("missing"));
+    // With nothing shared it is a whole one.
+    let none = Made::sha1(2, &[".npmrc"]).bytes(&[(b"link", &[0; 20])]);
+    assert!(alone(&none).unwrap().get(b".npmrc").is_some());
+    assert!(alone(&Made::sha1(2, &["a"]).bytes(&[(b"link", b"short")])).is_err());
+}

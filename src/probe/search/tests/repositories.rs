@@ -1,0 +1,255 @@
+//! A-1: what git has is seen, what it has otherwise is told apart, and of the rest it is told.
+
+use super::*;
+use crate::plan::Untracked;
+use crate::probe::search::index::tests::Made;
+
+/// A work tree, and what is beside it.
+struct Work(TestDir);
+
+impl Work {
+    fn new(name: &str) -> Self {
+        let work = Self(TestDir::new(name));
+        work.repository(".git");
+        work
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.0.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// What makes a directory a repository.
+    fn repository(&self, at: &str) {
+        for name in ["objects", "refs", "info"] {
+            fs::create_dir_all(self.0.0.join(at).join(name)).unwrap();
+        }
+        self.write(&format!("{at}/HEAD"), "ref: refs/heads/main\n");
+    }
+
+    fn index(&self, at: &str, paths: &[&str]) {
+        self.write(
+            &format!("{at}/index"),
+            Made::sha1(2, paths).bytes(&[(b"TREE", b"x")]),
+        );
+    }
+
+    /// What is hidden, and what git makes of it.
+    fn hidden(&self) -> Vec<(String, InGit)> {
+        let inside = searched(&self.0.0).inside.into_iter();
+        let told = inside.map(|i| (i.path.to_str().unwrap().to_owned(), i.git));
+        told.collect()
+    }
+
+    /// How git is told of something: `EXCLUDE: NAME`, or what it makes of it.
+    fn told(&self, path: &str) -> String {
+        let hidden = self.hidden();
+        let found = hidden.iter().find(|(own, _)| own == path);
+        match &found
+            .unwrap_or_else(|| panic!("{path} is seen: {hidden:?}"))
+            .1
+        {
+            InGit::Nothing => "nothing".to_owned(),
+            InGit::Changed => "changed".to_owned(),
+            InGit::Untold(why) => why.clone(),
+            InGit::Untracked(Untracked { exclude, name }) => {
+                format!("{}: {}", exclude.display(), name.display())
+            }
+        }
+    }
+}
+
+#[test]
+fn what_git_has_with_this_very_content_is_no_secret() {
+    let work = Work::new("search-git");
+    // The index of the test has each name as the content.
+    work.index(".git", &[".aws/config", ".netrc", ".npmrc", "sub/.netrc"]);
+    work.write(".aws/config", ".aws/config");
+    work.write(".aws/credentials", "secret");
+    work.write(".netrc", ".netrc");
+    work.write(".npmrc", "_authToken=secret");
+    work.write("sub/.netrc", "secret");
+    work.write("other/.npmrc", "save-exact=true");
+    work.write("other/.netrc", ".netrc");
+    work.write(".ssh/id", "secret");
+    let hidden = work.hidden();
+    let names: Vec<_> = hidden.iter().map(|(name, _)| name.as_str()).collect();
+    const HIDDEN: [&str; 5] = [
+        ".aws/credentials",
+        ".npmrc",
+        ".ssh",
+        "other/.netrc",
+        "sub/.netrc",
+    ];
+    assert_eq!(names, HIDDEN);
+    for (name, told) in [
+        (".aws/credentials", ".git/info/exclude: .aws/credentials"),
+        (".npmrc", "changed"),
+        (".ssh", ".git/info/exclude: .ssh"),
+        ("other/.netrc", ".git/info/exclude: other/.netrc"),
+        ("sub/.netrc", "changed"),
+    ] {
+        assert_eq!(work.told(name), told);
+    }
+    assert_eq!(searched(&work.0.0).inside[0].known_by, 2);
+    // A directory of that name is no repository yet; one within has files of its own.
+    fs::create_dir_all(work.0.0.join("other/.git")).unwrap();
+    work.index("other/.git", &[".netrc"]);
+    assert_eq!(work.told("other/.netrc"), ".git/info/exclude: other/.netrc");
+    work.repository("other/.git");
+    assert_eq!(work.hidden().len(), HIDDEN.len() - 1);
+    work.write("other/.netrc", "secret");
+    work.write("other/.pgpass", "secret");
+    assert_eq!(work.told("other/.netrc"), "changed");
+    assert_eq!(
+        work.told("other/.pgpass"),
+        "other/.git/info/exclude: .pgpass"
+    );
+}
+
+#[test]
+fn where_nobody_can_tell_that_is_said() {
+    let work = Work::new("search-git-untold");
+    work.write(".aws/config", "secret");
+    work.write("a/.netrc", "secret");
+    let both = |expect: &str| {
+        for name in [".aws", "a/.netrc"] {
+            let told = work.told(name);
+            assert!(told.contains(expect), "{name}: {told}");
+        }
+    };
+    // Nothing was ever added.
+    both(".git/info/exclude: ");
+    work.write(".git/index", "no index");
+    both("not understood");
+    let link = [&[7; 20][..], &[0; 4]].concat();
+    work.write(".git/index", Made::sha1(2, &[]).bytes(&[(b"link", &link)]));
+    both("missing");
+    work.write(
+        ".git/index",
+        Made::sha1(3, &["a/"]).bytes(&[(b"sdir", b"")]),
+    );
+    assert!(work.told("a/.netrc").contains("sparse-checkout"));
+    assert_eq!(work.told(".aws"), ".git/info/exclude: .aws");
+    // Larger than what is read, without its size on the disk.
+    let index = fs::File::create(work.0.0.join(".git/index")).unwrap();
+    index.set_len((128 << 20) + 1).unwrap();
+    both("larger than 128 MiB");
+}
+
+#[test]
+fn a_split_index_and_sha256_are_read() {
+    let work = Work::new("search-git-forms");
+    work.write(".netrc", ".netrc");
+    work.write("a/.netrc", "secret");
+    let paths = [".netrc", "a/.netrc"];
+    let made = Made {
+        version: 4,
+        width: 32,
+        paths: &paths,
+    };
+    work.write(".git/index", made.bytes(&[]));
+    let changed = [("a/.netrc".to_owned(), InGit::Changed)];
+    assert_eq!(work.hidden(), changed);
+    let name = "07".repeat(20);
+    work.index(".git", &paths);
+    let git = work.0.0.join(".git");
+    fs::rename(git.join("index"), git.join(format!("sharedindex.{name}"))).unwrap();
+    work.write(
+        ".git/index",
+        Made::sha1(2, &[]).bytes(&[(b"link", &[7; 20])]),
+    );
+    assert_eq!(work.hidden(), changed);
+}
+
+#[test]
+fn what_git_does_not_look_at_is_hidden_and_that_is_all() {
+    let work = Work::new("search-git-skipped");
+    let mut index = Made::sha1(3, &[".netrc"]).bytes(&[]);
+    work.write(".netrc", "secret");
+    work.write(".git/index", &index);
+    assert_eq!(work.told(".netrc"), "changed");
+    // The extended bit, and skip-worktree in two bytes more.
+    index[12 + 60] |= 0x40;
+    index.splice(12 + 62..12 + 62, [0x40, 0]);
+    // 62 + 2 + 7 of 72 bytes, of which the last are zeros.
+    index.drain(12 + 64 + 8..12 + 64 + 10);
+    work.write(".git/index", &index);
+    assert_eq!(work.told(".netrc"), "nothing");
+    // There git looks at what is there.
+    work.write(".git/info/sparse-checkout", "/*\n");
+    assert_eq!(work.told(".netrc"), "changed");
+}
+
+#[test]
+fn a_repository_is_where_git_finds_it() {
+    let work = Work::new("search-git-places");
+    // A submodule.
+    work.repository(".git/modules/sub");
+    work.write("sub/.git", "gitdir: ../.git/modules/sub\n");
+    work.write("sub/.netrc", "secret");
+    assert_eq!(
+        work.told("sub/.netrc"),
+        ".git/modules/sub/info/exclude: .netrc"
+    );
+    // A second work tree, which has an index of its own, and a link in place of a repository.
+    work.write(".git/worktrees/wt/HEAD", "ref: refs/heads/other\n");
+    work.write(".git/worktrees/wt/commondir", "../..\n");
+    work.index(".git/worktrees/wt", &["x/.netrc"]);
+    work.write("wt/.git", "gitdir: ../.git/worktrees/wt\n");
+    work.write("wt/x/.netrc", "secret");
+    work.write("wt/.pgpass", "secret");
+    assert_eq!(work.told("wt/x/.netrc"), "changed");
+    assert_eq!(work.told("wt/.pgpass"), ".git/info/exclude: .pgpass");
+    fs::create_dir(work.0.0.join("linked")).unwrap();
+    std::os::unix::fs::symlink("../.git", work.0.0.join("linked/.git")).unwrap();
+    work.write("linked/.netrc", "secret");
+    assert_eq!(work.told("linked/.netrc"), ".git/info/exclude: .netrc");
+    // One that is not in the container: git does nothing there.
+    work.write("lost/.git", "gitdir: /nowhere/.git/worktrees/lost\n");
+    work.write("lost/.netrc", "secret");
+    assert_eq!(work.told("lost/.netrc"), "nothing");
+    // A link in place of the file that git is told by.
+    fs::create_dir(work.0.0.join("own")).unwrap();
+    work.repository("own/.git");
+    std::os::unix::fs::symlink("/etc/passwd", work.0.0.join("own/.git/info/exclude")).unwrap();
+    work.write("own/.netrc", "secret");
+    assert_eq!(work.told("own/.netrc"), "nothing");
+}
+
+/// `-v TREE:TREE -v MAIN/.git:MAIN/.git`, as a second work tree needs it.
+#[test]
+fn a_repository_may_be_another_mount() {
+    let work = Work::new("search-git-mounts");
+    work.write(".git/worktrees/wt/HEAD", "ref: refs/heads/other\n");
+    work.write(".git/worktrees/wt/commondir", "../..\n");
+    work.index(".git/worktrees/wt", &[".netrc"]);
+    let tree = TestDir::new("search-git-mounts-tree");
+    let file = |name: &str, text: &str| fs::write(tree.0.join(name), text).unwrap();
+    file(".git", "gitdir: /main/.git/worktrees/wt\n");
+    file(".netrc", "secret");
+    file(".pgpass", "secret");
+    let open = |path: &Path| rustix::fs::open(path, OFlags::PATH, Mode::empty()).unwrap();
+    let (root, main) = (open(&tree.0), open(&work.0.0.join(".git")));
+    let mut facts = SourceFacts::plain(tree.0.clone(), 0, 0, FileKind::Directory);
+    let (never, meant) = (Never::builtin(), Meant::new());
+    let view = View {
+        own: "/tree".into(),
+        others: vec![("/main/.git".into(), main.as_fd())],
+    };
+    let budget = Budget::of(SearchRule::Complete);
+    search(
+        &root,
+        &Unwanted::new(never, &meant),
+        budget,
+        &view,
+        &mut facts,
+    );
+    facts.inside.sort_by(|a, b| a.path.cmp(&b.path));
+    let told: Vec<_> = facts.inside.into_iter().map(|i| i.git).collect();
+    let exclude = "/main/.git/info/exclude".into();
+    let name = ".pgpass".into();
+    let untracked = InGit::Untracked(Untracked { exclude, name });
+    assert_eq!(told, [InGit::Changed, untracked]);
+}

@@ -1,0 +1,111 @@
+//! What git is told of things that are hidden: a repository's info/exclude as it is, with their names after it.
+//!
+//! It is mounted read-only over the file, which stays as it is on the node: a container that wants to write there is told so.
+//! Where that cannot be done git is told nothing, and stops at what is hidden rather than commit something in its place.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::io::Errno;
+
+use crate::plan::{Exclude, FilesystemPlan};
+use crate::probe::Opened;
+
+/// The most that is read of all of a container's, bytes: they are written by agents, and what comes of them lies in memory.
+const ROOM: u64 = 1 << 20;
+
+/// Writes the files that are to be mounted, and tells which for which.
+pub fn write<'a>(
+    plan: &'a FilesystemPlan,
+    sources: &[Opened],
+    files: &Path,
+) -> io::Result<Vec<(&'a Path, PathBuf)>> {
+    let mut room = ROOM;
+    let mut out = Vec::new();
+    for (number, exclude) in plan.excludes.iter().enumerate() {
+        let own = match own(plan, sources, exclude, room) {
+            Ok(own) => own,
+            Err(why) => {
+                let file = exclude.file.display();
+                log::warn!("git is not told what is hidden, and may stop at it: {file}: {why}");
+                continue;
+            }
+        };
+        room -= own.len() as u64;
+        let path = files.join(format!("exclude-{number}"));
+        std::fs::write(&path, exclude.text(&own))?;
+        // Whoever the container runs as, and whatever the caller's umask is.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644))?;
+        out.push((exclude.file.as_path(), path));
+    }
+    Ok(out)
+}
+
+/// What the file says. One that is not there is made, as git makes it, for something to mount on.
+fn own(
+    plan: &FilesystemPlan,
+    sources: &[Opened],
+    exclude: &Exclude,
+    room: u64,
+) -> io::Result<Vec<u8>> {
+    let mounts = plan.mounts.iter();
+    let holds = mounts.filter(|m| exclude.file.starts_with(&m.destination));
+    let mount = holds.max_by_key(|m| m.destination.components().count());
+    let found = mount.and_then(|mount| {
+        let source = sources.iter().find(|s| s.is_of(mount))?;
+        let path = exclude.file.strip_prefix(&mount.destination).ok()?;
+        Some((&source.fd, path))
+    });
+    let (root, path) = found.ok_or(io::ErrorKind::NotFound)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match open(root, path, flags) {
+        Err(Errno::NOENT) => {
+            make(root, path)?;
+            return Ok(Vec::new());
+        }
+        opened => opened?,
+    };
+    if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = Vec::new();
+    File::from(file).take(room + 1).read_to_end(&mut text)?;
+    match text.len() as u64 <= room {
+        true => Ok(text),
+        false => Err(io::ErrorKind::FileTooLarge.into()),
+    }
+}
+
+/// Makes `info/exclude`, empty, for whoever has the repository.
+fn make(root: &OwnedFd, path: &Path) -> io::Result<()> {
+    let info = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let git = info.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let owner = rustix::fs::fstat(open(root, git, flags)?)?;
+    let (uid, gid) = (Uid::from_raw(owner.st_uid), Gid::from_raw(owner.st_gid));
+    let directory = match open(root, info, flags) {
+        Err(Errno::NOENT) => {
+            let git = open(root, git, flags)?;
+            rustix::fs::mkdirat(&git, "info", Mode::from_raw_mode(0o755))?;
+            let made = open(&git, Path::new("info"), flags)?;
+            rustix::fs::fchown(&made, Some(uid), Some(gid))?;
+            made
+        }
+        opened => opened?,
+    };
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o644);
+    let file = rustix::fs::openat(directory.as_fd(), "exclude", flags, mode)?;
+    rustix::fs::fchown(&file, Some(uid), Some(gid))?;
+    Ok(())
+}
+
+/// Opens what lies beneath a mount's source, by way of no link and no other file system.
+fn open(root: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
