@@ -58,12 +58,13 @@ fn own(
     let found = mount.and_then(|mount| {
         let source = sources.iter().find(|s| s.is_of(mount))?;
         let path = exclude.file.strip_prefix(&mount.destination).ok()?;
-        Some((&source.fd, path))
+        Some((&source.fd, path, mount.is_writable()))
     });
-    let (root, path) = found.ok_or(io::ErrorKind::NotFound)?;
+    let (root, path, writable) = found.ok_or(io::ErrorKind::NotFound)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match open(root, path, flags) {
-        Err(Errno::NOENT) => {
+        // Where the repository is, a work tree says: nothing is made for it in a mount that the container may not write.
+        Err(Errno::NOENT) if writable => {
             make(root, path)?;
             return Ok(Vec::new());
         }

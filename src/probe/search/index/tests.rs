@@ -198,3 +198,25 @@ fn a_split_index_is_put_together() {
     assert!(alone(&none).unwrap().get(b".npmrc").is_some());
     assert!(alone(&Made::sha1(2, &["a"]).bytes(&[(b"link", b"short")])).is_err());
 }
+
+/// Whatever an agent writes there ends in files or in an error.
+#[test]
+fn a_byte_that_is_changed_does_no_harm() {
+    let link = [
+        &[7; 20][..],
+        &bits(70, (true, 1), &[4]),
+        &bits(3, (false, 0), &[4]),
+    ]
+    .concat();
+    let base = Made::sha1(2, &PATHS).bytes(&[]);
+    for version in [2, 4] {
+        let whole = Made::sha1(version, &["", "b/.netrc"]).bytes(&[(b"link", &link)]);
+        for at in 0..whole.len() {
+            for byte in [0, 1, 0x40, 0x7f, 0x80, 0xff] {
+                let mut changed = whole.clone();
+                changed[at] = byte;
+                Index::parse(&changed, &|_| true, &|_| Some(base.clone())).ok();
+            }
+        }
+    }
+}
