@@ -158,7 +158,7 @@ pub struct SourceFacts {
     pub nameless: Option<String>,
     /// The symbolic links that were followed on the way to it, in order.
     pub links: Vec<Link>,
-    /// It is a file with several names in its file system, of which nobody can tell the others.
+    /// It is a file with several names in its file system (hard links), of which nobody can tell the others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hard_linked: bool,
     /// What it is whatever its names say: the engine's own data, a hard link of a secret.

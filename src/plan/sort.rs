@@ -162,6 +162,9 @@ impl Sorted {
                 &format!("policy '{}' keeps {}", policy.name, kept_words(policy)),
             ),
             granted => {
+                if volume.is_none() {
+                    warn_of_place(rules, path, facts, warnings);
+                }
                 let writable = asked_rw && granted == Access::ReadWrite;
                 match &facts.home {
                     Some(home) if writable && is_workspace => {
@@ -334,6 +337,18 @@ impl Sorted {
             source: mount.source().clone().unwrap_or_default(),
             why: why.to_owned(),
         });
+    }
+}
+
+/// A credential is known by its names on the node. What has another one there, and is mounted where programs look for
+/// credentials, is the caller's choice: the container's own key, say.
+fn warn_of_place(rules: Rules<'_>, place: &Path, facts: &SourceFacts, warnings: &mut Vec<String>) {
+    if rules.never.credential_above(place, rules.meant).is_some() {
+        warnings.push(format!(
+            "{} is where programs look for credentials: what {} has is seen there, since its name on the node is not that of one",
+            place.display(),
+            facts.path.display()
+        ));
     }
 }
 

@@ -174,7 +174,7 @@ fn is_snapshot(path: &Path) -> bool {
 }
 
 /// Whether a file is the one that a kubelet made for the termination message of one of the pod's containers. It is 0666, and
-/// the directories above are root's.
+/// the directories above are root's. A kubelet gives it one name: with another it is another file as well.
 pub(super) fn is_message(pod: Option<&Pod>, facts: &SourceFacts) -> bool {
     let Some(pod) = pod.map(|p| p.uid.as_str()) else {
         return false;
@@ -183,6 +183,7 @@ pub(super) fn is_message(pod: Option<&Pod>, facts: &SourceFacts) -> bool {
     facts.kind == FileKind::File
         && facts.nameless.is_none()
         && facts.same_as.is_none()
+        && !facts.hard_linked
         && names.all(|name| matches!(place(pod, name), Some(Place::Message)))
 }
 
@@ -224,33 +225,41 @@ fn all_meant(never: &Never) -> Meant {
     never.credentials().map(Path::to_owned).collect()
 }
 
-/// Why the policy does not give a volume with what is secret, if it does not.
-fn withheld(files: &Filesystem, volume: Volume, holds: Option<Holds>) -> Option<&'static str> {
-    let tokens = files.service_account_token == SecretRule::ReadOnly;
-    let secrets = files.secrets == SecretRule::ReadOnly;
+/// Why the policy does not give a volume with what is secret, if it does not, and all that would.
+fn withheld(files: &Filesystem, volume: Volume, holds: Option<Holds>) -> Option<String> {
+    const TOKEN: &str = "filesystem.service-account-token = \"read-only\"";
+    const SECRETS: &str = "filesystem.secrets = \"read-only\"";
     let (with_token, with_more) = match holds {
         Some(Holds::NoToken) => (false, true),
         Some(Holds::TokenAlone) => (true, false),
         // Also where nobody could look.
         Some(Holds::TokenAndMore) | None => (true, true),
     };
-    if with_token && !tokens && holds.is_none() {
-        return Some(
-            "it is empty or cannot be read to its end, so that a token of the pod's service account may be in it, now or later: a policy of the node may give it (filesystem.service-account-token = \"read-only\")",
-        );
-    }
-    if with_token && !tokens {
-        return Some(
-            "it holds a token of the pod's service account: a policy of the node may give it (filesystem.service-account-token = \"read-only\")",
-        );
-    }
-    let hidden = with_more && !secrets;
-    hidden.then_some(match volume {
-        Volume::Projected => {
-            "it may hold a Secret, which nobody can tell from a ConfigMap in a projected volume: filesystem.secrets = \"read-only\" gives it"
+    let token = with_token && files.service_account_token != SecretRule::ReadOnly;
+    let more = with_more && files.secrets != SecretRule::ReadOnly;
+    let what = match (holds, volume) {
+        (None, _) if token => {
+            "it is empty or cannot be read to its end, so that a token of the pod's service account may be in it, now or later"
         }
-        _ => "it is a Secret of the pod: filesystem.secrets = \"read-only\" gives it",
-    })
+        (Some(Holds::TokenAndMore), _) if token => {
+            "it holds a token of the pod's service account and something else"
+        }
+        _ if token => "it holds a token of the pod's service account",
+        (_, Volume::Projected) => {
+            "it may hold a Secret, which nobody can tell from a ConfigMap in a projected volume"
+        }
+        _ => "it is a Secret of the pod",
+    };
+    match (token, more) {
+        (false, false) => None,
+        (false, true) => Some(format!("{what}: {SECRETS} gives it")),
+        (true, false) => Some(format!(
+            "{what}: a policy of the node may give it ({TOKEN})"
+        )),
+        (true, true) => Some(format!(
+            "{what}: a policy of the node may give it ({TOKEN}, with {SECRETS})"
+        )),
+    }
 }
 
 /// Why a bind mount is refused whatever the policy says of mounts; of the pod's own Secrets, it says that by fields.
@@ -265,7 +274,7 @@ pub(super) fn refused(
             let meant = all_meant(rules.never);
             let files = &rules.policy.filesystem;
             refusal(rules.never, &meant, destination, facts)
-                .or_else(|| withheld(files, secret, facts.holds).map(str::to_owned))
+                .or_else(|| withheld(files, secret, facts.holds))
         }
         // Its place and its layers are the engine's own, which never come in otherwise.
         Some(Volume::Image) => {

@@ -129,6 +129,7 @@ impl Judge {
             roots: stat.st_uid == 0 && stat.st_mode & 0o022 == 0,
             trusted: stat.st_uid == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
             tmpfs: magic == TMPFS,
+            hard_linked: kind == FileKind::File && stat.st_nlink > 1,
             same_as: hard_link(&stat),
             ..SourceFacts::plain(real, stat.st_dev, stat.st_ino, kind)
         };

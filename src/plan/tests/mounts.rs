@@ -300,6 +300,23 @@ fn credentials_that_are_meant_come_in() {
     assert!(access(&other.plan(), "/data").contains("credentials"));
 }
 
+/// The place in the container makes no credential of a directory, and is told.
+#[test]
+fn a_key_of_the_containers_own_is_given_and_told() {
+    for (place, expect) in [
+        ("/root/.ssh", true),
+        ("/root/.ssh/deploy", true),
+        ("/root/keys", false),
+    ] {
+        let plan = under("standard").bind("/srv/deploy-keys", place).plan();
+        assert_eq!(access(&plan, place), "ro");
+        let told = plan.warnings.iter().any(|w| w.contains("/srv/deploy-keys"));
+        assert_eq!(told, expect, "{place}: {:?}", plan.warnings);
+        let own = under("permissive").bind("/home/me/.ssh", place).plan();
+        assert!(access(&own, place).contains("credentials"));
+    }
+}
+
 #[test]
 fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
     let inside = vec![Inside {

@@ -175,8 +175,19 @@ fn k_5_settings_are_read_and_never_written() {
         "kubernetes.io~local-volume/v",
     ] {
         let volume = format!("{VOLUMES}/{plugin}");
+        let (inside, sub) = (format!("{volume}/data"), format!("{SUBPATHS}/v/app/0"));
         for (policy, expect) in [("standard", "ro"), ("permissive", "rw")] {
-            assert_eq!(becomes(in_pod(policy), &volume, &[]), expect, "{plugin}");
+            // Of a local disk's, the directory of the node as well.
+            for names in [&[][..], &["/mnt/disks/a"]] {
+                assert_eq!(becomes(in_pod(policy), &volume, names), expect, "{plugin}");
+            }
+            let names = [inside.as_str(), "/mnt/disks/a/data"];
+            assert_eq!(becomes(in_pod(policy), &sub, &names), expect, "{plugin}");
+            // Of no Secret's field, and not what is never given.
+            let with = in_pod(policy).annotation("filesystem.secrets", "read-only");
+            assert_eq!(becomes(with, &volume, &[]), expect, "{plugin}");
+            let answer = becomes(in_pod(policy), &volume, &["/etc/kubernetes"]);
+            assert!(answer.contains("/etc"), "{answer}");
         }
     }
 }
@@ -271,6 +282,16 @@ fn k_5_secrets_and_tokens_are_given_by_their_fields() {
             assert!(expect != "ro" || answer == "ro", "{answer}");
         }
     }
+    // Where it needs both, both are named.
+    for holds in [Some(TokenAndMore), None] {
+        let answer = access(
+            &secret("kubernetes.io~secret", holds, [DROP, DROP]).plan(),
+            "/x",
+        );
+        for field in ["filesystem.service-account-token", "filesystem.secrets"] {
+            assert!(answer.contains(field), "{holds:?}: {answer}");
+        }
+    }
     let words = access(
         &secret("kubernetes.io~projected", Some(NoToken), [DROP, DROP]).plan(),
         "/x",
@@ -311,6 +332,17 @@ fn k_1_and_k_5_a_sub_path_is_judged_as_its_volume_and_others_secrets_never_come_
     }
     // A key may be called like a credential.
     assert_eq!(given(&format!("{volume}/..data/.npmrc"), &[]), "ro");
+}
+
+/// Whoever makes a hard link there makes another file writable.
+#[test]
+fn a_termination_message_with_another_name_is_none() {
+    let log = format!("/var/lib/kubelet/pods/{UID}/containers/app/abfecb25");
+    for policy in ["strict", "standard", "permissive"] {
+        let case = in_pod(policy).bind_of(FileKind::File, &log, "/tmp/why");
+        let answer = access(&case.found(|f| f.hard_linked = true).plan(), "/tmp/why");
+        assert!(answer.contains("every pod's volumes"), "{answer}");
+    }
 }
 
 #[test]

@@ -1,0 +1,134 @@
+//! What was left of volumes: local disks, a message file with another name, a volume that two fields give; and keys of the
+//! container's own.
+
+use super::*;
+
+/// A directory of the node's that is removed however the test ends.
+struct Disk(String);
+
+impl Disk {
+    fn new(name: &str) -> Self {
+        let path = format!("/srv/{name}-{}", std::process::id());
+        fs::create_dir_all(format!("{path}/data")).unwrap();
+        fs::write(format!("{path}/data/file"), "kept\n").unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// A local PersistentVolume is a directory of the node that the cluster offers: storage, whole and by subPath, and no Secret.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_local_volume_is_storage_whole_and_by_sub_path() {
+    let node = Node::of_cri();
+    let disk = Disk::new("local-volume");
+    let mut pod = Pod::new();
+    let volume = pod.path("volumes/kubernetes.io~local-volume/pv");
+    fs::create_dir_all(&volume).unwrap();
+    pod.mount(&["--bind", &disk.0], &volume);
+    let sub = pod.sub_path(&volume, "data", 0);
+    let whole = format!("{volume}/data");
+    let mounts = [("/v-whole", whole.as_str()), ("/v-sub", &sub)];
+    let script = "for v in /v-whole /v-sub; do
+        test -e $v/file || { echo absent; continue; }
+        cat $v/file; (echo more >>$v/new) 2>/dev/null && echo written || echo refused; done";
+    for (policy, expect) in [
+        ("strict", "absent\n"),
+        ("standard", "kept\nrefused\n"),
+        ("permissive", "kept\nwritten\n"),
+    ] {
+        for annotations in [&[][..], &[("filesystem.secrets", "read-only")]] {
+            // Under strict it is not theirs to ask.
+            if policy == "strict" && !annotations.is_empty() {
+                continue;
+            }
+            let setting = Setting {
+                annotations,
+                ..Setting::of(policy, script)
+            };
+            let seen = pod.run(&node, &setting, &mounts).ok();
+            assert_eq!(seen, expect.repeat(2), "{policy} {annotations:?}");
+        }
+    }
+}
+
+/// A hard link to the message file would make whatever it is writable.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_termination_message_with_another_name_is_not_given() {
+    let node = Node::of_cri();
+    let pod = Pod::new();
+    let file = pod.path("other");
+    fs::write(&file, "kept").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    let log = pod.path("containers/app/abfecb2f");
+    fs::create_dir_all(Path::new(&log).parent().unwrap()).unwrap();
+    fs::hard_link(&file, &log).unwrap();
+    let script = "cat /tmp/why; echo written >/tmp/why; true";
+    for policy in ["strict", "standard", "permissive"] {
+        let seen = pod.run(&node, &Setting::of(policy, script), &[("/tmp/why", &log)]);
+        assert_eq!(seen.ok(), "", "{policy}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "kept", "{policy}");
+    }
+}
+
+/// `explain` names all that a volume needs.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn k_5_a_token_beside_other_data_needs_two_fields_and_both_are_named() {
+    let node = Node::of_cri();
+    let mut pod = Pod::new();
+    let both = pod.filled("secret", "both", &[("key", "s3cr3t"), ("token", TOKEN)]);
+    let mut config = node.config(&["sleep", "60"]);
+    let id = format!("explained-both-{}", std::process::id());
+    let cgroup = format!("/{}/pod{}/{id}", pod.cgroup.0, pod.uid);
+    config["linux"]["cgroupsPath"] = json!(cgroup);
+    config["annotations"] = json!({"io.kubernetes.cri.container-type": "container"});
+    let all = config["mounts"].as_array_mut().unwrap();
+    all.push(bind("/v-both", &both));
+    let bundle = node.bundle(&id, &config);
+    node.call(&["create", "--bundle", &bundle, &id]).ok();
+    let explained = node.call(&["explain", &id]).ok();
+    node.call(&["delete", "--force", &id]).ok();
+    let why = explained.lines().find(|line| line.contains("/v-both"));
+    let why = why.unwrap_or_else(|| panic!("{explained}"));
+    for field in ["filesystem.service-account-token", "filesystem.secrets"] {
+        assert!(why.contains(field), "{why}");
+    }
+}
+
+/// A credential is known by its name on the node. What was put elsewhere for the container is its own, and `explain` says
+/// that it is there.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_key_of_the_containers_own_is_seen_where_programs_look_for_it() {
+    let node = Node::of_cri();
+    let disk = Disk::new("deploy-keys");
+    fs::write(format!("{}/id", disk.0), "own").unwrap();
+    let home = Disk::new("home");
+    fs::create_dir(format!("{}/.ssh", home.0)).unwrap();
+    fs::write(format!("{}/.ssh/id", home.0), "the person's").unwrap();
+    let theirs = format!("{}/.ssh", home.0);
+    for policy in ["standard", "permissive"] {
+        for (source, expect) in [(disk.0.as_str(), "own"), (&theirs, "")] {
+            let mut config = node.config(&["sh", "-c", "cat /root/.ssh/id 2>/dev/null; true"]);
+            let all = config["mounts"].as_array_mut().unwrap();
+            all.push(bind("/root/.ssh", source));
+            let id = format!("own-key-{}", std::process::id());
+            let (options, bundle) = chosen(&node, &id, policy, &config);
+            let explain = [&options[..], &["explain", "--bundle", &bundle]].concat();
+            let explained = node.call(&explain).ok();
+            let told = explained.contains("where programs look for credentials");
+            assert_eq!(told, expect == "own", "{explained}");
+            let run = [&options[..], &["run", "--bundle", &bundle, &id]].concat();
+            let seen = node.call(&run);
+            node.call(&["delete", "--force", &id]).ok();
+            assert_eq!(seen.ok(), expect, "{policy} {source}");
+        }
+    }
+}
