@@ -14,6 +14,7 @@ mod asking;
 mod command;
 mod direct;
 mod docker;
+mod documents;
 mod fixtures;
 mod fuzz;
 mod golden;
