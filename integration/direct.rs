@@ -28,20 +28,24 @@ use serde_json::{Value, json};
 use crate::command::{Finished, run, run_for};
 use crate::docker::Docker;
 
-/// The binary under test; the one that the rig's engine calls.
+/// The binary under test: the one that the rig's engine calls, without a rig the one that cargo built.
 pub fn program() -> String {
-    std::env::var("AGENTBOX_BIN").expect("hack/rig sets AGENTBOX_BIN")
+    std::env::var("AGENTBOX_BIN").unwrap_or(env!("CARGO_BIN_EXE_agentbox").to_owned())
 }
 
 /// A directory that is removed with the value.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Below /srv: /tmp is empty in a container, and `wrap` shows none of the node's.
+    /// Below /srv: /tmp is empty in a container, and `wrap` shows none of the node's. Who is not root makes no container.
     pub fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = PathBuf::from(format!("/srv/direct-{}-{number}", std::process::id()));
+        let base = match rustix::process::geteuid().is_root() {
+            true => PathBuf::from("/srv"),
+            false => std::env::temp_dir(),
+        };
+        let dir = base.join(format!("direct-{}-{number}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         Self(dir)
     }
