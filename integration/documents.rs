@@ -200,6 +200,22 @@ fn every_path_that_the_documents_name_exists() {
     assert!(seen > 100, "only {seen} paths found");
 }
 
+#[test]
+fn every_folder_of_the_source_is_in_the_map_of_the_design() {
+    let map = read(&root().join("docs/design.md"));
+    for entry in std::fs::read_dir(root().join("src")).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            let row = format!("| `src/{name}` |");
+            assert!(
+                map.contains(&row),
+                "docs/design.md has no row for src/{name}"
+            );
+        }
+    }
+}
+
 /// The anchor of a heading, as the viewers of Markdown make it.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
