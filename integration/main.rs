@@ -29,3 +29,4 @@ mod properties;
 mod review;
 mod sidecar;
 mod spec;
+mod warden;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agentbox::network::{InnerMode, enter};
 use agentbox::sidecar::{
-    Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, ProtocolError, SidecarConfig,
+    Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, Loss, ProtocolError, SidecarConfig,
     SidecarError, SidecarRecord, Spawned, Work, kill, remove, request_namespace, spawn,
 };
 use agentbox::sys::{process, socket};
@@ -18,16 +18,16 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use crate::alone::alone;
 use crate::inner_namespace::{assert_no_children, config as inner_config, make};
 
-const ID: u32 = 2_000_000_123;
-const SOON: Duration = Duration::from_secs(5);
+pub const ID: u32 = 2_000_000_123;
+pub const SOON: Duration = Duration::from_secs(5);
 
-fn program() -> fs::File {
+pub fn program() -> fs::File {
     // The release where hack/test runs: its size is what is measured.
     let built = std::env::var_os("AGENTBOX_BIN").unwrap_or(env!("CARGO_BIN_EXE_agentbox").into());
     fs::File::open(built).unwrap()
 }
 
-fn config() -> SidecarConfig<'static> {
+pub fn config() -> SidecarConfig<'static> {
     SidecarConfig {
         uid: ID,
         gid: ID,
@@ -39,17 +39,18 @@ fn config() -> SidecarConfig<'static> {
         cgroup: None,
         log: None,
         work: Work::Wait,
+        loss: Loss::Tolerated,
     }
 }
 
 /// Stands for a container's init.
-struct Init {
-    process: Child,
+pub struct Init {
+    pub process: Child,
     pidfd: OwnedFd,
 }
 
 impl Init {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let process = Command::new("sleep").arg("50").spawn().unwrap();
         let pidfd = rustix::process::pidfd_open(Pid::from_child(&process), PidfdFlags::empty());
         Self {
@@ -58,12 +59,12 @@ impl Init {
         }
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    fn attach(&self) -> Attach<'_> {
+    pub fn attach(&self) -> Attach<'_> {
         Attach {
             engine_netns: None,
             init_pidfd: self.pidfd.as_fd(),
@@ -74,7 +75,7 @@ impl Init {
 }
 
 /// A ready sidecar: its record, init's end of the socket, the cookie.
-fn ready(config: &SidecarConfig<'_>, init: &Init) -> (SidecarRecord, OwnedFd, u64) {
+pub fn ready(config: &SidecarConfig<'_>, init: &Init) -> (SidecarRecord, OwnedFd, u64) {
     let mut spawned = spawn(config, program().as_fd()).unwrap();
     let end = spawned.take_init_end().unwrap();
     let attach = init.attach();
@@ -90,7 +91,7 @@ fn refuse(spawned: Spawned) -> SidecarError {
     error
 }
 
-fn proc_file(record: &SidecarRecord, name: &str) -> String {
+pub fn proc_file(record: &SidecarRecord, name: &str) -> String {
     fs::read_to_string(format!("/proc/{}/{name}", record.pid)).unwrap()
 }
 
@@ -98,7 +99,7 @@ fn namespace(pid: &str, kind: &str) -> std::path::PathBuf {
     fs::read_link(format!("/proc/{pid}/ns/{kind}")).unwrap()
 }
 
-fn is_alive(record: &SidecarRecord) -> bool {
+pub fn is_alive(record: &SidecarRecord) -> bool {
     fs::read_to_string(format!("/proc/{}/stat", record.pid))
         .is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -115,7 +116,7 @@ fn wait_end(record: &SidecarRecord) -> Option<i32> {
 }
 
 /// Waits until it has exactly these: it closes what it no longer needs just after it answered.
-fn assert_descriptors(record: &SidecarRecord, expected: &[&str]) {
+pub fn assert_descriptors(record: &SidecarRecord, expected: &[&str]) {
     let deadline = Instant::now() + SOON;
     while descriptors(record) != expected && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
@@ -372,7 +373,7 @@ fn a_dropped_or_aborted_sidecar_leaves_nothing() {
     });
 }
 
-fn cgroup() -> CgroupConfig {
+pub fn cgroup() -> CgroupConfig {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     CgroupConfig {
         parent: format!("/agentbox-test-{}", now.as_nanos()).into(),
@@ -386,7 +387,7 @@ fn cgroup() -> CgroupConfig {
     }
 }
 
-fn remove_with_parents(record: &SidecarRecord) {
+pub fn remove_with_parents(record: &SidecarRecord) {
     kill(record).unwrap();
     remove(record).unwrap();
     remove(record).unwrap();

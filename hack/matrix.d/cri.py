@@ -7,6 +7,7 @@
                                                         create and start a container; prints its id
     cri.py exec ID COMMAND...                           run a command, print its output and exit code
     cri.py status ID                                    state and exit code
+    cri.py pod-status POD                               ready or not ready
     cri.py update ID MEMORY_BYTES                       change the limit of memory
     cri.py stop ID | rm ID | stop-pod ID | rm-pod ID
 
@@ -161,6 +162,12 @@ def status(target: str) -> None:
     print(STATES[found.get(3, 0)], found.get(7, 0))
 
 
+def pod_status(target: str) -> None:
+    """PodSandboxStatus"""
+    found = parse(call("PodSandboxStatus", message((1, target)))[1])
+    print("not ready" if found.get(3, 0) else "ready")
+
+
 def main() -> None:
     """See the top of the file."""
     verb, *rest = sys.argv[1:]
@@ -174,6 +181,8 @@ def main() -> None:
             execute(*rest)
         case "status":
             status(*rest)
+        case "pod-status":
+            pod_status(*rest)
         case "update":
             call("UpdateContainerResources", message((1, rest[0]), (2, message((4, int(rest[1]))))))
         case "stop":

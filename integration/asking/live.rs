@@ -57,8 +57,12 @@ fn a_running_containers_network_is_shown() {
         assert!(text.contains(word), "{word}: {text}");
     }
     // Without a sidecar there is nothing to show, and that is said.
-    let pid = agent.record()["sidecar"]["pid"].to_string();
-    run("kill", &["-9", &pid]).ok();
+    for who in [
+        &agent.record()["sidecar"]["warden"],
+        &agent.record()["sidecar"],
+    ] {
+        run("kill", &["-9", &who["pid"].to_string()]).ok();
+    }
     let gone = agentbox(&["network", &agent.id()]);
     assert!(
         gone.failed()

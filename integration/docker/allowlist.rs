@@ -96,6 +96,15 @@ impl<'a> Agent<'a> {
         std::fs::read_to_string(dir.join(file)).unwrap()
     }
 
+    /// Kills the sidecar and not the container: its warden before it.
+    #[track_caller]
+    pub fn lose_sidecar(&self) {
+        let record: serde_json::Value = serde_json::from_str(&self.kept("record.json")).unwrap();
+        for who in [&record["sidecar"]["warden"], &record["sidecar"]] {
+            run("kill", &["-9", &who["pid"].to_string()]).ok();
+        }
+    }
+
     /// The container's violation log.
     #[track_caller]
     pub fn violations(&self) -> String {
@@ -371,9 +380,7 @@ fn without_its_sidecar_a_container_reaches_nothing() {
     let agent = Agent::walled(&docker);
     let url = "http://api.example.test/before";
     assert_eq!(agent.curl(true, &[url]).code, 0);
-    let record: serde_json::Value = serde_json::from_str(&agent.kept("record.json")).unwrap();
-    let pid = record["sidecar"]["pid"].to_string();
-    run("kill", &["-9", &pid]).ok();
+    agent.lose_sidecar();
     for (direct, url) in [
         (true, "http://api.example.test/after"),
         (false, "http://api.example.test/after"),

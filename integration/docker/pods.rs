@@ -183,7 +183,7 @@ fn nobody_joins_a_network_with_more_than_it_may_have() {
 fn without_the_first_one_members_reach_nothing() {
     let docker = Docker::connect();
     let _turn = witness();
-    for what in ["sidecar", "container"] {
+    for what in ["sidecar", "sidecar alone", "container"] {
         let first = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
         let net = network(&first);
         let member = Agent::start(&docker, &[runtime(), &net]);
@@ -195,7 +195,12 @@ fn without_the_first_one_members_reach_nothing() {
             0
         );
         match what {
+            // The first one ends with it.
             "sidecar" => run("kill", &["-9", &sidecar(&first.container)]).ok(),
+            "sidecar alone" => {
+                first.lose_sidecar();
+                String::new()
+            }
             _ => first.container.call("kill", &[]).ok(),
         };
         for (direct, url) in [

@@ -7,6 +7,7 @@ mod git;
 mod image;
 mod network;
 mod network_again;
+mod network_lost;
 mod operators;
 mod pods;
 mod tracing;

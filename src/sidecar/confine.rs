@@ -170,6 +170,15 @@ pub(super) fn drop_privileges(
     landlock: LandlockNeed,
     work: Work,
 ) -> Result<u32, ConfineError> {
+    become_somebody(identity, no_capabilities())?;
+    restrict(landlock, work)
+}
+
+/// Becomes somebody with these capabilities and no other right, for good.
+pub(super) fn become_somebody(
+    identity: Identity,
+    kept: CapabilitySets,
+) -> Result<(), ConfineError> {
     // While CAP_SETPCAP is there.
     for number in 0..MAX_CAPABILITIES {
         let capability = CapabilitySet::from_bits_retain(1 << number);
@@ -180,24 +189,28 @@ pub(super) fn drop_privileges(
             Err(error) => return Err(ConfineError::step("empty the bounding set")(error)),
         }
     }
-    rustix::thread::set_capabilities_secure_bits(secure_bits())
+    rustix::thread::set_capabilities_secure_bits(secure_bits(kept))
         .map_err(ConfineError::step("lock the secure bits"))?;
     change_identity(identity)?;
-    // setresuid emptied them for a uid that is not 0; no assumption is made that it was not.
-    rustix::thread::set_capabilities(None, no_capabilities())
+    // setresuid has emptied them for a uid that is not 0, where none is kept; no assumption is made that it was not.
+    rustix::thread::set_capabilities(None, kept)
         .map_err(ConfineError::step("drop the capabilities"))?;
     rustix::thread::clear_ambient_capability_set()
         .map_err(ConfineError::step("clear the ambient capabilities"))?;
     // After the change of identity, which sets it to fs.suid_dumpable.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(ConfineError::step("become undumpable"))?;
-    rustix::thread::set_no_new_privs(true).map_err(ConfineError::step("set no_new_privs"))?;
-    restrict(landlock, work)
+    rustix::thread::set_no_new_privs(true).map_err(ConfineError::step("set no_new_privs"))
 }
 
-/// No way back through uid 0, KEEPCAPS or ambient capabilities, for good.
-fn secure_bits() -> CapabilitiesSecureBits {
-    CapabilitiesSecureBits::NO_ROOT
+/// No way back through uid 0, KEEPCAPS or ambient capabilities, for good. What is kept outlives the change of identity.
+fn secure_bits(kept: CapabilitySets) -> CapabilitiesSecureBits {
+    let outlives = match kept.permitted.is_empty() {
+        true => CapabilitiesSecureBits::empty(),
+        false => CapabilitiesSecureBits::NO_SETUID_FIXUP,
+    };
+    outlives
+        | CapabilitiesSecureBits::NO_ROOT
         | CapabilitiesSecureBits::NO_ROOT_LOCKED
         | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
         | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
@@ -261,16 +274,11 @@ pub(super) fn verify(
     limits: Limits,
     landlock_abi: u32,
 ) -> Result<(), ConfineError> {
-    verify_identity(identity)?;
-    verify_capabilities()?;
-    let dumpable = rustix::process::dumpable_behavior();
-    let dumpable = dumpable.map_err(ConfineError::step("read the dumpable bit"))?;
-    if dumpable != DumpableBehavior::NotDumpable {
-        return Err(not_held("not dumpable", dumpable));
-    }
-    let no_new_privs = rustix::thread::no_new_privs();
-    if !no_new_privs.map_err(ConfineError::step("read no_new_privs"))? {
-        return Err(not_held("no_new_privs", "it is off"));
+    verify_somebody(identity, no_capabilities())?;
+    // The first of its own pid namespace.
+    let pid = rustix::process::getpid();
+    if !pid.is_init() {
+        return Err(not_held("the pid namespace", pid));
     }
     for (resource, value) in resources(limits) {
         let have = rustix::process::getrlimit(resource);
@@ -282,6 +290,25 @@ pub(super) fn verify(
         }
     }
     verify_root(landlock_abi)
+}
+
+/// Reads back what [`become_somebody`] did.
+pub(super) fn verify_somebody(
+    identity: Identity,
+    kept: CapabilitySets,
+) -> Result<(), ConfineError> {
+    verify_identity(identity)?;
+    verify_capabilities(kept)?;
+    let dumpable = rustix::process::dumpable_behavior();
+    let dumpable = dumpable.map_err(ConfineError::step("read the dumpable bit"))?;
+    if dumpable != DumpableBehavior::NotDumpable {
+        return Err(not_held("not dumpable", dumpable));
+    }
+    let no_new_privs = rustix::thread::no_new_privs();
+    if !no_new_privs.map_err(ConfineError::step("read no_new_privs"))? {
+        return Err(not_held("no_new_privs", "it is off"));
+    }
+    Ok(())
 }
 
 fn verify_identity(identity: Identity) -> Result<(), ConfineError> {
@@ -297,19 +324,14 @@ fn verify_identity(identity: Identity) -> Result<(), ConfineError> {
     if !groups.is_empty() {
         return Err(not_held("no supplementary group", groups));
     }
-    // The first of its own pid namespace.
-    let pid = rustix::process::getpid();
-    if !pid.is_init() {
-        return Err(not_held("the pid namespace", pid));
-    }
     Ok(())
 }
 
-fn verify_capabilities() -> Result<(), ConfineError> {
+fn verify_capabilities(kept: CapabilitySets) -> Result<(), ConfineError> {
     let sets = rustix::thread::capabilities(None);
     let sets = sets.map_err(ConfineError::step("read the capabilities"))?;
-    if sets != no_capabilities() {
-        return Err(not_held("no capability", sets));
+    if sets != kept {
+        return Err(not_held("no other capability", sets));
     }
     for number in 0..MAX_CAPABILITIES {
         let capability = CapabilitySet::from_bits_retain(1 << number);
@@ -327,7 +349,7 @@ fn verify_capabilities() -> Result<(), ConfineError> {
     }
     let bits = rustix::thread::capabilities_secure_bits();
     let bits = bits.map_err(ConfineError::step("read the secure bits"))?;
-    if bits != secure_bits() {
+    if bits != secure_bits(kept) {
         return Err(not_held("the secure bits", bits));
     }
     Ok(())

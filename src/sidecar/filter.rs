@@ -99,6 +99,10 @@ pub(super) fn compile(work: Work) -> Result<BpfProgram, BackendError> {
     rules.insert(libc::SYS_fcntl, fcntl);
     // To read back that this filter is loaded.
     rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);
+    assemble(rules)
+}
+
+fn assemble(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, BackendError> {
     let filter = SeccompFilter::new(
         rules,
         SeccompAction::KillProcess,
@@ -106,6 +110,36 @@ pub(super) fn compile(work: Work) -> Result<BpfProgram, BackendError> {
         std::env::consts::ARCH.try_into()?,
     )?;
     filter.try_into()
+}
+
+/// The number of the warden's descriptor for init: the first after its two of the line, since it has no other.
+pub(super) const WARDEN_INIT: libc::c_int = 2;
+/// And for the violation log.
+const WARDEN_JOURNAL: libc::c_int = 3;
+
+/// The warden's: hear what it watches over, wait, kill that one process, write a line, leave.
+pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
+    let plain = [
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll,
+        libc::SYS_ppoll,
+        libc::SYS_recvmsg,
+        libc::SYS_sendmsg,
+        libc::SYS_close,
+        libc::SYS_waitid,
+        libc::SYS_restart_syscall,
+        libc::SYS_clock_gettime,
+        libc::SYS_brk,
+        libc::SYS_exit_group,
+    ];
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        plain.into_iter().map(|nr| (nr, Vec::new())).collect();
+    let kill = vec![is(0, WARDEN_INIT)?, is(1, libc::SIGKILL)?];
+    rules.insert(libc::SYS_pidfd_send_signal, vec![SeccompRule::new(kill)?]);
+    rules.insert(libc::SYS_write, vec![equal(0, WARDEN_JOURNAL)?]);
+    rules.insert(libc::SYS_fcntl, vec![equal(1, libc::F_GETFD)?]);
+    rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);
+    assemble(rules)
 }
 
 /// "Do not block", as the standard library says it to a socket.
@@ -125,10 +159,21 @@ fn masked(
 }
 
 fn rule(argument: u8, op: SeccompCmpOp, value: libc::c_int) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(vec![condition(argument, op, value)?])
+}
+
+fn is(argument: u8, value: libc::c_int) -> Result<SeccompCondition, BackendError> {
+    condition(argument, SeccompCmpOp::Eq, value)
+}
+
+fn condition(
+    argument: u8,
+    op: SeccompCmpOp,
+    value: libc::c_int,
+) -> Result<SeccompCondition, BackendError> {
     let value = u64::from(value.unsigned_abs());
     // The kernel looks at 32 bits of an int, so the filter does too.
-    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value)?;
-    SeccompRule::new(vec![condition])
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value)
 }
 
 #[cfg(test)]

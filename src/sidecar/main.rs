@@ -1,19 +1,21 @@
 //! The sidecar's own program: become nobody, then answer one question and wait for init's end.
 
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use seccompiler::BpfProgram;
 use serde::de::DeserializeOwned;
 
 use crate::egress::Kept;
-use crate::sidecar::confine::{self, Identity};
+use crate::sidecar::confine::{self, Identity, LandlockNeed, Limits};
 use crate::sidecar::filter;
 use crate::sidecar::protocol::{
-    self, Attachment, NamespaceId, ProtocolError, Question, Reply, Setup, Work,
+    self, Attachment, Loss, NamespaceId, ProtocolError, Question, Reply, Setup, Work,
 };
 use crate::sidecar::serve::{self, Callers, Ears, Serving};
+use crate::sidecar::warden::{self, Line};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError};
 use crate::sys::memory::Code;
 use crate::sys::netlink::RouteSocket;
@@ -37,11 +39,15 @@ pub fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // A log file, if the runtime gave one, or /dev/null.
-            eprintln!("agentbox-sidecar: {}", with_causes(&error));
+            complain(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+fn complain(error: &SidecarError) {
+    // A log file, if the runtime gave one, or /dev/null.
+    eprintln!("agentbox-sidecar: {}", with_causes(error));
 }
 
 fn run() -> Result<(), SidecarError> {
@@ -51,20 +57,37 @@ fn run() -> Result<(), SidecarError> {
         runtime: inherited(RUNTIME_FD)?,
     };
     let handover = inherited(HANDOVER_FD)?;
-    match become_nobody(&bootstrap) {
-        Ok((served, landlock_abi)) => {
-            bootstrap.reply(&Reply::Ready { landlock_abi })?;
+    let (hidden, loss) = match hide(&bootstrap) {
+        Ok(hidden) => hidden,
+        Err(error) => return Err(bootstrap.give_up(error)),
+    };
+    match loss {
+        Loss::Tolerated => live(hidden, bootstrap, handover, None),
+        Loss::EndsContainer => {
+            let (identity, code) = (hidden.identity, hidden.code.clone());
+            let never = warden::stand_over(identity, &code, |line| {
+                let lived = live(hidden, bootstrap, handover, Some(line));
+                i32::from(lived.inspect_err(complain).is_err())
+            });
+            never.map(|never| match never {})
+        }
+    }
+}
+
+/// From an empty root to init's end.
+fn live(
+    hidden: Hidden,
+    bootstrap: Bootstrap,
+    handover: OwnedFd,
+    warden: Option<Line>,
+) -> Result<(), SidecarError> {
+    match become_nobody(hidden, &bootstrap, warden) {
+        Ok((served, ready)) => {
+            bootstrap.reply(&ready)?;
             drop(bootstrap);
             serve(served, handover)
         }
-        Err(error) => {
-            let reason = with_causes(&error);
-            // The error itself is what matters; a runtime that cannot hear it is gone.
-            if let Err(unheard) = bootstrap.reply(&Reply::Failed { reason }) {
-                eprintln!("agentbox-sidecar: {unheard}");
-            }
-            Err(error)
-        }
+        Err(error) => Err(bootstrap.give_up(error)),
     }
 }
 
@@ -90,6 +113,16 @@ impl Bootstrap {
     fn reply(&self, message: &Reply) -> Result<(), SidecarError> {
         protocol::send(self.socket.as_fd(), "runtime", message, &[]).map_err(SidecarError::Protocol)
     }
+
+    /// Says why there is no sidecar.
+    fn give_up(&self, error: SidecarError) -> SidecarError {
+        let reason = with_causes(&error);
+        // The error itself is what matters; a runtime that cannot hear it is gone.
+        if let Err(unheard) = self.reply(&Reply::Failed { reason }) {
+            complain(&unheard);
+        }
+        error
+    }
 }
 
 /// Whom a ready sidecar serves.
@@ -101,8 +134,25 @@ struct Served {
     serving: Option<(Serving, Ears)>,
 }
 
-/// Everything up to the acknowledgement, in the order that [`confine`] explains.
-fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
+impl Served {
+    fn journal(&self) -> Option<BorrowedFd<'_>> {
+        let (_, ears) = self.serving.as_ref()?;
+        Some(ears.journal.as_fd())
+    }
+}
+
+/// A sidecar in an empty root, which knows nothing of its container yet.
+struct Hidden {
+    identity: Identity,
+    limits: Limits,
+    landlock: LandlockNeed,
+    work: Work,
+    filter: BpfProgram,
+    code: Code,
+}
+
+/// What needs privileges and no knowledge of the container.
+fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
     process::set_name(ARGV0).map_err(SidecarError::step("set the name"))?;
     // It is pid 1 of its namespace, where only SIGKILL and SIGSTOP from outside have an effect
     // anyway; blocked, no signal can interrupt a call either.
@@ -115,6 +165,7 @@ fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
         landlock,
         cgroup,
         work,
+        loss,
     } = setup;
     let identity = Identity { uid, gid };
     let filter = filter::compile(work)
@@ -133,7 +184,31 @@ fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
     // Before the root goes, which hides the cgroup file systems.
     cgroup.enter().map_err(SidecarError::Cgroup)?;
     confine::hide(limits).map_err(SidecarError::Confine)?;
+    let hidden = Hidden {
+        identity,
+        limits,
+        landlock,
+        work,
+        filter,
+        code,
+    };
+    Ok((hidden, loss))
+}
 
+/// Everything else up to the acknowledgement, in the order that [`confine`] explains.
+fn become_nobody(
+    hidden: Hidden,
+    bootstrap: &Bootstrap,
+    warden: Option<Line>,
+) -> Result<(Served, Reply), SidecarError> {
+    let Hidden {
+        identity,
+        limits,
+        landlock,
+        work,
+        filter,
+        code,
+    } = hidden;
     let attached = receive_attachment(bootstrap)?;
     // Here, where it is the runtime's namespace still: a socket belongs to the one that it was made in. What it may ask needs
     // no privilege, and what would change something needs one that nobody here has from now on.
@@ -150,7 +225,11 @@ fn become_nobody(bootstrap: &Bootstrap) -> Result<(Served, u32), SidecarError> {
     code.release()
         .map_err(SidecarError::step("give back the code of the start"))?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
-    Ok((served, abi))
+    let pid = warden
+        .map(|line| line.entrust(served.init.as_fd(), served.journal()))
+        .transpose()?;
+    let landlock_abi = abi;
+    Ok((served, Reply::Ready { landlock_abi, pid }))
 }
 
 /// What came with the attachment, as it came.
@@ -376,7 +455,7 @@ fn answer(handover: &OwnedFd, cookie: u64, netns: &OwnedFd, sysfs: &OwnedFd) {
     }
 }
 
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

@@ -13,6 +13,8 @@
 //!                                    init's pidfd is readable: exit
 //! ```
 //!
+//! Where the container is to end with its sidecar, what the runtime clones is the sidecar's parent, the [`warden`].
+//!
 //! It keeps nothing alive and opens nothing when it dies: without it `start` has no namespace to
 //! enter, and a started container has no way out. No thread: a single poll loop, or under the mode `allowlist` the
 //! event loop of [`serve`].
@@ -24,6 +26,7 @@ pub mod protocol;
 mod record;
 mod serve;
 mod spawn;
+mod warden;
 
 use std::ffi::CStr;
 use std::io;
@@ -32,8 +35,8 @@ pub use crate::cgroup::CgroupError;
 pub use crate::cgroup::sidecar::{CgroupConfig, CgroupLimits};
 pub use confine::{ConfineError, LandlockNeed, Limits};
 pub use main::main;
-pub use protocol::{Handover, ProtocolError, Work, own_pid_namespace, request_namespace};
-pub use record::{SidecarRecord, kill, remove};
+pub use protocol::{Handover, Loss, ProtocolError, Work, own_pid_namespace, request_namespace};
+pub use record::{SidecarRecord, WardenRecord, kill, remove};
 pub use serve::{ControlReply, ControlRequest, Decision, DecisionOf, Pinned, Proxy, Serving, Tls};
 pub use spawn::{Attach, ServingFds, SidecarConfig, Spawned, spawn};
 
@@ -82,6 +85,12 @@ pub enum SidecarError {
     /// It could not confine itself.
     #[error("the sidecar could not confine itself")]
     Confine(#[source] ConfineError),
+    /// Its warden could not confine itself.
+    #[error("the sidecar has no warden: {reason}")]
+    NoWarden {
+        /// What the warden said.
+        reason: String,
+    },
     /// It gave up and said why.
     #[error("the sidecar did not start: {reason}")]
     Refused {

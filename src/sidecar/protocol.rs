@@ -87,6 +87,17 @@ pub(super) struct Setup {
     pub landlock: LandlockNeed,
     pub cgroup: CgroupPlan,
     pub work: Work,
+    pub loss: Loss,
+}
+
+/// What a sidecar's death means for its container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// The container goes on, without a network.
+    Tolerated,
+    /// The container's first process is sent SIGKILL.
+    EndsContainer,
 }
 
 /// What the sidecar is for.
@@ -173,8 +184,9 @@ impl EngineNetns {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub(super) enum Reply {
-    /// It is confined, has read that back, and serves.
-    Ready { landlock_abi: u32 },
+    /// It is confined, has read that back, and serves. Where it has a warden, which is whom the runtime started, it has another
+    /// number in the runtime's pid namespace.
+    Ready { landlock_abi: u32, pid: Option<i32> },
     /// It is not, and exits.
     Failed { reason: String },
 }

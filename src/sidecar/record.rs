@@ -29,12 +29,32 @@ pub struct SidecarRecord {
     pub unlimited: Vec<String>,
     /// The Landlock ABI it is confined with; 0 is none, or that it is not attached yet.
     pub landlock_abi: u32,
+    /// Its parent, where the container is to end with it. Until the sidecar is attached the parent's number is [`Self::pid`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warden: Option<WardenRecord>,
+}
+
+/// A sidecar's warden.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WardenRecord {
+    /// Its number in the runtime's pid namespace.
+    pub pid: i32,
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
 }
 
 /// Kills the sidecar and waits, at most five seconds, for its end. Fine if it is gone already;
 /// another process that got its number is left alone.
+///
+/// Its warden goes first, so that the container is not ended by this.
 pub fn kill(record: &SidecarRecord) -> Result<(), SidecarError> {
-    let Some(pidfd) = open(record)? else {
+    let warden = record.warden.map_or(Ok(()), |w| end(w.pid, w.start_time));
+    end(record.pid, record.start_time).and(warden)
+}
+
+fn end(pid: i32, started: u64) -> Result<(), SidecarError> {
+    let Some(pidfd) = open(pid, started)? else {
         return Ok(());
     };
     match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
@@ -67,9 +87,9 @@ pub(super) fn wait_for_end(pidfd: &OwnedFd) -> Result<(), SidecarError> {
 }
 
 /// A handle on exactly the recorded process, if it still exists.
-fn open(record: &SidecarRecord) -> Result<Option<OwnedFd>, SidecarError> {
+fn open(pid: i32, started: u64) -> Result<Option<OwnedFd>, SidecarError> {
     // A record is a file: rustix asserts that no number is negative.
-    let pid = Some(record.pid).filter(|pid| *pid > 0);
+    let pid = Some(pid).filter(|pid| *pid > 0);
     let Some(pid) = pid.and_then(Pid::from_raw) else {
         return Ok(None);
     };
@@ -81,7 +101,7 @@ fn open(record: &SidecarRecord) -> Result<Option<OwnedFd>, SidecarError> {
     // Read after the pidfd was opened: if the numbers agree now, the pidfd is that process, since
     // one that started at that time cannot have come later.
     match start_time(pid) {
-        Ok(started) if started == record.start_time => Ok(Some(pidfd)),
+        Ok(found) if found == started => Ok(Some(pidfd)),
         Ok(_) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         // ESRCH: it went between open and read of its file.
@@ -114,6 +134,7 @@ mod tests {
             cgroups: Vec::new(),
             unlimited: Vec::new(),
             landlock_abi: 0,
+            warden: None,
         }
     }
 
@@ -133,7 +154,7 @@ mod tests {
         let own = rustix::process::getpid();
         let other = record(own.as_raw_pid(), start_time(own).unwrap() + 1);
         kill(&other).unwrap();
-        assert!(open(&other).unwrap().is_none());
+        assert!(open(other.pid, other.start_time).unwrap().is_none());
     }
 
     #[test]

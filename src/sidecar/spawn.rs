@@ -5,13 +5,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::Serialize;
 
 use crate::cgroup::sidecar::{self, CgroupConfig, CgroupPlan};
 use crate::network::{InnerNamespace, Listeners};
-use crate::sidecar::protocol::{self, Attachment, EngineNetns, ProtocolError, Reply, Setup, Work};
-use crate::sidecar::record::{self, SidecarRecord};
+use crate::sidecar::protocol::{
+    self, Attachment, EngineNetns, Loss, ProtocolError, Reply, Setup, Work,
+};
+use crate::sidecar::record::{self, SidecarRecord, WardenRecord};
 use crate::sidecar::{ARGV0, LandlockNeed, Limits, SidecarError, VERB};
 use crate::sys::process::{self, Program};
 use crate::sys::socket;
@@ -36,6 +38,8 @@ pub struct SidecarConfig<'a> {
     pub log: Option<BorrowedFd<'a>>,
     /// Whether it serves connections.
     pub work: Work,
+    /// What its death means for the container.
+    pub loss: Loss,
 }
 
 /// A sidecar that is starting up. Dropped without [`Spawned::attach`], it is killed; its cgroups
@@ -96,6 +100,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
         cgroup,
         log,
         work,
+        loss,
     } = config;
     // Root, even without a capability, may signal and trace every other root process; the largest
     // number means "leave it as it is" to setresuid(2).
@@ -120,6 +125,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
                 landlock: *landlock,
                 cgroup: plan,
                 work: *work,
+                loss: *loss,
             };
             start(setup, exe, born_in.as_ref(), *log)
         });
@@ -148,8 +154,12 @@ fn start(
     // The numbers that `main` knows: 3 is the bootstrap socket, 4 the hand-over, 5 ourselves.
     let (theirs_fd, end_fd) = (theirs.as_fd(), their_end.as_fd());
     let descriptors = [null, null, log, theirs_fd, end_fd, runtime.as_fd()];
-    let namespaces =
-        libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    let pids = match setup.loss {
+        Loss::Tolerated => libc::CLONE_NEWPID,
+        // The warden, which makes that namespace for the sidecar: nobody signals from there to init.
+        Loss::EndsContainer => 0,
+    };
+    let namespaces = pids | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     let child = process::spawn(&Program {
         file: exe,
         arguments: &[ARGV0.to_owned(), VERB.to_owned()],
@@ -168,6 +178,7 @@ fn start(
             cgroups: setup.cgroup.paths(),
             unlimited: setup.cgroup.missing().to_vec(),
             landlock_abi: 0,
+            warden: None,
         },
         setup: Some(setup),
         owner,
@@ -178,6 +189,16 @@ fn start(
     spawned.record.start_time =
         record::start_time(child.pid).map_err(SidecarError::step("read the start time"))?;
     Ok(spawned)
+}
+
+/// A warden's sidecar: its number, and when it started.
+fn start_of(pid: i32) -> Result<(i32, u64), SidecarError> {
+    let known = Pid::from_raw(pid.max(0)).ok_or(SidecarError::Gone)?;
+    let start = record::start_time(known);
+    Ok((
+        pid,
+        start.map_err(SidecarError::step("read the start time"))?,
+    ))
 }
 
 fn open_null() -> Result<File, SidecarError> {
@@ -226,10 +247,21 @@ impl Spawned {
     /// Hands over what the sidecar serves, and waits until it is confined and has read that back.
     /// On an error the sidecar is gone, and its cgroups too.
     pub fn attach(mut self, attach: Attach<'_>) -> Result<SidecarRecord, SidecarError> {
-        match self.configure().and_then(|()| self.exchange(attach)) {
-            Ok(landlock_abi) => {
+        let attached = self
+            .configure()
+            .and_then(|()| self.exchange(attach))
+            .and_then(|(abi, pid)| Ok((abi, pid.map(start_of).transpose()?)));
+        match attached {
+            Ok((landlock_abi, child)) => {
                 self.fate = Fate::Keep;
                 self.record.landlock_abi = landlock_abi;
+                if let Some((pid, start_time)) = child {
+                    // Whom we started is the warden.
+                    self.record.warden = Some(WardenRecord {
+                        pid: std::mem::replace(&mut self.record.pid, pid),
+                        start_time: std::mem::replace(&mut self.record.start_time, start_time),
+                    });
+                }
                 Ok(self.record.clone())
             }
             Err(error) => {
@@ -246,7 +278,7 @@ impl Spawned {
         record::remove(&self.record)
     }
 
-    fn exchange(&self, attach: Attach<'_>) -> Result<u32, SidecarError> {
+    fn exchange(&self, attach: Attach<'_>) -> Result<(u32, Option<i32>), SidecarError> {
         let Attach {
             engine_netns,
             init_pidfd,
@@ -282,7 +314,7 @@ impl Spawned {
         fds.extend(extra.iter().map(AsFd::as_fd));
         self.tell(&message, &fds)?;
         match protocol::receive(self.bootstrap.as_fd(), "sidecar", "reply", READY_WITHIN) {
-            Ok((Reply::Ready { landlock_abi }, _)) => Ok(landlock_abi),
+            Ok((Reply::Ready { landlock_abi, pid }, _)) => Ok((landlock_abi, pid)),
             Ok((Reply::Failed { reason }, _)) => Err(SidecarError::Refused { reason }),
             Err(ProtocolError::Gone { .. }) => Err(SidecarError::Gone),
             Err(ProtocolError::TimedOut { limit, .. }) => Err(SidecarError::TimedOut {

@@ -4,7 +4,7 @@
 use std::io;
 
 /// Where this program's code is mapped: executable, unwritable, file-backed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Code(Vec<(usize, usize)>);
 
 impl Code {

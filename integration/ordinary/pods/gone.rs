@@ -116,3 +116,25 @@ fn k_3_what_runs_and_is_forgotten_is_killed_and_deleted() {
         }
     }
 }
+
+/// K-7: whoever calls may stand in a directory that is gone, as containerd's shim does when a pod's sandbox has ended.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn exec_works_from_a_directory_that_is_gone() {
+    let node = Node::new();
+    for policy in ["standard", "unconfined"] {
+        let container = Running::start(&node, "nowhere", policy, &sleeper(&node, &[]));
+        let script = "cd \"$1\" && rmdir \"$1\" && exec \"$2\" --root \"$3\" exec \"$4\" echo here";
+        let gone = node.scratch.dir("gone");
+        let words = [
+            "-c",
+            script,
+            "-",
+            &gone,
+            &crate::direct::program(),
+            &node.root,
+            &container.id,
+        ];
+        assert_eq!(run("sh", &words).ok(), "here\n", "{policy}");
+    }
+}

@@ -10,11 +10,15 @@ use crate::direct::Node;
 
 /// What agentbox's record says of a container.
 fn record(id: &str) -> Value {
+    serde_json::from_str(&kept(id, "record.json")).unwrap()
+}
+
+/// A file of a container's directory.
+fn kept(id: &str, file: &str) -> String {
     let entries = std::fs::read_dir("/run/agentbox/index").unwrap();
     let mut dirs = entries.map(|entry| entry.unwrap().path());
     let own = dirs.find(|path| path.to_string_lossy().ends_with(&format!("-{id}")));
-    let text = std::fs::read_to_string(own.unwrap().join("record.json")).unwrap();
-    serde_json::from_str(&text).unwrap()
+    std::fs::read_to_string(own.unwrap().join(file)).unwrap()
 }
 
 fn is_running(node: &Node, id: &str) -> bool {
@@ -52,8 +56,13 @@ fn k_7_a_sandbox_that_lost_its_sidecar_ends_when_a_container_of_its_pod_is_creat
     );
     let plain = Running::start(&node, "plain", "standard", &sleeper(&node, &[]));
     for container in [&pod, &plain] {
-        let sidecar = record(&container.id)["sidecar"]["pid"].to_string();
-        run("kill", &["-9", &sidecar]).ok();
+        let sidecar = &record(&container.id)["sidecar"];
+        // Without its warden, which would end the sandbox at once.
+        for who in [&sidecar["warden"], sidecar] {
+            if let Some(pid) = who["pid"].as_u64() {
+                run("kill", &["-9", &pid.to_string()]).ok();
+            }
+        }
         assert!(is_running(&node, &container.id));
     }
     // Who is no member of the pod ends nothing, and what is no sandbox is not ended.
@@ -71,11 +80,53 @@ fn k_7_a_sandbox_that_lost_its_sidecar_ends_when_a_container_of_its_pod_is_creat
         "again",
         &member(&node, &pod.id, &[(ROLE, "container"), (OF, &pod.id)]),
     );
+    await_end(&node, &pod.id);
+}
+
+#[track_caller]
+fn await_end(node: &Node, id: &str) {
     for _ in 0..500 {
-        if !is_running(&node, &pod.id) {
+        if !is_running(node, id) {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("the sandbox is still there");
+    panic!("{id} still runs");
+}
+
+/// K-7: a sandbox ends with its sidecar, whatever its network is; so does what lives by its allowlist, and nothing else.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn k_7_a_sandbox_ends_when_its_sidecar_dies() {
+    const ROLE: (&str, &str) = ("io.kubernetes.cri.container-type", "sandbox");
+    const ALLOW: (&str, &str) = ("dev.agentbox.network.allow", "api.example.test");
+    const NONE: (&str, &str) = ("dev.agentbox.network.mode", "none");
+    let (node, docker) = (Node::of_cri(), Node::new());
+    let cases = [
+        ("pod-local", &node, &[ROLE][..], true),
+        ("pod-none", &node, &[ROLE, NONE], true),
+        ("pod-allow", &node, &[ROLE, ALLOW], true),
+        ("allow", &docker, &[ALLOW], true),
+        ("local", &docker, &[], false),
+        ("none", &docker, &[NONE], false),
+        // Annotations are the choice of other engines' callers.
+        ("claims", &docker, &[ROLE], false),
+    ];
+    for (name, node, annotations, ends) in cases {
+        let one = Running::start(node, name, "standard", &sleeper(node, annotations));
+        let sidecar = record(&one.id)["sidecar"].clone();
+        assert_eq!(sidecar["warden"].is_object(), ends, "{name}: {sidecar}");
+        run("kill", &["-9", &sidecar["pid"].to_string()]).ok();
+        if ends {
+            await_end(node, &one.id);
+            if name == "pod-allow" {
+                let log = kept(&one.id, "violations.jsonl");
+                let last = log.lines().last().unwrap();
+                assert!(last.contains("sidecar died (signal 9)"), "{log}");
+            }
+        } else {
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(is_running(node, &one.id), "{name}");
+        }
+    }
 }

@@ -44,6 +44,17 @@ pub struct Started {
     pub relay: Option<relay::Relay>,
 }
 
+/// libcontainer leaves the caller's directory for its sockets' and comes back. It may have been removed: containerd's shim
+/// stands in the bundle of a pod's sandbox, which goes when that ends.
+fn stand_somewhere() -> Result<(), RuntimeError> {
+    match std::env::current_dir() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            std::env::set_current_dir("/").map_err(RuntimeError::io("enter /"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Starts a process in a running container and returns once it has executed its program.
 pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     // `start` holds the lock until the first process has left the engine's network namespace and executed its program.
@@ -65,6 +76,7 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
         }
         None => wanted,
     };
+    stand_somewhere()?;
     descriptors::check(args.preserve_fds, record.plan.is_some())?;
     descriptors::check_limit(&wanted, record.plan.is_some())?;
     let listener = terminal_listener(place, args, &wanted)?;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Spec;
 
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
+use crate::plan::workspace::{SANDBOX, pod_role};
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::NetworkMode;
-use crate::render::identity::Identity;
+use crate::render::identity::{Identity, is_cri};
 use crate::runtime::RuntimeError;
 use crate::runtime::create::has_user_namespace;
 use crate::runtime::network::budgets;
@@ -21,7 +22,7 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
 use crate::runtime::state::store::{self, Place};
 use crate::sidecar::{
-    self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, Serving, ServingFds,
+    self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, Loss, Serving, ServingFds,
     SidecarConfig, SidecarRecord, Work,
 };
 
@@ -326,6 +327,18 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
         cgroup: Some(cgroup),
         log: None,
         work: work(&plan.network),
+        loss: loss(&plan.network, spec, place),
+    }
+}
+
+/// A container that has lost its sidecar is of no use where it lives by its network; a pod's sandbox is what its kubelet looks
+/// at. What had no way out loses nothing, and goes on.
+fn loss(network: &NetworkPlan, spec: &Spec, place: &Place) -> Loss {
+    let sandbox = pod_role(spec) == Some(SANDBOX) && is_cri(&place.root);
+    match work(network) {
+        Work::Serve => Loss::EndsContainer,
+        _ if sandbox => Loss::EndsContainer,
+        Work::Wait | Work::Refuse => Loss::Tolerated,
     }
 }
 

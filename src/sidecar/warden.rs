@@ -1,0 +1,233 @@
+//! The warden: the sidecar's parent, which ends a container that has lost its sidecar.
+//!
+//! Without its sidecar a container has no network and gets none again, so whoever restarts what has ended (a kubelet a pod,
+//! an engine's restart policy a container) has something to do. The kernel offers no other way: a parent's end is signalled
+//! to its children alone, and the container's first process is the engine's child; what descriptors signal (F_SETSIG) does
+//! not reach the first process of a pid namespace; and a signal by a pidfd needs a sender in a pid namespace above, where the
+//! sidecar is not.
+//!
+//! It is a fork of the sidecar's program from before that knows anything of the container, so that both share their
+//! memory. It hears nothing from the container, holds one right (CAP_KILL) and two descriptors (init's pidfd, the violation
+//! log), and its filter lets it send SIGKILL by that pidfd and to nobody else. Without it everything goes on as it is, and a
+//! sidecar that dies then leaves its container running without a network.
+
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use serde::Serialize;
+
+use super::confine::{self, Identity};
+use super::protocol::ProtocolError;
+use super::{ConfineError, SidecarError, filter};
+use crate::sys::memory::Code;
+use crate::sys::{process, socket};
+
+/// As ps(1) shows it.
+const NAME: &std::ffi::CStr = c"agentbox-warden";
+/// It has confined itself long before it is asked.
+const CONFINED_WITHIN: Duration = Duration::from_secs(10);
+/// A message of the warden: this and the sidecar's number, or why there is no warden.
+const READY: u8 = b'+';
+/// The sidecar's only message.
+const ENTRUST: &[u8; 1] = b"w";
+/// The longest reason.
+const MOST: usize = 512;
+
+/// The sidecar's line to its warden, until it is ready.
+pub(super) struct Line(OwnedFd);
+
+/// Forks: the calling process becomes the warden and never returns, and its child, the first process of a new pid
+/// namespace, runs `live`, whose result is its exit code.
+pub(super) fn stand_over(
+    identity: Identity,
+    code: &Code,
+    live: impl FnOnce(Line) -> i32,
+) -> Result<std::convert::Infallible, SidecarError> {
+    let filter = filter::of_warden()
+        .map_err(ConfineError::Filter)
+        .map_err(SidecarError::Confine)?;
+    let pair = socket::pair().map_err(SidecarError::step("make a socket pair"))?;
+    let (mut ours, theirs) = (Some(pair.0), pair.1);
+    process::unshare_pids().map_err(SidecarError::step("make a pid namespace"))?;
+    let held = &mut ours;
+    let sidecar = process::fork_into(move || {
+        // What only the warden has.
+        drop(held.take());
+        // Until it becomes somebody else: it is not known by its own number before, but by its parent's.
+        let dies = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+        if dies.is_err() { 1 } else { live(Line(theirs)) }
+    })
+    .map_err(SidecarError::step("fork"))?;
+    let Some(line) = ours else { process::end(1) };
+    let confined = confine(identity, code, &filter, line);
+    process::end(match confined {
+        Ok([line, spare]) => watch(sidecar.as_raw_pid(), line, spare),
+        Err(()) => 1,
+    })
+}
+
+/// Gives away all but the one right. Returns the only two descriptors that are left, both of the line.
+fn confine(
+    identity: Identity,
+    code: &Code,
+    filter: &seccompiler::BpfProgram,
+    line: OwnedFd,
+) -> Result<[OwnedFd; 2], ()> {
+    let bare = give_away(identity);
+    if let Err(error) = &bare {
+        tell(line.as_fd(), &super::main::with_causes(error));
+    }
+    bare.map_err(drop)?;
+    process::keep_only([line.as_fd(), line.as_fd()]).map_err(drop)?;
+    // Closed with all others.
+    std::mem::forget(line);
+    let kept = [0, 1].map(socket::take_inherited);
+    let [Ok(line), Ok(spare)] = kept else {
+        return Err(());
+    };
+    let sealed = code
+        .release()
+        .map_err(|source| ConfineError::Step {
+            step: "give back the code of the start",
+            source,
+        })
+        .and_then(|()| confine::seal(filter));
+    if let Err(error) = &sealed {
+        tell(line.as_fd(), &super::main::with_causes(error));
+    }
+    sealed.map_err(drop)?;
+    Ok([line, spare])
+}
+
+fn give_away(identity: Identity) -> Result<(), ConfineError> {
+    let one = CapabilitySet::KILL;
+    let one = CapabilitySets {
+        effective: one,
+        permitted: one,
+        inheritable: CapabilitySet::empty(),
+    };
+    process::set_name(NAME).map_err(|source| ConfineError::Step {
+        step: "set the name",
+        source,
+    })?;
+    confine::become_somebody(identity, one)?;
+    confine::verify_somebody(identity, one)
+}
+
+fn tell(line: BorrowedFd<'_>, reason: &str) {
+    let mut message = reason.as_bytes().to_vec();
+    message.truncate(MOST);
+    // The sidecar sees the line close otherwise.
+    let _unheard = socket::send(line, &message, &[]);
+}
+
+impl Line {
+    /// Gives the warden what it watches over, once it is confined. Returns the sidecar's number in the runtime's pid
+    /// namespace, which only its parent knows.
+    pub fn entrust(
+        self,
+        init: BorrowedFd<'_>,
+        journal: Option<BorrowedFd<'_>>,
+    ) -> Result<i32, SidecarError> {
+        const PEER: &str = "warden";
+        let failed = |source| SidecarError::Protocol(ProtocolError::Socket { peer: PEER, source });
+        let mut buffer = [0; MOST];
+        let said = socket::receive_within(self.0.as_fd(), &mut buffer, CONFINED_WITHIN);
+        let said = said.map_err(failed)?;
+        let number = match &buffer[..said.len] {
+            [] => return Err(SidecarError::Protocol(ProtocolError::Gone { peer: PEER })),
+            [READY, number @ ..] => <[u8; 4]>::try_from(number).ok().map(i32::from_ne_bytes),
+            _ => None,
+        };
+        let Some(number) = number else {
+            let reason = String::from_utf8_lossy(&buffer[..said.len]).into_owned();
+            return Err(SidecarError::NoWarden { reason });
+        };
+        let fds: Vec<_> = std::iter::once(init).chain(journal).collect();
+        socket::send(self.0.as_fd(), ENTRUST, &fds).map_err(failed)?;
+        Ok(number)
+    }
+}
+
+/// The whole work of a warden; its exit code.
+fn watch(sidecar: i32, line: OwnedFd, spare: OwnedFd) -> i32 {
+    let ready: Vec<u8> = std::iter::once(READY)
+        .chain(sidecar.to_ne_bytes())
+        .collect();
+    if socket::send(line.as_fd(), &ready, &[]).is_err() {
+        return 1;
+    }
+    // Nobody else has the other end: a sidecar that never becomes ready closes it by its end.
+    let Ok(entrusted) = socket::receive(line.as_fd(), &mut [0; ENTRUST.len()]) else {
+        return 1;
+    };
+    let mut fds = entrusted.fds.into_iter();
+    let Some(init) = fds.next() else { return 1 };
+    let journal = fds.next().map(std::fs::File::from);
+    // What the filter calls init's is what the kernel gave out: the lowest numbers that were free.
+    if init.as_raw_fd() != filter::WARDEN_INIT {
+        return 1;
+    }
+    drop((line, spare));
+    let how = loop {
+        match rustix::process::waitid(WaitId::All, WaitIdOptions::EXITED) {
+            Ok(status) => break status,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => break None,
+        }
+    };
+    if has_ended(&init) {
+        return 0;
+    }
+    // It may have ended since.
+    let ended = rustix::process::pidfd_send_signal(&init, Signal::KILL);
+    if let (Ok(()), Some(journal)) = (ended, journal) {
+        note(journal, how.as_ref());
+    }
+    0
+}
+
+/// Whether a process has ended by itself, as it mostly has when its sidecar ends.
+fn has_ended(init: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(init, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let ready = rustix::io::retry_on_intr(|| poll(&mut fds, Some(&now)));
+    ready.is_ok_and(|count| count > 0)
+}
+
+/// The last line of a violation log.
+#[derive(Serialize)]
+struct Ended {
+    time: String,
+    wall: &'static str,
+    verdict: &'static str,
+    reason: String,
+}
+
+fn note(mut journal: std::fs::File, how: Option<&WaitIdStatus>) {
+    let how = match how.map(|how| (how.exit_status(), how.terminating_signal())) {
+        Some((Some(code), _)) => format!("exit code {code}"),
+        Some((_, Some(signal))) => format!("signal {signal}"),
+        _ => "nobody knows how".to_owned(),
+    };
+    let line = Ended {
+        time: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
+        wall: "network",
+        verdict: "ended",
+        reason: format!(
+            "the container's sidecar died ({how}), without which it has no network: its first process was sent SIGKILL"
+        ),
+    };
+    if let Ok(mut text) = serde_json::to_vec(&line) {
+        text.push(b'\n');
+        // One write, so that the line is whole or not there.
+        let _full = journal.write_all(&text);
+    }
+}
