@@ -254,7 +254,7 @@ mod tests {
                 linux.set_cgroups_path(None);
             }
             let place = Place::new(Path::new(root), "one").unwrap();
-            name(&mut spec, &place.key());
+            name(&mut spec, place.key());
             named(&spec).unwrap()
         };
         assert_ne!(cgroup("/run/a"), cgroup("/run/b"));

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::git::InGit;
 use super::wrapped::Wrapped;
 use super::{NetworkPlan, PlanError, SharedNetwork};
+use crate::plan::PlannedNamespace;
 use crate::policy::{NodeAllow, Policy};
 
 /// What the kernel can do.
@@ -98,8 +99,8 @@ pub struct Neighbour {
     pub id: String,
     /// Its policy; `None` under `unconfined`.
     pub policy: Option<Policy>,
-    /// Its namespaces, as [`super::Plan::namespaces`] has them: `type`, or `type=path` for one that it joined itself.
-    pub namespaces: Vec<String>,
+    /// Its namespaces, as [`super::Plan::namespaces`] has them.
+    pub namespaces: Vec<PlannedNamespace>,
     /// Its network, where it has walls.
     pub network: Option<NeighbourNetwork>,
 }

@@ -12,6 +12,8 @@ use oci_spec::runtime::{Linux, LinuxNamespaceType as Type};
 use super::{
     BundleFacts, Neighbour, NeighbourNetwork, NetworkPlan, NetworkState, PlanError, SharedNetwork,
 };
+use crate::plan::Isolates;
+use crate::plan::PlannedNamespace;
 use crate::policy::{
     Exceeded, NamespaceKind, Network, NetworkLimit, OnUnknown, Origin, Policy, Resolved, exceeds,
 };
@@ -95,7 +97,10 @@ fn join<'a>(
                 neighbour.id
             ));
         };
-        let its_users = !neighbour.namespaces.iter().any(|n| n.starts_with("user"));
+        let its_users = !neighbour
+            .namespaces
+            .iter()
+            .any(|n| n.isolates == Isolates::User);
         if !(its_users && host_users) {
             return Err("one of them has a user namespace".to_owned());
         }
@@ -218,8 +223,8 @@ impl Joined<'_> {
     }
 
     /// The namespace that libcontainer joins.
-    pub(super) fn namespace(&self) -> String {
-        format!("network={}", self.shared.path.display())
+    pub(super) fn namespace(&self) -> PlannedNamespace {
+        PlannedNamespace::at(Isolates::Network, &self.shared.path)
     }
 
     /// What holds there.

@@ -13,6 +13,7 @@ mod judge;
 pub mod limits;
 pub mod mountinfo;
 pub mod mounts;
+mod namespace;
 pub mod namespaces;
 pub mod network;
 pub mod neutral;
@@ -51,6 +52,7 @@ pub use facts::{
 pub use git::{Exclude, InGit, Untracked};
 pub use limits::LimitsPlan;
 pub use mounts::{PlannedMount, Pruned};
+pub use namespace::{Isolates, NamespaceError, PlannedNamespace};
 pub use privileges::CapabilitySets;
 
 /// What will be enforced for one container.
@@ -72,7 +74,7 @@ pub struct Plan {
     /// Capabilities that no process of the container may have beyond; `exec` is cut down to these.
     pub capability_limit: BTreeSet<String>,
     /// Namespaces that libcontainer makes or joins, as `type` or `type=path`.
-    pub namespaces: Vec<String>,
+    pub namespaces: Vec<PlannedNamespace>,
     /// Device nodes beyond the usual eight that the node's file allows.
     pub devices: BTreeSet<PathBuf>,
     /// What the container may take of the node.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{Linux, LinuxNamespace, LinuxNamespaceType as Type};
 
 use super::join::Joined;
-use super::{BundleFacts, Neighbour, PlanError};
+use super::{BundleFacts, Isolates, Neighbour, PlanError, PlannedNamespace};
 use crate::policy::{NamespaceKind, Resolved, exceeds};
 
-/// The namespaces that libcontainer makes or joins, as `type` or `type=path`.
+/// The namespaces that libcontainer makes or joins.
 ///
 /// The network namespace here is the engine's: the container's own is made beside it and entered at `start`.
 /// A missing cgroup namespace (Docker's default on cgroup v1) is added rather than refused.
@@ -18,7 +18,7 @@ pub(super) fn plan(
     linux: &Linux,
     bundle: &BundleFacts,
     joined: Option<&Joined<'_>>,
-) -> Result<Vec<String>, PlanError> {
+) -> Result<Vec<PlannedNamespace>, PlanError> {
     let given = linux.namespaces().as_deref().unwrap_or_default();
     let own_users = given.iter().all(|n| n.typ() != Type::User);
     let judge = Judge {
@@ -27,27 +27,29 @@ pub(super) fn plan(
         host_users: own_users,
     };
     let mut out = Vec::new();
-    for (typ, kind, name) in [
-        (Type::Pid, Some(NamespaceKind::Pid), "pid"),
-        (Type::Ipc, Some(NamespaceKind::Ipc), "ipc"),
-        (Type::Uts, Some(NamespaceKind::Uts), "uts"),
-        (Type::Mount, None, "mount"),
+    for (typ, kind, isolates) in [
+        (Type::Pid, Some(NamespaceKind::Pid), Isolates::Pid),
+        (Type::Ipc, Some(NamespaceKind::Ipc), Isolates::Ipc),
+        (Type::Uts, Some(NamespaceKind::Uts), Isolates::Uts),
+        (Type::Mount, None, Isolates::Mount),
     ] {
         match given.iter().find(|n| n.typ() == typ) {
             None if judge.node_allows(kind) => {}
-            None => return Err(refused(resolved, "host's".into(), name)),
-            Some(ns) => out.push(judge.own_or_allowed(ns, kind, name)?),
+            None => return Err(refused(resolved, "host's".into(), isolates)),
+            Some(ns) => out.push(judge.own_or_allowed(ns, kind, isolates)?),
         }
     }
     let cgroup = given.iter().find(|n| n.typ() == Type::Cgroup);
-    out.push(cgroup.map_or(Ok("cgroup".to_owned()), |ns| {
-        judge.own_or_allowed(ns, Some(NamespaceKind::Cgroup), "cgroup")
-    })?);
+    out.push(
+        cgroup.map_or(Ok(PlannedNamespace::new(Isolates::Cgroup)), |ns| {
+            judge.own_or_allowed(ns, Some(NamespaceKind::Cgroup), Isolates::Cgroup)
+        })?,
+    );
     if let Some(ns) = given.iter().find(|n| n.typ() == Type::User) {
-        out.push(judge.own_or_allowed(ns, Some(NamespaceKind::User), "user")?);
+        out.push(judge.own_or_allowed(ns, Some(NamespaceKind::User), Isolates::User)?);
     }
     if given.iter().any(|n| n.typ() == Type::Time) {
-        out.push("time".to_owned());
+        out.push(PlannedNamespace::new(Isolates::Time));
     }
     out.push(joined.map_or_else(|| network(given), Joined::namespace));
     out.sort();
@@ -71,15 +73,15 @@ impl Judge<'_> {
         &self,
         ns: &LinuxNamespace,
         kind: Option<NamespaceKind>,
-        name: &'static str,
-    ) -> Result<String, PlanError> {
+        isolates: Isolates,
+    ) -> Result<PlannedNamespace, PlanError> {
         let Some(path) = ns.path() else {
-            return Ok(name.to_owned());
+            return Ok(PlannedNamespace::new(isolates));
         };
         if !self.node_allows(kind) {
-            self.same_walls(path, kind, name)?;
+            self.same_walls(path, kind, isolates)?;
         }
-        Ok(format!("{name}={}", path.display()))
+        Ok(PlannedNamespace::at(isolates, path))
     }
 
     /// Processes, queues and the host's name may be shared among containers with the same walls: whoever shares a pid
@@ -88,7 +90,7 @@ impl Judge<'_> {
         &self,
         path: &Path,
         kind: Option<NamespaceKind>,
-        name: &'static str,
+        isolates: Isolates,
     ) -> Result<(), PlanError> {
         let shareable = matches!(
             kind,
@@ -98,15 +100,15 @@ impl Judge<'_> {
         // One of them must have made it: what it joined itself may be anybody's, the host's too.
         let made_here = neighbours
             .iter()
-            .any(|n| n.policy.is_some() && n.namespaces.iter().any(|n| n == name));
+            .any(|n| n.policy.is_some() && n.namespaces.iter().any(|n| n.is_new(isolates)));
         if !shareable || !made_here {
-            return Err(refused(self.resolved, foreign(path), name));
+            return Err(refused(self.resolved, foreign(path), isolates));
         }
         neighbours.iter().try_for_each(|n| {
             self.difference(n).map_or(Ok(()), |why| {
                 Err(PlanError::Neighbour {
                     policy: self.resolved.policy.name.to_string(),
-                    kind: name,
+                    kind: isolates.name(),
                     id: n.id.clone(),
                     why,
                 })
@@ -119,7 +121,10 @@ impl Judge<'_> {
         let Some(policy) = &other.policy else {
             return Some("it has no walls (unconfined)".to_owned());
         };
-        let host_users = !other.namespaces.iter().any(|n| n.starts_with("user"));
+        let host_users = !other
+            .namespaces
+            .iter()
+            .any(|n| n.isolates == Isolates::User);
         if !(host_users && self.host_users) {
             return Some("one of them has a user namespace".to_owned());
         }
@@ -130,14 +135,17 @@ impl Judge<'_> {
     }
 }
 
+/// The host's network namespace: the one that the runtime is in.
+pub(super) const HOST_NETWORK: &str = "/proc/self/ns/net";
+
 /// The engine's network namespace; for the host's, the one that the runtime is in.
-fn network(given: &[LinuxNamespace]) -> String {
+fn network(given: &[LinuxNamespace]) -> PlannedNamespace {
     match given.iter().find(|n| n.typ() == Type::Network) {
         // Always listed: libcontainer lets `exec` skip a namespace that the spec does not list.
-        None => "network=/proc/self/ns/net".to_owned(),
+        None => PlannedNamespace::at(Isolates::Network, HOST_NETWORK),
         Some(ns) => match ns.path() {
-            None => "network".to_owned(),
-            Some(path) => format!("network={}", path.display()),
+            None => PlannedNamespace::new(Isolates::Network),
+            Some(path) => PlannedNamespace::at(Isolates::Network, path),
         },
     }
 }
@@ -146,11 +154,11 @@ fn foreign(path: &Path) -> String {
     format!("foreign ({})", path.display())
 }
 
-fn refused(resolved: &Resolved, whose: String, kind: &'static str) -> PlanError {
+fn refused(resolved: &Resolved, whose: String, isolates: Isolates) -> PlanError {
     PlanError::Namespace {
         policy: resolved.policy.name.to_string(),
         whose,
-        kind,
+        kind: isolates.name(),
     }
 }
 

@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{NetworkPlan, PlanError, SidecarLimits};
 use crate::egress::{Asking, Budget, Rules, proxy_port};
+use crate::plan::Isolates;
+use crate::plan::PlannedNamespace;
+use crate::plan::namespaces::HOST_NETWORK;
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{
     Network, NetworkMode, OnUnknown, PolicyName, Resolved, Switch, Upstream, UpstreamNames,
 };
+use std::path::Path;
 
 /// The stub's port.
 const DNS_PORT: u16 = 53;
@@ -109,7 +113,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
 pub(super) fn check_inbound(
     policy: &PolicyName,
     network: &NetworkPlan,
-    namespaces: &[String],
+    namespaces: &[PlannedNamespace],
 ) -> Result<(), PlanError> {
     let ports = &network.inbound;
     let walls = |port: &&u16| {
@@ -123,7 +127,10 @@ pub(super) fn check_inbound(
     } else if ports.len() > MOST_INBOUND {
         let named = ports.len();
         format!("at most {MOST_INBOUND} ports may be named, these are {named}")
-    } else if namespaces.iter().any(|n| n == "network=/proc/self/ns/net") {
+    } else if namespaces
+        .iter()
+        .any(|n| n.is_at(Isolates::Network, Path::new(HOST_NETWORK)))
+    {
         "the container has the host's network, and the ports would be the host's own".to_owned()
     } else if let Some(port) = ports.iter().find(walls) {
         format!(

@@ -418,7 +418,14 @@ fn privileges(out: &mut String, plan: &Plan) {
         out,
         &format!(
             "namespaces: {} and an inner network",
-            escape(&plan.namespaces.join(" "))
+            escape(
+                &plan
+                    .namespaces
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            )
         ),
     );
     let devices: Vec<String> = plan.devices.iter().map(|d| path(d)).collect();

@@ -8,6 +8,8 @@ use oci_spec::runtime::{
     LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, Root, Spec,
 };
 
+use crate::plan::Isolates;
+use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::is_net;
 use crate::plan::{Plan, PlannedMount, neutral, process};
 use crate::policy::RootAccess;
@@ -120,7 +122,7 @@ fn set_root(spec: &mut Spec, places: &Places, readonly: Option<bool>) {
 fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
     linux.set_seccomp(None);
     neutral::linux(&mut linux);
-    linux.set_namespaces(Some(plan.namespaces.iter().map(|n| namespace(n)).collect()));
+    linux.set_namespaces(Some(plan.namespaces.iter().map(namespace).collect()));
     let kept: Vec<LinuxDevice> = linux
         .devices()
         .iter()
@@ -163,24 +165,19 @@ fn mount(planned: &PlannedMount) -> Mount {
         .expect("all fields of a mount are set")
 }
 
-/// `type` or `type=path` of a plan.
-fn namespace(text: &str) -> LinuxNamespace {
-    let (typ, path) = match text.split_once('=') {
-        Some((typ, path)) => (typ, Some(PathBuf::from(path))),
-        None => (text, None),
-    };
-    let typ = match typ {
-        "pid" => LinuxNamespaceType::Pid,
-        "ipc" => LinuxNamespaceType::Ipc,
-        "uts" => LinuxNamespaceType::Uts,
-        "mount" => LinuxNamespaceType::Mount,
-        "cgroup" => LinuxNamespaceType::Cgroup,
-        "user" => LinuxNamespaceType::User,
-        "time" => LinuxNamespaceType::Time,
-        _ => LinuxNamespaceType::Network,
+fn namespace(planned: &PlannedNamespace) -> LinuxNamespace {
+    let typ = match planned.isolates {
+        Isolates::Pid => LinuxNamespaceType::Pid,
+        Isolates::Ipc => LinuxNamespaceType::Ipc,
+        Isolates::Uts => LinuxNamespaceType::Uts,
+        Isolates::Mount => LinuxNamespaceType::Mount,
+        Isolates::Cgroup => LinuxNamespaceType::Cgroup,
+        Isolates::User => LinuxNamespaceType::User,
+        Isolates::Time => LinuxNamespaceType::Time,
+        Isolates::Network => LinuxNamespaceType::Network,
     };
     let builder = LinuxNamespaceBuilder::default().typ(typ);
-    match path {
+    match planned.path.clone() {
         Some(path) => builder.path(path),
         None => builder,
     }

@@ -67,7 +67,7 @@ fn a_member_is_in_the_network_of_the_first_and_under_its_rules() {
     assert_eq!(plan.policy.network, first.policy.network);
     assert!(
         plan.namespaces
-            .contains(&"network=/proc/8/ns/net".to_owned())
+            .contains(&"network=/proc/8/ns/net".parse().unwrap())
     );
     assert_eq!(
         plan.origins["network.allow"],
@@ -164,7 +164,7 @@ fn only_a_network_that_stands_is_joined() {
         ..standing(under("standard"))
     };
     let remapped = Neighbour {
-        namespaces: vec!["user".into()],
+        namespaces: vec!["user".parse().unwrap()],
         ..standing(under("standard"))
     };
     let mut of_member = standing(under("standard"));

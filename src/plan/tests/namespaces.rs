@@ -33,7 +33,7 @@ fn the_hosts_and_foreign_namespaces_are_refused_unless_the_node_allows_them() {
         let plan = namespaces(without(kind))
             .node(&format!("allow.namespaces = [\"{kind}\"]"))
             .plan();
-        assert!(!plan.namespaces.iter().any(|n| n == kind));
+        assert!(!plan.namespaces.iter().any(|n| n.to_string() == kind));
     }
     for kind in ["pid", "ipc", "uts", "cgroup", "user"] {
         let message = namespaces(foreign(kind)).refused();
@@ -45,7 +45,8 @@ fn the_hosts_and_foreign_namespaces_are_refused_unless_the_node_allows_them() {
             .node(&format!("allow.namespaces = [\"{kind}\"]"))
             .plan();
         assert!(
-            plan.namespaces.contains(&format!("{kind}=/proc/7/ns/x")),
+            plan.namespaces
+                .contains(&format!("{kind}=/proc/7/ns/x").parse().unwrap()),
             "{:?}",
             plan.namespaces
         );
@@ -64,7 +65,7 @@ fn what_is_missing_and_harmless_is_added() {
     assert!(
         host_network
             .namespaces
-            .contains(&"network=/proc/self/ns/net".to_owned())
+            .contains(&"network=/proc/self/ns/net".parse().unwrap())
     );
     let engines = [json!({"type": "network", "path": "/run/netns/x"})];
     let mut list = without("network");
@@ -73,7 +74,7 @@ fn what_is_missing_and_harmless_is_added() {
     assert!(
         engines
             .namespaces
-            .contains(&"network=/run/netns/x".to_owned())
+            .contains(&"network=/run/netns/x".parse().unwrap())
     );
 }
 
@@ -94,7 +95,10 @@ fn namespaces_of_a_container_with_the_same_walls_may_be_joined() {
         let plan = namespaces(foreign(kind))
             .neighbours("/proc/7/ns/x", vec![neighbour("standard")])
             .plan();
-        assert!(plan.namespaces.contains(&format!("{kind}=/proc/7/ns/x")));
+        assert!(
+            plan.namespaces
+                .contains(&format!("{kind}=/proc/7/ns/x").parse().unwrap())
+        );
     }
     for kind in ["cgroup", "user", "mount"] {
         let message = namespaces(foreign(kind))
@@ -112,7 +116,7 @@ fn everyone_in_the_namespace_must_have_the_same_walls() {
         ..neighbour("standard")
     };
     let remapped = Neighbour {
-        namespaces: vec!["pid".into(), "user".into()],
+        namespaces: vec!["pid".parse().unwrap(), "user".parse().unwrap()],
         ..neighbour("standard")
     };
     for (other, why) in [
@@ -134,7 +138,7 @@ fn everyone_in_the_namespace_must_have_the_same_walls() {
 #[test]
 fn a_namespace_that_none_of_them_made_may_be_anybodys() {
     let joined = Neighbour {
-        namespaces: vec!["pid=/proc/1/ns/pid".into()],
+        namespaces: vec!["pid=/proc/1/ns/pid".parse().unwrap()],
         ..neighbour("standard")
     };
     for others in [vec![], vec![joined]] {

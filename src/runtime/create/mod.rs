@@ -219,7 +219,7 @@ pub fn create(
         path::check_systemd(&decision.bundle.spec)?;
         path::warn_of_properties(&decision.bundle.spec);
     } else {
-        path::name(&mut decision.bundle.spec, &place.key());
+        path::name(&mut decision.bundle.spec, place.key());
     }
     let process = decision.bundle.spec.process().as_ref();
     refuse_contradiction(&CapabilitySets::of(

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
+use crate::plan::Isolates;
 use crate::plan::{Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::census::{Census, Namespace};
@@ -132,8 +133,9 @@ fn is_in(record: &Record, ns: &Joined) -> bool {
     let plan = record.plan.iter().flat_map(|p| &p.namespaces);
     let by_plan = ns.name == "net"
         && plan
-            .filter_map(|n| n.strip_prefix("network="))
-            .filter(|path| !path.starts_with("/proc/"))
+            .filter(|n| n.isolates == Isolates::Network)
+            .filter_map(|n| n.path.as_deref())
+            .filter(|path| !path.starts_with("/proc"))
             .any(|path| fs::metadata(path).is_ok_and(|m| key(&m) == key(&wanted)));
     // Asked last: a number that was used again in between has another start time.
     (by_process || by_plan) && init.is_alive()

@@ -1,0 +1,161 @@
+//! A namespace of a plan: a new one, or one that is joined by path.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Which resource a namespace holds (namespaces(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isolates {
+    /// The root of the cgroups.
+    Cgroup,
+    /// System V objects and POSIX queues.
+    Ipc,
+    /// Mounts.
+    Mount,
+    /// Interfaces, routes and sockets.
+    Network,
+    /// Processes.
+    Pid,
+    /// Clocks that begin at boot.
+    Time,
+    /// Users and their capabilities.
+    User,
+    /// The host's name.
+    Uts,
+}
+
+impl Isolates {
+    const ALL: [Self; 8] = [
+        Self::Cgroup,
+        Self::Ipc,
+        Self::Mount,
+        Self::Network,
+        Self::Pid,
+        Self::Time,
+        Self::User,
+        Self::Uts,
+    ];
+
+    /// The specification's word (runtime-spec 1.2, config-linux.md "Namespaces").
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cgroup => "cgroup",
+            Self::Ipc => "ipc",
+            Self::Mount => "mount",
+            Self::Network => "network",
+            Self::Pid => "pid",
+            Self::Time => "time",
+            Self::User => "user",
+            Self::Uts => "uts",
+        }
+    }
+}
+
+/// A namespace that the container gets. In records it is `type`, or `type=path`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PlannedNamespace {
+    /// What it holds.
+    pub isolates: Isolates,
+    /// The one that is joined; `None`: a new one.
+    pub path: Option<PathBuf>,
+}
+
+impl PlannedNamespace {
+    /// A new one.
+    pub fn new(isolates: Isolates) -> Self {
+        Self {
+            isolates,
+            path: None,
+        }
+    }
+
+    /// The one at a path.
+    pub fn at(isolates: Isolates, path: impl Into<PathBuf>) -> Self {
+        Self {
+            isolates,
+            path: Some(path.into()),
+        }
+    }
+
+    /// Whether it is a new one of this kind.
+    pub fn is_new(&self, isolates: Isolates) -> bool {
+        self.isolates == isolates && self.path.is_none()
+    }
+
+    /// Whether it is the one at this path.
+    pub fn is_at(&self, isolates: Isolates, path: &Path) -> bool {
+        self.isolates == isolates && self.path.as_deref() == Some(path)
+    }
+}
+
+/// Not a namespace as a record has it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no namespace: it is `type` or `type=path`")]
+pub struct NamespaceError(String);
+
+impl FromStr for PlannedNamespace {
+    type Err = NamespaceError;
+
+    fn from_str(text: &str) -> Result<Self, NamespaceError> {
+        let (name, path) = match text.split_once('=') {
+            Some((name, path)) => (name, Some(PathBuf::from(path))),
+            None => (text, None),
+        };
+        let found = Isolates::ALL.into_iter().find(|kind| kind.name() == name);
+        let isolates = found.ok_or_else(|| NamespaceError(text.to_owned()))?;
+        Ok(Self { isolates, path })
+    }
+}
+
+impl TryFrom<String> for PlannedNamespace {
+    type Error = NamespaceError;
+
+    fn try_from(text: String) -> Result<Self, NamespaceError> {
+        text.parse()
+    }
+}
+
+impl From<PlannedNamespace> for String {
+    fn from(namespace: PlannedNamespace) -> Self {
+        namespace.to_string()
+    }
+}
+
+impl fmt::Display for PlannedNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.isolates.name())?;
+        match &self.path {
+            Some(path) => write!(f, "={}", path.display()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_the_type_and_the_path_and_nothing_else() {
+        for text in ["pid", "network=/proc/self/ns/net", "user=/a=b"] {
+            let namespace: PlannedNamespace = text.parse().unwrap();
+            assert_eq!(namespace.to_string(), text);
+        }
+        for wrong in ["", "net", "Network", "=/x", "pid "] {
+            let read: Result<PlannedNamespace, _> = wrong.parse();
+            assert!(read.is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_read_by_its_own_name() {
+        for kind in Isolates::ALL {
+            let read = kind.name().parse();
+            assert_eq!(read, Ok(PlannedNamespace::new(kind)));
+        }
+    }
+}
