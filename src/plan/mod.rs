@@ -370,7 +370,7 @@ pub enum PlanError {
     },
     /// A mask that git might take for a change of the project.
     #[error(
-        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and nobody can tell whether git has it, so that the container would commit it as empty: {why}; or take the secret out, or let the node's policy name it in filesystem.credentials"
+        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and nobody can tell whether git has it: {why}; or take the secret out, or name it in filesystem.credentials of the node's policy"
     )]
     Untold {
         /// The policy's name.

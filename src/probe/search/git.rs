@@ -109,7 +109,7 @@ impl<'a> Repositories<'a> {
         let Some(entry) = index.get(bytes) else {
             return Known::Hidden(match index.is_below_sparse(bytes) {
                 true => InGit::Untold(
-                    "git keeps its directory out of the work tree; run git sparse-checkout disable"
+                    "git keeps its directory out of the work tree (git sparse-checkout disable)"
                         .to_owned(),
                 ),
                 false => repository.untracked(name),
@@ -205,9 +205,7 @@ impl<'a> Repositories<'a> {
         };
         let shared = |name: &str| git.join(name).read(most).ok().flatten();
         let index = Index::parse(&bytes, &wanted, &shared);
-        index.map_err(|why| {
-            format!("{why}; run git update-index --index-version=2 --no-split-index")
-        })
+        index.map_err(|why| format!("{why} (git update-index --index-version=2 --no-split-index)"))
     }
 
     /// What a path means that git has written into a directory of the container.
