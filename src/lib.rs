@@ -26,8 +26,10 @@
 //! | [`egress`] | rules, names, heads -> verdicts | nothing but compute |
 //! | [`devices`] | device rules -> a program for cgroup v2 | nothing but compute |
 //! | [`render`] | plan -> spec, files, words | nothing but compute |
+//! | [`kernel`] | words of the kernel's interfaces that several share | nothing but compute |
 //! | [`probe`] | kernel and files -> facts | read |
 //! | [`runtime`] | the life of a container | everything, in order |
+//! | [`cgroup`] | cgroups of both versions: places, limits, statistics, devices | read and write cgroups |
 //! | [`enforce`] | in the container's process, before execve | only restrict |
 //! | [`network`] | the inner network namespace | in its own child |
 //! | [`sidecar`] | the companion process | in its own process |
