@@ -237,6 +237,10 @@ fn set<T: FromStr<Err = ValueError>>(slot: &mut Option<T>, value: &str) -> Resul
 }
 
 fn unknown(name: &str) -> PolicyError {
+    let field = name.strip_prefix(PREFIX).and_then(|name| name.parse().ok());
+    if let Some(field) = field {
+        return PolicyError::NoAnnotation { field };
+    }
     let keys: Vec<String> = Key::all().map(|key| key.to_string()).collect();
     PolicyError::AnnotationKey {
         key: shown(name),

@@ -29,6 +29,15 @@ pub enum PolicyError {
         suggestion: Option<String>,
     },
 
+    /// An annotation for a field that policy files alone have.
+    #[error(
+        "annotation dev.agentbox.{field}: no annotation sets this field, a policy file of the node does"
+    )]
+    NoAnnotation {
+        /// The field.
+        field: Field,
+    },
+
     /// An annotation whose value cannot be meant.
     #[error("annotation {key}: its value has {length} bytes, at most {limit} are read")]
     AnnotationTooLong {
@@ -262,7 +271,8 @@ pub enum PolicyError {
 
     /// An annotation asks for more than the policy that was chosen, and nobody gave it leave.
     #[error(
-        "policy {policy} ({chosen_by}) is exceeded by annotations: {}; {}",
+        "policy {policy} ({}) is exceeded by annotations: {}; {}",
+        By(chosen_by),
         Over(over),
         Leave { keys: over.iter().map(|over| over.exceeded.field).collect(), image: *image }
     )]
@@ -481,12 +491,23 @@ impl fmt::Display for OverLimit {
             asked,
             allowed,
         } = exceeded;
-        // The annotation of a field is called like it.
-        let by = match origin {
-            Origin::Annotation(_) => "annotation".to_owned(),
-            other => other.to_string(),
-        };
-        write!(f, "{field} asks for {asked} ({by}), allowed is {allowed}")
+        write!(
+            f,
+            "{field} asks for {asked} ({}), allowed is {allowed}",
+            By(origin)
+        )
+    }
+}
+
+/// Where something came from that is named beside it: its annotation is called like it.
+struct By<'a>(&'a Origin);
+
+impl fmt::Display for By<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Origin::Annotation(_) => f.write_str("annotation"),
+            other => other.fmt(f),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::*;
 fn variant(error: &PolicyError) -> &'static str {
     match error {
         PolicyError::AnnotationKey { .. } => "AnnotationKey",
+        PolicyError::NoAnnotation { .. } => "NoAnnotation",
         PolicyError::AnnotationTooLong { .. } => "AnnotationTooLong",
         PolicyError::AnnotationValue { .. } => "AnnotationValue",
         PolicyError::AnnotationUnconfined { .. } => "AnnotationUnconfined",
@@ -36,7 +37,7 @@ fn variant(error: &PolicyError) -> &'static str {
 }
 
 /// All but `FileName`, which [`misnamed_policy`] gives and which concerns no container.
-const VARIANTS: usize = 26;
+const VARIANTS: usize = 27;
 
 fn table() -> Vec<(Case, &'static str, &'static str)> {
     let mut rows = about_annotations();
@@ -53,6 +54,11 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
             "annotation \"dev.agentbox.polciy\" is not one of agentbox's; did you mean dev.agentbox.policy?; its keys \
              are dev.agentbox.policy, dev.agentbox.workspace, and dev.agentbox. with each field of `agentbox policy show \
              standard`",
+        ),
+        (
+            case().field("network.limit", "a.test"),
+            "NoAnnotation",
+            "annotation dev.agentbox.network.limit: no annotation sets this field, a policy file of the node does",
         ),
         (
             case().field("network.mode", &"x".repeat(70_000)),
@@ -304,7 +310,7 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
                 .field("policy", "strict")
                 .field("network.allow", "a.test"),
             "Loosened",
-            "policy strict (annotation dev.agentbox.policy) is exceeded by annotations: network.mode asks for allowlist \
+            "policy strict (annotation) is exceeded by annotations: network.mode asks for allowlist \
              (annotation), allowed is at most none; and 1 more field; the image may have written the annotation: \
              annotations = [\"network.mode\", ...] under [allow] of the node's file or --policy gives leave",
         ),
@@ -414,6 +420,11 @@ fn u_b10_long_lists_and_names_do_not_make_long_messages() {
             .field("syscalls.allow", "keyctl,bpf"),
         every(podman()).field("network.allow", &hosts),
         case().flag("strict").field("policy", "permissive"),
+        podman()
+            .field("policy", "strict")
+            .field("network.allow", "evil.example")
+            .field("filesystem.mounts", "keep")
+            .field("filesystem.root", "ephemeral"),
         case().flag("strict").field(
             "network.inbound",
             &(1..65).map(|p| p.to_string()).collect::<Vec<_>>().join(","),
