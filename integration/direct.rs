@@ -116,7 +116,7 @@ impl Node {
         }
     }
 
-    /// Likewise, with a `--root` as a CRI engine gives it.
+    /// Likewise, with a `--root` as a CRI engine gives it, and bundles as containerd's CRI plugin has them made.
     pub fn of_cri() -> Self {
         let mut node = Self::new();
         node.root = node.scratch.dir("containerd/runc/k8s.io");
@@ -143,8 +143,14 @@ impl Node {
     /// A bundle with this config.json.
     pub fn bundle(&self, name: &str, config: &Value) -> String {
         let text = config.to_string();
-        self.scratch.file(&format!("{name}/config.json"), &text);
-        self.scratch.path(name)
+        let mut place = name.to_owned();
+        if self.root.ends_with("k8s.io") {
+            place = format!("io.containerd.runtime.v2.task/k8s.io/{name}");
+            let own = format!("io.containerd.grpc.v1.cri/containers/{name}");
+            self.scratch.dir(&own);
+        }
+        self.scratch.file(&format!("{place}/config.json"), &text);
+        self.scratch.path(&place)
     }
 
     /// `agentbox --root ROOT ARGUMENTS...`, to its end.

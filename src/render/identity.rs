@@ -154,14 +154,24 @@ impl Identity {
     }
 }
 
-/// Whether a `--root` is one that a CRI engine gives: containerd's for its namespace `k8s.io`, and CRI-O's `runtime_root`,
-/// which ends in `cri-o`. Annotations and cgroup paths are the caller's choice under other engines, and this is not.
-pub fn is_cri(root: &Path) -> bool {
+/// An engine that speaks CRI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cri {
+    /// containerd, in the namespace of its CRI plugin.
+    Containerd,
+    /// CRI-O.
+    Crio,
+}
+
+/// Which CRI engine gives such a `--root`: containerd's is that of its namespace `k8s.io`, CRI-O's the handler's
+/// `runtime_root`, which ends in `cri-o`. Annotations and cgroup paths are the caller's choice under other engines, and this
+/// is not.
+pub fn cri_of(root: &Path) -> Option<Cri> {
     let parts: Vec<&str> = root.iter().filter_map(|part| part.to_str()).collect();
     match parts[..] {
-        [.., "containerd", "runc", namespace] => namespace == "k8s.io",
-        [.., last] => last == "cri-o",
-        [] => false,
+        [.., "containerd", "runc", namespace] => (namespace == "k8s.io").then_some(Cri::Containerd),
+        [.., "cri-o"] => Some(Cri::Crio),
+        _ => None,
     }
 }
 
@@ -235,7 +245,7 @@ mod tests {
             ("/run/agentbox/containers", false),
             ("/srv/k8s.io", false),
         ] {
-            assert_eq!(is_cri(Path::new(root)), is, "{root}");
+            assert_eq!(cri_of(Path::new(root)).is_some(), is, "{root}");
         }
     }
 

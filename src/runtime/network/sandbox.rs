@@ -7,8 +7,7 @@ use std::path::Path;
 use oci_spec::runtime::Spec;
 
 use crate::plan::workspace::{SANDBOX, pod_role};
-use crate::render::identity::is_cri;
-use crate::runtime::input::bundle;
+use crate::runtime::input::{bundle, cri};
 use crate::runtime::signal;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::Place;
@@ -17,7 +16,7 @@ use crate::runtime::state::store::Place;
 /// as it is: the caller has its error already.
 pub fn end_if_lost(root: &Path, member: &Path) {
     // Annotations are the choice of other engines' callers.
-    if !is_cri(root) {
+    if !cri::is_engines(root, member) {
         return;
     }
     let Some(id) = sandbox_of(member) else {

@@ -11,7 +11,7 @@ use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_make
 use crate::plan::workspace::{SANDBOX, pod_role};
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::NetworkMode;
-use crate::render::identity::{Identity, is_cri};
+use crate::render::identity::{Identity, cri_of};
 use crate::runtime::RuntimeError;
 use crate::runtime::create::has_user_namespace;
 use crate::runtime::network::budgets;
@@ -334,7 +334,7 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
 /// A container that has lost its sidecar is of no use where it lives by its network; a pod's sandbox is what its kubelet looks
 /// at. What had no way out loses nothing, and goes on.
 fn loss(network: &NetworkPlan, spec: &Spec, place: &Place) -> Loss {
-    let sandbox = pod_role(spec) == Some(SANDBOX) && is_cri(&place.root);
+    let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
     match work(network) {
         Work::Serve => Loss::EndsContainer,
         _ if sandbox => Loss::EndsContainer,
