@@ -154,11 +154,22 @@ pub fn facts(spec: &Spec) -> BundleFacts {
         wrapped: Wrapped::default(),
         devices: devices.map(|device| device.path().clone()).collect(),
         engine_hooks: setkey.map(|hook| hook.path().clone()).collect(),
+        bundle: bundle_of(spec),
+        rootfs: PathBuf::from("/rootfs"),
         cri: annotations(spec)
             .keys()
             .any(|key| key.starts_with("io.kubernetes.cri.")),
         neighbours: BTreeMap::new(),
     }
+}
+
+/// A directory called by the id of whoever has the shared memory: the container itself, as recorded.
+fn bundle_of(spec: &Spec) -> PathBuf {
+    let mounts = spec.mounts().iter().flatten();
+    let memory = mounts.filter(|m| m.destination() == Path::new("/dev/shm"));
+    let sources = memory.filter_map(|m| m.source().as_ref());
+    let id = sources.flatten().find(|part| part.len() == 64);
+    Path::new("/run/bundles").join(id.unwrap_or_default())
 }
 
 fn source(mount: &Mount) -> Option<SourceFacts> {

@@ -3,6 +3,7 @@
 mod held;
 mod hosts;
 mod links;
+mod overlay;
 mod search;
 mod source;
 
@@ -187,6 +188,9 @@ pub fn bundle(
     let facts = BundleFacts {
         sources,
         destinations,
+        // The bundle's own directory, whoever read it knows.
+        bundle: PathBuf::new(),
+        rootfs: rootfs.to_owned(),
         home: home(spec, rootfs),
         wrapped: wrapped.clone(),
         devices: devices(spec),

@@ -4,6 +4,7 @@
 
 mod files_again;
 mod git;
+mod hosts;
 mod image;
 mod network;
 mod network_again;

@@ -6,6 +6,7 @@ mod credentials;
 mod masks;
 mod mounted;
 mod table;
+mod volumes;
 mod workspace;
 mod wrap;
 

@@ -20,7 +20,7 @@ use super::EnforceError;
 use super::scratch::{Scratch, WORKBENCH};
 use crate::kernel::mount_options::Reach;
 use crate::plan::{Ephemeral, FileKind, FilesystemPlan};
-use crate::sys::mount::make_read_only;
+use crate::sys::mount::{Attribute, make_read_only};
 
 /// A mount that is made here rather than by libcontainer.
 pub struct LateMount {
@@ -39,6 +39,15 @@ pub enum LateSource {
         /// Type of its root, for the mount point.
         kind: FileKind,
     },
+    /// A detached copy of a judged directory, over which a part of the scratch is laid.
+    Private {
+        /// The mount.
+        tree: OwnedFd,
+        /// What that part is called.
+        name: String,
+        /// Attributes of the whole.
+        attributes: Vec<Attribute>,
+    },
     /// An empty file system in memory, with these options.
     Tmpfs(Vec<String>),
 }
@@ -55,10 +64,12 @@ pub fn mount_all(
     let (at_bench, others): (Vec<_>, Vec<_>) = late
         .iter()
         .partition(|m| m.destination.starts_with(WORKBENCH));
-    by_depth(at_bench).into_iter().try_for_each(mount_late)?;
+    by_depth(at_bench)
+        .into_iter()
+        .try_for_each(|m| mount_late(m, None))?;
     let others = by_depth(others);
     match Scratch::open(plan, disk, user_namespace)? {
-        None => others.into_iter().try_for_each(mount_late)?,
+        None => others.into_iter().try_for_each(|m| mount_late(m, None))?,
         Some(scratch) => {
             let result = scratch
                 .replace_root(plan)
@@ -113,18 +124,32 @@ fn in_order(
     dirs.sort_by_key(|d| depth(&d.path));
     for (index, dir) in dirs.into_iter().enumerate() {
         while let Some(mount) = late.next_if(|m| depth(&m.destination) <= depth(&dir.path)) {
-            mount_late(mount)?;
+            mount_late(mount, Some(scratch))?;
         }
         scratch.directory(index, dir)?;
     }
-    late.try_for_each(mount_late)
+    late.try_for_each(|mount| mount_late(mount, Some(scratch)))
 }
 
-fn mount_late(mount: &LateMount) -> Result<(), EnforceError> {
+fn mount_late(mount: &LateMount, scratch: Option<&Scratch<'_>>) -> Result<(), EnforceError> {
     match &mount.source {
         LateSource::Tree { tree, kind } => {
             make_mount_point(root()?.as_fd(), &mount.destination, *kind)?;
             attach(tree, &mount.destination)
+        }
+        LateSource::Private {
+            tree,
+            name,
+            attributes,
+        } => {
+            let at = &mount.destination;
+            let step = || format!("lay the container's own overlay over the volume at {at:?}");
+            let scratch = scratch.ok_or_else(|| EnforceError::step(step())(Errno::NODEV))?;
+            make_mount_point(root()?.as_fd(), at, FileKind::Directory)?;
+            let over = scratch
+                .over(tree, name, attributes)
+                .map_err(EnforceError::step(step()))?;
+            attach(&over, at)
         }
         LateSource::Tmpfs(options) => {
             make_mount_point(root()?.as_fd(), &mount.destination, FileKind::Directory)?;

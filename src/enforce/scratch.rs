@@ -131,6 +131,25 @@ impl<'a> Scratch<'a> {
         )
     }
 
+    /// An overlay over a mount that is attached nowhere: its directory is seen as it is, and what is written is thrown away.
+    /// What the overlay lies on is attached where nobody else changes names, so that no path of the container's leads to it.
+    pub(super) fn over(
+        &self,
+        tree: &OwnedFd,
+        name: &str,
+        attributes: &[Attribute],
+    ) -> std::io::Result<OwnedFd> {
+        let like = rustix::fs::fstat(tree)?;
+        self.upper(name, &like, None)?;
+        let lower = format!("{name}.lower");
+        make_dir(self.fd(), &lower, 0o700)?;
+        let lower = Path::new(WORKBENCH).join(lower);
+        attach_at(tree, &open_plain(&lower)?)?;
+        let overlay = self.overlay(&lower, name, MountAttrFlags::empty())?;
+        set_attributes(overlay.as_fd(), attributes)?;
+        Ok(overlay)
+    }
+
     /// A directory to write to, with the owner and, unless it is given, the mode of the one that it stands for.
     fn upper(&self, name: &str, like: &Stat, mode: Option<u32>) -> rustix::io::Result<()> {
         let upper = format!("{name}.upper");

@@ -78,6 +78,10 @@ pub struct BundleFacts {
     pub sources: Vec<Option<SourceFacts>>,
     /// For each mount of the spec, in order: where the image's own links lead its destination. Empty: nowhere else.
     pub destinations: Vec<PathBuf>,
+    /// The bundle's directory, without links; engines name it by the container's id.
+    pub bundle: PathBuf,
+    /// The root file system, without links.
+    pub rootfs: PathBuf,
     /// The home directory of the container's user, from HOME or the image's passwd file.
     pub home: Option<PathBuf>,
     /// `wrap`'s own mounts, which are read-only under every policy.
@@ -172,6 +176,9 @@ pub struct SourceFacts {
     pub runtime: Option<PathBuf>,
     /// Why the search inside is not complete, where it is not.
     pub unsearched: Option<String>,
+    /// Why no overlay can be laid over it, where it is called like an anonymous volume and that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_overlay: Option<String>,
     /// It is the home directory of a person of the node, or root's.
     pub home: Option<Home>,
     /// What it holds, where it is in a pod's volume for what is secret, it holds anything, and all of it could be read.
@@ -222,6 +229,7 @@ impl SourceFacts {
             linked: BTreeSet::new(),
             runtime: None,
             unsearched: None,
+            no_overlay: None,
             home: None,
             holds: None,
         }

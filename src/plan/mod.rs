@@ -4,6 +4,7 @@
 //! spec or the kernel at hand: no `Option` that means "default", no pattern left, sorted, so that equal plans are
 //! equal bytes. It is saved with the container's state; `exec`, `update` and `explain` read it back.
 
+pub mod anonymous;
 mod ephemeral;
 pub mod facts;
 pub mod git;
@@ -13,6 +14,7 @@ mod judge;
 pub mod limits;
 pub mod mountinfo;
 pub mod mounts;
+pub mod names;
 mod namespace;
 pub mod namespaces;
 pub mod network;
@@ -179,17 +181,24 @@ impl FilesystemPlan {
 
     /// Whether there is anything that is thrown away.
     pub fn needs_scratch(&self) -> bool {
-        self.root == RootAccess::Ephemeral || !self.ephemeral.is_empty()
+        self.root == RootAccess::Ephemeral
+            || !self.ephemeral.is_empty()
+            || self.mounts.iter().any(|m| m.private)
     }
 
     /// Whether what is written at a path is thrown away: no mount of the engine's holds it.
     pub fn is_thrown_away(&self, path: &Path) -> bool {
         let depth = |place: &Path| place.components().count();
         let holds = |place: &&Path| path.starts_with(place);
-        let mounts = self.mounts.iter().map(|m| m.destination.as_path());
-        let mounted = mounts.filter(holds).map(depth).max().unwrap_or(0);
+        let deepest = |private: bool| {
+            let mounts = self.mounts.iter().filter(move |m| m.private == private);
+            let mounts = mounts.map(|m| m.destination.as_path());
+            mounts.filter(holds).map(depth).max().unwrap_or(0)
+        };
+        let mounted = deepest(false);
         let private = self.ephemeral.iter().map(|e| e.path.as_path());
         let private = private.filter(holds).map(depth).max().unwrap_or(0);
+        let private = private.max(deepest(true));
         match self.root {
             RootAccess::Ephemeral => private >= mounted,
             RootAccess::ReadOnly => private > mounted,

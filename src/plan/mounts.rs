@@ -7,11 +7,12 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use oci_spec::runtime::{Mount, Spec};
+use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
 use serde::{Deserialize, Serialize};
 
 use super::ephemeral::ephemeral;
 use super::git::Exclude;
+use super::names::sharers;
 use super::never::Never;
 use super::scratch::most_of_a_tmpfs;
 use super::sort::{Named, Rules, Sorted};
@@ -70,6 +71,9 @@ pub struct PlannedMount {
     pub why: String,
     /// Inode that must be found there after pivot_root; bind mounts have one.
     pub judged: Option<Judged>,
+    /// What is written is thrown away: an overlay of the container's scratch lies over it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub private: bool,
 }
 
 impl PlannedMount {
@@ -132,11 +136,13 @@ pub(super) fn plan(
         .collect();
     let process = spec.process().as_ref();
     let pod = volumes::pod(spec, bundle);
+    let ipc = sharers(spec, bundle, LinuxNamespaceType::Ipc, pod.as_ref());
     let rules = Rules {
         never,
         meant: &meant,
         policy,
         pod: pod.as_ref(),
+        ipc: &ipc,
         cwd: process.map_or(Path::new("/"), |p| p.cwd().as_path()),
     };
     let workspace = workspace(resolved, spec, &named, bundle, rules, warnings)?;

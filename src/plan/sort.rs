@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
 
+use super::anonymous::is_anonymous;
 use super::judge::{is_kernel_place, read_only, refusal};
 use super::mounts::{Judged, PlannedMount, Pruned};
 use super::never::{Meant, Never};
 use super::options::{bounded, has_size, keep, only};
 use super::support::support;
 use super::volumes::{Pod, Volume, refused, volume};
-use super::workspace::is_anonymous;
 use super::{Home, Inside, PlanError, SourceFacts};
 use crate::policy::{Access, MountRule, Policy, SearchRule};
 
@@ -20,9 +20,6 @@ const WORKSPACE: &str = "the workspace";
 
 /// Why the other binds and volumes are there.
 const OTHERS: &str = "the policy keeps other mounts";
-
-/// Why a volume of the image's is written.
-const ANONYMOUS: &str = "a volume that only the image asks for, the container's own";
 
 /// Why a whole home directory is not written.
 const HOME: &str = "a whole home directory: at most the working directory in it is written, where that is the workspace's and does not begin with a dot";
@@ -42,6 +39,8 @@ pub(super) struct Rules<'a> {
     pub(super) policy: &'a Policy,
     /// The pod that a kubelet made it for.
     pub(super) pod: Option<&'a Pod>,
+    /// The ids of the container and of those whose System V objects and shared memory it shares.
+    pub(super) ipc: &'a BTreeSet<&'a str>,
     /// The working directory of the first process.
     pub(super) cwd: &'a Path,
 }
@@ -106,6 +105,7 @@ impl Sorted {
             options,
             why: "the engine's".to_owned(),
             judged: None,
+            private: false,
         });
     }
 
@@ -124,6 +124,7 @@ impl Sorted {
             meant: _,
             policy,
             pod,
+            ipc: _,
             cwd: _,
         } = rules;
         let place = path.to_str().unwrap_or("");
@@ -140,7 +141,7 @@ impl Sorted {
             .iter()
             .flatten()
             .any(|o| matches!(o.as_str(), "ro" | "rro"));
-        if let Some((why, writable)) = support(place, pod, facts) {
+        if let Some((why, writable)) = support(place, rules, facts) {
             self.keep_bind(mount, facts, writable && asked_rw, why.to_owned());
             return Ok(());
         }
@@ -156,7 +157,7 @@ impl Sorted {
             self.secret(mount, facts, is_workspace);
             return Ok(());
         }
-        match access(policy, volume, named, facts) {
+        match access(policy, volume, named) {
             Access::None => self.prune(
                 mount,
                 &format!("policy '{}' keeps {}", policy.name, kept_words(policy)),
@@ -175,6 +176,9 @@ impl Sorted {
                     _ if volume == Some(Volume::Scratch) => {
                         let writable = writable && read_only(never, facts).is_none();
                         self.scratch(policy, mount, facts, writable);
+                    }
+                    _ if asked_rw && granted == Access::ReadOnly && is_anonymous(facts) => {
+                        self.anonymous(mount, facts);
                     }
                     _ => self.other(rules, mount, facts, (granted, writable)),
                 }
@@ -256,9 +260,6 @@ impl Sorted {
         let why = match (&closed, &facts.home) {
             (Some(closed), _) => format!("{OTHERS}, but nobody writes it: {closed}"),
             (None, Some(_)) if writable => HOME.to_owned(),
-            _ if granted == Access::ReadWrite && facts.all_names().all(is_anonymous) => {
-                ANONYMOUS.to_owned()
-            }
             _ => OTHERS.to_owned(),
         };
         let writable = writable && closed.is_none() && facts.home.is_none();
@@ -294,6 +295,7 @@ impl Sorted {
                 ino: facts.ino,
                 kind: facts.kind,
             }),
+            private: false,
         });
     }
 
@@ -353,20 +355,13 @@ fn warn_of_place(rules: Rules<'_>, place: &Path, facts: &SourceFacts, warnings: 
 }
 
 /// Which access the policy gives a bind mount that is on no list.
-fn access(
-    policy: &Policy,
-    volume: Option<Volume>,
-    named: Named<'_>,
-    facts: &SourceFacts,
-) -> Access {
+fn access(policy: &Policy, volume: Option<Volume>, named: Named<'_>) -> Access {
     let rules = &policy.filesystem;
     if named.is_workspace {
         return rules.workspace;
     }
-    // A volume that only the image asks for is the container's own scratch: it goes with the container.
-    let own = facts.all_names().all(is_anonymous);
     let mut write = rules.write.iter();
-    let listed = own || write.any(|w| Path::new(w.as_str()) == named.path);
+    let listed = write.any(|w| Path::new(w.as_str()) == named.path);
     match rules.mounts {
         _ if volume == Some(Volume::Scratch) => Access::ReadWrite,
         // A kubelet rewrites it from outside; an image stays as it is.

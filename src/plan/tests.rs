@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
+mod anonymous;
 mod ephemeral;
 mod git;
 mod join;
@@ -50,7 +51,10 @@ fn under(policy: &str) -> Case {
     let annotations = BTreeMap::from([("dev.agentbox.policy".to_owned(), policy.to_owned())]);
     Case {
         spec,
-        facts: BundleFacts::default(),
+        facts: BundleFacts {
+            bundle: format!("/run/containerd/io.containerd.runtime.v2.task/moby/{ID}").into(),
+            ..BundleFacts::default()
+        },
         annotations,
         node: NodeConfig::default(),
         site: |_| {},

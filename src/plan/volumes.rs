@@ -46,7 +46,7 @@ pub(super) struct Pod {
     /// Its uid.
     pub(super) uid: String,
     /// The id of its sandbox, as containerd names it; an annotation of the author's does not replace it there.
-    sandbox: Option<String>,
+    pub(super) sandbox: Option<String>,
 }
 
 /// What one of the pod's own volumes is. Those of storage (CSI, NFS, local disks) are mounts like others.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use oci_spec::runtime::{Mount, Spec};
 
+use super::anonymous::is_named_so;
 use super::judge::refusal;
 use super::sort::Rules;
 use super::support::support;
@@ -34,10 +35,10 @@ impl Bind<'_> {
         self.facts.kind == FileKind::Directory
             && !options.any(|o| matches!(o.as_str(), "ro" | "rro"))
             && !bundle.wrapped.contains(self.place())
-            && support(place, rules.pod, self.facts).is_none()
+            && support(place, rules, self.facts).is_none()
             && volume(rules.pod, self.facts).is_none()
             && refusal(rules.never, rules.meant, self.place(), self.facts).is_none()
-            && !is_anonymous(&self.facts.path)
+            && !is_named_so(&self.facts.path)
     }
 }
 
@@ -179,26 +180,4 @@ pub fn pod_role(spec: &Spec) -> Option<&str> {
     KEYS.iter()
         .find_map(|key| annotations.get(*key))
         .map(String::as_str)
-}
-
-/// A volume that an engine made because the image asks for one: nobody's project.
-pub(super) fn is_anonymous(source: &Path) -> bool {
-    let parts: Vec<&str> = source.iter().filter_map(|c| c.to_str()).collect();
-    matches!(parts.as_slice(), [.., "volumes", id, "_data"]
-        if id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use super::*;
-
-    #[test]
-    fn an_anonymous_volume_is_known_by_its_name() {
-        let id = "0123456789abcdef".repeat(4);
-        let at = |name: &str| PathBuf::from(format!("/var/lib/docker/volumes/{name}/_data"));
-        assert!(is_anonymous(&at(&id)));
-        assert!(!is_anonymous(&at("project")) && !is_anonymous(Path::new("/srv/project")));
-    }
 }

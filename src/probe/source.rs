@@ -10,7 +10,8 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::hosts::Hosts;
-use super::{ProbeError, held, is_bind, links, open_path, real_path};
+use super::{ProbeError, held, is_bind, links, open_path, overlay, real_path};
+use crate::plan::anonymous::is_anonymous;
 use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::Never;
 use crate::plan::volumes;
@@ -155,6 +156,9 @@ impl Judge {
             facts.same_as = facts.same_as.take().or(known.engine);
         }
         facts.names.remove(&facts.path);
+        if is_anonymous(&facts) {
+            facts.no_overlay = overlay::why_not(fd, &facts.file_system.kind);
+        }
         if facts.all_names().any(volumes::is_secret) {
             facts.holds = held::look(fd, facts.kind);
         }

@@ -112,10 +112,10 @@ fn filesystem(out: &mut String, plan: &Plan) {
         m.judged.is_some() || (m.kind == "tmpfs" && !m.destination.starts_with("/dev"))
     };
     for mount in fs.mounts.iter().filter(told) {
-        let access = if mount.is_writable() {
-            "read-write"
-        } else {
-            "read-only"
+        let access = match (mount.is_writable(), mount.private) {
+            (false, _) => "read-only",
+            (true, false) => "read-write",
+            (true, true) => "writable, as the volume at first, thrown away",
         };
         item(
             out,

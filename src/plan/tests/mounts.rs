@@ -686,28 +686,6 @@ fn certificates_and_the_time_zone_come_in_read_only() {
     }
 }
 
-/// Friction 3: what the image asks for is the container's own; what a person named is as the policy says.
-#[test]
-fn a_volume_that_only_the_image_asks_for_is_written() {
-    let anonymous = format!("/var/lib/docker/volumes/{ID}/_data");
-    let named = "/var/lib/docker/volumes/cache/_data";
-    for (policy, source, expect) in [
-        ("standard", anonymous.as_str(), "rw"),
-        ("standard", named, "ro"),
-        ("permissive", named, "rw"),
-    ] {
-        let plan = under(policy).bind(source, "/x").plan();
-        assert_eq!(access(&plan, "/x"), expect, "{policy} {source}");
-    }
-    let strict = access(&under("strict").bind(&anonymous, "/x").plan(), "/x");
-    assert!(strict.contains("workspace alone"), "{strict}");
-    // Something else under such a name is not.
-    let other = under("standard")
-        .bind(&anonymous, "/x")
-        .found(|f| f.names = ["/srv/data".into()].into());
-    assert_eq!(access(&other.plan(), "/x"), "ro");
-}
-
 /// what has no effect is an error that says what has.
 #[test]
 fn a_path_to_be_written_that_is_no_mount_is_refused_with_the_way_out() {

@@ -1,12 +1,14 @@
 //! Files again, 1: whose files the runtime reads names from.
 
+use oci_spec::runtime::LinuxNamespaceType;
+
 use super::*;
-use crate::plan::support::names_file;
+use crate::plan::names::{names_file, sharers};
 
 const UID: &str = "44ef987d-52e5-492b-83a5-a0f5664f6f43";
 
 fn names(case: Case, target: &str) -> Result<Option<PathBuf>, PathBuf> {
-    let spec = serde_json::from_value(case.spec).unwrap();
+    let spec = serde_json::from_value(case.spec.clone()).unwrap();
     names_file(&spec, &case.facts, target)
 }
 
@@ -82,4 +84,134 @@ fn what_the_caller_mounts_there_is_not_read() {
         );
     }
     assert_eq!(names(under("strict"), "/etc/hosts"), Ok(None));
+}
+
+/// M3: the container's own, or that of the one whose network it joins, and no other's.
+#[test]
+fn another_containers_names_are_not_read() {
+    let other = ID.replace('0', "f");
+    let joining = |source: &str| {
+        let path = "/proc/7/ns/net";
+        let neighbour = Neighbour {
+            id: other.clone(),
+            policy: None,
+            namespaces: Vec::new(),
+            network: None,
+        };
+        under("standard")
+            .set(
+                "/linux",
+                "namespaces",
+                json!([{"type": "network", "path": path}]),
+            )
+            .neighbours(path, vec![neighbour])
+            .bind_of(FileKind::File, source, "/etc/hosts")
+    };
+    for source in [
+        format!("/var/lib/docker/containers/{other}/hosts"),
+        format!("/run/containers/storage/overlay-containers/{other}/userdata/hosts"),
+        format!("/var/lib/nerdctl/1935db59/etchosts/default/{other}/hosts"),
+    ] {
+        let alone = of(&source, "/etc/hosts");
+        assert_eq!(names(alone, "/etc/hosts"), Err(source.clone().into()));
+        let joined = names(joining(&source), "/etc/hosts");
+        assert_eq!(joined, Ok(Some(source.into())));
+    }
+    // Another namespace that is joined brings no names along.
+    let source = format!("/var/lib/docker/containers/{other}/hosts");
+    let mut ipc = joining(&source);
+    ipc.spec["linux"]["namespaces"][0]["type"] = json!("ipc");
+    assert_eq!(names(ipc, "/etc/hosts"), Err(source.into()));
+}
+
+/// M3: whoever fills a volume lays out in it what looks like an engine's directory.
+#[test]
+fn an_id_in_a_volume_is_no_engines() {
+    let bundle = format!("/run/containerd/io.containerd.runtime.v2.task/moby/{ID}");
+    let at = |source: &str, (bundle, rootfs): (&str, &str)| {
+        let mut case = under("standard").bind_of(FileKind::File, source, "/etc/hosts");
+        case.facts.bundle = bundle.into();
+        case.facts.rootfs = rootfs.into();
+        names(case, "/etc/hosts").is_ok()
+    };
+    let moved = "/srv/engine/overlay2/0a1b/merged";
+    for (source, rootfs, is) in [
+        (format!("/srv/engine/containers/{ID}/hosts"), moved, true),
+        (
+            format!("/srv/engine/containers/{ID}/hosts"),
+            "/srv/engine/rootfs/overlayfs/0a1b",
+            true,
+        ),
+        (
+            format!("/srv/engine/containers/{ID}/hosts"),
+            "/srv/other/overlay2/0a1b/merged",
+            false,
+        ),
+        (format!("/srv/containers/{ID}/hosts"), moved, false),
+        (
+            format!("/srv/engine/volumes/v/_data/containers/{ID}/hosts"),
+            moved,
+            false,
+        ),
+        (
+            format!("/var/lib/docker/volumes/v/_data/containers/{ID}/hosts"),
+            "/var/lib/docker/overlay2/0a1b/merged",
+            false,
+        ),
+        (
+            format!("/var/lib/docker/volumes/v/_data/overlay-containers/{ID}/userdata/hosts"),
+            "/var/lib/docker/overlay2/0a1b/merged",
+            false,
+        ),
+    ] {
+        assert_eq!(at(&source, (&bundle, rootfs)), is, "{source} {rootfs}");
+    }
+    let store = "/srv/storage/overlay-containers";
+    let own = format!("{store}/{ID}/userdata");
+    let rootfs = "/srv/storage/overlay/0a1b/merged";
+    assert!(at(&format!("{own}/hosts"), (&own, rootfs)));
+    let other = format!("/srv/x/overlay-containers/{ID}/userdata/hosts");
+    assert!(!at(&other, (&own, rootfs)));
+    // A link that a container can have made.
+    let source = format!("/var/lib/docker/containers/{ID}/hosts");
+    let link = Link {
+        path: "/srv/work/link".into(),
+        owner: 0,
+    };
+    let linked = of(&source, "/etc/hosts").found(|f| f.links = vec![link]);
+    assert_eq!(names(linked, "/etc/hosts"), Err(source.into()));
+}
+
+/// A sibling of M3: shared memory is the container's, or that of whoever shares its ipc namespace, and no other's.
+#[test]
+fn another_containers_shared_memory_is_none_of_ones_own() {
+    let other = ID.replace('0', "f");
+    let with = |kind: &str, id: &str| {
+        let path = "/proc/7/ns/ipc";
+        let neighbour = Neighbour {
+            id: other.clone(),
+            policy: None,
+            namespaces: Vec::new(),
+            network: None,
+        };
+        let case = under("standard")
+            .set(
+                "/linux",
+                "namespaces",
+                json!([{"type": kind, "path": path}]),
+            )
+            .neighbours(path, vec![neighbour]);
+        let spec = serde_json::from_value(case.spec).unwrap();
+        sharers(&spec, &case.facts, LinuxNamespaceType::Ipc, None).contains(id)
+    };
+    assert!(with("ipc", ID) && with("ipc", &other));
+    assert!(with("network", ID) && !with("network", &other));
+    for policy in ["strict", "standard"] {
+        let shm = |id: &str| {
+            let source = format!("/srv/memory/sandboxes/{id}/shm");
+            access(&under(policy).bind(&source, "/dev/shm").plan(), "/dev/shm")
+        };
+        assert_eq!(shm(ID), "rw");
+        assert_ne!(shm(&other), "rw", "{policy}");
+    }
 }

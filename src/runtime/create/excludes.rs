@@ -58,7 +58,8 @@ fn own(
     let found = mount.and_then(|mount| {
         let source = sources.iter().find(|s| s.is_of(mount))?;
         let path = exclude.file.strip_prefix(&mount.destination).ok()?;
-        Some((&source.fd, path, mount.is_writable()))
+        // Over a volume of its own scratch it writes nothing that the node has.
+        Some((&source.fd, path, mount.is_writable() && !mount.private))
     });
     let (root, path, writable) = found.ok_or(io::ErrorKind::NotFound)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;

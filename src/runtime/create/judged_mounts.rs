@@ -21,8 +21,14 @@ pub fn prepare(
     files: &Path,
 ) -> Result<Vec<LateMount>, RuntimeError> {
     let mut all = Vec::new();
-    for mount in plan.mounts.iter().filter(|m| m.is_late()) {
+    let late = plan.mounts.iter().enumerate().filter(|(_, m)| m.is_late());
+    for (index, mount) in late {
         let source = match &mount.judged {
+            Some(_) if mount.private => LateSource::Private {
+                tree: tree(mount, sources)?,
+                name: format!("volume-{index}"),
+                attributes: mount.options.iter().filter_map(|o| attribute(o)).collect(),
+            },
             Some(judged) => LateSource::Tree {
                 tree: tree(mount, sources)?,
                 kind: judged.kind,
@@ -118,7 +124,7 @@ pub fn make_mount_points(
     for mount in late.iter().filter(|m| !inside_another(&m.destination)) {
         let kind = match &mount.source {
             LateSource::Tree { kind, .. } => *kind,
-            LateSource::Tmpfs(_) => FileKind::Directory,
+            LateSource::Private { .. } | LateSource::Tmpfs(_) => FileKind::Directory,
         };
         let made = make_mount_point(root.as_fd(), &mount.destination, kind);
         made.map_err(|e| RuntimeError::Init(crate::log::chain(&e)))?;

@@ -38,8 +38,8 @@ use crate::enforce::kernel::KernelFiles;
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::privileges;
 use crate::enforce::rootfs::LateMount;
+use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
-use crate::plan::support::names_file;
 use crate::plan::wrapped::Wrapped;
 use crate::plan::{self, BundleFacts, CapabilitySets, Plan, ScratchPlace};
 use crate::policy::{RootAccess, ScratchOn, Selection};
@@ -132,6 +132,7 @@ pub fn decide(global: &Global, dir: &Path, wrapped: &Wrapped) -> Result<Decision
             reach::check(&bundle.spec, NetSettings::Own)?;
             let (mut facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, wrapped)?;
             sources = opened;
+            facts.bundle.clone_from(&bundle.dir);
             facts.cri = cri::is_engines(&global.root, &bundle.dir);
             (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
             let host = crate::probe::host();
@@ -163,7 +164,7 @@ fn names(spec: &Spec, facts: &BundleFacts, plan: &mut Plan) -> EngineFiles {
     let mut of = |target: &str| {
         names_file(spec, facts, target).unwrap_or_else(|path| {
             plan.warnings.push(format!(
-                "no names are taken from {}, which is mounted at {target}: it is not the engine's own file",
+                "no names are taken from {}, which is mounted at {target}: it is not the engine's own file for this container",
                 path.display()
             ));
             None
