@@ -9,6 +9,7 @@ mod image;
 mod network;
 mod network_again;
 mod network_lost;
+mod network_outside;
 mod operators;
 mod pods;
 mod tracing;

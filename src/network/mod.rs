@@ -11,6 +11,7 @@ mod fallback;
 pub mod inner;
 mod listeners;
 mod maker;
+mod resets;
 pub mod sysctl;
 
 use std::io;
@@ -18,6 +19,7 @@ use std::io;
 pub use inner::{InnerConfig, InnerMode, InnerNamespace, enter, verify_current};
 pub use listeners::{ListenOn, Listeners, Stub, listen_everywhere};
 pub use maker::{Maker, spawn_maker};
+pub use resets::resets_sent;
 pub use sysctl::Sysctl;
 
 /// Why the network wall does not stand.

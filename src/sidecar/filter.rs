@@ -56,6 +56,7 @@ const SERVE: &[libc::c_long] = &[
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
     libc::SYS_read,
+    libc::SYS_pread64, // the kernel's count of resets
     libc::SYS_readv,
     libc::SYS_writev,
     libc::SYS_recvfrom,

@@ -328,12 +328,16 @@ fn prepare_serving(
     let wrong = || {
         SidecarError::Protocol(ProtocolError::Descriptors {
             peer: "runtime",
-            need: 3 + usize::from(serving.kept) + serving.sockets(),
+            need: 3 + usize::from(serving.kept) + usize::from(serving.outside) + serving.sockets(),
             have,
         })
     };
     let kept = match serving.kept {
         true => Some(read_kept(fds.next().ok_or_else(wrong)?)?),
+        false => None,
+    };
+    let outside = match serving.outside {
+        true => Some(fds.next().ok_or_else(wrong)?),
         false => None,
     };
     if fds.len() != serving.sockets() {
@@ -371,6 +375,7 @@ fn prepare_serving(
         dialers: fds.collect(),
         journal,
         kept,
+        outside,
         control,
         routes: [engine, node],
     };

@@ -85,6 +85,8 @@ pub struct ServingFds {
     pub journal: OwnedFd,
     /// Where what is used is kept, opened to read and append.
     pub kept: Option<OwnedFd>,
+    /// The kernel's count of resets in the engine's network: /proc/PID/net/snmp.
+    pub outside: Option<OwnedFd>,
     /// A UNIX socket that listens.
     pub control: OwnedFd,
 }
@@ -291,6 +293,7 @@ impl Spawned {
                 let listeners = inner.listeners.map(Listeners::into_fds).unwrap_or_default();
                 own.into_iter()
                     .chain(serving.kept)
+                    .chain(serving.outside)
                     .chain(listeners)
                     .chain(inner.dialers)
                     .collect()

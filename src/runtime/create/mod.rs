@@ -63,6 +63,7 @@ use crate::runtime::input::descriptors;
 use crate::runtime::input::labels;
 use crate::runtime::input::node_files;
 use crate::runtime::input::node_files::config;
+use crate::runtime::network::engine_networks;
 use crate::runtime::network::resolver;
 use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::network::sandbox;
@@ -142,6 +143,8 @@ pub fn decide(global: &Global, dir: &Path, wrapped: &Wrapped) -> Result<Decision
             if crate::probe::search(&mut facts, &sources, &plan.filesystem, rules) {
                 plan = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
             }
+            plan.warnings
+                .extend(engine_networks::unknown_crio(&global.root, &annotations));
             engine_files = names(&bundle.spec, &facts, &mut plan);
             let filter = filter::compile(Some((&plan).into()), engine)?;
             (Some(plan), resolved.chosen_by.to_string(), filter)
@@ -265,6 +268,12 @@ pub fn create(
     // From here on there is something to take away.
     let mut record = new_record(global, &place, &decision);
     record.no_new_keyring = args.no_new_keyring;
+    // Besides in `explain`, which nobody runs who does not know that something is missing.
+    if record.plan.is_some()
+        && let Some(why) = engine_networks::unknown_crio(&global.root, &record.annotations)
+    {
+        log::warn!("{why}");
+    }
     let notified = match notify::host() {
         Some(_) if decision.plan.is_none() => notify::prepare(&place, &mut decision.bundle.spec),
         _ => Ok(()),

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::render::identity::Identity;
+use crate::render::identity::{Identity, is_cri};
 
 /// What every container of CRI-O's has a name, a log and the like under. podman writes three of the keys for its pods.
 const CRIO: &str = "io.kubernetes.cri-o.";
@@ -41,6 +41,18 @@ fn is_of_store(bundle: &Path) -> bool {
         .and_then(Path::file_name);
     let list = list.and_then(|name| name.to_str());
     bundle.ends_with("userdata") && list.is_some_and(|name| name.ends_with("-containers"))
+}
+
+/// What to say of a container that CRI-O made, where its `--root` does not tell: its annotations are no proof, so its pod is
+/// none of a kubelet's then.
+pub fn unknown_crio(root: &Path, annotations: &BTreeMap<String, String>) -> Option<String> {
+    let unknown = is_crio(annotations) && !is_cri(root);
+    unknown.then(|| {
+        format!(
+            "CRI-O calls with --root {root:?}, by which no pod is known: its volumes are mounts like others, Secrets never come \
+             in, and a sandbox goes on without its sidecar; the handler needs runtime_root = \"/run/cri-o\""
+        )
+    })
 }
 
 /// CRI-O has the same store. Its keys stand beside an image's, which can call itself podman's but not take any away.
@@ -88,6 +100,30 @@ mod tests {
         // cri-dockerd, and a container of which Docker's own files say nothing.
         assert!(!makes(moby, "/run/x", &[], Some("k8s_POD_web_team_0")));
         assert!(!makes(moby, "/run/x", &[], None));
+    }
+
+    #[test]
+    fn crio_with_another_root_is_told_so() {
+        let notes = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            pairs.iter().map(pair).collect()
+        };
+        let own = notes(&[
+            ("io.kubernetes.cri-o.ContainerType", "container"),
+            ("io.kubernetes.cri-o.Name", "k8s_app"),
+        ]);
+        for root in ["/run/runc", "/run/crun", "/run/agentbox/containers"] {
+            let said = unknown_crio(Path::new(root), &own).unwrap();
+            assert!(said.contains(root) && said.contains("/run/cri-o"), "{said}");
+        }
+        assert_eq!(unknown_crio(Path::new("/run/cri-o"), &own), None);
+        // podman writes some of the keys, containerd none.
+        for other in [
+            notes(&[PODMAN, ("io.kubernetes.cri-o.ContainerType", "container")]),
+            notes(&[("io.kubernetes.cri.container-type", "container")]),
+        ] {
+            assert_eq!(unknown_crio(Path::new(DEFAULT), &other), None);
+        }
     }
 
     /// H2: nobody else does, and no image makes its engine look like one that does.

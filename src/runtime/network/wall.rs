@@ -17,6 +17,7 @@ use crate::runtime::create::has_user_namespace;
 use crate::runtime::network::budgets;
 use crate::runtime::network::control;
 use crate::runtime::network::engine_networks;
+use crate::runtime::network::refused;
 use crate::runtime::state::census::Namespace;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
@@ -146,14 +147,22 @@ impl NetworkWall {
             Some((serving, dir)) => {
                 let identity = identity::of(record);
                 serving.ipv6 = inner.ipv6;
-                serving.engine_networks = !is_own_namespace(engine.as_fd())?
+                let nodes_own = is_own_namespace(engine.as_fd())?;
+                serving.engine_networks = !nodes_own
                     && engine_networks::makes_networks(
                         &identity,
                         &record.bundle,
                         &record.annotations,
                     );
+                // What the kernel sends in the node's own network is everybody's. Init is in the engine's until `start`.
+                let outside = match nodes_own {
+                    true => None,
+                    false => refused::open(init.pid),
+                };
+                serving.outside = outside.is_some();
                 let head = journal_head(record, identity);
-                let files = serving_files(serving, dir, &head, self.kept.take())?;
+                let mut files = serving_files(serving, dir, &head, self.kept.take())?;
+                files.outside = outside;
                 Some(files)
             }
             None => None,
@@ -181,6 +190,7 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         ports: listens.then(|| network.ports.iter().copied().collect()),
         inbound: network.inbound.clone(),
         kept: network.budgets_kept > 0,
+        outside: false,
         ipv6: false,
         refusing: network.refusing,
         services: network.services.clone(),
@@ -246,6 +256,7 @@ fn serving_files(
         config: config_fd,
         journal: journal_fd,
         kept,
+        outside: None,
         control: control::listen(dir)?,
     })
 }

@@ -28,6 +28,8 @@ pub(super) enum Via {
     Socks,
     /// A connection from outside to a port that leads in; the host is its own.
     Inbound,
+    /// Connections from outside that nobody answered; no host is known.
+    Outside,
     /// The socket of the runtime's verbs.
     Control,
 }
@@ -58,6 +60,7 @@ struct Line<'a> {
     wall: &'static str,
     verdict: Outcome,
     via: Via,
+    #[serde(skip_serializing_if = "String::is_empty")]
     host: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<u16>,

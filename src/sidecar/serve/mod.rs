@@ -18,6 +18,7 @@
 //! asks      what waits for a person
 //! live      what is open
 //! guests    what is open the other way
+//! outside   what nobody let in
 //! journal   what was refused
 //! control   what the runtime's verbs ask
 //! ```
@@ -33,6 +34,7 @@ mod inbound;
 mod journal;
 mod keeper;
 mod live;
+mod outside;
 mod proxy;
 mod relay;
 mod secure;
@@ -84,6 +86,9 @@ pub struct Serving {
     /// Whether a file comes along in which what is used is kept.
     #[serde(default)]
     pub kept: bool,
+    /// Whether the kernel's count of resets in the engine's network comes along.
+    #[serde(default)]
+    pub outside: bool,
     /// Whether the namespace inside has IPv6.
     pub ipv6: bool,
     /// The cluster's networks, where rules `service:` lead.
@@ -142,6 +147,8 @@ pub struct Ears {
     pub journal: OwnedFd,
     /// What earlier runs used, and the file in which that is kept, opened to append.
     pub kept: Option<(Kept, OwnedFd)>,
+    /// /proc/PID/net/snmp of the engine's network.
+    pub outside: Option<OwnedFd>,
     /// Where the runtime's verbs connect: a UNIX socket that only root reaches.
     pub control: OwnedFd,
     /// Routing sockets: of the engine's namespace, and of the node's.
@@ -170,6 +177,7 @@ pub(super) fn run(
             dialers,
             journal,
             kept,
+            outside,
             control,
             routes,
         } = ears;
@@ -182,6 +190,9 @@ pub(super) fn run(
         inbound::serve(&wall, doors, dialers, ipv6)
             .map_err(step("serve the ports that lead in"))?;
         control::serve(&wall, control, callers).map_err(step("serve the control socket"))?;
+        if let Some(snmp) = outside {
+            outside::serve(&wall, snmp);
+        }
         let (socket, answer) = handover;
         tokio::task::spawn_local(async move {
             if readable(&socket).await.is_ok() {

@@ -56,7 +56,18 @@ pub(super) struct Wall {
     pub guests: Guests,
     began: Instant,
     allowed: Cell<u64>,
+    /// Connections that led in.
+    led_in: Cell<u64>,
     denied: RefCell<BTreeMap<&'static str, u64>>,
+}
+
+/// Connections through the wall, either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Opened {
+    /// Those that are open.
+    pub open: u64,
+    /// All that were let through.
+    pub ever: u64,
 }
 
 /// A connection that may go on, and the rule's word on private addresses.
@@ -163,6 +174,7 @@ impl Wall {
             ports,
             inbound,
             kept: _,
+            outside: _,
             ipv6,
             refusing,
             services,
@@ -198,6 +210,7 @@ impl Wall {
             guests: Guests::of(inbound),
             began,
             allowed: Cell::new(0),
+            led_in: Cell::new(0),
             denied: RefCell::default(),
         }
     }
@@ -358,6 +371,19 @@ impl Wall {
         self.journal.borrow_mut().write(&event, now);
     }
 
+    /// Writes down how many connections from outside nobody has answered.
+    pub fn note_outside(&self, count: u64) {
+        let why = format!(
+            "connections from outside to ports that network.inbound does not name (a probe, a published port, hostPort, \
+             port-forward): {count} refused by the kernel since the last such line; network.inbound with the port lets them in"
+        );
+        self.note(Via::Outside, "", None, "outside", &why);
+        // One is counted.
+        let mut denied = self.denied.borrow_mut();
+        let all = denied.entry("outside").or_default();
+        *all = all.saturating_add(count.saturating_sub(1));
+    }
+
     /// Writes down what was allowed and did not come about, so that a connection that is reset for it says why.
     pub fn note_failed(&self, via: Via, host: &str, port: u16, why: &str) {
         let event = Event {
@@ -411,7 +437,16 @@ impl Wall {
 
     /// Takes the share of a connection that leads in; [`Self::close`] gives it back.
     pub fn open_inward(&self) -> Result<(), OverBudget> {
+        self.led_in.set(self.led_in.get().saturating_add(1));
         self.ledger.borrow_mut().open_inward(self.milliseconds())
+    }
+
+    /// What tells whether the container had connections to the outside meanwhile.
+    pub fn opened(&self) -> Opened {
+        Opened {
+            open: u64::from(self.ledger.borrow().used().0),
+            ever: self.allowed.get().saturating_add(self.led_in.get()),
+        }
     }
 
     /// A connection that [`Self::admit`] let through has ended.

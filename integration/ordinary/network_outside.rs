@@ -1,0 +1,66 @@
+//! Probes and published ports without `network.inbound`: the log says what would let them in (K-12).
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::command::run;
+use crate::direct::program;
+use crate::docker::allowlist::Agent;
+use crate::docker::{Docker, runtime};
+
+/// Nobody asks for it: the line comes by itself.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn k_12_a_refused_probe_is_written_down() {
+    let docker = Docker::connect();
+    let allow = [
+        "--annotation",
+        "dev.agentbox.network.allow=api.example.test:80",
+    ];
+    let inbound = ["--annotation", "dev.agentbox.network.inbound=8080"];
+    let started: Vec<(&str, Agent<'_>)> = [
+        ("local", &[][..]),
+        ("allowlist", &allow),
+        ("inbound", &inbound),
+    ]
+    .map(|(what, options)| {
+        let all = [&[runtime()], options].concat();
+        (what, Agent::start(&docker, &all))
+    })
+    .into();
+    for (what, agent) in &started {
+        let address = agent.container.inspect("{{.NetworkSettings.IPAddress}}");
+        // While a connection comes in that is let in, what the kernel sends may be its own.
+        let ports: &[u16] = match *what {
+            "inbound" => &[8081],
+            _ => &[8080, 8080, 8081],
+        };
+        for port in ports {
+            let refused = TcpStream::connect(format!("{address}:{port}"));
+            assert!(refused.is_err(), "{what}: {port}");
+        }
+    }
+    for (what, agent) in &started {
+        let line = (0..250).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            let log = agent.violations();
+            let found = log.lines().find(|line| line.contains("\"outside\""));
+            found.map(str::to_owned)
+        });
+        let refused = if *what == "inbound" { 1 } else { 3 };
+        let line = line.unwrap_or_else(|| panic!("{what}: {}", agent.violations()));
+        for word in [
+            "\"verdict\":\"denied\"",
+            &format!("{refused} refused by the kernel"),
+            "network.inbound with the port lets them in",
+        ] {
+            assert!(line.contains(word), "{what}: {line}");
+        }
+        let id = agent.container.inspect("{{.Id}}");
+        let shown = run(&program(), &["network", &id]).ok();
+        assert!(
+            shown.contains(&format!("outside: {refused}")),
+            "{what}: {shown}"
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! The kernel's count of the resets that it sent in a network namespace: connections to ports on which nobody listens are among
+//! them.
+
+/// `OutRsts` of the line `Tcp:` of /proc/PID/net/snmp (RFC 4022, tcpOutRsts), whose names are in the line before it.
+pub fn resets_sent(snmp: &str) -> Option<u64> {
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp:"));
+    let mut names = lines.next()?.split_ascii_whitespace();
+    let place = names.position(|name| name == "OutRsts")?;
+    let mut values = lines.next()?.split_ascii_whitespace();
+    values.nth(place)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_kernels_count() {
+        let text = "Ip: Forwarding DefaultTTL\nIp: 2 64\n\
+                    Tcp: RtoAlgorithm RtoMin ActiveOpens InErrs OutRsts InCsumErrors\nTcp: 1 200 3 0 17 0\n\
+                    Udp: InDatagrams\nUdp: 5\n";
+        assert_eq!(resets_sent(text), Some(17));
+        assert_eq!(resets_sent("Tcp: OutRsts\n"), None);
+        assert_eq!(resets_sent("Tcp: RtoMin\nTcp: 1\n"), None);
+        assert_eq!(resets_sent(""), None);
+    }
+}
