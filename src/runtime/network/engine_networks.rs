@@ -10,9 +10,10 @@ use std::path::Path;
 
 use crate::render::identity::{Identity, is_cri};
 
-/// What every container of CRI-O's has a name, a log and the like under. podman writes three of the keys for its pods.
+/// What every container of CRI-O's has a name, a log and the like under. podman writes some of the keys: two for its pods, and
+/// 4.3 the others for every container.
 const CRIO: &str = "io.kubernetes.cri-o.";
-const ALSO_PODMAN: [&str; 3] = ["ContainerType", "SandboxID", "TTY"];
+const ALSO_PODMAN: [&str; 4] = ["ContainerType", "Created", "SandboxID", "TTY"];
 /// How cri-dockerd begins the names of its containers, whose networks are made by CNI plugins.
 const CRI_DOCKERD: &str = "k8s_";
 
@@ -97,6 +98,13 @@ mod tests {
             ("io.kubernetes.cri-o.SandboxID", "x"),
         ];
         assert!(makes(DEFAULT, STORE, &pod, Some("web")));
+        // podman 4.3 writes these for every container.
+        let old = [
+            PODMAN,
+            ("io.kubernetes.cri-o.Created", "2026-11-22T18:31:46Z"),
+            ("io.kubernetes.cri-o.TTY", "false"),
+        ];
+        assert!(makes(DEFAULT, STORE, &old, Some("web")));
         // cri-dockerd, and a container of which Docker's own files say nothing.
         assert!(!makes(moby, "/run/x", &[], Some("k8s_POD_web_team_0")));
         assert!(!makes(moby, "/run/x", &[], None));
