@@ -44,8 +44,36 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 
-/// Whether there is a token of a service account anywhere in a file, such as in the middle of a kubeconfig.
+/// Whether there is a token of a service account anywhere in a file, such as in the middle of a kubeconfig, or in what is
+/// written there in base64, such as the password of a registry.
 pub fn has_token(content: &[u8]) -> bool {
+    // As programs write it that break it into lines.
+    let whole: Vec<u8> = content
+        .iter()
+        .copied()
+        .filter(|b| !b.is_ascii_whitespace())
+        .collect();
+    let mut words = content
+        .split(|b| !is_of_base64(*b))
+        .chain([whole.as_slice()]);
+    is_in(content)
+        || words.any(|word| {
+            let text = word.trim_ascii_end();
+            let text = text.strip_suffix(b"=").unwrap_or(text);
+            let text = text.strip_suffix(b"=").unwrap_or(text);
+            text.len() >= SHORTEST && decode(text).is_some_and(|decoded| is_in(&decoded))
+        })
+}
+
+/// The shortest that is decoded to look for a token in it, bytes: no token is shorter than its claims.
+const SHORTEST: usize = 40;
+
+/// A character of base64 and of base64url (RFC 4648), and what fills it up.
+fn is_of_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=')
+}
+
+fn is_in(content: &[u8]) -> bool {
     let mut words = content.split(|b| !is_of_word(*b));
     words.any(|word| {
         let parts: Vec<&[u8]> = word.split(|b| *b == b'.').collect();
@@ -69,15 +97,15 @@ fn is_ours(claims: &[u8]) -> bool {
         || claims.keys().any(|key| key.contains("kubernetes.io"))
 }
 
-/// base64url without padding (RFC 4648, section 5).
+/// base64 and base64url without padding (RFC 4648, sections 4 and 5).
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let value = |byte: u8| {
         Some(match byte {
             b'A'..=b'Z' => byte - b'A',
             b'a'..=b'z' => byte - b'a' + 26,
             b'0'..=b'9' => byte - b'0' + 52,
-            b'-' => 62,
-            b'_' => 63,
+            b'-' | b'+' => 62,
+            b'_' | b'/' => 63,
             _ => return None,
         })
     };
@@ -98,20 +126,22 @@ fn decode(text: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
+    /// base64url without padding.
+    fn encode(bytes: &[u8]) -> String {
+        const CODE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let bits: Vec<u8> = bytes
+            .iter()
+            .flat_map(|b| (0..8).rev().map(move |i| b >> i & 1))
+            .collect();
+        let six = |six: &[u8]| {
+            let value = (0..6).fold(0, |v, i| v << 1 | six.get(i).copied().unwrap_or(0));
+            char::from(CODE[usize::from(value)])
+        };
+        bits.chunks(6).map(six).collect()
+    }
+
     /// `{"alg":"RS256"}` and claims, as a token.
     fn token(claims: &str) -> Vec<u8> {
-        const CODE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let encode = |bytes: &[u8]| {
-            let bits: Vec<u8> = bytes
-                .iter()
-                .flat_map(|b| (0..8).rev().map(move |i| b >> i & 1))
-                .collect();
-            let six = |six: &[u8]| {
-                let value = (0..6).fold(0, |v, i| v << 1 | six.get(i).copied().unwrap_or(0));
-                char::from(CODE[usize::from(value)])
-            };
-            bits.chunks(6).map(six).collect::<String>()
-        };
         let (head, claims) = (encode(br#"{"alg":"RS256"}"#), encode(claims.as_bytes()));
         format!("{head}.{claims}.c2lnbmF0dXJl").into_bytes()
     }
@@ -141,6 +171,32 @@ mod tests {
             Vec::new(),
         ] {
             assert!(!has_token(&other), "{}", String::from_utf8_lossy(&other));
+        }
+    }
+
+    /// L1: the password of a registry, as Docker writes it down; and what `base64` writes.
+    #[test]
+    fn a_token_in_base64_is_one() {
+        let login = [b"sa:", &accounts()[..]].concat();
+        let standard = encode(&login).replace('-', "+").replace('_', "/");
+        let padded = format!("{standard}{}", "=".repeat((4 - standard.len() % 4) % 4));
+        for text in [&standard, &padded, &encode(&login)] {
+            let config = format!(r#"{{"auths":{{"r.example.test":{{"auth":"{text}"}}}}}}"#);
+            assert!(has_token(config.as_bytes()), "{config}");
+            assert_eq!(
+                judge([(".dockerconfigjson", config.as_bytes())]),
+                Holds::TokenAndMore
+            );
+        }
+        let lines: Vec<&str> = padded
+            .as_bytes()
+            .chunks(76)
+            .map(|line| std::str::from_utf8(line).unwrap())
+            .collect();
+        assert!(has_token(format!("{}\n", lines.join("\n")).as_bytes()));
+        for other in ["user:a password that is long enough to be decoded", "x"] {
+            let text = format!(r#"{{"auth":"{}"}}"#, encode(other.as_bytes()));
+            assert!(!has_token(text.as_bytes()));
         }
     }
 
