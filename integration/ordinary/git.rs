@@ -1,6 +1,7 @@
 //! Files that git knows: whatever is hidden inside a workspace, no commit carries it out; and what git has anyway, or
 //! what is no secret, is not hidden.
 
+mod crafted;
 mod forms;
 
 use std::fs;

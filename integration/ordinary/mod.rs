@@ -6,6 +6,7 @@ mod files_again;
 mod git;
 mod hosts;
 mod image;
+mod indexes;
 mod network;
 mod network_again;
 mod network_lost;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agentbox::plan::{BundleFacts, FileKind, InGit, Inside, Link, SourceFacts};
+use agentbox::plan::{BundleFacts, FileKind, Inside, Link, SourceFacts};
 use agentbox::policy::Resolved;
 use oci_spec::runtime::Spec;
 use serde_json::{Value, json};
@@ -300,12 +300,8 @@ pub fn facts(dice: &mut Dice, spec: &Spec) -> BundleFacts {
             source.same_as = Some("/etc".into());
         }
         if dice.one_in(6) {
-            source.inside = vec![Inside {
-                path: "me/.ssh".into(),
-                why: "it holds credentials".into(),
-                known_by: 1,
-                git: InGit::Nothing,
-            }];
+            let why = "it holds credentials".to_owned();
+            source.inside = vec![Inside::hidden("me/.ssh".into(), why, 1)];
             source.unsearched = dice.one_in(6).then(|| "too many files".to_owned());
         }
         if dice.one_in(8) {

@@ -15,6 +15,7 @@ pub mod privileges;
 pub mod program;
 pub mod rootfs;
 mod scratch;
+mod seen;
 pub mod stdio;
 pub mod verify;
 

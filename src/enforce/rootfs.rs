@@ -6,6 +6,7 @@
 //! a directory above may belong to a running agent. Everything uses the descriptor-based mount calls: nothing is mounted
 //! on the host, and nothing is left to unmount when the container ends.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ use rustix::mount::{
 use super::EnforceError;
 use super::scratch::{Scratch, WORKBENCH};
 use crate::kernel::mount_options::Reach;
-use crate::plan::{Ephemeral, FileKind, FilesystemPlan};
+use crate::plan::{Ephemeral, FileKind, FilesystemPlan, Seen};
 use crate::sys::mount::{Attribute, make_read_only};
 
 /// A mount that is made here rather than by libcontainer.
@@ -81,11 +82,17 @@ pub fn mount_all(
     let ours = |path: &&PathBuf| plan.is_mounted_late(path);
     // Parents first: they sort before what lies below them.
     plan.pinned.iter().try_for_each(|p| pin(p))?;
-    let must_exist = |path: &PathBuf| plan.found.contains(path);
-    let masked = plan.masked.iter().filter(ours);
-    masked
-        .into_iter()
-        .try_for_each(|p| mask(p, must_exist(p)))?;
+    let seen: HashMap<&Path, &[Seen]> = plan
+        .seen
+        .iter()
+        .map(|s| (s.directory.as_path(), s.files.as_slice()))
+        .collect();
+    for path in plan.masked.iter().filter(ours) {
+        match seen.get(path.as_path()) {
+            Some(files) => super::seen::mask_but(path, files)?,
+            None => mask(path, plan.found.contains(path))?,
+        }
+    }
     plan.readonly
         .iter()
         .filter(ours)
@@ -289,16 +296,7 @@ fn mask(path: &Path, must_exist: bool) -> Result<(), EnforceError> {
     };
     let stat = rustix::fs::fstat(&target).map_err(EnforceError::step(step()))?;
     let cover = if FileKind::of(stat.st_mode) == FileKind::Directory {
-        let fs =
-            fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(EnforceError::step(step()))?;
-        fsconfig_set_string(&fs, "nr_inodes", "1").map_err(EnforceError::step(step()))?;
-        fsconfig_create(&fs).map_err(EnforceError::step(step()))?;
-        fsmount(
-            &fs,
-            FsMountFlags::FSMOUNT_CLOEXEC,
-            MountAttrFlags::MOUNT_ATTR_RDONLY,
-        )
-        .map_err(EnforceError::step(step()))?
+        empty_directory(1, MountAttrFlags::MOUNT_ATTR_RDONLY).map_err(EnforceError::step(step()))?
     } else {
         null()
             .and_then(|fd| open_tree(&fd, "", CLONE_OF_DESCRIPTOR))
@@ -307,9 +305,20 @@ fn mask(path: &Path, must_exist: bool) -> Result<(), EnforceError> {
     attach_at(&cover, &target).map_err(EnforceError::step(step()))
 }
 
-const CLONE_OF_DESCRIPTOR: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE
+pub(super) const CLONE_OF_DESCRIPTOR: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE
     .union(OpenTreeFlags::OPEN_TREE_CLOEXEC)
     .union(OpenTreeFlags::AT_EMPTY_PATH);
+
+/// A file system in memory of so many files, itself among them.
+pub(super) fn empty_directory(
+    files: usize,
+    attributes: MountAttrFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&fs, "nr_inodes", files.to_string().as_str())?;
+    fsconfig_create(&fs)?;
+    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
 
 /// /dev/null, and nothing that only has its name: a link there would put another file, writable, where one is to be
 /// hidden (CVE-2025-31133, CVE-2025-62161).

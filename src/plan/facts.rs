@@ -276,9 +276,57 @@ pub struct Inside {
     /// What git makes of it, hidden as it is.
     #[serde(default, skip_serializing_if = "InGit::is_nothing")]
     pub git: InGit,
+    /// It lies in a directory that is hidden as a whole, and is here for what git makes of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub covered: bool,
+    /// What is seen of a directory that is hidden as a whole: the files that git has with their very contents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<Seen>,
+}
+
+/// Something that is seen in a directory that is hidden.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Seen {
+    /// Relative to that directory.
+    #[serde(with = "super::text::one")]
+    pub path: PathBuf,
+    /// What was judged.
+    pub what: SeenAs,
+}
+
+/// What is seen.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SeenAs {
+    /// This very file.
+    File {
+        /// Device number.
+        dev: u64,
+        /// Inode number.
+        ino: u64,
+    },
+    /// A symbolic link.
+    Link {
+        /// Where it leads.
+        #[serde(with = "super::text::one")]
+        to: PathBuf,
+    },
 }
 
 impl Inside {
+    /// Something that is hidden, and that git makes nothing of.
+    pub fn hidden(path: PathBuf, why: String, known_by: usize) -> Self {
+        Self {
+            path,
+            why,
+            known_by,
+            git: InGit::Nothing,
+            covered: false,
+            seen: Vec::new(),
+        }
+    }
+
     /// The directories in the source that are part of what it is known by.
     pub(super) fn named_by(&self) -> impl Iterator<Item = &Path> {
         let above = self.path.ancestors().skip(1);

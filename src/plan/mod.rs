@@ -49,7 +49,7 @@ use crate::policy::{
 };
 pub use facts::{
     BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
-    NetworkState, SourceFacts,
+    NetworkState, Seen, SeenAs, SourceFacts,
 };
 pub use git::{Exclude, InGit, Untracked};
 pub use limits::LimitsPlan;
@@ -133,6 +133,9 @@ pub struct FilesystemPlan {
     /// Those of the masked paths that were found inside a mount: they must be there when they are masked.
     #[serde(with = "text::many")]
     pub found: BTreeSet<PathBuf>,
+    /// What is seen in some of those.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<SeenIn>,
     /// Directories in mounts that are part of the name by which one of those is known: no process of the container can
     /// rename them.
     #[serde(
@@ -148,6 +151,17 @@ pub struct FilesystemPlan {
     /// What git is told to leave alone of that which is hidden.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excludes: Vec<Exclude>,
+}
+
+/// What is seen, read-only, in a directory of a mount that is hidden as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SeenIn {
+    /// The directory, in the container.
+    #[serde(with = "text::one")]
+    pub directory: PathBuf,
+    /// What, by its path in that.
+    pub files: Vec<Seen>,
 }
 
 impl NetworkPlan {

@@ -192,6 +192,7 @@ pub(super) fn plan(
         pruned: out.pruned,
         masked,
         found: out.found,
+        seen: out.seen,
         pinned: out.pinned,
         readonly,
         replaced: out.replaced,

@@ -12,7 +12,7 @@ use super::never::{Meant, Never};
 use super::options::{bounded, has_size, keep, only};
 use super::support::support;
 use super::volumes::{Pod, Volume, refused, volume};
-use super::{Home, Inside, PlanError, SourceFacts};
+use super::{Home, Inside, PlanError, SeenIn, SourceFacts};
 use crate::policy::{Access, MountRule, Policy, SearchRule};
 
 /// Why the workspace's mount is there.
@@ -52,6 +52,7 @@ pub(super) struct Sorted {
     pub(super) pruned: Vec<Pruned>,
     pub(super) masked: BTreeSet<PathBuf>,
     pub(super) found: BTreeSet<PathBuf>,
+    pub(super) seen: Vec<SeenIn>,
     pub(super) pinned: BTreeSet<PathBuf>,
     pub(super) replaced: BTreeSet<PathBuf>,
     /// What git is told by each of these files.
@@ -305,9 +306,18 @@ impl Sorted {
             let below = below.filter(|rest| !facts.linked.contains(*rest));
             self.masked.extend(below.map(|rest| destination.join(rest)));
         }
-        let found = facts.inside.iter().map(|i| destination.join(&i.path));
-        self.found.extend(found);
-        let pinned = facts.inside.iter().flat_map(Inside::named_by);
+        let hidden = facts.inside.iter().filter(|i| !i.covered);
+        for inside in hidden.clone() {
+            let directory = destination.join(&inside.path);
+            if !inside.seen.is_empty() {
+                self.seen.push(SeenIn {
+                    directory: directory.clone(),
+                    files: inside.seen.clone(),
+                });
+            }
+            self.found.insert(directory);
+        }
+        let pinned = hidden.flat_map(Inside::named_by);
         self.pinned.extend(pinned.map(|d| destination.join(d)));
         self.masked.extend(self.found.iter().cloned());
     }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 
 use super::{open_path, real_path};
+use crate::plan::Inside;
 use crate::plan::mountinfo::join;
 use crate::plan::never::Never;
-use crate::plan::{InGit, Inside};
 
 /// Paths of the list, as they are on this node.
 pub(super) struct Hosts {
@@ -190,13 +190,10 @@ impl Hosts {
         moved.filter(is_never).filter_map(move |k| {
             let rest = k.real.strip_prefix(real).ok()?;
             rest.components().next()?;
-            Some(Inside {
-                path: rest.to_owned(),
-                why: format!("it is {}", k.name.display()),
-                // By its whole path: the node's link leads there.
-                known_by: rest.components().count(),
-                git: InGit::Nothing,
-            })
+            let why = format!("it is {}", k.name.display());
+            // By its whole path: the node's link leads there.
+            let known_by = rest.components().count();
+            Some(Inside::hidden(rest.to_owned(), why, known_by))
         })
     }
 }

@@ -3,68 +3,42 @@
 //! All of it is looked at: a directory can be moved by whoever writes the mount, so a credential may be anywhere, and a
 //! search that stops early is one that an agent can make stop. Where it does stop (a tree of more than a million
 //! entries, a disk that is slow, a directory that root may not read), the plan is told why, and decides.
+//!
+//! A directory of credentials is hidden as a whole, whatever git's index says of it: an index that an agent wrote can name
+//! anything. Only those files are seen in it of which the index has the very content.
 
+mod content;
 mod git;
 mod index;
+mod places;
 mod sha1;
+mod work;
 
-use std::collections::{HashSet, VecDeque};
-use std::ffi::OsStr;
+use std::collections::HashSet;
+use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::plan::never::{Meant, Never};
-use crate::plan::{InGit, Inside, SourceFacts};
-use crate::policy::SearchRule;
-use crate::sys::handle::{self, Handle};
+use crate::plan::{InGit, Inside, Seen, SourceFacts};
+use crate::sys::handle;
+use content::Content;
 pub(super) use git::View;
-use git::{Known, Repositories};
-
-/// The most that is masked inside one mount's source: each is a mount, of which the kernel gives 100,000.
-const MASKS: usize = 10_000;
+use git::{Known, Repositories, Spot};
+use places::Places;
+pub(super) use work::Budget;
+use work::Work;
 
 /// How often a mount in which directories are moved meanwhile is searched.
 const TRIES: usize = 3;
 
 /// Room for the names of a directory, as many as the kernel tells at once.
 const NAMES: usize = 64 << 10;
-
-/// How much is looked at.
-#[derive(Clone, Copy)]
-pub(super) struct Budget {
-    entries: usize,
-    time: Duration,
-}
-
-impl Budget {
-    /// In the directories of the node that `wrap` shows under `permissive`, of which a search never sees the end. What is in
-    /// the person's own home is masked by its name.
-    pub(super) const SYSTEM: Self = Self {
-        entries: 16_384,
-        time: Duration::from_millis(500),
-    };
-
-    /// Where all must be seen: more than any project has, and as long as a person waits. Where the rest may go unseen:
-    /// what hardly delays a start.
-    pub(super) fn of(rule: SearchRule) -> Self {
-        match rule {
-            SearchRule::Complete => Self {
-                entries: 1_000_000,
-                time: Duration::from_secs(60),
-            },
-            SearchRule::Partial => Self {
-                entries: 100_000,
-                time: Duration::from_secs(1),
-            },
-        }
-    }
-}
 
 /// What is looked for: sockets, and credentials other than those that are meant to be seen.
 pub(super) struct Unwanted<'a> {
@@ -125,27 +99,16 @@ pub(super) fn search(
     view: &View<'_>,
     facts: &mut SourceFacts,
 ) {
-    let mut search = Search {
-        root,
-        unwanted,
-        bases: facts
-            .all_names()
-            .chain(facts.inner.iter().map(PathBuf::as_path))
-            .map(Path::to_path_buf)
-            .collect(),
-        queue: VecDeque::new(),
-        inside: Vec::new(),
-        repositories: Repositories::new(root, view, &unwanted.last),
-        // The program of another file system has another file's number here.
-        runtime: unwanted
-            .runtime
-            .filter(|(dev, _)| *dev == facts.dev)
-            .map(|(_, ino)| ino),
-        found_runtime: None,
-        entries: 0,
-        moved: None,
-    };
-    facts.unsearched = search.until_still(budget).err();
+    let mut search = Search::new(root, unwanted, view, budget);
+    search.bases = facts
+        .all_names()
+        .chain(facts.inner.iter().map(PathBuf::as_path))
+        .map(Path::to_path_buf)
+        .collect();
+    // The program of another file system has another file's number here.
+    let runtime = unwanted.runtime.filter(|(dev, _)| *dev == facts.dev);
+    search.runtime = runtime.map(|(_, ino)| ino);
+    facts.unsearched = search.until_still().err();
     facts.runtime = search.found_runtime.take();
     facts.inside.append(&mut search.inside);
 }
@@ -154,70 +117,62 @@ struct Search<'a> {
     root: &'a OwnedFd,
     unwanted: &'a Unwanted<'a>,
     bases: Vec<PathBuf>,
-    /// Directories still to look at, relative to the root. Breadth first: where it stops, the top has been seen.
-    queue: VecDeque<Waiting>,
+    places: Places,
     inside: Vec<Inside>,
     repositories: Repositories<'a>,
     /// The inode of the runtime's own program, and where it was met.
     runtime: Option<u64>,
     found_runtime: Option<PathBuf>,
-    entries: usize,
+    work: Work,
     /// A directory that was seen, and was elsewhere when it was to be looked at.
     moved: Option<PathBuf>,
 }
 
-/// What becomes of something unwanted.
-enum Judged {
-    Hidden(Inside),
-    /// Not as a whole: of what is in it.
-    ByFile((String, usize)),
+/// A directory that is looked at.
+struct Directory<'a> {
+    number: u32,
+    path: &'a Path,
+    fd: &'a OwnedFd,
 }
 
-/// A directory that is still to be looked at.
-struct Waiting {
-    /// Relative to the root.
-    path: PathBuf,
-    /// What it is, wherever it is moved; not where the file system does not tell.
-    handle: Option<Handle>,
-    /// Why it must not be seen, and by how many components that is known, where git has some of its files: each is
-    /// judged by itself.
-    unwanted: Option<(String, usize)>,
+/// What becomes of an entry of a directory.
+enum Next {
+    /// Nothing more.
+    Past,
+    /// A directory is looked into, which lies in one that is hidden as a whole, or in none.
+    Into(Option<u32>),
 }
 
-impl Waiting {
-    fn root() -> Self {
+impl<'a> Search<'a> {
+    fn new(
+        root: &'a OwnedFd,
+        unwanted: &'a Unwanted<'a>,
+        view: &'a View<'a>,
+        budget: Budget,
+    ) -> Self {
         Self {
-            path: PathBuf::new(),
-            handle: None,
-            unwanted: None,
+            root,
+            unwanted,
+            bases: Vec::new(),
+            places: Places::new(),
+            inside: Vec::new(),
+            repositories: Repositories::new(root, view, &unwanted.last),
+            runtime: None,
+            found_runtime: None,
+            work: Work::new(budget),
+            moved: None,
         }
     }
 
-    /// Whether it is known to be gone, and has not merely another name: a build removes directories at any time.
-    fn is_removed(&self, root: &OwnedFd) -> bool {
-        let Some(handle) = &self.handle else {
-            return false;
-        };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(on) = rustix::fs::openat(root, ".", flags, Mode::empty()) else {
-            return false;
-        };
-        match handle::open(on.as_fd(), handle) {
-            // Removed, and somebody still has it open.
-            Ok(fd) => rustix::fs::fstat(&fd).is_ok_and(|s| s.st_nlink == 0),
-            Err(e) => e.raw_os_error() == Some(libc::ESTALE),
-        }
-    }
-}
-
-impl Search<'_> {
     /// Looks at everything, again where a directory was moved out of the search's way meanwhile.
-    fn until_still(&mut self, budget: Budget) -> Result<(), String> {
+    fn until_still(&mut self) -> Result<(), String> {
         for _ in 0..TRIES {
-            self.queue = VecDeque::from([Waiting::root()]);
+            self.places = Places::new();
             self.inside.clear();
-            (self.entries, self.moved) = (0, None);
-            self.all(budget)?;
+            self.repositories.forget();
+            self.work.again();
+            self.moved = None;
+            self.all()?;
             if self.moved.is_none() {
                 return Ok(());
             }
@@ -229,85 +184,35 @@ impl Search<'_> {
     }
 
     /// Looks at everything, or says why not.
-    fn all(&mut self, budget: Budget) -> Result<(), String> {
-        let start = Instant::now();
+    fn all(&mut self) -> Result<(), String> {
         let mut names = Box::new_uninit_slice(NAMES);
         let mut unread = None;
-        while let Some(directory) = self.queue.pop_front() {
-            if let Err(why) = self.directory(&directory, &mut names) {
+        while let Some(number) = self.places.next() {
+            if let Err(why) = self.directory(number, &mut names) {
                 unread.get_or_insert(why);
             }
-            if self.entries > budget.entries {
-                return Err(format!("it has more than {} entries", budget.entries));
-            }
-            if self.inside.len() > MASKS {
-                return Err(format!("it has more than {MASKS} sockets and credentials"));
-            }
-            if start.elapsed() > budget.time {
-                let (seen, seconds) = (self.entries, budget.time.as_secs());
-                return Err(format!("after {seconds} s only {seen} entries were seen"));
-            }
+            self.work.check()?;
         }
         unread.map_or(Ok(()), Err)
     }
 
-    /// What becomes of something that is called like a credential, or lies below one. A project's own settings are seen, and
-    /// what git has with this very content; a directory of which git has files is judged file by file.
-    fn judge(
-        &mut self,
-        path: &Path,
-        kind: FileType,
-        (why, known_by): (String, usize),
-    ) -> Option<Judged> {
-        let known = match kind {
-            FileType::Directory => match self.repositories.directory(path) {
-                Known::Shown => return Some(Judged::ByFile((why, known_by))),
-                hidden => hidden,
-            },
-            FileType::RegularFile => {
-                let content = git::content(self.root, path);
-                let settings = &self.unwanted.never.settings;
-                let harmless = |content: &Vec<u8>| settings.are_harmless(content);
-                match settings.is_one(path) && content.as_ref().is_some_and(harmless) {
-                    true => Known::Shown,
-                    false => self.repositories.file(path, content.as_deref()),
-                }
-            }
-            // Git passes over them.
-            _ => Known::Hidden(InGit::Nothing),
-        };
-        match known {
-            Known::Shown => None,
-            Known::Hidden(git) => Some(Judged::Hidden(Inside {
-                path: path.to_owned(),
-                why,
-                known_by,
-                git,
-            })),
-        }
-    }
-
-    fn directory(
-        &mut self,
-        waiting: &Waiting,
-        names: &mut [MaybeUninit<u8>],
-    ) -> Result<(), String> {
-        let relative = waiting.path.as_path();
+    fn directory(&mut self, number: u32, names: &mut [MaybeUninit<u8>]) -> Result<(), String> {
+        let relative = self.places.path(number);
         let name = match relative.as_os_str().is_empty() {
             true => Path::new("."),
-            false => relative,
+            false => relative.as_path(),
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         let failed = |e: Errno| {
             let why = std::io::Error::from(e);
-            format!("{:?} cannot be read: {why}", relative)
+            format!("{relative:?} cannot be read: {why}")
         };
         let fd = match rustix::fs::openat2(self.root, name, flags, Mode::empty(), resolve) {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                if !waiting.is_removed(self.root) {
-                    self.moved = Some(relative.to_owned());
+                if !self.is_removed(number) {
+                    self.moved = Some(relative);
                 }
                 return Ok(());
             }
@@ -315,55 +220,176 @@ impl Search<'_> {
             Err(Errno::XDEV) => return Ok(()),
             Err(e) => return Err(failed(e)),
         };
+        let at = Directory {
+            number,
+            path: &relative,
+            fd: &fd,
+        };
         let mut entries = RawDir::new(&fd, names);
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(failed)?;
-            let file = entry.file_name().to_bytes();
-            if file == b"." || file == b".." {
+            let file = entry.file_name();
+            if matches!(file.to_bytes(), b"." | b"..") {
                 continue;
             }
-            self.entries += 1;
+            self.work.entry();
             if self.runtime == Some(entry.ino()) {
-                self.found_runtime = Some(relative.join(OsStr::from_bytes(file)));
+                self.found_runtime = Some(at.path.join(OsStr::from_bytes(file.to_bytes())));
             }
             let mut kind = entry.file_type();
             if kind == FileType::Unknown {
                 // A file system that does not tell.
-                let stat = rustix::fs::statat(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+                let stat = rustix::fs::statat(&fd, file, AtFlags::SYMLINK_NOFOLLOW);
                 kind = stat.map_or(kind, |s| FileType::from_raw_mode(s.st_mode));
             }
-            let directory = kind == FileType::Directory || kind == FileType::Unknown;
-            let within = waiting.unwanted.as_ref();
-            if !directory && within.is_none() && !self.unwanted.may_be(file, kind) {
-                continue;
-            }
-            let path = relative.join(OsStr::from_bytes(file));
-            let why = match self.unwanted.may_be(file, kind) {
-                true => self.unwanted.why(&self.bases, &path, kind),
-                false => None,
-            };
-            let why = why.or_else(|| {
-                let (why, parts) = within.filter(|_| kind != FileType::Symlink)?;
-                Some((why.clone(), parts + 1))
-            });
-            let why = why.and_then(|why| self.judge(&path, kind, why));
-            let unwanted = match why {
-                Some(Judged::Hidden(inside)) => {
-                    self.inside.push(inside);
-                    continue;
-                }
-                Some(Judged::ByFile(why)) => Some(why),
-                None => None,
-            };
-            if directory {
-                self.queue.push_back(Waiting {
-                    path,
-                    handle: handle::of(fd.as_fd(), entry.file_name()).ok(),
-                    unwanted,
-                });
-            }
+            self.entry(&at, file, kind);
+            // One directory may have more than a search looks at.
+            self.work.check()?;
         }
         Ok(())
+    }
+
+    /// Whether a directory is known to be gone, and has not merely another name: a build removes directories at any time.
+    fn is_removed(&self, number: u32) -> bool {
+        let Some(handle) = self.places.handle(number) else {
+            return false;
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(on) = rustix::fs::openat(self.root, ".", flags, Mode::empty()) else {
+            return false;
+        };
+        match handle::open(on.as_fd(), &handle) {
+            // Removed, and somebody still has it open.
+            Ok(fd) => rustix::fs::fstat(&fd).is_ok_and(|s| s.st_nlink == 0),
+            Err(e) => e.raw_os_error() == Some(libc::ESTALE),
+        }
+    }
+
+    fn entry(&mut self, at: &Directory<'_>, name: &CStr, kind: FileType) {
+        let next = match self.places.within(at.number) {
+            Some(whole) => self.in_hidden(at, whole, name, kind),
+            None => self.in_open(at, name, kind),
+        };
+        let directory = kind == FileType::Directory || kind == FileType::Unknown;
+        if let Next::Into(within) = next
+            && directory
+        {
+            let handle = handle::of(at.fd.as_fd(), name).ok();
+            let name = name.to_bytes();
+            let cost = Places::cost(name, handle.as_ref());
+            if self.work.keep(cost).is_ok() {
+                self.places.push(at.number, name, handle.as_ref(), within);
+            }
+        }
+    }
+
+    /// An entry of a directory that is seen. What is called like a credential is hidden, but for a project's own settings and
+    /// what git has with this very content.
+    fn in_open(&mut self, at: &Directory<'_>, name: &CStr, kind: FileType) -> Next {
+        let name = name.to_bytes();
+        if !self.unwanted.may_be(name, kind) {
+            return Next::Into(None);
+        }
+        let path = at.path.join(OsStr::from_bytes(name));
+        let Some((why, known_by)) = self.unwanted.why(&self.bases, &path, kind) else {
+            return Next::Into(None);
+        };
+        let inside = Inside::hidden(path, why, known_by);
+        match kind {
+            FileType::Directory => {
+                let path = inside.path.as_path();
+                let spot = spot(&self.places, at, path);
+                match self.repositories.directory(&mut self.work, spot) {
+                    Some(git) => self.hide(inside, git),
+                    // What git has in it is seen.
+                    None => {
+                        let whole = u32::try_from(self.inside.len()).ok();
+                        self.hide(inside, InGit::Nothing);
+                        return Next::Into(whole);
+                    }
+                }
+            }
+            FileType::RegularFile => match self.file(at, &inside.path, kind) {
+                Known::Shown(_) => {}
+                Known::Hidden(git) => self.hide(inside, git),
+            },
+            // Git passes over them.
+            _ => self.hide(inside, InGit::Nothing),
+        }
+        Next::Past
+    }
+
+    /// An entry of a directory that is hidden as a whole: only what git has with this very content is seen, and git must miss
+    /// nothing else.
+    fn in_hidden(&mut self, at: &Directory<'_>, whole: u32, name: &CStr, kind: FileType) -> Next {
+        let path = at.path.join(OsStr::from_bytes(name.to_bytes()));
+        let git = match kind {
+            FileType::Directory => {
+                let spot = spot(&self.places, at, &path);
+                match self.repositories.directory(&mut self.work, spot) {
+                    Some(git) => git,
+                    None => return Next::Into(Some(whole)),
+                }
+            }
+            FileType::RegularFile | FileType::Symlink => match self.file(at, &path, kind) {
+                Known::Hidden(git) => git,
+                Known::Shown(what) => {
+                    self.work.mask(&path);
+                    if let Some(hidden) = self.inside.get_mut(whole as usize)
+                        && let Ok(path) = path.strip_prefix(&hidden.path)
+                    {
+                        let path = path.to_owned();
+                        hidden.seen.push(Seen { path, what });
+                    }
+                    return Next::Past;
+                }
+            },
+            _ => return Next::Past,
+        };
+        // Of what git does not have, it sees nothing.
+        if matches!(git, InGit::Changed | InGit::Untold(_))
+            && let Some(hidden) = self.inside.get(whole as usize)
+        {
+            let why = hidden.why.clone();
+            let inside = Inside {
+                covered: true,
+                ..Inside::hidden(path, why, 0)
+            };
+            self.hide(inside, git);
+        }
+        Next::Past
+    }
+
+    fn file(&mut self, at: &Directory<'_>, path: &Path, kind: FileType) -> Known {
+        let mut content = Content::new(self.root, path, kind);
+        let settings = &self.unwanted.never.settings;
+        if kind == FileType::RegularFile
+            && settings.is_one(path)
+            && let Some(found) = content.get(&mut self.work)
+            && settings.are_harmless(&found.bytes)
+        {
+            return Known::Shown(found.what.clone());
+        }
+        let spot = spot(&self.places, at, path);
+        self.repositories.file(&mut self.work, spot, &mut content)
+    }
+
+    fn hide(&mut self, inside: Inside, git: InGit) {
+        self.work.mask(&inside.path);
+        // Nobody has looked to the end: that is told, and no more.
+        let git = match self.work.is_spent() {
+            true => InGit::Nothing,
+            false => git,
+        };
+        self.inside.push(Inside { git, ..inside });
+    }
+}
+
+fn spot<'s>(places: &'s Places, at: &Directory<'_>, path: &'s Path) -> Spot<'s> {
+    Spot {
+        places,
+        directory: at.number,
+        path,
     }
 }
 

@@ -158,6 +158,17 @@ fn filesystem(out: &mut String, plan: &Plan) {
     let paths =
         |list: &[std::path::PathBuf]| list.iter().map(|p| path(p)).collect::<Vec<_>>().join(" ");
     item(out, &format!("empty: {}", paths(&fs.masked)));
+    for seen in &fs.seen {
+        let files: Vec<String> = seen.files.iter().map(|f| path(&f.path)).collect();
+        item(
+            out,
+            &format!(
+                "{}  empty but for what git has in it, read-only: {}",
+                path(&seen.directory),
+                files.join(" ")
+            ),
+        );
+    }
     item(out, &format!("read-only: {}", paths(&fs.readonly)));
 }
 

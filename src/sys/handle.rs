@@ -17,6 +17,31 @@ pub struct Handle {
     data: [u8; MOST],
 }
 
+impl Handle {
+    /// One of this type (`handle_type`) and data; none where that is empty or longer than any.
+    pub fn new(kind: libc::c_int, bytes: &[u8]) -> Option<Self> {
+        let mut data = [0; MOST];
+        data.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let length = libc::c_uint::try_from(bytes.len()).ok()?;
+        (length > 0).then_some(Self {
+            bytes: length,
+            kind,
+            data,
+        })
+    }
+
+    /// Its type.
+    pub fn kind(&self) -> libc::c_int {
+        self.kind
+    }
+
+    /// Its data, as much as there is.
+    pub fn data(&self) -> &[u8] {
+        let length = usize::try_from(self.bytes).unwrap_or(MOST);
+        &self.data[..length.min(MOST)]
+    }
+}
+
 /// The handle of an entry of a directory. EOPNOTSUPP where the file system has none.
 pub fn of(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Handle> {
     let mut handle = Handle {

@@ -4,10 +4,8 @@ use super::*;
 
 fn hidden(path: &str, git: InGit) -> Inside {
     Inside {
-        path: path.into(),
-        why: "it holds credentials".into(),
-        known_by: 1,
         git,
+        ..Inside::hidden(path.into(), "it holds credentials".into(), 1)
     }
 }
 

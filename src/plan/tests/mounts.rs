@@ -319,12 +319,11 @@ fn a_key_of_the_containers_own_is_given_and_told() {
 
 #[test]
 fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
-    let inside = vec![Inside {
-        path: "me/agent.sock".into(),
-        why: "it is a socket".into(),
-        known_by: 1,
-        git: InGit::Nothing,
-    }];
+    let inside = vec![Inside::hidden(
+        "me/agent.sock".into(),
+        "it is a socket".into(),
+        1,
+    )];
     let unsearched = |policy: &str| {
         under(policy).bind("/var/lib", "/data").found(|f| {
             f.inside = inside.clone();
@@ -362,12 +361,7 @@ fn the_directories_by_which_a_credential_is_known_are_held_in_place() {
         ("me/.ssh", 1),
         ("me/agent.sock", 1),
     ];
-    let inside = inside.map(|(path, known_by)| Inside {
-        path: path.into(),
-        why: "w".into(),
-        known_by,
-        git: InGit::Nothing,
-    });
+    let inside = inside.map(|(path, known_by)| Inside::hidden(path.into(), "w".into(), known_by));
     let case = under("standard").bind("/srv/x", "/data");
     let plan = case.found(|f| f.inside = inside.to_vec()).plan();
     let expect = [".config", "me/.cargo", "me/.local", "me/.local/share"];

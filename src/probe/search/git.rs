@@ -8,36 +8,52 @@
 //! searched, or in another one. Links are followed by nobody.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use ring::digest::{SHA256, digest};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
+use super::content::{self, Content};
 use super::index::Index;
+use super::places::Places;
 use super::sha1::sha1;
-use crate::plan::{InGit, Untracked};
+use super::work::Work;
+use crate::plan::{InGit, SeenAs, Untracked};
 
 /// The largest index that is read, MiB: a million files.
 const LARGEST: u64 = 128;
 
-/// The largest file whose content is compared.
-const CONTENT: u64 = 1 << 20;
+/// Why nobody can tell what is in a directory that is kept out of the work tree, and what to do about it.
+const SPARSE: &str = "git keeps its directory out of the work tree (git sparse-checkout disable)";
 
 /// The largest of the files that say where a repository is.
 const PLACE: u64 = 4096;
 
+/// Bytes of memory that a work tree takes beside its index and the path of its exclude file, and what is known of a
+/// directory, at most.
+const TREE: usize = 512;
+const KNOWN: usize = 32;
+
 /// What becomes of something that is called like a credential.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Git has it, and it is no secret.
-    Shown,
+    /// Git has it, and it is no secret. It is this very file.
+    Shown(SeenAs),
     /// It is hidden, and git makes this of it.
     Hidden(InGit),
+}
+
+/// Something in a directory that the search has met.
+#[derive(Clone, Copy)]
+pub(super) struct Spot<'a> {
+    pub(super) places: &'a Places,
+    pub(super) directory: u32,
+    /// Relative to the root.
+    pub(super) path: &'a Path,
 }
 
 /// Where the mounts of a container will be.
@@ -83,7 +99,10 @@ pub(super) struct Repositories<'a> {
     view: &'a View<'a>,
     /// The last components of the names that are asked for.
     last: &'a HashSet<&'a [u8]>,
-    trees: HashMap<PathBuf, Option<Tree>>,
+    /// Each with its directory.
+    trees: Vec<(u32, Tree)>,
+    /// Which of them is the nearest to a directory, itself or above.
+    nearest: HashMap<u32, Option<usize>>,
 }
 
 impl<'a> Repositories<'a> {
@@ -92,13 +111,25 @@ impl<'a> Repositories<'a> {
             root,
             view,
             last,
-            trees: HashMap::new(),
+            trees: Vec::new(),
+            nearest: HashMap::new(),
         }
     }
 
-    /// A file, with its content where that is known.
-    pub(super) fn file(&mut self, path: &Path, content: Option<&[u8]>) -> Known {
-        let Some((name, repository)) = self.find(path) else {
+    /// As new, for other numbers of directories.
+    pub(super) fn forget(&mut self) {
+        self.trees.clear();
+        self.nearest.clear();
+    }
+
+    /// A file or a symbolic link. Its content is read only where git has a file of its name.
+    pub(super) fn file(
+        &mut self,
+        work: &mut Work,
+        spot: Spot<'_>,
+        content: &mut Content<'_>,
+    ) -> Known {
+        let Some((name, repository)) = self.find(work, spot) else {
             return Known::Hidden(InGit::Nothing);
         };
         let index = match &repository.index {
@@ -108,51 +139,71 @@ impl<'a> Repositories<'a> {
         let bytes = name.as_os_str().as_bytes();
         let Some(entry) = index.get(bytes) else {
             return Known::Hidden(match index.is_below_sparse(bytes) {
-                true => InGit::Untold(
-                    "git keeps its directory out of the work tree (git sparse-checkout disable)"
-                        .to_owned(),
-                ),
+                true => InGit::Untold(SPARSE.to_owned()),
                 false => repository.untracked(name),
             });
         };
-        match content {
-            Some(content) if entry.hash == blob(content, entry.hash.len()) => Known::Shown,
+        match content.get(work) {
+            Some(found) if entry.hash == blob(&found.bytes, entry.hash.len()) => {
+                Known::Shown(found.what.clone())
+            }
             _ if entry.skipped && !repository.sparse => Known::Hidden(InGit::Nothing),
             _ => Known::Hidden(InGit::Changed),
         }
     }
 
-    /// A directory; `Shown` where git has files in it, each of which is judged by itself.
-    pub(super) fn directory(&mut self, path: &Path) -> Known {
-        let Some((name, repository)) = self.find(path) else {
-            return Known::Hidden(InGit::Nothing);
+    /// What git makes of a directory that is hidden as a whole; nothing where it has files in it, of which each is judged.
+    pub(super) fn directory(&mut self, work: &mut Work, spot: Spot<'_>) -> Option<InGit> {
+        let Some((name, repository)) = self.find(work, spot) else {
+            return Some(InGit::Nothing);
         };
+        let bytes = name.as_os_str().as_bytes();
         match &repository.index {
-            Ok(index) if index.has_below(name.as_os_str().as_bytes()) => Known::Shown,
-            Ok(_) => Known::Hidden(repository.untracked(name)),
-            Err(why) => Known::Hidden(InGit::Untold(why.clone())),
+            Ok(index) if index.has_below(bytes) => None,
+            // A submodule.
+            Ok(index) if index.get(bytes).is_some() => Some(InGit::Changed),
+            Ok(index) if index.is_below_sparse(bytes) => Some(InGit::Untold(SPARSE.to_owned())),
+            Ok(_) => Some(repository.untracked(name)),
+            Err(why) => Some(InGit::Untold(why.clone())),
         }
     }
 
-    /// The repository of the nearest work tree above a path, and the path in that.
-    fn find<'p>(&mut self, path: &'p Path) -> Option<(&'p Path, &Repository)> {
-        let mut above = path.ancestors().skip(1);
-        let tree = above.find(|tree| {
-            if !self.trees.contains_key(*tree) {
-                let found = self.look(tree);
-                self.trees.insert(tree.to_path_buf(), found);
+    /// The repository of the nearest work tree above something, and the path in that.
+    fn find<'p>(&mut self, work: &mut Work, spot: Spot<'p>) -> Option<(&'p Path, &Repository)> {
+        let tree = self.nearest(work, spot)?;
+        match self.trees.get(tree)? {
+            (_, Tree::Lost) => None,
+            (directory, Tree::Found(repository)) => {
+                let above = spot.places.path(*directory);
+                Some((spot.path.strip_prefix(above).ok()?, repository))
             }
-            matches!(self.trees.get(*tree), Some(Some(_)))
-        })?;
-        match self.trees.get(tree)?.as_ref()? {
-            Tree::Lost => None,
-            Tree::Found(repository) => Some((path.strip_prefix(tree).ok()?, repository)),
         }
+    }
+
+    fn nearest(&mut self, work: &mut Work, spot: Spot<'_>) -> Option<usize> {
+        let (mut passed, mut found) = (Vec::new(), None);
+        let mut at = Some(spot.directory);
+        while let Some(directory) = at {
+            if let Some(known) = self.nearest.get(&directory) {
+                found = *known;
+                break;
+            }
+            passed.push(directory);
+            work.keep(KNOWN).ok()?;
+            if let Some(tree) = self.look(work, &spot.places.path(directory)) {
+                found = Some(self.trees.len());
+                self.trees.push((directory, tree));
+                break;
+            }
+            at = spot.places.above(directory);
+        }
+        self.nearest.extend(passed.into_iter().map(|d| (d, found)));
+        found
     }
 
     /// What `.git` in a directory is: the repository, a link to it, or a file that says where it is (a submodule, a second
     /// work tree).
-    fn look(&self, tree: &Path) -> Option<Tree> {
+    fn look(&self, work: &mut Work, tree: &Path) -> Option<Tree> {
         let place = normal(&self.view.own.join(tree));
         let git = self.at(&place, Path::new(".git"))?;
         let (git, lost) = match git.kind()? {
@@ -165,12 +216,12 @@ impl<'a> Repositories<'a> {
             ),
             _ => return None,
         };
-        let found = git.and_then(|git| self.repository(&git));
+        let found = git.and_then(|git| self.repository(work, &git));
         found.map(|r| Tree::Found(Box::new(r))).or(lost)
     }
 
     /// The repository in a directory, if it is one by what git looks for.
-    fn repository(&self, git: &At<'a>) -> Option<Repository> {
+    fn repository(&self, work: &mut Work, git: &At<'a>) -> Option<Repository> {
         let common = match git.join("commondir").text("") {
             Some(to) => self.at(&git.place, &to)?,
             None => git.clone(),
@@ -180,17 +231,21 @@ impl<'a> Repositories<'a> {
         common.join("refs").kind()?;
         let exclude = common.join("info/exclude");
         let writable = matches!(exclude.kind(), None | Some(FileType::RegularFile));
+        work.keep(TREE + exclude.place.as_os_str().len()).ok()?;
         Some(Repository {
-            index: self.index(git),
+            index: self.index(work, git),
             exclude: writable.then(|| exclude.named()),
             sparse: git.join("info/sparse-checkout").kind().is_some(),
         })
     }
 
-    fn index(&self, git: &At<'_>) -> Result<Index, String> {
-        let most = LARGEST << 20;
-        let bytes = match git.join("index").read(most) {
-            Ok(Some(bytes)) => bytes,
+    fn index(&self, work: &mut Work, git: &At<'_>) -> Result<Index, String> {
+        let file = |name: &str| {
+            let found = content::regular(git.root, &git.join(name).path)?;
+            Ok(found.filter(|(_, size)| *size <= LARGEST << 20))
+        };
+        match file("index") {
+            Ok(Some(_)) => {}
             // Nothing was ever added.
             Err(Errno::NOENT) => return Ok(Index::default()),
             _ => {
@@ -198,14 +253,17 @@ impl<'a> Repositories<'a> {
                     "git's index cannot be read, or is larger than {LARGEST} MiB"
                 ));
             }
-        };
+        }
         let wanted = |name: &[u8]| {
             let mut parts = name.split(|byte| *byte == b'/');
             parts.any(|part| self.last.contains(part))
         };
-        let shared = |name: &str| git.join(name).read(most).ok().flatten();
-        let index = Index::parse(&bytes, &wanted, &shared);
-        index.map_err(|why| format!("{why} (git update-index --index-version=2 --no-split-index)"))
+        let open = |name: &str| {
+            let (file, size) = file(name).ok().flatten()?;
+            Some((Box::new(file) as Box<dyn Read>, size))
+        };
+        Index::parse(&open, &wanted, work)
+            .map_err(|why| format!("{why} (git update-index --index-version=2 --no-split-index)"))
     }
 
     /// What a path means that git has written into a directory of the container.
@@ -261,25 +319,20 @@ impl At<'_> {
 
     fn kind(&self) -> Option<FileType> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let opened = open(self.root, &self.path, flags).ok()?;
+        let opened = content::open(self.root, &self.path, flags).ok()?;
         let stat = rustix::fs::fstat(&opened).ok()?;
         Some(FileType::from_raw_mode(stat.st_mode))
     }
 
     fn link(&self) -> Option<PathBuf> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let opened = open(self.root, &self.path, flags).ok()?;
-        let target = rustix::fs::readlinkat(&opened, "", Vec::new()).ok()?;
-        Some(std::ffi::OsString::from_vec(target.into_bytes()).into())
-    }
-
-    fn read(&self, most: u64) -> rustix::io::Result<Option<Vec<u8>>> {
-        read(self.root, &self.path, most)
+        let target = content::target(self.root, &self.path)?;
+        Some(std::ffi::OsString::from_vec(target).into())
     }
 
     /// The path that a file of git's holds after a word.
     fn text(&self, word: &str) -> Option<PathBuf> {
-        let text = self.read(PLACE).ok()??;
+        let (file, _) = content::regular(self.root, &self.path).ok()??;
+        let text = content::all(file, PLACE).ok()??;
         let path = text.strip_prefix(word.as_bytes())?.trim_ascii();
         Some(std::ffi::OsString::from_vec(path.to_vec()).into())
     }
@@ -298,35 +351,6 @@ fn normal(path: &Path) -> PathBuf {
         }
     }
     out
-}
-
-/// Opens what lies beneath a root, by way of no link and no other file system.
-fn open(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    let flags = flags | OFlags::CLOEXEC;
-    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
-}
-
-/// A regular file's content, if it is no larger.
-fn read(root: BorrowedFd<'_>, path: &Path, most: u64) -> rustix::io::Result<Option<Vec<u8>>> {
-    // Not a pipe that nobody writes to.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = open(root, path, flags)?;
-    let stat = rustix::fs::fstat(&file)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    let mut file = File::from(file).take(most + 1);
-    if file.read_to_end(&mut bytes).is_err() {
-        return Err(Errno::IO);
-    }
-    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= most))
-}
-
-/// The content of a file that may be a credential; nothing where it is too large, or no file.
-pub(super) fn content(root: &OwnedFd, path: &Path) -> Option<Vec<u8>> {
-    read(root.as_fd(), path, CONTENT).ok().flatten()
 }
 
 /// The name that git gives a file's content, of so many bytes.

@@ -1,8 +1,14 @@
 //! Reading git's index (gitformat-index(5)): versions 2 to 4, contents named by SHA-1 or SHA-256, split and sparse.
 //!
-//! It is a file of the workspace, which an agent may have written: what is not understood to its last byte is nothing.
+//! It is a file of the workspace, which an agent may have written: what is not understood to its last byte is nothing. It is
+//! never in memory as a whole, and neither are its names: one is read over the other, and only those are kept that are asked
+//! for. Libraries for it (gix-index) keep all of what they read, of which an agent decides how much it is: a name of 4 KB may
+//! take one byte in the file.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader, Read};
+
+use super::work::Work;
 
 /// Bytes of an entry before the name of its content, and its mode among them.
 const BEFORE: usize = 40;
@@ -15,8 +21,11 @@ const WIDTHS: [usize; 2] = [20, 32];
 /// The longest name of a file that Linux opens (PATH_MAX).
 const LONGEST: usize = 4096;
 
-/// The most that is kept of one, bytes of names: those that may be credentials are few.
-const ROOM: usize = 16 << 20;
+/// Bytes of memory that a file takes beside its name and that of its content, at most.
+const KEPT: usize = 160;
+
+/// The largest extension that makes an index a part of one, bytes: two bits for each of four million files.
+const LINK: u64 = 1 << 20;
 
 /// A file that git has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +43,8 @@ pub(super) struct Index {
     entries: BTreeMap<Vec<u8>, Entry>,
 }
 
-/// Where the rest of a split index is: by the name of its file beside the index.
-pub(super) type Shared<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
+/// Opens a file of the repository's, and tells its size: the index, or the rest of a split one.
+pub(super) type Open<'a> = &'a dyn Fn(&str) -> Option<(Box<dyn Read>, u64)>;
 
 /// Which names are asked for.
 pub(super) type Wanted<'a> = &'a dyn Fn(&[u8]) -> bool;
@@ -43,30 +52,38 @@ pub(super) type Wanted<'a> = &'a dyn Fn(&[u8]) -> bool;
 impl Index {
     /// The wanted files of an index, or why it is not understood, as a clause.
     pub(super) fn parse(
-        bytes: &[u8],
+        open: Open<'_>,
         wanted: Wanted<'_>,
-        shared: Shared<'_>,
+        work: &mut Work,
     ) -> Result<Self, &'static str> {
         const NOT: &str = "git's index is not understood";
+        let before = work.kept();
+        let mut part = |name: &str, width| {
+            let found = Part::parse(open(name)?, width, wanted, work);
+            if found.is_none() && !work.is_spent() {
+                work.forget(before);
+            }
+            found
+        };
         let mut found = WIDTHS
             .iter()
-            .filter_map(|width| Some((*width, Part::parse(bytes, *width, wanted)?)));
+            .filter_map(|width| Some((*width, part("index", *width)?)));
         let (width, own) = found.next().ok_or(NOT)?;
-        let link = own.link.filter(|link| !link.is_empty());
-        let Some((name, bitmaps)) = link.and_then(|link| link.split_at_checked(width)) else {
-            return match link {
-                None => Ok(Self::of(own.entries.into_values())),
-                Some(_) => Err(NOT),
-            };
+        let Some(link) = own.link.as_deref() else {
+            return Ok(Self::of(own.entries.into_values()));
         };
+        let (name, bitmaps) = link.split_at_checked(width).ok_or(NOT)?;
         if name.iter().all(|byte| *byte == 0) {
             return Ok(Self::of(own.entries.into_values()));
         }
         let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let rest = shared(&format!("sharedindex.{hex}"))
-            .ok_or("the shared part of git's split index is missing")?;
-        let rest = Part::parse(&rest, width, wanted).ok_or(NOT)?;
-        own.over(rest, bitmaps).ok_or(NOT)
+        let shared = format!("sharedindex.{hex}");
+        if open(&shared).is_none() {
+            return Err("the shared part of git's split index is missing");
+        }
+        let rest = part(&shared, width).ok_or(NOT)?;
+        let bitmaps = bitmaps.to_vec();
+        own.over(rest, &bitmaps).ok_or(NOT)
     }
 
     fn of(entries: impl Iterator<Item = (Vec<u8>, Entry)>) -> Self {
@@ -98,68 +115,53 @@ impl Index {
 }
 
 /// One file of an index: all of it, or a part of a split one.
-struct Part<'a> {
+struct Part {
     /// Those that are wanted, by their position. A name is empty where the other part has it.
     entries: BTreeMap<usize, (Vec<u8>, Entry)>,
     /// How many it has.
     count: usize,
     /// What makes it a part.
-    link: Option<&'a [u8]>,
+    link: Option<Vec<u8>>,
 }
 
-impl<'a> Part<'a> {
-    fn parse(bytes: &'a [u8], width: usize, wanted: Wanted<'_>) -> Option<Self> {
-        let version = number(bytes, 4)?;
-        if bytes.get(..4)? != b"DIRC" || !(2..=4).contains(&version) {
+impl Part {
+    fn parse(
+        (from, size): (Box<dyn Read>, u64),
+        width: usize,
+        wanted: Wanted<'_>,
+        work: &mut Work,
+    ) -> Option<Self> {
+        let mut input = Input {
+            from: BufReader::with_capacity(64 << 10, from),
+            left: size,
+            work,
+        };
+        let mut head = [0; 12];
+        input.fill(&mut head)?;
+        let version = number(&head, 4)?;
+        if !head.starts_with(b"DIRC") || !(2..=4).contains(&version) {
             return None;
         }
-        let count = usize::try_from(number(bytes, 8)?).ok()?;
-        let mut entries = BTreeMap::new();
-        let (mut at, mut room, mut name) = (12, ROOM, Vec::new());
+        let count = usize::try_from(number(&head, 8)?).ok()?;
+        let (mut entries, mut name) = (BTreeMap::new(), Vec::new());
         for position in 0..count {
-            let flags = at + BEFORE + width;
-            let hash = bytes.get(at + BEFORE..flags)?;
-            let directory = number(bytes, at + MODE)? & 0o170_000 == 0o040_000;
-            // Two bytes more where the extended bit is set.
-            let extended = *bytes.get(flags)? & 0x40 != 0;
-            let mut start = flags + if extended { 4 } else { 2 };
-            let kept = match version {
-                4 => {
-                    let (cut, next) = varint(bytes, start)?;
-                    start = next;
-                    name.len().checked_sub(cut)?
-                }
-                _ => 0,
-            };
-            name.truncate(kept);
-            let rest = bytes.get(start..)?;
-            let length = rest.iter().position(|byte| *byte == 0)?;
-            name.extend_from_slice(&rest[..length]);
-            if name.len() > LONGEST {
-                return None;
-            }
+            let (hash, directory, skipped) = input.entry(version, width, &mut name)?;
+            input.work.read(name.len()).ok()?;
             if directory || name.is_empty() || wanted(&name) {
-                room = room.checked_sub(name.len() + hash.len())?;
-                let skipped = extended && *bytes.get(flags + 2)? & 0x40 != 0;
-                let hash = hash.to_vec();
+                input.work.keep(name.len() + width + KEPT).ok()?;
+                let hash = hash.get(..width)?.to_vec();
                 entries.insert(position, (name.clone(), Entry { hash, skipped }));
             }
-            at = match version {
-                4 => start + length + 1,
-                // Padded with one to eight zeros.
-                _ => at + (start + length - at + 8) / 8 * 8,
-            };
         }
-        let link = link(bytes.get(at..bytes.len().checked_sub(width)?)?)?;
         Some(Self {
             entries,
             count,
-            link,
+            link: input.link(width)?,
         })
     }
 
     /// This part over the shared one: `bitmaps` say which of that are deleted, and which have something new here.
-    fn over(self, shared: Part<'_>, bitmaps: &[u8]) -> Option<Index> {
+    fn over(self, shared: Part, bitmaps: &[u8]) -> Option<Index> {
         let (deleted, replaced) = match bitmaps {
             [] => (Vec::new(), Vec::new()),
             _ => {
@@ -186,23 +188,124 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The extension of a split index among those that follow the entries; nothing where they do not end where they must, or
-/// one of them has to be understood and is not.
-fn link(mut bytes: &[u8]) -> Option<Option<&[u8]>> {
-    let mut found = None;
-    while !bytes.is_empty() {
-        let size = usize::try_from(number(bytes, 4)?).ok()?;
-        let (extension, rest) = bytes.split_at_checked(size.checked_add(8)?)?;
-        match &extension[..4] {
-            b"link" => found = Some(&extension[8..]),
-            b"sdir" => {}
-            // One that may be passed over has a capital letter.
-            name if name[0].is_ascii_uppercase() => {}
-            _ => return None,
-        }
-        bytes = rest;
+/// An index that is read from its beginning to its end.
+struct Input<'w> {
+    from: BufReader<Box<dyn Read>>,
+    /// Bytes that are left.
+    left: u64,
+    work: &'w mut Work,
+}
+
+impl Input<'_> {
+    fn fill(&mut self, into: &mut [u8]) -> Option<()> {
+        self.left = self.left.checked_sub(into.len() as u64)?;
+        self.work.read(into.len()).ok()?;
+        self.from.read_exact(into).ok()
     }
-    Some(found)
+
+    /// The next entry: what its content is called, whether it is a directory, and whether git passes over it. Its name is
+    /// made of the one before.
+    fn entry(
+        &mut self,
+        version: u32,
+        width: usize,
+        name: &mut Vec<u8>,
+    ) -> Option<([u8; 32], bool, bool)> {
+        let start = self.left;
+        let mut fixed = [0; BEFORE + 32 + 2];
+        let fixed = fixed.get_mut(..BEFORE + width + 2)?;
+        self.fill(fixed)?;
+        let mut hash = [0; 32];
+        hash.get_mut(..width)?
+            .copy_from_slice(fixed.get(BEFORE..BEFORE + width)?);
+        let directory = number(fixed, MODE)? & 0o170_000 == 0o040_000;
+        let mut more = [0; 2];
+        // Two bytes more where the extended bit is set.
+        if fixed.get(BEFORE + width)? & 0x40 != 0 {
+            self.fill(&mut more)?;
+        }
+        let kept = match version {
+            4 => name.len().checked_sub(self.varint()?)?,
+            _ => 0,
+        };
+        name.truncate(kept);
+        self.name(name)?;
+        if version < 4 {
+            // Padded with one to eight zeros, of which one has been read.
+            let used = usize::try_from(start - self.left).ok()?;
+            let padding = (used + 7) / 8 * 8 - used;
+            self.fill([0; 8].get_mut(..padding)?)?;
+        }
+        Some((hash, directory, more[0] & 0x40 != 0))
+    }
+
+    /// Adds what follows, up to a zero.
+    fn name(&mut self, name: &mut Vec<u8>) -> Option<()> {
+        let room = (LONGEST + 1).checked_sub(name.len())? as u64;
+        let before = name.len();
+        let mut from = (&mut self.from).take(room.min(self.left));
+        from.read_until(0, name).ok()?;
+        let read = name.len() - before;
+        self.left = self.left.checked_sub(read as u64)?;
+        self.work.read(read).ok()?;
+        (read > 0 && name.pop() == Some(0)).then_some(())
+    }
+
+    /// How much of the name before is cut off (gitformat-pack(5), the offset encoding).
+    fn varint(&mut self) -> Option<usize> {
+        let mut byte = [0];
+        self.fill(&mut byte)?;
+        let mut value = usize::from(byte[0] & 0x7f);
+        while byte[0] & 0x80 != 0 {
+            self.fill(&mut byte)?;
+            value = value.checked_add(1)?.checked_mul(128)? + usize::from(byte[0] & 0x7f);
+        }
+        Some(value)
+    }
+
+    /// The extension of a split index among those that follow the entries; nothing where they do not end where they must, or
+    /// one of them has to be understood and is not.
+    fn link(mut self, width: usize) -> Option<Option<Vec<u8>>> {
+        let end = width as u64;
+        let mut found = None;
+        while self.left > end {
+            let mut head = [0; 8];
+            self.fill(&mut head)?;
+            let size = u64::from(number(&head, 4)?);
+            if size > self.left.checked_sub(end)? {
+                return None;
+            }
+            match &head[..4] {
+                b"link" if size > LINK => return None,
+                b"link" => {
+                    let mut bytes = vec![0; usize::try_from(size).ok()?];
+                    self.fill(&mut bytes)?;
+                    found = Some(bytes);
+                }
+                b"sdir" => self.skip(size)?,
+                // One that may be passed over has a capital letter.
+                name if name[0].is_ascii_uppercase() => self.skip(size)?,
+                _ => return None,
+            }
+        }
+        // Git does not look at the hash where `index.skipHash` is on, and neither does anybody here.
+        let mut hash = [0; 32];
+        self.fill(hash.get_mut(..width)?)?;
+        (self.left == 0).then_some(found)
+    }
+
+    fn skip(&mut self, size: u64) -> Option<()> {
+        let mut left = size;
+        let mut buffer = [0; 4096];
+        while left > 0 {
+            let most = buffer
+                .len()
+                .min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.fill(buffer.get_mut(..most)?)?;
+            left -= most as u64;
+        }
+        Some(())
+    }
 }
 
 /// The bits that are set in a compressed bitmap (EWAH, gitformat-bitmap(5)) of at most so many, and what follows it.
@@ -238,18 +341,6 @@ fn bitmap(bytes: &[u8], most: usize) -> Option<(Vec<usize>, &[u8])> {
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_be_bytes(four.try_into().ok()?))
-}
-
-/// How much of the name before is cut off (gitformat-pack(5), the offset encoding), and where it ends.
-fn varint(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
-    let mut byte = *bytes.get(at)?;
-    let mut value = usize::from(byte & 0x7f);
-    while byte & 0x80 != 0 {
-        at += 1;
-        byte = *bytes.get(at)?;
-        value = value.checked_add(1)?.checked_mul(128)? + usize::from(byte & 0x7f);
-    }
-    Some((value, at + 1))
 }
 
 #[cfg(test)]

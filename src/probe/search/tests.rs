@@ -1,11 +1,12 @@
 //! The search: what is found, what bounds it, and what moves meanwhile.
 
-use std::ffi::CStr;
 use std::fs;
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use super::*;
 use crate::plan::FileKind;
+use crate::policy::SearchRule;
 use crate::probe::TestDir;
 
 fn searched(dir: &Path) -> SourceFacts {
@@ -22,27 +23,6 @@ fn searched(dir: &Path) -> SourceFacts {
     );
     facts.inside.sort_by(|a, b| a.path.cmp(&b.path));
     facts
-}
-
-/// A search that has seen nothing and has nowhere to look.
-fn fresh<'a>(
-    root: &'a OwnedFd,
-    unwanted: &'a Unwanted<'a>,
-    view: &'a View<'a>,
-    base: &Path,
-) -> Search<'a> {
-    Search {
-        root,
-        unwanted,
-        bases: vec![base.to_owned()],
-        queue: VecDeque::new(),
-        inside: Vec::new(),
-        repositories: Repositories::new(root, view, &unwanted.last),
-        runtime: None,
-        found_runtime: None,
-        entries: 0,
-        moved: None,
-    }
 }
 
 fn found(facts: &SourceFacts) -> Vec<&str> {
@@ -161,9 +141,13 @@ fn what_ends_the_search_is_told() {
     let (never, meant) = (Never::builtin(), Meant::new());
     let look = |entries: usize, time: Duration| {
         let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
-        let mut search = fresh(&root, &unwanted, &view, &scratch.0);
-        search.queue.push_back(Waiting::root());
-        search.all(Budget { entries, time })
+        let budget = Budget {
+            entries,
+            bytes: 1 << 20,
+            time,
+        };
+        let mut search = Search::new(&root, &unwanted, &view, budget);
+        search.all()
     };
     let minute = Duration::from_secs(60);
     assert_eq!(look(100, minute), Ok(()));
@@ -193,28 +177,27 @@ fn a_directory_that_is_moved_while_it_is_searched_is_not_passed_over() {
     }
     let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
     let (never, meant) = (Never::builtin(), Meant::new());
-    let waiting = |name: &CStr| Waiting {
-        path: PathBuf::from(OsStr::from_bytes(name.to_bytes())),
-        handle: handle::of(root.as_fd(), name).ok(),
-        unwanted: None,
-    };
-    let [moved, removed, replaced] = [c"moved", c"removed", c"replaced"].map(waiting);
-    let told = moved.handle.is_some() && rustix::process::geteuid().is_root();
+    let names = [c"moved", c"removed", c"replaced"];
+    let handles = names.map(|name| handle::of(root.as_fd(), name).ok());
+    let told = handles[0].is_some() && rustix::process::geteuid().is_root();
     fs::rename(scratch.0.join("moved"), scratch.0.join("elsewhere")).unwrap();
     fs::remove_dir(scratch.0.join("removed")).unwrap();
     fs::remove_dir(scratch.0.join("replaced")).unwrap();
     fs::write(scratch.0.join("replaced"), "").unwrap();
-    let look = |waiting: &Waiting| {
+    let look = |index: usize| {
         let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
-        let mut search = fresh(&root, &unwanted, &view, &scratch.0);
-        let mut names = Box::new_uninit_slice(NAMES);
-        search.directory(waiting, &mut names).unwrap();
+        let budget = Budget::of(SearchRule::Complete);
+        let mut search = Search::new(&root, &unwanted, &view, budget);
+        let (name, handle) = (names[index].to_bytes(), handles[index].as_ref());
+        search.places.push(0, name, handle, None);
+        let mut room = Box::new_uninit_slice(NAMES);
+        search.directory(1, &mut room).unwrap();
         search.moved
     };
-    assert_eq!(look(&moved), Some("moved".into()));
+    assert_eq!(look(0), Some("moved".into()));
     // Where the file system does not tell, what is gone may have been moved.
-    for gone in [&removed, &replaced] {
-        assert_eq!(look(gone).is_none(), told, "{:?}", gone.path);
+    for gone in [1, 2] {
+        assert_eq!(look(gone).is_none(), told, "{:?}", names[gone]);
     }
 }
 
@@ -245,4 +228,5 @@ fn a_busy_workspace_is_searched() {
 }
 
 /// what a repository has is seen, and what it has otherwise is told apart.
+mod bounds;
 mod repositories;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::render::identity::{Identity, is_cri};
+use crate::render::identity::{Identity, cri_of};
 
 /// What every container of CRI-O's has a name, a log and the like under. podman writes some of the keys: two for its pods, and
 /// 4.3 the others for every container.
@@ -47,7 +47,7 @@ fn is_of_store(bundle: &Path) -> bool {
 /// What to say of a container that CRI-O made, where its `--root` does not tell: its annotations are no proof, so its pod is
 /// none of a kubelet's then.
 pub fn unknown_crio(root: &Path, annotations: &BTreeMap<String, String>) -> Option<String> {
-    let unknown = is_crio(annotations) && !is_cri(root);
+    let unknown = is_crio(annotations) && cri_of(root).is_none();
     unknown.then(|| {
         format!(
             "CRI-O calls with --root {root:?}, by which no pod is known: its volumes are mounts like others, Secrets never come \

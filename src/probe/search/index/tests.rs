@@ -1,7 +1,9 @@
 //! Indexes as git writes them, and what is none.
 
 use super::*;
+use crate::policy::SearchRule;
 use crate::probe::search::git::blob;
+use crate::probe::search::work::Budget;
 
 /// An index to be.
 #[derive(Clone, Copy)]
@@ -66,8 +68,27 @@ impl Made<'_> {
     }
 }
 
+/// Reads an index, and the shared part of it where it asks for that.
+fn read(
+    own: &[u8],
+    wanted: Wanted<'_>,
+    shared: &dyn Fn(&str) -> Option<Vec<u8>>,
+) -> Result<Index, &'static str> {
+    let open = |name: &str| {
+        let bytes = match name {
+            "index" => Some(own.to_vec()),
+            name => shared(name),
+        };
+        let bytes = bytes?;
+        let size = bytes.len() as u64;
+        Some((Box::new(std::io::Cursor::new(bytes)) as Box<dyn Read>, size))
+    };
+    let mut work = Work::new(Budget::of(SearchRule::Complete));
+    Index::parse(&open, wanted, &mut work)
+}
+
 fn alone(bytes: &[u8]) -> Result<Index, &'static str> {
-    Index::parse(bytes, &|_| true, &|_| None)
+    read(bytes, &|_| true, &|_| None)
 }
 
 fn name_of(path: &str, width: usize) -> Vec<u8> {
@@ -124,7 +145,7 @@ fn what_breaks_off_or_is_none_is_not_understood() {
 #[test]
 fn what_is_not_asked_for_is_not_kept() {
     let bytes = Made::sha1(4, &PATHS).bytes(&[]);
-    let index = Index::parse(&bytes, &|name| name.ends_with(b".npmrc"), &|_| None).unwrap();
+    let index = read(&bytes, &|name| name.ends_with(b".npmrc"), &|_| None).unwrap();
     assert_eq!(index.entries.len(), 3);
     assert!(index.get(b"a/b/.npmrc").is_some());
 }
@@ -132,7 +153,7 @@ fn what_is_not_asked_for_is_not_kept() {
 #[test]
 fn what_a_sparse_index_stands_for_is_known() {
     let bytes = Made::sha1(3, &["a/", "b/.npmrc"]).bytes(&[(b"sdir", b"")]);
-    let index = Index::parse(&bytes, &|_| false, &|_| None).unwrap();
+    let index = read(&bytes, &|_| false, &|_| None).unwrap();
     assert!(index.is_below_sparse(b"a/.npmrc") && index.is_below_sparse(b"a/b/.npmrc"));
     assert!(!index.is_below_sparse(b"b/.npmrc") && !index.is_below_sparse(b"a"));
 }
@@ -170,7 +191,7 @@ fn a_split_index_is_put_together() {
     let link = |deleted: &[u8], replaced: &[u8]| [&[7; 20][..], deleted, replaced].concat();
     let whole = link(&bits(1, (false, 0), &[1]), &bits(3, (false, 0), &[4]));
     let read = |own: &[u8]| {
-        Index::parse(own, &|_| true, &|name| {
+        read(own, &|_| true, &|name| {
             assert_eq!(name, format!("sharedindex.{}", "07".repeat(20)));
             Some(base.clone())
         })
@@ -215,8 +236,49 @@ fn a_byte_that_is_changed_does_no_harm() {
             for byte in [0, 1, 0x40, 0x7f, 0x80, 0xff] {
                 let mut changed = whole.clone();
                 changed[at] = byte;
-                Index::parse(&changed, &|_| true, &|_| Some(base.clone())).ok();
+                read(&changed, &|_| true, &|_| Some(base.clone())).ok();
             }
         }
     }
+}
+
+/// H1: names that take a byte in the file and 4 KB each, entries without names, and a name that no file can have.
+#[test]
+fn an_index_takes_no_more_memory_than_it_is_given() {
+    let run = |bytes: &[u8], wanted: Wanted<'_>| {
+        let open = |_: &str| {
+            let from = Box::new(std::io::Cursor::new(bytes.to_vec())) as Box<dyn Read>;
+            Some((from, bytes.len() as u64))
+        };
+        let mut work = Work::new(Budget::of(SearchRule::Complete));
+        let found = Index::parse(&open, wanted, &mut work).is_ok();
+        (found, work.check().err(), work.kept())
+    };
+    let first = "d/".repeat(100) + ".netrc";
+    let mut long = Made::sha1(4, &[&first]).bytes(&[]);
+    long.truncate(long.len() - 20);
+    let name = long.len() - first.len() - 1;
+    long.splice(name..name, "d/".repeat(1900).into_bytes());
+    let entry = [&[0; BEFORE + 20][..], &[0, 0, 0, 0]].concat();
+    let count: u32 = 20_000;
+    for _ in 0..count {
+        long.extend(&entry);
+    }
+    long.extend([0; 20]);
+    long[8..12].copy_from_slice(&(count + 1).to_be_bytes());
+    let (found, why, _) = run(&long, &|name| name.ends_with(b".netrc"));
+    assert!(!found && why.unwrap().contains("64 MiB of memory"));
+    // Those that nobody asks for are passed over, which is work as well.
+    assert_eq!(run(&long, &|_| false), (true, None, 0));
+    // A hole: a million entries without names.
+    let mut hole = Made::sha1(2, &[]).bytes(&[]);
+    hole.resize(64 << 20, 0);
+    hole[8..12].copy_from_slice(&1_000_000_u32.to_be_bytes());
+    let (found, why, kept) = run(&hole, &|_| false);
+    assert!(!found && why.is_some() && kept < 65 << 20, "{why:?} {kept}");
+    // The reviewer's own: a name of a million bytes.
+    let mut name = Made::sha1(4, &["a"]).bytes(&[]);
+    let at = 12 + BEFORE + 20 + 3;
+    name.splice(at..=at, vec![b'a'; 1_000_000]);
+    assert_eq!(run(&name, &|_| true), (false, None, 0));
 }

@@ -1,7 +1,7 @@
 //! what git has is seen, what it has otherwise is told apart, and of the rest it is told.
 
 use super::*;
-use crate::plan::Untracked;
+use crate::plan::{SeenAs, Untracked};
 use crate::probe::search::index::tests::Made;
 
 /// A work tree, and what is beside it.
@@ -42,6 +42,16 @@ impl Work {
         told.collect()
     }
 
+    /// What is seen of a directory that is hidden.
+    fn seen(&self, path: &str) -> Vec<String> {
+        let inside = searched(&self.0.0).inside;
+        let found = inside.iter().find(|i| i.path == Path::new(path)).unwrap();
+        let seen = found.seen.iter().map(|s| s.path.display().to_string());
+        let mut seen: Vec<_> = seen.collect();
+        seen.sort();
+        seen
+    }
+
     /// How git is told of something: `EXCLUDE: NAME`, or what it makes of it.
     fn told(&self, path: &str) -> String {
         let hidden = self.hidden();
@@ -75,16 +85,11 @@ fn what_git_has_with_this_very_content_is_no_secret() {
     work.write(".ssh/id", "secret");
     let hidden = work.hidden();
     let names: Vec<_> = hidden.iter().map(|(name, _)| name.as_str()).collect();
-    const HIDDEN: [&str; 5] = [
-        ".aws/credentials",
-        ".npmrc",
-        ".ssh",
-        "other/.netrc",
-        "sub/.netrc",
-    ];
+    const HIDDEN: [&str; 5] = [".aws", ".npmrc", ".ssh", "other/.netrc", "sub/.netrc"];
     assert_eq!(names, HIDDEN);
     for (name, told) in [
-        (".aws/credentials", ".git/info/exclude: .aws/credentials"),
+        // Git has a file in it, and does not miss the rest.
+        (".aws", "nothing"),
         (".npmrc", "changed"),
         (".ssh", ".git/info/exclude: .ssh"),
         ("other/.netrc", ".git/info/exclude: other/.netrc"),
@@ -92,7 +97,7 @@ fn what_git_has_with_this_very_content_is_no_secret() {
     ] {
         assert_eq!(work.told(name), told);
     }
-    assert_eq!(searched(&work.0.0).inside[0].known_by, 2);
+    assert_eq!(work.seen(".aws"), ["config"]);
     // A directory of that name is no repository yet; one within has files of its own.
     fs::create_dir_all(work.0.0.join("other/.git")).unwrap();
     work.index("other/.git", &[".netrc"]);
@@ -252,4 +257,40 @@ fn a_repository_may_be_another_mount() {
     let name = ".pgpass".into();
     let untracked = InGit::Untracked(Untracked { exclude, name });
     assert_eq!(told, [InGit::Changed, untracked]);
+}
+
+/// H3: an index that names one file of a directory of credentials opens none of the others, and no name of them is seen.
+#[test]
+fn a_directory_of_credentials_is_hidden_whatever_the_index_says() {
+    let work = Work::new("search-git-crafted");
+    work.index(".git", &[".ssh/config", ".ssh/sub/there", ".ssh/x"]);
+    work.write(".ssh/id_rsa", "secret");
+    work.write(".ssh/sub/other", "secret");
+    let all = || -> Vec<_> { work.hidden().into_iter().map(|(name, _)| name).collect() };
+    assert_eq!(all(), [".ssh"]);
+    assert_eq!(work.seen(".ssh"), [""; 0]);
+    // What git has is seen, a link by where it leads; and nothing of it is missed.
+    work.write(".ssh/config", ".ssh/config");
+    work.write(".ssh/sub/there", ".ssh/sub/there");
+    std::os::unix::fs::symlink(".ssh/x", work.0.0.join(".ssh/x")).unwrap();
+    std::os::unix::fs::symlink("id_rsa", work.0.0.join(".ssh/y")).unwrap();
+    assert_eq!(all(), [".ssh"]);
+    assert_eq!(work.seen(".ssh"), ["config", "sub/there", "x"]);
+    let inside = searched(&work.0.0).inside;
+    let config = fs::metadata(work.0.0.join(".ssh/config")).unwrap();
+    let what = SeenAs::File {
+        dev: std::os::unix::fs::MetadataExt::dev(&config),
+        ino: std::os::unix::fs::MetadataExt::ino(&config),
+    };
+    let path = "config".into();
+    assert!(inside[0].seen.contains(&Seen { path, what }));
+    // Git would commit its removal.
+    work.write(".ssh/sub/there", "secret");
+    assert_eq!(work.told(".ssh/sub/there"), "changed");
+    let inside = searched(&work.0.0).inside;
+    assert!(
+        inside
+            .iter()
+            .all(|i| i.covered == (i.path != Path::new(".ssh")))
+    );
 }

@@ -1,0 +1,43 @@
+//! An index that an agent wrote for the next start.
+
+use super::*;
+
+/// H3: an index can name anything. What an agent wrote into it opens no directory of credentials at the next start, and what
+/// git really has in one is seen and cannot be changed.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_crafted_index_opens_no_directory_of_credentials() {
+    let docker = Docker::connect();
+    let project = Repository::new("crafted");
+    project.write("a", "a\n");
+    project.commit_all();
+    project.write(".ssh/id_rsa", SECRET);
+    project.write(".ssh/config", "Host *\n");
+    let crafted = "git update-index --add --cacheinfo 100644,$(git hash-object -w a),.ssh/x";
+    project.inside(&docker, crafted).ok();
+    let script = "ls -A .ssh; echo ProxyCommand evil >.ssh/config || echo refused; echo x >.ssh/new || echo refused; \
+        cat .ssh/id_rsa || echo hidden";
+    let seen = project
+        .inside(&docker, &format!("{{ {script}; }} 2>/dev/null"))
+        .ok();
+    assert_eq!(seen, "refused\nrefused\nhidden\n");
+    assert_eq!(project.read(".ssh/config"), "Host *\n");
+    assert!(!Path::new(&project.0).join(".ssh/new").exists());
+    // One that git has, below a directory, and a link.
+    project.git(&["reset", "--quiet", "--hard"]).ok();
+    project.write(".aws/sub/config", "region = nowhere\n");
+    project.write(".aws/credentials", SECRET);
+    std::os::unix::fs::symlink("sub/config", Path::new(&project.0).join(".aws/link")).unwrap();
+    project.git(&["add", ".aws/sub", ".aws/link"]).ok();
+    project.git(&["commit", "--quiet", "-m", "second"]).ok();
+    let script = "git status --porcelain; ls -A .aws; cat .aws/link; echo x >.aws/sub/config || echo refused; echo more >>a; \
+        git commit -qam third; git show --stat --format=%s; git status --porcelain; su nobody -s /bin/cat .aws/sub/config || true";
+    let seen = project
+        .inside(&docker, &format!("{{ {script}; }} 2>/dev/null"))
+        .ok();
+    let expect = "link\nsub\nregion = nowhere\nrefused\nthird\n";
+    assert!(seen.starts_with(expect), "{seen}");
+    assert!(seen.contains("1 file changed"), "{seen}");
+    assert_eq!(project.read(".aws/sub/config"), "region = nowhere\n");
+    assert_eq!(project.git(&["status", "--porcelain", "-uno"]).ok(), "");
+}

@@ -1,0 +1,121 @@
+//! A file that may be a credential, read when what it says is asked for, and by whoever counts what is read.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::work::Work;
+use crate::plan::SeenAs;
+
+/// The largest file whose content is compared.
+const MOST: u64 = 1 << 20;
+
+/// What one costs that is empty, bytes.
+const OPENED: usize = 4096;
+
+/// A file inside a mount's source.
+pub(super) struct Content<'a> {
+    root: &'a OwnedFd,
+    path: &'a Path,
+    kind: FileType,
+    found: Option<Option<Found>>,
+}
+
+/// What a file says, or where a link leads, and what it is.
+pub(super) struct Found {
+    pub(super) bytes: Vec<u8>,
+    pub(super) what: SeenAs,
+}
+
+impl<'a> Content<'a> {
+    pub(super) fn new(root: &'a OwnedFd, path: &'a Path, kind: FileType) -> Self {
+        Self {
+            root,
+            path,
+            kind,
+            found: None,
+        }
+    }
+
+    /// Nothing where it is too large, cannot be read, or is no file any more.
+    pub(super) fn get(&mut self, work: &mut Work) -> Option<&Found> {
+        if self.found.is_none() {
+            self.found = Some(match self.kind {
+                FileType::Symlink => self.link(work),
+                _ => self.file(work),
+            });
+        }
+        self.found.as_ref()?.as_ref()
+    }
+
+    fn file(&self, work: &mut Work) -> Option<Found> {
+        let (file, size) = regular(self.root.as_fd(), self.path).ok()??;
+        if size > MOST {
+            return None;
+        }
+        work.read(OPENED + usize::try_from(size).ok()?).ok()?;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        Some(Found {
+            bytes: all(file, MOST).ok()??,
+            what: SeenAs::File {
+                dev: stat.st_dev,
+                ino: stat.st_ino,
+            },
+        })
+    }
+
+    fn link(&self, work: &mut Work) -> Option<Found> {
+        work.read(OPENED).ok()?;
+        let bytes = target(self.root.as_fd(), self.path)?;
+        let to = PathBuf::from(std::ffi::OsString::from_vec(bytes.clone()));
+        Some(Found {
+            bytes,
+            what: SeenAs::Link { to },
+        })
+    }
+}
+
+/// Opens what lies beneath a root, by way of no link and no other file system.
+pub(super) fn open(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let flags = flags | OFlags::CLOEXEC;
+    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
+}
+
+/// A regular file, and its size.
+pub(super) fn regular(
+    root: BorrowedFd<'_>,
+    path: &Path,
+) -> rustix::io::Result<Option<(File, u64)>> {
+    // Not a pipe that nobody writes to.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = open(root, path, flags)?;
+    let stat = rustix::fs::fstat(&file)?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+    Ok(is_file.then(|| (File::from(file), size)))
+}
+
+/// All of a file, if it is no larger.
+pub(super) fn all(file: File, most: u64) -> rustix::io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let read = file.take(most + 1).read_to_end(&mut bytes);
+    read.map_err(|_| Errno::IO)?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= most))
+}
+
+/// Where a symbolic link leads.
+pub(super) fn target(root: BorrowedFd<'_>, path: &Path) -> Option<Vec<u8>> {
+    let opened = open(root, path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
+    let target = rustix::fs::readlinkat(&opened, "", Vec::new()).ok()?;
+    Some(target.into_bytes())
+}

@@ -1,0 +1,122 @@
+//! H1, M1: what a search may cost is counted, not timed.
+
+use super::*;
+use crate::probe::search::index::tests::Made;
+
+fn looked(dir: &Path, budget: Budget) -> (Result<(), String>, usize) {
+    let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
+    let (never, meant) = (Never::builtin(), Meant::new());
+    let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
+    let mut search = Search::new(&root, &unwanted, &view, budget);
+    search.bases = vec![dir.to_owned()];
+    let result = search.until_still();
+    (result, search.inside.len())
+}
+
+fn budget(entries: usize, bytes: u64) -> Budget {
+    Budget {
+        entries,
+        bytes,
+        time: Duration::from_secs(600),
+    }
+}
+
+fn repository(dir: &Path, index: &[u8]) {
+    for name in ["objects", "refs", "info"] {
+        fs::create_dir_all(dir.join(".git").join(name)).unwrap();
+    }
+    fs::write(dir.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    fs::write(dir.join(".git/index"), index).unwrap();
+}
+
+/// M1: one directory is more than a search looks at, and is not seen to the end.
+#[test]
+fn a_search_stops_in_the_middle_of_a_directory() {
+    let scratch = TestDir::new("search-one-large");
+    for number in 0..200 {
+        fs::write(scratch.0.join(format!("{number}")), "").unwrap();
+    }
+    let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
+    let (never, meant) = (Never::builtin(), Meant::new());
+    let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
+    let mut search = Search::new(&root, &unwanted, &view, budget(50, 1 << 20));
+    assert!(search.until_still().unwrap_err().contains("more than 50"));
+    // The next one is not looked at any more.
+    search.work.again();
+    search.work.entry();
+    assert!(search.work.check().is_err());
+}
+
+/// M1: many names of one large file, each of which git has.
+#[test]
+fn contents_are_read_as_far_as_the_budget_goes() {
+    let scratch = TestDir::new("search-many-links");
+    let names: Vec<String> = (0..100).map(|n| format!(".ssh/{n:03}")).collect();
+    fs::create_dir(scratch.0.join(".ssh")).unwrap();
+    let first = fs::File::create(scratch.0.join(&names[0])).unwrap();
+    first.set_len(1 << 20).unwrap();
+    for name in &names[1..] {
+        fs::hard_link(scratch.0.join(&names[0]), scratch.0.join(name)).unwrap();
+    }
+    let paths: Vec<&str> = names.iter().map(String::as_str).collect();
+    repository(&scratch.0, &Made::sha1(2, &paths).bytes(&[]));
+    let (result, hidden) = looked(&scratch.0, budget(1000, 10 << 20));
+    let why = result.unwrap_err();
+    assert!(why.contains("more than 10 MiB to read"), "{why}");
+    // The directory, and of what could be read that git has another content.
+    assert!(hidden <= 12, "{hidden}");
+    // One that is larger than any that is compared is not read, and neither is what git does not have.
+    first.set_len((1 << 20) + 1).unwrap();
+    assert_eq!(looked(&scratch.0, budget(1000, 1 << 20)).0, Ok(()));
+    first.set_len(1 << 20).unwrap();
+    repository(&scratch.0, &Made::sha1(2, &[".ssh/none"]).bytes(&[]));
+    assert_eq!(looked(&scratch.0, budget(1000, 1 << 20)).0, Ok(()));
+}
+
+/// H1: an index is read once, and counts wherever it is.
+#[test]
+fn indexes_are_read_as_far_as_the_budget_goes() {
+    let scratch = TestDir::new("search-many-indexes");
+    let index = Made::sha1(2, &["a"]).bytes(&[(b"TREE", &[0; 100_000])]);
+    for number in 0..20 {
+        let dir = scratch.0.join(format!("{number}"));
+        repository(&dir, &index);
+        for name in [".netrc", ".pgpass"] {
+            fs::write(dir.join(name), "secret").unwrap();
+        }
+    }
+    assert_eq!(looked(&scratch.0, budget(1000, 8 << 20)), (Ok(()), 40));
+    let (result, hidden) = looked(&scratch.0, budget(1000, 1 << 20));
+    assert!(result.unwrap_err().contains("more than 1 MiB to read"));
+    assert!(hidden < 40);
+}
+
+/// H1: deep directories take no more memory than others, and all of them only so much.
+#[test]
+fn directories_take_no_more_memory_than_they_are_given() {
+    let cost = Places::cost(&[b'd'; 8], None);
+    assert!(cost < 64, "{cost}");
+    let mut work = Work::new(budget(1000, 1));
+    let mut places = Places::new();
+    let name = [b'd'; 250];
+    let mut added = 0_u32;
+    while work.keep(Places::cost(&name, None)).is_ok() {
+        places.push(added, &name, None, None);
+        added += 1;
+    }
+    assert!((200_000..300_000).contains(&added), "{added}");
+    assert!(work.check().unwrap_err().contains("64 MiB of memory"));
+}
+
+#[test]
+fn masks_are_bounded_by_number_and_by_what_their_paths_take() {
+    for (path, most) in [("a", 10_000), (&"d/".repeat(2000), 1048)] {
+        let mut work = Work::new(budget(1, 1));
+        let mut masked = 0;
+        while work.check().is_ok() {
+            work.mask(Path::new(path));
+            masked += 1;
+        }
+        assert_eq!(masked, most + 1);
+    }
+}

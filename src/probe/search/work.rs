@@ -1,0 +1,183 @@
+//! What a search may cost, and has cost.
+//!
+//! It is root's, outside of every container's limits, and what it reads was written by agents. So all of it is counted: what
+//! is looked at, what is read, and what is kept in memory.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::policy::SearchRule;
+
+/// The most that is masked inside one mount's source: each is a mount, of which the kernel gives 100,000.
+const MASKS: usize = 10_000;
+
+/// The most that their paths take, bytes: a plan holds each several times.
+const NAMES: usize = 4 << 20;
+
+/// The most that is kept in memory of directories and of git's indexes, MiB.
+const ROOM: usize = 64;
+
+/// How many entries are seen between two looks at the clock.
+const ENTRIES: usize = 64;
+
+/// As a power of two, how many bytes are read between two looks at the clock.
+const BYTES: u32 = 16;
+
+/// How much is looked at.
+#[derive(Clone, Copy)]
+pub(in crate::probe) struct Budget {
+    pub(super) entries: usize,
+    /// Of files: git's indexes and the names in them, contents that are compared.
+    pub(super) bytes: u64,
+    pub(super) time: Duration,
+}
+
+impl Budget {
+    /// In the directories of the node that `wrap` shows under `permissive`, of which a search never sees the end. What is in
+    /// the person's own home is masked by its name.
+    pub(in crate::probe) const SYSTEM: Self = Self {
+        entries: 16_384,
+        bytes: 64 << 20,
+        time: Duration::from_millis(500),
+    };
+
+    /// Where all must be seen: more than any project has, and as long as a person waits. Where the rest may go unseen:
+    /// what hardly delays a start.
+    pub(in crate::probe) fn of(rule: SearchRule) -> Self {
+        match rule {
+            SearchRule::Complete => Self {
+                entries: 1_000_000,
+                bytes: 1 << 30,
+                time: Duration::from_secs(60),
+            },
+            SearchRule::Partial => Self {
+                entries: 100_000,
+                bytes: 256 << 20,
+                time: Duration::from_secs(1),
+            },
+        }
+    }
+}
+
+/// The budget is spent: [`Work::check`] says which part of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Spent;
+
+/// What has been done.
+pub(super) struct Work {
+    budget: Budget,
+    start: Instant,
+    entries: usize,
+    bytes: u64,
+    masks: usize,
+    names: usize,
+    kept: usize,
+    over: Option<String>,
+}
+
+impl Work {
+    pub(super) fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            start: Instant::now(),
+            entries: 0,
+            bytes: 0,
+            masks: 0,
+            names: 0,
+            kept: 0,
+            over: None,
+        }
+    }
+
+    /// For a search from the beginning, of which nothing is kept: in what is left of the time.
+    pub(super) fn again(&mut self) {
+        (self.entries, self.masks, self.names, self.kept) = (0, 0, 0, 0);
+    }
+
+    /// Why it must stop, where it must.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.over.clone().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn is_spent(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// One more entry of a directory.
+    pub(super) fn entry(&mut self) {
+        self.entries += 1;
+        let most = self.budget.entries;
+        if self.entries > most {
+            self.end(format!("it has more than {most} entries"));
+        }
+        if self.entries % ENTRIES == 1 {
+            self.look();
+        }
+    }
+
+    /// So many bytes are to be looked at.
+    pub(super) fn read(&mut self, bytes: usize) -> Result<(), Spent> {
+        let before = self.bytes;
+        self.bytes += bytes as u64;
+        if self.bytes > self.budget.bytes {
+            let most = self.budget.bytes >> 20;
+            self.end(format!(
+                "git's indexes in it and the files that may be credentials take more than {most} MiB to read"
+            ));
+        }
+        if before >> BYTES != self.bytes >> BYTES {
+            self.look();
+        }
+        match self.over {
+            Some(_) => Err(Spent),
+            None => Ok(()),
+        }
+    }
+
+    /// So many bytes are to be kept in memory.
+    pub(super) fn keep(&mut self, bytes: usize) -> Result<(), Spent> {
+        self.kept += bytes;
+        if self.kept > ROOM << 20 {
+            self.end(format!(
+                "its directories and git's indexes take more than {ROOM} MiB of memory to look at"
+            ));
+            return Err(Spent);
+        }
+        Ok(())
+    }
+
+    pub(super) fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// What was kept since there was so much is no longer.
+    pub(super) fn forget(&mut self, before: usize) {
+        self.kept = before;
+    }
+
+    /// One more place is masked, or seen in one that is.
+    pub(super) fn mask(&mut self, path: &Path) {
+        self.masks += 1;
+        self.names += path.as_os_str().len();
+        if self.masks > MASKS {
+            self.end(format!("it has more than {MASKS} sockets and credentials"));
+        }
+        if self.names > NAMES {
+            let most = NAMES >> 20;
+            self.end(format!(
+                "the paths of the sockets and credentials in it take more than {most} MiB"
+            ));
+        }
+    }
+
+    fn look(&mut self) {
+        if self.start.elapsed() > self.budget.time {
+            let (seen, seconds) = (self.entries, self.budget.time.as_secs());
+            self.end(format!("after {seconds} s only {seen} entries were seen"));
+        }
+    }
+
+    fn end(&mut self, why: String) {
+        self.over.get_or_insert(why);
+    }
+}
