@@ -1,103 +1,279 @@
 //! PURE. Files that are somebody's settings as often as credentials (`.npmrc`), judged by what is in them.
+//!
+//! Nobody can list what a secret looks like. So a line is harmless where it is known to be: its key is one that holds none, or
+//! its value is nothing that could be one.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// Which files, and which of their keys hold secrets: `[settings]` of `policies/never.toml`.
+/// Which files, and what is known of their lines: `[settings]` of `policies/never.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    paths: Vec<PathBuf>,
     secret: Vec<String>,
     marks: Vec<String>,
+    #[serde(default)]
+    file: Vec<Known>,
+}
+
+/// A file whose settings are known.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    path: PathBuf,
+    /// Small letters; one that ends with `*` stands for all that begin so.
+    keys: Vec<String>,
 }
 
 impl Settings {
     /// Whether a file of this name is judged by what is in it.
     pub fn is_one(&self, path: &Path) -> bool {
-        self.paths.iter().any(|name| path.ends_with(name))
+        self.known(path).is_some()
     }
 
-    /// Whether every line of it is understood, and none holds a secret.
-    pub fn are_harmless(&self, content: &[u8]) -> bool {
-        let Ok(text) = std::str::from_utf8(content) else {
+    /// Whether every line of it is understood, and none can hold a secret.
+    pub fn are_harmless(&self, path: &Path, content: &[u8]) -> bool {
+        let (Some(known), Ok(text)) = (self.known(path), std::str::from_utf8(content)) else {
             return false;
         };
-        let marked = self.marks.iter().any(|mark| text.contains(mark.as_str()));
-        !marked && text.lines().all(|line| self.is_harmless(line.trim()))
+        let judge = Judge { all: self, known };
+        !self.has_mark(text) && text.lines().all(|line| judge.line(line))
     }
 
-    /// A comment, a section, or a key with a value that is no secret.
-    fn is_harmless(&self, line: &str) -> bool {
-        if line.is_empty() || line.starts_with(['#', ';', '[']) {
-            return true;
-        }
-        let Some((key, value)) = line.split_once('=') else {
-            return false;
-        };
-        // npm's key begins with the registry: //registry.example/:_authToken
-        let key = key.rsplit(':').next().unwrap_or(key).trim();
-        let key = key.trim_matches(['"', '\'']).to_ascii_lowercase();
-        let value = value.trim().trim_matches(['"', '\'']);
-        // A variable of the environment names a secret without being one.
-        let named = value.is_empty() || value.starts_with("${") && value.ends_with('}');
-        named || !(self.is_secret(&key) || has_password(value))
+    fn known(&self, path: &Path) -> Option<&Known> {
+        self.file.iter().find(|file| path.ends_with(&file.path))
     }
 
-    fn is_secret(&self, key: &str) -> bool {
-        self.secret.iter().any(|word| key.ends_with(word.as_str()))
+    /// Whether what tokens and keys begin with stands at the beginning of a word.
+    fn has_mark(&self, text: &str) -> bool {
+        self.marks.iter().any(|mark| {
+            let mut found = text.match_indices(mark.as_str());
+            found.any(|(at, _)| {
+                let before = text.as_bytes().get(at.wrapping_sub(1));
+                !before.is_some_and(u8::is_ascii_alphanumeric)
+            })
+        })
     }
 }
 
-/// An address with a user's password: https://user:password@host/
-fn has_password(value: &str) -> bool {
-    let authority = value.split_once("://").map(|(_, rest)| rest);
-    let authority = authority.and_then(|rest| rest.split(['/', '?']).next());
-    let user = authority.and_then(|authority| authority.rsplit_once('@'));
-    user.is_some_and(|(user, _)| user.contains(':'))
+/// What the lines of one file are judged by.
+#[derive(Clone, Copy)]
+struct Judge<'a> {
+    all: &'a Settings,
+    known: &'a Known,
+}
+
+impl Judge<'_> {
+    /// A comment, a section, or a key with a value that is no secret.
+    fn line(self, line: &str) -> bool {
+        let trimmed = line.trim();
+        if let Some(said) = trimmed.strip_prefix(['#', ';']) {
+            return self.comment(said.trim_start_matches(['#', ';', ' ', '\t']));
+        }
+        if trimmed.is_empty() {
+            return true;
+        }
+        if let Some(name) = trimmed.strip_prefix('[')
+            && let Some(name) = name.strip_suffix(']')
+        {
+            return name.len() <= LONGEST && name.chars().all(is_of_section);
+        }
+        // It goes on in the next line, or is what the line before goes on with: that may look like a key.
+        let goes_on = trimmed.ends_with('\\');
+        let is_more = line.starts_with([' ', '\t']);
+        !goes_on && self.setting(trimmed, is_more)
+    }
+
+    /// A setting that is commented out is judged like others, since nobody takes a token back for that. What else is said must
+    /// be said in words.
+    fn comment(self, said: &str) -> bool {
+        let names = said.contains([':', '=']) && self.is_secret(&said.to_ascii_lowercase());
+        let prose = !said.contains('=') && !names && said.split_whitespace().all(is_plain);
+        prose || self.setting(said, true)
+    }
+
+    fn setting(self, line: &str, must_be_known: bool) -> bool {
+        // The keys of npm that begin with a registry or a scope have colons: //registry.example/:_authToken
+        let at = match line.starts_with("//") || line.starts_with('@') {
+            true => line.find('='),
+            false => line.find(['=', ':']),
+        };
+        let Some((key, value)) = at.and_then(|at| line.split_at_checked(at)) else {
+            return false;
+        };
+        let key = key.rsplit(':').next().unwrap_or(key);
+        let key = unquoted(key.trim()).trim_end_matches("[]");
+        let value = unquoted(value.get(1..).unwrap_or("").trim());
+        self.pair(&key.to_ascii_lowercase(), value, must_be_known)
+    }
+
+    fn pair(self, key: &str, value: &str, must_be_known: bool) -> bool {
+        let exactly = self.known.keys.iter().any(|own| own == key);
+        let secret = !exactly && self.is_secret(key);
+        let known = !secret && self.is_known(key);
+        if must_be_known && !known {
+            // Commented out, or in a later line: what is a name of a variable is one anywhere.
+            return is_variable(value);
+        }
+        if value.is_empty() {
+            // What ends with the separator may be the secret: the end of base64.
+            return secret && is_key(key) || known;
+        }
+        if is_variable(value) {
+            return is_key(key);
+        }
+        if secret || !is_key(key) {
+            return false;
+        }
+        value
+            .split([' ', '\t', ',', '|'])
+            .filter(|word| !word.is_empty())
+            .all(|word| self.is_harmless(unquoted(word), known))
+    }
+
+    /// A word of a value. Of a key that is known to hold no secret it may be any that does not look like one.
+    fn is_harmless(self, word: &str, known: bool) -> bool {
+        let option = word.strip_prefix("-D").or_else(|| word.strip_prefix("--"));
+        match option.and_then(|option| option.split_once('=')) {
+            // A JVM's property, or an option of a program: with a name and a value again.
+            Some((name, value)) => {
+                let name = name.to_ascii_lowercase();
+                !self.is_secret(&name) && self.is_harmless(unquoted(value), known)
+            }
+            None if word.contains("://") => is_open_address(word),
+            None if known => is_plain_value(word) || is_jvm_option(word),
+            None => is_boolean(word) || is_number(word) || is_jvm_option(word),
+        }
+    }
+
+    fn is_known(self, key: &str) -> bool {
+        self.known
+            .keys
+            .iter()
+            .any(|own| match own.strip_suffix('*') {
+                Some(beginning) => key.starts_with(beginning),
+                None => key == own,
+            })
+    }
+
+    fn is_secret(self, key: &str) -> bool {
+        self.all
+            .secret
+            .iter()
+            .any(|word| key.contains(word.as_str()))
+    }
+}
+
+/// The longest word that is taken for a name or a word of a language.
+const LONGEST: usize = 64;
+
+fn unquoted(text: &str) -> &str {
+    let quoted = ['"', '\''].into_iter().find_map(|quote| {
+        let text = text.strip_prefix(quote)?;
+        text.strip_suffix(quote)
+    });
+    quoted.unwrap_or(text)
+}
+
+fn is_key(key: &str) -> bool {
+    let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    !key.is_empty() && key.len() <= LONGEST && key.chars().all(name)
+}
+
+fn is_of_section(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' ' | ':' | '/')
+}
+
+/// `${NAME}` of the environment, which names a secret without being one; nothing before, after or in it.
+fn is_variable(value: &str) -> bool {
+    let name = value.strip_prefix("${").and_then(|v| v.strip_suffix('}'));
+    name.is_some_and(|name| {
+        let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        !name.is_empty() && name.chars().all(of_name)
+    })
+}
+
+fn is_boolean(word: &str) -> bool {
+    const WORDS: [&str; 10] = [
+        "true", "false", "yes", "no", "on", "off", "null", "none", "always", "never",
+    ];
+    WORDS.iter().any(|own| word.eq_ignore_ascii_case(own))
+}
+
+/// A number, a size, a time or a version: digits with dots, of at most eight in a row, and few letters after them.
+fn is_number(word: &str) -> bool {
+    let word = word.trim_start_matches(['-', '+', '^', '~', 'v', '<', '>', '=']);
+    let digits = word.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, rest) = word.split_at(digits.unwrap_or(word.len()));
+    let parts = number.split('.').count() <= 4 && number.split('.').all(|part| part.len() <= 8);
+    let unit = |rest: &str| {
+        const WORDS: [&str; 6] = ["alpha", "beta", "rc", "snapshot", "release", "final"];
+        let rest = rest.to_ascii_lowercase();
+        let word = rest.trim_matches(|c: char| c == '-' || c == '.' || c.is_ascii_digit());
+        let digits = rest.chars().filter(char::is_ascii_digit).count();
+        rest.len() <= 16 && digits <= 4 && (word.len() <= 2 || WORDS.contains(&word))
+    };
+    number.starts_with(|c: char| c.is_ascii_digit()) && parts && unit(rest)
+}
+
+/// `-Xmx2g`, `-XX:+UseParallelGC`, `-ea`.
+fn is_jvm_option(word: &str) -> bool {
+    let Some(name) = word.strip_prefix('-') else {
+        return false;
+    };
+    let (name, value) = name.split_once('=').unwrap_or((name, "0"));
+    let size = name
+        .strip_prefix('X')
+        .map(|n| n.trim_start_matches(|c: char| c.is_ascii_lowercase()));
+    let is_size = size.is_some_and(|s| s.is_empty() || is_number(s));
+    let of_name = |c: char| c.is_ascii_alphabetic() || matches!(c, ':' | '+' | '-');
+    let named = name.len() <= LONGEST && name.chars().all(of_name);
+    (is_size || named) && (is_boolean(value) || is_number(value))
+}
+
+/// An address without a user, a question or a part that looks like a token.
+fn is_open_address(word: &str) -> bool {
+    let Some((scheme, rest)) = word.split_once("://") else {
+        return false;
+    };
+    let scheme = scheme.chars().all(|c| c.is_ascii_alphabetic() || c == '+');
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let of_authority =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']' | '_');
+    let named = is_variable(authority) || authority.chars().all(of_authority);
+    let parts = authority.split(['.', ':']).chain(path.split('/'));
+    scheme
+        && named
+        && parts
+            .into_iter()
+            .all(|part| is_variable(part) || is_plain_value(part))
+}
+
+/// A word of a language, with its punctuation: letters, or a number, or an address.
+fn is_plain(word: &str) -> bool {
+    if word.contains("://") {
+        return is_open_address(word.trim_matches(['(', ')', ',', '.', ';', '<', '>']));
+    }
+    let word = word.trim_matches(|c: char| c.is_ascii_punctuation());
+    let of_word = |c: char| c.is_alphabetic() || matches!(c, '-' | '/' | '\'' | '.' | '_' | '@');
+    let letters = word.len() <= 32 && word.chars().all(of_word);
+    letters || is_number(word)
+}
+
+/// What does not look like a token: its parts are letters, or short, or numbers.
+fn is_plain_value(word: &str) -> bool {
+    const SHORT: usize = 12;
+    let of_value = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '&' | '=' | '$' | '`');
+    let part = |part: &str| {
+        let letters = part.len() <= 32 && part.chars().all(|c| c.is_ascii_alphabetic());
+        letters || part.len() <= SHORT
+    };
+    let separators = [
+        '/', '.', '-', '_', ':', '@', '*', ',', '~', '(', ')', '%', '+',
+    ];
+    word.len() <= 256 && word.chars().all(of_value) && word.split(separators).all(part)
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::plan::never::Never;
-
-    fn harmless(text: &str) -> bool {
-        Never::builtin().settings.are_harmless(text.as_bytes())
-    }
-
-    #[test]
-    fn a_projects_own_settings_are_harmless() {
-        for text in [
-            "",
-            "save-exact=true\nlegacy-peer-deps=true\n",
-            "# comment\n; comment\nregistry=https://npm.example.test/\n@me:registry = https://npm.example.test/\n",
-            "//npm.example.test/:_authToken=${NPM_TOKEN}\nalways-auth=true\nauth-type=legacy\n",
-            "[client]\nhost = db.example.test\nport=3306\n",
-            "org.gradle.jvmargs=-Xmx2g\norg.gradle.parallel=true\n",
-        ] {
-            assert!(harmless(text), "{text}");
-        }
-    }
-
-    #[test]
-    fn tokens_keys_and_what_is_not_understood_are_not() {
-        for text in [
-            "//npm.example.test/:_authToken=npm_abcdef\n",
-            "save-exact=true\n//npm.example.test/:_password = 'c2VjcmV0'\n",
-            "_auth=\"dXNlcjpwYXNz\"",
-            "[client]\nuser=me\npassword=x\n",
-            "[Credentials]\ngs_oauth2_refresh_token = 1/abc\n",
-            "access_key = AKIA\nsecret_key = abc\n",
-            "signingKeyPassword=x\n",
-            "mavenSecret=x",
-            "registry=https://me:word@npm.example.test/\n",
-            "key=-----BEGIN PRIVATE KEY-----\\n",
-            "the-secret-of-the-project",
-            "_authToken=${A}${B}x",
-        ] {
-            assert!(!harmless(text), "{text}");
-        }
-        assert!(!Never::builtin().settings.are_harmless(b"a=\xff"));
-    }
-}
+mod tests;

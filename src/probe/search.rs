@@ -366,7 +366,7 @@ impl<'a> Search<'a> {
         if kind == FileType::RegularFile
             && settings.is_one(path)
             && let Some(found) = content.get(&mut self.work)
-            && settings.are_harmless(&found.bytes)
+            && settings.are_harmless(path, &found.bytes)
         {
             return Known::Shown(found.what.clone());
         }
