@@ -233,7 +233,7 @@ impl Input<'_> {
         if version < 4 {
             // Padded with one to eight zeros, of which one has been read.
             let used = usize::try_from(start - self.left).ok()?;
-            let padding = (used + 7) / 8 * 8 - used;
+            let padding = used.next_multiple_of(8) - used;
             self.fill([0; 8].get_mut(..padding)?)?;
         }
         Some((hash, directory, more[0] & 0x40 != 0))
