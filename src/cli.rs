@@ -4,10 +4,11 @@
 //! agentbox's own is `--policy`, `--config` and the verbs `approvals`, `approve`, `deny`,
 //! `explain`, `network`, `policy` and `wrap`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::log::LogFormat;
 use crate::policy::DEFAULT_ROOT;
@@ -34,13 +35,68 @@ impl Cli {
     /// # Errors
     /// It is not understood, or asks for help or the version.
     pub fn read() -> Result<Self, clap::Error> {
+        let arguments: Vec<OsString> = std::env::args_os().collect();
+        Self::read_quickly(&arguments).map_or_else(|| Self::read_from(&arguments), Ok)
+    }
+
+    fn read_from(arguments: &[OsString]) -> Result<Self, clap::Error> {
         let mut command = Self::command();
-        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let matches = command.try_get_matches_from_mut(arguments)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
-        cli.global.root_given = matches.value_source("root") == Some(ValueSource::CommandLine);
+        cli.global.root_given = is_given(&matches, "root");
         Ok(cli)
     }
+
+    /// The command line of a verb that engines call, without building all the others. What is not understood then is left
+    /// to [`Self::read_from`], and so are help and every error: with fewer verbs, no other line is understood.
+    fn read_quickly(arguments: &[OsString]) -> Option<Self> {
+        let (name, add, read) = ENGINES
+            .iter()
+            .find(|(name, ..)| arguments.iter().skip(1).any(|word| word == name))?;
+        let verb = add(clap::Command::new(*name));
+        let command = clap::Command::new("agentbox").disable_version_flag(true);
+        let command = Global::augment_args(command).subcommand(verb);
+        let matches = command.try_get_matches_from(arguments).ok()?;
+        let mut global = Global::from_arg_matches(&matches).ok()?;
+        global.root_given = is_given(&matches, "root");
+        let verb = match matches.subcommand() {
+            Some((_, found)) => Some(read(found).ok()?),
+            None => None,
+        };
+        Some(Self { global, verb })
+    }
 }
+
+fn is_given(matches: &ArgMatches, name: &str) -> bool {
+    matches.value_source(name) == Some(ValueSource::CommandLine)
+}
+
+/// A verb's name, what adds its arguments to a command, and what reads it.
+type Reader = (
+    &'static str,
+    fn(clap::Command) -> clap::Command,
+    fn(&ArgMatches) -> Result<Verb, clap::Error>,
+);
+
+/// The verbs that an engine calls for each container: with all of the others, building the command line takes as long as
+/// deleting a container.
+const ENGINES: [Reader; 5] = [
+    ("create", Create::augment_args, |m| {
+        Create::from_arg_matches(m).map(Verb::Create)
+    }),
+    ("start", Id::augment_args, |m| {
+        Id::from_arg_matches(m).map(Verb::Start)
+    }),
+    ("state", Id::augment_args, |m| {
+        Id::from_arg_matches(m).map(Verb::State)
+    }),
+    ("kill", Kill::augment_args, |m| {
+        Kill::from_arg_matches(m).map(Verb::Kill)
+    }),
+    ("delete", Delete::augment_args, |m| {
+        Delete::from_arg_matches(m).map(Verb::Delete)
+    }),
+];
 
 /// Options that precede the verb.
 #[derive(Debug, Clone, Args)]
@@ -613,6 +669,47 @@ mod tests {
             "agentbox polic",
         ] {
             assert_eq!(status(line), 1, "{line}");
+        }
+    }
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn what_is_read_quickly_is_what_is_read() {
+        for line in [
+            "agentbox create one",
+            "agentbox --root /r --log-format json create --bundle /b --pid-file /p one",
+            "agentbox --root create start one",
+            "agentbox start create",
+            "agentbox delete --force start",
+            "agentbox kill --all one KILL",
+            "agentbox state -- one",
+            "agentbox --systemd-cgroup --policy strict delete one",
+            "agentbox --root create",
+        ] {
+            let all = Cli::read_from(&words(line)).unwrap();
+            if let Some(quick) = Cli::read_quickly(&words(line)) {
+                assert_eq!(format!("{quick:?}"), format!("{all:?}"), "{line}");
+            }
+        }
+        for line in ["agentbox create one", "agentbox --root /r start one"] {
+            assert!(Cli::read_quickly(&words(line)).is_some(), "{line}");
+        }
+        // Help, errors and every other verb are the whole command line's.
+        for line in [
+            "agentbox help create",
+            "agentbox create --help",
+            "agentbox create",
+            "agentbox create --no-such one",
+            "agentbox create one two",
+            "agentbox exec create start",
+            "agentbox run create",
+            "agentbox list",
+            "agentbox",
+        ] {
+            assert!(Cli::read_quickly(&words(line)).is_none(), "{line}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
+pub mod disk;
 mod held;
 mod hosts;
 mod links;
@@ -73,7 +74,7 @@ pub fn host() -> HostFacts {
         processors: processors.map_or(1, |set| set.count()),
         core_socket: std::fs::read("/proc/sys/kernel/core_pattern")
             .is_ok_and(|pattern| pattern.starts_with(b"@")),
-        no_disk: crate::runtime::create::scratch::why_not(),
+        no_disk: disk::why_not(),
         release,
         version,
     }

@@ -13,6 +13,7 @@
 //! Between the two the process holds the capabilities of [`privileges::for_setup`], runs no code but ours, is not
 //! dumpable, and nobody can join it: `exec` into a created container is refused under a policy.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -27,6 +28,7 @@ use libcontainer::workload::{
 use oci_spec::runtime::{Hooks, Process, Spec};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
+use super::disk::{self, Arrived};
 use super::finish::{self, Unfinished};
 use super::hooks::{Ready, Told, When};
 use super::kernel::{self, KernelFiles};
@@ -34,7 +36,9 @@ use super::listener::{self, AgentSocket};
 use super::privileges::GroupsSet;
 use super::rootfs::LateMount;
 use super::{EnforceError, hidden, home, privileges, program, rootfs, stdio, verify};
-use crate::plan::{CapabilitySets, Plan, ScratchPlace};
+use crate::plan::scratch::in_memory_instead;
+use crate::plan::{CapabilitySets, FilesystemPlan, Plan, ScratchPlace};
+use crate::policy::ScratchOn;
 use crate::seccomp::SavedFilter;
 use crate::sidecar::SidecarError;
 use crate::sys::user::JoinedUser;
@@ -69,7 +73,7 @@ pub struct Walls {
     pub kernel: KernelFiles,
     /// Mounts of judged sources, and private ones, which it makes itself too.
     pub late_mounts: Vec<LateMount>,
-    /// The file system of what is thrown away, where that lies on a disk.
+    /// Where the file system of what is thrown away arrives, if that lies on a disk ([`super::disk`]).
     pub disk: Option<OwnedFd>,
     /// What else the first process does of a spec without a policy.
     pub unfinished: Option<Unfinished>,
@@ -233,16 +237,45 @@ impl WallExecutor {
 
     fn mount_all(&self, plan: &Plan) -> Result<(), EnforceError> {
         let walls = &self.walls;
-        let (files, disk) = (&plan.filesystem, walls.disk.as_ref());
+        let mut files = Cow::Borrowed(&plan.filesystem);
         // An absent disk must never mean another one than was planned.
-        if files.needs_scratch() && disk.is_some() != (files.scratch_place == ScratchPlace::Disk) {
+        let on_disk = files.needs_scratch() && files.scratch_place == ScratchPlace::Disk;
+        if walls.disk.is_some() != on_disk {
             return Err(EnforceError::Incomplete("file system"));
         }
         kernel::make(&walls.kernel)?;
-        rootfs::mount_all(files, &walls.late_mounts, disk, walls.user_namespace)?;
+        let disk = match &walls.disk {
+            Some(socket) => self.wait_for_disk(socket, plan, &mut files)?,
+            None => None,
+        };
+        let user_namespace = walls.user_namespace;
+        rootfs::mount_all(&files, &walls.late_mounts, disk.as_ref(), user_namespace)?;
         match &walls.cwd {
-            Some(cwd) => rootfs::make_working_directory(files, cwd),
+            Some(cwd) => rootfs::make_working_directory(&files, cwd),
             None => Ok(()),
+        }
+    }
+
+    /// The disk; or what lies in memory instead, where the policy leaves that open. `create` is told the same and writes
+    /// that down.
+    fn wait_for_disk(
+        &self,
+        socket: &OwnedFd,
+        plan: &Plan,
+        files: &mut Cow<'_, FilesystemPlan>,
+    ) -> Result<Option<OwnedFd>, EnforceError> {
+        let step = "wait for the disk for what is thrown away";
+        let arrived = disk::receive(socket.as_fd()).map_err(EnforceError::step(step))?;
+        match (arrived, plan.policy.filesystem.scratch_on) {
+            (Arrived::Disk(disk), _) => Ok(Some(disk)),
+            (Arrived::None(why), ScratchOn::Disk) => {
+                Err(EnforceError::step(step)(std::io::Error::other(why)))
+            }
+            (Arrived::None(why), ScratchOn::Auto | ScratchOn::Memory) => {
+                // The warning is `create`'s to give.
+                in_memory_instead(files.to_mut(), &why);
+                Ok(None)
+            }
         }
     }
 

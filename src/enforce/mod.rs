@@ -4,6 +4,7 @@
 //! what must be opened or decided beforehand arrives as values and descriptors.
 
 mod copy_up;
+pub mod disk;
 pub mod executor;
 pub mod finish;
 pub mod hidden;

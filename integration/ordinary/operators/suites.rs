@@ -64,7 +64,7 @@ fn s_6_s_9_what_cannot_start_is_refused_by_its_name() {
         node.call(&arguments).failed()
     };
     let mut few = node.config(&["true"]);
-    for (policy, soft, least) in [("unconfined", 7, 20), ("standard", 22, 25)] {
+    for (policy, soft, least) in [("unconfined", 7, 20), ("standard", 26, 28)] {
         few["process"]["rlimits"] = json!([{"type": "RLIMIT_NOFILE", "soft": soft, "hard": 100}]);
         let said = refused(policy, &few);
         let words = format!("RLIMIT_NOFILE is {soft}");

@@ -90,6 +90,9 @@ fn take(spec: &mut Spec, node: &Node) -> KernelFiles {
         files.readonly = paths(linux.readonly_paths().clone()).collect();
         linux.set_masked_paths(None);
         linux.set_readonly_paths(None);
+        // For an empty list it would mount a /proc to write to.
+        let settings = linux.sysctl().clone().filter(|all| !all.is_empty());
+        linux.set_sysctl(settings);
         let label = linux.mount_label().clone();
         files.label = label.filter(|l| node.selinux && !l.is_empty());
     }

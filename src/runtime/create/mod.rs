@@ -12,11 +12,11 @@ pub mod unconfined;
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, io};
 
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
@@ -311,7 +311,7 @@ fn build(
     let dir = place.dir();
     record.save(&dir)?;
     // First, so that all of them get ready while the rest is done.
-    let maker = disk_maker(record, &decision.bundle.spec);
+    let mut maker = disk_maker(record, &decision.bundle.spec)?;
     let shared = decision
         .plan
         .as_ref()
@@ -368,7 +368,7 @@ fn build(
     if let Some(agent) = &agent {
         agent.save(&dir)?;
     }
-    let disk = disk(record, maker)?;
+    let disk = maker.as_mut().and_then(scratch::Maker::take_end);
     let executor = executor(
         decision,
         record,
@@ -397,13 +397,19 @@ fn build(
     let hooks = job.as_ref().map_or(Duration::ZERO, hooks::Job::time_inside);
     let within = half_made::WITHIN.saturating_add(hooks);
     let what = "container's first process";
-    let container = half_made::limited(what, within, &place.report(), halt, || {
+    let built = half_made::limited(what, within, &place.report(), halt, || {
         libcontainer_build(global, args, streams, place, &spec, executor).map_err(|error| {
             // What our own code in the container's process says is nearer to the cause.
             let told = report::pending(&reader).or_else(|| job.as_ref()?.failure());
             told.map_or(error, RuntimeError::Init)
         })
-    })?;
+    });
+    let container = match built {
+        Ok(container) => container,
+        // A disk that could not be made is nearer still.
+        Err(error) => return Err(settle_disk(record, maker).err().unwrap_or(error)),
+    };
+    settle_disk(record, maker)?;
     visit.map_or(Ok(()), systemd_v1::Visit::end)?;
     drop(courier);
     let pid = container.pid().map(nix::unistd::Pid::as_raw);
@@ -436,36 +442,48 @@ fn build(
 }
 
 /// Begins to make the disk for what is thrown away, where it is to lie on one.
-fn disk_maker(record: &Record, spec: &Spec) -> Option<io::Result<scratch::Maker>> {
-    let files = &record.plan.as_ref()?.filesystem;
-    let wanted = files.needs_scratch() && files.scratch_place == ScratchPlace::Disk;
-    wanted.then(|| scratch::Maker::begin(files.scratch_bytes, spec))
-}
-
-/// The disk for what is thrown away; nothing where it lies in memory. Where there is none after all, the record says so.
-fn disk(
-    record: &mut Record,
-    maker: Option<io::Result<scratch::Maker>>,
-) -> Result<Option<OwnedFd>, RuntimeError> {
-    let (Some(plan), Some(maker)) = (&mut record.plan, maker) else {
+fn disk_maker(record: &Record, spec: &Spec) -> Result<Option<scratch::Maker>, RuntimeError> {
+    let Some(plan) = &record.plan else {
         return Ok(None);
     };
-    let files = &mut plan.filesystem;
-    let made = maker.and_then(scratch::Maker::finish);
-    match (made, plan.policy.filesystem.scratch_on) {
-        (Ok(disk), _) => Ok(Some(disk)),
-        (Err(error), ScratchOn::Disk) => Err(plan::PlanError::NoDisk {
-            policy: plan.policy.name.to_string(),
-            why: error.to_string(),
-        }
-        .into()),
-        (Err(error), ScratchOn::Auto | ScratchOn::Memory) => {
-            let why = error.to_string();
+    let files = &plan.filesystem;
+    if !files.needs_scratch() || files.scratch_place != ScratchPlace::Disk {
+        return Ok(None);
+    }
+    let begun = scratch::Maker::begin(files.scratch_bytes, spec);
+    Ok(Some(
+        begun.map_err(RuntimeError::io("begin to make a disk"))?,
+    ))
+}
+
+/// What came of the disk, which went to the container's first process. Where there is none after all, that has taken memory
+/// if the policy leaves it open, and the record says so.
+fn settle_disk(record: &mut Record, maker: Option<scratch::Maker>) -> Result<(), RuntimeError> {
+    let (Some(plan), Some(maker)) = (&mut record.plan, maker) else {
+        return Ok(());
+    };
+    let words = "make a disk for what is thrown away";
+    let why = match maker.outcome().map_err(RuntimeError::io(words))? {
+        None => return Ok(()),
+        Some(why) => why,
+    };
+    match plan.policy.filesystem.scratch_on {
+        ScratchOn::Disk => Err(no_disk(plan, why)),
+        ScratchOn::Auto | ScratchOn::Memory => {
+            let files = &mut plan.filesystem;
             plan.warnings
                 .push(plan::scratch::in_memory_instead(files, &why));
-            Ok(None)
+            Ok(())
         }
     }
+}
+
+fn no_disk(plan: &Plan, why: String) -> RuntimeError {
+    plan::PlanError::NoDisk {
+        policy: plan.policy.name.to_string(),
+        why,
+    }
+    .into()
 }
 
 /// The device rules of a node that has cgroup v2 alone.

@@ -8,7 +8,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
 
 use oci_spec::runtime::Spec;
 use rustix::fs::{CWD, Mode, OFlags};
@@ -16,87 +15,64 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen,
 };
-use rustix::process::{Pid, Resource, Signal, WaitOptions};
+use rustix::process::{Pid, Signal, WaitOptions};
 
+use crate::enforce::disk::{self, Arrived};
+use crate::probe::disk::{CONTROL, DIRECTORY};
 use crate::render::ext4::{Blank, Owner};
 use crate::sys::{loopback, process, socket};
-
-/// Where the files are until they are unlinked, which is at once.
-const DIRECTORY: &str = "/var/lib/agentbox/scratch";
 
 /// How often a free device is looked for, which another container may take first.
 const TRIES: usize = 64;
 
-/// TMPFS_MAGIC and RAMFS_MAGIC of linux/magic.h.
-const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
-
-/// Why this node cannot, as far as that is seen without trying; nothing where it can.
-pub fn why_not() -> Option<String> {
-    let control = OpenOptions::new().read(true).write(true).open(CONTROL);
-    if let Err(error) = control {
-        return Some(format!("{CONTROL}: {error}"));
-    }
-    if fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).is_err() {
-        return Some("the kernel has no ext4".to_owned());
-    }
-    let there = Path::new(DIRECTORY).ancestors().find(|p| p.exists());
-    let found = rustix::fs::statfs(there.unwrap_or(Path::new("/")));
-    if found.is_ok_and(|found| IN_MEMORY.contains(&found.f_type)) {
-        return Some(format!("{DIRECTORY} lies in memory itself"));
-    }
-    // Whoever goes beyond is killed by SIGXFSZ.
-    let limit = rustix::process::getrlimit(Resource::Fsize).current;
-    limit.map(|_| "RLIMIT_FSIZE bounds the size of files".to_owned())
-}
-
-const CONTROL: &str = "/dev/loop-control";
-
-/// How long the disk may take; it takes milliseconds, most of which it waits.
-const WITHIN: Duration = Duration::from_secs(10);
-
-/// The longest reason that the child tells.
-const REASON: usize = 1024;
-
 /// A child that makes the disk while the runtime does other work. Dropped, it is killed and reaped.
 pub struct Maker {
     child: Option<Pid>,
-    socket: OwnedFd,
+    /// Where it tells the runtime what came of it.
+    told: OwnedFd,
+    /// Where the container's first process gets it.
+    arrives: Option<OwnedFd>,
 }
 
 impl Maker {
     /// Forks the child. The calling process must be single-threaded.
     pub fn begin(bytes: u64, spec: &Spec) -> io::Result<Self> {
-        let (ours, theirs) = socket::pair()?;
+        let (told, tells) = socket::pair()?;
+        let (arrives, sends) = socket::pair()?;
         let child = process::fork_into(|| {
-            let sent = match make(bytes, spec) {
-                Ok(disk) => socket::send(theirs.as_fd(), b"+", &[disk.as_fd()]),
+            let made = make(bytes, spec);
+            let sent = match &made {
+                Ok(mount) => disk::send(sends.as_fd(), Ok(mount.as_fd()))
+                    .and_then(|()| disk::send(tells.as_fd(), Ok(mount.as_fd()))),
                 Err(error) => {
-                    let mut why = error.to_string().into_bytes();
-                    why.truncate(REASON);
-                    socket::send(theirs.as_fd(), &why, &[])
+                    let why = error.to_string();
+                    disk::send(sends.as_fd(), Err(&why))
+                        .and_then(|()| disk::send(tells.as_fd(), Err(&why)))
                 }
             };
-            // Where nothing could be sent the parent sees the socket close.
+            // Where nothing could be sent the others see the sockets close.
             i32::from(sent.is_err())
         })?;
         Ok(Self {
             child: Some(child),
-            socket: ours,
+            told,
+            arrives: Some(arrives),
         })
     }
 
-    /// Waits for the disk.
-    pub fn finish(mut self) -> io::Result<OwnedFd> {
-        let mut buffer = [0; REASON];
-        let answer = socket::receive_within(self.socket.as_fd(), &mut buffer, WITHIN)?;
+    /// The end at which the container's first process waits for it.
+    pub fn take_end(&mut self) -> Option<OwnedFd> {
+        self.arrives.take()
+    }
+
+    /// Why there is no disk; nothing where there is one. Waits until the child has ended.
+    pub fn outcome(mut self) -> io::Result<Option<String>> {
+        let told = disk::receive(self.told.as_fd());
         self.reap()?;
-        match answer.fds.into_iter().next() {
-            Some(disk) => Ok(disk),
-            None => {
-                let why = String::from_utf8_lossy(&buffer[..answer.len]);
-                Err(io::Error::other(why.into_owned()))
-            }
-        }
+        Ok(match told? {
+            Arrived::Disk(_) => None,
+            Arrived::None(why) => Some(why),
+        })
     }
 
     fn reap(&mut self) -> io::Result<()> {

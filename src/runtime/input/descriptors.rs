@@ -45,7 +45,7 @@ pub fn check(preserve: i32, policy: bool) -> Result<(), RuntimeError> {
 }
 
 /// What the set-up of a process needs of descriptors, which libcontainer bounds before it: without, and with walls.
-const NEEDED: [u64; 2] = [20, 25];
+const NEEDED: [u64; 2] = [20, 28];
 
 /// Refuses a bound on descriptors under which the process could not be set up, by its name (S-6): libcontainer would only say
 /// that a channel broke.
