@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import traced
 from network import Network
 from stats import difference, ratio, table, verdict
 
-FIGURES = ["lifecycle", "memory", "sidecar", "filter", "wrap", "calls", "crowd", "network"]
+FIGURES = ["lifecycle", "memory", "sidecar", "filter", "trace", "wrap", "calls", "crowd", "network"]
 ROUNDS = {"lifecycle": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12), "crowd": (100, 30)}
 # Containers that run beside the measured one.
 CROWD = 200
@@ -168,7 +169,7 @@ class Bench:
         self.sections.append(head)
         if {"lifecycle", "memory", "filter"} & set(self.figures):
             self.lifecycles()
-        for figure in ["sidecar", "wrap", "calls", "crowd", "network"]:
+        for figure in ["sidecar", "trace", "wrap", "calls", "crowd", "network"]:
             if figure in self.figures:
                 getattr(self, figure)()
         tail = f"Load average at the end: {load()}; {time.monotonic() - started:.0f} seconds in all."
@@ -296,6 +297,11 @@ class Bench:
             ["the container's process between create and start", median(waiting), max(waiting), "", ""],
         ]
         self.section(f"sidecar ({len(resident)} containers)", table(["Resident KiB", "Median", "Most", "Bar", ""], rows))
+
+    # the system calls of one create
+
+    def trace(self):
+        traced.run(self, table)
 
     # wrap
 
