@@ -1,6 +1,6 @@
 //! Paying for the first cgroup migration while something else is done.
 //!
-//! Moving a process to a cgroup of version 1 takes a lock for which the kernel waits a grace period of RCU, some
+//! Moving a process to another cgroup takes a lock for which the kernel waits a grace period of RCU, some
 //! milliseconds; moves that follow soon after take microseconds (cgroup_threadgroup_rwsem, rcu_sync in
 //! kernel/rcu/sync.c). A child that moves itself to where it is already pays that at the beginning of `create`, while the
 //! bundle is read. Nothing depends on it: where it cannot be done, the first real move takes the time.
@@ -40,7 +40,7 @@ impl Warming {
     }
 }
 
-/// Starts the child, on a system with a hierarchy of version 1.
+/// Starts the child.
 pub fn begin() -> Warming {
     let procs = own_procs_file();
     Warming(procs.and_then(|path| {
@@ -65,7 +65,7 @@ impl Drop for Warming {
     }
 }
 
-/// `cgroup.procs` of the calling process's own cgroup in some hierarchy of version 1.
+/// `cgroup.procs` of the calling process's own cgroup in some hierarchy of version 1, or in version 2 where that is alone.
 fn own_procs_file() -> Option<String> {
     let cgroups = crate::sys::procfs::text("/proc/self/cgroup").ok()?;
     cgroups.lines().find_map(|line| {
@@ -76,6 +76,7 @@ fn own_procs_file() -> Option<String> {
             "/sys/fs/cgroup/{name}{}/cgroup.procs",
             path.trim_end_matches('/')
         );
-        (!name.is_empty() && fs::metadata(&file).is_ok()).then_some(file)
+        // Version 2 has no name, and is the last line.
+        fs::metadata(&file).is_ok().then_some(file)
     })
 }
