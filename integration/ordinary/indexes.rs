@@ -36,7 +36,7 @@ impl Made {
         let source = self.0.join("work");
         let config = format!(
             r#"{{"ociVersion":"1.0.2","root":{{"path":"rootfs"}},"process":{{"args":["true"],"cwd":"/work","user":{{"uid":0,"gid":0}}}},
-            "linux":{{"namespaces":[{{"type":"mount"}},{{"type":"pid"}}]}},
+            "linux":{{"namespaces":[{{"type":"mount"}},{{"type":"pid"}},{{"type":"ipc"}},{{"type":"uts"}},{{"type":"network"}}]}},
             "mounts":[{{"destination":"/work","type":"bind","source":{source:?},"options":["bind","rw"]}}]}}"#
         );
         fs::write(bundle.join("config.json"), config).unwrap();

@@ -82,3 +82,35 @@ fn another_project_in_the_home_is_nobodys_commit() {
     home("other/.netrc").plan();
     assert!(home("project/.netrc").refused().contains("project/.netrc"));
 }
+
+/// H3: a directory of credentials is masked once, and what git has in it is seen there. What git would miss in it is refused.
+#[test]
+fn what_git_has_in_a_hidden_directory_is_seen_in_it() {
+    let file = Seen {
+        path: "config".into(),
+        what: SeenAs::File { dev: 1, ino: 2 },
+    };
+    let directory = Inside {
+        seen: vec![file.clone()],
+        ..hidden("x/.aws", InGit::Nothing)
+    };
+    let changed = Inside {
+        covered: true,
+        ..hidden("x/.aws/credentials", InGit::Changed)
+    };
+    let case = |options: &[&str]| {
+        let case = under("standard").bind("/srv/project", "/work").cwd("/work");
+        let inside = vec![directory.clone(), changed.clone()];
+        case.options(options).found(|f| f.inside = inside)
+    };
+    let plan = case(&["ro"]).plan().filesystem;
+    assert_eq!(plan.found, ["/work/x/.aws".into()].into());
+    assert!(!plan.masked.contains(&"/work/x/.aws/credentials".into()));
+    let seen = SeenIn {
+        directory: "/work/x/.aws".into(),
+        files: vec![file],
+    };
+    assert_eq!(plan.seen, [seen]);
+    let message = case(&[]).refused();
+    assert!(message.contains("x/.aws/credentials"), "{message}");
+}
