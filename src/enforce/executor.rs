@@ -34,6 +34,7 @@ use super::hooks::{Ready, Told, When};
 use super::kernel::{self, KernelFiles};
 use super::listener::{self, AgentSocket};
 use super::privileges::GroupsSet;
+use super::report::Report;
 use super::rootfs::LateMount;
 use super::{EnforceError, hidden, home, privileges, program, rootfs, stdio, verify};
 use crate::plan::scratch::in_memory_instead;
@@ -400,11 +401,11 @@ impl WallExecutor {
 
     /// Writes the reason to the pipe that `create`, `start` or `exec` reads. Failing to is no reason to go on.
     fn report(&self, error: &EnforceError) -> String {
-        let text = crate::log::chain(error);
-        if rustix::io::write(&self.walls.report, text.as_bytes()).is_err() {
-            tracing::error!("cannot report: {text}");
+        let report = Report::from(error);
+        if rustix::io::write(&self.walls.report, &report.to_bytes()).is_err() {
+            tracing::error!("cannot report: {report}");
         }
-        text
+        report.text
     }
 }
 

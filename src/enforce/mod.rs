@@ -14,6 +14,7 @@ pub mod kernel;
 pub mod listener;
 pub mod privileges;
 pub mod program;
+pub mod report;
 pub mod rootfs;
 mod scratch;
 mod seen;
@@ -66,8 +67,8 @@ pub enum EnforceError {
     Program {
         /// As given.
         name: String,
-        /// runc's words.
-        why: String,
+        /// The reason.
+        why: program::NotExecuted,
     },
     /// The working directory cannot be entered. The text is runc's.
     #[error("chdir to cwd ({cwd:?}) set in config.json failed: {why}")]

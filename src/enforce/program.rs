@@ -11,17 +11,57 @@ use rustix::io::Errno;
 
 use super::EnforceError;
 
+/// Why a program cannot be executed. The words are runc's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotExecuted {
+    /// A name without a slash that no directory of PATH has.
+    #[error("executable file not found in $PATH")]
+    NotOnPath,
+    /// It is there, and nobody may execute it.
+    #[error("permission denied")]
+    Denied,
+    /// The file cannot be looked at.
+    #[error("stat {name}: {}", words(*errno))]
+    Stat {
+        /// As given.
+        name: String,
+        /// The errno.
+        errno: Errno,
+    },
+    /// execve(2) cannot be given such a string.
+    #[error("an argument or environment variable has a NUL byte")]
+    Nul,
+    /// execve(2) refused.
+    #[error("{}", words(*.0))]
+    Execve(Errno),
+}
+
+impl NotExecuted {
+    /// Whether there is no such program, rather than one that may not run.
+    pub fn is_absence(&self) -> bool {
+        match self {
+            Self::NotOnPath => true,
+            Self::Stat { errno, .. } | Self::Execve(errno) => *errno == Errno::NOENT,
+            Self::Denied | Self::Nul => false,
+        }
+    }
+}
+
 /// The file that `name` means: itself when it has a slash, else the first match on the container's PATH.
 pub fn find(name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
-    let error = |why: String| EnforceError::Program {
+    let error = |why| EnforceError::Program {
         name: name.to_owned(),
         why,
     };
     if name.contains('/') {
         return match check(Path::new(name)) {
             Ok(()) => Ok(PathBuf::from(name)),
-            Err(Errno::ACCESS) => Err(error("permission denied".to_owned())),
-            Err(e) => Err(error(format!("stat {name}: {}", words(e)))),
+            Err(Errno::ACCESS) => Err(error(NotExecuted::Denied)),
+            Err(errno) => {
+                let name = name.to_owned();
+                Err(error(NotExecuted::Stat { name, errno }))
+            }
         };
     }
     let path = env
@@ -38,9 +78,9 @@ pub fn find(name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
         }
     }
     Err(error(if denied {
-        "permission denied".to_owned()
+        NotExecuted::Denied
     } else {
-        "executable file not found in $PATH".to_owned()
+        NotExecuted::NotOnPath
     }))
 }
 
@@ -96,14 +136,14 @@ pub fn execute(file: &Path, args: &[String], env: &[String]) -> EnforceError {
     ) else {
         return EnforceError::Program {
             name,
-            why: "an argument or environment variable has a NUL byte".to_owned(),
+            why: NotExecuted::Nul,
         };
     };
     crate::sys::signal::reset();
     let Err(errno) = nix::unistd::execve(&path, &args, &env);
     EnforceError::Program {
         name,
-        why: words(Errno::from_raw_os_error(errno as i32)),
+        why: NotExecuted::Execve(Errno::from_raw_os_error(errno as i32)),
     }
 }
 

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::enforce::listener::AgentSocket;
+use crate::enforce::report::Report;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{Record, write_whole};
 use crate::seccomp::Filter;
@@ -157,10 +158,10 @@ impl Agent {
             }
             // `start` says what was reported.
             [false, true] => Ok(()),
-            [false, false] => Err(RuntimeError::Init(format!(
+            [false, false] => Err(RuntimeError::Init(Report::step(format!(
                 "the container's process did not load its seccomp filter within {} s",
                 WITHIN.as_secs()
-            ))),
+            )))),
         }
     }
 
@@ -233,9 +234,9 @@ fn heard(far: BorrowedFd<'_>) -> Result<(i32, i32), RuntimeError> {
         .map_err(RuntimeError::io("hear of the seccomp listener"))?;
     match message {
         (4, Some(pid)) => Ok((pid, i32::from_ne_bytes(buffer))),
-        _ => Err(RuntimeError::Init(
+        _ => Err(RuntimeError::Init(Report::step(
             "the container's process ended before its seccomp filter was loaded".to_owned(),
-        )),
+        ))),
     }
 }
 

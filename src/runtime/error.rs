@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::enforce::EnforceError;
+use crate::enforce::report::Report;
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -123,9 +124,9 @@ pub enum RuntimeError {
     /// What our own code does in the container's process, when libcontainer did it in its place.
     #[error(transparent)]
     Enforce(#[from] EnforceError),
-    /// What the container's own process reported.
-    #[error("{0}")]
-    Init(String),
+    /// What the container's own process reported, or the runtime in its place.
+    #[error(transparent)]
+    Init(#[from] Report),
     /// A hook failed. The words are runc's.
     #[error(transparent)]
     Hook(#[from] crate::enforce::hooks::HookError),

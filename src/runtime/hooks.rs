@@ -87,12 +87,6 @@ pub fn poststop(hooks: &Hooks, told: &Told, env: &[String]) {
     }
 }
 
-/// Whether what the first process reported is that a startContainer hook failed.
-pub fn is_start_failure(report: &str) -> bool {
-    let name = When::StartContainer.name();
-    report.starts_with(&format!("error running {name} hook #"))
-}
-
 /// The hooks of `create`, in a file that libcontainer's two calls of this program inherit, and to whose end they write
 /// what went wrong. Not a path: a process in a user namespace could not open it.
 pub struct Job {

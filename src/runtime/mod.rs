@@ -27,4 +27,5 @@ pub mod signal;
 pub mod start;
 pub mod state;
 
+pub use crate::enforce::report::{Failed, Report};
 pub use error::RuntimeError;

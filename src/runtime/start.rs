@@ -7,6 +7,7 @@ use libcontainer::error::LibcontainerError;
 
 use crate::cli::Global;
 use crate::enforce::hooks::{self as enforced, When};
+use crate::enforce::report::Failed;
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
@@ -29,7 +30,7 @@ pub fn start(global: &Global, place: &Place, lock: Lock) -> Result<(), RuntimeEr
     let started = release(global, place, &mut record).and_then(|()| poststart(&record));
     let hook_failed = match &started {
         Err(RuntimeError::Hook(_)) => true,
-        Err(RuntimeError::Init(report)) => hooks::is_start_failure(report),
+        Err(RuntimeError::Init(report)) => report.failed == Failed::Hook,
         _ => false,
     };
     if hook_failed {

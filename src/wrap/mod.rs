@@ -23,6 +23,7 @@ use crate::runtime::foreground::wait::OnDefault;
 use crate::runtime::foreground::{self, Afterwards};
 use crate::runtime::input::node_files;
 use crate::runtime::state::store;
+use crate::runtime::{Failed, RuntimeError};
 use layout::Layout;
 use list::List;
 
@@ -38,6 +39,20 @@ pub fn run(global: &Global, args: &cli::Wrap, warming: Warming) -> Result<i32> {
         warming,
     )?;
     Ok(status.unwrap_or_default())
+}
+
+/// A shell's status for a program that was not executed: 127 where there is none, else 126; nothing for other errors.
+pub fn status_of(error: &anyhow::Error) -> Option<i32> {
+    let mut errors = error.chain().filter_map(|e| e.downcast_ref());
+    let failed = errors.find_map(|error| match error {
+        RuntimeError::Init(report) => Some(report.failed),
+        _ => None,
+    });
+    match failed? {
+        Failed::NoProgram => Some(127),
+        Failed::Program => Some(126),
+        Failed::Hook | Failed::Step => None,
+    }
 }
 
 /// What would be enforced for a command in the current directory.
@@ -209,4 +224,22 @@ fn make_dir(path: &Path) -> Result<()> {
 /// A path of the container below the root directory.
 fn inside(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::Report;
+
+    #[test]
+    fn a_program_that_cannot_be_executed_has_a_shells_status() {
+        let status = |failed| {
+            let text = "exec: \"x\": no such file or directory".to_owned();
+            status_of(&RuntimeError::Init(Report { failed, text }).into())
+        };
+        assert_eq!(status(Failed::NoProgram), Some(127));
+        assert_eq!(status(Failed::Program), Some(126));
+        assert_eq!(status(Failed::Step), None);
+        assert_eq!(status_of(&anyhow::anyhow!("exec: \"x\"")), None);
+    }
 }

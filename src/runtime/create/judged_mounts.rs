@@ -8,6 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::excludes;
+use crate::enforce::report::Report;
 use crate::enforce::rootfs::{LateMount, LateSource, make_mount_point};
 use crate::plan::{FileKind, FilesystemPlan, PlannedMount};
 use crate::probe::Opened;
@@ -127,7 +128,7 @@ pub fn make_mount_points(
             LateSource::Private { .. } | LateSource::Tmpfs(_) => FileKind::Directory,
         };
         let made = make_mount_point(root.as_fd(), &mount.destination, kind);
-        made.map_err(|e| RuntimeError::Init(crate::log::chain(&e)))?;
+        made.map_err(|e| RuntimeError::Init(Report::step(crate::log::chain(&e))))?;
     }
     Ok(())
 }

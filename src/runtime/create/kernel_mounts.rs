@@ -15,6 +15,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::enforce::hooks::When;
 use crate::enforce::kernel::{KernelFiles, KernelMount, KernelSource};
+use crate::enforce::report::Report;
 use crate::enforce::rootfs::make_mount_point;
 use crate::plan::{FileKind, mountinfo};
 use crate::runtime::RuntimeError;
@@ -39,7 +40,7 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<KernelFiles, RuntimeError
     )))?;
     for path in tops {
         let made = make_mount_point(root.as_fd(), path, FileKind::Directory);
-        made.map_err(|e| RuntimeError::Init(crate::log::chain(&e)))?;
+        made.map_err(|e| RuntimeError::Init(Report::step(crate::log::chain(&e))))?;
     }
     Ok(files)
 }

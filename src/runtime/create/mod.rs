@@ -37,6 +37,7 @@ use crate::enforce::home;
 use crate::enforce::kernel::KernelFiles;
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::privileges;
+use crate::enforce::report::Report;
 use crate::enforce::rootfs::LateMount;
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
@@ -400,7 +401,8 @@ fn build(
     let built = half_made::limited(what, within, &place.report(), halt, || {
         libcontainer_build(global, args, streams, place, &spec, executor).map_err(|error| {
             // What our own code in the container's process says is nearer to the cause.
-            let told = report::pending(&reader).or_else(|| job.as_ref()?.failure());
+            let of_hooks = || job.as_ref()?.failure().map(Report::step);
+            let told = report::pending(&reader).or_else(of_hooks);
             told.map_or(error, RuntimeError::Init)
         })
     });
@@ -416,9 +418,9 @@ fn build(
     path::keep_from_oom_killer(&decision.bundle.spec)?;
     record.init = pid.and_then(ProcessId::of);
     let Some(init) = record.init else {
-        return Err(RuntimeError::Init(
+        return Err(RuntimeError::Init(Report::step(
             "the container's process ended during create".to_owned(),
-        ));
+        )));
     };
     let controllers = Controllers::of(init.pid)?;
     record.controllers = Some(controllers.clone());

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
+use crate::enforce::report::Report;
 use crate::plan::Isolates;
 use crate::plan::{Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
 use crate::runtime::RuntimeError;
@@ -79,9 +80,9 @@ pub fn verify(joined: &[Joined], init: ProcessId, shares: bool) -> Result<(), Ru
         let judged = ns.file.metadata().map_err(RuntimeError::io(step()))?;
         if key(&there) != key(&judged) {
             let (path, name) = (&ns.path, ns.name);
-            return Err(RuntimeError::Init(format!(
+            return Err(RuntimeError::Init(Report::step(format!(
                 "the {name} namespace at {path:?} became another one while the container was created"
-            )));
+            ))));
         }
     }
     Ok(())

@@ -11,6 +11,7 @@ use rustix::termios::{
     LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize,
 };
 
+use crate::enforce::report::Report;
 use crate::runtime::RuntimeError;
 
 /// A socket that receives the pseudo-terminal from libcontainer.
@@ -45,10 +46,9 @@ impl Listener {
         let mut name = [0; 4096];
         let mut received = crate::sys::socket::receive(stream.as_fd(), &mut name)
             .map_err(RuntimeError::io(step))?;
-        received
-            .fds
-            .pop()
-            .ok_or_else(|| RuntimeError::Init("no pseudo-terminal arrived".to_owned()))
+        received.fds.pop().ok_or_else(|| {
+            RuntimeError::Init(Report::step("no pseudo-terminal arrived".to_owned()))
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process};
 use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::enforce::EnforceError;
+use crate::enforce::report::Report;
 use crate::runtime::RuntimeError;
 
 /// Every descriptor that is promised to the container (`--preserve-fds`, LISTEN_FDS) exists; under a policy it is a pipe,
@@ -63,7 +64,9 @@ pub fn check_limit(process: &Process, policy: bool) -> Result<(), RuntimeError> 
 }
 
 fn refused(fd: i32, why: &'static str) -> RuntimeError {
-    RuntimeError::Init(EnforceError::Descriptor { fd, why }.to_string())
+    RuntimeError::Init(Report::step(
+        EnforceError::Descriptor { fd, why }.to_string(),
+    ))
 }
 
 struct Found {

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
+use crate::enforce::report::Report;
 use crate::runtime::RuntimeError;
 
 /// How long a process may take from `start` to execve. Far more than the few milliseconds that it takes.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Longest text that is taken.
-const LONGEST: usize = 8192;
+const LONGEST: usize = 16384;
 
 /// Makes the pipe and opens the end that the container's process inherits.
 pub fn make(path: &Path) -> Result<OwnedFd, RuntimeError> {
@@ -47,11 +48,11 @@ pub fn writer(path: &Path) -> Result<OwnedFd, RuntimeError> {
 }
 
 /// What has been reported so far, without waiting.
-pub fn pending(reader: &OwnedFd) -> Option<String> {
+pub fn pending(reader: &OwnedFd) -> Option<Report> {
     let mut text = vec![0; LONGEST];
     match rustix::io::read(reader, &mut text) {
         Ok(0) | Err(_) => None,
-        Ok(n) => Some(String::from_utf8_lossy(&text[..n]).into_owned()),
+        Ok(n) => Some(Report::from_bytes(&text[..n])),
     }
 }
 
@@ -67,10 +68,11 @@ pub fn wait(reader: &OwnedFd) -> Result<(), RuntimeError> {
         let mut fds = [PollFd::from_borrowed_fd(reader.as_fd(), PollFlags::IN)];
         match rustix::event::poll(&mut fds, Some(&timeout)) {
             Ok(0) => {
-                return Err(RuntimeError::Init(format!(
+                return Err(Report::step(format!(
                     "the container's process did not execute its program within {} s",
                     LIMIT.as_secs()
-                )));
+                ))
+                .into());
             }
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
@@ -78,9 +80,9 @@ pub fn wait(reader: &OwnedFd) -> Result<(), RuntimeError> {
         }
         let events = fds[0].revents();
         if events.contains(PollFlags::IN)
-            && let Some(text) = pending(reader)
+            && let Some(report) = pending(reader)
         {
-            return Err(RuntimeError::Init(text));
+            return Err(report.into());
         }
         if events.intersects(PollFlags::HUP | PollFlags::ERR) {
             return Ok(());

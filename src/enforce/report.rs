@@ -1,0 +1,135 @@
+//! What a process of a container reports to the verb that made it, when it does not get to its program.
+//!
+//! It goes through a pipe as JSON. Text that is none is taken as a failed step: an earlier version's process, created before an
+//! update of this program and started after it, writes nothing but the sentence.
+
+use serde::{Deserialize, Serialize};
+
+use super::EnforceError;
+
+/// The longest sentence, bytes. Escaped it is at most six times as long, which the verbs' buffer holds.
+const LONGEST: usize = 2560;
+
+/// What failed, as far as verbs act by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Failed {
+    /// A startContainer hook: the container is deleted (runtime.md "Lifecycle", step 7).
+    Hook,
+    /// There is no such program: the status of a shell is 127.
+    NoProgram,
+    /// The program cannot be executed: the status of a shell is 126.
+    Program,
+    /// Anything else.
+    Step,
+}
+
+/// Why a process did not execute its program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{text}")]
+pub struct Report {
+    /// What failed.
+    pub failed: Failed,
+    /// The sentence for people and engines.
+    pub text: String,
+}
+
+impl Report {
+    /// A failed step, in words.
+    pub fn step(text: impl Into<String>) -> Self {
+        Self {
+            failed: Failed::Step,
+            text: text.into(),
+        }
+    }
+
+    /// What is sent. Nothing of it can fail: it is an object of two strings.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_else(|_| self.text.clone().into_bytes())
+    }
+
+    /// What came.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        serde_json::from_slice(bytes)
+            .unwrap_or_else(|_| Self::step(String::from_utf8_lossy(bytes).into_owned()))
+    }
+}
+
+impl From<&EnforceError> for Report {
+    fn from(error: &EnforceError) -> Self {
+        let failed = match error {
+            EnforceError::Hook(_) => Failed::Hook,
+            EnforceError::Program { why, .. } if why.is_absence() => Failed::NoProgram,
+            EnforceError::Program { .. } => Failed::Program,
+            EnforceError::Step { .. }
+            | EnforceError::Link(_)
+            | EnforceError::Changed(_)
+            | EnforceError::Network(_)
+            | EnforceError::Sidecar(_)
+            | EnforceError::Verify { .. }
+            | EnforceError::Cwd { .. }
+            | EnforceError::Incomplete(_)
+            | EnforceError::Descriptor { .. } => Failed::Step,
+        };
+        let mut text = crate::log::chain(error);
+        let cut = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(cut.unwrap_or(0));
+        Self { failed, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::super::program::NotExecuted;
+    use super::*;
+
+    #[test]
+    fn a_report_arrives_as_it_was_sent_and_plain_text_is_a_step() {
+        let sent = Report {
+            failed: Failed::Hook,
+            text: "\"a\"\nb".to_owned(),
+        };
+        assert_eq!(Report::from_bytes(&sent.to_bytes()), sent);
+        let old = Report::from_bytes(b"exec: \"x\": permission denied");
+        assert_eq!(old, Report::step("exec: \"x\": permission denied"));
+        // A sentence does not decide anything, whatever it says.
+        let lies = Report::step("error running startContainer hook #0: exit status 1");
+        assert_eq!(
+            Report::from_bytes(lies.text.as_bytes()).failed,
+            Failed::Step
+        );
+    }
+
+    #[test]
+    fn a_long_report_is_cut_and_stays_a_report() {
+        let error = EnforceError::Step {
+            step: "\u{1}é".repeat(LONGEST),
+            source: std::io::Error::other("x"),
+        };
+        let report = Report::from(&error);
+        assert!(report.text.len() <= LONGEST && report.text.len() > LONGEST - 4);
+        assert!(report.to_bytes().len() < 16384);
+        assert_eq!(Report::from_bytes(&report.to_bytes()), report);
+    }
+
+    #[test]
+    fn a_program_that_is_absent_is_not_one_that_is_denied() {
+        let failed = |why| {
+            let name = "x".to_owned();
+            Report::from(&EnforceError::Program { name, why }).failed
+        };
+        assert_eq!(failed(NotExecuted::NotOnPath), Failed::NoProgram);
+        assert_eq!(failed(NotExecuted::Execve(Errno::NOENT)), Failed::NoProgram);
+        assert_eq!(failed(NotExecuted::Denied), Failed::Program);
+        assert_eq!(failed(NotExecuted::Execve(Errno::NOEXEC)), Failed::Program);
+        let name = || "x".to_owned();
+        let there = |errno| NotExecuted::Stat {
+            name: name(),
+            errno,
+        };
+        assert_eq!(failed(there(Errno::NOENT)), Failed::NoProgram);
+        assert_eq!(failed(there(Errno::NOTDIR)), Failed::Program);
+    }
+}
