@@ -73,10 +73,17 @@ pub(super) fn find<'a>(
     Ok(None)
 }
 
+/// Characters of an engine's id, and of what it prints of one.
+const LONG_ID: usize = 64;
+const SHORT_ID: usize = 12;
+
 /// Whose network a path means, when it is not one that the engine made for this container.
 fn whose(path: &Path, inside: &[Neighbour]) -> Option<String> {
     if let Some(neighbour) = inside.first() {
-        return Some(format!("container {}", neighbour.id));
+        // The beginning of a long id is what engines print, and finds it: the sentence has room for its reason.
+        let id = neighbour.id.as_str();
+        let shown = id.get(..SHORT_ID).filter(|_| id.len() == LONG_ID);
+        return Some(format!("container {}", shown.unwrap_or(id)));
     }
     // A process's: engines name their own by a file.
     let of_process = path.starts_with("/proc") && !path.starts_with("/proc/self");
@@ -160,8 +167,8 @@ fn compare(resolved: &Resolved, theirs: &Network) -> Result<Vec<Exceeded>, Strin
             asked,
             allowed,
         }) => Err(format!(
-            "its {field} has {asked}, allowed here is {allowed}, and one sidecar cannot give a member of a network less \
-             than the others: give both the same policy and the same network annotations"
+            "its {field} has {asked}, allowed here is {allowed}, and one sidecar cannot give a member less (use the same \
+             policy and annotations)"
         )),
     }
 }

@@ -462,7 +462,7 @@ pub enum PlanError {
     },
     /// Another container's network.
     #[error(
-        "policy '{policy}' refuses the network namespace of {whose}: {why}; run without it, or let the node's file give the container a loopback of its own in its place (allow.namespaces = [\"network\"])"
+        "policy '{policy}' refuses the network namespace of {whose}: {why}; run without it, or let allow.namespaces of the node's file give it a loopback of its own"
     )]
     SharedNetwork {
         /// The policy's name.
