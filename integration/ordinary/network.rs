@@ -1,5 +1,7 @@
 //! The network wall in ordinary use: a container's own servers, and denials that say why (A-10, A-11, A-15, A-17, K-10).
 
+use std::path::Path;
+
 use crate::docker::allowlist::{Agent, internet, witness};
 use crate::docker::node::NodeFiles;
 use crate::docker::{Docker, Network, runtime};
@@ -422,9 +424,10 @@ fn aliases_of_a_pods_container_reach_its_sidecar() {
     let net = format!("--network=container:{}", first.container.name);
     let got = first.curl(true, &["-f", "http://myalias/"]);
     assert_ne!(got.code, 0, "{got}");
-    // As the kubelet writes it, where an engine keeps it.
-    let above = std::env::temp_dir().join(format!("names-{}", std::process::id()));
-    let hosts = above.join("sandboxes").join("0123456789abcdef".repeat(4));
+    // As the kubelet writes it, where an engine keeps the sandbox's, and no container writes. The rig's root is its own.
+    let above = Path::new("/var/lib/containerd").join(format!("names-{}", std::process::id()));
+    let sandbox = first.container.inspect("{{.Id}}");
+    let hosts = above.join("sandboxes").join(sandbox);
     std::fs::create_dir_all(&hosts).unwrap();
     let hosts = hosts.join("hosts");
     std::fs::write(

@@ -167,8 +167,8 @@ fn compare(resolved: &Resolved, theirs: &Network) -> Result<Vec<Exceeded>, Strin
             asked,
             allowed,
         }) => Err(format!(
-            "its {field} has {asked}, allowed here is {allowed}, and one sidecar cannot give a member less (use the same \
-             policy and annotations)"
+            "its {field} has {asked}, allowed here is {allowed}, and one sidecar cannot give a member less: use the same \
+             annotations"
         )),
     }
 }
