@@ -462,7 +462,7 @@ pub enum PlanError {
     },
     /// Another container's network.
     #[error(
-        "policy '{policy}' refuses the network namespace of {whose}: {why}; run without it, or let allow.namespaces of the node's file give it its own loopback"
+        "policy '{policy}' refuses the network namespace of {whose}: {why}; run without it, or let the node's allow.namespaces give it its own loopback"
     )]
     SharedNetwork {
         /// The policy's name.
