@@ -12,12 +12,13 @@ use rustix::fs::{CWD, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
+use super::kernel::configure;
 use super::rootfs::make_mount_point;
 use super::{EnforceError, copy_up};
-use crate::kernel::mount_options::{self, Bits, Changes, Kind, Reach};
+use crate::kernel::mount_options::{self, Bits, Changes, Reach};
 use crate::plan::FileKind;
 use crate::sys::mount::change;
 use crate::sys::netlink::RouteSocket;
@@ -167,14 +168,7 @@ fn failed<E: Into<std::io::Error>>(destination: &Path) -> impl FnOnce(E) -> Enfo
 fn file_system(typ: &str, source: &Path, options: &[String]) -> rustix::io::Result<OwnedFd> {
     let fs = fsopen(typ, FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&fs, "source", source)?;
-    for option in options {
-        match (mount_options::kind(option), option.split_once('=')) {
-            (Kind::FileSystem, Some((key, value))) => fsconfig_set_string(&fs, key, value)?,
-            (Kind::FileSystem, None) if option.is_empty() => {}
-            (Kind::FileSystem, None) => fsconfig_set_flag(&fs, option.as_str())?,
-            _ => {}
-        }
-    }
+    configure(&fs, options)?;
     fsconfig_create(&fs)?;
     fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }

@@ -129,14 +129,7 @@ fn file_system(
     if kind == "tmpfs" {
         as_roots(&fs)?;
     }
-    for option in options {
-        match (mount_options::kind(option), option.split_once('=')) {
-            (Kind::FileSystem, Some((key, value))) => fsconfig_set_string(&fs, key, value)?,
-            (Kind::FileSystem, None) if option.is_empty() => {}
-            (Kind::FileSystem, None) => fsconfig_set_flag(&fs, option.as_str())?,
-            _ => {}
-        }
-    }
+    configure(&fs, options)?;
     if let Some(label) = label {
         fsconfig_set_string(&fs, "context", label)?;
     }
@@ -145,6 +138,19 @@ fn file_system(
     // All of them are below 2^32 (linux/mount.h).
     let attributes = MountAttrFlags::from_bits_retain(set as u32);
     fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// Gives a file system that is being made its own options among those that mount(8) takes; attributes of the mount are none.
+pub(super) fn configure(fs: &OwnedFd, options: &[String]) -> rustix::io::Result<()> {
+    for option in options {
+        match (mount_options::kind(option), option.split_once('=')) {
+            (Kind::FileSystem, Some((key, value))) => fsconfig_set_string(fs, key, value)?,
+            (Kind::FileSystem, None) if option.is_empty() => {}
+            (Kind::FileSystem, None) => fsconfig_set_flag(fs, option.as_str())?,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Root's, whoever the process is by now.

@@ -10,13 +10,17 @@ use crate::policy::SearchRule;
 use crate::probe::TestDir;
 
 fn searched(dir: &Path) -> SourceFacts {
+    searched_for(dir, &Meant::new())
+}
+
+/// What is found where these entries are meant for somebody.
+fn searched_for(dir: &Path, meant: &Meant) -> SourceFacts {
     let mut facts = SourceFacts::plain(dir.to_owned(), 0, 0, FileKind::Directory);
     let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
-    let (never, meant) = (Never::builtin(), Meant::new());
     let budget = Budget::of(SearchRule::Complete);
     search(
         &root,
-        &Unwanted::new(never, &meant),
+        &Unwanted::new(Never::builtin(), meant),
         budget,
         &View::default(),
         &mut facts,
@@ -103,17 +107,7 @@ fn a_meant_credential_is_searched_for_sockets() {
     let scratch = TestDir::new("search-meant");
     fs::create_dir(scratch.0.join(".ssh")).unwrap();
     let _held = UnixListener::bind(scratch.0.join(".ssh/agent")).unwrap();
-    let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
-    let (never, meant) = (Never::builtin(), Meant::from([".ssh".into()]));
-    let mut facts = SourceFacts::plain(scratch.0.clone(), 0, 0, FileKind::Directory);
-    let budget = Budget::of(SearchRule::Complete);
-    search(
-        &root,
-        &Unwanted::new(never, &meant),
-        budget,
-        &View::default(),
-        &mut facts,
-    );
+    let facts = searched_for(&scratch.0, &Meant::from([".ssh".into()]));
     assert_eq!(found(&facts), [".ssh/agent"]);
 }
 
