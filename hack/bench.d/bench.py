@@ -452,11 +452,11 @@ def first_line(command):
 
 
 def pids(title):
-    """Processes whose argv[0] is `title`."""
+    """Processes whose name (comm, 15 characters) is `title`; the sidecar's parent has the same argv."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
-            if (directory / "cmdline").read_bytes().split(b"\0")[0] == title.encode():
+            if (directory / "comm").read_text().strip() == title[:15]:
                 found.append(int(directory.name))
         except (FileNotFoundError, ProcessLookupError):
             continue

@@ -14,6 +14,8 @@ from statistics import median
 from stats import difference, ratio, table
 
 NAME, ADDRESS, PORT = "server.example.test", "198.51.100.10", "5000"
+# Engines name a bundle's directory by the container's id.
+ID = "b" * 64
 STREAM_BYTES = {False: 1_500_000_000, True: 400_000_000}
 SECONDS = {False: 1.0, True: 0.5}
 ROUNDS = {False: 8, True: 3}
@@ -148,10 +150,13 @@ class Network:
     def bundle(self):
         """Docker's, in the engine's namespace, with its resolver and hosts, and a policy that names the server."""
         spec = json.loads((self.bench.state / "bundles/sleep/config.json").read_text())
-        (self.dir / "hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
-        (self.dir / "resolv.conf").write_text("nameserver 203.0.113.2\n")
+        # Where an engine keeps them, by the container's id: names of other files do not count.
+        engines = Path("/run/docker/containers") / ID
+        engines.mkdir(parents=True, exist_ok=True)
+        (engines / "hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
+        (engines / "resolv.conf").write_text("nameserver 203.0.113.2\n")
         for name in ["hosts", "resolv.conf"]:
-            spec["mounts"].append({"destination": f"/etc/{name}", "type": "bind", "source": str(self.dir / name),
+            spec["mounts"].append({"destination": f"/etc/{name}", "type": "bind", "source": str(engines / name),
                                    "options": ["rbind", "rprivate"]})
         for namespace in spec["linux"]["namespaces"]:
             if namespace["type"] == "network":
@@ -179,7 +184,7 @@ class Network:
         return [*self.runtime, "run", "--bundle", str(self.bundle_of(["/bin/net", *words])), f"net-{self.number}"]
 
     def bundle_of(self, args):
-        directory = self.dir / "bundle"
+        directory = self.dir / ID
         directory.mkdir(exist_ok=True)
         self.spec["process"]["args"] = args
         (directory / "config.json").write_text(json.dumps(self.spec))
