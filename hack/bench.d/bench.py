@@ -18,10 +18,24 @@ import traced
 from network import Network
 from stats import difference, ratio, table, verdict
 
-FIGURES = ["lifecycle", "memory", "sidecar", "filter", "trace", "wrap", "calls", "crowd", "network"]
-ROUNDS = {"lifecycle": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12), "crowd": (100, 30)}
+FIGURES = ["lifecycle", "memory", "sidecar", "filter", "trace", "wrap", "calls", "files", "crowd", "network"]
+ROUNDS = {"lifecycle": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12), "files": (20, 4), "crowd": (100, 30)}
 # Containers that run beside the measured one.
 CROWD = 200
+# Directories of the tree that is copied, with this many files each, of 1 to 16 KiB.
+TREE = (60, 50)
+# What a build does to files: copy with owners and times, read, search, rename, remove.
+FILES = """
+set -e
+for round in 1 2 3; do
+    cp -a /tree /tmp/tree
+    find /tmp/tree -type f | xargs cat >/dev/null
+    grep -rl needle /tmp/tree >/dev/null
+    for directory in /tmp/tree/*; do mv $directory $directory.old; done
+    rm -r /tmp/tree
+done
+echo files done
+"""
 WARM_UP = 3
 # What a command leaves to the kernel's workers (namespaces, cgroups) is not to burden the next one.
 PAUSE = 0.005
@@ -169,7 +183,7 @@ class Bench:
         self.sections.append(head)
         if {"lifecycle", "memory", "filter"} & set(self.figures):
             self.lifecycles()
-        for figure in ["sidecar", "trace", "wrap", "calls", "crowd", "network"]:
+        for figure in ["sidecar", "trace", "wrap", "calls", "files", "crowd", "network"]:
             if figure in self.figures:
                 getattr(self, figure)()
         tail = f"Load average at the end: {load()}; {time.monotonic() - started:.0f} seconds in all."
@@ -364,6 +378,49 @@ class Bench:
             table(["Best nanoseconds", *samples], times),
             table(["One call", "Ratio [95 %]", "Bar", ""], ratios),
         )
+
+    # work on files
+
+    def files(self):
+        tree = self.state / "rootfs/tree"
+        shutil.rmtree(tree, ignore_errors=True)
+        for number in range(TREE[0]):
+            (tree / f"d{number}").mkdir(parents=True)
+            for file in range(TREE[1]):
+                text = f"line {number} of file {file}, which has no end in sight\n" * (20 + 300 * (file % 16) // 15)
+                (tree / f"d{number}/f{file}").write_text(text + ("needle\n" if file == 0 else ""))
+        contestants = {"agentbox": self.ours, "runc": self.runc}
+        samples = interleave({n: lambda number, c=c: self.worked(c, number) for n, c in contestants.items()}, self.rounds("files"))
+        shutil.rmtree(tree)
+        rows = [[name, f"{median(values):.0f}"] for name, values in samples.items()]
+        measured = ratio(samples["agentbox"], samples["runc"])
+        self.section(
+            f"files ({len(samples['runc'])} containers of each)",
+            table([f"{TREE[0] * TREE[1]} files, three times", "Median ms"], rows),
+            table(["From `start` to the end", "Ratio [95 %]", "Bar", ""], [self.bar("agentbox / runc", measured, 1.03)]),
+        )
+
+    def worked(self, contestant, number):
+        """Milliseconds of the work in a root as engines make it: an overlay of its own, on the disk."""
+        bundle = self.state / "bundles/files"
+        layers = {name: bundle / name for name in ["upper", "work", "merged"]}
+        for layer in layers.values():
+            layer.mkdir(parents=True)
+        options = f"lowerdir={self.state}/rootfs,upperdir={layers['upper']},workdir={layers['work']}"
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, layers["merged"]], check=True, timeout=LIMIT)
+        try:
+            spec = json.loads((self.state / "bundles/docker/config.json").read_text())
+            spec["root"] = {"path": str(layers["merged"]), "readonly": False}
+            spec["process"]["args"] = ["/bin/busybox", "sh", "-c", FILES]
+            (bundle / "config.json").write_text(json.dumps(spec))
+            again = Contestant(contestant.name, contestant.runtime, "files")
+            taken, said = steps(self.state, *again.commands(self.state, f"files-{number}"))
+            if "files done" not in said:
+                raise CannotMeasure(f"the container's program printed {said!r}")
+            return sum(step.milliseconds for verb, step in zip(VERBS, taken) if verb in ("start", "end"))
+        finally:
+            subprocess.run(["umount", layers["merged"]], check=True, timeout=LIMIT)
+            shutil.rmtree(bundle)
 
     # a node with many containers
 
