@@ -471,5 +471,4 @@ fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Cgroup
 }
 
 #[cfg(test)]
-#[path = "sidecar_tests.rs"]
 mod tests;
