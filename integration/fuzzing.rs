@@ -22,7 +22,7 @@ fn chosen() -> (Target, Change) {
     *CHOSEN.get_or_init(|| {
         let name = std::env::var("AGENTBOX_FUZZ").expect("AGENTBOX_FUZZ names a target");
         let found = fuzz::TARGETS.iter().find(|(known, ..)| *known == name);
-        let (_, target, change) = found.expect("a target of integration/fuzz.rs");
+        let (_, target, change) = found.expect("a target of integration/fuzz/mod.rs");
         (*target, *change)
     })
 }
