@@ -1,0 +1,292 @@
+//! The command line as plain data: what was typed. Its only behaviour is the status of what cannot be understood.
+//!
+//! Verbs, flags and their meaning are runc's (`man runc`), because engines and people type those; what is
+//! agentbox's own is `--policy`, `--config` and the verbs `approvals`, `approve`, `deny`,
+//! `explain`, `network`, `policy` and `wrap`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::log::LogFormat;
+use crate::policy::DEFAULT_ROOT;
+
+mod container;
+mod own;
+mod update;
+
+pub use container::{
+    Anything, Create, Delete, Events, Exec, Id, Kill, List, Ps, Run, SpecArgs, TableFormat,
+};
+pub use own::{
+    Approvals, Approve, Deny, Explain, Network, PolicyArgs, PolicyCheck, PolicyPresets, PolicyShow,
+    PolicyVerb, TextFormat, Wrap,
+};
+pub use update::Update;
+
+/// An OCI runtime that fences AI agents.
+#[derive(Debug, Parser)]
+#[command(
+    name = "agentbox",
+    disable_version_flag = true,
+    subcommand_required = false
+)]
+pub struct Cli {
+    /// Options that precede the verb.
+    #[command(flatten)]
+    pub global: Global,
+    /// The verb.
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+}
+
+impl Cli {
+    /// Reads this process's command line.
+    ///
+    /// # Errors
+    /// It is not understood, or asks for help or the version.
+    pub fn read() -> Result<Self, clap::Error> {
+        let arguments: Vec<OsString> = std::env::args_os().collect();
+        Self::read_quickly(&arguments).map_or_else(|| Self::read_from(&arguments), Ok)
+    }
+
+    fn read_from(arguments: &[OsString]) -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(arguments)?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
+        cli.global.root_given = is_given(&matches, "root");
+        Ok(cli)
+    }
+
+    /// The command line of a verb that engines call, without building all the others. What is not understood then is left
+    /// to [`Self::read_from`], and so are help and every error: with fewer verbs, no other line is understood.
+    fn read_quickly(arguments: &[OsString]) -> Option<Self> {
+        let (name, add, read) = ENGINES
+            .iter()
+            .find(|(name, ..)| arguments.iter().skip(1).any(|word| word == name))?;
+        let verb = add(clap::Command::new(*name));
+        let command = clap::Command::new("agentbox").disable_version_flag(true);
+        let command = Global::augment_args(command).subcommand(verb);
+        let matches = command.try_get_matches_from(arguments).ok()?;
+        let mut global = Global::from_arg_matches(&matches).ok()?;
+        global.root_given = is_given(&matches, "root");
+        let verb = match matches.subcommand() {
+            Some((_, found)) => Some(read(found).ok()?),
+            None => None,
+        };
+        Some(Self { global, verb })
+    }
+}
+
+fn is_given(matches: &ArgMatches, name: &str) -> bool {
+    matches.value_source(name) == Some(ValueSource::CommandLine)
+}
+
+/// A verb's name, what adds its arguments to a command, and what reads it.
+type Reader = (
+    &'static str,
+    fn(clap::Command) -> clap::Command,
+    fn(&ArgMatches) -> Result<Verb, clap::Error>,
+);
+
+/// The verbs that an engine calls for each container: with all of the others, building the command line takes as long as
+/// deleting a container.
+const ENGINES: [Reader; 5] = [
+    ("create", Create::augment_args, |m| {
+        Create::from_arg_matches(m).map(Verb::Create)
+    }),
+    ("start", Id::augment_args, |m| {
+        Id::from_arg_matches(m).map(Verb::Start)
+    }),
+    ("state", Id::augment_args, |m| {
+        Id::from_arg_matches(m).map(Verb::State)
+    }),
+    ("kill", Kill::augment_args, |m| {
+        Kill::from_arg_matches(m).map(Verb::Kill)
+    }),
+    ("delete", Delete::augment_args, |m| {
+        Delete::from_arg_matches(m).map(Verb::Delete)
+    }),
+];
+
+/// Options that precede the verb.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// Directory for the state of containers; without it, verbs also find those of every engine on this node
+    #[arg(long, default_value = DEFAULT_ROOT, value_name = "DIR")]
+    pub root: PathBuf,
+    /// Whether it was named on the command line.
+    #[arg(skip)]
+    pub root_given: bool,
+    /// File that receives the log (default: standard error)
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Form of the log [default: text; plain sentences on a terminal]
+    #[arg(long, value_enum)]
+    pub log_format: Option<LogFormat>,
+    /// Log everything, the container library included
+    #[arg(long)]
+    pub debug: bool,
+    /// Let systemd manage the cgroups (cgroupsPath is `slice:prefix:name`)
+    #[arg(long)]
+    pub systemd_cgroup: bool,
+    /// Accepted as runc does; only `auto` and `false` can be obeyed
+    #[arg(long, default_value = "auto", value_name = "auto|true|false")]
+    pub rootless: String,
+    /// Taken as runc takes it; it would matter to `checkpoint` alone
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub criu: Option<PathBuf>,
+    /// Policy of this call: the choice where annotations make none, and the ceiling that they cannot exceed
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// The node's file, which must be there if it is named [default: /etc/agentbox/config.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print the version and stop
+    #[arg(long, short = 'v')]
+    pub version: bool,
+}
+
+/// The exit status of a command line that cannot be understood: 1 as runc has it; 2 where the verb is `policy`, whose 1 is
+/// an answer.
+pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
+    let understood = Cli::command()
+        .ignore_errors(true)
+        .try_get_matches_from(arguments);
+    match understood.as_ref().map(clap::ArgMatches::subcommand_name) {
+        Ok(Some("policy")) => 2,
+        Ok(_) | Err(_) => 1,
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Create a container from a bundle; `start` runs its program
+    Create(Create),
+    /// Run the program of a created container, and return once it really runs
+    Start(Id),
+    /// Create and start a container, and wait for it
+    Run(Run),
+    /// Run another program in a running container, behind the same walls
+    Exec(Box<Exec>),
+    /// Send a signal to a container's first process
+    Kill(Kill),
+    /// Remove a stopped container and all that it held
+    Delete(Delete),
+    /// Print a container's state as OCI JSON
+    State(Id),
+    /// List the containers of this root directory, or of this node
+    List(List),
+    /// List the processes of a container
+    Ps(Ps),
+    /// Freeze all processes of a container
+    Pause(Id),
+    /// Thaw a paused container
+    Resume(Id),
+    /// Change the resource limits of a running container, or what it may reach
+    Update(Box<Update>),
+    /// Print what a container uses, again and again, and when its memory ran out, as JSON
+    Events(Events),
+    /// Refused: what it saves could not be restored
+    #[command(disable_help_flag = true)]
+    Checkpoint(Anything),
+    /// Refused: containers cannot be restored
+    #[command(disable_help_flag = true)]
+    Restore(Anything),
+    /// Print what this runtime supports as OCI JSON
+    Features,
+    /// Write an example config.json
+    Spec(SpecArgs),
+    /// Show what a policy enforces for a bundle or a container, and why
+    Explain(Explain),
+    /// Look into the policies of this node: which there are, what they say, what they would let through
+    Policy(PolicyArgs),
+    /// Show what a container may reach, what it is connected to now, and what it was refused
+    Network(Network),
+    /// List the connections that wait for approval (network.on-unknown = "ask")
+    Approvals(Approvals),
+    /// Let connections to a host through that wait, or will; within the ceiling
+    Approve(Approve),
+    /// Refuse connections to a host that wait, or will, and close what was approved
+    Deny(Deny),
+    /// Run a command behind the walls, without an engine, an image or a bundle
+    Wrap(Wrap),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misuse_has_the_status_of_its_verb() {
+        let status = |line: &str| {
+            let words = line.split(' ').map(std::ffi::OsString::from);
+            assert!(Cli::try_parse_from(words.clone()).is_err(), "{line}");
+            misuse(words)
+        };
+        for line in [
+            "agentbox policy --nope",
+            "agentbox policy chekc",
+            "agentbox policy check --nope",
+            "agentbox policy check strict --port 0 --host a.test",
+            "agentbox --policy strict policy check",
+            "agentbox --root policy policy show",
+        ] {
+            assert_eq!(status(line), 2, "{line}");
+        }
+        for line in [
+            "agentbox state policy --nope",
+            "agentbox state other --nope",
+            "agentbox --policy policy state --nope",
+            "agentbox --root policy list --nope",
+            "agentbox --nope policy",
+            "agentbox polic",
+        ] {
+            assert_eq!(status(line), 1, "{line}");
+        }
+    }
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn what_is_read_quickly_is_what_is_read() {
+        for line in [
+            "agentbox create one",
+            "agentbox --root /r --log-format json create --bundle /b --pid-file /p one",
+            "agentbox --root create start one",
+            "agentbox start create",
+            "agentbox delete --force start",
+            "agentbox kill --all one KILL",
+            "agentbox state -- one",
+            "agentbox --systemd-cgroup --policy strict delete one",
+            "agentbox --root create",
+        ] {
+            let all = Cli::read_from(&words(line)).unwrap();
+            if let Some(quick) = Cli::read_quickly(&words(line)) {
+                assert_eq!(format!("{quick:?}"), format!("{all:?}"), "{line}");
+            }
+        }
+        for line in ["agentbox create one", "agentbox --root /r start one"] {
+            assert!(Cli::read_quickly(&words(line)).is_some(), "{line}");
+        }
+        // Help, errors and every other verb are the whole command line's.
+        for line in [
+            "agentbox help create",
+            "agentbox create --help",
+            "agentbox create",
+            "agentbox create --no-such one",
+            "agentbox create one two",
+            "agentbox exec create start",
+            "agentbox run create",
+            "agentbox list",
+            "agentbox",
+        ] {
+            assert!(Cli::read_quickly(&words(line)).is_none(), "{line}");
+        }
+    }
+}
