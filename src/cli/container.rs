@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// A verb that takes a container id alone.
+/// The arguments of a verb that takes only a container id.
 #[derive(Debug, Args)]
 pub struct Id {
     /// Container id
     pub id: String,
 }
 
-/// A verb that is refused whatever follows it.
+/// The arguments of a verb that is always refused.
 #[derive(Debug, Args)]
 pub struct Anything {
-    /// Not looked at
+    /// Ignored
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub rest: Vec<String>,
 }
@@ -25,22 +25,22 @@ pub struct Create {
     /// Directory with config.json and the root file system
     #[arg(long, short, default_value = ".", value_name = "DIR")]
     pub bundle: PathBuf,
-    /// UNIX socket that receives the pseudo-terminal
+    /// Unix socket that receives the pseudo-terminal
     #[arg(long, value_name = "SOCKET")]
     pub console_socket: Option<PathBuf>,
-    /// File to write the first process's pid to
+    /// Write the first process's pid to this file
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
-    /// UNIX socket that receives a pidfd of the first process
+    /// Unix socket that receives a pidfd of the first process
     #[arg(long, value_name = "SOCKET")]
     pub pidfd_socket: Option<PathBuf>,
-    /// Use MS_MOVE in place of pivot_root (for a root file system on a ramdisk)
+    /// Use MS_MOVE instead of pivot_root (for a root file system on a ramdisk)
     #[arg(long)]
     pub no_pivot: bool,
-    /// Do not make a session keyring; refused under a policy
+    /// Do not create a session keyring; refused under a policy
     #[arg(long)]
     pub no_new_keyring: bool,
-    /// Number of file descriptors after standard error to pass on
+    /// Pass on the N file descriptors after standard error
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub preserve_fds: i32,
     /// Container id
@@ -50,16 +50,16 @@ pub struct Create {
 /// `run`
 #[derive(Debug, Args)]
 pub struct Run {
-    /// What `create` takes.
+    /// The options of `create`.
     #[command(flatten)]
     pub create: Create,
-    /// Return once the container runs
+    /// Return when the container runs, instead of waiting for its end
     #[arg(long, short)]
     pub detach: bool,
-    /// Keep the container's state after it ended
+    /// Do not delete the container when it ends
     #[arg(long)]
     pub keep: bool,
-    /// Make no child subreaper; accepted as runc does, none is made
+    /// Accepted for compatibility with runc; agentbox never becomes a subreaper
     #[arg(long)]
     pub no_subreaper: bool,
 }
@@ -67,34 +67,34 @@ pub struct Run {
 /// `exec`
 #[derive(Debug, Args)]
 pub struct Exec {
-    /// UNIX socket that receives the pseudo-terminal
+    /// Unix socket that receives the pseudo-terminal
     #[arg(long, value_name = "SOCKET")]
     pub console_socket: Option<PathBuf>,
     /// Working directory in the container
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// Environment variable, NAME=VALUE
+    /// Environment variable; repeatable
     #[arg(long, short, value_name = "K=V")]
     pub env: Vec<String>,
     /// Allocate a pseudo-terminal
     #[arg(long, short)]
     pub tty: bool,
-    /// UID[:GID]
+    /// User to run the program as
     #[arg(long, short, value_name = "UID[:GID]")]
     pub user: Option<String>,
-    /// Additional group ids
+    /// Additional group id; repeatable
     #[arg(long, short = 'g', value_name = "GID")]
     pub additional_gids: Vec<u32>,
-    /// process.json
+    /// File with an OCI `process` object in JSON
     #[arg(long, short, value_name = "FILE")]
     pub process: Option<PathBuf>,
-    /// Return once the program runs
+    /// Return when the program runs, instead of waiting for its end
     #[arg(long, short)]
     pub detach: bool,
-    /// File to write the program's pid to
+    /// Write the program's pid to this file
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
-    /// UNIX socket that receives a pidfd of the program
+    /// Unix socket that receives a pidfd of the program
     #[arg(long, value_name = "SOCKET")]
     pub pidfd_socket: Option<PathBuf>,
     /// SELinux label of the program
@@ -103,19 +103,19 @@ pub struct Exec {
     /// AppArmor profile of the program
     #[arg(long, value_name = "PROFILE")]
     pub apparmor: Option<String>,
-    /// Set no_new_privs (under a policy it always is)
+    /// Set no_new_privs; always set under a policy
     #[arg(long)]
     pub no_new_privs: bool,
-    /// Additional capability; under a policy only one that the plan has
+    /// Additional capability; repeatable. Under a policy, only one that the container has
     #[arg(long, short, value_name = "CAP")]
     pub cap: Vec<String>,
-    /// Number of file descriptors after standard error to pass on
+    /// Pass on the N file descriptors after standard error
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub preserve_fds: i32,
-    /// Sub-cgroup of the container's cgroup; under cgroup v1 also for single controllers
+    /// Run in a sub-cgroup of the container's cgroup; on cgroup v1 also for single controllers
     #[arg(long, value_name = "[CONTROLLER,...:]PATH")]
     pub cgroup: Vec<String>,
-    /// Run although the container is paused
+    /// Run even if the container is paused
     #[arg(long)]
     pub ignore_paused: bool,
     /// Container id
@@ -128,12 +128,12 @@ pub struct Exec {
 /// `kill`
 #[derive(Debug, Args)]
 pub struct Kill {
-    /// Signal every process of the container
+    /// Send it to every process of the container
     #[arg(long, short)]
     pub all: bool,
     /// Container id
     pub id: String,
-    /// Name or number
+    /// Name or number of the signal
     #[arg(default_value = "SIGTERM", allow_hyphen_values = true)]
     pub signal: String,
 }
@@ -141,7 +141,7 @@ pub struct Kill {
 /// `delete`
 #[derive(Debug, Args)]
 pub struct Delete {
-    /// Kill the container first if it still runs; succeed if it does not exist
+    /// Kill the container first if it runs; succeed if it does not exist
     #[arg(long, short)]
     pub force: bool,
     /// Container id
@@ -151,13 +151,13 @@ pub struct Delete {
 /// `list`
 #[derive(Debug, Args)]
 pub struct List {
-    /// Form of the output
+    /// Output format
     #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
     pub format: TableFormat,
-    /// Print ids alone
+    /// Print only the ids
     #[arg(long, short)]
     pub quiet: bool,
-    /// Those of all engines on this node, with engine, name, policy, network and what was refused
+    /// List the containers of all engines on this node, with engine, name, policy, network mode and number of refusals
     #[arg(long, short)]
     pub all: bool,
 }
@@ -165,17 +165,17 @@ pub struct List {
 /// `ps`
 #[derive(Debug, Args)]
 pub struct Ps {
-    /// Form of the output
+    /// Output format
     #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
     pub format: TableFormat,
     /// Container id
     pub id: String,
-    /// Options for ps(1), default -ef
+    /// Options for ps(1) [default: -ef]
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub options: Vec<String>,
 }
 
-/// Form of a listing.
+/// Format of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TableFormat {
     /// Columns
@@ -187,7 +187,7 @@ pub enum TableFormat {
 /// `events`
 #[derive(Debug, Args)]
 pub struct Events {
-    /// Time between two readings
+    /// Time between two samples
     #[arg(
         long,
         default_value = "5s",
@@ -195,7 +195,7 @@ pub struct Events {
         allow_hyphen_values = true
     )]
     pub interval: String,
-    /// Print one reading and stop
+    /// Print one sample and exit
     #[arg(long)]
     pub stats: bool,
     /// Container id
@@ -208,7 +208,7 @@ pub struct SpecArgs {
     /// Directory to write config.json to
     #[arg(long, short, default_value = ".", value_name = "DIR")]
     pub bundle: PathBuf,
-    /// For a container without root privileges
+    /// Write it for a container without root privileges
     #[arg(long)]
     pub rootless: bool,
 }

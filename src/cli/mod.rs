@@ -1,8 +1,7 @@
-//! The command line as plain data: what was typed. Its only behaviour is the status of what cannot be understood.
+//! The command line as plain data. Its only behaviour is the exit status of a misuse.
 //!
-//! Verbs, flags and their meaning are runc's (`man runc`), because engines and people type those; what is
-//! agentbox's own is `--policy`, `--config` and the verbs `approvals`, `approve`, `deny`,
-//! `explain`, `network`, `policy` and `wrap`.
+//! Verbs, flags and their meaning are runc's (`man runc`), because engines and people type those. agentbox adds
+//! `--policy`, `--config`, the `--network-...` options of `update`, and the verbs in `own.rs`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,7 +45,7 @@ impl Cli {
     /// Reads this process's command line.
     ///
     /// # Errors
-    /// It is not understood, or asks for help or the version.
+    /// The line cannot be parsed, or asks for help.
     pub fn read() -> Result<Self, clap::Error> {
         let arguments: Vec<OsString> = std::env::args_os().collect();
         Self::read_quickly(&arguments).map_or_else(|| Self::read_from(&arguments), Ok)
@@ -60,8 +59,8 @@ impl Cli {
         Ok(cli)
     }
 
-    /// The command line of a verb that engines call, without building all the others. What is not understood then is left
-    /// to [`Self::read_from`], and so are help and every error: with fewer verbs, no other line is understood.
+    /// Reads the command line of a verb that engines call, without building the other verbs. Every other line, help and
+    /// all errors are left to [`Self::read_from`]: a command with fewer verbs accepts no line that the whole one refuses.
     fn read_quickly(arguments: &[OsString]) -> Option<Self> {
         let (name, add, read) = ENGINES
             .iter()
@@ -84,15 +83,15 @@ fn is_given(matches: &ArgMatches, name: &str) -> bool {
     matches.value_source(name) == Some(ValueSource::CommandLine)
 }
 
-/// A verb's name, what adds its arguments to a command, and what reads it.
+/// A verb: its name, the function that adds its arguments to a command, and the function that reads it.
 type Reader = (
     &'static str,
     fn(clap::Command) -> clap::Command,
     fn(&ArgMatches) -> Result<Verb, clap::Error>,
 );
 
-/// The verbs that an engine calls for each container: with all of the others, building the command line takes as long as
-/// deleting a container.
+/// The verbs that an engine calls for each container. Building the command line of all verbs takes as long as deleting a
+/// container.
 const ENGINES: [Reader; 5] = [
     ("create", Create::augment_args, |m| {
         Create::from_arg_matches(m).map(Verb::Create)
@@ -114,43 +113,43 @@ const ENGINES: [Reader; 5] = [
 /// Options that precede the verb.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// Directory for the state of containers; without it, verbs also find those of every engine on this node
+    /// Directory of the containers' state; if not given, verbs also find the containers of every engine on this node
     #[arg(long, default_value = DEFAULT_ROOT, value_name = "DIR")]
     pub root: PathBuf,
-    /// Whether it was named on the command line.
+    /// Whether `--root` was given on the command line.
     #[arg(skip)]
     pub root_given: bool,
-    /// File that receives the log (default: standard error)
+    /// Write the log to this file [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Form of the log [default: text; plain sentences on a terminal]
+    /// Format of the log [default: text; plain sentences on a terminal]
     #[arg(long, value_enum)]
     pub log_format: Option<LogFormat>,
-    /// Log everything, the container library included
+    /// Log everything, including the messages of libcontainer
     #[arg(long)]
     pub debug: bool,
-    /// Let systemd manage the cgroups (cgroupsPath is `slice:prefix:name`)
+    /// Let systemd manage the cgroups (cgroupsPath has the form `slice:prefix:name`)
     #[arg(long)]
     pub systemd_cgroup: bool,
-    /// Accepted as runc does; only `auto` and `false` can be obeyed
+    /// Accepted for compatibility with runc; `true` is refused
     #[arg(long, default_value = "auto", value_name = "auto|true|false")]
     pub rootless: String,
-    /// Taken as runc takes it; it would matter to `checkpoint` alone
+    /// Accepted for compatibility with runc and ignored
     #[arg(long, value_name = "FILE", hide = true)]
     pub criu: Option<PathBuf>,
-    /// Policy of this call: the choice where annotations make none, and the ceiling that they cannot exceed
+    /// Policy of the container if its annotations name none, and the ceiling for all of its annotations
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
-    /// The node's file, which must be there if it is named [default: /etc/agentbox/config.toml]
+    /// The node's configuration; must exist if given [default: /etc/agentbox/config.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print the version and stop
+    /// Print the version and exit
     #[arg(long, short = 'v')]
     pub version: bool,
 }
 
-/// The exit status of a command line that cannot be understood: 1 as runc has it; 2 where the verb is `policy`, whose 1 is
-/// an answer.
+/// The exit status of a command line that cannot be parsed: 1, as with runc. It is 2 for `policy`, whose status 1 means
+/// "denied".
 pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
     let understood = Cli::command()
         .ignore_errors(true)
@@ -161,12 +160,12 @@ pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
     }
 }
 
-/// What to do.
+/// A verb and its options.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Create a container from a bundle; `start` runs its program
     Create(Create),
-    /// Run the program of a created container, and return once it really runs
+    /// Run the program of a created container; returns when the program has begun
     Start(Id),
     /// Create and start a container, and wait for it
     Run(Run),
@@ -174,43 +173,43 @@ pub enum Verb {
     Exec(Box<Exec>),
     /// Send a signal to a container's first process
     Kill(Kill),
-    /// Remove a stopped container and all that it held
+    /// Delete a stopped container and everything made for it
     Delete(Delete),
     /// Print a container's state as OCI JSON
     State(Id),
-    /// List the containers of this root directory, or of this node
+    /// List the containers below --root, or with --all those of the whole node
     List(List),
     /// List the processes of a container
     Ps(Ps),
-    /// Freeze all processes of a container
+    /// Suspend all processes of a container
     Pause(Id),
-    /// Thaw a paused container
+    /// Resume a paused container
     Resume(Id),
-    /// Change the resource limits of a running container, or what it may reach
+    /// Change the resource limits or the network rules of a running container
     Update(Box<Update>),
-    /// Print what a container uses, again and again, and when its memory ran out, as JSON
+    /// Stream resource usage and out-of-memory events as JSON
     Events(Events),
-    /// Refused: what it saves could not be restored
+    /// Not supported: a saved container could not be restored
     #[command(disable_help_flag = true)]
     Checkpoint(Anything),
-    /// Refused: containers cannot be restored
+    /// Not supported
     #[command(disable_help_flag = true)]
     Restore(Anything),
-    /// Print what this runtime supports as OCI JSON
+    /// Print the supported features as OCI JSON
     Features,
     /// Write an example config.json
     Spec(SpecArgs),
     /// Show what a policy enforces for a bundle or a container, and why
     Explain(Explain),
-    /// Look into the policies of this node: which there are, what they say, what they would let through
+    /// List, print and test this node's policies
     Policy(PolicyArgs),
-    /// Show what a container may reach, what it is connected to now, and what it was refused
+    /// Show a container's network rules, open connections and refusals
     Network(Network),
-    /// List the connections that wait for approval (network.on-unknown = "ask")
+    /// List connections waiting for approval (network.on-unknown = "ask")
     Approvals(Approvals),
-    /// Let connections to a host through that wait, or will; within the ceiling
+    /// Approve waiting and future connections to a host, within the ceiling
     Approve(Approve),
-    /// Refuse connections to a host that wait, or will, and close what was approved
+    /// Deny waiting and future connections to a host, and close approved ones
     Deny(Deny),
     /// Run a command behind the walls, without an engine, an image or a bundle
     Wrap(Wrap),
