@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::TableFormat;
+
 /// `explain`
 #[derive(Debug, Args)]
 pub struct Explain {
