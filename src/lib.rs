@@ -36,7 +36,7 @@
 //! | [`wrap`] | `agentbox wrap`: a bundle from the host itself | everything, in order |
 //! | [`indexes`] | package managers of the node -> presets | run them, ask once |
 //! | [`sys`] | system calls, the only `unsafe` | one call each |
-//! | [`cli`] | the command line as plain data, and its help | nothing but compute |
+//! | [`cli`] | the command line as plain data, and its help | parse |
 //! | [`cmd`] | one verb each | print |
 
 pub mod cgroup;

@@ -126,7 +126,7 @@ pub fn approve(args: &Approve) -> Result<ExitCode> {
             let duration = crate::cmd::events::duration(text).filter(|d| d.as_secs() > 0);
             let duration = duration.with_context(|| format!("--for {text:?} is no duration"))?;
             if duration > LONGEST {
-                bail!("--for {text:?}: seven days are the most");
+                bail!("--for {text:?}: at most seven days");
             }
             Lasting::Seconds(u32::try_from(duration.as_secs())?)
         }
@@ -169,7 +169,7 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ControlReply::Failed(why) => bail!("{why}"),
-        _ => bail!("the sidecar answers something else"),
+        _ => bail!("unexpected reply from the sidecar"),
     }
 }
 
@@ -184,7 +184,9 @@ fn meant(text: &str) -> Result<DecisionOf> {
             Ok(DecisionOf::Endpoint(name, port))
         }
         (Target::Name(name), None) if rule.reach == Reach::Public => Ok(DecisionOf::Host(name)),
-        _ => bail!("{text:?} is not one name: what waits is a name, and so is what is approved"),
+        _ => bail!(
+            "{text:?} is not one name: only connections to names wait, and only names can be approved"
+        ),
     }
 }
 

@@ -95,7 +95,7 @@ pub enum DeviceError {
     Type(String),
     /// cgroup v1 would ignore it in silence; runc refuses it as well.
     #[error(
-        "linux.resources.devices: a rule takes back a part of what an earlier one with wildcards says ({0}), which device cgroups cannot do"
+        "linux.resources.devices: a rule revokes a part of an earlier rule with wildcards ({0}), which device cgroups cannot do"
     )]
     Hole(String),
 }

@@ -407,7 +407,7 @@ pub enum PlanError {
     },
     /// What is thrown away must lie on a disk, and cannot.
     #[error(
-        "policy '{policy}' keeps what is thrown away on disk (filesystem.scratch-on = \"disk\"), which this node cannot: {why}; use \"auto\", which takes memory then, or \"memory\""
+        "policy '{policy}' keeps scratch on disk (filesystem.scratch-on = \"disk\"), which this node cannot: {why}; use \"auto\", which falls back to memory, or \"memory\""
     )]
     NoDisk {
         /// The policy's name.
@@ -528,12 +528,12 @@ pub enum PlanError {
     },
     /// `filesystem.write` names no mount.
     #[error(
-        "filesystem.write names {0:?}: no mount of this container is at that path; what lies in the image itself can be written, and is thrown away, where filesystem.root is \"ephemeral\""
+        "filesystem.write names {0:?}: no mount of this container is at that path; the image's own files can be written, and are thrown away, if filesystem.root is \"ephemeral\""
     )]
     Written(PathBuf),
     /// Something that was asked for would be left out.
     #[error(
-        "policy '{policy}' starts nothing without what was asked for (filesystem.left-out = \"error\"), and this is not given: {what}"
+        "policy '{policy}' refuses to start if anything is left out (filesystem.left-out = \"error\"), and this is not given: {what}"
     )]
     LeftOut {
         /// The policy's name.
@@ -553,7 +553,7 @@ pub enum PlanError {
     },
     /// A mount in which a credential may lie that nobody has seen.
     #[error(
-        "the mount at {destination:?} (from {source_path:?}) cannot be searched for sockets and credentials: {why}; mount less of it, or let what is not found be seen (filesystem.search = \"partial\")"
+        "the mount at {destination:?} (from {source_path:?}) cannot be searched for sockets and credentials: {why}; mount less of it, or accept an incomplete search (filesystem.search = \"partial\")"
     )]
     Unsearched {
         /// Mount point in the container.

@@ -75,7 +75,7 @@ pub fn text(subject: &Subject) -> String {
                 rules(&mut out, status);
                 asking(&mut out, status);
             } else {
-                out += "nothing leads out, and whoever asks inside is told so; what leads in is answered\n";
+                out += "nothing leads out, and programs inside get this reason; inbound ports are open\n";
             }
             counts(&mut out, status);
             inbound(&mut out, status);

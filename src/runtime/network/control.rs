@@ -102,7 +102,7 @@ pub fn status(dir: &Path, record: &Record) -> Result<Option<NetworkStatus>, Runt
         ControlReply::Status(status) => Ok(Some(*status)),
         ControlReply::Failed(why) => Err(RuntimeError::Unsupported(why)),
         _ => Err(RuntimeError::Unsupported(
-            "the sidecar answers something else".to_owned(),
+            "unexpected reply from the sidecar".to_owned(),
         )),
     }
 }

@@ -64,7 +64,7 @@ pub fn pin(
             "the sidecar does not take the engine's resolver: {why}"
         ))),
         _ => Err(RuntimeError::Unsupported(
-            "the sidecar answers something else".to_owned(),
+            "unexpected reply from the sidecar".to_owned(),
         )),
     }
 }
@@ -94,7 +94,7 @@ pub fn add_hosts(
             "the sidecar of the network does not take the hosts file {hosts:?}: {why}"
         ))),
         _ => Err(RuntimeError::Unsupported(
-            "the sidecar answers something else".to_owned(),
+            "unexpected reply from the sidecar".to_owned(),
         )),
     }
 }

@@ -83,7 +83,7 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
             Err(RuntimeError::Unsupported(why))
         }
         _ => Err(RuntimeError::Unsupported(
-            "the sidecar answers something else".to_owned(),
+            "unexpected reply from the sidecar".to_owned(),
         )),
     }
 }
