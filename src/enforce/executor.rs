@@ -29,13 +29,13 @@ use oci_spec::runtime::{Hooks, Process, Spec};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::disk::{self, Arrived};
-use super::finish::{self, Unfinished};
 use super::hooks::{Ready, Told, When};
 use super::kernel::{self, KernelFiles};
 use super::listener::{self, AgentSocket};
 use super::privileges::GroupsSet;
 use super::report::Report;
 use super::rootfs::LateMount;
+use super::unconfined::setup::{self, Unfinished};
 use super::{EnforceError, hidden, home, privileges, program, rootfs, stdio, verify};
 use crate::plan::scratch::in_memory_instead;
 use crate::plan::{CapabilitySets, FilesystemPlan, Plan, ScratchPlace};
@@ -208,13 +208,13 @@ impl WallExecutor {
             self.mount_all(plan)?;
         }
         if let Some(left) = &walls.unfinished {
-            finish::make(left)?;
+            setup::make(left)?;
         }
         if let (Role::Init { .. }, Some(path)) = (&walls.role, &walls.cgroup_read_only) {
             rootfs::lock_cgroups(path)?;
         }
         if let Some(left) = &walls.unfinished {
-            finish::seal(left)?;
+            setup::seal(left)?;
         }
         if let Role::Init { .. } = &walls.role {
             hidden::check(spec, walls.unfinished.as_ref(), &walls.kernel)?;

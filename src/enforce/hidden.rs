@@ -13,8 +13,8 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use super::EnforceError;
-use super::finish::Unfinished;
 use super::kernel::KernelFiles;
+use super::unconfined::setup::Unfinished;
 
 /// SYSFS_MAGIC of linux/magic.h.
 const SYSFS: i64 = 0x6265_6572;

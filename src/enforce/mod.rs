@@ -1,12 +1,11 @@
 //! SHELL. What runs inside the container's processes, between libcontainer's set-up and execve.
 //!
-//! [`executor`] holds the order; the other files each make one step of it. Everything here may only restrict:
+//! [`executor`] holds the order; the other files each make one step of it. [`unconfined`] holds what only a container
+//! without a policy needs, to be as it is with runc: no wall is in it. Everything here may only restrict:
 //! what must be opened or decided beforehand arrives as values and descriptors.
 
-mod copy_up;
 pub mod disk;
 pub mod executor;
-pub mod finish;
 pub mod hidden;
 pub mod home;
 pub mod hooks;
@@ -19,6 +18,7 @@ pub mod rootfs;
 mod scratch;
 mod seen;
 pub mod stdio;
+pub mod unconfined;
 pub mod verify;
 
 use std::io;

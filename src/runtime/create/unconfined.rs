@@ -1,5 +1,5 @@
 //! Splits a spec without a policy into what libcontainer 0.7.0 does as runc would and what the container's first process
-//! does itself ([`crate::enforce::finish`]), and opens for the latter what must be opened while the host is in sight.
+//! does itself ([`crate::enforce::unconfined::setup`]), and opens for the latter what must be opened while the host is in sight.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use oci_spec::runtime::{LinuxIdMapping, LinuxNamespaceType, Mount, Spec};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::enforce::finish::{Device, Source, Step, Unfinished};
+use crate::enforce::unconfined::setup::{Device, Source, Step, Unfinished};
 use crate::kernel::mount_options::{self, Bits, Changes, Reach};
 use crate::plan::FileKind;
 use crate::probe::is_bind;

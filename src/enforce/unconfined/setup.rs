@@ -2,7 +2,7 @@
 //! pivot_root: mounts that it cannot make or makes otherwise, devices outside of /dev, the working directory; and, when
 //! all of that is there, the paths that are read-only or masked and the root itself.
 //!
-//! Not for a container under a policy: its mounts are judged ones ([`super::rootfs`]).
+//! Not for a container under a policy: its mounts are judged ones ([`crate::enforce::rootfs`]).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -15,9 +15,10 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
-use super::kernel::configure;
-use super::rootfs::make_mount_point;
-use super::{EnforceError, copy_up};
+use super::copy_up;
+use crate::enforce::EnforceError;
+use crate::enforce::kernel::configure;
+use crate::enforce::rootfs::make_mount_point;
 use crate::kernel::mount_options::{self, Bits, Changes, Reach};
 use crate::plan::FileKind;
 use crate::sys::mount::change;
