@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use super::EnforceError;
-use super::kernel::KernelFiles;
+use super::kernel::{KernelFiles, KernelMount};
 use super::unconfined::setup::Unfinished;
 
 /// SYSFS_MAGIC of linux/magic.h.
@@ -25,30 +25,50 @@ const KERNEL: [(&str, &str, i64); 2] = [
     ("/sys", "sysfs", SYSFS),
 ];
 
-/// Checks what is hidden and made read-only below the kernel's file systems that the spec mounts: by the spec, or, where
+/// What was taken out of the spec, and made by our own hands.
+#[derive(Debug, Default)]
+pub struct Promised<'a> {
+    mounts: &'a [KernelMount],
+    masked: &'a [PathBuf],
+    readonly: &'a [PathBuf],
+}
+
+impl<'a> From<&'a KernelFiles> for Promised<'a> {
+    fn from(files: &'a KernelFiles) -> Self {
+        Self {
+            mounts: &files.mounts,
+            masked: &files.masked,
+            readonly: &files.readonly,
+        }
+    }
+}
+
+impl<'a> From<&'a Unfinished> for Promised<'a> {
+    fn from(ours: &'a Unfinished) -> Self {
+        Self {
+            mounts: &[],
+            masked: &ours.masked,
+            readonly: &ours.readonly,
+        }
+    }
+}
+
+/// Checks what is hidden and made read-only below the kernel's file systems that are mounted: by the spec, or, where
 /// that was taken out of it, by our own hands.
-pub fn check(
-    spec: &Spec,
-    ours: Option<&Unfinished>,
-    kernel: &KernelFiles,
-) -> Result<(), EnforceError> {
+pub fn check(spec: &Spec, ours: &Promised<'_>) -> Result<(), EnforceError> {
     let Some(linux) = spec.linux() else {
         return Ok(());
     };
     let paths = |list: &Option<Vec<String>>| list.iter().flatten().map(PathBuf::from).collect();
     let mut masked: Vec<PathBuf> = paths(linux.masked_paths());
     let mut readonly: Vec<PathBuf> = paths(linux.readonly_paths());
-    if let Some(ours) = ours {
-        masked.extend_from_slice(&ours.masked);
-        readonly.extend_from_slice(&ours.readonly);
-    }
-    masked.extend_from_slice(&kernel.masked);
-    readonly.extend_from_slice(&kernel.readonly);
+    masked.extend_from_slice(ours.masked);
+    readonly.extend_from_slice(ours.readonly);
     for (top, kind, magic) in KERNEL {
         let mut mounts = spec.mounts().iter().flatten();
         let asked =
             mounts.any(|m| m.destination() == Path::new(top) && m.typ().as_deref() == Some(kind));
-        if !asked && !kernel.mounts_at(Path::new(top), kind) {
+        if !asked && !ours.mounts.iter().any(|m| m.is(Path::new(top), kind)) {
             continue;
         }
         let root = Kernel::open(top, magic)?;
@@ -151,7 +171,7 @@ mod tests {
             (&["/proc/version"][..], &[][..]),
             (&["/proc/sys/kernel"], &[]),
         ] {
-            let error = check(&spec(masked, readonly), None, &KernelFiles::default())
+            let error = check(&spec(masked, readonly), &Promised::default())
                 .unwrap_err()
                 .to_string();
             assert!(error.contains("/proc/"), "{error}");
@@ -160,6 +180,6 @@ mod tests {
             &["/proc/absent", "/srv/x", "/proc"],
             &["/proc/absent", "/etc"],
         );
-        check(&nothing, None, &KernelFiles::default()).unwrap();
+        check(&nothing, &Promised::default()).unwrap();
     }
 }

@@ -62,11 +62,15 @@ pub enum KernelSource {
 impl KernelFiles {
     /// Whether a file system of this type is mounted here.
     pub fn mounts_at(&self, at: &Path, typ: &str) -> bool {
-        self.mounts.iter().any(|m| {
-            let same =
-                matches!(&m.what, KernelSource::FileSystem { kind, .. } if kind.as_str() == typ);
-            same && m.destination == at
-        })
+        self.mounts.iter().any(|m| m.is(at, typ))
+    }
+}
+
+impl KernelMount {
+    /// Whether this mounts a file system of this type here.
+    pub fn is(&self, at: &Path, typ: &str) -> bool {
+        let same = matches!(&self.what, KernelSource::FileSystem { kind, .. } if kind == typ);
+        same && self.destination == at
     }
 }
 

@@ -1,6 +1,6 @@
 //! SHELL. What runs inside the container's processes, between libcontainer's set-up and execve.
 //!
-//! [`executor`] holds the order; the other files each make one step of it. [`unconfined`] holds what only a container
+//! [`executor`] holds the order, [`walls`] what is raised in it; the other files each make one step of it. [`unconfined`] holds what only a container
 //! without a policy needs, to be as it is with runc: no wall is in it. Everything here may only restrict:
 //! what must be opened or decided beforehand arrives as values and descriptors.
 
@@ -10,8 +10,11 @@ pub mod hidden;
 pub mod home;
 pub mod hooks;
 pub mod kernel;
+mod keyring;
+mod label;
 pub mod listener;
 pub mod privileges;
+mod process;
 pub mod program;
 pub mod report;
 pub mod rootfs;
@@ -19,7 +22,8 @@ mod scratch;
 mod seen;
 pub mod stdio;
 pub mod unconfined;
-pub mod verify;
+mod verify;
+pub mod walls;
 
 use std::io;
 use std::path::PathBuf;

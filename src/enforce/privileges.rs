@@ -46,6 +46,11 @@ pub fn hide_from_tracers() -> Result<(), EnforceError> {
         .map_err(EnforceError::step("become undumpable"))
 }
 
+/// Sets no_new_privs: libcontainer throws the result away; setting it twice is harmless.
+pub fn set_no_new_privs() -> Result<(), EnforceError> {
+    rustix::thread::set_no_new_privs(true).map_err(EnforceError::step("set no_new_privs"))
+}
+
 /// Drops the calling process to exactly `sets`.
 ///
 /// The bounding set first, while SETPCAP is there; ambient capabilities last, since the kernel takes only those

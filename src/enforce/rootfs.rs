@@ -19,6 +19,7 @@ use rustix::mount::{
 
 use super::EnforceError;
 use super::scratch::{Scratch, WORKBENCH};
+use super::walls::UserNamespace;
 use crate::kernel::mount_options::Reach;
 use crate::plan::{Ephemeral, FileKind, FilesystemPlan, Seen};
 use crate::sys::mount::{Attribute, make_read_only};
@@ -59,7 +60,7 @@ pub fn mount_all(
     plan: &FilesystemPlan,
     late: &[LateMount],
     disk: Option<&OwnedFd>,
-    user_namespace: bool,
+    user_namespace: UserNamespace,
 ) -> Result<(), EnforceError> {
     // Below the workbench first, while it is not covered.
     let (at_bench, others): (Vec<_>, Vec<_>) = late
@@ -105,7 +106,7 @@ pub fn make_working_directory(plan: &FilesystemPlan, cwd: &Path) -> Result<(), E
     if plan.is_thrown_away(cwd) && rustix::fs::stat(cwd).is_err() {
         let made = make_mount_point(root()?.as_fd(), cwd, FileKind::Directory);
         if let Err(error) = made {
-            tracing::debug!("{}", crate::log::chain(&error));
+            log::debug!("{}", crate::log::chain(&error));
         }
     }
     Ok(())

@@ -14,6 +14,7 @@ use rustix::mount::{
 
 use super::EnforceError;
 use super::rootfs::{attach, attach_at, open_plain, tmpfs_with};
+use super::walls::UserNamespace;
 use crate::plan::{Ephemeral, EphemeralContent, FilesystemPlan};
 use crate::policy::RootAccess;
 use crate::sys::mount::{Attribute, set_attributes};
@@ -24,7 +25,7 @@ pub(super) const WORKBENCH: &str = "/dev";
 /// The file system, attached to the workbench.
 pub(super) struct Scratch<'a> {
     root: Made<'a>,
-    user_namespace: bool,
+    user_namespace: UserNamespace,
 }
 
 enum Made<'a> {
@@ -37,7 +38,7 @@ impl<'a> Scratch<'a> {
     pub(super) fn open(
         plan: &FilesystemPlan,
         disk: Option<&'a OwnedFd>,
-        user_namespace: bool,
+        user_namespace: UserNamespace,
     ) -> Result<Option<Self>, EnforceError> {
         if !plan.needs_scratch() {
             return Ok(None);
@@ -188,7 +189,7 @@ impl<'a> Scratch<'a> {
         fsconfig_set_string(&fs, "workdir", format!("{WORKBENCH}/{name}.work"))?;
         // Nothing of it outlives the container: nobody waits for a disk (since Linux 5.10).
         fsconfig_set_flag(&fs, "volatile")?;
-        if self.user_namespace {
+        if self.user_namespace == UserNamespace::Own {
             // Without it an overlay needs trusted.* attributes, which only the host's root may set.
             fsconfig_set_flag(&fs, "userxattr")?;
         }

@@ -7,10 +7,11 @@ use rustix::io::Errno;
 use rustix::termios::{OptionalActions, OutputModes, Winsize};
 
 use super::EnforceError;
+use super::walls::Ruler;
 
 /// Gives descriptors 0 to 2 to a user, as runc does. The group stays: a terminal's is `tty`. Not /dev/null, which is
 /// everybody's; and under a policy no file, only pipes, sockets and terminals, which the engine made for this process.
-pub fn give_to(uid: u32, policy: bool) -> Result<(), EnforceError> {
+pub fn give_to(uid: u32, ruler: Ruler) -> Result<(), EnforceError> {
     for number in 0..3 {
         let Some(fd) = crate::sys::process::borrow_inherited(number) else {
             continue;
@@ -18,7 +19,7 @@ pub fn give_to(uid: u32, policy: bool) -> Result<(), EnforceError> {
         let Ok(stat) = rustix::fs::fstat(fd) else {
             continue;
         };
-        if stat.st_uid == uid || !may_be_given(&stat, policy) {
+        if stat.st_uid == uid || !may_be_given(&stat, ruler) {
             continue;
         }
         let owner = Some(rustix::fs::Uid::from_raw(uid));
@@ -100,12 +101,12 @@ pub fn keep_newlines() -> Result<(), EnforceError> {
         .map_err(EnforceError::step("set up the terminal"))
 }
 
-fn may_be_given(stat: &Stat, policy: bool) -> bool {
+fn may_be_given(stat: &Stat, ruler: Ruler) -> bool {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Fifo | FileType::Socket => true,
         // pts(4)
         FileType::CharacterDevice => (136..=143).contains(&rustix::fs::major(stat.st_rdev)),
-        _ => !policy,
+        _ => ruler == Ruler::Engine,
     }
 }
 
@@ -116,10 +117,11 @@ mod tests {
     #[test]
     fn devices_stay_and_files_stay_under_a_policy() {
         let look = |path: &str| rustix::fs::stat(path).unwrap();
-        assert!(!may_be_given(&look("/dev/null"), false));
+        assert!(!may_be_given(&look("/dev/null"), Ruler::Engine));
         let file = look("/proc/self/exe");
-        assert!(may_be_given(&file, false) && !may_be_given(&file, true));
+        assert!(may_be_given(&file, Ruler::Engine) && !may_be_given(&file, Ruler::Policy));
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
-        assert!(may_be_given(&rustix::fs::fstat(pipe).unwrap(), true));
+        let pipe = rustix::fs::fstat(pipe).unwrap();
+        assert!(may_be_given(&pipe, Ruler::Policy));
     }
 }

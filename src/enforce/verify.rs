@@ -4,8 +4,11 @@
 
 use std::collections::BTreeSet;
 
+use oci_spec::runtime::Spec;
+
 use super::privileges::GroupsSet;
-use super::{EnforceError, privileges};
+use super::walls::Ruler;
+use super::{EnforceError, privileges, process};
 use crate::plan::CapabilitySets;
 
 /// The capability sets are those that were planned.
@@ -21,15 +24,15 @@ pub fn capabilities(planned: &CapabilitySets) -> Result<(), EnforceError> {
     })
 }
 
-/// no_new_privs is as planned: libcontainer throws away the result of setting it.
-pub fn no_new_privs(planned: bool) -> Result<(), EnforceError> {
+/// no_new_privs is on: libcontainer throws away the result of setting it.
+pub fn no_new_privs() -> Result<(), EnforceError> {
     let found = rustix::thread::no_new_privs().map_err(EnforceError::step("read no_new_privs"))?;
-    if found == planned || !planned {
+    if found {
         return Ok(());
     }
     Err(EnforceError::Verify {
         what: "no_new_privs",
-        planned: planned.to_string(),
+        planned: true.to_string(),
         found: found.to_string(),
     })
 }
@@ -66,10 +69,12 @@ pub fn seccomp() -> Result<(), EnforceError> {
 ///
 /// Where a user namespace forbids setgroups(2) the caller's stay: then there must be none but the process's own group,
 /// which it has anyway. Without a policy that is as with runc, which goes on.
-pub fn groups(planned: &[u32], own: u32, set: GroupsSet, policy: bool) -> Result<(), EnforceError> {
+pub fn groups(spec: &Spec, set: GroupsSet, ruler: Ruler) -> Result<(), EnforceError> {
+    let (planned, own) = (process::groups(spec), process::gid(spec));
     let found = crate::sys::user::groups().map_err(EnforceError::step("read the groups"))?;
     let forbidden = set == GroupsSet::Forbidden;
-    if are_planned(planned, own, &found, forbidden) || (forbidden && !policy) {
+    let lenient = forbidden && ruler == Ruler::Engine;
+    if lenient || are_planned(planned, own, &found, forbidden) {
         return Ok(());
     }
     let why = if forbidden {

@@ -3,3 +3,135 @@
 
 mod copy_up;
 pub mod setup;
+
+use std::ffi::CString;
+use std::path::PathBuf;
+
+use oci_spec::runtime::Spec;
+
+use self::setup::Unfinished;
+use super::executor::Prepared;
+use super::hidden::{self, Promised};
+use super::privileges::GroupsSet;
+use super::walls::{Common, FilterWall, FirstProcess, Joining, Role, Ruler};
+use super::{EnforceError, keyring, label, privileges, process, program, rootfs, stdio, verify};
+use crate::sys::user::with_files_of_root;
+
+/// A process of a container without a policy: as with runc.
+pub struct Parity {
+    /// What every process has.
+    pub common: Common,
+    /// Whether the spec asks for no_new_privs.
+    pub no_new_privs: bool,
+    /// The process's session keyring.
+    pub keyring: Keyring,
+    /// The engine's seccomp profile, compiled.
+    pub filter: Option<FilterWall>,
+    /// First process or a later one.
+    pub role: Role<ParityInit, Joining>,
+}
+
+/// What the first process does of a spec without a policy.
+pub struct ParityInit {
+    /// What every first process has.
+    pub process: FirstProcess,
+    /// What libcontainer leaves undone.
+    pub unfinished: Unfinished,
+    /// cgroup mount to make read-only.
+    pub cgroup_read_only: Option<PathBuf>,
+}
+
+/// Which session keyring a process gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Keyring {
+    /// The one that it inherits.
+    Inherited,
+    /// One of its own, without a name.
+    New,
+    /// One that the processes of the container share.
+    Named(CString),
+}
+
+impl Parity {
+    /// At `create`, and for processes of `exec`: everything up to the program.
+    pub(super) fn prepare(&self, spec: &Spec) -> Result<Prepared, EnforceError> {
+        let groups = match &self.role {
+            Role::Init(work) => {
+                let groups = privileges::set_groups(process::groups(spec))?;
+                stdio::make_null_writable()?;
+                self.common.make_streams(spec, Ruler::Engine)?;
+                work.make_files(spec)?;
+                groups
+            }
+            Role::Tenant(joining) => {
+                let groups = joining.set_groups(spec)?;
+                joining.enter_cgroups()?;
+                self.common.make_streams(spec, Ruler::Engine)?;
+                groups
+            }
+        };
+        let mut prepared = Prepared::find_program(spec, groups)?;
+        if self.agent_is_told_at_create() {
+            self.raise(spec, groups)?;
+            prepared.raised = true;
+        }
+        Ok(prepared)
+    }
+
+    /// Without a policy the agent gets the listener during `create`, as with runc. Under a policy it gets it at `start`,
+    /// because the filter is loaded after the other walls.
+    fn agent_is_told_at_create(&self) -> bool {
+        let agent = self.filter.as_ref().is_some_and(FilterWall::has_agent);
+        agent && matches!(self.role, Role::Init(_))
+    }
+
+    /// What comes last before the program.
+    pub(super) fn raise(&self, spec: &Spec, groups: GroupsSet) -> Result<(), EnforceError> {
+        if let Role::Tenant(joining) = &self.role {
+            joining.enter_user_namespace()?;
+        }
+        verify::groups(spec, groups, Ruler::Engine)?;
+        match &self.keyring {
+            Keyring::Inherited => {}
+            Keyring::New => keyring::join_new()?,
+            Keyring::Named(name) => keyring::join_named(name)?,
+        }
+        label::set(spec)?;
+        if self.no_new_privs {
+            privileges::set_no_new_privs()?;
+            verify::no_new_privs()?;
+        }
+        if let Role::Init(work) = &self.role {
+            work.process.die_with_parent()?;
+        }
+        if self.no_new_privs {
+            // The filter may deny what the drop needs.
+            self.common.drop_capabilities()?;
+            self.load_filter()
+        } else {
+            // Without no_new_privs loading a filter needs SYS_ADMIN.
+            self.load_filter()?;
+            self.common.drop_capabilities()
+        }
+    }
+
+    fn load_filter(&self) -> Result<(), EnforceError> {
+        self.filter.as_ref().map_or(Ok(()), FilterWall::raise)
+    }
+}
+
+impl ParityInit {
+    fn make_files(&self, spec: &Spec) -> Result<(), EnforceError> {
+        setup::make(&self.unfinished)?;
+        if let Some(path) = &self.cgroup_read_only {
+            rootfs::lock_cgroups(path)?;
+        }
+        setup::seal(&self.unfinished)?;
+        hidden::check(spec, &Promised::from(&self.unfinished))?;
+        match &self.process.cwd {
+            // runc enters it before it becomes the user, who may not be able to.
+            Some(cwd) => with_files_of_root(|| program::enter(cwd)),
+            None => Ok(()),
+        }
+    }
+}

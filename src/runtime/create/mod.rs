@@ -31,7 +31,8 @@ use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
 use crate::cli::{self, Global};
 use crate::devices::Program;
-use crate::enforce::executor::{Keyring, Role, WallExecutor, Walls};
+use crate::enforce::EnforceError;
+use crate::enforce::executor::WallExecutor;
 use crate::enforce::home;
 use crate::enforce::kernel::KernelFiles;
 use crate::enforce::listener::AgentSocket;
@@ -39,6 +40,11 @@ use crate::enforce::privileges;
 use crate::enforce::report::Report;
 use crate::enforce::rootfs::LateMount;
 use crate::enforce::unconfined::setup::Unfinished;
+use crate::enforce::unconfined::{Keyring, Parity, ParityInit};
+use crate::enforce::walls::{
+    Common, FilterWall, FirstProcess, InitFiles, InitWork, InnerNetwork, PolicyWalls, Role,
+    UserNamespace, Walls,
+};
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
 use crate::plan::wrapped::Wrapped;
@@ -385,7 +391,7 @@ fn build(
             unfinished,
         },
         streams.relayed,
-    );
+    )?;
     if let Some(walls) = &mut walls {
         walls.configure()?;
     }
@@ -671,39 +677,52 @@ fn executor(
     ends: Ends,
     files: Files,
     relayed: bool,
-) -> WallExecutor {
+) -> Result<WallExecutor, RuntimeError> {
     let spec = &decision.bundle.spec;
     let process = spec.process().as_ref();
-    let capabilities = match &decision.plan {
-        Some(plan) => plan.capabilities.clone(),
-        None => CapabilitySets::of(process.and_then(|p| p.capabilities().as_ref())),
-    };
-    let asked = process.and_then(|p| p.no_new_privileges()).unwrap_or(false);
-    WallExecutor::new(Walls {
-        role: Role::Init {
-            sidecar: ends.sidecar,
-            shared: record.shared_network().map(|shared| shared.cookie),
-        },
-        // As it is saved.
-        plan: record.plan.clone(),
-        capabilities,
-        no_new_privs: decision.plan.is_some() || asked,
-        filter: decision.filter.as_ref().map(SavedFilter::from),
-        agent: ends.agent,
-        report: ends.report,
-        keyring: keyring(record),
-        user_namespace: has_user_namespace(spec),
+    let first = FirstProcess {
         cwd: process.map(|p| p.cwd().clone()),
-        kernel: files.kernel,
-        late_mounts: files.late,
-        disk: files.disk,
-        unfinished: files.unfinished,
-        keep_newlines: relayed && process.and_then(|p| p.terminal()) == Some(true),
-        cgroup_read_only: cgroup_read_only(spec, decision.plan.as_ref()),
-        cgroups: Vec::new(),
         die_with_parent: decision.wrapped,
         hooks: spec.hooks().clone().map(|hooks| (hooks, record.told())),
-    })
+    };
+    let common = |capabilities| Common {
+        capabilities,
+        report: ends.report,
+        keep_newlines: relayed && process.and_then(|p| p.terminal()) == Some(true),
+    };
+    let filter = decision.filter.as_ref().map(SavedFilter::from);
+    // As it is saved.
+    let Some(plan) = &record.plan else {
+        let given = process.and_then(|p| p.capabilities().as_ref());
+        return Ok(WallExecutor::new(Walls::Unconfined(Box::new(Parity {
+            common: common(CapabilitySets::of(given)),
+            no_new_privs: process.and_then(|p| p.no_new_privileges()).unwrap_or(false),
+            keyring: keyring(record),
+            filter: filter.map(|filter| FilterWall::new(filter, ends.agent)),
+            role: Role::Init(ParityInit {
+                process: first,
+                unfinished: files
+                    .unfinished
+                    .ok_or(EnforceError::Incomplete("file system"))?,
+                cgroup_read_only: cgroup_read_only(spec),
+            }),
+        }))));
+    };
+    let user_namespace = match has_user_namespace(spec) {
+        true => UserNamespace::Own,
+        false => UserNamespace::Nodes,
+    };
+    let (kernel, late, disk) = (files.kernel, files.late, files.disk);
+    Ok(WallExecutor::new(Walls::Policy(Box::new(PolicyWalls {
+        common: common(plan.capabilities.clone()),
+        filter: FilterWall::planned(filter, ends.agent)?,
+        role: Role::Init(InitWork {
+            process: first,
+            network: InnerNetwork::planned(plan, ends.sidecar)?,
+            files: InitFiles::planned(plan, kernel, late, disk, user_namespace)?,
+            plan: plan.clone(),
+        }),
+    }))))
 }
 
 /// Refuses capability sets that the kernel would refuse, before anything of the container runs.
@@ -718,12 +737,12 @@ pub fn refuse_contradiction(sets: &CapabilitySets) -> Result<(), RuntimeError> {
     }
 }
 
-/// The session keyring of a container's processes: under a policy each gets its own.
+/// The session keyring of the processes of a container without a policy.
 pub fn keyring(record: &Record) -> Keyring {
     match CString::new(format!("_ses.{}", record.id)) {
-        Ok(_) if record.no_new_keyring && record.plan.is_none() => Keyring::Inherited,
-        Ok(name) if record.plan.is_none() => Keyring::Named(name),
-        _ => Keyring::New,
+        Ok(_) if record.no_new_keyring => Keyring::Inherited,
+        Ok(name) => Keyring::Named(name),
+        Err(_) => Keyring::New,
     }
 }
 
@@ -736,14 +755,8 @@ pub fn has_user_namespace(spec: &Spec) -> bool {
         .any(|n| n.typ() == LinuxNamespaceType::User)
 }
 
-/// Under a policy the one cgroup mount of the plan, else the engine's own if it asks for read-only.
-fn cgroup_read_only(spec: &Spec, plan: Option<&Plan>) -> Option<PathBuf> {
-    if let Some(plan) = plan {
-        let mut mounts = plan.filesystem.mounts.iter();
-        return mounts
-            .find(|m| m.kind.starts_with("cgroup"))
-            .map(|m| m.destination.clone());
-    }
+/// The engine's cgroup mount, if it asks for read-only.
+fn cgroup_read_only(spec: &Spec) -> Option<PathBuf> {
     let mount = spec
         .mounts()
         .iter()

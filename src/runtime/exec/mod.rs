@@ -10,10 +10,11 @@ use oci_spec::runtime::{Process, Spec};
 
 use crate::cgroup::path;
 use crate::cli;
-use crate::enforce::executor::{Role, WallExecutor, Walls};
+use crate::enforce::executor::WallExecutor;
 use crate::enforce::home;
-use crate::enforce::kernel::KernelFiles;
 use crate::enforce::privileges;
+use crate::enforce::unconfined::Parity;
+use crate::enforce::walls::{Common, FilterWall, Joining, PolicyWalls, Role, TenantWork, Walls};
 use crate::plan::{CapabilitySets, process};
 use crate::render::refuse;
 use crate::runtime::RuntimeError;
@@ -206,29 +207,28 @@ fn build(
         .map(|agent| Courier::spawn(&agent, record, &scratch.report(), Moment::Running))
         .transpose()?
         .unzip();
-    let executor = WallExecutor::new(Walls {
-        role: Role::Tenant {
-            cookie: record.netns_cookie,
-            user: user_namespace(shadow, init, &wanted)?,
-        },
-        plan: record.plan.clone(),
+    let common = Common {
         capabilities,
-        no_new_privs: wanted.no_new_privileges().unwrap_or(false),
-        filter: kept,
-        agent: socket,
         report: writer,
-        keyring: create::keyring(record),
-        user_namespace: create::has_user_namespace(shadow),
-        cwd: None,
-        kernel: KernelFiles::default(),
-        late_mounts: Vec::new(),
-        disk: None,
-        unfinished: None,
         keep_newlines: streams.relayed,
-        cgroup_read_only: None,
+    };
+    let joining = Joining {
+        user: user_namespace(shadow, init, &wanted)?,
         cgroups: membership.descriptors,
-        die_with_parent: false,
-        hooks: None,
+    };
+    let executor = WallExecutor::new(match &record.plan {
+        Some(_) => Walls::Policy(Box::new(PolicyWalls {
+            common,
+            filter: FilterWall::planned(kept, socket)?,
+            role: Role::Tenant(TenantWork::planned(joining, record.netns_cookie)?),
+        })),
+        None => Walls::Unconfined(Box::new(Parity {
+            common,
+            no_new_privs: wanted.no_new_privileges().unwrap_or(false),
+            keyring: create::keyring(record),
+            filter: kept.map(|filter| FilterWall::new(filter, socket)),
+            role: Role::Tenant(joining),
+        })),
     });
     let reader = report::reader(&scratch.report())?;
     let sets = wanted.capabilities().clone().unwrap_or_default();

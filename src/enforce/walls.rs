@@ -1,0 +1,340 @@
+//! What a process of a container needs to raise its walls, in types in which an absent wall cannot be written.
+//!
+//! Where the runtime has an `Option`, it becomes a wall or an error here, before any process of the container exists.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::{Hooks, Spec};
+
+use super::hooks::Told;
+use super::kernel::KernelFiles;
+use super::listener::{self, AgentSocket};
+use super::privileges::{self, GroupsSet};
+use super::rootfs::LateMount;
+use super::unconfined::Parity;
+use super::{EnforceError, process, stdio, verify};
+use crate::plan::{CapabilitySets, Plan, ScratchPlace};
+use crate::seccomp::SavedFilter;
+use crate::sys::user::JoinedUser;
+
+/// What stands around a process of a container.
+pub enum Walls {
+    /// Those of its policy.
+    Policy(Box<PolicyWalls>),
+    /// What its spec asks for, and nothing of ours.
+    Unconfined(Box<Parity>),
+}
+
+/// Whose rules a process is under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ruler {
+    /// A policy's.
+    Policy,
+    /// The engine's: it is as with runc.
+    Engine,
+}
+
+/// The walls of a policy. no_new_privs and a session keyring of the process's own are always among them.
+pub struct PolicyWalls {
+    /// What every process has.
+    pub common: Common,
+    /// The syscall wall.
+    pub filter: FilterWall,
+    /// First process or a later one.
+    pub role: Role<InitWork, TenantWork>,
+}
+
+/// First process or a later one.
+pub enum Role<Init, Tenant> {
+    /// The container's first process.
+    Init(Init),
+    /// A process of `exec`.
+    Tenant(Tenant),
+}
+
+/// What every process has, whoever rules.
+pub struct Common {
+    /// The capability sets to end with.
+    pub capabilities: CapabilitySets,
+    /// Receives the text of what went wrong; closed by execve.
+    pub report: OwnedFd,
+    /// The terminal is relayed to the caller, whose own makes carriage returns.
+    pub keep_newlines: bool,
+}
+
+impl Common {
+    /// Standard input, output and error.
+    pub(super) fn make_streams(&self, spec: &Spec, ruler: Ruler) -> Result<(), EnforceError> {
+        stdio::give_to(process::uid(spec), ruler)?;
+        stdio::set_size(process::of(spec))?;
+        match self.keep_newlines {
+            true => stdio::keep_newlines(),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn drop_capabilities(&self) -> Result<(), EnforceError> {
+        privileges::drop_to(&self.capabilities)?;
+        verify::capabilities(&self.capabilities)
+    }
+}
+
+/// What every first process has, whoever rules.
+pub struct FirstProcess {
+    /// Working directory to enter once the mounts are there.
+    pub cwd: Option<PathBuf>,
+    /// Kill the process when the runtime that started it ends; a command of `wrap` must not outlive it.
+    pub die_with_parent: bool,
+    /// The spec's hooks, of which startContainer's are run here, and what they are told of the container.
+    pub hooks: Option<(Hooks, Told)>,
+}
+
+impl FirstProcess {
+    /// To be called after the change of user, which would clear it (prctl(2), PR_SET_PDEATHSIG).
+    pub(super) fn die_with_parent(&self) -> Result<(), EnforceError> {
+        if !self.die_with_parent {
+            return Ok(());
+        }
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+            .map_err(EnforceError::step("die with the runtime"))
+    }
+}
+
+/// What a process of `exec` joins, whoever rules.
+pub struct Joining {
+    /// The container's user namespace, which libcontainer does not join.
+    pub user: Option<JoinedUser>,
+    /// cgroup.procs and tasks files of cgroups to move to.
+    pub cgroups: Vec<OwnedFd>,
+}
+
+impl Joining {
+    /// Sets the supplementary groups until the user namespace is joined, where their numbers mean others: none then.
+    pub(super) fn set_groups(&self, spec: &Spec) -> Result<GroupsSet, EnforceError> {
+        privileges::set_groups(match &self.user {
+            Some(_) => &[],
+            None => process::groups(spec),
+        })
+    }
+
+    pub(super) fn enter_cgroups(&self) -> Result<(), EnforceError> {
+        self.cgroups.iter().try_for_each(|procs| {
+            rustix::io::write(procs, b"0")
+                .map(drop)
+                .map_err(EnforceError::step("move to the sub-cgroup"))
+        })
+    }
+
+    pub(super) fn enter_user_namespace(&self) -> Result<(), EnforceError> {
+        match &self.user {
+            Some(user) => crate::sys::user::join(user)
+                .map_err(EnforceError::step("join the container's user namespace")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The syscall wall.
+pub struct FilterWall {
+    filter: SavedFilter,
+    agent: Option<AgentSocket>,
+}
+
+impl FilterWall {
+    /// The program, and the way to the engine's seccomp agent: `None` if no rule of the filter uses an agent.
+    pub fn new(filter: SavedFilter, agent: Option<AgentSocket>) -> Self {
+        Self { filter, agent }
+    }
+
+    /// The wall of a container under a policy, which has a program.
+    pub fn planned(
+        filter: Option<SavedFilter>,
+        agent: Option<AgentSocket>,
+    ) -> Result<Self, EnforceError> {
+        let filter = filter.ok_or(EnforceError::Incomplete("syscall"))?;
+        Ok(Self::new(filter, agent))
+    }
+
+    /// Whether an agent answers for some of its rules.
+    pub(super) fn has_agent(&self) -> bool {
+        self.agent.is_some()
+    }
+
+    /// Loads the program, brings its listener to the agent, and reads back that a filter is there.
+    pub(super) fn raise(&self) -> Result<(), EnforceError> {
+        let listener = crate::sys::seccomp::load(&self.filter.program, self.filter.flags)
+            .map_err(EnforceError::step("load the seccomp filter"))?;
+        match (listener, &self.agent) {
+            (None, _) => {}
+            (Some(listener), Some(agent)) => listener::hand_over(listener, agent)?,
+            (Some(_), None) => return Err(EnforceError::Incomplete("syscall")),
+        }
+        verify::seccomp()
+    }
+}
+
+/// What the first process does under a policy.
+pub struct InitWork {
+    /// What every first process has.
+    pub process: FirstProcess,
+    /// The plan.
+    pub plan: Plan,
+    /// The network wall.
+    pub network: InnerNetwork,
+    /// The file wall.
+    pub files: InitFiles,
+}
+
+impl InitWork {
+    /// The one cgroup mount of the plan.
+    pub(super) fn cgroup_mount(&self) -> Option<&Path> {
+        let mut mounts = self.plan.filesystem.mounts.iter();
+        let mount = mounts.find(|m| m.kind.starts_with("cgroup"))?;
+        Some(&mount.destination)
+    }
+}
+
+/// Where the first process gets its network namespace.
+pub enum InnerNetwork {
+    /// From the sidecar, at the other end of this socket: the container has a network of its own.
+    Own(OwnedFd),
+    /// libcontainer has already put it in another container's, which has this cookie.
+    Shared(u64),
+}
+
+impl InnerNetwork {
+    /// One or the other, as planned.
+    pub fn planned(plan: &Plan, sidecar: Option<OwnedFd>) -> Result<Self, EnforceError> {
+        match (&plan.network.shared, sidecar) {
+            (Some(shared), None) => Ok(Self::Shared(shared.cookie)),
+            (None, Some(sidecar)) => Ok(Self::Own(sidecar)),
+            (Some(_), Some(_)) | (None, None) => Err(EnforceError::Incomplete("network")),
+        }
+    }
+}
+
+/// What the first process mounts.
+pub struct InitFiles {
+    /// The kernel's file systems that it mounts itself.
+    pub(super) kernel: KernelFiles,
+    /// Mounts of judged sources, and private ones, which it makes itself too.
+    pub(super) late: Vec<LateMount>,
+    /// Where what is thrown away lies.
+    pub(super) scratch: ScratchSource,
+    /// Whose user namespace it is in.
+    pub(super) user_namespace: UserNamespace,
+}
+
+impl InitFiles {
+    /// As planned. `disk` is where the file system of what is thrown away arrives, if that lies on a disk
+    /// ([`super::disk`]): an absent disk must never mean another one than was planned.
+    pub fn planned(
+        plan: &Plan,
+        kernel: KernelFiles,
+        late: Vec<LateMount>,
+        disk: Option<OwnedFd>,
+        user_namespace: UserNamespace,
+    ) -> Result<Self, EnforceError> {
+        let files = &plan.filesystem;
+        let on_disk = files.needs_scratch() && files.scratch_place == ScratchPlace::Disk;
+        let scratch = match (on_disk, disk) {
+            (true, Some(socket)) => ScratchSource::Disk(socket),
+            (false, None) => ScratchSource::Memory,
+            (true, None) | (false, Some(_)) => return Err(EnforceError::Incomplete("file system")),
+        };
+        Ok(Self {
+            kernel,
+            late,
+            scratch,
+            user_namespace,
+        })
+    }
+}
+
+/// Where what is thrown away lies.
+pub(super) enum ScratchSource {
+    /// In memory, if there is any such thing.
+    Memory,
+    /// On a disk, which arrives by this socket.
+    Disk(OwnedFd),
+}
+
+/// Whose user namespace a container is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserNamespace {
+    /// The node's.
+    Nodes,
+    /// One of its own.
+    Own,
+}
+
+/// What a process of `exec` does under a policy.
+pub struct TenantWork {
+    /// What every such process joins.
+    pub joining: Joining,
+    /// Cookie of the inner network namespace, in which libcontainer has already put it.
+    pub cookie: u64,
+}
+
+impl TenantWork {
+    /// As recorded: a container under a policy has an inner network namespace.
+    pub fn planned(joining: Joining, cookie: Option<u64>) -> Result<Self, EnforceError> {
+        let cookie = cookie.ok_or(EnforceError::Incomplete("network"))?;
+        Ok(Self { joining, cookie })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket() -> OwnedFd {
+        crate::sys::socket::pair().unwrap().0
+    }
+
+    fn joining() -> Joining {
+        Joining {
+            user: None,
+            cgroups: Vec::new(),
+        }
+    }
+
+    fn files(plan: &Plan, disk: Option<OwnedFd>) -> Result<InitFiles, EnforceError> {
+        let kernel = KernelFiles::default();
+        InitFiles::planned(plan, kernel, Vec::new(), disk, UserNamespace::Nodes)
+    }
+
+    #[test]
+    fn a_plan_without_what_enforces_it_is_an_error() {
+        let plan = crate::plan::tests::sample();
+        for error in [
+            InnerNetwork::planned(&plan, None).err(),
+            TenantWork::planned(joining(), None).err(),
+        ] {
+            assert!(matches!(error, Some(EnforceError::Incomplete("network"))));
+        }
+        assert!(InnerNetwork::planned(&plan, Some(socket())).is_ok());
+        assert!(TenantWork::planned(joining(), Some(7)).is_ok());
+        let error = FilterWall::planned(None, None).err();
+        assert!(matches!(error, Some(EnforceError::Incomplete("syscall"))));
+    }
+
+    #[test]
+    fn another_disk_than_was_planned_is_an_error() {
+        let mut plan = crate::plan::tests::sample();
+        plan.filesystem.root = crate::policy::RootAccess::Ephemeral;
+        for (place, right, wrong) in [
+            (ScratchPlace::Disk, Some(socket()), None),
+            (ScratchPlace::Memory, None, Some(socket())),
+        ] {
+            plan.filesystem.scratch_place = place;
+            assert!(files(&plan, right).is_ok());
+            let error = files(&plan, wrong).err();
+            assert!(matches!(
+                error,
+                Some(EnforceError::Incomplete("file system"))
+            ));
+        }
+    }
+}
