@@ -14,9 +14,9 @@
 //!  delete: from the saved record, idempotent, also after SIGKILL of anything
 //! ```
 //!
-//! **policy** is what the operator asks for, **plan** what will be enforced for one container, **spec** an OCI
-//! config.json. **init** is the container's first process, a **tenant** one that `exec` started. The **sidecar** is
-//! the one companion process of a container. A **wall** is one dimension of enforcement.
+//! The **policy** is the operator's request, the **plan** the decision for one container, the **spec** an OCI
+//! config.json. **init** is the container's first process, a **tenant** a process of `exec`. The **sidecar** is the
+//! one companion process of a container. A **wall** is one dimension of enforcement.
 //!
 //! | Module | Purpose | May |
 //! |---|---|---|

@@ -1,8 +1,9 @@
 //! The log that engines read: one line an event, in runc's (logrus') two forms; and for a person at a terminal, a sentence.
 //!
 //! Docker and containerd show the last error of `--log` to their user. libcontainer logs each failure at every level
-//! it passes; without `--debug` only our own lines are written, each of at most [`MESSAGE`] characters. Its errors often lack the cause, which the line has that
-//! it logged first, mostly in the container's process: [`keep_causes`] keeps that line for the error's text.
+//! it passes; without `--debug` only our own lines are written, each of at most [`MESSAGE`] characters. Its errors
+//! often lack the cause, which it logged earlier, mostly in the container's process: [`keep_causes`] keeps that line
+//! for the error's text.
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};

@@ -1,9 +1,9 @@
 //! Paying for the first cgroup migration while something else is done.
 //!
-//! Moving a process to another cgroup takes a lock for which the kernel waits a grace period of RCU, some
-//! milliseconds; moves that follow soon after take microseconds (cgroup_threadgroup_rwsem, rcu_sync in
-//! kernel/rcu/sync.c). A child that moves itself to where it is already pays that at the beginning of `create`, while the
-//! bundle is read. Nothing depends on it: where it cannot be done, the first real move takes the time.
+//! Moving a process to another cgroup takes a lock with a grace period of RCU, some milliseconds; moves soon
+//! afterwards take microseconds (cgroup_threadgroup_rwsem, rcu_sync in kernel/rcu/sync.c). A child that moves itself
+//! into its own cgroup pays that at the beginning of `create`, while the bundle is read. Nothing depends on it: where
+//! it cannot be done, the first real move takes the time.
 //!
 //! It begins before the runtime executes itself again ([`crate::runtime::seal`]), and is waited for by what runs then: its number
 //! goes by the environment.

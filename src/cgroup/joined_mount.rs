@@ -1,7 +1,7 @@
 //! The cgroup mount of a container that joins another's pid namespace, where the hierarchies are v1's.
 //!
-//! libcontainer takes a process that has no parent in its pid namespace for the first one there, and looks its number
-//! up in the node's /proc: in a namespace that it joined, that is somebody else or nobody. So it gets plain mounts
+//! libcontainer takes a process without a parent in its pid namespace for the first one there, and looks its number
+//! up in the node's /proc. In a joined namespace, that number is another process or none. So it gets plain mounts
 //! instead: a tmpfs, and in it the container's own cgroup of each controller.
 
 use std::fs;

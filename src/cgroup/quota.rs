@@ -1,6 +1,6 @@
-//! The processor time that the cgroups above a sidecar's leave it. cgroup v1 refuses a quota that is more than that of a
-//! cgroup above (`tg_cfs_schedulable_down`, kernel/sched/core.c), so that a pod of 100m could have no sidecar of 500m (K-2);
-//! v2 takes it, and the smaller one counts.
+//! The processor time left for a sidecar by the cgroups above. cgroup v1 refuses a quota above that of a parent
+//! (`tg_cfs_schedulable_down`, kernel/sched/core.c), so a pod of 100m could have no sidecar of 500m (K-2). v2 accepts
+//! it, and the smaller one counts.
 
 use std::fs;
 use std::path::Path;

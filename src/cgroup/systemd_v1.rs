@@ -1,9 +1,9 @@
 //! The hierarchy `name=systemd` of cgroup v1. It has no controller, so libcontainer knows nothing of it; runc gives a
 //! container a cgroup there too, in which a systemd of its own finds itself.
 //!
-//! The container's processes are born in it: the runtime goes there for as long as libcontainer makes them. Whoever writes
-//! "0" into `tasks` moves its own thread, for which the kernel takes no lock that waits for RCU (cgroup_procs_write_start,
-//! kernel/cgroup/cgroup.c).
+//! The container's processes are born in it: the runtime goes there for as long as libcontainer makes them. A thread
+//! that writes "0" into `tasks` moves itself, and the kernel then takes no lock that waits for RCU
+//! (cgroup_procs_write_start, kernel/cgroup/cgroup.c).
 
 use std::fs;
 use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
-//! Standard output. A reader that goes away (`| head`) ends the output and nothing else: the verb says with its status what it
-//! would have said. `println!` would end the program with a panic.
+//! Standard output. A reader that goes away (`| head`) ends only the output: the verb's exit status stays the same.
+//! `println!` would end the program with a panic.
 
 use std::io::{ErrorKind, Write};
 

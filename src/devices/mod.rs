@@ -3,8 +3,8 @@
 //! In go the rules of a spec (config-linux.md, "Allowed Device list"); out comes a [`Program`] for
 //! `BPF_PROG_TYPE_CGROUP_DEVICE`. Nothing here touches the kernel: `crate::sys::bpf` does.
 //!
-//! The rules mean what they mean to the devices controller of cgroup v1 (security/device_cgroup.c), which runc emulates on
-//! v2 as well: written one after the other to `devices.allow` and `devices.deny`, they leave a default and exceptions.
+//! The rules have the meaning of cgroup v1's devices controller (security/device_cgroup.c), which runc emulates on v2
+//! as well: written one after the other to `devices.allow` and `devices.deny`, they leave a default and exceptions.
 
 mod program;
 #[cfg(test)]

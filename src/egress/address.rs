@@ -1,5 +1,5 @@
-//! What a name may lead to. A name is somebody else's to answer for: the addresses that come back are looked at one
-//! by one, and the one that was looked at is the one that is dialled (no second resolution: DNS rebinding).
+//! What a name may lead to. Other people decide on the addresses of a name. So each address is checked, and a checked
+//! one is dialled (no second resolution: DNS rebinding).
 
 use std::collections::BTreeSet;
 use std::fmt;

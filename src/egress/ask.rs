@@ -1,4 +1,4 @@
-//! Asking instead of refusing: which connections may wait for a person, and what that person decided.
+//! Asking instead of refusing: the connections that may wait for a person, and the decisions.
 //!
 //! Nothing is forwarded while something waits. An approval is one name and one port, never beyond a ceiling; where the
 //! name leads is looked at afterwards as for every other.

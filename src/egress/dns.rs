@@ -1,5 +1,5 @@
-//! What the DNS stub answers: synthetic addresses for names that the rules allow, NXDOMAIN for all others, and nothing
-//! is ever asked of anybody. NXDOMAIN and not REFUSED, which makes musl wait and Kubernetes' search lists fail.
+//! The answers of the DNS stub: synthetic addresses for names that the rules allow, NXDOMAIN for all others. It never
+//! asks another server. NXDOMAIN and not REFUSED, which makes musl wait and Kubernetes' search lists fail.
 
 use hickory_proto::op::{Edns, Header, Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};

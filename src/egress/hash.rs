@@ -1,5 +1,5 @@
-//! SipHash-2-4 (Aumasson and Bernstein, 2012): a number for each name, by a key that nobody else has, so that nobody can look for
-//! two names of one number.
+//! SipHash-2-4 (Aumasson and Bernstein, 2012): a number for each name, with a secret key, so that nobody can search
+//! for two names with one number.
 
 use std::hash::Hasher;
 

@@ -1,5 +1,5 @@
-//! HTTP/1 requests on their way through the wall: each head must name the host that was decided on, and must not be
-//! one that two programs could read differently (RFC 9112, section 11.2: request smuggling).
+//! HTTP/1 requests on their way through the wall: each head must name the decided host, and two programs must not be
+//! able to read it differently (RFC 9112, section 11.2: request smuggling).
 //!
 //! Only the client's side is looked at. What it sends goes to one vetted address, chosen for one name; the answer
 //! comes from there and is not ours to judge.

@@ -1,7 +1,7 @@
 //! PURE: may this host be reached? Rules, names, addresses and heads in, verdicts out.
 //!
-//! The sidecar asks for every connection, the DNS stub for every name, and `agentbox policy check` for what a person
-//! types: all of them here, so that none of them can disagree. Nothing in this module opens a socket.
+//! The sidecar asks it for every connection, the DNS stub for every name, and `agentbox policy check` for a person,
+//! so that their answers cannot differ. Nothing in this module opens a socket.
 //!
 //! ```text
 //! name or address, port --decide--> Decision          (what the rules say)

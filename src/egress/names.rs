@@ -1,5 +1,5 @@
-//! Synthetic addresses: one for each name that the DNS stub answers, so that a TCP connection to it, on whatever
-//! port, says which name was meant. None is given to another name while the container lives.
+//! Synthetic addresses: one for each name in the stub's answers, so that a TCP connection to it reveals the name, on
+//! every port. None is given to another name while the container lives.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

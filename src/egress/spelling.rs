@@ -2,8 +2,8 @@
 //! programs use whichever they were told (K-10).
 //!
 //! With `search default.svc.cluster.local svc.cluster.local cluster.local` the rule `internal:postgres:5432` means
-//! `postgres.default.svc.cluster.local`, and so do `postgres.default` and `postgres.default.svc`. What a spelling leads to is what
-//! the rule means: nothing that the search list could make of it besides.
+//! `postgres.default.svc.cluster.local`, and so do `postgres.default` and `postgres.default.svc`. A spelling leads
+//! only to the rule's own name, and not to others made by the search list.
 
 use crate::policy::HostName;
 use crate::policy::rule::is_within;

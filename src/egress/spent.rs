@@ -1,6 +1,6 @@
-//! What a container has used of its budgets, as it is kept for its next run: a file of lines that the sidecar appends to.
+//! A container's usage of its budgets, kept for its next run: a file of lines, appended by the sidecar.
 //!
-//! Each kind of line has one length, so that how many there is room for is known before, and a line that was cut is known as that.
+//! Each kind of line has one length, so that the number of lines is known before, and a truncated line is recognised.
 
 use std::collections::BTreeSet;
 use std::fmt;

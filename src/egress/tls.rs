@@ -1,10 +1,10 @@
 //! Which host does a TLS greeting name (SNI; RFC 8446, section 4.1.2, RFC 6066, section 3)? Nothing is decrypted.
 //!
-//! A client greets once, or twice where the server asks for another key share (HelloRetryRequest). Whatever it sends as a
-//! handshake before the server has really answered is a greeting, and each must name the host that was decided on: a server
-//! may take the name from the second one. So the client's records are read until the server's ServerHello has come by, which
-//! is the first moment at which nothing that is said in clear can be a greeting any more: a client can neither know that
-//! answer before, nor be greeted for after. Early data is no end of it: a server that asks again skips that.
+//! A client greets once, or twice where the server asks for another key share (HelloRetryRequest). Each of its
+//! handshake messages before the server's real answer is a greeting and must name the decided host: a server may take
+//! the name from the second one. So the client's records are read until the server's ServerHello. After it, nothing
+//! in clear can be a greeting: a client can neither know that answer before, nor be greeted for after. Early data is
+//! no end of it: a server with a second request ignores early data.
 
 use std::fmt;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! The way of the disk for what is thrown away: from the child of `create` that makes it to the container's first process,
-//! which waits for it only when it needs it.
+//! The way of the scratch disk from a child of `create`, which makes it, to the container's first process, which
+//! waits for it only when needed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,6 +1,6 @@
-//! The order in which the walls are raised in a process of the container. libcontainer calls
-//! [`Executor::validate`] at `create` (after pivot_root, mounts done) and [`Executor::exec`] at `start` or `exec`,
-//! as the last thing before execve; it is inherited over clone, so it may own descriptors and programs.
+//! The order in which the walls are raised in a process of the container. libcontainer calls [`Executor::validate`]
+//! at `create` (after pivot_root, mounts done) and [`Executor::exec`] at `start` or `exec`, as the last thing before
+//! execve. The executor is inherited over clone, so it may own descriptors and programs.
 //!
 //! ```text
 //! validate   supplementary groups -> the kernel's file systems, masked -> judged mounts attached, private directories, masks

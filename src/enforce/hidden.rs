@@ -1,8 +1,8 @@
-//! What is to be hidden or read-only in /proc and /sys really is, whatever the image's directories were called
-//! meanwhile.
+//! Checks that every masked or read-only path of /proc and /sys really is, even if the image's directories were
+//! renamed while the container was created.
 //!
-//! libcontainer hides by path: whoever can rename the image's /proc while the container is made (a root file system that
-//! is shared) leads it to another directory, and the real /proc stays open (the class of CVE-2023-27561). Here both
+//! libcontainer hides by path. Somebody who can rename the image's /proc while the container is made (a shared root
+//! file system) leads it to another directory, and the real /proc stays open (the class of CVE-2023-27561). Here both
 //! are looked at through descriptors, as the last thing before the program is found.
 
 use std::os::fd::{AsFd, OwnedFd};

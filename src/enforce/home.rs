@@ -1,9 +1,9 @@
 //! HOME of a process that was given none: from the container's /etc/passwd, read by our own few lines.
 //!
-//! libcontainer asks getpwuid(3), and glibc answers by loading the library that the *image's* /etc/nsswitch.conf names,
-//! into the container's first process, while that still holds CAP_SYS_ADMIN of the node and no filter (the class of
-//! CVE-2019-14271). It asks only where HOME is missing or empty, so it always finds one: [`settle`] puts a mark there, and
-//! [`resolve`] turns the mark into the home directory once the container's files are there.
+//! libcontainer asks getpwuid(3), and glibc loads the library named in the image's /etc/nsswitch.conf into the
+//! container's first process. That process still holds CAP_SYS_ADMIN of the node and has no filter (the class of
+//! CVE-2019-14271). It asks only where HOME is missing or empty, so it always finds one: [`settle`] puts a mark
+//! there, and [`resolve`] turns the mark into the home directory once the container's files are there.
 
 use std::io::Read;
 

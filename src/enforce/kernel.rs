@@ -1,9 +1,9 @@
-//! The kernel's own file systems of a container under a policy, and what is hidden and read-only in them: made by its
-//! first process itself, in the few calls that it takes. libcontainer, which makes /proc and /dev because it needs them
-//! before, looks all of /proc up anew for each mount, some seventy calls.
+//! The kernel's own file systems of a container under a policy, with their masks and read-only paths, made by its
+//! first process in the fewest calls. libcontainer, which makes /proc and /dev because it needs them before, looks
+//! all of /proc up anew for each mount, some seventy calls.
 //!
-//! Flags, options and order are those that libcontainer would have given: what is mounted first is first in
-//! /proc/self/mountinfo. Whether everything is hidden that is to be is read back by [`super::hidden`].
+//! Flags, options and order are libcontainer's: the first mount is the first in /proc/self/mountinfo. Whether
+//! everything is hidden that is to be is read back by [`super::hidden`].
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};

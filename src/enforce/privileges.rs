@@ -1,4 +1,4 @@
-//! Capability sets: what libcontainer is given for the set-up, and the drop to what was planned. And groups.
+//! Capability sets: those of libcontainer's set-up, and the drop to those of the plan. And groups.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a process of a container reports to the verb that made it, when it does not get to its program.
+//! The report of a container's process to its verb, if it cannot execute its program.
 //!
 //! It goes through a pipe as JSON. Text that is none is taken as a failed step: an earlier version's process, created before an
 //! update of this program and started after it, writes nothing but the sentence.

@@ -1,5 +1,6 @@
 //! What is private and thrown away: the root's overlay, /tmp, home directories. All of it lies in one file system, in
-//! memory or on a disk that nobody else sees ([`crate::runtime::create::scratch`]), which goes with the last mount of it.
+//! memory or on a disk that is mounted only in the container ([`crate::runtime::create::scratch`]). It goes with its
+//! last mount.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

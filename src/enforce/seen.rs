@@ -1,7 +1,7 @@
-//! What is seen of a directory of credentials: the files that git has, in one of our own that covers it.
+//! The visible part of a directory of credentials: the files that git has, in a directory of our own over it.
 //!
-//! The directory is covered as a whole, so that what comes into it later is not seen either, and nobody writes there. Each
-//! file is the very one that was judged, read-only.
+//! The directory is covered as a whole, so that later files are not visible either, and nothing is written there.
+//! Each file is the very one that was judged, read-only.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

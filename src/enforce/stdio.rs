@@ -1,5 +1,5 @@
-//! Standard input, output and error: they belong to the program's user, so that it may open them again by /dev/stdout,
-//! and a terminal has the size that was asked for.
+//! Standard input, output and error. They belong to the program's user, who may open them again by /dev/stdout. A
+//! terminal has the requested size.
 
 use oci_spec::runtime::Process;
 use rustix::fs::{FileType, OFlags, Stat};

@@ -1,5 +1,5 @@
-//! The questions to each package manager. What is asked is its public command line; what it answers is read by
-//! [`super::parse`].
+//! The questions to each package manager. The public command line of each is called, and [`super::parse`] reads the
+//! answer.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,7 @@
-//! Which hosts the package managers of this node fetch from: what they are configured to, else their own defaults.
+//! The hosts of this node's package managers: from their configuration, else from their own defaults.
 //!
-//! No host is known here. Each manager is asked which index it uses, each index is followed one step to the hosts
-//! that it serves files from, and what could not be learned is said. People read the answer before a policy names it.
+//! No host is known here. Each manager is asked for its index, and each index is followed one step to the hosts of
+//! its files. Gaps are reported. People read the answer before a policy names it.
 //!
 //! ```text
 //! pip, npm, cargo, go, apt --tool--> words --parse--> hosts, gaps --Learned::to_toml--> python.toml, ...

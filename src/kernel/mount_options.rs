@@ -1,5 +1,5 @@
-//! PURE. Mount options as bits of mount_setattr(2), for what libcontainer 0.7.0 passes over: propagation, attributes taken
-//! away, `nosymfollow`, `tmpcopyup`, mapped ids, and options of the file system that are not its own (`sync`).
+//! PURE. Mount options as bits of mount_setattr(2), for those that libcontainer 0.7.0 ignores: propagation,
+//! attributes taken away, `nosymfollow`, `tmpcopyup`, mapped ids, and options of the whole file system (`sync`).
 
 /// How far a change reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! The devices that tunnel modules put into every network namespace once they are loaded, as they are on many nodes of clusters
 //! (`net.core.fb_tunnels_only_for_init_net` is 0).
 //!
-//! Such a device is made down, has no address and no route, and leads nowhere but through the namespace that it is in, which has
-//! no way out. The kernel removes none of them (`ip_tunnel_dellink` passes over them), so they stay, and nothing else does.
+//! Such a device is made down, has no address and no route, and leads nowhere except through its own namespace, which
+//! has no way out. The kernel removes none of them (`ip_tunnel_dellink` passes over them), so they stay, and nothing
+//! else does.
 
 use std::collections::BTreeSet;
 

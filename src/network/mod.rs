@@ -1,11 +1,10 @@
 //! The network wall: a namespace without a route.
 //!
-//! The workload does not run in the namespace that the engine prepared, but in an **inner** one
-//! that holds `lo` and nothing else. [`inner`] makes it at `create`, in a short-lived child, and
-//! enters it at `start`, in the container's init, with a check that refuses every other
-//! namespace. [`sysctl`] parses the `net.*` keys that are written into it.
+//! The workload does not run in the engine's namespace, but in an **inner** one with only `lo`. [`inner`] makes it at
+//! `create`, in a short-lived child, and enters it at `start`, in the container's init, with a check that refuses
+//! every other namespace. [`sysctl`] parses the `net.*` keys that are written into it.
 //!
-//! May not: decide who may reach what (that is the policy's), or touch the engine's namespace.
+//! May not: decide on hosts (the policy does), or touch the engine's namespace.
 
 mod fallback;
 pub mod inner;

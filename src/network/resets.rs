@@ -1,5 +1,4 @@
-//! The kernel's count of the resets that it sent in a network namespace: connections to ports on which nobody listens are among
-//! them.
+//! The kernel's count of resets sent in a network namespace. It includes connections to ports without a listener.
 
 /// `OutRsts` of the line `Tcp:` of /proc/PID/net/snmp (RFC 4022, tcpOutRsts), whose names are in the line before it.
 pub fn resets_sent(snmp: &str) -> Option<u64> {

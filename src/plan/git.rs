@@ -1,5 +1,5 @@
-//! PURE. What is hidden in a workspace is nothing that git takes for a change: create refuses where git would, and git is
-//! told of the rest by a file that every repository has for it (info/exclude, gitignore(5)).
+//! PURE. A hidden file of a workspace must not look to git like a change. `create` refuses if it would, and tells git
+//! about the others by a file of every repository for this purpose (info/exclude, gitignore(5)).
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,8 @@
 //! PURE. A container in another one's network: a pod's, or `--network container:X`.
 //!
-//! They share one inner namespace and one sidecar, which cannot tell them apart: what one may reach, all may. So the first
-//! one's policy governs, and another joins only if that is not more than it may have itself. What is given is never more
-//! than either policy says.
+//! They share one inner namespace and one sidecar. The sidecar cannot tell them apart, so all may reach what one may
+//! reach. So the first one's policy governs, and another joins only if that is not more than it may have itself. What
+//! is given is never more than either policy says.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! PURE. Whether a bind mount's source comes in at all, and whether it may be written: by what it is on the node, under
-//! every name that it has there.
+//! PURE. Whether a bind mount's source is mounted, and whether it may be written, judged by every name of the source
+//! on the node.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! PURE. What a container may take of the node: the smaller of the policy's bound and of what the engine says.
+//! PURE. The limits of a container: the smaller of the policy's bound and the engine's.
 
 use oci_spec::runtime::{LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 use serde::{Deserialize, Serialize};

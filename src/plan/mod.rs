@@ -1,8 +1,8 @@
 //! PURE. `plan(policy, spec, facts) -> Plan`: what will be enforced for one container, complete and resolved.
 //!
-//! A [`Plan`] answers a reviewer's question ("can it write /etc? which capabilities?") without the policy, the
-//! spec or the kernel at hand: no `Option` that means "default", no pattern left, sorted, so that equal plans are
-//! equal bytes. It is saved with the container's state; `exec`, `update` and `explain` read it back.
+//! A [`Plan`] answers a reviewer's question ("can it write /etc? which capabilities?") without the policy, the spec
+//! or the kernel at hand. No `Option` means "default", no pattern is left, and everything is sorted, so that equal
+//! plans are equal bytes. It is saved with the container's state; `exec`, `update` and `explain` read it back.
 
 pub mod anonymous;
 mod ephemeral;

@@ -1,8 +1,8 @@
-//! PURE. What is really mounted at a path: /proc/self/mountinfo (proc_pid_mountinfo(5)), and the names that a file has
-//! through it.
+//! PURE. The mount at a path, from /proc/self/mountinfo (proc_pid_mountinfo(5)), and the names of a file through
+//! other mounts.
 //!
-//! A path says where something is mounted, not what. A Docker volume with a device, a kubelet's subPath and every other
-//! bind mount shows a part of a file system that is mounted elsewhere as well, under a name that says what it is.
+//! A path says where something is mounted, not what. A Docker volume with a device, a kubelet's subPath and every
+//! other bind mount shows a part of a file system that is also mounted elsewhere, under a more telling name.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

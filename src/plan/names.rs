@@ -1,8 +1,8 @@
 //! PURE. Whose files the runtime reads names from: those that the engine itself wrote for this container, or for the one whose
 //! network it joins. They say where rules like `service:db` lead, in a network that is shared also for the other container.
 //!
-//! A path alone does not tell: whoever can fill a volume can lay out in it what looks like an engine's directory. So the
-//! file is the engine's where its id is one of those two and it lies where no container writes.
+//! A path alone proves nothing: somebody who fills a volume can imitate an engine's directory in it. So the file is
+//! the engine's where its id is one of those two and it lies where no container writes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

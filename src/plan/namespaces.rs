@@ -1,4 +1,4 @@
-//! PURE. Namespaces: which the container gets, and which are refused because they reach out of it.
+//! PURE. The container's namespaces, and the refusal of those that reach out of it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

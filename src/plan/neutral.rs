@@ -1,6 +1,6 @@
-//! PURE. What a policy takes out of a process and its limits: settings that put the container before others on the
-//! node, or that no wall looks after. Left out rather than refused, because a program runs as well without them; the
-//! plan's warnings name them.
+//! PURE. Settings of a process that a policy removes: those that put the container before others on the node, and
+//! those without a wall. Left out rather than refused, because a program runs as well without them; the plan's
+//! warnings name them.
 
 use oci_spec::runtime::{
     IOPriorityClass, Linux, LinuxIOPriority, LinuxResources, LinuxSchedulerPolicy, PosixRlimitType,

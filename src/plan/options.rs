@@ -1,5 +1,5 @@
-//! PURE. Options of the mounts that are no binds: those that cannot loosen anything, and how large a file system in memory
-//! may be.
+//! PURE. Options of mounts that are no binds: only options that cannot loosen anything, and the size of a file system
+//! in memory.
 
 use std::collections::BTreeSet;
 

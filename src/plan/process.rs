@@ -1,4 +1,4 @@
-//! PURE. What a policy does to a process: the first one, and each that `exec` brings.
+//! PURE. The policy's effect on a process: the first one, and each process of `exec`.
 
 use oci_spec::runtime::{
     Capabilities, LinuxCapabilities, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process,

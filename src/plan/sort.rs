@@ -1,4 +1,4 @@
-//! PURE. What becomes of each mount: kept as what, left out why, and what is masked in it.
+//! PURE. The decision on each mount: its access, or the reason to leave it out, and the masks in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

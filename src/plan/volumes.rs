@@ -1,5 +1,5 @@
 //! PURE. A pod's own volumes, as a kubelet lays them out: `pods/UID/volumes/PLUGIN/NAME`, and for a subPath
-//! `pods/UID/volume-subpaths/NAME/CONTAINER/NUMBER`, which is a bind of what lies in that volume.
+//! `pods/UID/volume-subpaths/NAME/CONTAINER/NUMBER`, a bind of a part of that volume.
 //!
 //! A path proves nothing of whose it is: a hostPath may name another pod's volume. The pod is the one whose cgroup the
 //! kubelet gave to the container. Docker's caller chooses cgroup and annotations, so they count in a CRI engine's calls alone.

@@ -1,7 +1,7 @@
-//! PURE. The mounts of `wrap`'s own: which of them are the node's system, and what becomes of all others.
+//! PURE. The mounts of `wrap` itself: the node's system directories, and the decision on all others.
 //!
-//! A directory of PATH is named by whoever calls `wrap`, and an agent may have made it in an earlier run. So only what the
-//! built-in list names is spared the judgement of an engine's mounts, and that only while it is root's alone.
+//! A directory of PATH is named by whoever calls `wrap`, and an agent may have made it in an earlier run. So only
+//! entries of the built-in list skip the judgement of an engine's mounts, and only while they are root's alone.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

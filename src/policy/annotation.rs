@@ -1,8 +1,8 @@
 //! What a container's annotations ask for.
 //!
-//! Keys are `dev.agentbox.` and a field. A key that reads as ours and is not would be a wall that silently does not
-//! stand, so it is an error; what does not read as ours belongs to somebody else. Only keys are judged so: a
-//! container or an image may well be called agentbox.
+//! Keys are `dev.agentbox.` and a field. A misspelt key of ours would be a wall that silently does not stand, so it
+//! is an error; all other keys belong to other programs. Only keys are judged so: a container or an image may well be
+//! called agentbox.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Upper bounds of what a container takes from the node: a number, a share of what the node has, or none.
+//! Upper bounds of a container's resources: a number, a share of the node's, or none.
 
 use std::fmt;
 use std::str::FromStr;

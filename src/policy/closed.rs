@@ -1,5 +1,5 @@
-//! PURE. Addresses at which clouds serve credentials and orders: `policies/closed.toml`, which has whose each is and where that is
-//! written, as a table: a sidecar that asks it reads no file.
+//! PURE. Addresses at which clouds serve credentials and orders: `policies/closed.toml` as a table, so that a sidecar
+//! reads no file. The file has the owner and the source of each.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

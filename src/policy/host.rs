@@ -1,7 +1,7 @@
 //! Names of hosts: one spelling for each, and none that some program reads as an address.
 //!
-//! Every name that a rule, a DNS question, a ClientHello, an HTTP head or a SOCKS request gives goes through
-//! [`HostName`] before anything is compared, so that what was matched is what is resolved.
+//! Every name in a rule, a DNS question, a ClientHello, an HTTP head or a SOCKS request goes through [`HostName`]
+//! before any comparison, so that the matched name is the resolved name.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! Lists as people write them: all that there is, or what comes on top of what the base gives.
+//! Lists as people write them: complete, or additions to the base's.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! PURE: what the operator asks for. Text in (annotations, `--policy`, the node's files), [`Policy`] out.
 //!
-//! Nothing here reads a file, the environment or a clock: the shell hands over texts, [`resolve`] answers with what
-//! is asked for, where each field came from, and that no ceiling is exceeded. What cannot be understood is an error
-//! that says where, what and what is allowed; nothing is skipped.
+//! Nothing here reads a file, the environment or a clock. The shell hands over texts, and [`resolve`] returns the
+//! policy with the origin of each field, within all ceilings. Input that cannot be understood is an error with its
+//! place, the fault and the allowed values; nothing is skipped.
 //!
 //! ```text
 //! annotations --annotation--> Request --+

@@ -1,4 +1,4 @@
-//! Rules that need the node's leave: those that name more hosts than anybody can mean.
+//! Rules that need the node's permission, because they cover more hosts than anybody can mean.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;

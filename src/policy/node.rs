@@ -1,4 +1,4 @@
-//! The node's own file: what applies by default, what limits, and what this node allows beyond any policy.
+//! The node's own file: the default policy, the ceiling, and the permissions of this node beyond any policy.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Names of system calls, as a policy spells them.
 //!
-//! Only the grammar is checked here; which names exist is a table that the caller of [`super::resolve`] has.
+//! This checks only the grammar; the caller of [`super::resolve`] has the table of names.
 
 use std::fmt;
 use std::str::FromStr;

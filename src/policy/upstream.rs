@@ -1,7 +1,7 @@
 //! The node's way out through a company's HTTP proxy.
 //!
-//! Credentials are a [`Secret`], which no `Debug` and no error shows; what is saved and explained is an [`Upstream`], which
-//! has none.
+//! Credentials are a [`Secret`], which no `Debug` and no error shows. Saved and explained is an [`Upstream`], without
+//! credentials.
 
 use std::collections::BTreeSet;
 use std::fmt;

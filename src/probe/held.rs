@@ -1,4 +1,4 @@
-//! What a volume that a kubelet fills with what is secret holds, by reading it: a few small files in memory.
+//! Reads a kubelet's volume with secrets: a few small files in memory.
 
 use std::fs::File;
 use std::io::{self, Read};

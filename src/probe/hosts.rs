@@ -1,4 +1,4 @@
-//! What is never let in, as it is on this node: by inode, so that another name for it is known as it.
+//! The never-list on this node, by inode, so that another name for an entry is recognised.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};

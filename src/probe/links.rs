@@ -1,7 +1,7 @@
 //! Opening a mount's source, and which symbolic links lie on the way.
 //!
-//! An agent that may write a directory can put a link in the place of a part of it, and the next container that is given
-//! that part gets what the link leads to (F26). So it is told which links were followed, and the plan judges them.
+//! An agent can replace a part of a directory that it may write with a link. The next container with that part then
+//! gets the link's target (F26). So it is told which links were followed, and the plan judges them.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
-//! Whether the kernel lays an overlay over a directory, by asking it: file systems without what an overlay needs (vfat,
-//! directories that fold case, some of FUSE) and overlays that lie on two others already (FILESYSTEM_MAX_STACK_DEPTH) are
-//! known to it alone.
+//! Asks the kernel whether it can lay an overlay over a directory. Only the kernel knows the file systems that
+//! cannot: those without a needed feature (vfat, directories that fold case, some of FUSE) and overlays on two others
+//! (FILESYSTEM_MAX_STACK_DEPTH).
 
 use std::os::fd::{AsRawFd, OwnedFd};
 

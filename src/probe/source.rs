@@ -1,4 +1,4 @@
-//! What one bind mount's source is: judged by a descriptor, and by what is really mounted where it lies.
+//! Facts of one bind mount's source, by a descriptor and by the mount at its place.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;

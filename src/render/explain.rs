@@ -1,4 +1,4 @@
-//! PURE. The plan as a person wants to read it: each wall, what it allows, where that came from, what was pruned.
+//! PURE. The plan for people: each wall with its rules and their origin, and everything left out.
 //!
 //! It is written from the [`Plan`] that is enforced, never from the policy.
 

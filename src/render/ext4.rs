@@ -1,5 +1,5 @@
-//! PURE. An empty ext4 file system, as the bytes at its beginning: what `mkfs.ext4` would write, without the program, in
-//! microseconds, and all of it in one piece, so that a sparse file that holds it is cheap to make and to throw away.
+//! PURE. An empty ext4 file system as bytes, as `mkfs.ext4` would write it, in microseconds. It is one piece at the
+//! beginning, so that a sparse file for it is cheap to make and to throw away.
 //!
 //! No journal: nothing of it outlives the container. Blocks of 4 KiB, groups of 128 MiB. Only the first group is written;
 //! the kernel works out the bitmaps of the others when it first uses them (`uninit_bg`), and their inode tables are

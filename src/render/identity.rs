@@ -1,4 +1,4 @@
-//! PURE. Who a container is for the person who asks: its engine's name for it, its pod, its image. Only for finding and
+//! PURE. A container's identity for people: its engine's name for it, its pod, its image. Only for finding and
 //! showing; nothing is decided by it.
 //!
 //! CRI's engines write names into the annotations of config.json; Docker and podman keep them in files of their own. Keys of

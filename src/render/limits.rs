@@ -1,5 +1,4 @@
-//! Limits as libcontainer is to read them: what an engine writes as zero is not given (runc reads it so), and what is not
-//! given stays as it is.
+//! Limits for libcontainer: an engine's zero means absent (as with runc), and absent limits do not change.
 
 use oci_spec::runtime::{LinuxCpu, LinuxResources};
 

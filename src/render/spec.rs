@@ -1,5 +1,5 @@
-//! PURE. The spec that libcontainer gets: the plan's for a policy, the engine's own for `unconfined`, both made so
-//! that libcontainer 0.7.0 understands them as runc would.
+//! PURE. The spec for libcontainer: the plan's for a policy, the engine's own for `unconfined`, both changed so that
+//! libcontainer 0.7.0 reads them as runc would.
 
 use std::path::PathBuf;
 

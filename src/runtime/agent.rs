@@ -1,10 +1,10 @@
-//! The seccomp agent: the program beside the engine that answers what a profile leaves to it with `SCMP_ACT_NOTIFY`
+//! The seccomp agent: a program beside the engine that answers the calls for which a profile has `SCMP_ACT_NOTIFY`
 //! (runtime-spec, config-linux.md, "Seccomp" and "The Container Process State").
 //!
-//! A filter's listener exists in the process that loaded the filter, and there alone. As with runc, that process says its
-//! number with write(2), which no such profile may deny or leave to the agent, and waits; the runtime takes a copy with
-//! pidfd_getfd(2) and sends it to the agent. So the profile may leave every other call to the agent, those included that
-//! the process itself still makes.
+//! A filter's listener exists in the process that loaded the filter, and there alone. As with runc, that process
+//! writes its number with write(2) and waits; such a profile may neither deny write(2) nor leave it to the agent. The
+//! runtime takes a copy with pidfd_getfd(2) and sends it to the agent. So the profile may leave every other call to
+//! the agent, even those that the process itself still makes.
 //!
 //! Without a policy that happens at `create`. There, and at `exec`, libcontainer keeps the runtime's process busy: a forked
 //! [`Courier`] does it. Under a policy the first process loads its filter at `start`, which does it itself.

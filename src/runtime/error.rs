@@ -1,4 +1,4 @@
-//! Why a verb failed. The texts reach people through engines, so each says what, where and what to do.
+//! Why a verb failed. The texts reach people through engines, so each gives the fault, its place and a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};

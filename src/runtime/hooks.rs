@@ -10,8 +10,8 @@
 //! | poststop | the runtime's | `delete`, once everything else is gone | is a warning |
 //!
 //! libcontainer would tell them of its own bundle, run poststart before the program, and give up a deletion over a
-//! failing poststop. It therefore gets at most two hooks, which are this program ([`Job`]): it has no other place for
-//! what must happen before pivot_root.
+//! failing poststop. It therefore gets at most two hooks, both of which are this program ([`Job`]): libcontainer has
+//! no other place for work before pivot_root.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,9 +1,9 @@
 //! The runtime's own file cannot be written through a container's /proc (CVE-2019-5736).
 //!
-//! A process of the container begins as this program, and /proc/<pid>/exe leads to its file. The verbs that enter a
-//! container therefore execute themselves again from a read-only, detached bind mount of that file: opening the
-//! link for writing then fails with EROFS, and a mount that is attached nowhere cannot be remounted. A sealed copy in
-//! memory (runc's first answer) costs milliseconds a command.
+//! A process of the container begins as this program, and /proc/<pid>/exe leads to its file. So the verbs that enter
+//! a container execute themselves again from a read-only, detached bind mount of that file. Opening the link for
+//! writing then fails with EROFS, and a detached mount cannot be remounted. A sealed copy in memory (runc's first
+//! answer) costs milliseconds a command.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

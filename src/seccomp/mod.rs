@@ -1,11 +1,11 @@
 //! The syscall wall: our allowlist and the engine's profile, compiled to one BPF program.
 //!
-//! In goes what a policy says ([`Ours`]) and what the engine wrote in its spec ([`LinuxSeccomp`]); out comes a [`Filter`].
+//! Input: a policy's rules ([`Ours`]) and the engine's profile in its spec ([`LinuxSeccomp`]). Output: a [`Filter`].
 //! Nothing here touches the kernel: `crate::sys::seccomp::load` does.
 //!
-//! Why one program: of two stacked filters only the one that returned NOTIFY may carry the listener, and the other's ERRNO
-//! outranks it, so what the engine denies could never be logged. In one program the stricter verdict wins, and ours names
-//! the errno where both deny.
+//! There is one program because a second one would spoil NOTIFY: of two stacked filters only the one that returned
+//! NOTIFY may carry the listener, and the other's ERRNO outranks it. In one program the stricter verdict wins, and
+//! ours names the errno where both deny.
 //!
 //! Why our own compiler: seccompiler has one match action per filter, no NOTIFY, no i386, no x32 check, and its chain is
 //! linear (1,513 instructions for Docker's profile). It is the reference for the meaning of our rules in the tests.

@@ -1,8 +1,8 @@
 //! The sidecar confines itself, and reads back from the kernel that it did.
 //!
-//! The order is the design: [`hide`] needs privileges and no knowledge of the container, so it runs
-//! while the runtime still builds that; [`drop_privileges`] gives everything away; [`verify`]
-//! believes nothing of it; [`seal`] is last, because the filter forbids what the others call.
+//! The order is the design. [`hide`] needs privileges and no knowledge of the container, so it runs while the runtime
+//! still builds it. [`drop_privileges`] gives everything away. [`verify`] reads it back. [`seal`] is last, because
+//! the filter forbids the calls of the others.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,7 +1,7 @@
 //! The sidecar's own seccomp filter: what its poll loop needs, and death for everything else.
 //!
-//! Death and not an errno: this is our program, so a call that is not listed means that somebody
-//! else's code runs in it, and a dead sidecar is a closed network.
+//! Death and not an errno: this is our program, so an unlisted call means foreign code in it, and a dead sidecar is a
+//! closed network.
 
 use std::collections::BTreeMap;
 

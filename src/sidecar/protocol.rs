@@ -1,9 +1,8 @@
 //! What the runtime, the sidecar and the container's init say to each other.
 //!
-//! Two sockets, both nameless pairs that nobody else can reach: the **bootstrap** socket between
-//! runtime and sidecar, where [`Setup`], [`Attach`] and [`Reply`] travel as JSON and which closes
-//! once the sidecar is ready; and the **hand-over** socket that init inherits, where one fixed
-//! question gets one fixed answer, so that init needs neither a parser nor much memory.
+//! Two sockets, both nameless pairs. The **bootstrap** socket between runtime and sidecar carries [`Setup`],
+//! [`Attach`] and [`Reply`] as JSON, and closes when the sidecar is ready. init inherits the **hand-over** socket,
+//! with one fixed question and one fixed answer, so that it needs neither a parser nor much memory.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

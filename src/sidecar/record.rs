@@ -1,5 +1,4 @@
-//! What is saved of a sidecar, and how it is ended from that: by `delete`, also long after the
-//! process that made it is gone, and as often as it is called.
+//! The saved identity of a sidecar, by which `delete` ends it, also long after its maker is gone, and repeatedly.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

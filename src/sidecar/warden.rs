@@ -1,15 +1,15 @@
-//! The warden: the sidecar's parent, which ends a container that has lost its sidecar.
+//! The warden: the sidecar's parent. It ends a container that has lost its sidecar.
 //!
-//! Without its sidecar a container has no network and gets none again, so whoever restarts what has ended (a kubelet a pod,
-//! an engine's restart policy a container) has something to do. The kernel offers no other way: a parent's end is signalled
-//! to its children alone, and the container's first process is the engine's child; what descriptors signal (F_SETSIG) does
-//! not reach the first process of a pid namespace; and a signal by a pidfd needs a sender in a pid namespace above, where the
-//! sidecar is not.
+//! Without its sidecar a container has no network and gets none again. Ended containers are made again: a pod by its
+//! kubelet, others by the engine's restart policy. The kernel offers no other way. A parent's end is signalled only
+//! to its children, and the container's first process is the engine's child. Signals of descriptors (F_SETSIG) do not
+//! reach the first process of a pid namespace. A signal by a pidfd needs a sender in an ancestor pid namespace, and
+//! the sidecar has its own.
 //!
-//! It is a fork of the sidecar's program from before that knows anything of the container, so that both share their
-//! memory. It hears nothing from the container, holds one right (CAP_KILL) and two descriptors (init's pidfd, the violation
-//! log), and its filter lets it send SIGKILL by that pidfd and to nobody else. Without it everything goes on as it is, and a
-//! sidecar that dies then leaves its container running without a network.
+//! It is a fork of the sidecar's program, made before that has read anything of the container, so that both share
+//! their memory. It hears nothing from the container, holds one right (CAP_KILL) and two descriptors (init's pidfd,
+//! the violation log), and its filter lets it send SIGKILL by that pidfd and to nobody else. Without it everything
+//! goes on as it is, and a sidecar that dies then leaves its container running without a network.
 
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! An end to waiting in code that knows none: libcontainer waits for what it has begun in a container, where anybody may stop
-//! it, and fcntl(2) waits for a lock.
+//! A deadline for code without one: libcontainer waits for processes in a container, where a program may stop them,
+//! and fcntl(2) waits for a lock.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! mount_setattr(2), which the libraries that we use do not wrap.
+//! mount_setattr(2): rustix and nix have no function for it.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 use std::io;

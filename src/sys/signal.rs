@@ -1,4 +1,4 @@
-//! Signals that libraries have no names for, and what seccomp can do.
+//! Signals that libraries have no names for, and the kernel's abilities in seccomp.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 use rustix::process::Signal;

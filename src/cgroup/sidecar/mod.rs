@@ -1,9 +1,9 @@
-//! The sidecar's own cgroup, beside the container's, so that what the sandbox makes it do is
-//! bounded and never counted against somebody else.
+//! The sidecar's own cgroup, beside the container's: the sidecar's work for a container is bounded, and accounted
+//! apart from it.
 //!
-//! cgroup v1, hybrid and v2 all occur. [`plan`] is pure; [`CgroupPlan::prepare_v2`] and [`CgroupPlan::prepare_v1`] run in
-//! the runtime and make the directories (in that of v2 the sidecar is born); [`CgroupPlan::enter`] runs in the sidecar,
-//! because a thread that moves itself is moved at once, and one that another process moves is not.
+//! cgroup v1, hybrid and v2 all occur. [`plan`] is pure. [`CgroupPlan::prepare_v2`] and [`CgroupPlan::prepare_v1`]
+//! run in the runtime and make the directories (the sidecar is born in that of v2). [`CgroupPlan::enter`] runs in the
+//! sidecar, because a thread that moves itself is moved at once; a thread that another process moves is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

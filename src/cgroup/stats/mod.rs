@@ -1,4 +1,4 @@
-//! What a container uses, in the JSON of `runc events`: names, units and what is left out at zero are runc's.
+//! The statistics of a container, as the JSON of `runc events`, with runc's names, units and omitted zeros.
 
 mod v1;
 mod v2;

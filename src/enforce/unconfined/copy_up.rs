@@ -1,4 +1,4 @@
-//! Copying what lies under a mount point into what is mounted over it (`tmpcopyup`).
+//! Copies the files under a mount point into the new mount (`tmpcopyup`).
 
 use std::ffi::CStr;
 use std::fs::File;

@@ -1,6 +1,6 @@
-//! What libcontainer 0.7.0 leaves undone of a spec without a policy, made by the container's first process after
-//! pivot_root: mounts that it cannot make or makes otherwise, devices outside of /dev, the working directory; and, when
-//! all of that is there, the paths that are read-only or masked and the root itself.
+//! Finishes a spec without a policy after libcontainer 0.7.0, in the container's first process, after pivot_root:
+//! mounts that libcontainer cannot make or makes otherwise, devices outside of /dev, the working directory, and then
+//! read-only paths, masked paths and the root itself.
 //!
 //! Not for a container under a policy: its mounts are judged ones ([`crate::enforce::rootfs`]).
 

@@ -1,7 +1,7 @@
-//! PURE. Files that are somebody's settings as often as credentials (`.npmrc`), judged by what is in them.
+//! PURE. Files that may be settings or credentials (`.npmrc`), judged by their content.
 //!
-//! Nobody can list what a secret looks like. So a line is harmless where it is known to be: its key is one that holds none, or
-//! its value is nothing that could be one.
+//! Nobody can list what a secret looks like. So a line is harmless only if it is known to be: by a key that holds no
+//! secret, or a value that cannot be one.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! A file that may be a credential, read when what it says is asked for, and by whoever counts what is read.
+//! A file that may be a credential. It is read when its content is needed, by the code that counts the bytes.
 
 use std::fs::File;
 use std::io::Read;

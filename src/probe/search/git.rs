@@ -1,8 +1,8 @@
 //! What git knows of a file: whether its repository has it, with this very content.
 //!
-//! The index is a file of the workspace, which an agent may have written. So nothing is believed that needs no knowledge: a
-//! file is shown where the index has the hash of its content, which only somebody who has the content can have put there.
-//! Whoever reads the repository has it anyway.
+//! The index is a file of the workspace, which an agent may have written. So only knowledge is believed: a file is
+//! visible if the index has the hash of its content, which only somebody with the content can put there. Whoever
+//! reads the repository has it anyway.
 //!
 //! Where a repository is, git says by paths that hold in the container. So they are looked up there: in the mount that is
 //! searched, or in another one. Links are followed by nobody.

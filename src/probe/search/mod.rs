@@ -1,11 +1,11 @@
 //! Looking for sockets and credentials inside a mount's source.
 //!
-//! All of it is looked at: a directory can be moved by whoever writes the mount, so a credential may be anywhere, and a
-//! search that stops early is one that an agent can make stop. Where it does stop (a tree of more than a million
-//! entries, a disk that is slow, a directory that root may not read), the plan is told why, and decides.
+//! All of it is searched. A process with write access can move directories, so a credential may be anywhere, and an
+//! agent could cause a search to stop early. If the search stops (more than a million entries, a slow disk, a
+//! directory that root may not read), the plan gets the reason, and decides.
 //!
-//! A directory of credentials is hidden as a whole, whatever git's index says of it: an index that an agent wrote can name
-//! anything. Only those files are seen in it of which the index has the very content.
+//! A directory of credentials is hidden as a whole, even if git's index lists it: an agent can write any names into
+//! an index. Only those files are seen in it of which the index has the very content.
 
 mod content;
 mod git;

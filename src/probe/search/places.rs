@@ -1,6 +1,6 @@
-//! The directories that a search has met, and which of them it has still to look at.
+//! The directories of a search, and those still to be searched.
 //!
-//! Each is its own name and the one that it lies in, so that many deep ones take no more memory than others.
+//! Each has its own name and its parent, so that deep directories take no more memory than others.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,7 @@
 //! What a search may cost, and has cost.
 //!
-//! It is root's, outside of every container's limits, and what it reads was written by agents. So all of it is counted: what
-//! is looked at, what is read, and what is kept in memory.
+//! It is root's, outside of every container's limits, and what it reads was written by agents. So all of it is
+//! counted: entries, bytes read, and memory.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

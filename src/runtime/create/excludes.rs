@@ -1,7 +1,7 @@
-//! What git is told of things that are hidden: a repository's info/exclude as it is, with their names after it.
+//! Tells git about hidden files: a copy of a repository's info/exclude, with their names at the end.
 //!
-//! It is mounted read-only over the file, which stays as it is on the node: a container that wants to write there is told so.
-//! Where that cannot be done git is told nothing, and stops at what is hidden rather than commit something in its place.
+//! It is mounted read-only over the file, which does not change on the node: writing to it in the container is an
+//! error. If that is impossible, git stops with an error at a hidden file, rather than commit something in its place.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read};

@@ -1,5 +1,5 @@
-//! Where the links of an image lead a mount's destination, also those that lead to what is not there yet: runc makes it,
-//! and libcontainer refuses.
+//! Resolves a mount's destination through the links of an image, also through dangling links: runc creates their
+//! target, and libcontainer refuses.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

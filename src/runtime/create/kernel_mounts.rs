@@ -1,9 +1,9 @@
 //! What the container's first process makes of the kernel's file systems is taken out of libcontainer's spec here
 //! ([`crate::enforce::kernel`]).
 //!
-//! Left to libcontainer is what it needs before our code runs, and what only it can make: /proc and /dev; a devpts that
-//! holds the terminal, or whose `ptmx` belongs to somebody else than the process; /sys of a user namespace, which the
-//! kernel gives only to who sees another one, as before pivot_root; cgroup mounts that are the node's. And all of it
+//! libcontainer makes the mounts that it needs before our code runs, and those that only it can make: /proc and /dev;
+//! a devpts with the terminal, or with a `ptmx` of another owner than the process; /sys of a user namespace, for
+//! which the kernel wants another sysfs in sight, as before pivot_root; cgroup mounts of the node. And all of it
 //! where hooks may look at it before pivot_root.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Namespaces that a spec names by path: who is in them, and that the container ends up in the very ones that were judged.
+//! Namespaces that a spec names by path: the containers in them, and the check that the new container joined exactly
+//! the judged ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

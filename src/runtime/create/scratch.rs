@@ -1,7 +1,7 @@
-//! A disk for what is thrown away: an ext4 file system of the container's own, in a sparse file that has no name, by way of
-//! a loop device. The mount is detached and goes to the container's first process; when the last part of it is
-//! unmounted there, however the container ends, the kernel lets go of the device, and with it of the file. Nobody but
-//! the kernel ever writes the file once it is mounted.
+//! A disk for scratch: an ext4 file system of the container's own, in a sparse file without a name, on a loop device.
+//! The mount is detached and goes to the container's first process. When its last part is unmounted there, however
+//! the container ends, the kernel frees the device and the file. Nobody but the kernel ever writes the file once it
+//! is mounted.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,5 +1,6 @@
-//! Splits a spec without a policy into what libcontainer 0.7.0 does as runc would and what the container's first process
-//! does itself ([`crate::enforce::unconfined::setup`]), and opens for the latter what must be opened while the host is in sight.
+//! Splits a spec without a policy in two parts: libcontainer 0.7.0 does the first as runc would, and the container's
+//! first process does the second itself ([`crate::enforce::unconfined::setup`]). Opens everything for the second part
+//! while the host is in sight.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

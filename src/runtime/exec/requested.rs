@@ -1,4 +1,4 @@
-//! The process that `exec` is asked for: --process, or the first process's with what the flags say.
+//! The process for `exec`: that of --process, or the first process's, changed by the options.
 
 use oci_spec::runtime::{Process, Spec};
 

@@ -1,5 +1,5 @@
-//! sd_notify(3) for a container, as runc does it: a socket of the runtime's own is mounted at /run/notify, and READY=
-//! of what arrives there goes to the socket in the runtime's NOTIFY_SOCKET, followed by MAINPID= and BARRIER=1.
+//! sd_notify(3) for a container, as with runc. A socket of the runtime's own is mounted at /run/notify. Its READY=
+//! goes to the socket in the runtime's NOTIFY_SOCKET, followed by MAINPID= and BARRIER=1.
 //!
 //! Nothing else is passed on, so that a container cannot speak for its service. Under a policy no socket is handed in.
 

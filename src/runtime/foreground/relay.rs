@@ -1,6 +1,7 @@
-//! The caller's terminal is never handed to a container: whoever holds it reads what is typed there, switches its echo off
-//! and, where the kernel lets him, types into it. Where all of a command's descriptors lead to it, `wrap` gives a
-//! pseudo-terminal ([`crate::runtime::foreground::tty`]); where only some do, or none was asked for, each of those is a pipe.
+//! The caller's terminal is never handed to a container. A program with it could read the person's input, switch the
+//! echo off and, on some kernels, type into it. Where all of a command's descriptors lead to it, `wrap` gives a
+//! pseudo-terminal ([`crate::runtime::foreground::tty`]); where only some do, or none was asked for, each of those is
+//! a pipe.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

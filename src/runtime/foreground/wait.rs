@@ -1,7 +1,7 @@
 //! Waiting for a child in the foreground: its exit status, signals passed on, its terminal relayed.
 //!
-//! The child is watched by a pidfd that was opened while it could not have been reaped, so that a program that ends
-//! at once is never lost (youki's `run` loses it: SIGCHLD before it is blocked).
+//! A pidfd, opened before the child could be reaped, watches the child, so that the end of a very short program is
+//! never lost (youki's `run` loses it: SIGCHLD before it is blocked).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

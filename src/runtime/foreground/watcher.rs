@@ -1,5 +1,5 @@
-//! A command of `wrap` does not outlive it. It is asked to die with its parent (PR_SET_PDEATHSIG), which it can take back;
-//! so a process outside of its namespaces, which it cannot see, waits for the end of either and kills what is left.
+//! A command of `wrap` does not outlive it. PR_SET_PDEATHSIG ties it to its parent, but a program can undo that. So a
+//! process outside of its namespaces waits for the end of either and kills the rest.
 
 use std::os::fd::AsFd;
 

@@ -1,6 +1,6 @@
-//! What the specification's types refuse and runc takes: capabilities that this runtime does not know are left out with a
-//! warning, because an engine may be newer than the kernel; a process without a user is root's; a seccomp profile without a
-//! default action and without rules is none.
+//! Input that runc accepts and the specification's types refuse. Capabilities that this runtime does not know are
+//! left out with a warning, because an engine may be newer than the kernel. A process without a user is root's. A
+//! seccomp profile without a default action and without rules is none.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,9 +1,9 @@
-//! PURE. Whether the networks of a container's namespace are ones that its engine made for containers, so that rules `service:`
-//! may lead there without the node's file.
+//! PURE. Whether the engine made the networks of a container's namespace for containers. Rules `service:` may then
+//! lead there without the node's file.
 //!
-//! That is so of Docker's and podman's own networks, which have what their users put there. A network that a CNI plugin made
-//! has other tenants' pods in it, or a cloud's machines, and looks the same from inside. So whoever is not known to be one
-//! of the two is neither.
+//! Docker's and podman's own networks are of this kind: their users put the containers there. A network that a CNI
+//! plugin made has other tenants' pods in it, or a cloud's machines, and looks the same from inside. So whoever is
+//! not known to be one of the two is neither.
 
 use std::collections::BTreeMap;
 use std::path::Path;

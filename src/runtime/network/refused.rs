@@ -1,10 +1,9 @@
 //! Connections from outside to ports that nobody answers: probes, `docker run -p`, hostPort and port-forward without
 //! `network.inbound`.
 //!
-//! The kernel refuses them before anybody sees them. Seeing each of them takes a raw socket in the engine's network, by which a
-//! sidecar that is taken over could listen to it and forge what it likes: so nobody has one. What is there for nothing is the
-//! kernel's own count of the resets that it sent in that network; the sidecar looks at it now and then, and writes a line
-//! ([`open`]).
+//! The kernel refuses them before anybody sees them. Seeing each of them takes a raw socket in the engine's network.
+//! A hijacked sidecar could listen and forge packets with it, so nobody has one. The kernel counts the resets that it
+//! sent in that network; the sidecar polls the count and writes a line ([`open`]).
 
 use std::fs;
 use std::os::fd::OwnedFd;

@@ -1,6 +1,5 @@
-//! A pod whose sidecar died (K-7). Its network is closed from then on, and nobody joins it. A kubelet makes a pod anew when its
-//! sandbox ends, and only then: so whoever is to become a member of such a pod, as a container that is restarted, ends the
-//! sandbox.
+//! A pod whose sidecar died (K-7). Its network is closed from then on, and nobody joins it. A kubelet makes a pod
+//! anew only when its sandbox ends. So a new member of such a pod, such as a restarted container, ends the sandbox.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Which containers are in which namespaces: an index, so that a `create` whose spec names a namespace by path reads the
-//! records of the containers that are in it, and not those of the whole node (K-9).
+//! An index from namespaces to containers: a `create` that joins a namespace by path reads only the records of the
+//! containers in it, and not those of the whole node (K-9).
 //!
 //! ```text
 //! /run/agentbox/namespaces/
@@ -7,10 +7,10 @@
 //!   listed/<root>-<id>              all entries of this container are made
 //! /run/agentbox/index/<root>-<id>/namespaces    what `delete` takes out again, one a line
 //! ```
-//! An entry says where to look and nothing else: whether a container really is in a namespace, its record and the kernel say.
-//! A container that is not `listed` (an older version's, or one that is just being created) is always looked at. Entries of
-//! containers that are gone are removed by whoever meets them. Not noticed is a process that leaves its namespaces later by
-//! itself, which only those without a policy can: what they made then is nobody's.
+//! An entry says where to look and nothing else: whether a container really is in a namespace, its record and the
+//! kernel say. A container that is not `listed` (an older version's, or one in creation) is always read. Verbs remove
+//! entries of deleted containers when they meet them. The index misses processes that change their namespaces later,
+//! which is possible only without a policy: namespaces made by them belong to no container.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Which container somebody means: by its id, its engine's name for it, or the beginning of its id, whatever its engine.
+//! Finds a container by its id, its engine's name for it, or the beginning of its id, under every engine.
 
 use crate::cli::Global;
 use crate::render::identity::Identity;

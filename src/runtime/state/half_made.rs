@@ -1,8 +1,8 @@
 //! What is begun in a container and not ready yet: the processes of `create` and `exec` before their program.
 //!
-//! They are in the container's namespaces and cgroup, so what runs there may stop them, take a lease on the file that they
-//! are to execute, or leave them no processor time. libcontainer waits for them without a limit; here they get one, and no
-//! lock is held meanwhile but that of a container that is just being created.
+//! They are in the container's namespaces and cgroup. So the container's programs may stop them, take a lease on the
+//! file that they are to execute, or leave them no processor time. libcontainer waits for them without a limit. Here
+//! they get one, and only the lock of a container in creation is held meanwhile.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};

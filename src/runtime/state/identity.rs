@@ -1,5 +1,5 @@
-//! Reads who a container is for people from its record and, where the engine keeps names in files of its own, from those: they
-//! are found by the paths that the engine put into the bundle.
+//! Reads a container's name for people from its record, or from the engine's own files, found by the paths in the
+//! bundle.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What is remembered of containers: written before what it names is made, removed after it is gone.
+//! The records of containers: written before anything in them is made, removed after the container is gone.
 //!
 //! | module | what it does |
 //! |---|---|

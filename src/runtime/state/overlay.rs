@@ -1,4 +1,4 @@
-//! The root file systems that earlier versions made on the host, for what they left.
+//! The root file systems that earlier versions made on the host, and their removal.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What is remembered of a container: written before what it names is made, removed after it is gone.
+//! The record of a container: written before anything in it is made, removed after the container is gone.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

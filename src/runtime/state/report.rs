@@ -1,7 +1,7 @@
-//! The pipe by which a container's process says why it did not execute its program, and that it did.
+//! The pipe by which a container's process reports the execution of its program, or the reason of its failure.
 //!
-//! It is a FIFO in the container's directory. The process inherits a close-on-exec descriptor: end of file means
-//! that execve succeeded (or that the process is gone), text is the reason why not.
+//! It is a FIFO in the container's directory. The process inherits a close-on-exec descriptor. End of file means that
+//! execve succeeded (or the process is gone); text is the error.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

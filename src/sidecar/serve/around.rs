@@ -1,7 +1,7 @@
 //! What is around a container at the moment: the addresses and networks of the node and of the engine's namespace.
 //!
-//! Two routing sockets, one of each namespace, hear of changes; whatever has changed since the last look is looked at anew, so
-//! that an address that became the node's own a moment ago is known as that.
+//! Two routing sockets, one of each namespace, announce changes. The sidecar then reads the changed state again, so
+//! that a new address of the node is known at once.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

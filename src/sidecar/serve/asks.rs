@@ -1,4 +1,4 @@
-//! Connections that wait for a person, and what becomes of them when one decides.
+//! Connections that wait for a person, and the effect of a decision.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! What the runtime's verbs ask a running sidecar: one JSON line each way, on a socket in the container's directory
-//! that only root reaches.
+//! Requests of the runtime's verbs to a running sidecar: one JSON line each way, on a socket in the container's
+//! directory, reachable only for root.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,4 +1,4 @@
-//! Connections that lead in: their share of the budget, and what `agentbox network` shows of them.
+//! Inbound connections: their share of the budget, and their lines in `agentbox network`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

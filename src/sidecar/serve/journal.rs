@@ -1,5 +1,5 @@
-//! The violation log: one JSON line for each refusal and for each failure of what was allowed, so many in a second and so many in all, and a line that says
-//! how many were left out.
+//! The violation log: one JSON line for each refusal and for each failure of an allowed connection. Lines in a second
+//! and in all are bounded, and a line has the number of those left out.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
 //! Keeps what is used of the budgets for the container's next run (`network.budgets-kept`).
 //!
-//! What is written is never less than what was used, also when the sidecar is killed: bytes are written down before they are
-//! sent, in portions, and a name before it is answered. Lines are written whole or not at all, and after one that was not
-//! nothing is written any more.
+//! The file never has less than the real usage, even if the sidecar is killed: bytes are written down before they are
+//! sent, in portions, and a name before it is answered. Lines are written whole or not at all, and after one that was
+//! not nothing is written any more.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;

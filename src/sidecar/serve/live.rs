@@ -1,4 +1,4 @@
-//! The connections that are open: what `agentbox network` shows, and what is closed when the rules change.
+//! The open connections: for `agentbox network`, and for closing when the rules change.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

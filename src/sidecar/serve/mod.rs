@@ -2,7 +2,7 @@
 //!
 //! One thread, one event loop. Everything comes from inside the container's network namespace over listeners that
 //! were bound there, and leaves from the engine's, where this process is. Each connection is a task that owns its two
-//! sockets; what they share is a [`wall::Wall`].
+//! sockets; they share a [`wall::Wall`].
 //!
 //! ```text
 //! dns       question ----------> synthetic address, or NXDOMAIN with the reason

@@ -1,9 +1,9 @@
-//! Connections from outside to ports on which nobody listens: probes, `docker run -p`, hostPort and port-forward without
-//! `network.inbound`. The kernel refuses them, and nobody here sees them; what is seen is its count of the resets that it sent.
+//! Connections from outside to ports on which nobody listens: probes, `docker run -p`, hostPort and port-forward
+//! without `network.inbound`. The kernel refuses them without notice; only its count of sent resets is visible.
 //!
-//! The count is looked at less and less often, and lines of it become rarer still: a sidecar that idles wakes five
-//! seconds after its start, then after twice as long each time, and at last every five minutes. While there are connections
-//! of the container's own, what the kernel sent may be theirs, and is not written down.
+//! The count is polled less and less often: five seconds after the sidecar's start, then after twice as long each
+//! time, and at last every five minutes. Lines become rarer still. While there are connections of the container's
+//! own, what the kernel sent may be theirs, and is not written down.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

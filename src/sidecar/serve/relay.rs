@@ -1,7 +1,7 @@
 //! Bytes both ways, until both sides are done. While nothing flows a connection costs no buffer: the one buffer there
-//! is belongs to whoever is reading. A long stream has a larger one of its own, for what counts is how much goes at once:
-//! splice(2), which copies nothing, was slower, since it hands the socket single pages (docs/benchmarks.md). What goes by
-//! TLS is another matter: `secure`.
+//! is belongs to whoever is reading. A long stream has a larger buffer of its own, because the size of one read
+//! decides the speed. splice(2), which copies nothing, was slower, since it hands the socket single pages
+//! (docs/benchmarks.md). What goes by TLS is another matter: `secure`.
 //!
 //! A stream without a pause is read by batches (`SO_RCVLOWAT`).
 

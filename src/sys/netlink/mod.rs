@@ -1,8 +1,8 @@
 //! The little of rtnetlink(7) that a sandbox needs: list links, addresses and gateways, bring a
 //! link up, give it large packets, an address and a local default route.
 //!
-//! What the kernel sends is parsed defensively, as bytes, without `unsafe`: a length that does not
-//! fit is an error, never a guess, and no loop is longer than a constant.
+//! The kernel's messages are parsed defensively, as bytes, without `unsafe`: a wrong length is an error, never a
+//! guess, and every loop is bounded by a constant.
 
 mod pairs;
 mod route;

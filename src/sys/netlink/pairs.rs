@@ -1,4 +1,4 @@
-//! Which networks are at the other end of a namespace's virtual Ethernet pairs, and of nothing else that it has.
+//! The networks of a namespace's virtual Ethernet pairs, and of none of its other devices.
 
 use std::collections::BTreeSet;
 use std::io;

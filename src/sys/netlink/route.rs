@@ -1,5 +1,5 @@
-//! What the routes, addresses and nexthop objects of a namespace say of it: which addresses are its own, whom it reaches
-//! without a gateway, and who its gateways are, by every form in which the kernel writes a gateway down.
+//! The own addresses, directly reachable networks and gateways of a namespace, from its routes, addresses and nexthop
+//! objects, in every form of a gateway that the kernel has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

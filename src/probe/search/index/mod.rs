@@ -1,9 +1,9 @@
 //! Reading git's index (gitformat-index(5)): versions 2 to 4, contents named by SHA-1 or SHA-256, split and sparse.
 //!
-//! It is a file of the workspace, which an agent may have written: what is not understood to its last byte is nothing. It is
-//! never in memory as a whole, and neither are its names: one is read over the other, and only those are kept that are asked
-//! for. Libraries for it (gix-index) keep all of what they read, of which an agent decides how much it is: a name of 4 KB may
-//! take one byte in the file.
+//! It is a file of the workspace, and an agent may have written it: an index that is not understood to its last byte
+//! counts as none. It is never in memory as a whole, and neither are its names: one is read over the other, and only
+//! those are kept that are asked for. Libraries for it (gix-index) keep everything in memory, and an agent decides
+//! how much that is: a name of 4 KB may take one byte in the file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
