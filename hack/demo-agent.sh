@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What an agent may do on a working day, and what one does that was talked into it. hack/demo runs this twice: as it is,
-# and behind `agentbox wrap`.
+# The work of an agent on an ordinary day, and of an agent that was talked into mischief. hack/demo runs this twice: without
+# walls, and behind `agentbox wrap`.
 #
 # It expects a workspace as its working directory, and in its environment
-#   DEMO_HOME  a home directory with an SSH key in it      DEMO_PORT  a port where somebody listens, outside
+#   DEMO_HOME  a home directory with an SSH key in it      DEMO_PORT  a port with a server, outside
 #   DEMO_PID   a process outside
-# One line for each attempt: what, "done" or "denied", and what the system said.
+# Prints one line for each attempt: its name, "done" or "denied", and the system's answer.
 set -uo pipefail
 # The system's own programs, not those of somebody's home.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
