@@ -148,7 +148,7 @@ pub struct Wrap {
     /// Project directory, mounted with the access that the policy gives [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
-    /// Environment variable, repeatable; the caller's own are not passed on, except PATH, HOME, TERM, LANG, LC_*, TZ and USER
+    /// Environment variable, repeatable; of the caller's own only HOME, PATH, TERM, LANG and the like are passed on
     #[arg(long, short, value_name = "K=V")]
     pub env: Vec<String>,
     /// Command and arguments
