@@ -30,7 +30,8 @@ pub use update::Update;
 #[command(
     name = "agentbox",
     disable_version_flag = true,
-    subcommand_required = false
+    subcommand_required = false,
+    after_help = "create to spec work as in runc (man runc); explain to wrap are agentbox's own verbs."
 )]
 pub struct Cli {
     /// Options that precede the verb.
