@@ -1,5 +1,5 @@
-//! Runs a test in a process and in network, mount and pid namespaces of its own: nothing that it
-//! does reaches the machine, and what it leaves running dies with it.
+//! Runs a test in a process of its own, with its own network, mount and pid namespaces: nothing reaches the machine,
+//! and leftover processes die with it.
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,5 @@
-//! The library of `hack/fuzz`: the fuzz targets and what they share with the tests, as the root of a crate of its own
-//! (fuzz/Cargo.toml), so that the tests' binary needs no fuzzer.
+//! The library of `hack/fuzz`: the fuzz targets and their parts shared with the tests, as the root of a crate of its
+//! own (fuzz/Cargo.toml), so that the tests' binary needs no fuzzer.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

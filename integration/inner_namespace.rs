@@ -1,4 +1,4 @@
-//! The inner network namespace: what is in it, what leaves it (nothing), and who may enter it.
+//! The inner network namespace: its content, the traffic that leaves it (none), and the processes that may enter it.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! What one crate cannot have the compiler check: the pure core stays pure, `unsafe` stays in `src/sys`, and every
-//! file says what it is for.
+//! Rules that the compiler cannot check within one crate: the pure core stays pure, `unsafe` stays in `src/sys`, and
+//! every file says its purpose.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `agentbox policy`, run as a person runs it: verdicts, lists, and what package managers that a test made up say.
+//! `agentbox policy` as for a person: verdicts, lists, and the answers of invented package managers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

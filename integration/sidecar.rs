@@ -1,4 +1,4 @@
-//! The sidecar: that it is confined, answers once, ends with init, and that nothing opens without it.
+//! The sidecar is confined, answers once, ends with init, and nothing opens without it.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! What docs/agents.md shows is what agentbox knows and what hack/agents runs.
+//! docs/agents.md agrees with agentbox and with hack/agents.
 
 use super::{Scratch, program};
 use crate::command::run;

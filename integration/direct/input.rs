@@ -1,4 +1,4 @@
-//! Bundles and ids that no engine would send: refused in one line that says what is wrong, with nothing left behind.
+//! Bundles and ids that no engine would send: each is refused in one line with the reason, with nothing left behind.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! P04 of the threat list, the other half: a creation that is killed at any moment leaves nothing that `delete
-//! --force` does not remove.
+//! P04 of docs/threats.md, the other half: `delete --force` removes everything of a creation that was killed at any
+//! moment.
 
 use std::fs;
 use std::process::{Command, Stdio};

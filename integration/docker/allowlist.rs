@@ -1,8 +1,8 @@
 //! The allowlist: what is listed is reached by every kind of client, and nothing else is (N01 to N12, N14, N15, N18,
 //! N19, N21, N22 of the threat list).
 //!
-//! The internet is `integration/internet`: servers in a namespace of their own, and a witness that writes down whatever
-//! arrives. A denial counts only if nothing arrived.
+//! The internet is `integration/internet`: servers in a namespace of their own, and a witness that logs everything it
+//! receives. A denial counts only if nothing arrived.
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Ports that lead in: those that the policy names, and nothing else of what is inside (N18).
+//! Inbound ports: those of the policy, and nothing else inside (N18).
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

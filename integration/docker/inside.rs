@@ -1,8 +1,8 @@
 //! Attacks on the allowlist by programs inside, as the container's first process and by exec: sockets of every kind
 //! (N13, N16), neighbours (N18), budgets and floods (N20), the files of names (N23), the wall's own ports (N27).
 //!
-//! Each attack is a Python program that prints what it managed; what counts is what the witness, or a listener of the
-//! test, has seen.
+//! Each attack is a Python program that prints its successes. The verdict comes from the witness, or from a listener
+//! of the test.
 
 use std::io::Read;
 use std::net::TcpListener;

@@ -1,7 +1,7 @@
 //! The network wall: N01, N13, N15 to N17, N26 and F19 of the threat list.
 //!
-//! "The internet" is an address on the rig's own loopback that containers reach through the engine's bridge. What counts
-//! is that no byte arrives there, whatever connect() said.
+//! "The internet" is an address on the rig's own loopback that containers reach through the engine's bridge. No byte
+//! may arrive there, whatever connect() returned.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, UdpSocket};

@@ -1,4 +1,4 @@
-//! Behind a company's proxy that speaks TLS: it is known by its certificate, and nobody who is not it is told anything.
+//! Behind a company's TLS proxy: its certificate identifies it, and any other proxy gets no byte.
 
 use std::path::Path;
 use std::sync::Arc;

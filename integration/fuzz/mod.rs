@@ -1,5 +1,5 @@
-//! What is fuzzed: everything that turns bytes from outside into a decision. `hack/fuzz` drives [`TARGETS`] with coverage;
-//! the test here runs the corpus and changes of it, the same ones each time.
+//! Fuzz targets: all code that turns bytes from outside into a decision. `hack/fuzz` drives [`TARGETS`] with
+//! coverage; the test here runs the corpus and changes of it, the same ones each time.
 
 mod mutate;
 mod targets;

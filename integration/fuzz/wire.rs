@@ -1,5 +1,5 @@
-//! What a container sends to the wall: names, greetings, requests, questions. Nothing panics, what passes is what came,
-//! and how it was cut into packets changes nothing.
+//! What a container sends to the wall: names, greetings, requests, questions. Nothing panics, the output equals the
+//! input, and the division into packets changes nothing.
 
 use std::net::IpAddr;
 

@@ -1,7 +1,7 @@
 //! A value as lines that say their own context, one fact a line: `plan.network.sysfs = true`.
 //!
-//! Two values that differ have lines that differ. `path[] = item` is an item of a list, in the list's order; lists of
-//! words stay on one line while they are short.
+//! Different values have different lines. `path[] = item` is an item of a list, in the list's order; lists of words
+//! stay on one line while they are short.
 
 use std::collections::BTreeSet;
 

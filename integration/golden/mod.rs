@@ -1,7 +1,7 @@
 //! What is enforced, for every built-in policy and every bundle of a real engine, as text in `integration/golden/`.
 //!
-//! `AGENTBOX_BLESS=1 cargo test --test integration golden` writes the files; otherwise a difference fails. Who reviews
-//! a change reads here what it does to containers.
+//! `AGENTBOX_BLESS=1 cargo test --test integration golden` writes the files; otherwise a difference fails. A reviewer
+//! of a change reads here its effect on containers.
 //!
 //! - `containers/POLICY.txt`: one container in whole, the [`BASE`], under `--policy POLICY`: on which kernels, the
 //!   explanation with the program's figures, the plan, the shadow spec

@@ -1,6 +1,6 @@
 //! config.md "POSIX-platform Hooks" and the steps of runtime.md "Lifecycle" that run them.
 //!
-//! The hooks are scripts that write into the directory which the container sees at /share.
+//! The hooks are scripts that write into the container's directory /share.
 
 use serde_json::{Value, json};
 

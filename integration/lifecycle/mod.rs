@@ -1,8 +1,7 @@
 //! The specification's MUSTs (runtime-spec 1.2), each as a case that is named after its section and runs on agentbox and
 //! on runc alike.
 //!
-//! A case that one of them is known to fail is in [`DIFFERENCES`] with the reason; there it has to fail, so that the
-//! table cannot outlive what it explains.
+//! A known failure is in [`DIFFERENCES`] with the reason, and must fail there, so that the table stays true.
 
 mod config_linux_md;
 mod config_md;

@@ -1,4 +1,4 @@
-//! What a hostile reviewer found in the files of pods and names: what a caller of Docker's could say itself.
+//! Findings of a hostile review in the files of pods and names: claims that a caller of Docker could make itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! An unmodified image under `standard` (AGENTS.md ): what may be written, where it lies, how much of it
-//! there may be, and what is left of it.
+//! An unmodified image under `standard`: the writable places, their location, their bounds, and
+//! the leftovers.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A container that loses its sidecar ends, so that what restarts containers gives it a network again (K-7).
+//! A container that loses its sidecar ends, so that an engine or kubelet makes it again with a network (K-7).
 
 use crate::command::run;
 use crate::docker::allowlist::{Agent, witness};

@@ -1,5 +1,4 @@
-//! What holds for whatever is asked: the bundles of real engines, and hostile ones that no engine would write, the same
-//! ones each time.
+//! Properties of all input: the bundles of real engines, and hostile ones, the same ones each time.
 
 mod hostile;
 mod program;

@@ -1,4 +1,4 @@
-//! What no shadow spec may lack or have, whatever the bundle.
+//! Properties of every shadow spec, for every bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};

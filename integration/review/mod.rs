@@ -1,4 +1,4 @@
-//! What readers from outside found at commit 9a4ca38, by the number of the finding: each test fails on that commit.
+//! Findings of outside reviews at commit 9a4ca38, by their numbers: each test fails on that commit.
 //!
 //! F: files, processes, privileges. N: the network wall. U: three users. K: a real Kubernetes.
 

@@ -1,4 +1,4 @@
-//! Policies: who may loosen, what a default becomes, mistakes of an operator (F-C1, N-H1, N-M3, N-M4, U-B).
+//! Policies: permission to loosen, the narrowed default, mistakes of an operator (F-C1, N-H1, N-M3, N-M4, U-B).
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,7 +1,7 @@
-//! The runtime specification under `unconfined`, beyond its MUSTs: the same bundle on agentbox and on Debian's runc must
-//! give the same output. What runc 1.1 does not have yet is compared with what is expected.
+//! The runtime specification under `unconfined`, beyond its MUSTs: the same bundle on agentbox and on Debian's runc
+//! must give the same output. Features that runc 1.1 lacks are compared with an expected output.
 //!
-//! Each case fails without the code that closes the gap of libcontainer which it is about.
+//! Each case fails without our correction of libcontainer.
 
 mod mounts;
 mod options;

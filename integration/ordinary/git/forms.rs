@@ -1,4 +1,4 @@
-//! Every form that a repository's index has, what git was told not to look at, and where git is not told.
+//! Every form of a repository's index, files that git was told to ignore, and cases in which git is not told.
 
 use super::*;
 

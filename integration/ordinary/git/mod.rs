@@ -1,5 +1,5 @@
-//! Files that git knows: whatever is hidden inside a workspace, no commit carries it out; and what git has anyway, or
-//! what is no secret, is not hidden.
+//! Files that git knows: no commit carries a hidden file out, and files that git has, or that hold no secret,
+//! are not hidden.
 
 mod crafted;
 mod forms;

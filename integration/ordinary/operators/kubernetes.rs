@@ -1,5 +1,4 @@
-//! docs/kubernetes.md and hack/kubernetes: what is quoted is what is there, what is there is what containerd and YAML take (K-11,
-//! "Missing pieces" 1 and 2).
+//! docs/kubernetes.md and hack/kubernetes: the quotations are true, and containerd and YAML accept the files (K-11).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a person sees: output into a pipe that closes, errors at a terminal, the version.
+//! Output for people: into a pipe that closes, errors at a terminal, the version.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
-//! Debuggers and chroot in a container (AGENTS.md; THREATS S02, S05): what an annotation gives, and that it gives no
-//! more than the container's own processes.
+//! Debuggers and chroot in a container (A-7, A-9; S02, S05 of docs/threats.md): the annotation opens the container's
+//! own processes and no others.
 //!
-//! The question behind it: `exec` brings a process into the container that holds more than the container while it raises
-//! its own walls. The hunter seizes whatever it can meanwhile, and nothing that it catches is half made.
+//! The question behind it: `exec` brings a process into the container that holds more than the container while it
+//! raises its own walls. The hunter seizes all processes that it can, and catches no half-made one.
 
 use serde_json::json;
 

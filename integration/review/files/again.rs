@@ -1,5 +1,5 @@
-//! What a second hostile reading found about files (F2): names that are changed between two runs, searches that are
-//! raced, and mounts with no name.
+//! Findings of a second hostile review about files (F2): names that are changed between two runs, races with
+//! searches, and mounts without a name.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! F-M2, AGENTS 18, U-B11: which mount is the workspace, what of a home is written, and what is said of the rest.
+//! F-M2, U-B11: the choice of the workspace's mount, the writable part of a home, and the report on the rest.
 
 use std::fs;
 

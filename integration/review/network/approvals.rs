@@ -1,4 +1,4 @@
-//! An approval grants what was shown, and nothing that waits since then (N-M7, N33 of the threat list).
+//! An approval is for the connection shown, and for none that waits since then (N-M7; N33 of docs/threats.md).
 
 use std::time::Duration;
 

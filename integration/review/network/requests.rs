@@ -1,5 +1,5 @@
-//! Requests on port 80 that one server reads in another way than the next (N-L1, N34 of the threat list), heads in single bytes
-//! (N-L7) and a port that is left out (N-L8).
+//! Requests on port 80 that two servers read differently (N-L1; N34 of docs/threats.md), heads in single bytes (N-L7)
+//! and an omitted port (N-L8).
 
 use super::under;
 use crate::docker::Docker;

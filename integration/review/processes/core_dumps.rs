@@ -1,5 +1,6 @@
-//! F-H2 (THREATS F16, F24): a crash starts nothing on the node. The limit of core files is 1, with which a core_pattern
-//! that is a pipe starts no helper, and no process inside changes it: a soft limit of 0 would start it as well.
+//! F-H2 (THREATS F16, F24): a crash starts nothing on the node. The limit of core files is 1, with which a
+//! core_pattern pipe starts no helper. No process inside changes it: a soft limit of 0 would start the helper as
+//! well.
 
 use super::{Running, sleeper};
 use crate::direct::Node;

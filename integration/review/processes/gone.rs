@@ -1,4 +1,4 @@
-//! K-3: what is gone can be killed and deleted, whatever of it somebody else has removed.
+//! K-3: a vanished container can be killed and deleted, even if others have removed parts of it.
 
 use std::path::Path;
 use std::time::Duration;

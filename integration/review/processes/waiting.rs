@@ -1,5 +1,5 @@
-//! F-H1 (THREATS P04): no verb waits for the container's goodwill. An agent that stops, traces and leases whatever it can
-//! see holds up what is begun in its container, and nothing else: every verb ends, and the container too.
+//! F-H1 (THREATS P04): no verb waits for the container's goodwill. An agent that stops, traces and leases all that it
+//! can see delays only the verbs on its own container: every verb ends, and the container too.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,4 +1,4 @@
-//! What was left of volumes: local disks, a message file with another name, a volume that two fields give; and keys of the
+//! More volumes: local disks, a message file with another name, a volume under two fields, and keys of the
 //! container's own.
 
 use super::*;
