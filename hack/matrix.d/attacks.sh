@@ -1,5 +1,5 @@
 # What a hostile program tries against the network wall, in busybox's shell: run inside, by init and by exec, with and
-# without the wall. The names are THREATS' (N01 to N27); everything that must not arrive says ATTACK or goes where
+# without the wall. The names are those of docs/threats.md (N01 to N27); everything that must not arrive says ATTACK or goes where
 # nothing else goes. Prints what it got; what arrived is for the witness outside to say.
 # Allowed are api.example.test on 80 and 443, and on 80 the names that lead astray.
 

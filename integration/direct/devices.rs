@@ -67,7 +67,7 @@ fn direct_the_usual_devices_work_whatever_the_rules() {
     }
 }
 
-/// HOUSE: on cgroup v1 libcgroups adds tun, and the making of any node, to whatever a plan says.
+/// On cgroup v1 libcgroups adds tun, and the making of any node, to whatever a plan says.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_under_a_policy_a_container_has_the_devices_of_its_plan_alone() {

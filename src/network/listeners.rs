@@ -1,7 +1,7 @@
 //! The wall's ears in the inner namespace: bound by the child that makes it, served by the sidecar.
 //!
 //! A socket keeps the namespace it was made in, so the sidecar accepts from inside without ever being there. None of
-//! them that leads anywhere has SO_REUSEADDR or SO_REUSEPORT: nobody inside can bind beside them (THREATS N27).
+//! them that leads anywhere has SO_REUSEADDR or SO_REUSEPORT: nobody inside can bind beside them (docs/threats.md N27).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};

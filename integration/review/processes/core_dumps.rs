@@ -1,4 +1,4 @@
-//! F-H2 (THREATS F16, F24): a crash starts nothing on the node. The limit of core files is 1, with which a
+//! F-H2 (docs/threats.md F16, F24): a crash starts nothing on the node. The limit of core files is 1, with which a
 //! core_pattern pipe starts no helper. No process inside changes it: a soft limit of 0 would start the helper as
 //! well.
 

@@ -1,4 +1,4 @@
-//! F-H6 (THREATS F29): the groups of whoever calls the runtime are not the container's.
+//! F-H6 (docs/threats.md F29): the groups of whoever calls the runtime are not the container's.
 
 use std::process::Command;
 

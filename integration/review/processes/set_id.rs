@@ -1,4 +1,4 @@
-//! F-H5 (THREATS F21): no container leaves a set-user-ID or set-group-ID file on the node.
+//! F-H5 (docs/threats.md F21): no container leaves a set-user-ID or set-group-ID file on the node.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

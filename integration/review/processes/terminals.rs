@@ -1,4 +1,4 @@
-//! F-H7 (THREATS F28): the caller's terminal is never handed in, also when only some descriptors lead to it. S-2: what is
+//! F-H7 (docs/threats.md F28): the caller's terminal is never handed in, also when only some descriptors lead to it. S-2: what is
 //! captured of a terminal has no carriage returns. F-M6: a command does not outlive `wrap`, whatever it asks for.
 
 use std::fs::File;

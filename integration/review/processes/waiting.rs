@@ -1,4 +1,4 @@
-//! F-H1 (THREATS P04): no verb waits for the container's goodwill. An agent that stops, traces and leases all that it
+//! F-H1 (docs/threats.md P04): no verb waits for the container's goodwill. An agent that stops, traces and leases all that it
 //! can see delays only the verbs on its own container: every verb ends, and the container too.
 
 use std::fs;

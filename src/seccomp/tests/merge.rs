@@ -251,7 +251,7 @@ fn real_profiles_merge_into_short_programs() {
     }
 }
 
-/// F-H2 (THREATS F16, F24): of all limits that of core files alone is not changed, in any spelling and under any profile;
+/// F-H2 (docs/threats.md F16, F24): of all limits that of core files alone is not changed, in any spelling and under any profile;
 /// and nobody hears of it, neither the program nor a listener.
 #[test]
 fn the_limit_of_core_files_is_never_changed() {
@@ -294,7 +294,7 @@ fn the_limit_of_core_files_is_never_changed() {
     }
 }
 
-/// F-H5 (THREATS F21): besides what base.toml says, and never instead of it.
+/// F-H5 (docs/threats.md F21): besides what base.toml says, and never instead of it.
 #[test]
 fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
     let (allow, deny) = (names(&["chmod"]), names(&["creat"]));
