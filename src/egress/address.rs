@@ -1,5 +1,5 @@
-//! What a name may lead to. Other people decide on the addresses of a name. So each address is checked, and a checked
-//! one is dialled (no second resolution: DNS rebinding).
+//! The addresses that a name may lead to. Other people decide on the addresses of a name. So each address is checked,
+//! and a checked one is dialled (no second resolution: DNS rebinding).
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Budgets: what one container may use of the network, however it asks.
+//! Budgets: the bounds of a container's use of the network, by all ways together.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a client of SOCKS5 says (RFC 1928): the greeting and the request, whole or not yet.
+//! The greeting and the request of a SOCKS5 client (RFC 1928), whole or incomplete.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

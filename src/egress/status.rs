@@ -1,4 +1,4 @@
-//! What goes on in a container's network, as its sidecar says it and `agentbox network` shows it.
+//! The state of a container's network, from its sidecar to `agentbox network`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

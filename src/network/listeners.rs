@@ -1,4 +1,4 @@
-//! The wall's ears in the inner namespace: bound by the child that makes it, served by the sidecar.
+//! The wall's listeners in the inner namespace: bound by the child that makes it, served by the sidecar.
 //!
 //! A socket keeps the namespace it was made in, so the sidecar accepts from inside without ever being there. None of
 //! them that leads anywhere has SO_REUSEADDR or SO_REUSEPORT: nobody inside can bind beside them (docs/threats.md N27).

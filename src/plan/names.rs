@@ -1,5 +1,6 @@
-//! PURE. Whose files the runtime reads names from: those that the engine itself wrote for this container, or for the one whose
-//! network it joins. They say where rules like `service:db` lead, in a network that is shared also for the other container.
+//! PURE. The hosts file and resolv.conf that the runtime may read: those that the engine itself wrote for this
+//! container, or for the one whose network it joins. They say where rules like `service:db` lead, in a network that
+//! is shared also for the other container.
 //!
 //! A path alone proves nothing: somebody who fills a volume can imitate an engine's directory in it. So the file is
 //! the engine's where its id is one of those two and it lies where no container writes.

@@ -1,4 +1,4 @@
-//! PURE. The list of what no policy lets in, or lets be written: `policies/never.toml`.
+//! PURE. The list of paths that no policy mounts, or lets be written: `policies/never.toml`.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};

@@ -1,4 +1,4 @@
-//! PURE. Where what is thrown away lies, and how much of it there may be.
+//! PURE. The place and the bound of scratch.
 
 use super::{FilesystemPlan, HostFacts, PlanError, ScratchPlace};
 use crate::policy::{Policy, ScratchOn};

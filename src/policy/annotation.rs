@@ -1,4 +1,4 @@
-//! What a container's annotations ask for.
+//! The requests in a container's annotations.
 //!
 //! Keys are `dev.agentbox.` and a field. A misspelt key of ours would be a wall that silently does not stand, so it
 //! is an error; all other keys belong to other programs. Only keys are judged so: a container or an image may well be

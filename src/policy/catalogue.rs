@@ -1,4 +1,4 @@
-//! What there is to choose from on a node: policies and presets.
+//! The policies and presets of a node.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What limits a policy: another one, compared field by field.
+//! Ceilings: a policy compared with another one, field by field.
 
 use std::collections::BTreeSet;
 use std::fmt;

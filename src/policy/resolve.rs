@@ -1,4 +1,4 @@
-//! Everything that has a say -> one policy, each field with its origin, within every ceiling.
+//! From annotations, `--policy`, files and defaults to one policy, each field with its origin, within every ceiling.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

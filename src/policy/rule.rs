@@ -1,4 +1,4 @@
-//! One rule of the network wall: which host, which port.
+//! One rule of the network wall: host and port.
 //!
 //! ```text
 //! rule    = [reach ":"] target [":" port]

@@ -1,4 +1,4 @@
-//! Whether what is thrown away can lie on a disk of this node ([`crate::runtime::create::scratch`] makes it).
+//! Whether scratch can lie on a disk of this node ([`crate::runtime::create::scratch`] makes it).
 
 use std::fs::OpenOptions;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! PURE. From a plan to what enforces it or tells of it: the spec for libcontainer, files, words.
+//! PURE. From a plan to the spec for libcontainer, to files and to the explanation.
 
 pub mod explain;
 pub mod ext4;

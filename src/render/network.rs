@@ -1,4 +1,4 @@
-//! PURE. What is going on in a container's network, as a person wants to read it.
+//! PURE. The state of a container's network for people.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! PURE. What runc refuses in a spec and libcontainer takes.
+//! PURE. Refuses specs that runc refuses and libcontainer accepts.
 
 use std::collections::BTreeSet;
 use std::path::Path;

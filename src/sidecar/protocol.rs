@@ -1,4 +1,4 @@
-//! What the runtime, the sidecar and the container's init say to each other.
+//! The protocol between the runtime, the sidecar and the container's init.
 //!
 //! Two sockets, both nameless pairs. The **bootstrap** socket between runtime and sidecar carries [`Setup`],
 //! [`Attach`] and [`Reply`] as JSON, and closes when the sidecar is ready. init inherits the **hand-over** socket,

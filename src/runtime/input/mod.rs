@@ -1,4 +1,4 @@
-//! What callers hand in, read once and bounded: the bundle, the node's files, descriptors.
+//! Input of callers, read once and bounded: the bundle, the node's files, descriptors.
 //!
 //! | module | what it reads |
 //! |---|---|

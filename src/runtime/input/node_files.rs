@@ -1,4 +1,4 @@
-//! Reading what has a say in a policy: the node's file, its policy directory, the command line.
+//! Reads the sources of a policy: the node's file, its policy directory, the command line.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What the engine prepared for names: read once, when the container starts, and known to the sidecar alone.
+//! The engine's resolv.conf and hosts file, read once at `start` and given only to the sidecar.
 //!
 //! The engine has finished by then (Docker 28 attaches networks between `create` and `start`), and the container's
 //! program does not run yet. The files are the engine's own, which the planner tells from a mount of the caller's choice; the

@@ -1,4 +1,4 @@
-//! Other rules for a running container: resolved as `create` resolves them, within the same ceilings.
+//! Replaces the network rules of a running container: resolved as at `create`, within the same ceilings.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What is begun in a container and not ready yet: the processes of `create` and `exec` before their program.
+//! Processes of `create` and `exec` before their program runs.
 //!
 //! They are in the container's namespaces and cgroup. So the container's programs may stop them, take a lease on the
 //! file that they are to execute, or leave them no processor time. libcontainer waits for them without a limit. Here

@@ -1,4 +1,4 @@
-//! What is around a container at the moment: the addresses and networks of the node and of the engine's namespace.
+//! A container's surroundings at the moment: the addresses and networks of the node and of the engine's namespace.
 //!
 //! Two routing sockets, one of each namespace, announce changes. The sidecar then reads the changed state again, so
 //! that a new address of the node is known at once.

@@ -1,4 +1,4 @@
-//! What all connections share: the rules, the names, the budget, the resolver and the log.
+//! Shared by all connections: the rules, the names, the budget, the resolver and the log.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
