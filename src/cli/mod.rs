@@ -31,7 +31,7 @@ pub use update::Update;
     name = "agentbox",
     disable_version_flag = true,
     subcommand_required = false,
-    after_help = "create to spec work as in runc (man runc); explain to wrap are agentbox's own verbs."
+    after_help = "create to spec are runc's verbs (man runc), explain to wrap are agentbox's own."
 )]
 pub struct Cli {
     /// Options that precede the verb.
