@@ -299,6 +299,40 @@ by_hand_without_systemd() {
     [ ! -e $cgroup ] || fail "its cgroup stayed"
 }
 
+# K-2: a pod with less processor time than a sidecar may use, with the kubelet's two drivers.
+a_pod_with_small_limits_starts() {
+    local driver=$1 pod box path kubepods=/sys/fs/cgroup/kubepods
+    case $driver in
+        cgroupfs)
+            box="$BIN --root /run/hand" path=/kubepods/small/app pod=$kubepods/small
+            mkdir -p $pod
+            echo "+cpu +memory +pids" >$kubepods/cgroup.subtree_control
+            echo "10000 100000" >$pod/cpu.max
+            echo 67108864 >$pod/memory.max
+            ;;
+        systemd)
+            box="$BIN --systemd-cgroup --root /run/hand" path=kubepods-small.slice:cri:app pod=/sys/fs/cgroup/kubepods.slice/kubepods-small.slice
+            systemctl start kubepods-small.slice
+            systemctl set-property --runtime kubepods-small.slice CPUQuota=10% MemoryMax=64M
+            ;;
+    esac
+    bundle "/srv/small-$driver" "$path" 'sleep 1000'
+    # systemd writes a quota of 10 % of its period.
+    equal "$(awk '{ print $1 / $2 }' $pod/cpu.max) $(cat $pod/memory.max)" "0.1 67108864"
+    for allow in "" api.example.test; do
+        jq --arg allow "$allow" 'if $allow == "" then . else .annotations["dev.agentbox.network.allow"] = $allow end' \
+            "/srv/small-$driver/config.json" >"/srv/small-$driver/new"
+        mv "/srv/small-$driver/new" "/srv/small-$driver/config.json"
+        $box create --bundle "/srv/small-$driver" small </dev/null >/dev/null 2>&1
+        $box start small
+        equal "$(jq -r .status <<<"$($box state small)")" running
+        equal "$($box exec small echo hello)" hello
+        grep -q . "$(find $pod -type d -name 'agentbox-sidecar-*')/cgroup.procs" || fail "the sidecar is not in the pod"
+        $box delete --force small
+        equal "$(find $pod -mindepth 1 -type d)" ""
+    done
+}
+
 seccomp_and_landlock_are_this_kernels() {
     local said
     said=$($BIN features)
@@ -355,6 +389,8 @@ check "podman, standard" podman_runs_under_a_scope $BIN
 check "by hand, systemd, unconfined" by_hand_with_the_systemd_driver unconfined
 check "by hand, systemd, standard" by_hand_with_the_systemd_driver standard
 check "by hand, without systemd" by_hand_without_systemd
+check "a pod with small limits, cgroupfs" a_pod_with_small_limits_starts cgroupfs
+check "a pod with small limits, systemd" a_pod_with_small_limits_starts systemd
 check "features and wrap" seccomp_and_landlock_are_this_kernels
 check "agentbox: beside fallback tunnels" containers_start_beside_fallback_tunnels
 echo "$PASSED passed, $FAILED failed"
