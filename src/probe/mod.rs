@@ -479,11 +479,11 @@ fn is_dockerd(path: &Path) -> bool {
 
 /// A directory that is removed with the value.
 #[cfg(test)]
-struct TestDir(PathBuf);
+pub(crate) struct TestDir(pub PathBuf);
 
 #[cfg(test)]
 impl TestDir {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("agentbox-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         Self(dir)

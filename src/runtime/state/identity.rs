@@ -62,8 +62,14 @@ fn docker_dir(record: &Record) -> Option<PathBuf> {
     Some(data.join("containers").join(&record.id))
 }
 
-/// podman keeps one list of the containers of a store, beside their bundles: `<store>/overlay-containers/<id>/userdata`.
 fn podman(record: &Record) -> Told {
+    let store = record.bundle.parent().and_then(Path::parent);
+    store.map_or_else(Told::default, |store| listed(store, &record.id))
+}
+
+/// podman lists the containers of a store beside their bundles, `<store>/overlay-containers/<id>/userdata`; from 4.6 on, those of
+/// `--rm` stand in a list of their own.
+fn listed(store: &Path, id: &str) -> Told {
     #[derive(Deserialize)]
     struct Entry {
         id: String,
@@ -77,12 +83,10 @@ fn podman(record: &Record) -> Told {
         #[serde(rename = "image-name")]
         image: Option<String>,
     }
-    let store = record.bundle.parent().and_then(Path::parent);
-    let list = store.map(|store| store.join("containers.json"));
-    let Some(list) = list.and_then(|file| json::<Vec<Entry>>(&file)) else {
-        return Told::default();
-    };
-    let own = list.into_iter().find(|entry| entry.id == record.id);
+    let lists = ["containers.json", "volatile-containers.json"]
+        .into_iter()
+        .filter_map(|list| json::<Vec<Entry>>(&store.join(list)));
+    let own = lists.flatten().find(|entry| entry.id == id);
     own.map_or_else(Told::default, |entry| Told {
         name: entry.names.into_iter().next(),
         image: serde_json::from_str::<Metadata>(&entry.metadata)
@@ -94,4 +98,25 @@ fn podman(record: &Record) -> Told {
 /// A file of an engine's, if it is one that can be understood.
 fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&read_file(path).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::TestDir;
+
+    #[test]
+    fn podman_lists_what_it_removes_at_the_end_by_itself() {
+        let store = TestDir::new("podman-store");
+        let write = |list: &str, id: &str, name: &str| {
+            let entry = serde_json::json!([{"id": id, "names": [name], "metadata": "{\"image-name\": \"i\"}"}]);
+            std::fs::write(store.0.join(list), entry.to_string()).unwrap();
+        };
+        write("volatile-containers.json", "b", "gone-soon");
+        assert_eq!(listed(&store.0, "b").name.as_deref(), Some("gone-soon"));
+        write("containers.json", "a", "stays");
+        assert_eq!(listed(&store.0, "a").name.as_deref(), Some("stays"));
+        assert_eq!(listed(&store.0, "b").image.as_deref(), Some("i"));
+        assert_eq!(listed(&store.0, "c").name, None);
+    }
 }
