@@ -87,7 +87,7 @@ fn filesystem(out: &mut String, plan: &Plan) {
     let fs = &plan.filesystem;
     let root = match fs.root {
         RootAccess::ReadOnly => "the image, read-only".to_owned(),
-        RootAccess::Ephemeral => "the image; what is written is thrown away".to_owned(),
+        RootAccess::Ephemeral => "the image; writes are thrown away".to_owned(),
     };
     line(out, "files", &root);
     if fs.needs_scratch() {
@@ -138,7 +138,7 @@ fn filesystem(out: &mut String, plan: &Plan) {
         item(
             out,
             &format!(
-                "{}  read-only: with its own lines, it tells git to leave alone what is hidden: {}",
+                "{}  read-only: tells git to ignore the hidden files, besides its own lines: {}",
                 path(&told.file),
                 names.join(" ")
             ),
@@ -163,7 +163,7 @@ fn filesystem(out: &mut String, plan: &Plan) {
         item(
             out,
             &format!(
-                "{}  empty but for what git has in it, read-only: {}",
+                "{}  empty except the files that git has, read-only: {}",
                 path(&seen.directory),
                 files.join(" ")
             ),
@@ -235,7 +235,7 @@ fn network(out: &mut String, plan: &Plan) {
     let text = match plan.network.mode {
         NetworkMode::None => "none: a namespace of its own with the loopback interface alone",
         NetworkMode::Local => {
-            "local: a namespace of its own with the loopback interface alone; no way out, no names, and whoever asks is told so"
+            "local: a namespace of its own with the loopback interface alone; no way out, no names, and refusals say so"
         }
         NetworkMode::Allowlist => {
             "allowlist: a namespace of its own without a route; through the sidecar it reaches"
@@ -247,7 +247,7 @@ fn network(out: &mut String, plan: &Plan) {
         item(
             out,
             &format!(
-                "shared with container {whose}, whose policy and sidecar it is; without that one nothing is reached"
+                "shared with container {whose}, under its policy and sidecar; without them nothing is reached"
             ),
         );
     }
@@ -259,7 +259,7 @@ fn network(out: &mut String, plan: &Plan) {
         item(
             out,
             &format!(
-                "ports that lead in, to 127.0.0.1 and ::1 inside: {}",
+                "inbound ports, to 127.0.0.1 and ::1 inside: {}",
                 ports.join(" ")
             ),
         );
@@ -305,9 +305,9 @@ fn allowlist(out: &mut String, plan: &Plan) {
     item(
         out,
         &match &network.asking {
-            None => "what is not listed is refused at once (network.on-unknown is deny)".to_owned(),
+            None => "unlisted names are refused at once (network.on-unknown is deny)".to_owned(),
             Some(asking) => format!(
-                "a name that is not listed waits {} s for agentbox approve (network.on-unknown is ask), within {}",
+                "unlisted names wait {} s for agentbox approve (network.on-unknown is ask), within {}",
                 asking.seconds,
                 asking
                     .limits
@@ -341,15 +341,15 @@ fn allowlist(out: &mut String, plan: &Plan) {
         item(
             out,
             &format!(
-                "what is sent and looked up counts on when this container starts again within {kept} s of its end"
+                "used budgets still count if this container starts again within {kept} s of its end"
             ),
         );
     }
     if let Some(upstream) = &network.upstream {
         let names = match upstream.names {
-            UpstreamNames::Vetted => "for addresses that the sidecar has resolved and looked at",
+            UpstreamNames::Vetted => "for addresses that the sidecar has resolved and checked",
             UpstreamNames::Proxy => {
-                "for names, which the proxy resolves: nobody here sees what addresses they lead to"
+                "for names, which the proxy resolves: nobody on this node sees their addresses"
             }
         };
         item(

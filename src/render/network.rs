@@ -108,12 +108,12 @@ fn rules(out: &mut String, status: &NetworkStatus) {
 
 fn asking(out: &mut String, status: &NetworkStatus) {
     let Some(asking) = &status.asking else {
-        out.push_str("what is not listed is refused at once\n");
+        out.push_str("unlisted names are refused at once\n");
         return;
     };
     let _ = writeln!(
         out,
-        "a name that is not listed waits {} s for approval; waiting now: {}",
+        "unlisted names wait {} s for approval; waiting now: {}",
         asking.seconds,
         asking.waiting.len()
     );
