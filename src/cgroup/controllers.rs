@@ -21,8 +21,8 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Where a process is now, apart from where this process is, too: what a container was given no place in is not its
-    /// own.
+    /// The cgroups of process `pid`, without those that this process shares: a hierarchy in which the container has no
+    /// cgroup of its own is left out.
     pub fn of(pid: i32) -> Result<Self, CgroupError> {
         let read =
             |path: String| procfs::text(&path).map_err(CgroupError::io(format!("read {path}")));

@@ -43,7 +43,7 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
         }
         None => {
             for record in store::all()? {
-                // One that ends just now, or whose sidecar is gone, is no reason to be silent about the others.
+                // Skip containers that are just ending or have lost their sidecar; still list the others.
                 if let Err(error) = waiting(&record, &mut lines) {
                     log::debug!("{error:#}");
                 }

@@ -64,7 +64,8 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
         plan.limits.clamp(&mut resources);
     }
     match signal::cgroup(&container)? {
-        // systemd would set back what it has not been told; what it has no word for is written beside that, as by runc.
+        // systemd resets limits that it was not told about, so it gets all of them; limits without a property of systemd's are
+        // written directly, as by runc.
         manager @ AnyCgroupManager::Systemd(_) => {
             let controllers = record.controllers()?;
             render::leave_out_zeros(&mut resources);

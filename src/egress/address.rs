@@ -165,7 +165,7 @@ pub fn vet(address: IpAddr, reach: Reach, around: &Surroundings) -> Result<IpAdd
     if is_closed(address) {
         return Err(AddressRefusal::Cloud);
     }
-    // An IPv4 address in IPv6's clothes is looked at as what the kernel would dial, and refused by its own name.
+    // An IPv4-mapped IPv6 address is judged as the IPv4 address that the kernel would dial, and reported as written.
     let special = match address {
         IpAddr::V4(v4) => of_v4(v4),
         IpAddr::V6(v6) => of_v6(v6),

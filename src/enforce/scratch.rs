@@ -109,7 +109,7 @@ impl<'a> Scratch<'a> {
             Ok(fd) => rustix::fs::fstat(&fd).map_err(EnforceError::step(step("look at")))?,
             // The image has no such directory, and the root file system is read-only: nothing to make writable.
             Err(Errno::NOENT) => return Ok(()),
-            // Following it would make another directory writable than the plan says.
+            // Following the link would make a directory writable that the plan does not name.
             Err(Errno::LOOP) => return Err(EnforceError::Link(dir.path.clone())),
             Err(e) => return Err(EnforceError::step(step("look at"))(e)),
         };

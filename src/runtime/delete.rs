@@ -110,7 +110,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
     });
     let init = remains.init;
     if init.is_none() {
-        // `create` was killed before it knew its child, or failed: whoever was on the way holds the report pipe.
+        // `create` failed, or was killed before it knew its child: any child of libcontainer's still holds the report pipe.
         note(half_made::kill(&place.report()));
     }
     note(remove_container(place, init, record));
@@ -195,7 +195,7 @@ fn remove_container(
     }
 }
 
-/// Waits until no process is left in a container's cgroup, which have been sent SIGKILL.
+/// Waits until the processes of the container's cgroup are gone; all of them were sent SIGKILL.
 fn wait_until_empty(controllers: &Controllers) -> Result<(), RuntimeError> {
     let end = Instant::now() + LIMIT;
     let mut pause = Duration::from_micros(200);

@@ -61,7 +61,7 @@ impl Layout<'_> {
         Ok(())
     }
 
-    /// The instruction of a node of which all that follows is placed, and near enough afterwards.
+    /// The instruction for a node whose successors are placed and within jump range.
     fn instruction(&mut self, node: Node) -> Instruction {
         match node {
             Node::Return(value) => Instruction {

@@ -158,8 +158,8 @@ fn is_special(mount: &Mount) -> bool {
     is_id_mapped(mount) || has(mount, &["tmpcopyup"]) || of_superblock || over_dev
 }
 
-/// Whether everybody can go to the source of a bind mount: libcontainer looks it up as the root of the container's user
-/// namespace, who is nobody on the node. A source that is not there is left to its error.
+/// Whether everybody can reach the source of a bind mount: libcontainer looks it up as the root of the container's user
+/// namespace, an unprivileged user on the node. libcontainer reports a missing source.
 fn can_reach(mount: &Mount) -> bool {
     let source = mount.source().clone().unwrap_or_default();
     let Ok(source) = source.canonicalize() else {
@@ -367,8 +367,8 @@ fn own_mode(mount: &mut Mount, root: &Root, covered: &[PathBuf]) {
     }
 }
 
-/// Every mount of a spec is a new one, for which the kernel refuses `remount`, and so does runc; libcontainer drops it.
-/// What makes the ids of a new file system another's is no option either.
+/// `remount` makes no sense for a new mount: the kernel and runc refuse it, libcontainer drops it silently. `idmap` on a new
+/// file system is refused too.
 fn check_remount(mount: &Mount) -> Result<(), RuntimeError> {
     let refused = match (has(mount, &["remount"]), is_bind(mount)) {
         (true, _) => "remount",
@@ -383,8 +383,8 @@ fn check_remount(mount: &Mount) -> Result<(), RuntimeError> {
     )))
 }
 
-/// What libcontainer makes devices, masks and read-only paths in by name is where it is asked for: the image's directory,
-/// which was one when the bundle was read, may be a link by now (CVE-2023-27561).
+/// /dev, /proc and /sys must be real directories of the image: libcontainer works below them by path, and one of them may
+/// have become a symlink since the bundle was read (CVE-2023-27561).
 fn check_kernels(asked: &Path, found: &Path) -> Result<(), RuntimeError> {
     let kernels = ["/dev", "/proc", "/sys"]
         .iter()

@@ -22,7 +22,7 @@ pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Proce
         .process()
         .clone()
         .ok_or_else(|| unusable("the container has no process section"))?;
-    // The shadow's are those of the set-up too: SYS_ADMIN and others that the container does not have.
+    // The shadow spec also lists the capabilities of the set-up (SYS_ADMIN and others), which the container does not keep.
     process.set_capabilities(Some(to_spec(&record.capabilities)));
     process.set_args(Some(args.command.clone()));
     process.set_terminal(Some(args.tty));

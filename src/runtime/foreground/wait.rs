@@ -154,7 +154,7 @@ impl Foreground {
             relay.pump(&ready[piped..relayed]);
         }
         if ready.get(relayed) == Some(&true) {
-            // Who waits for the service watches this process, which stays as long as the container.
+            // The caller supervises this process, so it must live as long as the container.
             let own = i32::try_from(std::process::id()).unwrap_or_default();
             self.notify = self.notify.take().filter(|relay| !relay.pump(own));
         }

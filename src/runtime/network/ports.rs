@@ -26,7 +26,7 @@ pub fn listen(record: &Record, ports: &BTreeSet<u16>) -> Result<Vec<OwnedFd>, Ru
 }
 
 fn bind(record: &Record, ports: &BTreeSet<u16>) -> Result<Vec<OwnedFd>, RuntimeError> {
-    // Before `start` its process may be in the engine's namespace still; and a pid may be another's by now.
+    // Before `start` its process may still be in the engine's namespace, and the pid may have been reused.
     let cookie = netns::current_cookie().map_err(RuntimeError::io("look at the namespace"))?;
     if record.netns_cookie != Some(cookie) {
         return Err(RuntimeError::State {

@@ -113,7 +113,7 @@ fn read_roots(path: &Path) -> Result<String, RuntimeError> {
     }
 }
 
-/// By the node's own resolver: what a container's network answers may be another container's doing.
+/// By the node's own resolver: answers from the container's network could come from another container.
 fn addresses(upstream: &Upstream) -> Result<BTreeSet<IpAddr>, RuntimeError> {
     let step = || RuntimeError::io(format!("look up the upstream proxy {upstream}"));
     let found: BTreeSet<IpAddr> = (upstream.host.as_str(), upstream.port)
