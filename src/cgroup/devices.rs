@@ -82,8 +82,8 @@ fn is_planned(spec: &Spec, rule: &str) -> bool {
         .any(|planned| planned.to_string() == rule)
 }
 
-/// Attaches the program to a container's cgroup, in the place of any that is there: a cgroup that was there before
-/// may have one of a container that is gone.
+/// Attaches the program to a container's cgroup, replacing any other one: an existing cgroup may have the program of a
+/// deleted container.
 pub fn attach(program: &Program, controllers: &Controllers) -> Result<(), CgroupError> {
     let path = controllers
         .unified()

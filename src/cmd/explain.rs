@@ -47,7 +47,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
         (None, Some(id)) => {
             let mut record = find::container(id, Purpose::Look)?;
             let governed_by = match record.shared_network() {
-                // Where that one is gone, what was true when this one joined is all that there is.
+                // If that container is gone, the facts of the time of joining are all there is.
                 Some(shared) => find::container(&shared.container, Purpose::Look)
                     .ok()
                     .and_then(|first| first.plan),

@@ -103,8 +103,8 @@ const OPERATORS: &[&str] = &[
     "SCMP_CMP_NE",
 ];
 
-/// Any kernel that agentbox runs on has those that it takes without a listener. WAIT_KILLABLE_RECV, which is taken too, needs
-/// one, so that whoever tries each flag alone must not find it here.
+/// Any kernel that agentbox runs on has those that it takes without a listener. WAIT_KILLABLE_RECV is supported too,
+/// but needs one, so a program that tries each flag alone must not find it here.
 const FLAGS: &[&str] = &[
     "SECCOMP_FILTER_FLAG_TSYNC",
     "SECCOMP_FILTER_FLAG_SPEC_ALLOW",

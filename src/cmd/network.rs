@@ -13,7 +13,7 @@ use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::store::Place;
 
-/// Shows what is going on in a container's network, which may be that of the first container of its pod.
+/// Shows the state of a container's network, or of the network of its pod's first container.
 pub fn run(args: &Network) -> Result<ExitCode> {
     let asked = find::container(&args.id, Purpose::Look)?;
     let identity = identity::of(&asked);

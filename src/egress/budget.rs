@@ -132,8 +132,8 @@ impl Ledger {
         taken
     }
 
-    /// Takes the share of a connection that leads in. What others do makes no new connection of the container's own, so that
-    /// it does not count among those of a minute, and that it begins no pause: that would be for strangers to make.
+    /// Takes the share of a connection that leads in. Inbound connections do not count among the container's own in a
+    /// minute, and begin no pause: strangers could then cause one.
     pub fn open_inward(&mut self, now_ms: u64) -> Result<(), OverBudget> {
         self.check_pause(now_ms)?;
         self.check_room()?;

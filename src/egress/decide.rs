@@ -213,14 +213,14 @@ impl Rules {
         }
     }
 
-    /// The denials that name addresses: those that nobody can ask for who does not know where a name leads.
+    /// Denials of addresses: only somebody who knows where a name leads can ask for them.
     pub fn denied_addresses(&self) -> impl Iterator<Item = &NetworkRule> {
         let of_address = |rule: &&NetworkRule| matches!(rule.target, Target::Addresses(..));
         self.deny.iter().filter(of_address)
     }
 
-    /// The rule that denies a host, a name's own or an address that is reached by whatever name. A private name is denied with
-    /// all of its spellings.
+    /// The rule that denies a host: by its name, or by its address under any name. A private name is denied with all of
+    /// its spellings.
     pub fn denies(&self, host: &Host, port: u16) -> Option<&NetworkRule> {
         let spellings = match host {
             Host::Name(name) => self.spellings(name),

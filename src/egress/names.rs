@@ -15,7 +15,7 @@ const V6: u128 = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 0).to_bits();
 /// Where the names begin in both.
 const FIRST: u32 = 256;
 
-/// Where the stub listens that refuses every name: an address of the loopback interface, which is all that there is.
+/// The address of the stub that refuses every name, on the loopback interface, the only one there is.
 pub const REFUSING_STUB: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
 
 /// The address of `lo` in the inner namespace, where every address is its own: the first of the range that RFC 2544 keeps for

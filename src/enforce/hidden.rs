@@ -53,8 +53,8 @@ impl<'a> From<&'a Unfinished> for Promised<'a> {
     }
 }
 
-/// Checks what is hidden and made read-only below the kernel's file systems that are mounted: by the spec, or, where
-/// that was taken out of it, by our own hands.
+/// Checks the masked and read-only paths below the kernel's file systems: those of the spec, or those that our own code
+/// made instead.
 pub fn check(spec: &Spec, ours: &Promised<'_>) -> Result<(), EnforceError> {
     let Some(linux) = spec.linux() else {
         return Ok(());

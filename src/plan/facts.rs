@@ -279,7 +279,7 @@ pub struct Inside {
     /// It lies in a directory that is hidden as a whole, and is here for what git makes of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub covered: bool,
-    /// What is seen of a directory that is hidden as a whole: the files that git has with their very contents.
+    /// The visible files of a directory that is hidden as a whole: those that git has with the same content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Seen>,
 }

@@ -16,8 +16,8 @@ use super::support::is_id;
 use super::volumes::{Pod, pod};
 use super::{BundleFacts, FileKind, SourceFacts};
 
-/// Where the names of a container stand, as the engine wrote them: `target` is /etc/hosts or /etc/resolv.conf. They are read
-/// as root, so that what the caller mounts there is not read at all: that is an error, which names it.
+/// Where the names of a container stand, as the engine wrote them: `target` is /etc/hosts or /etc/resolv.conf. They are
+/// read as root, so the caller's own mounts are not read at all: such a mount is an error with its name.
 pub fn names_file(
     spec: &Spec,
     bundle: &BundleFacts,

@@ -27,8 +27,8 @@ pub(super) fn usual_proxy() -> u16 {
     proxy_port(&BTreeSet::new())
 }
 
-/// The port of the proxy that refuses everything: none that programs listen on or get from the kernel, since a container that
-/// reaches nobody is given no rules to move the proxy away from its own servers.
+/// The port of the proxy that refuses everything. Programs do not listen on it, and the kernel does not give it out,
+/// since a container without rules cannot move the proxy away from its own servers.
 fn refusing_port(inbound: &BTreeSet<u16>) -> u16 {
     const UNUSUAL: u16 = 64_128;
     (UNUSUAL..u16::MAX)

@@ -54,8 +54,8 @@ pub struct ReadOnlyPath {
     /// Patterns below the path that are not meant; `*` stands for one component.
     #[serde(default)]
     pub except: Vec<String>,
-    /// Patterns below the path that are meant although `whole` says that what lies below is not; `.*` stands for one
-    /// component that begins with a dot.
+    /// Patterns below the path that are listed in spite of `whole`; `.*` stands for one component that begins with a
+    /// dot.
     #[serde(default)]
     pub also: Vec<String>,
 }

@@ -2,7 +2,7 @@
 
 use super::facts::Holds;
 
-/// The names that Kubernetes gives to a token and to what belongs to it, in every container that says nothing of it.
+/// The names that Kubernetes gives to a token and to the files beside it, in every container that does not refuse it.
 const BESIDE: [&str; 3] = ["ca.crt", "service-ca.crt", "namespace"];
 
 /// What files with these names and contents hold. A name is the last component.
@@ -82,7 +82,8 @@ fn is_in(content: &[u8]) -> bool {
     })
 }
 
-/// Whether these are the claims of a service account. What says that it is somebody else's is not; what cannot be read is.
+/// Whether these are the claims of a service account. Claims of another kind of subject are not; claims that cannot be
+/// read are.
 fn is_ours(claims: &[u8]) -> bool {
     // They are a JSON object, and `{"` is `eyJ`.
     if !claims.starts_with(b"eyJ") {

@@ -214,7 +214,7 @@ fn place_in<'a>(parts: &[&'a str]) -> Option<Place<'a>> {
     }
 }
 
-/// Whether a path is in a volume that a kubelet fills with what is secret: what is in it is then looked at.
+/// Whether a path is in a volume that a kubelet fills with secrets: its content is then read.
 pub fn is_secret(path: &Path) -> bool {
     let secret = |part: &std::ffi::OsStr| part == SECRET || part == PROJECTED;
     path.iter().any(secret)

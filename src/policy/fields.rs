@@ -255,8 +255,8 @@ impl Fields {
         }
     }
 
-    /// The whole policy with its presets spelled out and without what has no effect beside the rest, so that it can be
-    /// written as a file of one author; or what is missing.
+    /// The whole policy with its presets written out and without values that have no effect, so that it can be written
+    /// as one file; or the missing fields.
     pub fn complete(self, name: PolicyName, presets: &Expand<'_>) -> Result<Policy, Unfinished> {
         let Fields {
             filesystem,

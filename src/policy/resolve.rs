@@ -374,7 +374,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Changes the fields that annotations name, and refuses what exceeds a ceiling or what nobody gave leave for.
+    /// Changes the fields that annotations name, and refuses values that exceed a ceiling or lack permission.
     fn finish(
         &self,
         request: Request,
@@ -500,7 +500,7 @@ impl Desk<'_> {
         node.chain(own).collect()
     }
 
-    /// What a parser of one value cannot know: which system calls exist, and what the node gives leave for.
+    /// Checks that need more than one value: the table of system calls, and the node's permissions.
     fn check_names(&self, policy: &Policy, origins: &Origins) -> Result<(), PolicyError> {
         let origin = |field| origins.get(&field).cloned().unwrap_or(Origin::Default);
         for (field, names) in [

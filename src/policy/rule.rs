@@ -30,8 +30,8 @@ pub enum Reach {
     /// To public addresses alone.
     #[default]
     Public,
-    /// To what is beside the container, and nowhere else: the networks that Docker or podman made for it, and those that the
-    /// node's file calls the cluster's.
+    /// To the container's neighbours only: the networks that Docker or podman made for it, and the cluster's networks
+    /// of the node's file.
     Service,
     /// To private addresses and neighbours as well, but for the node's own.
     Internal,
@@ -108,7 +108,7 @@ impl NetworkRule {
         self.port.unwrap_or(DEFAULT_PORT)
     }
 
-    /// What it allows, as the limit that says exactly that: without a port a limit means all of them.
+    /// The same permission as a limit: without a port a limit means all ports.
     pub fn as_limit(&self) -> Self {
         Self {
             port: Some(self.allowed_port()),

@@ -47,8 +47,8 @@ pub(super) fn printable(message: &str) -> String {
     bounded(&out, 205)
 }
 
-/// The text, or its beginning and its end where it has more than so many characters: the first words say what is wrong, and
-/// the last ones what to do, or what engines look for.
+/// The text, or its beginning and its end if it is longer than the bound: the first words give the fault, and the last
+/// ones the remedy, or words that engines look for.
 pub fn bounded(text: &str, most: usize) -> String {
     const GAP: &str = " ... ";
     let count = text.chars().count();
@@ -236,8 +236,8 @@ macro_rules! words {
 }
 pub(super) use words;
 
-/// No control characters, and none that turn or hide what stands beside them: a message may hold what a hostile image or workload
-/// chose.
+/// Without control characters and characters that turn or hide their neighbours: a message may have text of a hostile
+/// image or workload.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -268,7 +268,8 @@ pub fn escape_json(json: &str) -> String {
     escaped
 }
 
-/// What a terminal obeys (C0, DEL, C1), what ends a line, what turns the direction of writing (CVE-2021-42574), and what nobody sees.
+/// Characters that a terminal obeys (C0, DEL, C1), ends of lines, changes of the writing direction (CVE-2021-42574),
+/// and invisible ones.
 pub(crate) fn is_treacherous(c: char) -> bool {
     c.is_control()
         || matches!(

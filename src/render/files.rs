@@ -5,8 +5,8 @@ use crate::egress::own::OWN_V4;
 use crate::plan::NetworkPlan;
 use crate::policy::NetworkMode;
 
-/// /etc/hosts: the container itself by its own names, and nobody else. What else the engine writes there leads to other
-/// containers, or where whoever started this one wished: the stub answers for those names that rules list.
+/// /etc/hosts: the container itself by its own names, and nobody else. The engine's other entries lead to other
+/// containers, or to places of the caller's choice: the stub answers for those names that rules list.
 pub fn hosts(own_names: &[String]) -> String {
     let mut text =
         String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");

@@ -291,7 +291,7 @@ fn courier(
     Err(error)
 }
 
-/// Kills a process that waits for an answer that cannot come, perhaps inside a call that nobody will ever answer.
+/// Kills a process that waits for an answer in vain, perhaps inside a call without an end.
 fn end(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid)
         && let Err(error) = rustix::process::kill_process(pid, Signal::KILL)

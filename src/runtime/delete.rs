@@ -55,7 +55,7 @@ pub fn delete(place: &Place, force: bool) -> Result<(), RuntimeError> {
     lock.remove()
 }
 
-/// Kills a container before its lock is asked for: whoever holds that waits for something in the container, which then
+/// Kills a container before its lock is asked for: the holder may wait for something in the container, which then
 /// cannot come.
 fn end_first(place: &Place) {
     let dir = place.dir();
@@ -91,8 +91,8 @@ fn read_record(place: &Place) -> Option<Record> {
     }
 }
 
-/// Ends and removes whatever there is of a container, in an order in which no record goes before what it names.
-/// Each step is tried even when one before it failed; the first failure is reported.
+/// Ends and removes all parts of a container, in an order in which no record goes before the things in it. Each step is
+/// tried even when one before it failed; the first failure is reported.
 pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeError> {
     let mut first = Ok(());
     let mut note = |result: Result<(), RuntimeError>| {

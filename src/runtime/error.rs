@@ -152,7 +152,7 @@ pub enum RuntimeError {
 }
 
 impl RuntimeError {
-    /// A record that is not there is a container that is not there; another error stays what it is.
+    /// A missing record means a missing container; other errors stay the same.
     pub fn unknown_if_absent(self, id: &str) -> Self {
         match self {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {

@@ -19,8 +19,7 @@ use crate::sys::mount::make_read_only;
 
 const EXE: &str = "/proc/self/exe";
 
-/// What a verb does with descriptors that systemd hands over (sd_listen_fds(3)). libcontainer passes them on whoever
-/// they are meant for.
+/// A verb's use of descriptors from systemd (sd_listen_fds(3)). libcontainer passes them on, even those meant for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listen {
     /// To the container, if LISTEN_PID is this process.

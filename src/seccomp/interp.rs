@@ -79,7 +79,7 @@ pub fn run(program: &Program, call: &Call) -> Verdict {
     Verdict::KillProcess
 }
 
-/// Every verdict that the filter can give this call, whatever its arguments: one verdict means that they do not matter.
+/// Every verdict of the filter for this call: a single one means that arguments do not matter.
 ///
 /// A superset where two tests of one argument exclude each other, as the kernel's own cache would see it.
 pub fn outcomes(program: &Program, arch: u32, number: u32) -> BTreeSet<Verdict> {

@@ -210,8 +210,8 @@ fn become_nobody(
         code,
     } = hidden;
     let attached = receive_attachment(bootstrap)?;
-    // Here, where it is the runtime's namespace still: a socket belongs to the one that it was made in. What it may ask needs
-    // no privilege, and what would change something needs one that nobody here has from now on.
+    // Here, where it is the runtime's namespace still: a socket belongs to the one that it was made in. Its requests
+    // need no privilege, and a change would need one that nobody here has from now on.
     let node = match work {
         Work::Serve | Work::Refuse => Some(routes("open a routing socket of the node")?),
         Work::Wait => None,

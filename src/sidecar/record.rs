@@ -97,8 +97,8 @@ fn open(pid: i32, started: u64) -> Result<Option<OwnedFd>, SidecarError> {
         Err(rustix::io::Errno::SRCH) => return Ok(None),
         Err(error) => return Err(SidecarError::step("open the pidfd")(error)),
     };
-    // Read after the pidfd was opened: if the numbers agree now, the pidfd is that process, since
-    // one that started at that time cannot have come later.
+    // Read after the pidfd was opened: if the numbers agree now, the pidfd is that process, since a later process would
+    // have a later start time.
     match start_time(pid) {
         Ok(found) if found == started => Ok(Some(pidfd)),
         Ok(_) => Ok(None),

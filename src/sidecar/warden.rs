@@ -168,7 +168,7 @@ fn watch(sidecar: i32, line: OwnedFd, spare: OwnedFd) -> i32 {
     let mut fds = entrusted.fds.into_iter();
     let Some(init) = fds.next() else { return 1 };
     let journal = fds.next().map(std::fs::File::from);
-    // What the filter calls init's is what the kernel gave out: the lowest numbers that were free.
+    // The descriptors' numbers in the filter are those that the kernel gave out: the lowest free ones.
     if init.as_raw_fd() != filter::WARDEN_INIT {
         return 1;
     }

@@ -29,8 +29,8 @@ pub fn join_new_session_keyring() -> io::Result<()> {
     check(rc).map(drop)
 }
 
-/// Joins the session keyring of this name, which is made if the user has none: what runc does, so that the processes of
-/// one container share theirs.
+/// Joins the session keyring of this name, or makes it, as runc does, so that the processes of one container share
+/// theirs.
 pub fn join_session_keyring(name: &CStr) -> io::Result<()> {
     // SAFETY: `name` is NUL-terminated and lives until the call returns; the kernel only reads it.
     let id = check(unsafe {

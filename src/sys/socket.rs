@@ -100,8 +100,8 @@ pub fn receive_within(
         return Err(io::ErrorKind::TimedOut.into());
     }
     match receive(socket, buffer) {
-        // A peer that closes with our bytes unread resets the connection, and the kernel reports
-        // that before what the peer had said. Its last words are what we want: ask again, once.
+        // If a peer closes with our bytes unread, the connection is reset, and the kernel reports that before the
+        // peer's last bytes. Its last words are what we want: ask again, once.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => receive(socket, buffer),
         other => other,
     }

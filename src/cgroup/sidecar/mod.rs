@@ -300,9 +300,8 @@ fn prepare_v2(
         .map_err(|error| io_error("open", &directory.path)(error.into()))
 }
 
-/// Hands the controllers down from the root to the parent. A refusal here is not an error by
-/// itself (a cgroup with processes in it may not hand anything down): what counts is what arrives,
-/// which the caller reads.
+/// Hands the controllers down from the root to the parent. A refusal here is not an error by itself (a cgroup with
+/// processes in it may not hand anything down): the caller reads the result.
 fn enable(directory: &Directory, wanted: &BTreeSet<String>) {
     let mut above: Vec<&Path> = directory
         .path

@@ -71,8 +71,8 @@ fn answer(global: &Global, args: &PolicyCheck) -> Result<(bool, String)> {
     }
 }
 
-/// What the sidecar would answer: the rules that govern the container's network, which may be another one's, and what a
-/// person approved or denied there.
+/// The sidecar's answer: by the rules of the container's network, which may be another container's, and by a person's
+/// approvals and denials there.
 fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     let record = find::network_of(find::container(id, Purpose::Look)?)?;
     let Some(plan) = &record.plan else {

@@ -27,7 +27,7 @@ use crate::plan::{InGit, SeenAs, Untracked};
 /// The largest index that is read, MiB: a million files.
 const LARGEST: u64 = 128;
 
-/// Why nobody can tell what is in a directory that is kept out of the work tree, and what to do about it.
+/// The reason why a directory outside of the work tree cannot be judged, and the remedy.
 const SPARSE: &str = "git keeps its directory out of the work tree (git sparse-checkout disable)";
 
 /// The largest of the files that say where a repository is.
@@ -152,7 +152,7 @@ impl<'a> Repositories<'a> {
         }
     }
 
-    /// What git makes of a directory that is hidden as a whole; nothing where it has files in it, of which each is judged.
+    /// Git's view of a directory that is hidden as a whole; nothing if git has files in it, each of which is judged.
     pub(super) fn directory(&mut self, work: &mut Work, spot: Spot<'_>) -> Option<InGit> {
         let Some((name, repository)) = self.find(work, spot) else {
             return Some(InGit::Nothing);

@@ -18,7 +18,7 @@ use crate::probe::Opened;
 /// The most that is read of all of a container's, bytes: they are written by agents, and what comes of them lies in memory.
 const ROOM: u64 = 1 << 20;
 
-/// Writes the files that are to be mounted, and tells which for which.
+/// Writes the files to be mounted, and returns each with its destination.
 pub fn write<'a>(
     plan: &'a FilesystemPlan,
     sources: &[Opened],

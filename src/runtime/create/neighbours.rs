@@ -49,8 +49,8 @@ pub fn find(spec: &Spec) -> Result<(Vec<Joined>, Neighbours), RuntimeError> {
     Ok((joined, neighbours))
 }
 
-/// The namespaces in which others will look for a container: its first process's, those that it joins, and the network that
-/// it enters at `start`.
+/// The namespaces by which other verbs find a container: its first process's, the joined ones, and the network that it
+/// enters at `start`.
 pub fn inside(
     init: ProcessId,
     joined: &[Joined],

@@ -9,9 +9,9 @@ use crate::enforce::EnforceError;
 use crate::enforce::report::Report;
 use crate::runtime::RuntimeError;
 
-/// Every descriptor that is promised to the container (`--preserve-fds`, LISTEN_FDS) exists; under a policy it is a pipe,
-/// a file or a terminal, and standard input, output and error are at least no directory or disk. Who holds a socket has
-/// a way out that no wall sees, who holds a directory has the node's files.
+/// Every descriptor that is promised to the container (`--preserve-fds`, LISTEN_FDS) exists; under a policy it is a
+/// pipe, a file or a terminal, and standard input, output and error are at least no directory or disk. A socket is a
+/// way out that no wall sees, and a directory gives the node's files.
 ///
 /// The runtime's own descriptors are close-on-exec, which a promised one never is.
 pub fn check(preserve: i32, policy: bool) -> Result<(), RuntimeError> {

@@ -150,7 +150,7 @@ fn is_absent(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound)
 }
 
-/// Whoever writes a directory takes away what is in it; where it has the sticky bit, nobody takes what is another's.
+/// A process that may write a directory can remove its entries; with the sticky bit, only its own.
 fn trusted_parent(path: &Path) -> Result<(), RuntimeError> {
     let Some(parent) = path
         .parent()
@@ -172,7 +172,7 @@ fn missing(path: &Path, by: &str) -> RuntimeError {
     }
 }
 
-/// A text that says what containers may do, of a file that nobody else writes.
+/// A text with rights of containers, from a file that nobody else writes.
 fn read_text(path: &Path) -> Result<String, RuntimeError> {
     let file = open_regular(path)?;
     trusted(&file, path, 0)?;
@@ -182,8 +182,8 @@ fn read_text(path: &Path) -> Result<String, RuntimeError> {
     })
 }
 
-/// Whoever writes the file, or puts another in its place, says what every container may do: that is root, or the person
-/// who runs this.
+/// A user who can write or replace the file decides on the rights of every container: that is root, or the person who
+/// runs this.
 fn trusted(file: &File, path: &Path, excused_by: u32) -> Result<(), RuntimeError> {
     let step = || RuntimeError::io(format!("look at {path:?}"));
     let stat = file.metadata().map_err(step())?;

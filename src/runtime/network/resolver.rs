@@ -69,7 +69,7 @@ pub fn pin(
     }
 }
 
-/// Tells the sidecar of a network that a container joins what the engine's hosts file calls others: a pod's aliases are in the
+/// Gives the sidecar of a joined network the names of others in the container's hosts file: a pod's aliases are in the
 /// files of its containers, and not in that of the first one.
 pub fn add_hosts(
     dir: &Path,

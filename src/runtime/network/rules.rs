@@ -88,8 +88,8 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     }
 }
 
-/// The rules that are asked for, if they are within every ceiling, or within the rules that hold: tightening needs nobody's
-/// leave, and no file that may be broken in the meantime.
+/// The requested rules, if they are within every ceiling, or within the current rules: tightening needs neither
+/// permission nor a file that may be broken by now.
 fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
     let refuse = |why: String| RuntimeError::State {
         verb: "change the network rules of",
@@ -121,7 +121,7 @@ fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
     }
 }
 
-/// What is asked for, where that is less than what holds: no rule that is not there, and every denial kept.
+/// The request, if it only narrows the current rules: no new rule, and every denial kept.
 fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
     let parse = |list: &Option<String>| -> Option<BTreeSet<NetworkRule>> {
         annotation_list(list.as_deref().unwrap_or("")).ok()

@@ -100,7 +100,7 @@ fn nodes_own_roots() -> Result<Option<PathBuf>, RuntimeError> {
     }
 }
 
-/// Certificates, of a file that only root can write: whoever writes it says who the proxy is.
+/// Certificates, from a file that only root can write: they decide which proxy is genuine.
 fn read_roots(path: &Path) -> Result<String, RuntimeError> {
     let bytes = read_open(open_of_root(path, &CERTIFICATES)?, path)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -174,7 +174,7 @@ const CREDENTIALS: Rule = Rule {
     cure: 0o600,
 };
 
-/// Opens a regular file of root's that the rule is content with: what is read from it is what was judged.
+/// Opens a regular file of root's that satisfies the rule: the file that is read is the judged one.
 fn open_of_root(path: &Path, rule: &Rule) -> Result<File, RuntimeError> {
     let file = open_regular(path)?;
     let stat = file

@@ -132,7 +132,7 @@ impl Census {
         Ok(())
     }
 
-    /// The records that may be of containers in this namespace: all that are, and some that are not.
+    /// Records that may be of containers in this namespace: all of them, and some others.
     pub fn candidates(&mut self, of: &Namespace) -> Result<Vec<&Record>, RuntimeError> {
         let name = of.to_string();
         // First: a container that is listed between the two looks has its entries when they are read.

@@ -51,7 +51,7 @@ pub fn limited<T>(
     }
 }
 
-/// A file that tells that a container is frozen, and the byte that says so: meanwhile nothing of it gets on, and no time
+/// A file that shows whether a container is frozen, and the byte for it: in that state nothing proceeds, and no time
 /// counts.
 pub struct Frozen {
     file: OwnedFd,

@@ -92,7 +92,7 @@ fn take(wall: &Rc<Wall>, stream: TcpStream, kind: Kind) {
     });
 }
 
-/// A connection that thinks it goes directly: the address that it was made to says which host is meant.
+/// A direct connection, from the program's view: its destination address reveals the host.
 async fn transparent(wall: &Wall, stream: TcpStream, port: u16) {
     let Ok(local) = stream.local_addr() else {
         return;
@@ -228,7 +228,7 @@ pub(super) async fn read_some(stream: &TcpStream) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// Writes a violation down, or that what was allowed failed; a connection that broke is neither.
+/// Logs a violation, or the failure of an allowed connection; a broken connection is neither.
 pub(super) fn refuse(
     wall: &Wall,
     stream: &TcpStream,

@@ -254,8 +254,8 @@ fn try_decide(wall: &Rc<Wall>, decision: Decision) -> Result<ControlReply, Strin
     Ok(ControlReply::Decided { host, port, closed })
 }
 
-/// The host and the port that were meant. What waits now need not be what waited when a list was read, so that a number is
-/// one connection's for ever and a host alone means nothing (N-M7).
+/// The host and the port that were meant. The waiting connections may have changed since a list was read. So a number
+/// belongs to one connection for ever, and a host alone means nothing (N-M7).
 fn decided_of(asks: &Asks, of: DecisionOf) -> Result<(HostName, u16), String> {
     match of {
         DecisionOf::Endpoint(host, port) => Ok((host, port)),

@@ -63,7 +63,7 @@ pub struct Decision {
     pub approve: Option<Lasting>,
 }
 
-/// What a decision is of: what was shown to the person, and nothing that waits since then.
+/// The object of a decision: the connection shown to the person, and none that waits since then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DecisionOf {
@@ -222,8 +222,7 @@ async fn converse(wall: &Rc<Wall>, mut stream: UnixStream, callers: Callers) -> 
     stream.write_all(&bytes).await
 }
 
-/// One line, and the descriptors that came with it but for the first, by which the caller shows that it may ask: without that
-/// no more is read.
+/// One line, and its descriptors except the first, which proves the caller's right: without it no more is read.
 async fn hear(
     stream: &UnixStream,
     callers: Callers,

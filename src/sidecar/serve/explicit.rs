@@ -37,7 +37,7 @@ pub(super) async fn serve(wall: &Wall, stream: TcpStream) {
     }
 }
 
-/// A request as it came: what is wished, what follows its head, and the bytes behind that.
+/// A request as received: the request itself, the kind of its body, and the bytes that came with it.
 struct Wish {
     request: ProxyRequest,
     body: Body,

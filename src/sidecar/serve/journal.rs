@@ -20,7 +20,7 @@ const LONGEST: usize = 256;
 pub(super) enum Via {
     /// A DNS question.
     Dns,
-    /// A connection that thinks it goes directly.
+    /// A direct connection, without the proxy.
     Transparent,
     /// HTTP CONNECT or an http:// request to the proxy.
     Http,

@@ -26,7 +26,7 @@ pub(super) struct Live {
     pub reach: Reach,
     /// Whether a person approved this one connection.
     pub once: bool,
-    /// The address that is dialled, once that is known; behind a proxy that resolves names it never is.
+    /// The dialled address, once known; behind a proxy that resolves names it never is.
     pub address: Cell<Option<IpAddr>>,
     since: DateTime<Utc>,
     sent: Cell<u64>,

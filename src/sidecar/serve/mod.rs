@@ -145,7 +145,7 @@ pub struct Ears {
     pub dialers: Vec<OwnedFd>,
     /// The violation log, opened to append.
     pub journal: OwnedFd,
-    /// What earlier runs used, and the file in which that is kept, opened to append.
+    /// The usage of earlier runs, and its file, opened to append.
     pub kept: Option<(Kept, OwnedFd)>,
     /// /proc/PID/net/snmp of the engine's network.
     pub outside: Option<OwnedFd>,

@@ -110,7 +110,7 @@ impl Gate {
         stream.write_all(&request).await.map_err(broken)?;
         stream.flush().await.map_err(broken)?;
         let mut head = Vec::new();
-        // Byte by byte, from what is decrypted already: what follows is the server's, who may speak first.
+        // Byte by byte, from decrypted data: the rest is the server's, who may speak first.
         while end_of_head(&head).is_none() {
             if head.len() > LONGEST {
                 return Err(away(ENDLESS));

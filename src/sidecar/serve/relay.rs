@@ -30,7 +30,7 @@ const BUFFER: usize = 64 << 10;
 const LONG_AFTER: u32 = 4;
 /// What a long stream moves at once.
 const LARGE: usize = 512 << 10;
-/// Streams that have a large buffer; further ones use the one that all share, so that memory is bounded.
+/// Streams with a large buffer of their own; further ones share one, so that memory is bounded.
 const MOST_LARGE: usize = 8;
 /// Reads in a row that the shared buffer would have held, after which a stream is not long any more.
 const LITTLE_OFTEN: u32 = 16;
@@ -40,8 +40,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const BATCH: u32 = 256 << 10;
 /// How long that may take, and with it how long the last bytes may wait.
 const BATCH_LIMIT: Duration = Duration::from_micros(250);
-/// A stream is steady when so much has moved; each batch that does not come in time takes as much away again, so that what
-/// is waited for stays little beside what moves.
+/// A stream is steady when so much has moved; each late batch takes as much away again, so that the waiting time stays
+/// small.
 const STEADY_AFTER: usize = 2 << 20;
 /// No more than that is remembered.
 const STEADY_MOST: usize = 8 << 20;
@@ -225,8 +225,8 @@ async fn step(
     }
 }
 
-/// Tells tokio that there is nothing more to read for now, as its own reads do after a short one: without that each
-/// message costs another recv(2), which says so. An end that is known already stays known.
+/// Tells tokio that there is nothing more to read for now, as its own reads do after a short one: otherwise each
+/// message costs another recv(2) without data. An end that is known already stays known.
 fn drained(stream: &TcpStream) {
     let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
     let _said = stream.try_io(Interest::READABLE, nothing);

@@ -85,8 +85,8 @@ impl Answers {
     }
 }
 
-/// Reads a ClientHello and makes sure that it names the host. Returns what is to be passed on, and who looks at what
-/// follows. `early` came already.
+/// Reads a ClientHello and makes sure that it names the host. Returns the bytes to pass on, and the checker for the
+/// following ones. `early` came already.
 pub(super) async fn client_hello(
     stream: &TcpStream,
     host: &HostName,

@@ -56,7 +56,7 @@ pub(super) struct Dial<'a> {
 }
 
 impl Dial<'_> {
-    /// The names to ask for: those that the rule means which allows this one, and that none denies.
+    /// The names to ask for: those of the rule that allows this one, without the denied ones.
     fn asked_for(&self, name: &HostName) -> Vec<HostName> {
         let rules = self.rules.borrow();
         let mut asked = match rules.decide(self.host, self.port) {

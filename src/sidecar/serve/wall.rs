@@ -286,7 +286,7 @@ impl Wall {
         let names = self.names.borrow();
         let unlisted = &self.desk.unlisted_names;
         if verdict == NameVerdict::Unlisted && !names.has(name) {
-            // A part of the budget, so that what is not listed cannot use it up for what is.
+            // A part of the budget, so that unlisted names cannot use up the budget of listed ones.
             let most = (self.budget.hosts / 4).max(1);
             if self.is_search_artefact(name) || unlisted.get() >= most {
                 return Err(Refusal::Denied(Denial::NotListed));
@@ -384,7 +384,7 @@ impl Wall {
         *all = all.saturating_add(count.saturating_sub(1));
     }
 
-    /// Writes down what was allowed and did not come about, so that a connection that is reset for it says why.
+    /// Logs the failure of an allowed connection, so that its reset has a reason.
     pub fn note_failed(&self, via: Via, host: &str, port: u16, why: &str) {
         let event = Event {
             via,

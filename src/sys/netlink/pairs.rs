@@ -14,9 +14,9 @@ use crate::policy::rule::contains;
 type Networks = BTreeSet<(IpAddr, u8)>;
 
 impl RouteSocket {
-    /// The networks of this namespace's own addresses on virtual Ethernet pairs, which have a bridge of an engine's at the other
-    /// end. What has a port of the node's own network (macvlan, ipvlan, a device that was moved here) is none, and a network of
-    /// which any part is reached by such a one is none either.
+    /// The networks of this namespace's own addresses on virtual Ethernet pairs, which have a bridge of an engine's at
+    /// the other end. A device with a port of the node's own network (macvlan, ipvlan, a moved device) is none, and
+    /// neither is a network that such a device partly reaches.
     pub fn pair_networks(&mut self) -> io::Result<Networks> {
         let mut pairs = BTreeSet::new();
         let mut others = BTreeSet::new();
