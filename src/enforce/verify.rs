@@ -78,7 +78,7 @@ pub fn groups(spec: &Spec, set: GroupsSet, ruler: Ruler) -> Result<(), EnforceEr
         return Ok(());
     }
     let why = if forbidden {
-        " of whoever started the runtime, because this user namespace forbids setgroups(2): start the runtime without \
+        " of the runtime's caller, because this user namespace forbids setgroups(2): start the runtime without \
          supplementary groups, or map its groups with newgidmap"
     } else {
         ""

@@ -36,7 +36,7 @@ pub(super) fn by_nature(never: &Never, destination: &Path, facts: &SourceFacts) 
     }
     match facts.kind {
         FileKind::Socket => {
-            return Some("it is a socket: whoever answers it acts outside the walls".to_owned());
+            return Some("it is a socket: its server acts outside the walls".to_owned());
         }
         FileKind::Device => return Some("it is a device".to_owned()),
         FileKind::Fifo => return Some("it is a pipe to a process outside".to_owned()),

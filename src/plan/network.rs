@@ -134,8 +134,8 @@ pub(super) fn check_inbound(
         "the container has the host's network, and the ports would be the host's own".to_owned()
     } else if let Some(port) = ports.iter().find(walls) {
         format!(
-            "on port {port} the wall itself listens inside (a port of the rules, of DNS or of the proxy), and whoever comes \
-             in there would go out through it"
+            "on port {port} the wall itself listens inside (a port of the rules, of DNS or of the proxy), and a \
+             connection to it would lead out again"
         )
     } else {
         return Ok(());

@@ -113,7 +113,7 @@ fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
         (Ok(rules), _) => Ok(rules),
         (Err(error), Some(rules)) => {
             log::warn!(
-                "{error}; what is asked for is less than what holds, so it is done, and the denials that there were stay"
+                "{error}; the change only narrows the rules, so it is made, and the earlier denials stay"
             );
             Ok(rules)
         }
