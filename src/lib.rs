@@ -16,7 +16,8 @@
 //!
 //! The **policy** is the operator's request, the **plan** the decision for one container, the **spec** an OCI
 //! config.json. **init** is the container's first process, a **tenant** a process of `exec`. The **sidecar** is the
-//! one companion process of a container. A **wall** is one dimension of enforcement.
+//! one companion process of a container. A **wall** is one dimension of enforcement. docs/design.md has the picture of
+//! the processes, the order of steps with its reasons, and a table of where to look.
 //!
 //! | Module | Purpose | May |
 //! |---|---|---|
@@ -37,6 +38,7 @@
 //! | [`indexes`] | package managers of the node -> presets | run them, ask once |
 //! | [`sys`] | system calls, the only `unsafe` | one call each |
 //! | [`cli`] | the command line as plain data, and its help | parse |
+//! | [`log`] | the log for engines, and sentences for people | write one line each |
 //! | [`cmd`] | one verb each | print |
 
 pub mod cgroup;
