@@ -28,6 +28,7 @@ use libcontainer::workload::{
 };
 use oci_spec::runtime::Spec;
 
+use super::cover::Follow;
 use super::disk::{self, Arrived};
 use super::hidden::{self, Promised};
 use super::hooks::{Ready, When};
@@ -113,7 +114,7 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
         rootfs::make_working_directory(&planned, cwd)?;
     }
     if let Some(path) = work.cgroup_mount() {
-        rootfs::lock_cgroups(path)?;
+        rootfs::lock_cgroups(path, Follow::Never)?;
     }
     hidden::check(spec, &Promised::from(&files.kernel))?;
     match cwd {

@@ -4,8 +4,10 @@
 //! without a policy needs, to be as it is with runc: no wall is in it. Everything here may only restrict:
 //! what must be opened or decided beforehand arrives as values and descriptors.
 
+mod cover;
 pub mod disk;
 pub mod executor;
+mod file_system;
 pub mod hidden;
 pub mod home;
 pub mod hooks;

@@ -10,19 +10,19 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
-};
+use rustix::mount::{UnmountFlags, unmount};
 
 use super::EnforceError;
+use super::cover::{
+    Follow, Masks, ReadOnly, attach, attach_at, copy, read_only, remount_read_only,
+};
+use super::file_system::NewFileSystem;
 use super::scratch::{Scratch, WORKBENCH};
 use super::walls::UserNamespace;
-use crate::kernel::mount_options::Reach;
+use crate::kernel::mount_options::{self, Bits, Reach};
 use crate::plan::{Ephemeral, FileKind, FilesystemPlan, Seen};
-use crate::sys::mount::{Attribute, make_read_only};
 
 /// A mount that is made here rather than by libcontainer.
 pub struct LateMount {
@@ -48,7 +48,7 @@ pub enum LateSource {
         /// What that part is called.
         name: String,
         /// Attributes of the whole.
-        attributes: Vec<Attribute>,
+        attributes: Bits,
     },
     /// An empty file system in memory, with these options.
     Tmpfs(Vec<String>),
@@ -88,16 +88,16 @@ pub fn mount_all(
         .iter()
         .map(|s| (s.directory.as_path(), s.files.as_slice()))
         .collect();
+    let mut masks = Masks::new(Follow::Never, None);
     for path in plan.masked.iter().filter(ours) {
         match seen.get(path.as_path()) {
             Some(files) => super::seen::mask_but(path, files)?,
-            None => mask(path, plan.found.contains(path))?,
+            None if plan.found.contains(path) => masks.mask_found(path)?,
+            None => masks.mask(path)?,
         }
     }
-    plan.readonly
-        .iter()
-        .filter(ours)
-        .try_for_each(|p| read_only(p))
+    let mut readonly = plan.readonly.iter().filter(ours);
+    readonly.try_for_each(|p| read_only(p, Follow::Never, ReadOnly::WithMountsBelow))
 }
 
 /// Makes the working directory where it is missing and would be thrown away, as runc makes it in the image. What is in its
@@ -143,7 +143,7 @@ fn mount_late(mount: &LateMount, scratch: Option<&Scratch<'_>>) -> Result<(), En
     match &mount.source {
         LateSource::Tree { tree, kind } => {
             make_mount_point(root()?.as_fd(), &mount.destination, *kind)?;
-            attach(tree, &mount.destination)
+            attach_at(tree, &mount.destination)
         }
         LateSource::Private {
             tree,
@@ -155,13 +155,13 @@ fn mount_late(mount: &LateMount, scratch: Option<&Scratch<'_>>) -> Result<(), En
             let scratch = scratch.ok_or_else(|| EnforceError::step(step())(Errno::NODEV))?;
             make_mount_point(root()?.as_fd(), at, FileKind::Directory)?;
             let over = scratch
-                .over(tree, name, attributes)
+                .over(tree, name, *attributes)
                 .map_err(EnforceError::step(step()))?;
-            attach(&over, at)
+            attach_at(&over, at)
         }
         LateSource::Tmpfs(options) => {
             make_mount_point(root()?.as_fd(), &mount.destination, FileKind::Directory)?;
-            attach(&tmpfs_with(options)?, &mount.destination)
+            attach_at(&tmpfs_with(options)?, &mount.destination)
         }
     }
 }
@@ -223,20 +223,11 @@ fn open_beneath(at: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     )
 }
 
-/// Opens a path of the container without following a symbolic link anywhere in it.
-pub(super) fn open_plain(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)
-}
-
 /// Makes the cgroup file systems read-only where the plan or the engine asks for it: libcontainer mounts the
 /// controllers of cgroup v1 writable below a read-only tmpfs, and a root without capabilities could raise its own limits.
-pub fn lock_cgroups(path: &Path) -> Result<(), EnforceError> {
-    let step = "make the cgroup mounts read-only";
-    let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        .map_err(EnforceError::step(step))?;
-    make_read_only(fd.as_fd(), Reach::Below).map_err(EnforceError::step(step))
+pub(super) fn lock_cgroups(path: &Path, follow: Follow) -> Result<(), EnforceError> {
+    remount_read_only(path, follow, Reach::Below)
+        .map_err(EnforceError::step("make the cgroup mounts read-only"))
 }
 
 /// Replaces /sys by the inner namespace's own sysfs, and masks there again what the plan masks: a sysfs that was
@@ -246,23 +237,24 @@ pub fn replace_sysfs(sysfs: &OwnedFd, plan: &FilesystemPlan) -> Result<(), Enfor
     let below = plan.mounts.iter().map(|m| &m.destination);
     let kept = below
         .filter(|d| *d != sys && d.starts_with(sys))
-        .map(|path| Ok((path, clone(path)?)))
+        .map(|path| Ok((path, keep(path)?)))
         .collect::<Result<Vec<_>, EnforceError>>()?;
     // The engine's goes, rather than lying below ours: /proc/mounts then names one.
     unmount(sys, UnmountFlags::DETACH).map_err(EnforceError::step("unmount the engine's sysfs"))?;
-    attach(sysfs, sys)?;
+    attach_at(sysfs, sys)?;
     kept.iter()
-        .try_for_each(|(path, tree)| attach(tree, path))?;
-    let masked = plan.masked.iter().filter(|p| p.starts_with(sys));
-    masked.into_iter().try_for_each(|path| mask(path, false))
+        .try_for_each(|(path, tree)| attach_at(tree, path))?;
+    let mut masks = Masks::new(Follow::Never, None);
+    let mut masked = plan.masked.iter().filter(|p| p.starts_with(sys));
+    masked.try_for_each(|path| masks.mask(path))
 }
 
 /// A copy of a mount with what is mounted below it.
-fn clone(path: &Path) -> Result<OwnedFd, EnforceError> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE;
-    open_tree(CWD, path, flags).map_err(EnforceError::step(format!("keep the mount {path:?}")))
+fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
+    let place = Follow::Never.open(path);
+    place
+        .and_then(|place| copy(&place, Reach::Below))
+        .map_err(EnforceError::step(format!("keep the mount {path:?}")))
 }
 
 /// Makes a directory a mount point, of itself: a mount point is not renamed or removed (EBUSY). It keeps the attributes of
@@ -271,118 +263,24 @@ fn pin(path: &Path) -> Result<(), EnforceError> {
     let step = || {
         format!("hold {path:?} in its place, by which a credential in it is known (start it again)")
     };
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    let place = open_plain(path).map_err(EnforceError::step(step()))?;
-    let tree = open_tree(&place, "", flags).map_err(EnforceError::step(step()))?;
-    attach_at(&tree, &place).map_err(EnforceError::step(step()))
+    let place = Follow::Never
+        .open(path)
+        .map_err(EnforceError::step(step()))?;
+    let tree = copy(&place, Reach::Below).map_err(EnforceError::step(step()))?;
+    attach(&tree, &place).map_err(EnforceError::step(step()))
 }
 
-/// Makes a path empty: a directory by an empty read-only tmpfs, a file by /dev/null. A path that was found inside a
-/// mount must still be there: else it was moved aside to escape the mask.
-fn mask(path: &Path, must_exist: bool) -> Result<(), EnforceError> {
-    let step = || format!("mask {path:?}");
-    let target = match open_plain(path) {
-        Ok(fd) => fd,
-        Err(Errno::NOENT | Errno::NOTDIR) if !must_exist => return Ok(()),
-        Err(e @ (Errno::NOENT | Errno::NOTDIR)) => {
-            let step = format!(
-                "mask {path:?}, which has gone since it was found inside a mount (start it again)"
-            );
-            return Err(EnforceError::step(step)(e));
-        }
-        Err(e) => return Err(EnforceError::step(step())(e)),
-    };
-    let stat = rustix::fs::fstat(&target).map_err(EnforceError::step(step()))?;
-    let cover = if FileKind::of(stat.st_mode) == FileKind::Directory {
-        empty_directory(1, MountAttrFlags::MOUNT_ATTR_RDONLY).map_err(EnforceError::step(step()))?
-    } else {
-        null()
-            .and_then(|fd| open_tree(&fd, "", CLONE_OF_DESCRIPTOR))
-            .map_err(EnforceError::step(step()))?
-    };
-    attach_at(&cover, &target).map_err(EnforceError::step(step()))
-}
-
-pub(super) const CLONE_OF_DESCRIPTOR: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE
-    .union(OpenTreeFlags::OPEN_TREE_CLOEXEC)
-    .union(OpenTreeFlags::AT_EMPTY_PATH);
-
-/// A file system in memory of so many files, itself among them.
-pub(super) fn empty_directory(
-    files: usize,
-    attributes: MountAttrFlags,
-) -> rustix::io::Result<OwnedFd> {
-    let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(&fs, "nr_inodes", files.to_string().as_str())?;
-    fsconfig_create(&fs)?;
-    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-}
-
-/// /dev/null, and nothing that only has its name: a link there would put another file, writable, where one is to be
-/// hidden (CVE-2025-31133, CVE-2025-62161).
-pub(super) fn null() -> rustix::io::Result<OwnedFd> {
-    const NULL: (u32, u32) = (1, 3);
-    let fd = open_plain(Path::new("/dev/null"))?;
-    let stat = rustix::fs::fstat(&fd)?;
-    let number = (
-        rustix::fs::major(stat.st_rdev),
-        rustix::fs::minor(stat.st_rdev),
-    );
-    if FileKind::of(stat.st_mode) != FileKind::Device || number != NULL {
-        return Err(Errno::NODEV);
-    }
-    Ok(fd)
-}
-
-/// Makes what is at a path read-only, by a mount of it over itself. Missing paths are fine.
-fn read_only(path: &Path) -> Result<(), EnforceError> {
-    let step = || format!("make {path:?} read-only");
-    match open_plain(path) {
-        Ok(_) => {}
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-        Err(e) => return Err(EnforceError::step(step())(e)),
-    }
-    let tree = clone(path)?;
-    make_read_only(tree.as_fd(), Reach::Below).map_err(EnforceError::step(step()))?;
-    attach(&tree, path)
-}
-
-/// A tmpfs with the options that plans keep: `key=value`, and mount attributes.
+/// A tmpfs with the options that plans keep: `key=value`, and attributes of the mount that restrict it.
 pub(super) fn tmpfs_with(options: &[String]) -> Result<OwnedFd, EnforceError> {
     let step = "make a file system in memory";
-    let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(EnforceError::step(step))?;
-    fsconfig_set_string(&fs, "source", "agentbox").map_err(EnforceError::step(step))?;
-    let mut attributes = MountAttrFlags::empty();
+    let fs =
+        NewFileSystem::begin("tmpfs", Path::new("agentbox")).map_err(EnforceError::step(step))?;
     for option in options {
-        match (option.split_once('='), option.as_str()) {
-            (Some((key, value)), _) => fsconfig_set_string(&fs, key, value)
-                .map_err(EnforceError::step(format!("{step} with {option:?}")))?,
-            (None, "nosuid") => attributes |= MountAttrFlags::MOUNT_ATTR_NOSUID,
-            (None, "nodev") => attributes |= MountAttrFlags::MOUNT_ATTR_NODEV,
-            (None, "noexec") => attributes |= MountAttrFlags::MOUNT_ATTR_NOEXEC,
-            (None, "ro") => attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY,
-            // How times of access are kept; a tmpfs has nobody to tell.
-            (None, _) => {}
+        if let Some((key, value)) = option.split_once('=') {
+            fs.set(key, value)
+                .map_err(EnforceError::step(format!("{step} with {option:?}")))?;
         }
     }
-    fsconfig_create(&fs).map_err(EnforceError::step(step))?;
-    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(EnforceError::step(step))
-}
-
-/// Mounts over a path of the container; a symbolic link anywhere in it is an error.
-pub(super) fn attach(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError> {
-    let step = || format!("mount over {path:?}");
-    let target = match open_plain(path) {
-        Err(Errno::LOOP) => return Err(EnforceError::Link(path.to_owned())),
-        other => other.map_err(EnforceError::step(step()))?,
-    };
-    attach_at(mount, &target).map_err(EnforceError::step(step()))
-}
-
-pub(super) fn attach_at(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(mount, "", target, "", flags)
+    fs.mount(mount_options::restrictions(options))
+        .map_err(EnforceError::step(step))
 }

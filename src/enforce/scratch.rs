@@ -7,18 +7,17 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
-    open_tree, unmount,
-};
+use rustix::mount::{OpenTreeFlags, UnmountFlags, open_tree, unmount};
 
 use super::EnforceError;
-use super::rootfs::{attach, attach_at, open_plain, tmpfs_with};
+use super::cover::{Follow, attach, attach_at, copy};
+use super::file_system::NewFileSystem;
+use super::rootfs::tmpfs_with;
 use super::walls::UserNamespace;
+use crate::kernel::mount_options::{Bits, Propagation, Reach};
 use crate::plan::{Ephemeral, EphemeralContent, FilesystemPlan};
 use crate::policy::RootAccess;
-use crate::sys::mount::{Attribute, set_attributes};
+use crate::sys::mount::change;
 
 /// Where the file system is attached while directories are taken from it; every container has it.
 pub(super) const WORKBENCH: &str = "/dev";
@@ -52,7 +51,7 @@ impl<'a> Scratch<'a> {
             root,
             user_namespace,
         };
-        attach(scratch.fd(), Path::new(WORKBENCH))?;
+        attach_at(scratch.fd(), Path::new(WORKBENCH))?;
         Ok(Some(scratch))
     }
 
@@ -76,19 +75,21 @@ impl<'a> Scratch<'a> {
             return Ok(());
         }
         let step = |what: &str| format!("{what} the root file system that is thrown away");
-        let old = open_plain(Path::new("/")).map_err(EnforceError::step(step("look at")))?;
+        let old = Follow::Never
+            .open(Path::new("/"))
+            .map_err(EnforceError::step(step("look at")))?;
         let like = rustix::fs::fstat(&old).map_err(EnforceError::step(step("look at")))?;
         self.upper("root", &like, None)
             .map_err(EnforceError::step(step("make")))?;
         // The overlay keeps what it was made of; the workbench is cleared while /dev below it moves.
-        let again = copy(self.fd()).map_err(EnforceError::step(step("keep")))?;
+        let again = copy(self.fd(), Reach::One).map_err(EnforceError::step(step("keep")))?;
         let new = self
-            .overlay(Path::new("/"), "root", MountAttrFlags::empty())
+            .overlay(Path::new("/"), "root", Bits::default())
             .map_err(EnforceError::step(step(
                 "mount (an overlay on an overlay on an overlay is more than the kernel takes)",
             )))?;
         unmount(WORKBENCH, UnmountFlags::DETACH).map_err(EnforceError::step(step("leave")))?;
-        attach_at(&new, &old).map_err(EnforceError::step(step("attach")))?;
+        attach(&new, &old).map_err(EnforceError::step(step("attach")))?;
         for path in plan.kernel_mounts() {
             move_to(&old, &new, path)
                 .map_err(EnforceError::step(format!("move {path:?} to the new root")))?;
@@ -99,13 +100,13 @@ impl<'a> Scratch<'a> {
             .and_then(|()| unmount(".", UnmountFlags::DETACH))
             .and_then(|()| rustix::process::chdir("/"))
             .map_err(EnforceError::step(step("enter")))?;
-        attach(&again, Path::new(WORKBENCH))
+        attach_at(&again, Path::new(WORKBENCH))
     }
 
     /// Makes one private directory.
     pub(super) fn directory(&self, index: usize, dir: &Ephemeral) -> Result<(), EnforceError> {
         let step = |what: &str| format!("{what} the private {}", dir.path.display());
-        let like = match open_plain(&dir.path) {
+        let like = match Follow::Never.open(&dir.path) {
             Ok(fd) => rustix::fs::fstat(&fd).map_err(EnforceError::step(step("look at")))?,
             // The image has no such directory, and the root file system is read-only: nothing to make writable.
             Err(Errno::NOENT) => return Ok(()),
@@ -118,19 +119,16 @@ impl<'a> Scratch<'a> {
         self.upper(&name, &like, mode)
             .map_err(EnforceError::step(step("make")))?;
         let mount = match dir.content {
-            EphemeralContent::Empty => self.part(&name, &[]),
-            EphemeralContent::EmptyHome => self.part(&name, &[Attribute::NoExec]),
-            EphemeralContent::Image => {
-                let attributes =
-                    MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-                self.overlay(&dir.path, &name, attributes)
-                    .map_err(Into::into)
+            EphemeralContent::Empty => self.part(&name, Bits::NO_PRIVILEGE),
+            EphemeralContent::EmptyHome => {
+                self.part(&name, Bits::NO_PRIVILEGE.and(Bits::NO_PROGRAM))
             }
+            EphemeralContent::Image => self
+                .overlay(&dir.path, &name, Bits::NO_PRIVILEGE)
+                .map_err(Into::into),
         };
-        attach(
-            &mount.map_err(EnforceError::step(step("mount")))?,
-            &dir.path,
-        )
+        let mount = mount.map_err(EnforceError::step(step("mount")))?;
+        attach_at(&mount, &dir.path)
     }
 
     /// An overlay over a mount that is attached nowhere: its directory is seen as it is, and what is written is thrown away.
@@ -139,16 +137,17 @@ impl<'a> Scratch<'a> {
         &self,
         tree: &OwnedFd,
         name: &str,
-        attributes: &[Attribute],
+        attributes: Bits,
     ) -> std::io::Result<OwnedFd> {
         let like = rustix::fs::fstat(tree)?;
         self.upper(name, &like, None)?;
         let lower = format!("{name}.lower");
         make_dir(self.fd(), &lower, 0o700)?;
         let lower = Path::new(WORKBENCH).join(lower);
-        attach_at(tree, &open_plain(&lower)?)?;
-        let overlay = self.overlay(&lower, name, MountAttrFlags::empty())?;
-        set_attributes(overlay.as_fd(), attributes)?;
+        attach(tree, &Follow::Never.open(&lower)?)?;
+        let overlay = self.overlay(&lower, name, Bits::default())?;
+        let private = Some(Propagation::Private);
+        change(overlay.as_fd(), attributes, private, Reach::One)?;
         Ok(overlay)
     }
 
@@ -168,43 +167,28 @@ impl<'a> Scratch<'a> {
         make_dir(self.fd(), &format!("{name}.work"), 0o700)
     }
 
-    /// The directory itself as a mount, with these attributes besides its own.
-    fn part(&self, name: &str, more: &[Attribute]) -> std::io::Result<OwnedFd> {
+    /// The directory itself as a mount with these attributes.
+    fn part(&self, name: &str, attributes: Bits) -> std::io::Result<OwnedFd> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, format!("{WORKBENCH}/{name}.upper"), flags)?;
-        let own = [Attribute::NoSuid, Attribute::NoDev];
-        set_attributes(tree.as_fd(), &[&own[..], more].concat())?;
+        let private = Some(Propagation::Private);
+        change(tree.as_fd(), attributes, private, Reach::One)?;
         Ok(tree)
     }
 
-    fn overlay(
-        &self,
-        lower: &Path,
-        name: &str,
-        attributes: MountAttrFlags,
-    ) -> rustix::io::Result<OwnedFd> {
-        let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_set_string(&fs, "source", "agentbox")?;
-        fsconfig_set_string(&fs, "lowerdir", lower)?;
-        fsconfig_set_string(&fs, "upperdir", format!("{WORKBENCH}/{name}.upper"))?;
-        fsconfig_set_string(&fs, "workdir", format!("{WORKBENCH}/{name}.work"))?;
+    fn overlay(&self, lower: &Path, name: &str, attributes: Bits) -> rustix::io::Result<OwnedFd> {
+        let fs = NewFileSystem::begin("overlay", Path::new("agentbox"))?;
+        fs.set("lowerdir", lower)?;
+        fs.set("upperdir", format!("{WORKBENCH}/{name}.upper"))?;
+        fs.set("workdir", format!("{WORKBENCH}/{name}.work"))?;
         // Nothing of it outlives the container: nobody waits for a disk (since Linux 5.10).
-        fsconfig_set_flag(&fs, "volatile")?;
+        fs.set_flag("volatile")?;
         if self.user_namespace == UserNamespace::Own {
             // Without it an overlay needs trusted.* attributes, which only the host's root may set.
-            fsconfig_set_flag(&fs, "userxattr")?;
+            fs.set_flag("userxattr")?;
         }
-        fsconfig_create(&fs)?;
-        fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+        fs.mount(attributes)
     }
-}
-
-/// A second mount of what is mounted.
-fn copy(mount: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    open_tree(mount, "", flags)
 }
 
 /// Moves the mount at a path below one root to the same path below another.
@@ -215,8 +199,7 @@ fn move_to(old: &OwnedFd, new: &OwnedFd, path: &Path) -> rustix::io::Result<()> 
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         rustix::fs::openat2(root, relative, flags, Mode::empty(), resolve)
     };
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(open(old)?, "", open(new)?, "", flags)
+    attach(&open(old)?, &open(new)?)
 }
 
 fn in_memory(bytes: u64) -> Result<OwnedFd, EnforceError> {

@@ -8,30 +8,38 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountAttrFlags, open_tree};
 
 use super::EnforceError;
-use super::rootfs::{CLONE_OF_DESCRIPTOR, attach_at, empty_directory, open_plain};
-use crate::kernel::mount_options::Reach;
+use super::cover::{Follow, attach, copy};
+use super::file_system::NewFileSystem;
+use crate::kernel::mount_options::{Bits, Reach};
 use crate::plan::{Seen, SeenAs};
-use crate::sys::mount::make_read_only;
+use crate::sys::mount::change;
 
 /// Makes a directory empty but for these files, which lie in it now.
 pub(super) fn mask_but(path: &Path, files: &[Seen]) -> Result<(), EnforceError> {
     let step = || format!("mask {path:?} but for what git has (if it has changed, start it again)");
-    let hidden = open_plain(path).map_err(EnforceError::step(step()))?;
-    let parts = files.iter().map(|f| f.path.components().count());
-    let cover = empty_directory(1 + parts.sum::<usize>(), MountAttrFlags::empty())
+    let hidden = Follow::Never
+        .open(path)
         .map_err(EnforceError::step(step()))?;
+    let parts = files.iter().map(|f| f.path.components().count());
+    let cover = room_for(1 + parts.sum::<usize>()).map_err(EnforceError::step(step()))?;
     // The kernel mounts in nothing that is not mounted itself.
-    attach_at(&cover, &hidden).map_err(EnforceError::step(step()))?;
+    attach(&cover, &hidden).map_err(EnforceError::step(step()))?;
     for file in files {
         place(&hidden, &cover, file).map_err(EnforceError::step(format!(
             "show {:?} in {path:?}, which git has (if it has changed, start it again)",
             file.path
         )))?;
     }
-    make_read_only(cover.as_fd(), Reach::One).map_err(EnforceError::step(step()))
+    change(cover.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(EnforceError::step(step()))
+}
+
+/// A file system in memory of so many files, itself among them.
+fn room_for(files: usize) -> rustix::io::Result<OwnedFd> {
+    let fs = NewFileSystem::begin("tmpfs", Path::new("tmpfs"))?;
+    fs.set("nr_inodes", files.to_string().as_str())?;
+    fs.mount(Bits::default())
 }
 
 fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &Seen) -> rustix::io::Result<()> {
@@ -58,12 +66,12 @@ fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &Seen) -> rustix::io::Result<(
     if !is_file || (stat.st_dev, stat.st_ino) != (dev, ino) {
         return Err(Errno::STALE);
     }
-    let tree = open_tree(&found, "", CLONE_OF_DESCRIPTOR)?;
-    make_read_only(tree.as_fd(), Reach::One)
+    let tree = copy(&found, Reach::One)?;
+    change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One)
         .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
     let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(cover, &file.path, new, Mode::from_raw_mode(0o444))?;
-    attach_at(&tree, &beneath(cover, &file.path)?)
+    attach(&tree, &beneath(cover, &file.path)?)
 }
 
 /// Opens what lies beneath a directory, by way of no link and no other mount.

@@ -20,18 +20,38 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Nothing to change.
-    pub fn is_empty(self) -> bool {
-        self == Self::default()
-    }
+    /// MOUNT_ATTR_RDONLY
+    pub const READ_ONLY: Self = bits(READ_ONLY, 0);
+    /// MOUNT_ATTR_NOSUID and MOUNT_ATTR_NODEV
+    pub const NO_PRIVILEGE: Self = bits(NO_SUID | NO_DEV, 0);
+    /// MOUNT_ATTR_NOEXEC
+    pub const NO_PROGRAM: Self = bits(NO_EXEC, 0);
 
-    /// What a later option says counts.
-    fn then(self, later: Self) -> Self {
+    /// Both; what `later` says counts.
+    pub const fn and(self, later: Self) -> Self {
         Self {
             set: self.set & !later.clear | later.set,
             clear: self.clear & !later.set | later.clear,
         }
     }
+
+    /// Nothing to change.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Which mounts below a mount come in from its copies elsewhere, and go out to them (mount_namespaces(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    /// MS_SHARED
+    Shared,
+    /// MS_SLAVE
+    Slave,
+    /// MS_PRIVATE
+    Private,
+    /// MS_UNBINDABLE
+    Unbindable,
 }
 
 /// What is to be done to a mount beside making it.
@@ -41,8 +61,8 @@ pub struct Changes {
     pub one: Bits,
     /// Attributes of the mount and those below it.
     pub below: Bits,
-    /// Types of propagation (`MS_*`), in the order in which they are asked for.
-    pub propagation: Vec<(u64, Reach)>,
+    /// Types of propagation, in the order in which they are asked for.
+    pub propagation: Vec<(Propagation, Reach)>,
 }
 
 impl Changes {
@@ -87,12 +107,11 @@ const ATTRIBUTES: &[(&str, Bits)] = &[
     ("symfollow", bits(0, NO_SYMLINKS)),
 ];
 
-/// `MS_UNBINDABLE`, `MS_PRIVATE`, `MS_SLAVE`, `MS_SHARED` (mount(2)).
-const PROPAGATION: &[(&str, u64)] = &[
-    ("unbindable", 1 << 17),
-    ("private", 1 << 18),
-    ("slave", 1 << 19),
-    ("shared", 1 << 20),
+const PROPAGATION: &[(&str, Propagation)] = &[
+    ("unbindable", Propagation::Unbindable),
+    ("private", Propagation::Private),
+    ("slave", Propagation::Slave),
+    ("shared", Propagation::Shared),
 ];
 
 /// Neither an attribute nor the file system's own: how it is mounted, or without a meaning.
@@ -123,7 +142,7 @@ pub enum Kind {
     /// An attribute of mounts.
     Attribute(Bits, Reach),
     /// A type of propagation.
-    Propagation(u64, Reach),
+    Propagation(Propagation, Reach),
     /// How the mount is made.
     Other,
     /// The file system's.
@@ -164,6 +183,12 @@ pub fn take_back<'a>(options: impl IntoIterator<Item = &'a String>) -> bool {
     })
 }
 
+/// Those attributes among the options of a mount that restrict it: nothing that the mount's source has is taken away by them.
+pub fn restrictions<'a>(options: impl IntoIterator<Item = &'a String>) -> Bits {
+    let restricts = |o: &&String| ["ro", "nosuid", "nodev", "noexec"].contains(&o.as_str());
+    changes(options.into_iter().filter(restricts)).one
+}
+
 /// What the options of a mount change.
 pub fn changes<'a>(options: impl IntoIterator<Item = &'a String>) -> Changes {
     let mut all = Changes::default();
@@ -174,8 +199,8 @@ pub fn changes<'a>(options: impl IntoIterator<Item = &'a String>) -> Changes {
             _ => {}
         }
         match kind(option) {
-            Kind::Attribute(bits, Reach::One) => all.one = all.one.then(bits),
-            Kind::Attribute(bits, Reach::Below) => all.below = all.below.then(bits),
+            Kind::Attribute(bits, Reach::One) => all.one = all.one.and(bits),
+            Kind::Attribute(bits, Reach::Below) => all.below = all.below.and(bits),
             Kind::Propagation(flag, reach) => all.propagation.push((flag, reach)),
             Kind::Other | Kind::FileSystem => {}
         }
@@ -216,6 +241,12 @@ mod tests {
     }
 
     #[test]
+    fn restrictions_take_nothing_away() {
+        let all = ["ro", "rw", "suid", "dev", "nodev", "exec", "noatime", "rro"].map(str::to_owned);
+        assert_eq!(restrictions(&all), bits(READ_ONLY | NO_DEV, 0));
+    }
+
+    #[test]
     fn an_r_before_the_name_reaches_below_but_ro_and_rw_are_themselves() {
         assert_eq!(of(&["rro"]).below, bits(READ_ONLY, 0));
         assert_eq!(of(&["ro"]).below, Bits::default());
@@ -223,7 +254,10 @@ mod tests {
         assert_eq!(of(&["rnosymfollow"]).below, bits(NO_SYMLINKS, 0));
         assert_eq!(
             of(&["shared", "rslave"]).propagation,
-            [(1 << 20, Reach::One), (1 << 19, Reach::Below)]
+            [
+                (Propagation::Shared, Reach::One),
+                (Propagation::Slave, Reach::Below)
+            ]
         );
     }
 

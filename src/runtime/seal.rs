@@ -13,9 +13,9 @@ use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::cgroup::first_move::{self, Warming};
-use crate::kernel::mount_options::Reach;
+use crate::kernel::mount_options::{Bits, Reach};
 use crate::runtime::RuntimeError;
-use crate::sys::mount::make_read_only;
+use crate::sys::mount::change;
 
 const EXE: &str = "/proc/self/exe";
 
@@ -59,7 +59,7 @@ pub fn ensure(listen: Listen) -> Result<Warming, RuntimeError> {
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
     )
     .map_err(RuntimeError::io(step))?;
-    make_read_only(tree.as_fd(), Reach::One).map_err(RuntimeError::io(step))?;
+    change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(RuntimeError::io(step))?;
     Err(RuntimeError::io(step)(execute_again(
         &tree, listen, &warming,
     )))

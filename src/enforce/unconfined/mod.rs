@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use oci_spec::runtime::Spec;
 
 use self::setup::Unfinished;
+use super::cover::Follow;
 use super::executor::Prepared;
 use super::hidden::{self, Promised};
 use super::privileges::GroupsSet;
@@ -124,7 +125,7 @@ impl ParityInit {
     fn make_files(&self, spec: &Spec) -> Result<(), EnforceError> {
         setup::make(&self.unfinished)?;
         if let Some(path) = &self.cgroup_read_only {
-            rootfs::lock_cgroups(path)?;
+            rootfs::lock_cgroups(path, Follow::AsTheProgramWould)?;
         }
         setup::seal(&self.unfinished)?;
         hidden::check(spec, &Promised::from(&self.unfinished))?;

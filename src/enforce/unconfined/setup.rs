@@ -8,22 +8,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxDevice, LinuxDeviceType};
-use rustix::fs::{CWD, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{CWD, FileType, Gid, Mode, Uid};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
-};
 
 use super::copy_up;
 use crate::enforce::EnforceError;
-use crate::enforce::kernel::configure;
+use crate::enforce::cover::{Follow, Masks, ReadOnly, attach, read_only, remount_read_only};
+use crate::enforce::file_system::NewFileSystem;
 use crate::enforce::rootfs::make_mount_point;
-use crate::kernel::mount_options::{self, Bits, Changes, Reach};
+use crate::kernel::mount_options::{Bits, Changes, Reach};
 use crate::plan::FileKind;
 use crate::sys::mount::change;
 use crate::sys::netlink::RouteSocket;
 use crate::sys::user::with_files_of_root;
+
+/// Paths are the spec's own.
+const FOLLOW: Follow = Follow::AsTheProgramWould;
 
 /// What is left to do.
 #[derive(Default)]
@@ -116,16 +116,22 @@ fn make_as_root(left: &Unfinished) -> Result<(), EnforceError> {
 
 /// Makes read-only and masks what is to be, last.
 pub fn seal(left: &Unfinished) -> Result<(), EnforceError> {
-    left.readonly.iter().try_for_each(|p| read_only(p))?;
-    let label = left.mount_label.as_deref();
-    left.masked.iter().try_for_each(|p| mask(p, label))?;
+    let readonly = |path| read_only(path, FOLLOW, ReadOnly::Alone);
+    left.readonly.iter().try_for_each(|p| readonly(p))?;
+    let mut masks = Masks::new(FOLLOW, left.mount_label.as_deref());
+    left.masked.iter().try_for_each(|p| masks.mask(p))?;
     if left.dev_read_only {
-        remount_read_only(Path::new("/dev"))?;
+        remount(Path::new("/dev"))?;
     }
     if left.root_read_only {
-        remount_read_only(Path::new("/"))?;
+        remount(Path::new("/"))?;
     }
     Ok(())
+}
+
+fn remount(path: &Path) -> Result<(), EnforceError> {
+    remount_read_only(path, FOLLOW, Reach::One)
+        .map_err(EnforceError::step(format!("make {path:?} read-only")))
 }
 
 fn step(step: &Step) -> Result<(), EnforceError> {
@@ -152,10 +158,11 @@ fn step(step: &Step) -> Result<(), EnforceError> {
     let mounted = open(destination)?;
     let bits = [(changes.one, Reach::One), (changes.below, Reach::Below)];
     for (bits, reach) in bits.into_iter().filter(|(bits, _)| !bits.is_empty()) {
-        change(mounted.as_fd(), bits, 0, reach).map_err(failed(destination))?;
+        change(mounted.as_fd(), bits, None, reach).map_err(failed(destination))?;
     }
     for (kind, reach) in &changes.propagation {
-        change(mounted.as_fd(), Bits::default(), *kind, *reach).map_err(failed(destination))?;
+        change(mounted.as_fd(), Bits::default(), Some(*kind), *reach)
+            .map_err(failed(destination))?;
     }
     Ok(())
 }
@@ -167,11 +174,9 @@ fn failed<E: Into<std::io::Error>>(destination: &Path) -> impl FnOnce(E) -> Enfo
 
 /// A detached file system with options as mount(8) takes them; attributes of the mount are changed afterwards.
 fn file_system(typ: &str, source: &Path, options: &[String]) -> rustix::io::Result<OwnedFd> {
-    let fs = fsopen(typ, FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(&fs, "source", source)?;
-    configure(&fs, options)?;
-    fsconfig_create(&fs)?;
-    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    let fs = NewFileSystem::begin(typ, source)?;
+    fs.set_options(options)?;
+    fs.mount(Bits::default())
 }
 
 fn copied_up(destination: &Path, options: &[String]) -> Result<OwnedFd, EnforceError> {
@@ -190,13 +195,9 @@ fn copied_up(destination: &Path, options: &[String]) -> Result<OwnedFd, EnforceE
 
 /// Opens a path of the container as every process in it would; what it is swapped for lies in the container too.
 fn open(path: &Path) -> Result<OwnedFd, EnforceError> {
-    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+    FOLLOW
+        .open(path)
         .map_err(EnforceError::step(format!("open {path:?}")))
-}
-
-fn attach(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(mount, "", target, "", flags)
 }
 
 fn device(device: &Device) -> Result<(), EnforceError> {
@@ -234,62 +235,4 @@ fn device(device: &Device) -> Result<(), EnforceError> {
         rustix::fs::AtFlags::EMPTY_PATH,
     )
     .map_err(EnforceError::step(step()))
-}
-
-/// Makes what is at a path read-only by a mount of it over itself, with its other attributes. A missing path is fine.
-fn read_only(path: &Path) -> Result<(), EnforceError> {
-    let step = || format!("make {path:?} read-only");
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE;
-    let tree = match open_tree(CWD, path, flags) {
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-        other => other.map_err(EnforceError::step(step()))?,
-    };
-    let bits = mount_options::changes([&"ro".to_owned()]).one;
-    change(tree.as_fd(), bits, 0, Reach::One).map_err(EnforceError::step(step()))?;
-    attach(&tree, &open(path)?).map_err(EnforceError::step(step()))
-}
-
-/// Makes a path empty: a directory by an empty read-only tmpfs, anything else by /dev/null. A missing path is fine.
-fn mask(path: &Path, label: Option<&str>) -> Result<(), EnforceError> {
-    let step = || format!("mask {path:?}");
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let target = match rustix::fs::open(path, flags, Mode::empty()) {
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-        other => other.map_err(EnforceError::step(step()))?,
-    };
-    let stat = rustix::fs::fstat(&target).map_err(EnforceError::step(step()))?;
-    let cover = if FileKind::of(stat.st_mode) == FileKind::Directory {
-        let options = label.map(|l| format!("context={l}"));
-        let tree = file_system("tmpfs", Path::new("tmpfs"), options.as_slice())
-            .map_err(EnforceError::step(step()))?;
-        let bits = mount_options::changes([&"ro".to_owned()]).one;
-        change(tree.as_fd(), bits, 0, Reach::One).map_err(EnforceError::step(step()))?;
-        tree
-    } else {
-        null()?
-    };
-    attach(&cover, &target).map_err(EnforceError::step(step()))
-}
-
-/// /dev/null as a mount; anything else there would show itself in every masked file (CVE-2025-31133).
-fn null() -> Result<OwnedFd, EnforceError> {
-    let step = || "take /dev/null for a mask";
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let tree = open_tree(CWD, "/dev/null", flags).map_err(EnforceError::step(step()))?;
-    let stat = rustix::fs::fstat(&tree).map_err(EnforceError::step(step()))?;
-    let is_null = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
-        && stat.st_rdev == rustix::fs::makedev(1, 3);
-    if is_null {
-        Ok(tree)
-    } else {
-        Err(EnforceError::step(step())(Errno::NXIO))
-    }
-}
-
-fn remount_read_only(path: &Path) -> Result<(), EnforceError> {
-    let bits = mount_options::changes([&"ro".to_owned()]).one;
-    change(open(path)?.as_fd(), bits, 0, Reach::One)
-        .map_err(EnforceError::step(format!("make {path:?} read-only")))
 }

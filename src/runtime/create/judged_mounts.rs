@@ -10,10 +10,11 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use super::excludes;
 use crate::enforce::report::Report;
 use crate::enforce::rootfs::{LateMount, LateSource, make_mount_point};
+use crate::kernel::mount_options::{Bits, Propagation, Reach, restrictions};
 use crate::plan::{FileKind, FilesystemPlan, PlannedMount};
 use crate::probe::Opened;
 use crate::runtime::RuntimeError;
-use crate::sys::mount::{Attribute, set_attributes};
+use crate::sys::mount::change;
 
 /// Copies of every source that the plan mounts late, of the network wall's files, and of what git is told.
 pub fn prepare(
@@ -28,7 +29,7 @@ pub fn prepare(
             Some(_) if mount.private => LateSource::Private {
                 tree: tree(mount, sources)?,
                 name: format!("volume-{index}"),
-                attributes: mount.options.iter().filter_map(|o| attribute(o)).collect(),
+                attributes: restrictions(&mount.options),
             },
             Some(judged) => LateSource::Tree {
                 tree: tree(mount, sources)?,
@@ -55,16 +56,13 @@ pub fn prepare(
             Mode::empty(),
         )
         .map_err(RuntimeError::io(step()))?;
-        let attributes = [
-            Attribute::ReadOnly,
-            Attribute::NoSuid,
-            Attribute::NoDev,
-            Attribute::NoExec,
-        ];
+        let attributes = Bits::READ_ONLY
+            .and(Bits::NO_PRIVILEGE)
+            .and(Bits::NO_PROGRAM);
         all.push(LateMount {
             destination: destination.to_owned(),
             source: LateSource::Tree {
-                tree: copy(&file, &attributes).map_err(RuntimeError::io(step()))?,
+                tree: copy(&file, attributes).map_err(RuntimeError::io(step()))?,
                 kind: FileKind::File,
             },
         });
@@ -78,28 +76,19 @@ fn tree(mount: &PlannedMount, sources: &[Opened]) -> Result<OwnedFd, RuntimeErro
     let source = sources.iter().find(|s| s.is_of(mount));
     let source = source
         .ok_or_else(|| RuntimeError::Unsupported(format!("{}: it was not judged", step())))?;
-    let attributes: Vec<Attribute> = mount.options.iter().filter_map(|o| attribute(o)).collect();
-    copy(&source.fd, &attributes).map_err(RuntimeError::io(step()))
+    copy(&source.fd, restrictions(&mount.options)).map_err(RuntimeError::io(step()))
 }
 
-fn copy(source: &OwnedFd, attributes: &[Attribute]) -> std::io::Result<OwnedFd> {
+/// With these attributes beside its own. No mount comes in or goes out.
+fn copy(source: &OwnedFd, attributes: Bits) -> std::io::Result<OwnedFd> {
     // Not recursive: what else is mounted below stays outside.
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
     let tree = open_tree(source, "", flags)?;
-    set_attributes(tree.as_fd(), attributes)?;
+    let private = Some(Propagation::Private);
+    change(tree.as_fd(), attributes, private, Reach::One)?;
     Ok(tree)
-}
-
-fn attribute(option: &str) -> Option<Attribute> {
-    match option {
-        "ro" => Some(Attribute::ReadOnly),
-        "nosuid" => Some(Attribute::NoSuid),
-        "nodev" => Some(Attribute::NoDev),
-        "noexec" => Some(Attribute::NoExec),
-        _ => None,
-    }
 }
 
 /// Makes the mount points that lie in the image itself, as every runtime does; the others are made when what they lie

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::enforce::unconfined::setup::{Device, Source, Step, Unfinished};
-use crate::kernel::mount_options::{self, Bits, Changes, Reach};
+use crate::kernel::mount_options::{self, Bits, Changes, Propagation, Reach};
 use crate::plan::FileKind;
 use crate::probe::is_bind;
 use crate::runtime::RuntimeError;
@@ -254,19 +254,19 @@ fn kind_of(path: &Path) -> Result<FileKind, RuntimeError> {
 /// What a copy would have inherited in the container's own mount namespace, whose mounts libcontainer makes slaves of the
 /// host's, or private, or keeps shared.
 fn inherit(tree: &OwnedFd, propagation: Option<&str>) -> std::io::Result<()> {
-    let flag = match propagation {
+    let kind = match propagation {
         Some(shared) if shared.contains("shared") => return Ok(()),
-        Some(private) if private.contains("private") => libc::MS_PRIVATE,
-        _ => libc::MS_SLAVE,
+        Some(private) if private.contains("private") => Propagation::Private,
+        _ => Propagation::Slave,
     };
-    change(tree.as_fd(), Bits::default(), flag, Reach::Below)
+    change(tree.as_fd(), Bits::default(), Some(kind), Reach::Below)
 }
 
 fn apply(tree: &OwnedFd, changes: &Changes) -> std::io::Result<()> {
-    change(tree.as_fd(), changes.one, 0, Reach::One)?;
-    change(tree.as_fd(), changes.below, 0, Reach::Below)?;
+    change(tree.as_fd(), changes.one, None, Reach::One)?;
+    change(tree.as_fd(), changes.below, None, Reach::Below)?;
     let mut kinds = changes.propagation.iter();
-    kinds.try_for_each(|(kind, reach)| change(tree.as_fd(), Bits::default(), *kind, *reach))
+    kinds.try_for_each(|(kind, reach)| change(tree.as_fd(), Bits::default(), Some(*kind), *reach))
 }
 
 /// Maps the ids of a bind mount as it asks for: by its own maps, or by those of the container's user namespace.

@@ -1,0 +1,297 @@
+//! What is done to a path of the container by a mount over it: it is made empty (masked) or read-only, or something is
+//! attached there. One hand for all containers; they differ in which links are followed on the way ([`Follow`]).
+//!
+//! A path is looked up once: what was found and judged through a descriptor is what is covered.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+
+use super::EnforceError;
+use super::file_system::NewFileSystem;
+use crate::kernel::mount_options::{Bits, Reach};
+use crate::plan::FileKind;
+use crate::sys::mount::change;
+
+/// Which symbolic links are followed on the way to a path of the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Follow {
+    /// None, anywhere in the path: a directory above may belong to a running agent, which would lead the wall elsewhere
+    /// (CVE-2021-25741, CVE-2023-27561). For paths that a plan names, which it has resolved in the image.
+    Never,
+    /// Those of the kernel's file systems, but no magic ones: for the engine's paths in /proc and /sys under a policy.
+    /// [`super::hidden`] looks at the result through descriptors.
+    OfTheKernel,
+    /// All, as every program in the container would: for a container without a policy. What a link leads to lies in the
+    /// container too.
+    AsTheProgramWould,
+}
+
+impl Follow {
+    /// Opens what is at a path, for its path alone.
+    pub(super) fn open(self, path: &Path) -> rustix::io::Result<OwnedFd> {
+        self.open_with(path, OFlags::empty())
+    }
+
+    fn open_with(self, path: &Path, more: OFlags) -> rustix::io::Result<OwnedFd> {
+        let links = match self {
+            Self::Never => ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+            Self::OfTheKernel => ResolveFlags::NO_MAGICLINKS,
+            Self::AsTheProgramWould => ResolveFlags::empty(),
+        };
+        let flags = OFlags::PATH | OFlags::CLOEXEC | more;
+        rustix::fs::openat2(CWD, path, flags, Mode::empty(), links)
+    }
+
+    /// What is at a path; `None` if there is nothing.
+    fn find(self, path: &Path, more: OFlags) -> rustix::io::Result<Option<OwnedFd>> {
+        match self.open_with(path, more) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What a mask covers. A link of the kernel's that the path itself names is covered itself, for whoever follows it.
+    fn find_to_mask(self, path: &Path) -> rustix::io::Result<Option<OwnedFd>> {
+        let last = match self {
+            Self::OfTheKernel => OFlags::NOFOLLOW,
+            Self::Never | Self::AsTheProgramWould => OFlags::empty(),
+        };
+        self.find(path, last)
+    }
+
+    /// /dev/null, and nothing that only has its name: a link there would put another file, writable, where one is to be
+    /// hidden (CVE-2025-31133, CVE-2025-62161).
+    fn null(self) -> rustix::io::Result<OwnedFd> {
+        const NULL: (u32, u32) = (1, 3);
+        let links = match self {
+            Self::Never | Self::OfTheKernel => Self::Never,
+            Self::AsTheProgramWould => self,
+        };
+        let fd = links.open(Path::new("/dev/null"))?;
+        let stat = rustix::fs::fstat(&fd)?;
+        let number = (
+            rustix::fs::major(stat.st_rdev),
+            rustix::fs::minor(stat.st_rdev),
+        );
+        if FileKind::of(stat.st_mode) != FileKind::Device || number != NULL {
+            return Err(Errno::NODEV);
+        }
+        Ok(fd)
+    }
+}
+
+/// Makes paths empty: a directory by an empty read-only tmpfs, anything else by /dev/null. Both are made once for all paths.
+pub(super) struct Masks<'a> {
+    follow: Follow,
+    label: Option<&'a str>,
+    null: Option<OwnedFd>,
+    /// Attached by now.
+    empty: Option<OwnedFd>,
+}
+
+impl<'a> Masks<'a> {
+    /// `label` is linux.mountLabel.
+    pub(super) fn new(follow: Follow, label: Option<&'a str>) -> Self {
+        Self {
+            follow,
+            label,
+            null: None,
+            empty: None,
+        }
+    }
+
+    /// Masks what is at a path; a missing one is fine.
+    pub(super) fn mask(&mut self, path: &Path) -> Result<(), EnforceError> {
+        self.mask_if_there(path).map(drop)
+    }
+
+    /// Masks what was found at a path inside a mount. It must still be there: else it was moved aside to escape the mask.
+    pub(super) fn mask_found(&mut self, path: &Path) -> Result<(), EnforceError> {
+        match self.mask_if_there(path)? {
+            true => Ok(()),
+            false => {
+                let step = format!(
+                    "mask {path:?}, which has gone since it was found inside a mount (start it again)"
+                );
+                Err(EnforceError::step(step)(Errno::NOENT))
+            }
+        }
+    }
+
+    fn mask_if_there(&mut self, path: &Path) -> Result<bool, EnforceError> {
+        let step = || EnforceError::step(format!("mask {path:?}"));
+        let Some(target) = self.follow.find_to_mask(path).map_err(step())? else {
+            return Ok(false);
+        };
+        let stat = rustix::fs::fstat(&target).map_err(step())?;
+        let covered = match FileKind::of(stat.st_mode) {
+            FileKind::Directory => self.cover_directory(&target),
+            _ => self.cover_file(&target),
+        };
+        covered.map_err(step())?;
+        Ok(true)
+    }
+
+    fn cover_directory(&mut self, target: &OwnedFd) -> rustix::io::Result<()> {
+        if let Some(empty) = &self.empty {
+            return attach(&copy(empty, Reach::One)?, target);
+        }
+        let made = empty(self.label)?;
+        attach(&made, target)?;
+        self.empty = Some(made);
+        Ok(())
+    }
+
+    fn cover_file(&mut self, target: &OwnedFd) -> rustix::io::Result<()> {
+        let null = match self.null.take() {
+            Some(null) => null,
+            None => self.follow.null()?,
+        };
+        let covered = copy(&null, Reach::One).and_then(|mount| attach(&mount, target));
+        self.null = Some(null);
+        covered
+    }
+}
+
+/// An empty tmpfs that nobody can fill: the file system itself is read-only, whatever a mount of it says.
+fn empty(label: Option<&str>) -> rustix::io::Result<OwnedFd> {
+    let fs = NewFileSystem::tmpfs_of_root(Path::new("tmpfs"))?;
+    fs.set_flag("ro")?;
+    fs.set_label(label)?;
+    fs.mount(Bits::READ_ONLY)
+}
+
+/// How what is at a path is made read-only, beside being it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadOnly {
+    /// With what is mounted below it: a plan's paths.
+    WithMountsBelow,
+    /// Without set-user-ID, devices and programs: the engine's paths in the kernel's file systems, as libcontainer does.
+    Inert,
+    /// And nothing else, as runc does.
+    Alone,
+}
+
+/// Makes what is at a path read-only by a mount of it over itself, with what is mounted below it. A missing path is fine.
+pub(super) fn read_only(path: &Path, follow: Follow, how: ReadOnly) -> Result<(), EnforceError> {
+    read_only_at(path, follow, how).map_err(EnforceError::step(format!("make {path:?} read-only")))
+}
+
+fn read_only_at(path: &Path, follow: Follow, how: ReadOnly) -> std::io::Result<()> {
+    let Some(target) = follow.find(path, OFlags::empty())? else {
+        return Ok(());
+    };
+    const INERT: Bits = Bits::READ_ONLY
+        .and(Bits::NO_PRIVILEGE)
+        .and(Bits::NO_PROGRAM);
+    let (attributes, reach) = match how {
+        ReadOnly::WithMountsBelow => (Bits::READ_ONLY, Reach::Below),
+        ReadOnly::Inert => (INERT, Reach::One),
+        ReadOnly::Alone => (Bits::READ_ONLY, Reach::One),
+    };
+    let tree = copy(&target, Reach::Below)?;
+    change(tree.as_fd(), attributes, None, reach)?;
+    Ok(attach(&tree, &target)?)
+}
+
+/// Makes the mount at a path read-only where it is.
+pub(super) fn remount_read_only(path: &Path, follow: Follow, reach: Reach) -> std::io::Result<()> {
+    let mount = follow.open(path)?;
+    change(mount.as_fd(), Bits::READ_ONLY, None, reach)
+}
+
+/// Attaches a mount at a path of the plan; a link anywhere in it is an error.
+pub(super) fn attach_at(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError> {
+    let step = || format!("mount over {path:?}");
+    let target = match Follow::Never.open(path) {
+        Err(Errno::LOOP) => return Err(EnforceError::Link(path.to_owned())),
+        other => other.map_err(EnforceError::step(step()))?,
+    };
+    attach(mount, &target).map_err(EnforceError::step(step()))
+}
+
+/// Attaches a mount over what a descriptor is of.
+pub(super) fn attach(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(mount, "", target, "", flags)
+}
+
+/// What a descriptor is of as a second mount, attached nowhere, alone or with what is mounted below it.
+pub(super) fn copy(of: &OwnedFd, reach: Reach) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let flags = match reach {
+        Reach::One => flags,
+        Reach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
+    };
+    open_tree(of, "", flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_are_followed_as_the_type_says() {
+        let dir = std::env::temp_dir().join(format!("cover-{}", std::process::id()));
+        // /tmp may be a link itself.
+        std::fs::create_dir_all(dir.join("real/below")).unwrap();
+        let dir = dir.canonicalize().unwrap();
+        symlink("real", dir.join("link")).unwrap();
+        let [above, last] = ["link/below", "link"].map(|name| dir.join(name));
+        for path in [&above, &last] {
+            assert_eq!(Follow::Never.open(path).err(), Some(Errno::LOOP));
+            assert!(Follow::OfTheKernel.open(path).is_ok());
+            assert!(Follow::AsTheProgramWould.open(path).is_ok());
+        }
+        let magic = Path::new("/proc/self/cwd");
+        assert_eq!(Follow::OfTheKernel.open(magic).err(), Some(Errno::LOOP));
+        assert!(Follow::AsTheProgramWould.open(magic).is_ok());
+        // Masked is the link itself, or what it leads to, or nothing.
+        let masked = |follow: Follow| {
+            let found = follow.find_to_mask(&last)?.ok_or(Errno::NOENT)?;
+            rustix::fs::fstat(&found).map(|stat| FileKind::of(stat.st_mode))
+        };
+        assert_eq!(masked(Follow::Never), Err(Errno::LOOP));
+        let directory = Ok(FileKind::Directory);
+        assert_ne!(masked(Follow::OfTheKernel), directory);
+        assert_eq!(masked(Follow::AsTheProgramWould), directory);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_absent_is_nothing_to_cover() {
+        for path in ["/nonexistent/x", "/etc/passwd/x"] {
+            let path = Path::new(path);
+            for follow in [
+                Follow::Never,
+                Follow::OfTheKernel,
+                Follow::AsTheProgramWould,
+            ] {
+                assert!(read_only(path, follow, ReadOnly::Alone).is_ok());
+                assert!(Masks::new(follow, None).mask(path).is_ok());
+                // It was there, and was moved away to escape the mask.
+                assert!(Masks::new(follow, None).mask_found(path).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn null_is_the_nodes_null_device() {
+        for follow in [
+            Follow::Never,
+            Follow::OfTheKernel,
+            Follow::AsTheProgramWould,
+        ] {
+            assert!(follow.null().is_ok());
+        }
+    }
+}
