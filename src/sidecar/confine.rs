@@ -19,7 +19,7 @@ use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
 use crate::sidecar::protocol::Work;
-use crate::sys::{netns, process};
+use crate::sys::{netns, process, seccomp};
 
 /// 1 and not 0: with 0 a core_pattern that begins with a pipe still runs its root helper on the
 /// node (core(5)).
@@ -377,8 +377,8 @@ fn verify_root(landlock_abi: u32) -> Result<(), ConfineError> {
 
 /// Loads the filter and asks the kernel whether it is there.
 pub(super) fn seal(program: &BpfProgram) -> Result<(), ConfineError> {
-    process::load_filter(program).map_err(ConfineError::step("load the seccomp filter"))?;
-    match process::seccomp_mode().map_err(ConfineError::step("read the seccomp mode"))? {
+    seccomp::load_compiled(program).map_err(ConfineError::step("load the seccomp filter"))?;
+    match seccomp::mode().map_err(ConfineError::step("read the seccomp mode"))? {
         2 => Ok(()),
         mode => Err(not_held("the seccomp filter", mode)),
     }

@@ -183,7 +183,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::Work;
-    use crate::sys::process;
+    use crate::sys::seccomp;
 
     /// Set for the copy of this test program that puts itself under the filter.
     const CASE: &str = "AGENTBOX_TEST_FILTER_CASE";
@@ -259,8 +259,8 @@ mod tests {
     fn under(work: Work) {
         let program = super::compile(work).unwrap();
         rustix::thread::set_no_new_privs(true).unwrap();
-        process::load_filter(&program).unwrap();
-        assert_eq!(process::seccomp_mode().unwrap(), 2);
+        seccomp::load_compiled(&program).unwrap();
+        assert_eq!(seccomp::mode().unwrap(), 2);
     }
 
     #[test]

@@ -192,42 +192,6 @@ pub fn block_signals() -> io::Result<()> {
     done(rc.into())
 }
 
-/// `SECCOMP_SET_MODE_FILTER` for the calling thread; no_new_privs must be set.
-pub fn load_filter(program: &[seccompiler::sock_filter]) -> io::Result<()> {
-    let len = u16::try_from(program.len()).ok().filter(|len| *len > 0);
-    let len = len.ok_or(io::ErrorKind::InvalidInput)?;
-    let header = libc::sock_fprog {
-        len,
-        // The kernel only reads it; the pointer is mutable because C's struct says so.
-        filter: program.as_ptr().cast_mut().cast(),
-    };
-    // SAFETY: `header` points at `len` instructions that outlive the call; `seccompiler`'s
-    // `sock_filter` is `repr(C)` with the kernel's four fields. The kernel copies them.
-    let rc = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            0_u64,
-            &raw const header,
-        )
-    };
-    done(rc)
-}
-
-/// `prctl(PR_GET_SECCOMP)`: 2 when a filter is loaded.
-///
-/// Not rustix's `secure_computing_mode`: the same call, but under a filter only this exact form
-/// with zeroed arguments is sure to pass.
-pub fn seccomp_mode() -> io::Result<i32> {
-    // SAFETY: PR_GET_SECCOMP takes integers only.
-    let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
-    if mode < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(mode)
-    }
-}
-
 /// The Landlock ABI of this kernel; 0 where it has none or it is switched off.
 pub fn landlock_abi() -> io::Result<u32> {
     const VERSION: libc::c_uint = 1;

@@ -4,19 +4,10 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use crate::seccomp::{Instruction, Program};
+use crate::seccomp::Program;
 
-/// `SECCOMP_SET_MODE_FILTER`
-const SET_MODE_FILTER: libc::c_ulong = 1;
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
 const NEW_LISTENER: u64 = 1 << 3;
-
-/// `struct sock_fprog`
-#[repr(C)]
-struct Fprog {
-    len: u16,
-    filter: *const Instruction,
-}
 
 /// Puts the filter on the calling thread and on all that it clones or executes from now on; it cannot be taken off again.
 ///
@@ -24,26 +15,66 @@ struct Fprog {
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER` in `flags` the answer is the listener, close-on-exec.
 pub fn load(program: &Program, flags: u64) -> io::Result<Option<OwnedFd>> {
     let instructions = program.instructions();
-    let len = u16::try_from(instructions.len())
-        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let fprog = Fprog {
-        len,
-        filter: instructions.as_ptr(),
-    };
-    // SAFETY: the kernel reads `len` instructions from `filter`; both come from one slice, which `program` keeps alive during
-    // the call. `Instruction` and `Fprog` are `repr(C)` with the fields of `struct sock_filter` and `struct sock_fprog`. The
-    // call writes nothing to our memory.
-    let result =
-        unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const fprog) };
-    let fd = match i32::try_from(result) {
-        Ok(fd) if fd >= 0 && flags & NEW_LISTENER != 0 => fd,
-        Ok(0) => return Ok(None),
+    // SAFETY: pointer and length are of one slice, which `program` keeps alive during the call. `Instruction` is `repr(C)`
+    // with the fields of `struct sock_filter`.
+    let loaded = unsafe { set_filter(instructions.as_ptr().cast(), instructions.len(), flags) };
+    let fd = match loaded? {
+        fd if fd >= 0 && flags & NEW_LISTENER != 0 => fd,
+        0 => return Ok(None),
         // SECCOMP_FILTER_FLAG_TSYNC without TSYNC_ESRCH answers the id of a thread that could not follow.
-        Ok(1..) => return Err(io::Error::from(io::ErrorKind::ResourceBusy)),
-        _ => return Err(io::Error::last_os_error()),
+        _ => return Err(io::ErrorKind::ResourceBusy.into()),
     };
     // SAFETY: with NEW_LISTENER a result that is not negative is a new descriptor, which nobody else owns yet.
     Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// [`load`] for a program of seccompiler's, without flags. It allocates nothing: the filter may deny what that takes.
+pub fn load_compiled(program: &[seccompiler::sock_filter]) -> io::Result<()> {
+    // SAFETY: pointer and length are of one slice, which outlives the call. seccompiler's `sock_filter` is `repr(C)` with the
+    // fields of the kernel's.
+    unsafe { set_filter(program.as_ptr().cast(), program.len(), 0) }.map(drop)
+}
+
+/// `SECCOMP_SET_MODE_FILTER` for the calling thread.
+///
+/// # Safety
+///
+/// `filter` must point at `len` instructions that can be read until the call returns.
+unsafe fn set_filter(filter: *const libc::sock_filter, len: usize, flags: u64) -> io::Result<i32> {
+    let len = u16::try_from(len).ok().filter(|len| *len > 0);
+    let header = libc::sock_fprog {
+        len: len.ok_or(io::ErrorKind::InvalidInput)?,
+        // The kernel only reads it; the pointer is mutable because C's struct says so.
+        filter: filter.cast_mut(),
+    };
+    // SAFETY: by this function's contract `header` describes memory that can be read; the kernel copies it, and writes
+    // nothing to our memory.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            flags,
+            &raw const header,
+        )
+    };
+    match i32::try_from(result) {
+        Ok(result) if result >= 0 => Ok(result),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// `prctl(PR_GET_SECCOMP)`: 2 when a filter is loaded.
+///
+/// Not rustix's `secure_computing_mode`: the same call, but under a filter only this exact form
+/// with zeroed arguments is sure to pass.
+pub fn mode() -> io::Result<i32> {
+    // SAFETY: PR_GET_SECCOMP takes integers only.
+    let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
+    if mode < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(mode)
+    }
 }
 
 #[cfg(test)]
