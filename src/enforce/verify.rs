@@ -74,7 +74,7 @@ pub fn groups(spec: &Spec, set: GroupsSet, ruler: Ruler) -> Result<(), EnforceEr
     let found = crate::sys::user::groups().map_err(EnforceError::step("read the groups"))?;
     let forbidden = set == GroupsSet::Forbidden;
     let lenient = forbidden && ruler == Ruler::Engine;
-    if lenient || are_planned(planned, own, &found, forbidden) {
+    if lenient || are_planned(planned, own, &found, set) {
         return Ok(());
     }
     let why = if forbidden {
@@ -91,38 +91,40 @@ pub fn groups(spec: &Spec, set: GroupsSet, ruler: Ruler) -> Result<(), EnforceEr
 }
 
 /// In any order, each once.
-fn are_planned(planned: &[u32], own: u32, found: &[u32], forbidden: bool) -> bool {
-    let set = |groups: &[u32]| -> BTreeSet<u32> {
+fn are_planned(planned: &[u32], own: u32, found: &[u32], set: GroupsSet) -> bool {
+    let others = |groups: &[u32]| -> BTreeSet<u32> {
         let all = groups.iter().copied();
-        all.filter(|g| !(forbidden && *g == own)).collect()
+        all.filter(|g| set == GroupsSet::Done || *g != own)
+            .collect()
     };
-    set(planned) == set(found)
+    others(planned) == others(found)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::GroupsSet::{Done, Forbidden};
     use super::*;
 
     #[test]
     fn no_group_of_the_caller_is_left() {
-        assert!(are_planned(&[], 0, &[], false));
-        assert!(are_planned(&[8, 7, 7], 0, &[7, 8], false));
+        assert!(are_planned(&[], 0, &[], Done));
+        assert!(are_planned(&[8, 7, 7], 0, &[7, 8], Done));
         for (planned, found) in [
             (&[][..], &[0][..]),
             (&[], &[27]),
             (&[7], &[7, 27]),
             (&[7, 8], &[7]),
         ] {
-            assert!(!are_planned(planned, 0, found, false), "{found:?}");
+            assert!(!are_planned(planned, 0, found, Done), "{found:?}");
         }
     }
 
     #[test]
     fn where_groups_cannot_be_set_the_processes_own_is_no_other() {
-        assert!(are_planned(&[], 1000, &[1000], true));
-        assert!(are_planned(&[1000, 7], 1000, &[7], true));
-        assert!(!are_planned(&[], 1000, &[1000, 27], true));
+        assert!(are_planned(&[], 1000, &[1000], Forbidden));
+        assert!(are_planned(&[1000, 7], 1000, &[7], Forbidden));
+        assert!(!are_planned(&[], 1000, &[1000, 27], Forbidden));
         // What is not mapped shows as the overflow group, and is a right outside all the same.
-        assert!(!are_planned(&[], 1000, &[65534], true));
+        assert!(!are_planned(&[], 1000, &[65534], Forbidden));
     }
 }
