@@ -38,7 +38,8 @@ use super::walls::{
     Common, FirstProcess, InitWork, InnerNetwork, PolicyWalls, Role, Ruler, ScratchSource, Walls,
 };
 use super::{
-    EnforceError, home, kernel, keyring, label, privileges, process, program, rootfs, stdio, verify,
+    EnforceError, Wall, home, kernel, keyring, label, privileges, process, program, rootfs, stdio,
+    verify,
 };
 use crate::network::inner;
 use crate::plan::FilesystemPlan;
@@ -241,7 +242,7 @@ impl WallExecutor {
         let prepared = self.prepared.borrow();
         // Its groups are not set, and nothing of the container is there.
         let Some(prepared) = prepared.as_ref() else {
-            return EnforceError::Incomplete("privilege");
+            return EnforceError::Incomplete(Wall::Privileges);
         };
         let mut env = process::env(spec);
         for (key, value) in self.added_env.borrow().iter() {

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::EnforceError;
+use super::{EnforceError, Wall};
 
 /// The way to the runtime, which passes the listener on to the engine's agent.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub fn hand_over(listener: OwnedFd, socket: &AgentSocket) -> Result<(), EnforceE
     let mut answer = [0; 1];
     match rustix::io::read(&socket.near, &mut answer) {
         Ok(1) => Ok(()),
-        Ok(_) => Err(EnforceError::Incomplete("syscall")),
+        Ok(_) => Err(EnforceError::Incomplete(Wall::Syscalls)),
         Err(e) => Err(EnforceError::step(
             "wait until the seccomp agent has the listener",
         )(e)),

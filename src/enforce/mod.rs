@@ -30,6 +30,30 @@ pub mod walls;
 use std::io;
 use std::path::PathBuf;
 
+/// A dimension of enforcement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wall {
+    /// Mounts, masks and read-only paths.
+    Files,
+    /// The inner network namespace.
+    Network,
+    /// The filter.
+    Syscalls,
+    /// Groups, capabilities, no_new_privs.
+    Privileges,
+}
+
+impl std::fmt::Display for Wall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Files => "file system",
+            Self::Network => "network",
+            Self::Syscalls => "syscall",
+            Self::Privileges => "privilege",
+        })
+    }
+}
+
 /// Why a process of a container was not started. The text reaches the engine's user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -86,7 +110,7 @@ pub enum EnforceError {
     },
     /// A plan without what enforces it. The runtime's own mistake, or a state directory that somebody changed.
     #[error("the plan asks for the {0} wall, but nothing that raises it is there")]
-    Incomplete(&'static str),
+    Incomplete(Wall),
     /// A startContainer hook failed.
     #[error(transparent)]
     Hook(#[from] crate::enforce::hooks::HookError),

@@ -13,7 +13,7 @@ use super::listener::{self, AgentSocket};
 use super::privileges::{self, GroupsSet};
 use super::rootfs::LateMount;
 use super::unconfined::Parity;
-use super::{EnforceError, process, stdio, verify};
+use super::{EnforceError, Wall, process, stdio, verify};
 use crate::plan::{CapabilitySets, Plan, ScratchPlace};
 use crate::seccomp::SavedFilter;
 use crate::sys::user::JoinedUser;
@@ -152,7 +152,7 @@ impl FilterWall {
         filter: Option<SavedFilter>,
         agent: Option<AgentSocket>,
     ) -> Result<Self, EnforceError> {
-        let filter = filter.ok_or(EnforceError::Incomplete("syscall"))?;
+        let filter = filter.ok_or(EnforceError::Incomplete(Wall::Syscalls))?;
         Ok(Self::new(filter, agent))
     }
 
@@ -168,7 +168,7 @@ impl FilterWall {
         match (listener, &self.agent) {
             (None, _) => {}
             (Some(listener), Some(agent)) => listener::hand_over(listener, agent)?,
-            (Some(_), None) => return Err(EnforceError::Incomplete("syscall")),
+            (Some(_), None) => return Err(EnforceError::Incomplete(Wall::Syscalls)),
         }
         verify::seccomp()
     }
@@ -209,7 +209,7 @@ impl InnerNetwork {
         match (&plan.network.shared, sidecar) {
             (Some(shared), None) => Ok(Self::Shared(shared.cookie)),
             (None, Some(sidecar)) => Ok(Self::Own(sidecar)),
-            (Some(_), Some(_)) | (None, None) => Err(EnforceError::Incomplete("network")),
+            (Some(_), Some(_)) | (None, None) => Err(EnforceError::Incomplete(Wall::Network)),
         }
     }
 }
@@ -241,7 +241,7 @@ impl InitFiles {
         let scratch = match (on_disk, disk) {
             (true, Some(socket)) => ScratchSource::Disk(socket),
             (false, None) => ScratchSource::Memory,
-            (true, None) | (false, Some(_)) => return Err(EnforceError::Incomplete("file system")),
+            (true, None) | (false, Some(_)) => return Err(EnforceError::Incomplete(Wall::Files)),
         };
         Ok(Self {
             kernel,
@@ -280,7 +280,7 @@ pub struct TenantWork {
 impl TenantWork {
     /// As recorded: a container under a policy has an inner network namespace.
     pub fn planned(joining: Joining, cookie: Option<u64>) -> Result<Self, EnforceError> {
-        let cookie = cookie.ok_or(EnforceError::Incomplete("network"))?;
+        let cookie = cookie.ok_or(EnforceError::Incomplete(Wall::Network))?;
         Ok(Self { joining, cookie })
     }
 }
@@ -312,12 +312,18 @@ mod tests {
             InnerNetwork::planned(&plan, None).err(),
             TenantWork::planned(joining(), None).err(),
         ] {
-            assert!(matches!(error, Some(EnforceError::Incomplete("network"))));
+            assert!(matches!(
+                error,
+                Some(EnforceError::Incomplete(Wall::Network))
+            ));
         }
         assert!(InnerNetwork::planned(&plan, Some(socket())).is_ok());
         assert!(TenantWork::planned(joining(), Some(7)).is_ok());
         let error = FilterWall::planned(None, None).err();
-        assert!(matches!(error, Some(EnforceError::Incomplete("syscall"))));
+        assert!(matches!(
+            error,
+            Some(EnforceError::Incomplete(Wall::Syscalls))
+        ));
     }
 
     #[test]
@@ -331,10 +337,7 @@ mod tests {
             plan.filesystem.scratch_place = place;
             assert!(files(&plan, right).is_ok());
             let error = files(&plan, wrong).err();
-            assert!(matches!(
-                error,
-                Some(EnforceError::Incomplete("file system"))
-            ));
+            assert!(matches!(error, Some(EnforceError::Incomplete(Wall::Files))));
         }
     }
 }

@@ -31,7 +31,6 @@ use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
 use crate::cli::{self, Global};
 use crate::devices::Program;
-use crate::enforce::EnforceError;
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::home;
 use crate::enforce::kernel::KernelFiles;
@@ -45,6 +44,7 @@ use crate::enforce::walls::{
     Common, FilterWall, FirstProcess, InitFiles, InitWork, InnerNetwork, PolicyWalls, Role,
     UserNamespace, Walls,
 };
+use crate::enforce::{EnforceError, Wall};
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
 use crate::plan::wrapped::Wrapped;
@@ -703,7 +703,7 @@ fn executor(
                 process: first,
                 unfinished: files
                     .unfinished
-                    .ok_or(EnforceError::Incomplete("file system"))?,
+                    .ok_or(EnforceError::Incomplete(Wall::Files))?,
                 cgroup_read_only: cgroup_read_only(spec),
             }),
         }))));
