@@ -31,7 +31,7 @@ use oci_spec::runtime::Spec;
 use super::cover::Follow;
 use super::disk::{self, Arrived};
 use super::hidden::{self, Promised};
-use super::hooks::{Ready, When};
+use super::hooks::{HookMoment, PreparedHooks};
 use super::privileges::GroupsSet;
 use super::report::Report;
 use super::walls::{
@@ -271,7 +271,7 @@ impl WallExecutor {
         };
         // As the container sees it.
         let pid = i32::try_from(std::process::id()).ok();
-        let ready = Ready::new(When::StartContainer, hooks, told, pid)?;
+        let ready = PreparedHooks::new(HookMoment::StartContainer, hooks, told, pid)?;
         self.walls.raise(spec, prepared)?;
         // Without an environment of their own they get the program's, as runc's do.
         Ok(ready.run(env, None)?)

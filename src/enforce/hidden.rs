@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::EnforceError;
 use super::kernel::{KernelFiles, KernelMount};
-use super::unconfined::setup::Unfinished;
+use super::unconfined::setup::Setup;
 
 /// SYSFS_MAGIC of linux/magic.h.
 const SYSFS: i64 = 0x6265_6572;
@@ -43,8 +43,8 @@ impl<'a> From<&'a KernelFiles> for Promised<'a> {
     }
 }
 
-impl<'a> From<&'a Unfinished> for Promised<'a> {
-    fn from(ours: &'a Unfinished) -> Self {
+impl<'a> From<&'a Setup> for Promised<'a> {
+    fn from(ours: &'a Setup) -> Self {
         Self {
             mounts: &[],
             masked: &ours.masked,

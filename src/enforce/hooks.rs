@@ -1,6 +1,7 @@
 //! Runs hooks (runtime-spec 1.2, config.md "POSIX-platform Hooks"): each with the container's state on standard input, bounded by
 //! its timeout, in the order in which they are listed.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -13,7 +14,6 @@ use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
 use super::program;
-use std::collections::BTreeMap;
 
 /// What is shown of a failed hook's output, bytes from its end.
 pub const SHOWN: u64 = 2048;
@@ -23,7 +23,7 @@ pub const WITHOUT_TIMEOUT: u64 = 600;
 
 /// A moment of a container's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum HookMoment {
     /// `create`, in the runtime's namespaces; deprecated, and what Docker uses up to version 27.
     Prestart,
     /// `create`, in the runtime's namespaces.
@@ -38,7 +38,7 @@ pub enum When {
     Poststop,
 }
 
-impl When {
+impl HookMoment {
     /// The specification's name for it.
     pub fn name(self) -> &'static str {
         match self {
@@ -92,13 +92,44 @@ impl When {
 pub struct HookError {
     pub(crate) when: &'static str,
     pub(crate) index: usize,
-    pub(crate) why: String,
+    pub(crate) why: HookFailure,
 }
 
-/// What a hook is told of the container: the specification's state, with the bundle as the engine named it.
+/// Why a hook did not do its work. The words are Go's, and therefore runc's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HookFailure {
+    /// A system call for it failed.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// Its program was not executed.
+    #[error("fork/exec {}: {}", path.display(), reason(error))]
+    NotStarted {
+        /// The program.
+        path: PathBuf,
+        /// The errno.
+        error: std::io::Error,
+    },
+    /// It ended, and not well.
+    #[error("{}{}", words(*status), shown(output))]
+    Ended {
+        /// How.
+        status: ExitStatus,
+        /// The end of what it wrote.
+        output: String,
+    },
+    /// It was killed after its time.
+    #[error("hook ran past specified timeout of {seconds}s")]
+    TimedOut {
+        /// What the spec gives it.
+        seconds: i64,
+    },
+}
+
+/// The container's state as hooks read it, the specification's; with the bundle as the engine named it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Told {
+pub struct HookState {
     /// Version of the specification that the bundle was written for.
     pub oci_version: String,
     /// The container's id.
@@ -110,9 +141,9 @@ pub struct Told {
     pub annotations: BTreeMap<String, String>,
 }
 
-impl Told {
+impl HookState {
     /// The state as JSON. `pid` is the first process's, in the namespace of the hook.
-    fn json(&self, when: When, pid: Option<i32>) -> serde_json::Value {
+    fn json(&self, when: HookMoment, pid: Option<i32>) -> serde_json::Value {
         let mut state = serde_json::json!({
             "ociVersion": self.oci_version,
             "id": self.id,
@@ -130,23 +161,23 @@ impl Told {
 }
 
 /// Hooks of one moment with all descriptors that they need, so that they can be run where none can be made any more.
-pub struct Ready<'a> {
-    when: When,
+pub struct PreparedHooks<'a> {
+    when: HookMoment,
     hooks: Vec<(&'a Hook, File, File)>,
 }
 
-impl<'a> Ready<'a> {
+impl<'a> PreparedHooks<'a> {
     /// Writes the state for each hook.
     pub fn new(
-        when: When,
+        when: HookMoment,
         hooks: &'a Hooks,
-        told: &Told,
+        told: &HookState,
         pid: Option<i32>,
     ) -> Result<Self, HookError> {
         let failed = |index, error: std::io::Error| HookError {
             when: when.name(),
             index,
-            why: error.to_string(),
+            why: error.into(),
         };
         let state = told.json(when, pid).to_string();
         let list = when.of(hooks).iter().enumerate();
@@ -177,7 +208,7 @@ impl<'a> Ready<'a> {
         self,
         env: &[String],
         cwd: Option<&Path>,
-    ) -> impl Iterator<Item = (usize, Result<(), String>)> {
+    ) -> impl Iterator<Item = (usize, Result<(), HookFailure>)> {
         let hooks = self.hooks.into_iter().enumerate();
         hooks.map(move |(index, (hook, input, output))| {
             (index, run_one(hook, input, output, env, cwd))
@@ -203,7 +234,7 @@ fn run_one(
     output: File,
     env: &[String],
     cwd: Option<&Path>,
-) -> Result<(), String> {
+) -> Result<(), HookFailure> {
     let path = hook.path();
     let args = hook.args().as_deref().unwrap_or_default();
     let mut command = Command::new(path);
@@ -217,19 +248,23 @@ fn run_one(
     if let Some(cwd) = cwd {
         command.current_dir(cwd);
     }
-    let copy = || output.try_clone().map_err(|e| e.to_string());
-    command.stdin(input).stdout(copy()?).stderr(copy()?);
-    let mut child = command
-        .spawn()
-        .map_err(|e| format!("fork/exec {}: {}", path.display(), reason(&e)))?;
-    match wait(&mut child, hook.timeout()) {
-        Ok(Some(status)) if status.success() => Ok(()),
-        Ok(Some(status)) => Err(format!("{}{}", words(status), shown(output))),
-        Ok(None) => Err(format!(
-            "hook ran past specified timeout of {}s",
-            hook.timeout().unwrap_or_default()
-        )),
-        Err(error) => Err(error.to_string()),
+    command.stdin(input);
+    command
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?);
+    let mut child = command.spawn().map_err(|error| HookFailure::NotStarted {
+        path: path.clone(),
+        error,
+    })?;
+    match wait(&mut child, hook.timeout())? {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(HookFailure::Ended {
+            status,
+            output: end_of(output),
+        }),
+        None => Err(HookFailure::TimedOut {
+            seconds: hook.timeout().unwrap_or_default(),
+        }),
     }
 }
 
@@ -268,15 +303,18 @@ fn words(status: ExitStatus) -> String {
 }
 
 /// The end of what a hook wrote.
-fn shown(mut output: File) -> String {
+fn end_of(mut output: File) -> String {
     let mut text = Vec::new();
     let length = output.seek(SeekFrom::End(0)).unwrap_or_default();
     let start = SeekFrom::Start(length.saturating_sub(SHOWN));
     if output.seek(start).is_err() || output.take(SHOWN).read_to_end(&mut text).is_err() {
         return String::new();
     }
-    let text = String::from_utf8_lossy(&text);
-    match text.trim() {
+    String::from_utf8_lossy(&text).trim().to_owned()
+}
+
+fn shown(output: &str) -> String {
+    match output {
         "" => String::new(),
         text => format!(", output: {text}"),
     }
@@ -284,14 +322,14 @@ fn shown(mut output: File) -> String {
 
 /// Runs the hooks of a moment. `env` is for those that name no environment.
 pub fn run(
-    when: When,
+    when: HookMoment,
     hooks: &Hooks,
-    told: &Told,
+    told: &HookState,
     pid: Option<i32>,
     env: &[String],
     cwd: Option<&Path>,
 ) -> Result<(), HookError> {
-    Ready::new(when, hooks, told, pid)?.run(env, cwd)
+    PreparedHooks::new(when, hooks, told, pid)?.run(env, cwd)
 }
 
 /// A signal as Go says it, and therefore runc.

@@ -25,15 +25,15 @@ use crate::kernel::mount_options::{self, Bits, Reach};
 use crate::plan::{Ephemeral, FileKind, FilesystemPlan, Seen};
 
 /// A mount that is made here rather than by libcontainer.
-pub struct LateMount {
+pub struct OwnMount {
     /// Where, in the container.
     pub destination: PathBuf,
     /// What.
-    pub source: LateSource,
+    pub source: OwnSource,
 }
 
 /// What is mounted.
-pub enum LateSource {
+pub enum OwnSource {
     /// A detached copy of a judged source, with its attributes set.
     Tree {
         /// The mount.
@@ -58,7 +58,7 @@ pub enum LateSource {
 /// what they are made of, where that is not memory.
 pub fn mount_all(
     plan: &FilesystemPlan,
-    late: &[LateMount],
+    late: &[OwnMount],
     disk: Option<&OwnedFd>,
     user_namespace: UserNamespace,
 ) -> Result<(), EnforceError> {
@@ -112,7 +112,7 @@ pub fn make_working_directory(plan: &FilesystemPlan, cwd: &Path) -> Result<(), E
     Ok(())
 }
 
-fn by_depth(mut mounts: Vec<&LateMount>) -> Vec<&LateMount> {
+fn by_depth(mut mounts: Vec<&OwnMount>) -> Vec<&OwnMount> {
     mounts.sort_by_key(|m| depth(&m.destination));
     mounts
 }
@@ -124,7 +124,7 @@ fn depth(path: &Path) -> usize {
 /// A private directory comes after the mounts at its own depth, which it may cover, and before those below it.
 fn in_order(
     plan: &FilesystemPlan,
-    late: Vec<&LateMount>,
+    late: Vec<&OwnMount>,
     scratch: &Scratch<'_>,
 ) -> Result<(), EnforceError> {
     let mut late = late.into_iter().peekable();
@@ -139,13 +139,13 @@ fn in_order(
     late.try_for_each(|mount| mount_late(mount, Some(scratch)))
 }
 
-fn mount_late(mount: &LateMount, scratch: Option<&Scratch<'_>>) -> Result<(), EnforceError> {
+fn mount_late(mount: &OwnMount, scratch: Option<&Scratch<'_>>) -> Result<(), EnforceError> {
     match &mount.source {
-        LateSource::Tree { tree, kind } => {
+        OwnSource::Tree { tree, kind } => {
             make_mount_point(root()?.as_fd(), &mount.destination, *kind)?;
             attach_at(tree, &mount.destination)
         }
-        LateSource::Private {
+        OwnSource::Private {
             tree,
             name,
             attributes,
@@ -159,7 +159,7 @@ fn mount_late(mount: &LateMount, scratch: Option<&Scratch<'_>>) -> Result<(), En
                 .map_err(EnforceError::step(step()))?;
             attach_at(&over, at)
         }
-        LateSource::Tmpfs(options) => {
+        OwnSource::Tmpfs(options) => {
             make_mount_point(root()?.as_fd(), &mount.destination, FileKind::Directory)?;
             attach_at(&tmpfs_with(options)?, &mount.destination)
         }

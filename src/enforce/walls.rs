@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Hooks, Spec};
 
-use super::hooks::Told;
+use super::hooks::HookState;
 use super::kernel::KernelFiles;
 use super::listener::{self, AgentSocket};
 use super::privileges::{self, GroupsSet};
-use super::rootfs::LateMount;
+use super::rootfs::OwnMount;
 use super::unconfined::Parity;
 use super::{EnforceError, Wall, process, stdio, verify};
 use crate::plan::{CapabilitySets, Plan, ScratchPlace};
@@ -87,7 +87,7 @@ pub struct FirstProcess {
     /// Kill the process when the runtime that started it ends; a command of `wrap` must not outlive it.
     pub die_with_parent: bool,
     /// The spec's hooks, of which startContainer's are run here, and what they are told of the container.
-    pub hooks: Option<(Hooks, Told)>,
+    pub hooks: Option<(Hooks, HookState)>,
 }
 
 impl FirstProcess {
@@ -219,7 +219,7 @@ pub struct InitFiles {
     /// The kernel's file systems that it mounts itself.
     pub(super) kernel: KernelFiles,
     /// Mounts of judged sources, and private ones, which it makes itself too.
-    pub(super) late: Vec<LateMount>,
+    pub(super) own: Vec<OwnMount>,
     /// Where what is thrown away lies.
     pub(super) scratch: ScratchSource,
     /// Whose user namespace it is in.
@@ -232,7 +232,7 @@ impl InitFiles {
     pub fn planned(
         plan: &Plan,
         kernel: KernelFiles,
-        late: Vec<LateMount>,
+        own: Vec<OwnMount>,
         disk: Option<OwnedFd>,
         user_namespace: UserNamespace,
     ) -> Result<Self, EnforceError> {
@@ -245,7 +245,7 @@ impl InitFiles {
         };
         Ok(Self {
             kernel,
-            late,
+            own,
             scratch,
             user_namespace,
         })

@@ -26,11 +26,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::systemd_v1;
 use crate::enforce::hooks::HookError;
-use crate::enforce::hooks::Ready;
+use crate::enforce::hooks::HookMoment;
+use crate::enforce::hooks::HookState;
+use crate::enforce::hooks::PreparedHooks;
 use crate::enforce::hooks::SHOWN;
-use crate::enforce::hooks::Told;
 use crate::enforce::hooks::WITHOUT_TIMEOUT;
-use crate::enforce::hooks::When;
 use crate::enforce::hooks::run;
 use crate::runtime::RuntimeError;
 use crate::sys::deadline::Halt;
@@ -44,7 +44,7 @@ const IDLE: u8 = b' ';
 
 /// Refuses hooks that could not be run as written (config.md: `path` is absolute, `timeout` greater than zero).
 pub fn check(hooks: &Hooks) -> Result<(), RuntimeError> {
-    for when in When::ALL {
+    for when in HookMoment::ALL {
         for hook in when.of(hooks) {
             let why = if !hook.path().is_absolute() {
                 "its path is not absolute"
@@ -73,9 +73,9 @@ pub fn default_env(policy: bool) -> Vec<String> {
 }
 
 /// Runs every poststop hook; one that fails is a warning (runtime.md "Lifecycle", step 13).
-pub fn poststop(hooks: &Hooks, told: &Told, env: &[String]) {
-    let when = When::Poststop;
-    match Ready::new(when, hooks, told, None) {
+pub fn poststop(hooks: &Hooks, told: &HookState, env: &[String]) {
+    let when = HookMoment::Poststop;
+    match PreparedHooks::new(when, hooks, told, None) {
         Ok(ready) => ready
             .each(env, None)
             .filter_map(|(index, result)| Some((index, result.err()?)))
@@ -109,7 +109,7 @@ fn time_of(hooks: &[Hook]) -> Duration {
 #[derive(Serialize, Deserialize)]
 struct Work {
     hooks: Hooks,
-    told: Told,
+    told: HookState,
     rootfs: PathBuf,
     env: Vec<String>,
     /// The `tasks` file of the runtime's own cgroup: the caller is in the container's ([`crate::cgroup::systemd_v1`]).
@@ -120,13 +120,13 @@ impl Job {
     /// Writes down what is to be run; `None` if nothing is. `env` as for [`run`].
     pub fn new(
         hooks: &Hooks,
-        told: &Told,
+        told: &HookState,
         rootfs: &Path,
         env: Vec<String>,
     ) -> Result<Option<Self>, RuntimeError> {
-        let any = |list: &[When]| list.iter().any(|w| !w.of(hooks).is_empty());
-        let runtime = any(&[When::Prestart, When::CreateRuntime]);
-        let container = any(&[When::CreateContainer]);
+        let any = |list: &[HookMoment]| list.iter().any(|w| !w.of(hooks).is_empty());
+        let runtime = any(&[HookMoment::Prestart, HookMoment::CreateRuntime]);
+        let container = any(&[HookMoment::CreateContainer]);
         if !runtime && !container {
             return Ok(None);
         }
@@ -153,13 +153,13 @@ impl Job {
             length: text.len() as u64,
             runtime,
             container,
-            inside: time_of(When::CreateContainer.of(hooks)),
+            inside: time_of(HookMoment::CreateContainer.of(hooks)),
         }))
     }
 
     /// What libcontainer gets to run.
     pub fn stand_in(&self) -> Hooks {
-        let call = |when: When| {
+        let call = |when: HookMoment| {
             let args = ["agentbox", VERB, &self.file.as_raw_fd().to_string()].map(str::to_owned);
             let args: Vec<String> = args
                 .into_iter()
@@ -170,8 +170,8 @@ impl Job {
         };
         let mut hooks = Hooks::default();
         #[allow(deprecated)] // libcontainer runs both lists at the same moment.
-        hooks.set_prestart(self.runtime.then(|| call(When::Prestart)));
-        hooks.set_create_container(self.container.then(|| call(When::CreateContainer)));
+        hooks.set_prestart(self.runtime.then(|| call(HookMoment::Prestart)));
+        hooks.set_create_container(self.container.then(|| call(HookMoment::CreateContainer)));
         hooks
     }
 
@@ -212,7 +212,7 @@ pub fn main() -> ExitCode {
     let Some(Ok(job)) = inherited.map(|fd| fd.try_clone_to_owned()) else {
         return ExitCode::FAILURE;
     };
-    let in_container = arguments.next().as_deref() == Some(When::CreateContainer.name());
+    let in_container = arguments.next().as_deref() == Some(HookMoment::CreateContainer.name());
     // Not in the container: whoever shares its processes could stop this one, and the time with it.
     let mark = |byte| match in_container {
         true => Ok(()),
@@ -246,7 +246,7 @@ fn serve(job: &OwnedFd, length: u64, in_container: bool) -> Result<(), String> {
     if in_container {
         // The caller is the container's first process: its number as the container sees it.
         let pid = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
-        return run(When::CreateContainer, pid, &[], &work.rootfs);
+        return run(HookMoment::CreateContainer, pid, &[], &work.rootfs);
     }
     if let Some(tasks) = &work.home {
         std::fs::write(tasks, "0").map_err(|e| format!("leave the container's cgroup: {e}"))?;
@@ -257,6 +257,6 @@ fn serve(job: &OwnedFd, length: u64, in_container: bool) -> Result<(), String> {
         .map_err(|e| text(&e))?;
     let state: serde_json::Value = serde_json::from_str(&state).map_err(|e| text(&e))?;
     let pid = state["pid"].as_i64().and_then(|p| i32::try_from(p).ok());
-    run(When::Prestart, pid, &work.env, &work.told.bundle)?;
-    run(When::CreateRuntime, pid, &work.env, &work.told.bundle)
+    run(HookMoment::Prestart, pid, &work.env, &work.told.bundle)?;
+    run(HookMoment::CreateRuntime, pid, &work.env, &work.told.bundle)
 }

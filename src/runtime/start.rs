@@ -6,7 +6,7 @@ use libcontainer::container::{Container, ContainerStatus};
 use libcontainer::error::LibcontainerError;
 
 use crate::cli::Global;
-use crate::enforce::hooks::{self as enforced, When};
+use crate::enforce::hooks::{self as enforced, HookMoment};
 use crate::enforce::report::Failed;
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
@@ -47,7 +47,7 @@ fn poststart(record: &Record) -> Result<(), RuntimeError> {
     let pid = record.init.map(|init| init.pid);
     let env = hooks::default_env(record.plan.is_some());
     Ok(enforced::run(
-        When::Poststart,
+        HookMoment::Poststart,
         &record.hooks,
         &record.told(),
         pid,

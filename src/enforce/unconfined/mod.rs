@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use oci_spec::runtime::Spec;
 
-use self::setup::Unfinished;
+use self::setup::Setup;
 use super::cover::Follow;
 use super::executor::Prepared;
 use super::hidden::{self, Promised};
@@ -37,7 +37,7 @@ pub struct ParityInit {
     /// What every first process has.
     pub process: FirstProcess,
     /// What libcontainer leaves undone.
-    pub unfinished: Unfinished,
+    pub unfinished: Setup,
     /// cgroup mount to make read-only.
     pub cgroup_read_only: Option<PathBuf>,
 }

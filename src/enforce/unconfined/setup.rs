@@ -27,7 +27,7 @@ const FOLLOW: Follow = Follow::AsTheProgramWould;
 
 /// What is left to do.
 #[derive(Default)]
-pub struct Unfinished {
+pub struct Setup {
     /// Mounts, in the spec's order.
     pub steps: Vec<Step>,
     /// Device nodes outside of /dev.
@@ -48,7 +48,7 @@ pub struct Unfinished {
     pub new_network: bool,
 }
 
-impl Unfinished {
+impl Setup {
     /// Whether device nodes may have to be made, for which the set-up needs CAP_MKNOD.
     pub fn makes_nodes(&self) -> bool {
         let copies = |s: &Step| matches!(s.mount, Some(Source::CopyUp(_)));
@@ -85,7 +85,7 @@ pub struct Device {
 }
 
 /// Makes mounts, devices and the working directory.
-pub fn make(left: &Unfinished) -> Result<(), EnforceError> {
+pub fn make(left: &Setup) -> Result<(), EnforceError> {
     if left.new_network {
         set_lo_up().map_err(EnforceError::step("set lo up"))?;
     }
@@ -107,7 +107,7 @@ fn set_lo_up() -> std::io::Result<()> {
     }
 }
 
-fn make_as_root(left: &Unfinished) -> Result<(), EnforceError> {
+fn make_as_root(left: &Setup) -> Result<(), EnforceError> {
     left.steps.iter().try_for_each(step)?;
     left.devices.iter().try_for_each(device)?;
     let cwd = &left.cwd;
@@ -115,7 +115,7 @@ fn make_as_root(left: &Unfinished) -> Result<(), EnforceError> {
 }
 
 /// Makes read-only and masks what is to be, last.
-pub fn seal(left: &Unfinished) -> Result<(), EnforceError> {
+pub fn seal(left: &Setup) -> Result<(), EnforceError> {
     let readonly = |path| read_only(path, FOLLOW, ReadOnly::Alone);
     left.readonly.iter().try_for_each(|p| readonly(p))?;
     let mut masks = Masks::new(FOLLOW, left.mount_label.as_deref());

@@ -9,7 +9,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::excludes;
 use crate::enforce::report::Report;
-use crate::enforce::rootfs::{LateMount, LateSource, make_mount_point};
+use crate::enforce::rootfs::{OwnMount, OwnSource, make_mount_point};
 use crate::kernel::mount_options::{Bits, Propagation, Reach, restrictions};
 use crate::plan::{FileKind, FilesystemPlan, PlannedMount};
 use crate::probe::Opened;
@@ -21,23 +21,23 @@ pub fn prepare(
     plan: &FilesystemPlan,
     sources: &[Opened],
     files: &Path,
-) -> Result<Vec<LateMount>, RuntimeError> {
+) -> Result<Vec<OwnMount>, RuntimeError> {
     let mut all = Vec::new();
     let late = plan.mounts.iter().enumerate().filter(|(_, m)| m.is_late());
     for (index, mount) in late {
         let source = match &mount.judged {
-            Some(_) if mount.private => LateSource::Private {
+            Some(_) if mount.private => OwnSource::Private {
                 tree: tree(mount, sources)?,
                 name: format!("volume-{index}"),
                 attributes: restrictions(&mount.options),
             },
-            Some(judged) => LateSource::Tree {
+            Some(judged) => OwnSource::Tree {
                 tree: tree(mount, sources)?,
                 kind: judged.kind,
             },
-            None => LateSource::Tmpfs(mount.options.clone()),
+            None => OwnSource::Tmpfs(mount.options.clone()),
         };
-        all.push(LateMount {
+        all.push(OwnMount {
             destination: mount.destination.clone(),
             source,
         });
@@ -59,9 +59,9 @@ pub fn prepare(
         let attributes = Bits::READ_ONLY
             .and(Bits::NO_PRIVILEGE)
             .and(Bits::NO_PROGRAM);
-        all.push(LateMount {
+        all.push(OwnMount {
             destination: destination.to_owned(),
-            source: LateSource::Tree {
+            source: OwnSource::Tree {
                 tree: copy(&file, attributes).map_err(RuntimeError::io(step()))?,
                 kind: FileKind::File,
             },
@@ -96,7 +96,7 @@ fn copy(source: &OwnedFd, attributes: Bits) -> std::io::Result<OwnedFd> {
 pub fn make_mount_points(
     rootfs: &Path,
     plan: &FilesystemPlan,
-    late: &[LateMount],
+    late: &[OwnMount],
 ) -> Result<(), RuntimeError> {
     let root = rustix::fs::openat(
         CWD,
@@ -113,8 +113,8 @@ pub fn make_mount_points(
     };
     for mount in late.iter().filter(|m| !inside_another(&m.destination)) {
         let kind = match &mount.source {
-            LateSource::Tree { kind, .. } => *kind,
-            LateSource::Private { .. } | LateSource::Tmpfs(_) => FileKind::Directory,
+            OwnSource::Tree { kind, .. } => *kind,
+            OwnSource::Private { .. } | OwnSource::Tmpfs(_) => FileKind::Directory,
         };
         let made = make_mount_point(root.as_fd(), &mount.destination, kind);
         made.map_err(|e| RuntimeError::Init(Report::step(crate::log::chain(&e))))?;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
 use rustix::fs::{Mode, OFlags};
 
-use crate::enforce::hooks::When;
+use crate::enforce::hooks::HookMoment;
 use crate::enforce::kernel::{KernelFiles, KernelMount, KernelSource};
 use crate::enforce::report::Report;
 use crate::enforce::rootfs::make_mount_point;
@@ -105,7 +105,11 @@ fn hooks_look(spec: &Spec) -> bool {
     let Some(hooks) = spec.hooks() else {
         return false;
     };
-    let early = [When::Prestart, When::CreateRuntime, When::CreateContainer];
+    let early = [
+        HookMoment::Prestart,
+        HookMoment::CreateRuntime,
+        HookMoment::CreateContainer,
+    ];
     let mut all = early.iter().flat_map(|when| when.of(hooks));
     all.any(|hook| {
         let name = hook.args().iter().flatten().next().map(String::as_str);

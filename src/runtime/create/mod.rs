@@ -37,8 +37,8 @@ use crate::enforce::kernel::KernelFiles;
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::privileges;
 use crate::enforce::report::Report;
-use crate::enforce::rootfs::LateMount;
-use crate::enforce::unconfined::setup::Unfinished;
+use crate::enforce::rootfs::OwnMount;
+use crate::enforce::unconfined::setup::Setup;
 use crate::enforce::unconfined::{Keyring, Parity, ParityInit};
 use crate::enforce::walls::{
     Common, FilterWall, FirstProcess, InitFiles, InitWork, InnerNetwork, PolicyWalls, Role,
@@ -648,7 +648,7 @@ fn late_mounts(
     decision: &Decision,
     files: &Path,
     rootfs: &Path,
-) -> Result<Vec<LateMount>, RuntimeError> {
+) -> Result<Vec<OwnMount>, RuntimeError> {
     let mounts = judged_mounts::prepare(plan, &decision.sources, files)?;
     if plan.root == RootAccess::ReadOnly {
         judged_mounts::make_mount_points(rootfs, plan, &mounts)?;
@@ -660,8 +660,8 @@ fn late_mounts(
 struct Files {
     disk: Option<OwnedFd>,
     kernel: KernelFiles,
-    late: Vec<LateMount>,
-    unfinished: Option<Unfinished>,
+    late: Vec<OwnMount>,
+    unfinished: Option<Setup>,
 }
 
 /// The ends of sockets and pipes that the container's process gets.

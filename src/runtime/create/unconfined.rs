@@ -10,7 +10,7 @@ use oci_spec::runtime::{LinuxIdMapping, LinuxNamespaceType, Mount, Spec};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::enforce::unconfined::setup::{Device, Source, Step, Unfinished};
+use crate::enforce::unconfined::setup::{Device, Setup, Source, Step};
 use crate::kernel::mount_options::{self, Bits, Changes, Propagation, Reach};
 use crate::plan::FileKind;
 use crate::probe::is_bind;
@@ -22,7 +22,7 @@ use crate::sys::user::make_namespace;
 /// What is left to do, and what must live as long as libcontainer works.
 pub struct Split {
     /// For the container's first process.
-    pub left: Unfinished,
+    pub left: Setup,
     /// A user namespace that was made here; the spec names its descriptor.
     pub user_namespace: Option<OwnedFd>,
 }
@@ -32,7 +32,7 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
     let user_namespace = user_namespace(spec)?;
     let in_user_namespace = crate::runtime::create::has_user_namespace(spec);
     let root = Root::open(rootfs)?;
-    let mut left = Unfinished::default();
+    let mut left = Setup::default();
     let propagation = spec
         .linux()
         .as_ref()
@@ -82,7 +82,7 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<Split, RuntimeError> {
 }
 
 /// What comes at the end, when everything is mounted.
-fn rest(spec: &mut Spec, left: &mut Unfinished) {
+fn rest(spec: &mut Spec, left: &mut Setup) {
     if let Some(process) = spec.process_mut() {
         left.cwd = process.cwd().clone();
         process.set_cwd(PathBuf::from("/"));

@@ -10,7 +10,7 @@ use oci_spec::runtime::Hooks;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::controllers::Controllers;
-use crate::enforce::hooks::Told;
+use crate::enforce::hooks::HookState;
 use crate::plan::{CapabilitySets, Plan, SharedNetwork};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::resolver::EngineFiles;
@@ -172,8 +172,8 @@ impl Record {
     }
 
     /// What its hooks are told of it.
-    pub fn told(&self) -> Told {
-        Told {
+    pub fn told(&self) -> HookState {
+        HookState {
             oci_version: self.oci_version.clone(),
             id: self.id.clone(),
             bundle: self.bundle.clone(),
