@@ -1,7 +1,8 @@
-//! What is done to a path of the container by a mount over it: it is made empty (masked) or read-only, or something is
-//! attached there. One hand for all containers; they differ in which links are followed on the way ([`Follow`]).
+//! Mounts over paths of the container: a mask makes a path empty, a mount of a path over itself makes it read-only, and
+//! other mounts are attached. One implementation for all containers; they differ in the links that are followed on the way
+//! to a path ([`Follow`]).
 //!
-//! A path is looked up once: what was found and judged through a descriptor is what is covered.
+//! Each path is looked up once: the descriptor that was judged is the one that is covered.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -25,13 +26,13 @@ pub(super) enum Follow {
     /// Those of the kernel's file systems, but no magic ones: for the engine's paths in /proc and /sys under a policy.
     /// [`super::hidden`] looks at the result through descriptors.
     OfTheKernel,
-    /// All, as every program in the container would: for a container without a policy. What a link leads to lies in the
+    /// All, as every program in the container would: for a container without a policy. The target of a link lies in the
     /// container too.
     AsTheProgramWould,
 }
 
 impl Follow {
-    /// Opens what is at a path, for its path alone.
+    /// Opens a path without reading it (O_PATH).
     pub(super) fn open(self, path: &Path) -> rustix::io::Result<OwnedFd> {
         self.open_with(path, OFlags::empty())
     }
@@ -46,7 +47,7 @@ impl Follow {
         rustix::fs::openat2(CWD, path, flags, Mode::empty(), links)
     }
 
-    /// What is at a path; `None` if there is nothing.
+    /// [`Self::open`]; `None` if there is nothing at the path.
     fn find(self, path: &Path, more: OFlags) -> rustix::io::Result<Option<OwnedFd>> {
         match self.open_with(path, more) {
             Ok(found) => Ok(Some(found)),
@@ -55,7 +56,8 @@ impl Follow {
         }
     }
 
-    /// What a mask covers. A link of the kernel's that the path itself names is covered itself, for whoever follows it.
+    /// [`Self::find`] for a mask. A link of the kernel's that the path itself names is covered itself: to follow it leads to
+    /// the mask.
     fn find_to_mask(self, path: &Path) -> rustix::io::Result<Option<OwnedFd>> {
         let last = match self {
             Self::OfTheKernel => OFlags::NOFOLLOW,
@@ -105,12 +107,12 @@ impl<'a> Masks<'a> {
         }
     }
 
-    /// Masks what is at a path; a missing one is fine.
+    /// Masks a path; a missing one is fine.
     pub(super) fn mask(&mut self, path: &Path) -> Result<(), EnforceError> {
         self.mask_if_there(path).map(drop)
     }
 
-    /// Masks what was found at a path inside a mount. It must still be there: else it was moved aside to escape the mask.
+    /// Masks a path that was found inside a mount. It must still be there: else it was moved aside to escape the mask.
     pub(super) fn mask_found(&mut self, path: &Path) -> Result<(), EnforceError> {
         match self.mask_if_there(path)? {
             true => Ok(()),
@@ -158,7 +160,7 @@ impl<'a> Masks<'a> {
     }
 }
 
-/// An empty tmpfs that nobody can fill: the file system itself is read-only, whatever a mount of it says.
+/// An empty tmpfs that nothing can fill: the file system itself is read-only, and not only this mount of it.
 fn empty(label: Option<&str>) -> rustix::io::Result<OwnedFd> {
     let fs = NewFileSystem::tmpfs_of_root(Path::new("tmpfs"))?;
     fs.set_flag("ro")?;
@@ -166,10 +168,10 @@ fn empty(label: Option<&str>) -> rustix::io::Result<OwnedFd> {
     fs.mount(Bits::READ_ONLY)
 }
 
-/// How what is at a path is made read-only, beside being it.
+/// How far a path is made read-only, and what else changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadOnly {
-    /// With what is mounted below it: a plan's paths.
+    /// With the mounts below it: a plan's paths.
     WithMountsBelow,
     /// Without set-user-ID, devices and programs: the engine's paths in the kernel's file systems, as libcontainer does.
     Inert,
@@ -177,7 +179,7 @@ pub(super) enum ReadOnly {
     Alone,
 }
 
-/// Makes what is at a path read-only by a mount of it over itself, with what is mounted below it. A missing path is fine.
+/// Makes a path read-only by a mount of it, and of the mounts below it, over itself. A missing path is fine.
 pub(super) fn read_only(path: &Path, follow: Follow, how: ReadOnly) -> Result<(), EnforceError> {
     read_only_at(path, follow, how).map_err(EnforceError::step(format!("make {path:?} read-only")))
 }
@@ -215,13 +217,13 @@ pub(super) fn attach_at(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError
     attach(mount, &target).map_err(EnforceError::step(step()))
 }
 
-/// Attaches a mount over what a descriptor is of.
+/// Attaches a mount over an opened path.
 pub(super) fn attach(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(mount, "", target, "", flags)
 }
 
-/// What a descriptor is of as a second mount, attached nowhere, alone or with what is mounted below it.
+/// A second mount of an opened path, attached nowhere, alone or with the mounts below it.
 pub(super) fn copy(of: &OwnedFd, reach: Reach) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -255,7 +257,7 @@ mod tests {
         let magic = Path::new("/proc/self/cwd");
         assert_eq!(Follow::OfTheKernel.open(magic).err(), Some(Errno::LOOP));
         assert!(Follow::AsTheProgramWould.open(magic).is_ok());
-        // Masked is the link itself, or what it leads to, or nothing.
+        // The mask lies on the link itself, or on its target, or there is an error.
         let masked = |follow: Follow| {
             let found = follow.find_to_mask(&last)?.ok_or(Errno::NOENT)?;
             rustix::fs::fstat(&found).map(|stat| FileKind::of(stat.st_mode))

@@ -1,5 +1,5 @@
-//! The way of the scratch disk from a child of `create`, which makes it, to the container's first process, which
-//! waits for it only when needed.
+//! The disk for private files on its way: from the child of `create` that makes it to the container's first process,
+//! which waits for it only when it needs it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ pub const WITHIN: Duration = Duration::from_secs(10);
 /// The longest reason that is told.
 const REASON: usize = 1024;
 
-/// What came.
+/// The answer.
 #[derive(Debug)]
 pub enum Arrived {
     /// The mount, attached nowhere.
@@ -22,7 +22,7 @@ pub enum Arrived {
     None(String),
 }
 
-/// Tells what came of it.
+/// Sends the disk, or the reason why there is none.
 pub fn send(to: BorrowedFd<'_>, made: Result<BorrowedFd<'_>, &str>) -> io::Result<()> {
     match made {
         Ok(disk) => socket::send(to, b"+", &[disk]),
@@ -33,7 +33,7 @@ pub fn send(to: BorrowedFd<'_>, made: Result<BorrowedFd<'_>, &str>) -> io::Resul
     }
 }
 
-/// Waits for what is sent. A sender that ends without a word is an error: nobody knows then what there is.
+/// Waits for the answer. A sender that ends without one is an error: it may have made a disk or not.
 pub fn receive(from: BorrowedFd<'_>) -> io::Result<Arrived> {
     let mut buffer = [0; REASON];
     let answer = socket::receive_within(from.as_fd(), &mut buffer, WITHIN)?;

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Between the two the process holds the capabilities of [`privileges::for_setup`], runs no code but ours, is not
-//! dumpable, and nobody can join it: `exec` into a created container is refused under a policy.
+//! dumpable, and nothing can join it: `exec` into a created container is refused under a policy.
 //!
 //! That is [`PolicyWalls`], below. A container without a policy has an order of its own, runc's ([`super::unconfined`]).
 
@@ -92,7 +92,7 @@ impl PolicyWalls {
         }
         privileges::hide_from_tracers()?;
         verify::hidden_from_tracers()?;
-        // The filter may deny what the drop needs.
+        // Before the filter, which may deny the calls for it.
         self.common.drop_capabilities()?;
         self.filter.raise()
     }
@@ -110,7 +110,7 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
         }
         ScratchSource::Memory => None,
     };
-    rootfs::mount_all(&planned, &files.late, disk.as_ref(), files.user_namespace)?;
+    rootfs::mount_all(&planned, &files.own, disk.as_ref(), files.user_namespace)?;
     if let Some(cwd) = cwd {
         rootfs::make_working_directory(&planned, cwd)?;
     }
@@ -124,8 +124,8 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
     }
 }
 
-/// The disk; or what lies in memory instead, where the policy leaves that open. `create` is told the same and writes
-/// that down.
+/// The disk; or memory, where the policy leaves that open and there is no disk. `create` gets the same answer and records
+/// it.
 fn wait_for_disk(
     socket: &OwnedFd,
     asked: ScratchOn,
@@ -198,7 +198,7 @@ impl Walls {
     }
 }
 
-/// What `validate` learned for `exec`.
+/// The findings of `validate`, for `exec`.
 pub(super) struct Prepared {
     program: PathBuf,
     groups: GroupsSet,
@@ -257,8 +257,8 @@ impl WallExecutor {
         }
     }
 
-    /// startContainer hooks are behind the same walls as the program (runc: after the filter too); what they need is
-    /// made before, because a filter may deny it.
+    /// startContainer hooks are behind the same walls as the program (runc: after the filter too). Their descriptors are
+    /// made before, because a filter may deny that.
     fn raise_and_run_hooks(
         &self,
         spec: &Spec,
@@ -298,7 +298,7 @@ impl Executor for WallExecutor {
     }
 
     fn setup_envs(&self, envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
-        // Only what libcontainer added: the map has lost the order and the duplicates of the spec's own list.
+        // Only libcontainer's additions: the map has lost the order and the duplicates of the spec's own list.
         let added = ["LISTEN_FDS", "LISTEN_PID"];
         *self.added_env.borrow_mut() = envs
             .into_iter()

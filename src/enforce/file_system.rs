@@ -16,14 +16,14 @@ use crate::kernel::mount_options::{self, Bits, Kind};
 pub(super) struct NewFileSystem(OwnedFd);
 
 impl NewFileSystem {
-    /// Begins one of this type. `source` is what /proc/self/mountinfo shows.
+    /// Begins one of this type. `source` is shown in /proc/self/mountinfo.
     pub(super) fn begin(kind: &str, source: &Path) -> rustix::io::Result<Self> {
         let fs = Self(fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?);
         fs.set("source", source)?;
         Ok(fs)
     }
 
-    /// Begins a tmpfs whose root directory is root's, whoever the process is by now.
+    /// Begins a tmpfs whose root directory is root's, whatever the process's user is by now.
     pub(super) fn tmpfs_of_root(source: &Path) -> rustix::io::Result<Self> {
         let fs = Self::begin("tmpfs", source)?;
         fs.set("uid", "0")?;

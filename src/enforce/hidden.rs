@@ -1,8 +1,8 @@
-//! Checks that every masked or read-only path of /proc and /sys really is, even if the image's directories were
-//! renamed while the container was created.
+//! Checks that every masked or read-only path of /proc and /sys really is, even if the image's directories were renamed
+//! while the container was created.
 //!
-//! libcontainer hides by path. Somebody who can rename the image's /proc while the container is made (a shared root
-//! file system) leads it to another directory, and the real /proc stays open (the class of CVE-2023-27561). Here both
+//! libcontainer hides by path: a container that shares the root file system can rename /proc meanwhile. Then the masks lie
+//! in another directory, and the real /proc stays open (the class of CVE-2023-27561). Here both
 //! are looked at through descriptors, as the last thing before the program is found.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,7 +25,7 @@ const KERNEL: [(&str, &str, i64); 2] = [
     ("/sys", "sysfs", SYSFS),
 ];
 
-/// What was taken out of the spec, and made by our own hands.
+/// Mounts, masks and read-only paths that were taken out of the spec, and that our own code has made.
 #[derive(Debug, Default)]
 pub struct Promised<'a> {
     mounts: &'a [KernelMount],
@@ -53,8 +53,8 @@ impl<'a> From<&'a Setup> for Promised<'a> {
     }
 }
 
-/// Checks the masked and read-only paths below the kernel's file systems: those of the spec, or those that our own code
-/// made instead.
+/// Checks every masked and read-only path below the kernel's file systems that are mounted: those of the spec, which are
+/// libcontainer's work, and those of `ours`.
 pub fn check(spec: &Spec, ours: &Promised<'_>) -> Result<(), EnforceError> {
     let Some(linux) = spec.linux() else {
         return Ok(());
@@ -73,10 +73,10 @@ pub fn check(spec: &Spec, ours: &Promised<'_>) -> Result<(), EnforceError> {
         }
         let root = Kernel::open(top, magic)?;
         for path in &masked {
-            root.is_hidden(path)?;
+            root.check_hidden(path)?;
         }
         for path in &readonly {
-            root.is_read_only(path)?;
+            root.check_read_only(path)?;
         }
     }
     Ok(())
@@ -104,7 +104,7 @@ impl Kernel {
         Ok(Self { top, fd, device })
     }
 
-    /// What is at a path below it; nothing where the kernel has no such file.
+    /// The file at a path below it; `None` if the kernel has no such file.
     fn at(&self, path: &Path) -> Result<Option<OwnedFd>, EnforceError> {
         let Ok(below) = path.strip_prefix(self.top) else {
             return Ok(None);
@@ -121,8 +121,8 @@ impl Kernel {
         }
     }
 
-    /// Something else lies over it.
-    fn is_hidden(&self, path: &Path) -> Result<(), EnforceError> {
+    /// An error unless another mount lies over it.
+    fn check_hidden(&self, path: &Path) -> Result<(), EnforceError> {
         let Some(fd) = self.at(path)? else {
             return Ok(());
         };
@@ -134,7 +134,8 @@ impl Kernel {
         }
     }
 
-    fn is_read_only(&self, path: &Path) -> Result<(), EnforceError> {
+    /// An error unless it is read-only.
+    fn check_read_only(&self, path: &Path) -> Result<(), EnforceError> {
         let Some(fd) = self.at(path)? else {
             return Ok(());
         };

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::program;
 
-/// What is shown of a failed hook's output, bytes from its end.
+/// The part of a failed hook's output that is shown, bytes from its end.
 pub const SHOWN: u64 = 2048;
 
 /// Seconds that a hook in the container may take that says nothing of it.
@@ -24,7 +24,7 @@ pub const WITHOUT_TIMEOUT: u64 = 600;
 /// A moment of a container's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookMoment {
-    /// `create`, in the runtime's namespaces; deprecated, and what Docker uses up to version 27.
+    /// `create`, in the runtime's namespaces; deprecated. Docker uses it up to version 27.
     Prestart,
     /// `create`, in the runtime's namespaces.
     CreateRuntime,
@@ -115,13 +115,13 @@ pub enum HookFailure {
     Ended {
         /// How.
         status: ExitStatus,
-        /// The end of what it wrote.
+        /// The end of its output.
         output: String,
     },
     /// It was killed after its time.
     #[error("hook ran past specified timeout of {seconds}s")]
     TimedOut {
-        /// What the spec gives it.
+        /// Its time by the spec.
         seconds: i64,
     },
 }
@@ -269,7 +269,7 @@ fn run_one(
 }
 
 /// Waits for a hook; kills it after its time, seconds, and says `None`. Looks in short steps, because the container's
-/// own filter may deny what could wait with a limit (startContainer).
+/// own filter may deny calls that wait with a limit (startContainer).
 fn wait(child: &mut Child, limit: Option<i64>) -> std::io::Result<Option<ExitStatus>> {
     let Some(limit) = limit.and_then(|s| u64::try_from(s).ok()) else {
         return child.wait().map(Some);
@@ -302,7 +302,7 @@ fn words(status: ExitStatus) -> String {
     }
 }
 
-/// The end of what a hook wrote.
+/// The end of a hook's output.
 fn end_of(mut output: File) -> String {
     let mut text = Vec::new();
     let length = output.seek(SeekFrom::End(0)).unwrap_or_default();

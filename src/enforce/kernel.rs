@@ -1,9 +1,9 @@
-//! The kernel's own file systems of a container under a policy, with their masks and read-only paths, made by its
-//! first process in the fewest calls. libcontainer, which makes /proc and /dev because it needs them before, looks
-//! all of /proc up anew for each mount, some seventy calls.
+//! The kernel's own file systems of a container under a policy, with the masks and read-only paths in them: made by its
+//! first process itself, in the few calls that it takes. libcontainer, which makes /proc and /dev because it needs them
+//! before, looks all of /proc up anew for each mount, some seventy calls.
 //!
-//! Flags, options and order are libcontainer's: the first mount is the first in /proc/self/mountinfo. Whether
-//! everything is hidden that is to be is read back by [`super::hidden`].
+//! Flags, options and order are those that libcontainer would have given: the first mount is the first line of
+//! /proc/self/mountinfo. [`super::hidden`] reads back that every mask is there.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use super::rootfs::make_mount_point;
 use crate::kernel::mount_options;
 use crate::plan::FileKind;
 
-/// What the first process makes of the kernel's file systems.
+/// The kernel's file systems that the first process makes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct KernelFiles {
     /// Mounts, in order.
@@ -37,18 +37,18 @@ pub struct KernelFiles {
 pub struct KernelMount {
     /// Where, in the container.
     pub destination: PathBuf,
-    /// What.
+    /// Its source.
     pub what: KernelSource,
 }
 
-/// What is mounted.
+/// The source of such a mount.
 #[derive(Debug, PartialEq, Eq)]
 pub enum KernelSource {
     /// A new file system.
     FileSystem {
         /// Its type.
         kind: String,
-        /// What /proc/self/mountinfo shows as its source.
+        /// Its source in /proc/self/mountinfo.
         source: PathBuf,
         /// Options as mount(8) takes them.
         options: Vec<String>,
@@ -72,7 +72,7 @@ impl KernelMount {
     }
 }
 
-/// Makes the mounts, and then what is read-only and empty in them.
+/// Makes the mounts, then the read-only paths and the masks in them.
 pub fn make(files: &KernelFiles) -> Result<(), EnforceError> {
     let label = files.label.as_deref();
     files.mounts.iter().try_for_each(|m| make_one(m, label))?;

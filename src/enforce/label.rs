@@ -21,7 +21,7 @@ pub fn set(spec: &Spec) -> Result<(), EnforceError> {
     Ok(())
 }
 
-/// A file of this thread in procfs, and in nothing else: the container's mounts decide what lies at /proc, and a label
+/// A file of this thread in procfs, and in no other file system: the container's mounts decide which one lies at /proc, and a label
 /// written to another file is a process without one (CVE-2019-16884, CVE-2025-52881).
 fn own_attribute(name: &str) -> rustix::io::Result<OwnedFd> {
     const ROOT: u64 = 1;

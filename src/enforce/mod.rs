@@ -1,8 +1,8 @@
-//! SHELL. What runs inside the container's processes, between libcontainer's set-up and execve.
+//! SHELL. Runs inside the container's processes, between libcontainer's set-up and execve.
 //!
-//! [`executor`] holds the order, [`walls`] what is raised in it; the other files each make one step of it. [`unconfined`] holds what only a container
-//! without a policy needs, to be as it is with runc: no wall is in it. Everything here may only restrict:
-//! what must be opened or decided beforehand arrives as values and descriptors.
+//! [`executor`] holds the order of the walls, [`walls`] their types; each other file makes one step. [`unconfined`] is for
+//! containers without a policy alone, which are as with runc: no wall is in it. Everything here may only restrict:
+//! decisions arrive as values, and opened files as descriptors.
 
 mod cover;
 pub mod disk;
@@ -61,7 +61,7 @@ pub enum EnforceError {
     /// A system call failed.
     #[error("{step}")]
     Step {
-        /// What was being done, with the object's name.
+        /// The step in words, with the object's name. No code reads it: people do.
         step: String,
         /// The errno.
         source: io::Error,
@@ -71,7 +71,7 @@ pub enum EnforceError {
         "{0:?} is a symbolic link, and a mount over it would land elsewhere: name the real directory, or use an image without the link"
     )]
     Link(PathBuf),
-    /// What was to be hidden or read-only is not: the image changed meanwhile.
+    /// A path that was made hidden or read-only is not: the image changed meanwhile.
     #[error(
         "{0:?} is not as it was made: the image's directories were changed while the container was made"
     )]
@@ -82,7 +82,7 @@ pub enum EnforceError {
     /// The sidecar did not hand over the inner namespace.
     #[error("network wall")]
     Sidecar(#[from] crate::sidecar::SidecarError),
-    /// What was set is not what the kernel reports.
+    /// The kernel reports another value than the one that was set.
     #[error("{what} is not as planned: planned {planned}, the kernel reports {found}")]
     Verify {
         /// The property.
@@ -108,7 +108,7 @@ pub enum EnforceError {
         /// The errno in words.
         why: String,
     },
-    /// A plan without what enforces it. The runtime's own mistake, or a state directory that somebody changed.
+    /// A plan without its enforcement: the runtime's own mistake, or a changed state directory.
     #[error("the plan asks for the {0} wall, but nothing that raises it is there")]
     Incomplete(Wall),
     /// A startContainer hook failed.
@@ -125,7 +125,7 @@ pub enum EnforceError {
 }
 
 impl EnforceError {
-    /// For `map_err`: an errno with what was being done.
+    /// For `map_err`: an errno with the step.
     pub(crate) fn step<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();
         move |source| Self::Step {

@@ -1,4 +1,4 @@
-//! Capability sets: those of libcontainer's set-up, and the drop to those of the plan. And groups.
+//! Capability sets: those of the set-up, for libcontainer, and the drop to the planned ones. And groups.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use oci_spec::runtime::{Capability as SpecCapability, LinuxCapabilities};
 use super::EnforceError;
 use crate::plan::CapabilitySets;
 
-/// What the steps between libcontainer's own capability drop and ours need, and why.
+/// The capabilities that the steps between libcontainer's own drop and ours need, and why.
 const SETUP: &[SpecCapability] = &[
     SpecCapability::SysAdmin, // setns, mounts, loading filters without no_new_privs
     SpecCapability::Setpcap,  // dropping from the bounding set
@@ -21,7 +21,7 @@ const SETUP: &[SpecCapability] = &[
     SpecCapability::Setgid,   // and setting its groups (all)
 ];
 
-/// The sets for libcontainer: `sets` and what the set-up needs, which `more` adds to. [`drop_to`] takes the rest away
+/// The sets for libcontainer: `sets`, those of the set-up, and `more`. [`drop_to`] takes the rest away
 /// before execve.
 pub fn for_setup(sets: &LinuxCapabilities, more: &[SpecCapability]) -> LinuxCapabilities {
     let mut out = sets.clone();
@@ -38,8 +38,8 @@ pub fn for_setup(sets: &LinuxCapabilities, more: &[SpecCapability]) -> LinuxCapa
 
 /// Keeps the container's processes from tracing this one, or reading and writing its memory, until it executes the program.
 ///
-/// libcontainer has made it undumpable; a change of user makes it what `fs.suid_dumpable` says, which is 1 on nodes that
-/// somebody debugs. Until the drop its capabilities keep weaker processes away, afterwards nothing else does, and the filter
+/// libcontainer has made it undumpable; after a change of user `fs.suid_dumpable` decides, which is 1 on nodes under
+/// debugging. Until the drop its capabilities keep weaker processes away; afterwards only this bit does, and the filter
 /// comes last (ptrace(2), "Ptrace access mode checking").
 pub fn hide_from_tracers() -> Result<(), EnforceError> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
@@ -79,14 +79,14 @@ pub fn drop_to(sets: &CapabilitySets) -> Result<(), EnforceError> {
 /// Whether a process could choose its supplementary groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupsSet {
-    /// They are what was asked for.
+    /// They are those of the spec.
     Done,
     /// The user namespace forbids setgroups(2): they are the caller's (user_namespaces(7)).
     Forbidden,
 }
 
 /// Gives the process exactly these supplementary groups. libcontainer calls setgroups(2) only where the spec names some:
-/// without any, those of whoever called the runtime would stay, `root` and `sudo` among them.
+/// without any, the groups of the runtime's caller would stay, `root` and `sudo` among them.
 pub fn set_groups(groups: &[u32]) -> Result<GroupsSet, EnforceError> {
     match crate::sys::user::set_groups(groups) {
         Ok(()) => Ok(GroupsSet::Done),

@@ -1,4 +1,4 @@
-//! What a spec says of the process.
+//! The parts of a spec that describe the process.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Finding and executing the container's program, with runc's words for what can go wrong.
+//! Finds and executes the container's program, with runc's words for the errors.
 //!
 //! Docker and containerd read the words: "executable file not found" and "no such file or directory" become exit
 //! code 127, "permission denied" 126.
@@ -18,7 +18,7 @@ pub enum NotExecuted {
     /// A name without a slash that no directory of PATH has.
     #[error("executable file not found in $PATH")]
     NotOnPath,
-    /// It is there, and nobody may execute it.
+    /// It is there, and is not executable.
     #[error("permission denied")]
     Denied,
     /// The file cannot be looked at.

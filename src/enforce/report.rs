@@ -1,4 +1,4 @@
-//! The report of a container's process to its verb, if it cannot execute its program.
+//! The report of a process of a container that does not get to its program, to the verb that made it.
 //!
 //! It goes through a pipe as JSON. Text that is none is taken as a failed step: an earlier version's process, created before an
 //! update of this program and started after it, writes nothing but the sentence.
@@ -10,7 +10,7 @@ use super::EnforceError;
 /// The longest sentence, bytes. Escaped it is at most six times as long, which the verbs' buffer holds.
 const LONGEST: usize = 2560;
 
-/// What failed, as far as verbs act by it.
+/// The kind of failure, as far as verbs act by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Failed {
@@ -28,7 +28,7 @@ pub enum Failed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{text}")]
 pub struct Report {
-    /// What failed.
+    /// The kind of failure.
     pub failed: Failed,
     /// The sentence for people and engines.
     pub text: String,
@@ -43,12 +43,12 @@ impl Report {
         }
     }
 
-    /// What is sent. Nothing of it can fail: it is an object of two strings.
+    /// The bytes to send. Nothing of it can fail: it is an object of two strings.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_else(|_| self.text.clone().into_bytes())
     }
 
-    /// What came.
+    /// Reads the bytes that came.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes)
             .unwrap_or_else(|_| Self::step(String::from_utf8_lossy(bytes).into_owned()))

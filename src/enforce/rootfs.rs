@@ -1,7 +1,7 @@
 //! The container's mounts that its first process makes itself, after pivot_root and before anything else runs.
 //!
 //! Bind mounts arrive as descriptors: each source was opened and judged once, and that very tree is attached here. No
-//! source path is resolved a second time, so what is swapped in between (CVE-2021-25741, CVE-2023-27561) has no effect.
+//! source path is resolved a second time, so a swap in between (CVE-2021-25741, CVE-2023-27561) has no effect.
 //! Destinations were resolved in the image when they were planned; here no symbolic link is followed at all, because
 //! a directory above may belong to a running agent. Everything uses the descriptor-based mount calls: nothing is mounted
 //! on the host, and nothing is left to unmount when the container ends.
@@ -28,11 +28,11 @@ use crate::plan::{Ephemeral, FileKind, FilesystemPlan, Seen};
 pub struct OwnMount {
     /// Where, in the container.
     pub destination: PathBuf,
-    /// What.
+    /// Its source.
     pub source: OwnSource,
 }
 
-/// What is mounted.
+/// The source of such a mount.
 pub enum OwnSource {
     /// A detached copy of a judged source, with its attributes set.
     Tree {
@@ -45,7 +45,7 @@ pub enum OwnSource {
     Private {
         /// The mount.
         tree: OwnedFd,
-        /// What that part is called.
+        /// That part's name.
         name: String,
         /// Attributes of the whole.
         attributes: Bits,
@@ -54,24 +54,24 @@ pub enum OwnSource {
     Tmpfs(Vec<String>),
 }
 
-/// Makes the mounts and private directories of the plan, parents before what lies below them, and masks last. `disk` is
-/// what they are made of, where that is not memory.
+/// Makes the mounts and private directories of the plan, parents before children, and masks last. Private directories are parts
+/// of `disk`, or of memory without one.
 pub fn mount_all(
     plan: &FilesystemPlan,
-    late: &[OwnMount],
+    own: &[OwnMount],
     disk: Option<&OwnedFd>,
     user_namespace: UserNamespace,
 ) -> Result<(), EnforceError> {
     // Below the workbench first, while it is not covered.
-    let (at_bench, others): (Vec<_>, Vec<_>) = late
+    let (at_bench, others): (Vec<_>, Vec<_>) = own
         .iter()
         .partition(|m| m.destination.starts_with(WORKBENCH));
     by_depth(at_bench)
         .into_iter()
-        .try_for_each(|m| mount_late(m, None))?;
+        .try_for_each(|m| mount_one(m, None))?;
     let others = by_depth(others);
     match Scratch::open(plan, disk, user_namespace)? {
-        None => others.into_iter().try_for_each(|m| mount_late(m, None))?,
+        None => others.into_iter().try_for_each(|m| mount_one(m, None))?,
         Some(scratch) => {
             let result = scratch
                 .replace_root(plan)
@@ -81,7 +81,7 @@ pub fn mount_all(
         }
     }
     let ours = |path: &&PathBuf| plan.is_mounted_late(path);
-    // Parents first: they sort before what lies below them.
+    // Parents sort before their children.
     plan.pinned.iter().try_for_each(|p| pin(p))?;
     let seen: HashMap<&Path, &[Seen]> = plan
         .seen
@@ -100,8 +100,8 @@ pub fn mount_all(
     readonly.try_for_each(|p| read_only(p, Follow::Never, ReadOnly::WithMountsBelow))
 }
 
-/// Makes the working directory where it is missing and would be thrown away, as runc makes it in the image. What is in its
-/// way is left to whoever enters it.
+/// Makes the working directory where it is missing and would be thrown away, as runc makes it in the image. An error is
+/// left to the step that enters it.
 pub fn make_working_directory(plan: &FilesystemPlan, cwd: &Path) -> Result<(), EnforceError> {
     if plan.is_thrown_away(cwd) && rustix::fs::stat(cwd).is_err() {
         let made = make_mount_point(root()?.as_fd(), cwd, FileKind::Directory);
@@ -124,22 +124,22 @@ fn depth(path: &Path) -> usize {
 /// A private directory comes after the mounts at its own depth, which it may cover, and before those below it.
 fn in_order(
     plan: &FilesystemPlan,
-    late: Vec<&OwnMount>,
+    mounts: Vec<&OwnMount>,
     scratch: &Scratch<'_>,
 ) -> Result<(), EnforceError> {
-    let mut late = late.into_iter().peekable();
+    let mut mounts = mounts.into_iter().peekable();
     let mut dirs: Vec<&Ephemeral> = plan.ephemeral.iter().collect();
     dirs.sort_by_key(|d| depth(&d.path));
     for (index, dir) in dirs.into_iter().enumerate() {
-        while let Some(mount) = late.next_if(|m| depth(&m.destination) <= depth(&dir.path)) {
-            mount_late(mount, Some(scratch))?;
+        while let Some(mount) = mounts.next_if(|m| depth(&m.destination) <= depth(&dir.path)) {
+            mount_one(mount, Some(scratch))?;
         }
         scratch.directory(index, dir)?;
     }
-    late.try_for_each(|mount| mount_late(mount, Some(scratch)))
+    mounts.try_for_each(|mount| mount_one(mount, Some(scratch)))
 }
 
-fn mount_late(mount: &OwnMount, scratch: Option<&Scratch<'_>>) -> Result<(), EnforceError> {
+fn mount_one(mount: &OwnMount, scratch: Option<&Scratch<'_>>) -> Result<(), EnforceError> {
     match &mount.source {
         OwnSource::Tree { tree, kind } => {
             make_mount_point(root()?.as_fd(), &mount.destination, *kind)?;
@@ -230,7 +230,7 @@ pub(super) fn lock_cgroups(path: &Path, follow: Follow) -> Result<(), EnforceErr
         .map_err(EnforceError::step("make the cgroup mounts read-only"))
 }
 
-/// Replaces /sys by the inner namespace's own sysfs, and masks there again what the plan masks: a sysfs that was
+/// Replaces /sys by the inner namespace's own sysfs, and masks the plan's paths there again: a sysfs that was
 /// mounted before the move goes on showing the engine's interfaces.
 pub fn replace_sysfs(sysfs: &OwnedFd, plan: &FilesystemPlan) -> Result<(), EnforceError> {
     let sys = Path::new("/sys");
@@ -249,7 +249,7 @@ pub fn replace_sysfs(sysfs: &OwnedFd, plan: &FilesystemPlan) -> Result<(), Enfor
     masked.try_for_each(|path| masks.mask(path))
 }
 
-/// A copy of a mount with what is mounted below it.
+/// A copy of a mount and of the mounts below it.
 fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
     let place = Follow::Never.open(path);
     place

@@ -1,6 +1,5 @@
-//! What is private and thrown away: the root's overlay, /tmp, home directories. All of it lies in one file system, in
-//! memory or on a disk that is mounted only in the container ([`crate::runtime::create::scratch`]). It goes with its
-//! last mount.
+//! Private files, which are thrown away: the root's overlay, /tmp, home directories. All of it lies in one file system, in
+//! memory or on a disk that no other process sees ([`crate::runtime::create::scratch`]), which goes with the last mount of it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -62,7 +61,7 @@ impl<'a> Scratch<'a> {
         }
     }
 
-    /// Detaches it from the workbench; what was taken from it keeps it alive.
+    /// Detaches it from the workbench; the directories taken from it keep it alive.
     pub(super) fn close(self) -> Result<(), EnforceError> {
         unmount(WORKBENCH, UnmountFlags::DETACH)
             .map_err(EnforceError::step("detach the scratch file system"))
@@ -81,7 +80,7 @@ impl<'a> Scratch<'a> {
         let like = rustix::fs::fstat(&old).map_err(EnforceError::step(step("look at")))?;
         self.upper("root", &like, None)
             .map_err(EnforceError::step(step("make")))?;
-        // The overlay keeps what it was made of; the workbench is cleared while /dev below it moves.
+        // The overlay keeps its parts; the workbench is cleared while /dev below it moves.
         let again = copy(self.fd(), Reach::One).map_err(EnforceError::step(step("keep")))?;
         let new = self
             .overlay(Path::new("/"), "root", Bits::default())
@@ -131,8 +130,8 @@ impl<'a> Scratch<'a> {
         attach_at(&mount, &dir.path)
     }
 
-    /// An overlay over a mount that is attached nowhere: its directory is seen as it is, and what is written is thrown away.
-    /// What the overlay lies on is attached where nobody else changes names, so that no path of the container's leads to it.
+    /// An overlay over a mount that is attached nowhere: its directory is seen as it is, and writes are thrown away.
+    /// The lower directory is attached where no other process changes names, so that no path of the container's leads to it.
     pub(super) fn over(
         &self,
         tree: &OwnedFd,
@@ -181,7 +180,7 @@ impl<'a> Scratch<'a> {
         fs.set("lowerdir", lower)?;
         fs.set("upperdir", format!("{WORKBENCH}/{name}.upper"))?;
         fs.set("workdir", format!("{WORKBENCH}/{name}.work"))?;
-        // Nothing of it outlives the container: nobody waits for a disk (since Linux 5.10).
+        // Nothing of it outlives the container: no write waits for the disk (since Linux 5.10).
         fs.set_flag("volatile")?;
         if self.user_namespace == UserNamespace::Own {
             // Without it an overlay needs trusted.* attributes, which only the host's root may set.

@@ -1,7 +1,7 @@
-//! The visible part of a directory of credentials: the files that git has, in a directory of our own over it.
+//! The visible part of a directory of credentials: the files that git has, in a directory of our own that covers it.
 //!
-//! The directory is covered as a whole, so that later files are not visible either, and nothing is written there.
-//! Each file is the very one that was judged, read-only.
+//! The directory is covered as a whole, so that later files are hidden too, and no process writes there. Each
+//! file is the very one that was judged, read-only.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -43,7 +43,7 @@ fn room_for(files: usize) -> rustix::io::Result<OwnedFd> {
 }
 
 fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &Seen) -> rustix::io::Result<()> {
-    // Whoever the container runs as, and whatever the caller's umask is.
+    // For every user of the container, and for every umask of the caller.
     const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
     let above: Vec<&Path> = file.path.ancestors().skip(1).collect();
     for directory in above.into_iter().rev() {
@@ -74,7 +74,7 @@ fn place(hidden: &OwnedFd, cover: &OwnedFd, file: &Seen) -> rustix::io::Result<(
     attach(&tree, &beneath(cover, &file.path)?)
 }
 
-/// Opens what lies beneath a directory, by way of no link and no other mount.
+/// Opens a path beneath a directory, through no link and no other mount.
 fn beneath(at: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

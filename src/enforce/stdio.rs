@@ -90,7 +90,7 @@ pub fn set_size(process: Option<&Process>) -> Result<(), EnforceError> {
 }
 
 /// A new line stays one character, as with runc: output that goes to a file has no carriage returns. Here, because the
-/// program may write before whoever relays the terminal has it.
+/// program may write before the relay has the terminal.
 pub fn keep_newlines() -> Result<(), EnforceError> {
     let terminal = rustix::stdio::stdin();
     rustix::termios::tcgetattr(terminal)

@@ -1,4 +1,4 @@
-//! The process looks at itself, in the kernel, before it executes anybody else's code.
+//! The process looks at itself, in the kernel, before it executes the container's code.
 //!
 //! prctl(2) and capget(2) only: the container's /proc could be anything.
 
@@ -65,7 +65,7 @@ pub fn seccomp() -> Result<(), EnforceError> {
     })
 }
 
-/// The supplementary groups are those of the spec, and none of whoever called the runtime.
+/// The supplementary groups are those of the spec, and none of the runtime's caller.
 ///
 /// Where a user namespace forbids setgroups(2) the caller's stay: then there must be none but the process's own group,
 /// which it has anyway. Without a policy that is as with runc, which goes on.
@@ -124,7 +124,7 @@ mod tests {
         assert!(are_planned(&[], 1000, &[1000], Forbidden));
         assert!(are_planned(&[1000, 7], 1000, &[7], Forbidden));
         assert!(!are_planned(&[], 1000, &[1000, 27], Forbidden));
-        // What is not mapped shows as the overflow group, and is a right outside all the same.
+        // A group that is not mapped shows as the overflow group, and is a right outside all the same.
         assert!(!are_planned(&[], 1000, &[65534], Forbidden));
     }
 }

@@ -1,6 +1,6 @@
-//! What a process of a container needs to raise its walls, in types in which an absent wall cannot be written.
+//! The walls of a process of a container, in types that have no place for an absent wall.
 //!
-//! Where the runtime has an `Option`, it becomes a wall or an error here, before any process of the container exists.
+//! The runtime's `Option`s become walls or errors here, before any process of the container exists.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use crate::plan::{CapabilitySets, Plan, ScratchPlace};
 use crate::seccomp::SavedFilter;
 use crate::sys::user::JoinedUser;
 
-/// What stands around a process of a container.
+/// The surroundings of a process of a container.
 pub enum Walls {
     /// Those of its policy.
     Policy(Box<PolicyWalls>),
-    /// What its spec asks for, and nothing of ours.
+    /// Those of its spec, and none of ours.
     Unconfined(Box<Parity>),
 }
 
@@ -37,7 +37,7 @@ pub enum Ruler {
 
 /// The walls of a policy. no_new_privs and a session keyring of the process's own are always among them.
 pub struct PolicyWalls {
-    /// What every process has.
+    /// The part that every process has.
     pub common: Common,
     /// The syscall wall.
     pub filter: FilterWall,
@@ -53,11 +53,11 @@ pub enum Role<Init, Tenant> {
     Tenant(Tenant),
 }
 
-/// What every process has, whoever rules.
+/// The part that every process has, with a policy or without.
 pub struct Common {
     /// The capability sets to end with.
     pub capabilities: CapabilitySets,
-    /// Receives the text of what went wrong; closed by execve.
+    /// Receives the report of a failure; closed by execve.
     pub report: OwnedFd,
     /// The terminal is relayed to the caller, whose own makes carriage returns.
     pub keep_newlines: bool,
@@ -80,13 +80,13 @@ impl Common {
     }
 }
 
-/// What every first process has, whoever rules.
+/// The part that every first process has, with a policy or without.
 pub struct FirstProcess {
     /// Working directory to enter once the mounts are there.
     pub cwd: Option<PathBuf>,
     /// Kill the process when the runtime that started it ends; a command of `wrap` must not outlive it.
     pub die_with_parent: bool,
-    /// The spec's hooks, of which startContainer's are run here, and what they are told of the container.
+    /// The spec's hooks, of which startContainer's are run here, and the container's state for them.
     pub hooks: Option<(Hooks, HookState)>,
 }
 
@@ -101,7 +101,7 @@ impl FirstProcess {
     }
 }
 
-/// What a process of `exec` joins, whoever rules.
+/// The places that a process of `exec` joins, with a policy or without.
 pub struct Joining {
     /// The container's user namespace, which libcontainer does not join.
     pub user: Option<JoinedUser>,
@@ -174,9 +174,9 @@ impl FilterWall {
     }
 }
 
-/// What the first process does under a policy.
+/// The first process of a container under a policy.
 pub struct InitWork {
-    /// What every first process has.
+    /// The part that every first process has.
     pub process: FirstProcess,
     /// The plan.
     pub plan: Plan,
@@ -214,21 +214,21 @@ impl InnerNetwork {
     }
 }
 
-/// What the first process mounts.
+/// The mounts of the first process.
 pub struct InitFiles {
     /// The kernel's file systems that it mounts itself.
     pub(super) kernel: KernelFiles,
     /// Mounts of judged sources, and private ones, which it makes itself too.
     pub(super) own: Vec<OwnMount>,
-    /// Where what is thrown away lies.
+    /// The place of private files.
     pub(super) scratch: ScratchSource,
     /// Whose user namespace it is in.
     pub(super) user_namespace: UserNamespace,
 }
 
 impl InitFiles {
-    /// As planned. `disk` is where the file system of what is thrown away arrives, if that lies on a disk
-    /// ([`super::disk`]): an absent disk must never mean another one than was planned.
+    /// As planned. By `disk` the file system of private files arrives, if they are on a disk ([`super::disk`]): an absent disk
+    /// must never mean another place than the planned one.
     pub fn planned(
         plan: &Plan,
         kernel: KernelFiles,
@@ -252,11 +252,11 @@ impl InitFiles {
     }
 }
 
-/// Where what is thrown away lies.
+/// The place of private files.
 pub(super) enum ScratchSource {
-    /// In memory, if there is any such thing.
+    /// Memory.
     Memory,
-    /// On a disk, which arrives by this socket.
+    /// A disk, which arrives by this socket.
     Disk(OwnedFd),
 }
 
@@ -269,9 +269,9 @@ pub enum UserNamespace {
     Own,
 }
 
-/// What a process of `exec` does under a policy.
+/// A process of `exec` under a policy.
 pub struct TenantWork {
-    /// What every such process joins.
+    /// The part that every such process has.
     pub joining: Joining,
     /// Cookie of the inner network namespace, in which libcontainer has already put it.
     pub cookie: u64,

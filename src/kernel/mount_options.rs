@@ -1,5 +1,5 @@
-//! PURE. Mount options as bits of mount_setattr(2), for those that libcontainer 0.7.0 ignores: propagation,
-//! attributes taken away, `nosymfollow`, `tmpcopyup`, mapped ids, and options of the whole file system (`sync`).
+//! PURE. Mount options as bits of mount_setattr(2), for those that libcontainer 0.7.0 ignores: propagation, attributes taken
+//! away, `nosymfollow`, `tmpcopyup`, mapped ids, and options of the file system that are not its own (`sync`).
 
 /// How far a change reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Bits {
     /// MOUNT_ATTR_NOEXEC
     pub const NO_PROGRAM: Self = bits(NO_EXEC, 0);
 
-    /// Both; what `later` says counts.
+    /// Both; `later` wins where they contradict.
     pub const fn and(self, later: Self) -> Self {
         Self {
             set: self.set & !later.clear | later.set,
@@ -54,7 +54,7 @@ pub enum Propagation {
     Unbindable,
 }
 
-/// What is to be done to a mount beside making it.
+/// Changes to a mount beside making it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Attributes of the mount.
@@ -87,7 +87,7 @@ const fn bits(set: u64, clear: u64) -> Bits {
 }
 
 /// Options of mount(8) that are attributes of a mount; with `r` before the name they reach below (runtime-spec 1.2,
-/// config.md "Linux mount options"). `relatime` is what the kernel does when nothing else is asked.
+/// config.md "Linux mount options"). `relatime` is the kernel's default.
 const ATTRIBUTES: &[(&str, Bits)] = &[
     ("ro", bits(READ_ONLY, 0)),
     ("rw", bits(0, READ_ONLY)),
@@ -131,12 +131,12 @@ const OTHER: &[&str] = &[
 /// Flags of mount(2) that file systems set for themselves, or that only keep the kernel's log short.
 const FLAGS: &[&str] = &["acl", "noacl", "iversion", "noiversion", "silent", "loud"];
 
-/// What libcontainer takes for the file system's own, which then refuses it.
+/// Whether libcontainer takes an option for the file system's own, which then refuses it.
 pub fn is_mistaken_for_data(option: &str) -> bool {
     matches!(option, "nosymfollow" | "symfollow") || FLAGS.contains(&option)
 }
 
-/// What one option is.
+/// The kind of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An attribute of mounts.
@@ -149,7 +149,7 @@ pub enum Kind {
     FileSystem,
 }
 
-/// What an option is.
+/// The kind of an option.
 pub fn kind(option: &str) -> Kind {
     let attribute = |name: &str| ATTRIBUTES.iter().find(|(n, _)| *n == name);
     let propagation = |name: &str| PROPAGATION.iter().find(|(n, _)| *n == name);
@@ -189,7 +189,7 @@ pub fn restrictions<'a>(options: impl IntoIterator<Item = &'a String>) -> Bits {
     changes(options.into_iter().filter(restricts)).one
 }
 
-/// What the options of a mount change.
+/// The changes that the options of a mount ask for.
 pub fn changes<'a>(options: impl IntoIterator<Item = &'a String>) -> Changes {
     let mut all = Changes::default();
     for option in options {

@@ -24,7 +24,7 @@ const REPLACE: u32 = 1 << 2;
 /// How many programs of one cgroup are listed; a cgroup takes 64 (`BPF_CGROUP_MAX_PROGS`).
 const MOST: usize = 64;
 
-/// The kernel's `union bpf_attr` for `BPF_PROG_LOAD`, as far as it is used; what is left out counts as zero.
+/// The kernel's `union bpf_attr` for `BPF_PROG_LOAD`, as far as it is used; missing fields count as zero.
 #[repr(C)]
 struct Load {
     prog_type: u32,

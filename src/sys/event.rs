@@ -40,7 +40,7 @@ impl Alarm {
         Ok(Self(watched.map_err(io::Error::from)?))
     }
 
-    /// Waits so long (at least a nanosecond), from now on; what was waited for before is forgotten.
+    /// Waits so long (at least a nanosecond), from now on; an earlier wait is forgotten.
     pub async fn ring_after(&self, wait: Duration) -> io::Result<()> {
         let once = Itimerspec {
             it_interval: Timespec::default(),

@@ -1,4 +1,4 @@
-//! name_to_handle_at(2) and open_by_handle_at(2): a file by what it is, wherever it was moved.
+//! name_to_handle_at(2) and open_by_handle_at(2): a file by its identity, wherever it was moved.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 use std::ffi::CStr;

@@ -8,8 +8,8 @@ use std::io;
 const JOIN_SESSION_KEYRING: libc::c_long = 1;
 /// KEYCTL_SETPERM.
 const SETPERM: libc::c_long = 5;
-/// What the kernel gives a new named keyring (all to who possesses it; its owner may view, read and link), and for the
-/// owner KEY_USR_SEARCH: without it nobody finds the keyring by its name.
+/// The kernel's rights of a new named keyring (all to its possessor; its owner may view, read and link), and for the
+/// owner KEY_USR_SEARCH: without it the keyring is not found by its name.
 const FOUND_BY_NAME: libc::c_long = 0x3f13_0000 | 0x0008_0000;
 
 /// Gives the calling process a new, empty, anonymous session keyring in place of the one it inherited
@@ -29,8 +29,8 @@ pub fn join_new_session_keyring() -> io::Result<()> {
     check(rc).map(drop)
 }
 
-/// Joins the session keyring of this name, or makes it, as runc does, so that the processes of one container share
-/// theirs.
+/// Joins the session keyring of this name, which is made if the user has none: as runc does, so that the processes of
+/// one container share theirs.
 pub fn join_session_keyring(name: &CStr) -> io::Result<()> {
     // SAFETY: `name` is NUL-terminated and lives until the call returns; the kernel only reads it.
     let id = check(unsafe {

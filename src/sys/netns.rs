@@ -46,7 +46,7 @@ pub fn enter_user(namespace: BorrowedFd<'_>) -> io::Result<()> {
 
 /// A descriptor of the network namespace that the calling thread is in.
 ///
-/// `SIOCGSKNS` rather than `/proc/self/ns/net`: it does not depend on what is mounted on /proc.
+/// `SIOCGSKNS` rather than `/proc/self/ns/net`: it does not depend on the mount at /proc.
 /// Needs `CAP_NET_ADMIN` in that namespace.
 pub fn current() -> io::Result<OwnedFd> {
     let probe = probe_socket()?;

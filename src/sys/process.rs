@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
-//! Making processes, and closing doors behind oneself.
+//! Making processes, and closing descriptors.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -32,12 +32,12 @@ pub fn take_variable(name: &str) -> Option<std::ffi::OsString> {
     Some(value)
 }
 
-/// Forks; the child runs `work` and exits with what it returns, and never comes back to the
+/// Forks; the child runs `work`, exits with its result, and never comes back to the
 /// caller's stack.
 ///
 /// The process must be single-threaded: then the child may allocate like any other code.
 pub fn fork_into(work: impl FnOnce() -> i32) -> io::Result<Pid> {
-    // Where /proc is hidden already, nobody can tell.
+    // Where /proc is hidden already, there is no telling.
     debug_assert!(is_single_threaded().unwrap_or(true));
     // SAFETY: with one thread (checked above in debug builds) no lock can be held by a thread that
     // the child does not have, so the child may run any code.
@@ -75,14 +75,14 @@ pub struct Child {
     pub pidfd: OwnedFd,
 }
 
-/// What [`spawn`] makes.
+/// The program and surroundings for [`spawn`].
 #[derive(Debug)]
 pub struct Program<'a> {
     /// The program's file.
     pub file: BorrowedFd<'a>,
     /// argv, beginning with the name.
     pub arguments: &'a [CString],
-    /// What becomes descriptor 0, 1, 2 and so on; everything else is closed.
+    /// They become descriptors 0, 1, 2 and so on; everything else is closed.
     pub descriptors: &'a [BorrowedFd<'a>],
     /// `CLONE_NEW*` flags.
     pub namespaces: u64,
@@ -255,7 +255,7 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     })
 }
 
-/// Makes these the process's descriptors 0 and 1, and closes all others; whoever owns one of those must not use it again,
+/// Makes these the process's descriptors 0 and 1, and closes all others; the owner of one of those must not use it again,
 /// nor close it. For a forked child that ends by `_exit`.
 pub fn keep_only(kept: [BorrowedFd<'_>; 2]) -> io::Result<()> {
     // SAFETY: calls with integers alone, in a forked child: the copies are above both targets, so neither is overwritten

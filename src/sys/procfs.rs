@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// What one read(2) asks for. More than a page, so that whatever the kernel has ready fits.
+/// The size of one read(2). More than a page, so that everything the kernel has ready fits.
 const AT_ONCE: usize = 16 * 1024;
 
 /// All of a file.

@@ -1,4 +1,4 @@
-//! Signals that libraries have no names for, and the kernel's abilities in seccomp.
+//! Signals that libraries have no names for, and the features of seccomp.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 use rustix::process::Signal;
@@ -12,7 +12,7 @@ pub fn realtime(number: i32) -> Option<Signal> {
     Some(unsafe { Signal::from_raw_unchecked(number) })
 }
 
-/// Gives every signal its default disposition, and blocks none: what is ignored stays so over execve(2), and an engine
+/// Gives every signal its default disposition, and blocks none: an ignored signal stays so over execve(2), and an engine
 /// that was started by nohup(1), or Rust's own SIGPIPE, is not the program's.
 pub fn reset() {
     /// `struct sigaction` of the kernel on x86-64 (handler, flags, restorer, mask), all zero: SIG_DFL.

@@ -107,7 +107,7 @@ pub fn receive_within(
     }
 }
 
-/// Receives one message and the pid of who wrote it, in this process's numbers: (0, None) where the other side is gone.
+/// Receives one message and the pid of its sender, in this process's numbers: (0, None) if the other side is gone.
 /// The socket must have `SO_PASSCRED` (unix(7)). Gives up with `TimedOut` after `limit`.
 pub fn receive_with_sender(
     socket: BorrowedFd<'_>,
@@ -235,7 +235,7 @@ pub fn wake_at(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
 
 /// Takes ownership of a descriptor that this program was started with, and makes it close-on-exec.
 ///
-/// Call it once per number, first thing in `main`: the numbers are agreed with whoever started us.
+/// Call it once per number, first thing in `main`: the numbers are agreed with our parent.
 pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: fcntl with F_SETFD takes an integer and no pointer; a number that is not open
     // gives EBADF.

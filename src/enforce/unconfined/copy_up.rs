@@ -1,4 +1,4 @@
-//! Copies the files under a mount point into the new mount (`tmpcopyup`).
+//! Copies the files under a mount point into the mount over it (`tmpcopyup`).
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
 
-/// Deeper trees than this are nobody's configuration; each level costs two descriptors and some stack.
+/// Deeper trees than this are no configuration; each level costs two descriptors and some stack.
 const DEEPEST: u32 = 100;
 
 /// Copies directories, files, symbolic links and nodes below `from` to `to`, with owners and modes. Links are not

@@ -1,5 +1,5 @@
-//! A container without a policy, in its own processes: what libcontainer 0.7.0 leaves undone of its spec, so that it is as
-//! it is with runc. No wall is here: whoever reviews those need not read it.
+//! The processes of a container without a policy: its order of steps, and the parts of its spec that libcontainer 0.7.0
+//! leaves undone or does otherwise than runc. No wall is here: a reviewer of the walls need not read it.
 
 mod copy_up;
 pub mod setup;
@@ -20,7 +20,7 @@ use crate::sys::user::with_files_of_root;
 
 /// A process of a container without a policy: as with runc.
 pub struct Parity {
-    /// What every process has.
+    /// The part that every process has.
     pub common: Common,
     /// Whether the spec asks for no_new_privs.
     pub no_new_privs: bool,
@@ -32,11 +32,11 @@ pub struct Parity {
     pub role: Role<ParityInit, Joining>,
 }
 
-/// What the first process does of a spec without a policy.
+/// The first process of a container without a policy.
 pub struct ParityInit {
-    /// What every first process has.
+    /// The part that every first process has.
     pub process: FirstProcess,
-    /// What libcontainer leaves undone.
+    /// The parts of the spec that libcontainer leaves undone.
     pub unfinished: Setup,
     /// cgroup mount to make read-only.
     pub cgroup_read_only: Option<PathBuf>,
@@ -86,7 +86,7 @@ impl Parity {
         agent && matches!(self.role, Role::Init(_))
     }
 
-    /// What comes last before the program.
+    /// The last steps before the program.
     pub(super) fn raise(&self, spec: &Spec, groups: GroupsSet) -> Result<(), EnforceError> {
         if let Role::Tenant(joining) = &self.role {
             joining.enter_user_namespace()?;
@@ -106,7 +106,7 @@ impl Parity {
             work.process.die_with_parent()?;
         }
         if self.no_new_privs {
-            // The filter may deny what the drop needs.
+            // Before the filter, which may deny the calls for it.
             self.common.drop_capabilities()?;
             self.load_filter()
         } else {
@@ -130,7 +130,7 @@ impl ParityInit {
         setup::seal(&self.unfinished)?;
         hidden::check(spec, &Promised::from(&self.unfinished))?;
         match &self.process.cwd {
-            // runc enters it before it becomes the user, who may not be able to.
+            // runc enters it before it becomes the user, which may not be able to.
             Some(cwd) => with_files_of_root(|| program::enter(cwd)),
             None => Ok(()),
         }

@@ -1,6 +1,6 @@
-//! Finishes a spec without a policy after libcontainer 0.7.0, in the container's first process, after pivot_root:
-//! mounts that libcontainer cannot make or makes otherwise, devices outside of /dev, the working directory, and then
-//! read-only paths, masked paths and the root itself.
+//! The parts of a spec without a policy that libcontainer 0.7.0 leaves undone. The container's first process makes them after
+//! pivot_root: mounts that it cannot make or makes otherwise, devices outside of /dev, the working directory; and, when
+//! all of that is there, the paths that are read-only or masked and the root itself.
 //!
 //! Not for a container under a policy: its mounts are judged ones ([`crate::enforce::rootfs`]).
 
@@ -25,7 +25,7 @@ use crate::sys::user::with_files_of_root;
 /// Paths are the spec's own.
 const FOLLOW: Follow = Follow::AsTheProgramWould;
 
-/// What is left to do.
+/// The first process's own part of the set-up.
 #[derive(Default)]
 pub struct Setup {
     /// Mounts, in the spec's order.
@@ -38,13 +38,13 @@ pub struct Setup {
     pub readonly: Vec<PathBuf>,
     /// linux.maskedPaths
     pub masked: Vec<PathBuf>,
-    /// linux.mountLabel, for what is mounted here.
+    /// linux.mountLabel, for the masks.
     pub mount_label: Option<String>,
     /// /dev is asked for read-only, and needed writable until the end.
     pub dev_read_only: bool,
     /// root.readonly
     pub root_read_only: bool,
-    /// The network namespace is a new one, in which nobody has set `lo` up.
+    /// The network namespace is new: `lo` is down in it.
     pub new_network: bool,
 }
 
@@ -60,25 +60,25 @@ impl Setup {
 pub struct Step {
     /// The mount point, without a symbolic link in it.
     pub destination: PathBuf,
-    /// What to mount there; `None` where libcontainer has.
+    /// The mount to make there; `None` if libcontainer has made one.
     pub mount: Option<Source>,
-    /// What to change of it.
+    /// Changes to it.
     pub changes: Changes,
 }
 
-/// What is mounted.
+/// The source of a mount.
 pub enum Source {
     /// A detached copy of a bind mount's source.
     Tree(OwnedFd, FileKind),
     /// A new file system of this type, from this source, with these options.
     FileSystem(String, PathBuf, Vec<String>),
-    /// A tmpfs with these options, which begins with what lies at the mount point.
+    /// A tmpfs with these options, which begins with a copy of the files at the mount point.
     CopyUp(Vec<String>),
 }
 
 /// A device node, to be made or, in a user namespace, bound from the node's.
 pub struct Device {
-    /// What the spec says of it.
+    /// Its description in the spec.
     pub spec: LinuxDevice,
     /// The node's own.
     pub node: Option<OwnedFd>,
@@ -114,7 +114,7 @@ fn make_as_root(left: &Setup) -> Result<(), EnforceError> {
     std::fs::create_dir_all(cwd).map_err(EnforceError::step(format!("mkdir {}", cwd.display())))
 }
 
-/// Makes read-only and masks what is to be, last.
+/// Makes paths read-only and masks others, last.
 pub fn seal(left: &Setup) -> Result<(), EnforceError> {
     let readonly = |path| read_only(path, FOLLOW, ReadOnly::Alone);
     left.readonly.iter().try_for_each(|p| readonly(p))?;
@@ -193,7 +193,7 @@ fn copied_up(destination: &Path, options: &[String]) -> Result<OwnedFd, EnforceE
     Ok(tree)
 }
 
-/// Opens a path of the container as every process in it would; what it is swapped for lies in the container too.
+/// Opens a path of the container as every process in it would; a swapped path lies in the container too.
 fn open(path: &Path) -> Result<OwnedFd, EnforceError> {
     FOLLOW
         .open(path)

@@ -28,7 +28,7 @@ pub fn load(program: &Program, flags: u64) -> io::Result<Option<OwnedFd>> {
     Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// [`load`] for a program of seccompiler's, without flags. It allocates nothing: the filter may deny what that takes.
+/// [`load`] for a program of seccompiler's, without flags. It allocates nothing: the filter may deny the calls for that.
 pub fn load_compiled(program: &[seccompiler::sock_filter]) -> io::Result<()> {
     // SAFETY: pointer and length are of one slice, which outlives the call. seccompiler's `sock_filter` is `repr(C)` with the
     // fields of the kernel's.
