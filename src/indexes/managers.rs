@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::tool::Desk;
+use super::tool::ToolRunner;
 use super::{Learned, parse};
 use crate::policy::{NetworkRule, Reach, Target};
 
@@ -18,31 +18,31 @@ const NODE_PACKAGE: &str = "npm";
 const RUST_PACKAGE: &str = "cfg-if";
 
 /// Asks all of them. `None` for those that are not on the node.
-pub fn all(desk: &Desk, home: &Path) -> Vec<Learned> {
+pub fn all(tools: &ToolRunner, home: &Path) -> Vec<Learned> {
     let asked = [
-        python(desk),
-        node(desk),
-        rust(desk, home),
-        go(desk),
-        debian(desk),
+        python(tools),
+        node(tools),
+        rust(tools, home),
+        go(tools),
+        debian(tools),
     ];
     let mut all: Vec<Learned> = asked.into_iter().flatten().collect();
     for learned in &mut all {
-        open_private(desk, learned);
+        open_private(tools, learned);
     }
     all
 }
 
-fn python(desk: &Desk) -> Option<Learned> {
-    let pip = desk.find(&["pip", "pip3"])?;
+fn python(tools: &ToolRunner) -> Option<Learned> {
+    let pip = tools.find(&["pip", "pip3"])?;
     let mut learned = Learned::new("python", "pip");
     // Its help says the value that holds, configured or built in.
-    let help = desk.ask(pip, &["install", "--help"]);
+    let help = tools.ask(pip, &["install", "--help"]);
     match help.as_deref().and_then(parse::pip_index) {
         Some(url) => learned.url(&url, INDEX),
         None => learned.gap("pip's index (`pip install --help` does not say it)"),
     }
-    match desk.ask(pip, &["config", "list"]) {
+    match tools.ask(pip, &["config", "list"]) {
         Some(config) => {
             for url in parse::pip_more(&config) {
                 learned.url(&url, FURTHER);
@@ -63,7 +63,7 @@ fn python(desk: &Desk) -> Option<Learned> {
         "-",
         PYTHON_PACKAGE,
     ];
-    let report = desk.ask(pip, &dry_run);
+    let report = tools.ask(pip, &dry_run);
     match report.as_deref().and_then(parse::pip_file) {
         Some(url) => learned.url(&url, FILES),
         None => learned.gap(&format!(
@@ -74,10 +74,10 @@ fn python(desk: &Desk) -> Option<Learned> {
     Some(learned)
 }
 
-fn node(desk: &Desk) -> Option<Learned> {
-    let npm = desk.find(&["npm"])?;
+fn node(tools: &ToolRunner) -> Option<Learned> {
+    let npm = tools.find(&["npm"])?;
     let mut learned = Learned::new("node", "npm");
-    let config = desk.ask(npm, &["config", "list", "--json"]);
+    let config = tools.ask(npm, &["config", "list", "--json"]);
     match config.as_deref().and_then(parse::npm_registries) {
         Some((registry, scopes)) => {
             learned.url(&registry, INDEX);
@@ -91,7 +91,7 @@ fn node(desk: &Desk) -> Option<Learned> {
         None => learned.gap("npm's registry (`npm config list --json` failed)"),
     }
     let question = ["view", NODE_PACKAGE, "dist.tarball"];
-    match desk.ask(npm, &question) {
+    match tools.ask(npm, &question) {
         Some(url) => learned.url(&url, FILES),
         None => learned.gap(&format!(
             "the host that the registry serves files from (`npm {}` failed)",
@@ -103,8 +103,8 @@ fn node(desk: &Desk) -> Option<Learned> {
 
 /// Cargo has no command that says its index. It tells by what it keeps: a home of its own, with the node's
 /// configuration, has the index of a small package after one question.
-fn rust(desk: &Desk, home: &Path) -> Option<Learned> {
-    let cargo = desk.find(&["cargo"])?;
+fn rust(tools: &ToolRunner, home: &Path) -> Option<Learned> {
+    let cargo = tools.find(&["cargo"])?;
     let mut learned = Learned::new("rust", "cargo");
     let own = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), Into::into);
     let config = ["config.toml", "config"]
@@ -122,7 +122,7 @@ fn rust(desk: &Desk, home: &Path) -> Option<Learned> {
         }
         None => learned.gap("cargo's configured indexes (its config.toml is no TOML)"),
     }
-    let found = cargo_indexes(desk, cargo, &config).unwrap_or_default();
+    let found = cargo_indexes(tools, cargo, &config).unwrap_or_default();
     if found.is_empty() {
         learned.gap(
             "the hosts that the index serves crates from (`cargo generate-lockfile` kept no config.json of an index)",
@@ -144,11 +144,11 @@ fn rust(desk: &Desk, home: &Path) -> Option<Learned> {
 }
 
 /// Directory name and `config.json` of each index that cargo asks for a small package.
-fn cargo_indexes(desk: &Desk, cargo: &str, config: &str) -> Option<Vec<(String, String)>> {
-    let home = desk.path().join("cargo");
-    let write = |path: &str, text: &str| std::fs::write(desk.path().join(path), text).ok();
+fn cargo_indexes(tools: &ToolRunner, cargo: &str, config: &str) -> Option<Vec<(String, String)>> {
+    let home = tools.path().join("cargo");
+    let write = |path: &str, text: &str| std::fs::write(tools.path().join(path), text).ok();
     std::fs::create_dir(&home).ok()?;
-    std::fs::create_dir(desk.path().join("src")).ok()?;
+    std::fs::create_dir(tools.path().join("src")).ok()?;
     write("cargo/config.toml", config)?;
     write("src/lib.rs", "")?;
     let package = format!(
@@ -158,7 +158,7 @@ fn cargo_indexes(desk: &Desk, cargo: &str, config: &str) -> Option<Vec<(String, 
     write("Cargo.toml", &package)?;
     let mut command = Command::new(cargo);
     // Whether it finds the package or not: an index that was asked is kept.
-    desk.run(
+    tools.run(
         command
             .args(["generate-lockfile", "--quiet"])
             .env("CARGO_HOME", &home),
@@ -174,10 +174,10 @@ fn cargo_indexes(desk: &Desk, cargo: &str, config: &str) -> Option<Vec<(String, 
     Some(found)
 }
 
-fn go(desk: &Desk) -> Option<Learned> {
-    let go = desk.find(&["go"])?;
+fn go(tools: &ToolRunner) -> Option<Learned> {
+    let go = tools.find(&["go"])?;
     let mut learned = Learned::new("go", "go");
-    match desk.ask(go, &["env", "GOPROXY"]) {
+    match tools.ask(go, &["env", "GOPROXY"]) {
         Some(value) => {
             let (urls, direct) = parse::go_proxies(&value);
             for url in &urls {
@@ -193,7 +193,7 @@ fn go(desk: &Desk) -> Option<Learned> {
         }
         None => learned.gap("go's proxies (`go env GOPROXY` failed)"),
     }
-    match desk.ask(go, &["env", "GOSUMDB"]) {
+    match tools.ask(go, &["env", "GOSUMDB"]) {
         Some(value) => {
             if let Some(url) = parse::go_sums(&value) {
                 learned.url(&url, "the sums of modules");
@@ -204,10 +204,10 @@ fn go(desk: &Desk) -> Option<Learned> {
     Some(learned)
 }
 
-fn debian(desk: &Desk) -> Option<Learned> {
-    let apt = desk.find(&["apt-get"])?;
+fn debian(tools: &ToolRunner) -> Option<Learned> {
+    let apt = tools.find(&["apt-get"])?;
     let mut learned = Learned::new("debian", "apt");
-    match desk.ask(apt, &["indextargets", "--format", "$(REPO_URI)"]) {
+    match tools.ask(apt, &["indextargets", "--format", "$(REPO_URI)"]) {
         Some(uris) => {
             for uri in uris.lines() {
                 learned.url(uri, "the index and the files");
@@ -220,14 +220,14 @@ fn debian(desk: &Desk) -> Option<Learned> {
 }
 
 /// Names that lead to private addresses are reached only by a rule that says so.
-fn open_private(desk: &Desk, learned: &mut Learned) {
+fn open_private(tools: &ToolRunner, learned: &mut Learned) {
     let rules = std::mem::take(&mut learned.rules);
     for (rule, purpose) in rules {
         let Target::Name(name) = &rule.target else {
             learned.rule(rule, purpose);
             continue;
         };
-        let answer = desk.ask("getent", &["ahosts", name.as_str()]);
+        let answer = tools.ask("getent", &["ahosts", name.as_str()]);
         if answer.is_none() {
             learned.gap(&format!("whether {name} has private addresses"));
         }

@@ -32,7 +32,7 @@ pub struct Learned {
 
 /// Asks the package managers that are on the node, from a directory below `home` that is removed again.
 pub fn detect(home: &Path) -> io::Result<Vec<Learned>> {
-    Ok(managers::all(&tool::Desk::new(home)?, home))
+    Ok(managers::all(&tool::ToolRunner::new(home)?, home))
 }
 
 impl Learned {

@@ -17,9 +17,9 @@ const MOST_BYTES: u64 = 16 << 20;
 
 /// An empty directory that only this user can see, removed in the end.
 #[derive(Debug)]
-pub struct Desk(PathBuf);
+pub struct ToolRunner(PathBuf);
 
-impl Desk {
+impl ToolRunner {
     /// Makes it below `home`: above a directory for everybody anybody could put configuration that cargo and npm read.
     pub fn new(home: &Path) -> io::Result<Self> {
         let path = home.join(format!(".agentbox-presets-{}", std::process::id()));
@@ -65,7 +65,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for ToolRunner {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             log::warn!("remove {:?}: {error}", self.0);
@@ -129,16 +129,16 @@ mod tests {
     fn an_answer_is_the_output_of_a_success() {
         let home = std::env::temp_dir().join(format!("agentbox-tool-{}", std::process::id()));
         std::fs::create_dir(&home).unwrap();
-        let desk = Desk::new(&home).unwrap();
-        let shell = |script: &str| desk.ask("/bin/sh", &["-c", script]);
+        let tools = ToolRunner::new(&home).unwrap();
+        let shell = |script: &str| tools.ask("/bin/sh", &["-c", script]);
         assert_eq!(shell("echo yes; echo no >&2").as_deref(), Some("yes\n"));
         assert_eq!(shell("echo yes; exit 1"), None);
         assert_eq!(shell("printf '\\377'"), None);
         assert_eq!(shell("cat").as_deref(), Some(""));
-        assert_eq!(desk.ask("/nonexistent/tool", &[]), None);
+        assert_eq!(tools.ask("/nonexistent/tool", &[]), None);
         let here = shell("pwd").unwrap();
         assert!(Path::new(here.trim()).starts_with(&home), "{here}");
-        drop(desk);
+        drop(tools);
         assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0);
         std::fs::remove_dir(&home).unwrap();
     }

@@ -10,7 +10,7 @@ use super::text::{ValueError, string_form};
 
 /// A bound, written as its number (`1024`, `2GiB`, `1.5`), as a share of the node (`50%`), or `unlimited`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "String")]
+#[serde(try_from = "WrittenBound", into = "String")]
 #[serde(bound(serialize = "T: Amount", deserialize = "T: Amount"))]
 pub enum Bound<T: Amount> {
     /// So much.
@@ -53,20 +53,20 @@ impl<T: Amount> Bound<T> {
 /// In a file a plain number may stand without quotes.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum WrittenBound {
     Number(u32),
     Decimal(f64),
     Text(String),
 }
 
-impl<T: Amount> TryFrom<Written> for Bound<T> {
+impl<T: Amount> TryFrom<WrittenBound> for Bound<T> {
     type Error = ValueError;
 
-    fn try_from(written: Written) -> Result<Self, ValueError> {
+    fn try_from(written: WrittenBound) -> Result<Self, ValueError> {
         match written {
-            Written::Number(number) => number.to_string().parse(),
-            Written::Decimal(number) => number.to_string().parse(),
-            Written::Text(text) => text.parse(),
+            WrittenBound::Number(number) => number.to_string().parse(),
+            WrittenBound::Decimal(number) => number.to_string().parse(),
+            WrittenBound::Text(text) => text.parse(),
         }
     }
 }

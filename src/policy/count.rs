@@ -12,7 +12,7 @@ const MOST: u32 = 1_000_000;
 
 /// A whole number from 1 to 1,000,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "u32")]
+#[serde(try_from = "WrittenCount", into = "u32")]
 pub struct Count(u32);
 
 impl Count {
@@ -29,12 +29,12 @@ impl Count {
 /// In a file it is a number.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Written(u32);
+struct WrittenCount(u32);
 
-impl TryFrom<Written> for Count {
+impl TryFrom<WrittenCount> for Count {
     type Error = ValueError;
 
-    fn try_from(Written(number): Written) -> Result<Self, ValueError> {
+    fn try_from(WrittenCount(number): WrittenCount) -> Result<Self, ValueError> {
         Self::new(number).ok_or_else(|| bad(&number.to_string()))
     }
 }

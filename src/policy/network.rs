@@ -31,13 +31,13 @@ pub(super) fn check(
             }
             Target::Any => Some("it names every host".to_owned()),
             Target::Below(domain) => whose(domain).map(|whose| match whose {
-                Whose::Registrars => {
+                Strangers::Registrars => {
                     format!("anybody can register a name below {domain} (the public suffix list)")
                 }
-                Whose::Customers => format!(
+                Strangers::Customers => format!(
                     "anybody can publish below {domain} (the public suffix list, or policies/publishers.toml): name the hosts that are meant"
                 ),
-                Whose::Anywhere => {
+                Strangers::Anywhere => {
                     format!("a name below {domain} leads to whatever address it says itself")
                 }
             }),
@@ -86,14 +86,14 @@ fn no_public_name(name: &HostName, port: u16, is_preset: bool) -> String {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Publishers {
-    own: Vec<Entry>,
-    customers: Vec<Entry>,
-    anywhere: Vec<Entry>,
+    own: Vec<Publisher>,
+    customers: Vec<Publisher>,
+    anywhere: Vec<Publisher>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct Publisher {
     domain: HostName,
     #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the file"))]
     why: String,
@@ -105,9 +105,9 @@ static PUBLISHERS: LazyLock<Publishers> = LazyLock::new(|| {
         .expect("a test parses the built-in list")
 });
 
-/// Whose the names below a domain are, where they are strangers'.
+/// Strangers the names below a domain are, where they are strangers'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Strangers {
     /// Whoever registers one.
     Registrars,
     /// Customers of whoever has the domain: each has a name of its own.
@@ -116,22 +116,22 @@ enum Whose {
     Anywhere,
 }
 
-fn whose(domain: &HostName) -> Option<Whose> {
+fn whose(domain: &HostName) -> Option<Strangers> {
     let Publishers {
         own,
         customers,
         anywhere,
     } = &*PUBLISHERS;
-    let within = |list: &[Entry]| {
+    let within = |list: &[Publisher]| {
         list.iter().any(|entry| {
             entry.domain == *domain || is_within(domain.as_str(), entry.domain.as_str())
         })
     };
     if within(anywhere) {
-        return Some(Whose::Anywhere);
+        return Some(Strangers::Anywhere);
     }
     if within(customers) {
-        return Some(Whose::Customers);
+        return Some(Strangers::Customers);
     }
     // The list has domains, and wildcards that make every name below a domain one that somebody has.
     let below = format!("x.{domain}");
@@ -139,8 +139,8 @@ fn whose(domain: &HostName) -> Option<Whose> {
     let is_own = own.iter().any(|entry| entry.domain == *domain);
     match found {
         psl::Type::Private if is_own => None,
-        psl::Type::Private => Some(Whose::Customers),
-        psl::Type::Icann => Some(Whose::Registrars),
+        psl::Type::Private => Some(Strangers::Customers),
+        psl::Type::Icann => Some(Strangers::Registrars),
     }
 }
 
@@ -157,7 +157,7 @@ fn public_suffix(domain: &str) -> Option<psl::Type> {
 mod tests {
     use super::*;
 
-    fn of(domain: &str) -> Option<Whose> {
+    fn of(domain: &str) -> Option<Strangers> {
         whose(&domain.parse().unwrap())
     }
 
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn knows_whose_the_names_below_a_domain_are() {
         for domain in ["com", "co.uk", "org", "internal", "test"] {
-            assert_eq!(of(domain), Some(Whose::Registrars), "{domain}");
+            assert_eq!(of(domain), Some(Strangers::Registrars), "{domain}");
         }
         for domain in [
             "github.io",
@@ -193,7 +193,7 @@ mod tests {
             "cos.region.myqcloud.com",
             "webhook.site",
         ] {
-            assert_eq!(of(domain), Some(Whose::Customers), "{domain}");
+            assert_eq!(of(domain), Some(Strangers::Customers), "{domain}");
         }
         for domain in [
             "nip.io",
@@ -202,7 +202,7 @@ mod tests {
             "rbndr.us",
             "hash.plex.direct",
         ] {
-            assert_eq!(of(domain), Some(Whose::Anywhere), "{domain}");
+            assert_eq!(of(domain), Some(Strangers::Anywhere), "{domain}");
         }
         for domain in [
             "example.com",
@@ -228,7 +228,11 @@ mod tests {
         } = &*PUBLISHERS;
         for entry in customers {
             assert!(entry.why.len() > 10, "{entry:?}");
-            assert_eq!(whose(&entry.domain), Some(Whose::Customers), "{entry:?}");
+            assert_eq!(
+                whose(&entry.domain),
+                Some(Strangers::Customers),
+                "{entry:?}"
+            );
         }
         for entry in own {
             let on_it = public_suffix(entry.domain.as_str());
