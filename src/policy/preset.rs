@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::error::Source;
-use super::rule::{NetworkRule, PresetName};
 use super::text::{few, nearest, shown};
-use super::{Origin, PolicyError, file};
+use super::{NetworkRule, Origin, PolicyError, PresetName, file};
 
 /// The services: reviewed data.
 const BUILTIN: &str = include_str!("../../policies/presets.toml");

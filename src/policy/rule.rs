@@ -314,44 +314,6 @@ impl FromStr for NetworkRule {
 
 string_form!(NetworkRule);
 
-/// A network, or one address: `10.96.0.0/12`.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(try_from = "String", into = "String")]
-pub struct NetworkPrefix(IpAddr, u8);
-
-impl NetworkPrefix {
-    /// Its first address, and how many bits all of its addresses share.
-    pub fn parts(self) -> (IpAddr, u8) {
-        (self.0, self.1)
-    }
-}
-
-impl fmt::Display for NetworkPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.0, self.1)
-    }
-}
-
-impl FromStr for NetworkPrefix {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        match parse_target(text) {
-            Some(Target::Addresses(net, bits)) => Ok(Self(net, bits)),
-            Some(Target::Name(_) | Target::Below(_) | Target::Any) | None => {
-                Err(ValueError::grammar(
-                    text,
-                    "a network: ADDRESS/BITS whose other bits are 0, or an address",
-                ))
-            }
-        }
-    }
-}
-
-string_form!(NetworkPrefix);
-
 /// The host and the port. A bare IPv6 address has colons and no port.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     if let Some(rest) = text.strip_prefix('[') {
@@ -418,78 +380,6 @@ fn network_of(address: IpAddr, bits: u8) -> IpAddr {
     }
 }
 
-/// What stands in a policy's list: a rule, or the name of a set of rules.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(try_from = "String", into = "String")]
-pub enum RuleItem {
-    /// A rule.
-    Rule(NetworkRule),
-    /// The rules of this preset.
-    Preset(PresetName),
-}
-
-/// The name of a preset: 1 to 32 of a-z, 0-9 and `-`, without the `@`.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(try_from = "String", into = "String")]
-pub struct PresetName(String);
-
-impl PresetName {
-    /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for PresetName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for PresetName {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        if (1..=32).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(known) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(ValueError::grammar(
-                text,
-                "a preset's name: 1 to 32 of a-z, 0-9 and '-'",
-            ))
-        }
-    }
-}
-
-string_form!(PresetName);
-
-impl fmt::Display for RuleItem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Rule(rule) => rule.fmt(f),
-            Self::Preset(name) => write!(f, "@{name}"),
-        }
-    }
-}
-
-impl FromStr for RuleItem {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        match text.strip_prefix('@') {
-            Some(name) => name.parse().map(Self::Preset),
-            None => text.parse().map(Self::Rule),
-        }
-    }
-}
-
-string_form!(RuleItem);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -518,28 +408,6 @@ mod tests {
             assert_eq!(rule(text).to_string(), text);
         }
         assert_eq!(rule("API.example.com.").to_string(), "api.example.com");
-    }
-
-    #[test]
-    fn a_network_is_addresses_and_nothing_else() {
-        for (text, shown) in [
-            ("10.96.0.0/12", "10.96.0.0/12"),
-            ("fd00::/8", "fd00::/8"),
-            ("192.0.2.7", "192.0.2.7/32"),
-        ] {
-            assert_eq!(text.parse::<NetworkPrefix>().unwrap().to_string(), shown);
-        }
-        for text in [
-            "",
-            "*",
-            "db",
-            "*.a.test",
-            "10.96.0.1/12",
-            "10.0.0.0/8:443",
-            "internal:db",
-        ] {
-            assert!(text.parse::<NetworkPrefix>().is_err(), "{text:?}");
-        }
     }
 
     #[test]
@@ -590,12 +458,6 @@ mod tests {
         ] {
             assert!(text.parse::<NetworkRule>().is_err(), "{text:?}");
         }
-        assert!("@Python".parse::<RuleItem>().is_err());
-        assert!("@".parse::<RuleItem>().is_err());
-        assert_eq!(
-            "@python".parse::<RuleItem>().unwrap().to_string(),
-            "@python"
-        );
     }
 
     #[test]
