@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::error::Conflict;
+use super::conflict::Conflict;
 use super::fields::Fields;
 use super::text::{ValueError, distance, nearest, shown};
 use super::{Access, Field, GuestPath, PolicyError, PolicyName, UNCONFINED};

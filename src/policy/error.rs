@@ -2,11 +2,12 @@
 //!
 //! Each error names the place (key, file and line, flag), what stood there, escaped and bounded, and what is allowed.
 
-use std::fmt;
-
 use thiserror::Error;
 
-use super::text::{DidYouMean, ValueError, bounded};
+use super::conflict::Conflict;
+use super::message::{AskedPolicy, BaseChain, ByOrigin, LeaveHint, OverLimits};
+use super::policy_text::PolicyText;
+use super::text::{DidYouMean, ValueError};
 use super::{
     AnnotationLeave, Capability, Ceiling, Exceeded, Field, NetworkRule, Origin, PolicyName,
     PresetName, SyscallName,
@@ -168,7 +169,7 @@ pub enum PolicyError {
     #[error("{file} has {length} bytes, at most {limit} are read")]
     FileTooLong {
         /// Which file.
-        file: Source,
+        file: PolicyText,
         /// Its bytes.
         length: usize,
         /// The most that is read.
@@ -179,7 +180,7 @@ pub enum PolicyError {
     #[error("{file}: {why}")]
     FileUnreadable {
         /// Which file.
-        file: Source,
+        file: PolicyText,
         /// The reason.
         why: String,
     },
@@ -188,7 +189,7 @@ pub enum PolicyError {
     #[error("{file}, line {line} ({text}): {problem}")]
     File {
         /// Which file.
-        file: Source,
+        file: PolicyText,
         /// The line, from 1.
         line: usize,
         /// What stands there, escaped and bounded.
@@ -201,20 +202,23 @@ pub enum PolicyError {
     #[error("{file}: {field} is missing, and no `base` gives it")]
     FieldMissing {
         /// Which file.
-        file: Source,
+        file: PolicyText,
         /// The first field that is missing.
         field: Field,
     },
 
     /// Bases that lead back to where they began.
-    #[error("policy files name each other as base: {}", Chain(chain))]
+    #[error("policy files name each other as base: {}", BaseChain(chain))]
     BaseCycle {
         /// From the policy that was asked for to the one that is met again.
         chain: Vec<PolicyName>,
     },
 
     /// More bases than a person can follow.
-    #[error("policy files name more than {limit} bases in a row: {}", Chain(chain))]
+    #[error(
+        "policy files name more than {limit} bases in a row: {}",
+        BaseChain(chain)
+    )]
     BaseDepth {
         /// The bases, from the policy that was asked for.
         chain: Vec<PolicyName>,
@@ -257,8 +261,8 @@ pub enum PolicyError {
     /// The container asks for more than it may have.
     #[error(
         "{} exceeds the ceiling {ceiling}: {}",
-        Asked(policy, ceiling),
-        Over(over)
+        AskedPolicy(policy, ceiling),
+        OverLimits(over)
     )]
     ExceedsCeiling {
         /// The policy that was chosen.
@@ -272,9 +276,9 @@ pub enum PolicyError {
     /// An annotation asks for more than the policy that was chosen, and nobody gave it leave.
     #[error(
         "policy {policy} ({}) is exceeded by annotations: {}; {}",
-        By(chosen_by),
-        Over(over),
-        Leave { keys: over.iter().map(|over| over.exceeded.field).collect(), image: *image }
+        ByOrigin(chosen_by),
+        OverLimits(over),
+        LeaveHint { keys: over.iter().map(|over| over.exceeded.field).collect(), image: *image }
     )]
     Loosened {
         /// The policy that was chosen.
@@ -290,7 +294,7 @@ pub enum PolicyError {
     /// An annotation that an image may have written chooses, and nobody gave it leave.
     #[error(
         "annotation {key} asks for more than {than} ({chosen_by}): {asked}; {}",
-        Leave { keys: vec![leave], image: true }
+        LeaveHint { keys: vec![leave], image: true }
     )]
     ChosenByImage {
         /// The annotation.
@@ -319,7 +323,7 @@ pub enum PolicyError {
     #[error("{file} contradicts itself: {conflict}")]
     FileDisagrees {
         /// Which file.
-        file: Source,
+        file: PolicyText,
         /// About what.
         conflict: Conflict,
     },
@@ -327,7 +331,7 @@ pub enum PolicyError {
     /// The node's file contradicts itself.
     #[error(
         "the node's file: its default {policy} exceeds its own ceiling {ceiling}: {}",
-        Over(over)
+        OverLimits(over)
     )]
     DefaultExceedsCeiling {
         /// The file's default.
@@ -337,178 +341,6 @@ pub enum PolicyError {
         /// Each field that exceeds it.
         over: Vec<OverLimit>,
     },
-}
-
-/// A field that exceeds a ceiling, and who asked for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OverLimit {
-    /// The field, what was asked and what is allowed.
-    pub exceeded: Exceeded,
-    /// Who asked.
-    pub origin: Origin,
-}
-
-/// What two annotations can contradict each other about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Conflict {
-    /// A system call is both allowed and denied.
-    Syscall(SyscallName),
-    /// A workspace is named, and there shall be none.
-    NoWorkspace,
-    /// The workspace is listed among the other mounts that may be written.
-    WorkspaceInWrite,
-    /// Mounts shall be written, and all are dropped.
-    WriteDropped,
-    /// Hosts are listed, and the mode reaches none.
-    NoNetwork,
-    /// Unknown hosts are to be asked for, and the mode reaches none.
-    NoneAsked,
-}
-
-impl fmt::Display for Conflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syscall(name) => write!(f, "both name {name}"),
-            Self::NoWorkspace => f.write_str("a workspace is named, and its access is none"),
-            Self::WorkspaceInWrite => f.write_str(
-                "the workspace is listed among the other mounts; filesystem.workspace alone rules its access",
-            ),
-            Self::NoNetwork => f.write_str(
-                "hosts are allowed, and the mode reaches none; allowlist does, and need not be named",
-            ),
-            Self::NoneAsked => f.write_str(
-                "unknown hosts are to be asked for, and the mode reaches none; allowlist does, and need not be named",
-            ),
-            Self::WriteDropped => {
-                f.write_str("mounts are to be written, and all of them are dropped")
-            }
-        }
-    }
-}
-
-/// A text that was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// A policy that is part of the program.
-    Builtin(PolicyName),
-    /// A policy file of the node.
-    File(PolicyName),
-    /// The node's own file.
-    Node,
-    /// The presets that are part of the program.
-    Presets,
-    /// A preset of the node.
-    Preset(PresetName),
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Builtin(name) => write!(f, "built-in policy {name}"),
-            Self::File(name) => write!(f, "policy file {name}.toml"),
-            Self::Node => f.write_str("the node's file"),
-            Self::Presets => f.write_str("the built-in presets"),
-            Self::Preset(name) => write!(f, "preset file {name}.toml"),
-        }
-    }
-}
-
-/// Names on the way from one file to the next.
-struct Chain<'a>(&'a [PolicyName]);
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.0.iter().map(PolicyName::as_str).collect();
-        f.write_str(&bounded(&names.join(" -> "), 180))
-    }
-}
-
-/// What the node's operator can write to give leave.
-struct Leave<T> {
-    /// As `allow.annotations` spells them.
-    keys: Vec<T>,
-    image: bool,
-}
-
-impl<T: fmt::Display> fmt::Display for Leave<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { keys, image } = self;
-        let first = keys.first().map(ToString::to_string).unwrap_or_default();
-        let more = if keys.len() > 1 { ", ..." } else { "" };
-        let line = format!("annotations = [{first:?}{more}] under [allow] of the node's file");
-        match image {
-            true => write!(
-                f,
-                "the image may have written the annotation: {line} or --policy gives leave"
-            ),
-            false => write!(f, "{line} gives leave, and so does a ceiling there"),
-        }
-    }
-}
-
-/// The policy that exceeds a ceiling; where it is the ceiling itself, what annotations made of it.
-struct Asked<'a>(&'a PolicyName, &'a Ceiling);
-
-impl fmt::Display for Asked<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self.0 == self.1.policy {
-            true => f.write_str("what the annotations ask for"),
-            false => write!(f, "policy {}", self.0),
-        }
-    }
-}
-
-struct Over<'a>(&'a [OverLimit]);
-
-/// About as much as a person reads in a line beside the rest; `policy check` prints the others.
-const LISTED: usize = 110;
-
-impl fmt::Display for Over<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown: Vec<String> = Vec::new();
-        for over in self.0 {
-            let one = over.to_string();
-            let length: usize = shown.iter().map(String::len).sum();
-            if !shown.is_empty() && length + one.len() > LISTED {
-                break;
-            }
-            shown.push(one);
-        }
-        let rest = match self.0.len() - shown.len() {
-            0 => None,
-            1 => Some("and 1 more field".to_owned()),
-            more => Some(format!("and {more} more fields")),
-        };
-        list(f, "; ", shown.into_iter().chain(rest))
-    }
-}
-
-impl fmt::Display for OverLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { exceeded, origin } = self;
-        let Exceeded {
-            field,
-            asked,
-            allowed,
-        } = exceeded;
-        write!(
-            f,
-            "{field} asks for {asked} ({}), allowed is {allowed}",
-            By(origin)
-        )
-    }
-}
-
-/// Where something came from that is named beside it: its annotation is called like it.
-struct By<'a>(&'a Origin);
-
-impl fmt::Display for By<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Origin::Annotation(_) => f.write_str("annotation"),
-            other => other.fmt(f),
-        }
-    }
 }
 
 impl PolicyError {
@@ -523,16 +355,11 @@ impl PolicyError {
     }
 }
 
-fn list(
-    f: &mut fmt::Formatter<'_>,
-    separator: &str,
-    items: impl IntoIterator<Item = impl fmt::Display>,
-) -> fmt::Result {
-    for (index, item) in items.into_iter().enumerate() {
-        if index > 0 {
-            f.write_str(separator)?;
-        }
-        write!(f, "{item}")?;
-    }
-    Ok(())
+/// A field that exceeds a ceiling, and who asked for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverLimit {
+    /// The field, what was asked and what is allowed.
+    pub exceeded: Exceeded,
+    /// Who asked.
+    pub origin: Origin,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::error::Conflict;
+use super::conflict::Conflict;
 use super::list::List;
 use super::text::words;
 use super::{

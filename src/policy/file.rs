@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::error::Source;
 use super::fields::{
     AnnotationsFields, Fields, FilesystemFields, LimitsFields, NetworkFields, Origins,
     PrivilegesFields, SyscallsFields, Unfinished,
 };
+use super::policy_text::PolicyText;
 use super::preset::Presets;
 use super::text::{ValueError, few, nearest, printable, shown, shown_within};
 use super::{BUILTIN, Origin, Policy, PolicyError, PolicyName, builtin};
@@ -109,12 +109,12 @@ impl<'a> Library<'a> {
             let seen = chain.contains(&base);
             // A file may build on the built-in policy that it replaces.
             let replaced = match &source {
-                Source::File(own) if *own == base => builtin::text(base.as_str()),
+                PolicyText::File(own) if *own == base => builtin::text(base.as_str()),
                 _ => None,
             };
             chain.push(base.clone());
             (source, text) = match replaced {
-                Some(text) => (Source::Builtin(base), text),
+                Some(text) => (PolicyText::Builtin(base), text),
                 None if seen => return Err(PolicyError::BaseCycle { chain }),
                 None => self.find(&base, &asked_by)?,
             };
@@ -164,12 +164,16 @@ impl<'a> Library<'a> {
         }
     }
 
-    fn find(&self, name: &PolicyName, asked_by: &Origin) -> Result<(Source, &'a str), PolicyError> {
+    fn find(
+        &self,
+        name: &PolicyName,
+        asked_by: &Origin,
+    ) -> Result<(PolicyText, &'a str), PolicyError> {
         if let Some(text) = self.files.get(name.as_str()) {
-            return Ok((Source::File(name.clone()), text));
+            return Ok((PolicyText::File(name.clone()), text));
         }
         if let Some(text) = builtin::text(name.as_str()) {
-            return Ok((Source::Builtin(name.clone()), text));
+            return Ok((PolicyText::Builtin(name.clone()), text));
         }
         let known = self.names();
         Err(PolicyError::NoSuchPolicy {
@@ -187,8 +191,8 @@ impl Library<'_> {
     fn assemble(
         &self,
         name: &PolicyName,
-        top: Source,
-        layers: Vec<(Source, PolicyFile)>,
+        top: PolicyText,
+        layers: Vec<(PolicyText, PolicyFile)>,
     ) -> Result<Loaded, PolicyError> {
         let mut fields = Fields::default();
         let mut origins = Origins::new();
@@ -235,16 +239,6 @@ impl Library<'_> {
     }
 }
 
-impl Source {
-    fn origin(&self) -> Origin {
-        match self {
-            Self::Builtin(name) => Origin::Builtin(name.clone()),
-            Self::File(name) => Origin::File(name.clone()),
-            Self::Node | Self::Presets | Self::Preset(_) => Origin::Node,
-        }
-    }
-}
-
 /// Begins a text that stands for a file that is there and cannot be read. No file of a person begins so.
 const UNREADABLE: &str = "\0unreadable: ";
 
@@ -254,7 +248,10 @@ pub fn unreadable(why: &str) -> String {
 }
 
 /// Reads a TOML text that a person wrote; what is wrong with it is named with its line.
-pub(super) fn parse<T: DeserializeOwned>(source: &Source, text: &str) -> Result<T, PolicyError> {
+pub(super) fn parse<T: DeserializeOwned>(
+    source: &PolicyText,
+    text: &str,
+) -> Result<T, PolicyError> {
     if let Some(why) = text.strip_prefix(UNREADABLE) {
         return Err(PolicyError::FileUnreadable {
             file: source.clone(),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::Source;
+use super::policy_text::PolicyText;
 use super::text::{ValueError, nearest, string_form, words};
 use super::{
     Capability, Field, HostPath, NodeNetwork, PolicyChoice, PolicyError, PolicyName, file,
@@ -128,7 +128,7 @@ words! {
 impl NodeConfig {
     /// Reads the text of the file.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
-        file::parse(&Source::Node, text)
+        file::parse(&PolicyText::Node, text)
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::error::Source;
+use super::policy_text::PolicyText;
 use super::text::{few, nearest, shown};
 use super::{NetworkRule, Origin, PolicyError, PresetName, file};
 
@@ -53,7 +53,7 @@ impl<'a> Presets<'a> {
     /// Reads one preset.
     pub fn get(&self, name: &PresetName, asked_by: &Origin) -> Result<Preset, PolicyError> {
         if let Some(text) = self.files.get(name.as_str()) {
-            return file::parse(&Source::Preset(name.clone()), text);
+            return file::parse(&PolicyText::Preset(name.clone()), text);
         }
         match self.builtin()?.get(name) {
             Some(preset) => Ok(preset.clone()),
@@ -121,7 +121,7 @@ fn how_to_define(name: &PresetName) -> String {
 
 /// The presets that are part of the program.
 pub fn builtin() -> Result<BTreeMap<PresetName, Preset>, PolicyError> {
-    file::parse(&Source::Presets, BUILTIN)
+    file::parse(&PolicyText::Presets, BUILTIN)
 }
 
 #[cfg(test)]

@@ -1,0 +1,43 @@
+//! What one author cannot all mean.
+
+use std::fmt;
+
+use super::SyscallName;
+
+/// What two annotations can contradict each other about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Conflict {
+    /// A system call is both allowed and denied.
+    Syscall(SyscallName),
+    /// A workspace is named, and there shall be none.
+    NoWorkspace,
+    /// The workspace is listed among the other mounts that may be written.
+    WorkspaceInWrite,
+    /// Mounts shall be written, and all are dropped.
+    WriteDropped,
+    /// Hosts are listed, and the mode reaches none.
+    NoNetwork,
+    /// Unknown hosts are to be asked for, and the mode reaches none.
+    NoneAsked,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syscall(name) => write!(f, "both name {name}"),
+            Self::NoWorkspace => f.write_str("a workspace is named, and its access is none"),
+            Self::WorkspaceInWrite => f.write_str(
+                "the workspace is listed among the other mounts; filesystem.workspace alone rules its access",
+            ),
+            Self::NoNetwork => f.write_str(
+                "hosts are allowed, and the mode reaches none; allowlist does, and need not be named",
+            ),
+            Self::NoneAsked => f.write_str(
+                "unknown hosts are to be asked for, and the mode reaches none; allowlist does, and need not be named",
+            ),
+            Self::WriteDropped => {
+                f.write_str("mounts are to be written, and all of them are dropped")
+            }
+        }
+    }
+}

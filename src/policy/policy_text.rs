@@ -1,0 +1,43 @@
+//! Which text was read.
+
+use std::fmt;
+
+use super::{Origin, PolicyName, PresetName};
+
+/// A text that was read: which one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PolicyText {
+    /// A policy that is part of the program.
+    Builtin(PolicyName),
+    /// A policy file of the node.
+    File(PolicyName),
+    /// The node's own file.
+    Node,
+    /// The presets that are part of the program.
+    Presets,
+    /// A preset of the node.
+    Preset(PresetName),
+}
+
+impl fmt::Display for PolicyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Builtin(name) => write!(f, "built-in policy {name}"),
+            Self::File(name) => write!(f, "policy file {name}.toml"),
+            Self::Node => f.write_str("the node's file"),
+            Self::Presets => f.write_str("the built-in presets"),
+            Self::Preset(name) => write!(f, "preset file {name}.toml"),
+        }
+    }
+}
+
+impl PolicyText {
+    /// Who says what stands in it.
+    pub(super) fn origin(&self) -> Origin {
+        match self {
+            Self::Builtin(name) => Origin::Builtin(name.clone()),
+            Self::File(name) => Origin::File(name.clone()),
+            Self::Node | Self::Presets | Self::Preset(_) => Origin::Node,
+        }
+    }
+}
