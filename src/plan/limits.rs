@@ -372,14 +372,16 @@ mod tests {
             memory: "1GiB".parse().unwrap(),
             cpus: "2".parse().unwrap(),
         };
-        let least = LimitsPlan::smallest([&limits, &more, &Limits::default()], &host);
+        let none = Limits {
+            pids: "unlimited".parse().unwrap(),
+            memory: "unlimited".parse().unwrap(),
+            cpus: "unlimited".parse().unwrap(),
+        };
+        let least = LimitsPlan::smallest([&limits, &more, &none], &host);
         assert_eq!(
             (least.pids, least.memory_bytes, least.cpu_milli),
             (Some(100), Some(1 << 30), Some(1000))
         );
-        assert_eq!(
-            LimitsPlan::of(&Limits::default(), &host),
-            LimitsPlan::default()
-        );
+        assert_eq!(LimitsPlan::of(&none, &host), LimitsPlan::default());
     }
 }

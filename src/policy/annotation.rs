@@ -36,19 +36,19 @@ pub(super) struct Request {
     pub fields: Fields,
     /// A key that says something of a policy without naming one.
     pub change: Option<String>,
-    /// The network's mode was not named but follows from the list of what is allowed.
-    pub mode_implied: bool,
+    /// The field that the network's mode follows from, where it is not named.
+    pub mode_implied_by: Option<Field>,
 }
 
 /// A key of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Key {
+enum AnnotationKey {
     Policy,
     Workspace,
     Field(Field),
 }
 
-impl Key {
+impl AnnotationKey {
     fn all() -> impl Iterator<Item = Self> {
         [Self::Policy, Self::Workspace]
             .into_iter()
@@ -69,7 +69,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for AnnotationKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy => f.write_str(POLICY_KEY),
@@ -84,27 +84,41 @@ fn annotated() -> impl Iterator<Item = Field> {
     (Field::ALL.iter().copied()).filter(|field| field.has_annotation())
 }
 
-/// Whether some of these annotations may be an image's: podman and CRI-O mix those of the image's manifest with the
-/// caller's. Both mark a container with `io.container.manager` (podman only where nobody has set it, so an image can
-/// change the value and not take it away); Docker and containerd, which hand on the caller's alone, never do.
-pub(super) fn may_be_an_images(annotations: &BTreeMap<String, String>) -> bool {
-    annotations.keys().any(|key| {
-        key == "io.container.manager"
-            || key.starts_with("io.podman.annotations.")
-            || key.starts_with("io.kubernetes.cri-o.")
-    })
+/// Who may have written a container's annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Authors {
+    /// Whoever called the engine.
+    Caller,
+    /// Some may be an image's: podman and CRI-O mix those of the image's manifest with the caller's.
+    PerhapsImage,
+}
+
+impl Authors {
+    /// Both of those engines mark a container with `io.container.manager` (podman only where nobody has set it, so an image can
+    /// change the value and not take it away); Docker and containerd, which hand on the caller's alone, never do.
+    pub fn of(annotations: &BTreeMap<String, String>) -> Self {
+        let marked = annotations.keys().any(|key| {
+            key == "io.container.manager"
+                || key.starts_with("io.podman.annotations.")
+                || key.starts_with("io.kubernetes.cri-o.")
+        });
+        match marked {
+            true => Self::PerhapsImage,
+            false => Self::Caller,
+        }
+    }
 }
 
 /// The annotation of a field.
 pub fn key(field: Field) -> String {
-    Key::Field(field).to_string()
+    AnnotationKey::Field(field).to_string()
 }
 
 /// Reads all annotations of a container.
 pub(super) fn parse(annotations: &BTreeMap<String, String>) -> Result<Request, PolicyError> {
     let mut request = Request::default();
     for (name, value) in annotations {
-        if let Some(key) = Key::find(name) {
+        if let Some(key) = AnnotationKey::find(name) {
             request.take(key, value)?;
         } else if reads_as_ours(name) {
             return Err(unknown(name));
@@ -115,7 +129,7 @@ pub(super) fn parse(annotations: &BTreeMap<String, String>) -> Result<Request, P
 }
 
 impl Request {
-    fn take(&mut self, key: Key, value: &str) -> Result<(), PolicyError> {
+    fn take(&mut self, key: AnnotationKey, value: &str) -> Result<(), PolicyError> {
         let name = key.to_string();
         if value.len() > LONGEST {
             return Err(PolicyError::AnnotationTooLong {
@@ -124,86 +138,43 @@ impl Request {
                 limit: LONGEST,
             });
         }
-        if key == Key::Policy && value == UNCONFINED {
+        if key == AnnotationKey::Policy && value == UNCONFINED {
             return Err(PolicyError::AnnotationUnconfined { key: name });
         }
         let taken = match key {
-            Key::Policy => set(&mut self.policy, value),
-            Key::Workspace => set(&mut self.workspace, value),
-            Key::Field(field) => self.take_field(field, value),
+            AnnotationKey::Policy => set(&mut self.policy, value),
+            AnnotationKey::Workspace => set(&mut self.workspace, value),
+            AnnotationKey::Field(field) => self.fields.take(field, value),
         };
-        if key != Key::Policy {
+        if key != AnnotationKey::Policy {
             self.change.get_or_insert_with(|| name.clone());
         }
         taken.map_err(|problem| PolicyError::AnnotationValue { key: name, problem })
     }
 
-    fn take_field(&mut self, field: Field, value: &str) -> Result<(), ValueError> {
-        let Fields {
-            filesystem,
-            network,
-            syscalls,
-            privileges,
-            limits,
-            annotations,
-        } = &mut self.fields;
-        match field {
-            Field::FilesystemRoot => set(&mut filesystem.root, value),
-            Field::FilesystemEphemeral => set(&mut filesystem.ephemeral, value),
-            Field::FilesystemScratch => set(&mut filesystem.scratch, value),
-            Field::FilesystemScratchOn => set(&mut filesystem.scratch_on, value),
-            Field::FilesystemWorkspace => set(&mut filesystem.workspace, value),
-            Field::FilesystemMounts => set(&mut filesystem.mounts, value),
-            Field::FilesystemWrite => set(&mut filesystem.write, value),
-            Field::FilesystemWorkspaceAt => set(&mut filesystem.workspace_at, value),
-            Field::FilesystemSearch => set(&mut filesystem.search, value),
-            Field::FilesystemCredentials => set(&mut filesystem.credentials, value),
-            Field::FilesystemSecrets => set(&mut filesystem.secrets, value),
-            Field::FilesystemServiceAccountToken => {
-                set(&mut filesystem.service_account_token, value)
-            }
-            Field::FilesystemLeftOut => set(&mut filesystem.left_out, value),
-            Field::NetworkMode => set(&mut network.mode, value),
-            Field::NetworkAllow => set(&mut network.allow, value),
-            Field::NetworkDeny => set(&mut network.deny, value),
-            Field::NetworkLimit => set(&mut network.limit, value),
-            Field::NetworkOnUnknown => set(&mut network.on_unknown, value),
-            Field::NetworkAskSeconds => set(&mut network.ask_seconds, value),
-            Field::NetworkProxyEnv => set(&mut network.proxy_env, value),
-            Field::NetworkConnections => set(&mut network.connections, value),
-            Field::NetworkConnectionsPerMinute => set(&mut network.connections_per_minute, value),
-            Field::NetworkUpload => set(&mut network.upload, value),
-            Field::NetworkHosts => set(&mut network.hosts, value),
-            Field::NetworkCoolDown => set(&mut network.cool_down, value),
-            Field::NetworkBudgetsKept => set(&mut network.budgets_kept, value),
-            Field::NetworkInbound => set(&mut network.inbound, value),
-            Field::SyscallsAllow => set(&mut syscalls.allow, value),
-            Field::SyscallsDeny => set(&mut syscalls.deny, value),
-            Field::SyscallsLimit => set(&mut syscalls.limit, value),
-            Field::PrivilegesCapabilities => set(&mut privileges.capabilities, value),
-            Field::PrivilegesSetId => set(&mut privileges.set_id, value),
-            Field::LimitsPids => set(&mut limits.pids, value),
-            Field::LimitsMemory => set(&mut limits.memory, value),
-            Field::LimitsCpus => set(&mut limits.cpus, value),
-            Field::AnnotationsLoosen => set(&mut annotations.loosen, value),
-        }
-    }
-
     /// Refuses what cannot all be meant, and completes what is.
     fn settle(&mut self) -> Result<(), PolicyError> {
-        self.mode_implied = self.fields.settle().map_err(disagreement)?;
+        self.mode_implied_by = self.fields.settle().map_err(disagreement)?;
         let filesystem = &self.fields.filesystem;
         if self.workspace.is_some() && filesystem.workspace == Some(Access::None) {
-            let workspace = Key::Field(Field::FilesystemWorkspace);
-            return Err(disagree(Key::Workspace, workspace, Conflict::NoWorkspace));
+            let workspace = AnnotationKey::Field(Field::FilesystemWorkspace);
+            return Err(disagree(
+                AnnotationKey::Workspace,
+                workspace,
+                Conflict::NoWorkspace,
+            ));
         }
         let write = filesystem.write.as_ref();
         let listed = (self.workspace.as_ref())
             .zip(write)
             .is_some_and(|(w, list)| list.items.contains(w));
         if listed {
-            let write = Key::Field(Field::FilesystemWrite);
-            return Err(disagree(Key::Workspace, write, Conflict::WorkspaceInWrite));
+            let write = AnnotationKey::Field(Field::FilesystemWrite);
+            return Err(disagree(
+                AnnotationKey::Workspace,
+                write,
+                Conflict::WorkspaceInWrite,
+            ));
         }
         Ok(())
     }
@@ -220,10 +191,14 @@ fn disagreement(conflict: Conflict) -> PolicyError {
             (Field::FilesystemWorkspace, Field::FilesystemWrite)
         }
     };
-    disagree(Key::Field(first), Key::Field(second), conflict)
+    disagree(
+        AnnotationKey::Field(first),
+        AnnotationKey::Field(second),
+        conflict,
+    )
 }
 
-fn disagree(first: Key, second: Key, conflict: Conflict) -> PolicyError {
+fn disagree(first: AnnotationKey, second: AnnotationKey, conflict: Conflict) -> PolicyError {
     PolicyError::AnnotationsDisagree {
         first: first.to_string(),
         second: second.to_string(),
@@ -241,7 +216,7 @@ fn unknown(name: &str) -> PolicyError {
     if let Some(field) = field {
         return PolicyError::NoAnnotation { field };
     }
-    let keys: Vec<String> = Key::all().map(|key| key.to_string()).collect();
+    let keys: Vec<String> = AnnotationKey::all().map(|key| key.to_string()).collect();
     PolicyError::AnnotationKey {
         key: shown(name),
         suggestion: meant(name, &keys).map(str::to_owned),
@@ -281,7 +256,7 @@ fn reads_as_ours(key: &str) -> bool {
         return false;
     }
     let lower = key.to_lowercase();
-    lookalike(&lower) || Key::all().any(|ours| near(&lower, &ours.to_string()))
+    lookalike(&lower) || AnnotationKey::all().any(|ours| near(&lower, &ours.to_string()))
 }
 
 /// Two edits or fewer from a key of ours: `dev.agent-box.policy`.

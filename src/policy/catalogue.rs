@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::preset::Preset;
-use super::resolve::Desk;
+use super::resolve::Resolver;
 use super::{
     Field, NetworkRule, Origin, Policy, PolicyError, PolicyName, PresetName, RuleItem, Sources,
 };
@@ -21,14 +21,14 @@ pub struct Listed {
 
 /// The policies of a node, the built-in ones first, tightest first.
 pub fn policies(sources: &Sources<'_>) -> Result<Vec<Listed>, PolicyError> {
-    let desk = Desk::new(sources);
-    let names = desk.library.names();
+    let resolver = Resolver::new(sources);
+    let names = resolver.library.names();
     Ok(names
         .into_iter()
         .filter_map(|name| name.parse::<PolicyName>().ok())
         .map(|name| Listed {
-            origin: desk.library.origin(&name),
-            description: desk
+            origin: resolver.library.origin(&name),
+            description: resolver
                 .load(&name, &Origin::Flag)
                 .map(|loaded| loaded.description),
             name,
@@ -38,13 +38,13 @@ pub fn policies(sources: &Sources<'_>) -> Result<Vec<Listed>, PolicyError> {
 
 /// One policy as its files say it, presets spelled out, whatever the ceilings are.
 pub fn policy(sources: &Sources<'_>, name: &PolicyName) -> Result<Policy, PolicyError> {
-    let loaded = Desk::new(sources).load(name, &Origin::Flag)?;
+    let loaded = Resolver::new(sources).load(name, &Origin::Flag)?;
     Ok(loaded.policy)
 }
 
 /// The rules of a list as an annotation spells it, presets spelled out.
 pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<NetworkRule>, PolicyError> {
-    let desk = Desk::new(sources);
+    let resolver = Resolver::new(sources);
     let key = super::annotation_key(Field::NetworkAllow);
     let mut rules = BTreeSet::new();
     let items = super::annotation_list(text).map_err(|problem| PolicyError::AnnotationValue {
@@ -55,7 +55,7 @@ pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<NetworkRule>,
         match item {
             RuleItem::Rule(rule) => drop(rules.insert(rule)),
             RuleItem::Preset(name) => {
-                let preset = desk.library.presets().get(&name, &Origin::Update)?;
+                let preset = resolver.library.presets().get(&name, &Origin::Update)?;
                 rules.extend(preset.rules);
             }
         }
@@ -76,8 +76,8 @@ pub struct ListedPreset {
 
 /// The presets of a node.
 pub fn presets(sources: &Sources<'_>) -> Result<Vec<ListedPreset>, PolicyError> {
-    let desk = Desk::new(sources);
-    let presets = desk.library.presets();
+    let resolver = Resolver::new(sources);
+    let presets = resolver.library.presets();
     Ok(presets
         .names()?
         .into_iter()

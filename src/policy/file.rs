@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::fields::{
-    AnnotationsFields, Fields, FilesystemFields, LimitsFields, NetworkFields, Origins,
-    PrivilegesFields, SyscallsFields, Unfinished,
-};
+use super::fields::{Fields, Incomplete, Origins};
 use super::policy_text::PolicyText;
 use super::preset::Presets;
+use super::table::PolicyFile;
 use super::text::{ValueError, few, nearest, printable, shown, shown_within};
 use super::{BUILTIN, Origin, Policy, PolicyError, PolicyName, builtin};
 
@@ -23,30 +21,10 @@ const DEEPEST: usize = 8;
 /// A policy's description is one line of `explain`.
 const DESCRIPTION: usize = 200;
 
-/// What a policy file may say.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct PolicyFile {
-    description: Option<Description>,
-    base: Option<PolicyName>,
-    #[serde(default)]
-    filesystem: FilesystemFields,
-    #[serde(default)]
-    network: NetworkFields,
-    #[serde(default)]
-    syscalls: SyscallsFields,
-    #[serde(default)]
-    privileges: PrivilegesFields,
-    #[serde(default)]
-    limits: LimitsFields,
-    #[serde(default)]
-    annotations: AnnotationsFields,
-}
-
 /// What a policy is for, in one printable line.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
-struct Description(String);
+pub(super) struct Description(String);
 
 impl TryFrom<String> for Description {
     type Error = ValueError;
@@ -134,7 +112,7 @@ impl<'a> Library<'a> {
         fields: Fields,
         name: PolicyName,
         origins: &Origins,
-    ) -> Result<Policy, Unfinished> {
+    ) -> Result<Policy, Incomplete> {
         fields.complete(name, &|preset, field| {
             let asked_by = origins.get(&field).cloned().unwrap_or(Origin::Default);
             Ok(self.presets.get(preset, &asked_by)?.rules)
@@ -197,39 +175,22 @@ impl Library<'_> {
         let mut fields = Fields::default();
         let mut origins = Origins::new();
         let mut described = None;
-        for (source, file) in layers.into_iter().rev() {
-            let PolicyFile {
-                description,
-                base: _,
-                filesystem,
-                network,
-                syscalls,
-                privileges,
-                limits,
-                annotations,
-            } = file;
-            let mut over = Fields {
-                filesystem,
-                network,
-                syscalls,
-                privileges,
-                limits,
-                annotations,
-            };
+        for (source, mut file) in layers.into_iter().rev() {
+            // Only its own: a base's description would describe another policy.
+            described = (file.description.take()).map(|Description(text)| text);
+            let mut over = file.into_fields();
             over.settle()
                 .map_err(|conflict| PolicyError::FileDisagrees {
                     file: source.clone(),
                     conflict,
                 })?;
             fields.overlay(over, &mut origins, |_| source.origin());
-            // Only its own: a base's description would describe another policy.
-            described = description.map(|Description(text)| text);
         }
         let policy =
             self.complete(fields, name.clone(), &origins)
                 .map_err(|problem| match problem {
-                    Unfinished::Missing(field) => PolicyError::FieldMissing { file: top, field },
-                    Unfinished::Preset(error) => error,
+                    Incomplete::Missing(field) => PolicyError::FieldMissing { file: top, field },
+                    Incomplete::Preset(error) => error,
                 })?;
         Ok(Loaded {
             policy,

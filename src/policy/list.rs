@@ -16,7 +16,7 @@ const ADDS: &str = "+";
 
 /// A list of a policy file or of an annotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct List<T> {
+pub(super) struct WrittenList<T> {
     pub items: BTreeSet<T>,
     pub place: ListPlace,
 }
@@ -30,7 +30,7 @@ pub(super) enum ListPlace {
     OnTop,
 }
 
-impl<T: Ord> List<T> {
+impl<T: Ord> WrittenList<T> {
     /// Puts a list where its base has one, or none. What comes on top of nothing leaves nothing: the policy is incomplete.
     pub fn put(self, slot: &mut Option<Self>) {
         match (self.place, slot.as_mut()) {
@@ -41,7 +41,7 @@ impl<T: Ord> List<T> {
     }
 }
 
-impl<T> From<BTreeSet<T>> for List<T> {
+impl<T> From<BTreeSet<T>> for WrittenList<T> {
     fn from(items: BTreeSet<T>) -> Self {
         Self {
             items,
@@ -66,7 +66,7 @@ fn split(value: &str) -> impl Iterator<Item = &str> {
 }
 
 /// As an annotation spells it.
-impl<T: FromStr<Err = ValueError> + Ord> FromStr for List<T> {
+impl<T: FromStr<Err = ValueError> + Ord> FromStr for WrittenList<T> {
     type Err = ValueError;
 
     fn from_str(value: &str) -> Result<Self, ValueError> {
@@ -86,24 +86,24 @@ impl<T: FromStr<Err = ValueError> + Ord> FromStr for List<T> {
 const NOTHING_ADDED: &str = "a list: `+` is followed by what it adds";
 
 /// As a file spells it.
-impl<'de, T: Deserialize<'de> + Ord> Deserialize<'de> for List<T> {
+impl<'de, T: Deserialize<'de> + Ord> Deserialize<'de> for WrittenList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(ListVisitor(PhantomData))
+        deserializer.deserialize_seq(WrittenListVisitor(PhantomData))
     }
 }
 
-struct ListVisitor<T>(PhantomData<T>);
+struct WrittenListVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de> + Ord> Visitor<'de> for ListVisitor<T> {
-    type Value = List<T>;
+impl<'de, T: Deserialize<'de> + Ord> Visitor<'de> for WrittenListVisitor<T> {
+    type Value = WrittenList<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<T>, A::Error> {
-        let mut list = List::from(BTreeSet::new());
-        match seq.next_element_seed(First(PhantomData))? {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<WrittenList<T>, A::Error> {
+        let mut list = WrittenList::from(BTreeSet::new());
+        match seq.next_element_seed(FirstItem(PhantomData))? {
             None => return Ok(list),
             Some(None) => list.place = ListPlace::OnTop,
             Some(Some(item)) => drop(list.items.insert(item)),
@@ -119,9 +119,9 @@ impl<'de, T: Deserialize<'de> + Ord> Visitor<'de> for ListVisitor<T> {
 }
 
 /// The first item, or `None` for [`ADDS`].
-struct First<T>(PhantomData<T>);
+struct FirstItem<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for First<T> {
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for FirstItem<T> {
     type Value = Option<T>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<T>, D::Error> {
@@ -129,7 +129,7 @@ impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for First<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for First<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for FirstItem<T> {
     type Value = Option<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::policy::{InboundPort, SyscallName};
 
-    fn list(value: &str) -> Result<List<SyscallName>, ValueError> {
+    fn list(value: &str) -> Result<WrittenList<SyscallName>, ValueError> {
         value.parse()
     }
 
@@ -162,7 +162,7 @@ mod tests {
 
     #[derive(Deserialize)]
     struct File {
-        list: List<SyscallName>,
+        list: WrittenList<SyscallName>,
     }
 
     #[test]
@@ -174,7 +174,11 @@ mod tests {
             (" + , bpf,read ", &["bpf", "read"], ListPlace::OnTop),
         ] {
             let items = names(items);
-            assert_eq!(list(value).unwrap(), List { items, place }, "{value:?}");
+            assert_eq!(
+                list(value).unwrap(),
+                WrittenList { items, place },
+                "{value:?}"
+            );
         }
         for bad in ["+", "bpf,+", "+,+", "+bpf", "+,", ",", "+ bpf"] {
             assert!(list(bad).is_err(), "{bad:?}");
@@ -226,13 +230,13 @@ mod tests {
 
     #[test]
     fn what_comes_on_top_of_nothing_is_nothing() {
-        let mut slot: Option<List<InboundPort>> = None;
-        "+,80".parse::<List<_>>().unwrap().put(&mut slot);
+        let mut slot: Option<WrittenList<InboundPort>> = None;
+        "+,80".parse::<WrittenList<_>>().unwrap().put(&mut slot);
         assert_eq!(slot, None);
-        "22".parse::<List<_>>().unwrap().put(&mut slot);
-        "+,80".parse::<List<_>>().unwrap().put(&mut slot);
+        "22".parse::<WrittenList<_>>().unwrap().put(&mut slot);
+        "+,80".parse::<WrittenList<_>>().unwrap().put(&mut slot);
         assert_eq!(slot, Some("22,80".parse().unwrap()));
-        "443".parse::<List<_>>().unwrap().put(&mut slot);
+        "443".parse::<WrittenList<_>>().unwrap().put(&mut slot);
         assert_eq!(slot, Some("443".parse().unwrap()));
     }
 }

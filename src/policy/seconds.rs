@@ -20,6 +20,15 @@ pub type CoolDown = Seconds<0, 86_400>;
 pub type BudgetsKept = Seconds<0, 604_800>;
 
 impl<const LEAST: u32, const MOST: u32> Seconds<LEAST, MOST> {
+    /// A time that the program says itself.
+    pub(super) const fn within(number: u32) -> Self {
+        assert!(
+            LEAST <= number && number <= MOST,
+            "the program says another"
+        );
+        Self(number)
+    }
+
     /// The number.
     pub const fn get(self) -> u32 {
         self.0

@@ -232,6 +232,8 @@ macro_rules! words {
         }
 
         $crate::policy::text::string_form!($name);
+
+        impl $crate::policy::value::Plain for $name {}
     };
 }
 pub(super) use words;

@@ -114,7 +114,7 @@ fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
             let policy = case.field("syscalls.allow", value).resolved().policy;
             assert_eq!(
                 policy.syscalls.allow,
-                value.parse::<list::List<_>>().unwrap().items
+                value.parse::<list::WrittenList<_>>().unwrap().items
             );
         }
     }

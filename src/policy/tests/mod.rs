@@ -1,6 +1,6 @@
 //! The module as its callers see it: sources in, selection or error out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
@@ -262,3 +262,4 @@ mod lists;
 mod network;
 mod precedence;
 mod properties;
+mod reference;

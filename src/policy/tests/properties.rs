@@ -1,5 +1,7 @@
 //! What holds for whatever is asked: a thousand random containers, the same ones each time.
 
+use std::sync::LazyLock;
+
 use super::*;
 use crate::egress::Decision;
 
@@ -60,23 +62,16 @@ const LIMITS: [&str; 6] = [
 fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
     use Shape::{List, Number, Word};
     match field {
-        Field::FilesystemRoot => (Word, vec![dice.pick(&["read-only", "ephemeral"])]),
         Field::FilesystemEphemeral => (List, dice.some(&["tmp", "home", "var", "empty-home"])),
         Field::FilesystemScratch => (Word, vec![dice.pick(&["1MiB", "1025KiB", "2GiB"])]),
-        Field::FilesystemScratchOn => (Word, vec![dice.pick(&["memory", "auto", "disk"])]),
-        Field::FilesystemWorkspace => (Word, vec![dice.pick(&["none", "read-only", "read-write"])]),
-        Field::FilesystemMounts => (Word, vec![dice.pick(&["drop", "read-only", "keep"])]),
         Field::FilesystemWrite => (List, dice.some(&["/a", "/b", "/a/b"])),
-        Field::NetworkMode => (Word, vec![dice.pick(&["none", "local", "allowlist"])]),
         Field::NetworkAllow => (List, dice.some(&RULES)),
         Field::NetworkDeny => (List, dice.some(&RULES[..2])),
         Field::NetworkLimit => (List, dice.some(&LIMITS)),
-        Field::NetworkOnUnknown => (Word, vec![dice.pick(&["deny", "ask"])]),
         Field::NetworkAskSeconds => (Number, vec![dice.pick(&["1", "30", "600"])]),
         Field::NetworkCoolDown => (Number, vec![dice.pick(&["0", "60", "86400"])]),
         Field::NetworkBudgetsKept => (Number, vec![dice.pick(&["0", "60", "604800"])]),
         Field::NetworkInbound => (List, dice.some(&["80", "8080", "*"])),
-        Field::NetworkProxyEnv => (Word, vec![dice.pick(&["on", "off"])]),
         Field::NetworkConnections | Field::NetworkConnectionsPerMinute | Field::NetworkHosts => {
             (Number, vec![dice.pick(&["1", "256", "1000000"])])
         }
@@ -85,20 +80,27 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
             (List, dice.some(&SYSCALLS))
         }
         Field::PrivilegesCapabilities => (List, dice.some(&CAPABILITIES)),
-        Field::PrivilegesSetId => (Word, vec![dice.pick(&["on", "off"])]),
         Field::FilesystemWorkspaceAt => (List, dice.some(&["/a", "/w"])),
-        Field::FilesystemSearch => (Word, vec![dice.pick(&["complete", "partial"])]),
         Field::FilesystemCredentials => (List, dice.some(&[".npmrc", ".codex/auth.json"])),
-        Field::FilesystemSecrets | Field::FilesystemServiceAccountToken => {
-            (Word, vec![dice.pick(&["drop", "read-only"])])
-        }
-        Field::FilesystemLeftOut => (Word, vec![dice.pick(&["error", "report"])]),
         Field::LimitsPids => (Word, vec![dice.pick(&["16", "4096", "unlimited"])]),
         Field::LimitsMemory => (Word, vec![dice.pick(&["1GiB", "2GiB", "unlimited"])]),
         Field::LimitsCpus => (Word, vec![dice.pick(&["0.5", "2", "unlimited"])]),
         Field::AnnotationsLoosen => (List, dice.some(&["network.mode", "syscalls.allow"])),
+        // All that there are, where they are a few words.
+        other => (Word, vec![dice.pick(WORDS.get(&other).expect("values"))]),
     }
 }
+
+/// The words of each field whose values are some.
+static WORDS: LazyLock<BTreeMap<Field, Vec<&'static str>>> = LazyLock::new(|| {
+    let rows = table::rows().into_iter();
+    rows.filter_map(|row| {
+        let words: &'static str = row.values.leak();
+        let words = words.strip_prefix("one of ")?;
+        Some((row.field, words.split(", ").collect()))
+    })
+    .collect()
+});
 
 /// A policy file that says everything.
 fn policy_text(dice: &mut Dice) -> String {

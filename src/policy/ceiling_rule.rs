@@ -1,0 +1,360 @@
+//! How a ceiling limits a field: what of a value is too much, and what is left of it within the ceiling. Each rule is a type, and
+//! the table of fields names one for each field.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::bound::{Amount, Bound};
+use super::text::few;
+use super::{
+    EphemeralDir, GuestPath, InboundPort, MountRule, OnUnknown, Policy, RootAccess, SyscallName,
+    Syscalls,
+};
+
+/// What of a value exceeds the ceiling's.
+pub(super) struct Excess {
+    /// What was asked; of a set, only what is too much.
+    pub asked: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+/// A rule for values of type `T`.
+pub(super) trait CeilingRule<T> {
+    /// The end of "it is within the ceiling if it is", for docs/policy.md.
+    #[cfg(test)]
+    const WITHIN: &'static str;
+
+    /// Whether the ceiling's value also comes on top of a policy that was chosen by its name: no policy below a ceiling can be
+    /// without its denials.
+    const IS_DENIAL: bool = false;
+
+    /// What of `asked` is too much where the ceiling has `most`.
+    fn excess(asked: &T, most: &T, ceiling: &Policy) -> Option<Excess>;
+
+    /// What is left of `own` where the ceiling has `most`: it exceeds that nowhere.
+    fn narrowed(own: &T, most: &T, ceiling: &Policy) -> T;
+}
+
+/// Values are ordered from least to most.
+pub(super) struct AtMost;
+
+impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtMost {
+    #[cfg(test)]
+    const WITHIN: &'static str = "the ceiling's value or less (in the order above)";
+
+    fn excess(asked: &T, most: &T, _: &Policy) -> Option<Excess> {
+        (asked > most).then(|| Excess {
+            asked: asked.to_string(),
+            allowed: format!("at most {most}"),
+        })
+    }
+
+    fn narrowed(own: &T, most: &T, _: &Policy) -> T {
+        own.min(most).clone()
+    }
+}
+
+/// The other way round: a longer pause is tighter, and so is what is counted for longer.
+pub(super) struct AtLeast;
+
+impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtLeast {
+    #[cfg(test)]
+    const WITHIN: &'static str = "the ceiling's value or more";
+
+    const IS_DENIAL: bool = true;
+
+    fn excess(asked: &T, least: &T, _: &Policy) -> Option<Excess> {
+        (asked < least).then(|| Excess {
+            asked: asked.to_string(),
+            allowed: format!("at least {least}"),
+        })
+    }
+
+    fn narrowed(own: &T, least: &T, _: &Policy) -> T {
+        own.max(least).clone()
+    }
+}
+
+/// What a container takes of the node.
+pub(super) struct WithinBound;
+
+impl<T: Amount> CeilingRule<Bound<T>> for WithinBound {
+    #[cfg(test)]
+    const WITHIN: &'static str = "the ceiling's value or less; a share and a number cannot be compared without the node, so the \
+                                  smaller holds there";
+
+    fn excess(asked: &Bound<T>, most: &Bound<T>, _: &Policy) -> Option<Excess> {
+        (!asked.is_within(most)).then(|| Excess {
+            asked: asked.to_string(),
+            allowed: format!("at most {most}"),
+        })
+    }
+
+    fn narrowed(own: &Bound<T>, most: &Bound<T>, _: &Policy) -> Bound<T> {
+        match own.is_within(most) {
+            true => *own,
+            false => *most,
+        }
+    }
+}
+
+/// It gives the workload nothing, so a ceiling says nothing of it.
+pub(super) struct Free;
+
+impl<T: Clone> CeilingRule<T> for Free {
+    #[cfg(test)]
+    const WITHIN: &'static str = "anything: the workload gains nothing by it";
+
+    fn excess(_: &T, _: &T, _: &Policy) -> Option<Excess> {
+        None
+    }
+
+    fn narrowed(own: &T, _: &T, _: &Policy) -> T {
+        own.clone()
+    }
+}
+
+/// Whether a person is asked: that gives the workload nothing, since the person decides within every ceiling.
+pub(super) struct WhereApprovable;
+
+impl CeilingRule<OnUnknown> for WhereApprovable {
+    #[cfg(test)]
+    const WITHIN: &'static str = "anything: the workload gains nothing by it. `on-unknown = \"ask\"` under a ceiling whose \
+                                  `network.limit` is empty is an error: nothing could be approved";
+
+    fn excess(_: &OnUnknown, _: &OnUnknown, _: &Policy) -> Option<Excess> {
+        None
+    }
+
+    fn narrowed(own: &OnUnknown, _: &OnUnknown, ceiling: &Policy) -> OnUnknown {
+        match ceiling.network.limit.is_empty() {
+            true => OnUnknown::Deny,
+            false => *own,
+        }
+    }
+}
+
+/// A list of what is allowed.
+pub(super) struct PartOf;
+
+impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for PartOf {
+    #[cfg(test)]
+    const WITHIN: &'static str = "a part of the ceiling's list";
+
+    fn excess(asked: &BTreeSet<T>, most: &BTreeSet<T>, _: &Policy) -> Option<Excess> {
+        (!asked.is_subset(most)).then(|| Excess {
+            asked: join(asked.difference(most)),
+            allowed: join(most),
+        })
+    }
+
+    fn narrowed(own: &BTreeSet<T>, most: &BTreeSet<T>, _: &Policy) -> BTreeSet<T> {
+        own.intersection(most).cloned().collect()
+    }
+}
+
+/// A list of what is denied: a denial may be added, not left out.
+pub(super) struct AllOf;
+
+impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for AllOf {
+    #[cfg(test)]
+    const WITHIN: &'static str = "the ceiling's list, or more";
+
+    const IS_DENIAL: bool = true;
+
+    fn excess(asked: &BTreeSet<T>, denied: &BTreeSet<T>, _: &Policy) -> Option<Excess> {
+        (!asked.is_superset(denied)).then(|| Excess {
+            asked: format!("a list without {}", join(denied.difference(asked))),
+            allowed: format!("a list with {}", join(denied)),
+        })
+    }
+
+    fn narrowed(own: &BTreeSet<T>, denied: &BTreeSet<T>, _: &Policy) -> BTreeSet<T> {
+        own.union(denied).cloned().collect()
+    }
+}
+
+/// Directories of the root: where all of the root may be written and thrown away, so may any directory in it.
+pub(super) struct PartOfRoot;
+
+impl CeilingRule<BTreeSet<EphemeralDir>> for PartOfRoot {
+    #[cfg(test)]
+    const WITHIN: &'static str =
+        "a part of the ceiling's list; anything if the ceiling's `root` is `ephemeral`";
+
+    fn excess(
+        asked: &BTreeSet<EphemeralDir>,
+        most: &BTreeSet<EphemeralDir>,
+        ceiling: &Policy,
+    ) -> Option<Excess> {
+        match ceiling.filesystem.root {
+            RootAccess::Ephemeral => None,
+            RootAccess::ReadOnly => PartOf::excess(asked, &with_less(most), ceiling),
+        }
+    }
+
+    fn narrowed(
+        own: &BTreeSet<EphemeralDir>,
+        most: &BTreeSet<EphemeralDir>,
+        ceiling: &Policy,
+    ) -> BTreeSet<EphemeralDir> {
+        if ceiling.filesystem.root == RootAccess::Ephemeral {
+            return own.clone();
+        }
+        let most = with_less(most);
+        let both: BTreeSet<_> = own.intersection(&most).copied().collect();
+        // The image's home may not be, an empty one in its place may.
+        let instead = with_less(own).intersection(&most).max().copied();
+        let empty = instead.filter(|dir| *dir == EphemeralDir::EmptyHome);
+        let empty = empty.filter(|_| !both.contains(&EphemeralDir::Home));
+        both.into_iter().chain(empty).collect()
+    }
+}
+
+/// With what is less than one of the list: an empty home where the image's may be.
+fn with_less(list: &BTreeSet<EphemeralDir>) -> BTreeSet<EphemeralDir> {
+    let mut list = list.clone();
+    if list.contains(&EphemeralDir::Home) {
+        list.insert(EphemeralDir::EmptyHome);
+    }
+    list
+}
+
+/// Mounts: where every mount may keep the engine's access, listing some of them is less.
+pub(super) struct PartOfMounts;
+
+impl CeilingRule<BTreeSet<GuestPath>> for PartOfMounts {
+    #[cfg(test)]
+    const WITHIN: &'static str =
+        "a part of the ceiling's list; anything if the ceiling's `mounts` is `keep`";
+
+    fn excess(
+        asked: &BTreeSet<GuestPath>,
+        most: &BTreeSet<GuestPath>,
+        ceiling: &Policy,
+    ) -> Option<Excess> {
+        match ceiling.filesystem.mounts {
+            MountRule::Keep => None,
+            MountRule::Drop | MountRule::ReadOnly => PartOf::excess(asked, most, ceiling),
+        }
+    }
+
+    fn narrowed(
+        own: &BTreeSet<GuestPath>,
+        most: &BTreeSet<GuestPath>,
+        ceiling: &Policy,
+    ) -> BTreeSet<GuestPath> {
+        match ceiling.filesystem.mounts {
+            MountRule::Keep => own.clone(),
+            MountRule::Drop | MountRule::ReadOnly => PartOf::narrowed(own, most, ceiling),
+        }
+    }
+}
+
+/// Places, of which a list that names nothing means anywhere.
+pub(super) struct PlacesOf;
+
+impl CeilingRule<BTreeSet<GuestPath>> for PlacesOf {
+    #[cfg(test)]
+    const WITHIN: &'static str =
+        "a part of the ceiling's list, and not empty; anything if that list is empty";
+
+    fn excess(
+        asked: &BTreeSet<GuestPath>,
+        most: &BTreeSet<GuestPath>,
+        _: &Policy,
+    ) -> Option<Excess> {
+        let within = most.is_empty() || !asked.is_empty() && asked.is_subset(most);
+        (!within).then(|| Excess {
+            asked: match asked.is_empty() {
+                true => "any place".to_owned(),
+                false => join(asked.difference(most)),
+            },
+            allowed: join(most),
+        })
+    }
+
+    /// Two lists that have nothing in common leave no place, and nothing to narrow to: the policy exceeds the ceiling.
+    fn narrowed(
+        own: &BTreeSet<GuestPath>,
+        most: &BTreeSet<GuestPath>,
+        _: &Policy,
+    ) -> BTreeSet<GuestPath> {
+        let common: BTreeSet<_> = own.intersection(most).cloned().collect();
+        match (own.is_empty(), common.is_empty()) {
+            _ if most.is_empty() => own.clone(),
+            (true, _) => most.clone(),
+            (false, true) => own.clone(),
+            (false, false) => common,
+        }
+    }
+}
+
+/// Ports that lead in: where any port may be named, so may these.
+pub(super) struct PortsOf;
+
+impl CeilingRule<BTreeSet<InboundPort>> for PortsOf {
+    #[cfg(test)]
+    const WITHIN: &'static str = "a part of the ceiling's list; anything if that list has `*`";
+
+    fn excess(
+        asked: &BTreeSet<InboundPort>,
+        most: &BTreeSet<InboundPort>,
+        ceiling: &Policy,
+    ) -> Option<Excess> {
+        match most.contains(&InboundPort::Any) {
+            true => None,
+            false => PartOf::excess(asked, most, ceiling),
+        }
+    }
+
+    fn narrowed(
+        own: &BTreeSet<InboundPort>,
+        most: &BTreeSet<InboundPort>,
+        ceiling: &Policy,
+    ) -> BTreeSet<InboundPort> {
+        match most.contains(&InboundPort::Any) {
+            true => own.clone(),
+            // Any port leads nowhere by itself, so narrowing it opens none.
+            false => PartOf::narrowed(own, most, ceiling),
+        }
+    }
+}
+
+/// System calls: those that the ceiling allows itself, and those that it lets be allowed.
+pub(super) struct CallsOf;
+
+impl CeilingRule<BTreeSet<SyscallName>> for CallsOf {
+    #[cfg(test)]
+    const WITHIN: &'static str = "a part of the ceiling's `allow` and `limit` together";
+
+    fn excess(
+        asked: &BTreeSet<SyscallName>,
+        _: &BTreeSet<SyscallName>,
+        ceiling: &Policy,
+    ) -> Option<Excess> {
+        PartOf::excess(asked, &calls_within(&ceiling.syscalls), ceiling)
+    }
+
+    fn narrowed(
+        own: &BTreeSet<SyscallName>,
+        _: &BTreeSet<SyscallName>,
+        ceiling: &Policy,
+    ) -> BTreeSet<SyscallName> {
+        PartOf::narrowed(own, &calls_within(&ceiling.syscalls), ceiling)
+    }
+}
+
+/// The calls that a ceiling lets be allowed.
+fn calls_within(ceiling: &Syscalls) -> BTreeSet<SyscallName> {
+    ceiling.allow.union(&ceiling.limit).cloned().collect()
+}
+
+/// Enough for a person to see what is meant.
+const LISTED: usize = 48;
+
+/// Items in a message.
+pub(super) fn join<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    few(items, LISTED)
+}

@@ -1,0 +1,116 @@
+//! Checks that need more than one value: the table of system calls, the node's permissions, the ceilings.
+
+use super::fields::Origins;
+use super::file::Loaded;
+use super::resolve::{CeilingPolicy, Resolver};
+use super::{
+    Capability, Exceeded, Field, GuestPath, OnUnknown, Origin, OverLimit, Policy, PolicyError,
+    capability, exceeds, network,
+};
+
+impl Resolver<'_> {
+    /// Checks that need more than one value: the table of system calls, and the node's permissions.
+    pub fn check_names(&self, policy: &Policy, origins: &Origins) -> Result<(), PolicyError> {
+        let origin = |field| origins.get(&field).cloned().unwrap_or(Origin::Default);
+        for (field, names) in [
+            (Field::SyscallsAllow, &policy.syscalls.allow),
+            (Field::SyscallsDeny, &policy.syscalls.deny),
+            (Field::SyscallsLimit, &policy.syscalls.limit),
+        ] {
+            for name in names {
+                if !(self.sources.known_syscall)(name.as_str()) {
+                    return Err(PolicyError::UnknownSyscall {
+                        origin: origin(field),
+                        field,
+                        name: name.clone(),
+                    });
+                }
+            }
+        }
+        if policy.filesystem.write.iter().any(GuestPath::is_root) {
+            return Err(PolicyError::RootPath {
+                origin: origin(Field::FilesystemWrite),
+                field: Field::FilesystemWrite.to_string(),
+            });
+        }
+        let presets = self.library.presets();
+        let is_preset = |name: &str| {
+            let name = name.parse().ok();
+            name.is_some_and(|name| presets.names().is_ok_and(|all| all.contains(&name)))
+        };
+        network::check(&policy.network, &self.sources.node.allow, is_preset).map_err(
+            |(field, rule, why)| PolicyError::RuleNotAllowed {
+                origin: origin(field),
+                field,
+                rule,
+                why,
+            },
+        )?;
+        let asked = &policy.privileges.capabilities;
+        let leave = &self.sources.node.allow.capabilities;
+        let missing: Option<Capability> = capability::without_leave(asked, leave).next();
+        match missing {
+            Some(capability) => Err(PolicyError::CapabilityNotAllowed {
+                origin: origin(Field::PrivilegesCapabilities),
+                capability,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// No container's fault: the node's file names both.
+pub(super) fn check_default(loaded: &Loaded, limits: &[CeilingPolicy]) -> Result<(), PolicyError> {
+    for CeilingPolicy { ceiling, policy } in limits {
+        let over = over(&loaded.policy, policy, &loaded.origins);
+        if !over.is_empty() {
+            return Err(PolicyError::DefaultExceedsCeiling {
+                policy: loaded.policy.name.clone(),
+                ceiling: ceiling.policy.clone(),
+                over,
+            });
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn check_ceilings(
+    policy: &Policy,
+    origins: &Origins,
+    limits: &[CeilingPolicy],
+) -> Result<(), PolicyError> {
+    let asks = policy.network.on_unknown == OnUnknown::Ask;
+    for limit in limits {
+        let over = over(policy, &limit.policy, origins);
+        if !over.is_empty() {
+            return Err(PolicyError::ExceedsCeiling {
+                policy: policy.name.clone(),
+                ceiling: limit.ceiling.clone(),
+                over,
+            });
+        }
+        if asks && limit.policy.network.limit.is_empty() {
+            return Err(PolicyError::NothingToApprove {
+                ceiling: limit.ceiling.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn over(asked: &Policy, ceiling: &Policy, origins: &Origins) -> Vec<OverLimit> {
+    with_origins(exceeds(asked, ceiling), origins)
+}
+
+pub(super) fn with_origins(exceeded: Vec<Exceeded>, origins: &Origins) -> Vec<OverLimit> {
+    exceeded
+        .into_iter()
+        .map(|exceeded| OverLimit {
+            origin: origins
+                .get(&exceeded.field)
+                .cloned()
+                .unwrap_or(Origin::Default),
+            exceeded,
+        })
+        .collect()
+}

@@ -1,0 +1,131 @@
+//! Leave: in which fields annotations may ask for more than the policy that was chosen.
+
+use std::collections::BTreeSet;
+
+use super::annotation::{self, Authors, Request};
+use super::ceiling::loosens;
+use super::check::with_origins;
+use super::fields::Origins;
+use super::resolve::{CeilingPolicy, Chosen, Resolver, unasked};
+use super::{
+    AnnotationLeave, CpuLimit, Field, Leave, Limits, MemoryLimit, OverLimit, POLICY_KEY, Policy,
+    PolicyChoice, PolicyError, ProcessLimit, UNCONFINED, WORKSPACE_KEY,
+};
+
+impl Resolver<'_> {
+    /// What an image may have written chooses nothing wider than what applies without it.
+    pub fn check_choice(
+        &self,
+        request: &Request,
+        chosen: &Chosen,
+        flag: Option<PolicyChoice>,
+        limits: &[CeilingPolicy],
+    ) -> Result<(), PolicyError> {
+        let leave = &self.sources.node.allow.annotations;
+        let (without, by) = unasked(flag, self.sources.node);
+        let without = match without {
+            // Any walls are fewer rights than none.
+            Some(PolicyChoice::Unconfined) => None,
+            Some(PolicyChoice::Named(name)) => Some(self.choose(Some(&name), &by, limits)?),
+            None => Some(self.choose(None, &by, limits)?),
+        };
+        let than = match &without {
+            Some(without) => format!("policy {}", without.loaded.policy.name),
+            None => UNCONFINED.to_owned(),
+        };
+        let refuse = |key: &str, asked: String, leave| PolicyError::ChosenByImage {
+            key: key.to_owned(),
+            than: than.clone(),
+            chosen_by: by.clone(),
+            asked,
+            leave,
+        };
+        let asked = &chosen.loaded.policy;
+        if let Some(without) = &without
+            && request.policy.is_some()
+            && !leave.contains(&AnnotationLeave::Policy)
+        {
+            let without = &without.loaded.policy;
+            let mut wider = loosens(asked, without).into_iter().map(|more| more.field);
+            // A place says which mount is written, so another place is another mount.
+            let elsewhere = asked.filesystem.workspace_at != without.filesystem.workspace_at;
+            let elsewhere = elsewhere.then_some(Field::FilesystemWorkspaceAt);
+            if let Some(field) = wider.next().or(elsewhere) {
+                let asked = format!("policy {} has more, such as {field}", asked.name);
+                return Err(refuse(POLICY_KEY, asked, AnnotationLeave::Policy));
+            }
+        }
+        if leave.contains(&AnnotationLeave::Workspace) {
+            return Ok(());
+        }
+        let places = &request.fields.filesystem.workspace_at;
+        match (&request.workspace, places) {
+            (Some(path), _) => {
+                let asked = format!("it makes {path} the mount that may be written");
+                Err(refuse(WORKSPACE_KEY, asked, AnnotationLeave::Workspace))
+            }
+            (None, Some(_)) => {
+                let key = annotation::key(Field::FilesystemWorkspaceAt);
+                let asked = "it says which mount may be written".to_owned();
+                Err(refuse(&key, asked, AnnotationLeave::Workspace))
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// The fields in which annotations may ask for more than the policy that was chosen: the policy itself gives leave to
+    /// those that are surely the caller's, the node's file to any.
+    pub fn fields_with_leave(&self, own: &Policy, authors: Authors) -> BTreeSet<Field> {
+        let node = self.sources.node.allow.annotations.iter();
+        let node = node.filter_map(|leave| match leave {
+            AnnotationLeave::Field(field) => Some(*field),
+            AnnotationLeave::Policy | AnnotationLeave::Workspace => None,
+        });
+        let own = own
+            .annotations
+            .loosen
+            .iter()
+            .copied()
+            .filter(|_| authors == Authors::Caller);
+        node.chain(own).collect()
+    }
+}
+
+/// Where annotations ask for more than the policy that was chosen, and nobody gave them leave.
+pub(super) fn without_leave(
+    policy: &Policy,
+    own: &Policy,
+    origins: &Origins,
+    leave: &Leave,
+    mode_implied_by: Option<Field>,
+) -> Vec<OverLimit> {
+    let mut over = with_origins(loosens(policy, own), origins);
+    over.retain(|over| match over.exceeded.field {
+        // Whoever may list hosts, or have them asked for, may have them reached.
+        Field::NetworkMode if mode_implied_by.is_some() => {
+            let fields = [
+                Field::NetworkMode,
+                Field::NetworkAllow,
+                Field::NetworkOnUnknown,
+            ];
+            !fields.into_iter().any(|field| leave.has(field))
+        }
+        field => !leave.has(field),
+    });
+    over
+}
+
+/// The bounds of the policy that was chosen, as far as annotations have no leave to loosen them.
+pub(super) fn own_bounds(own: &Limits, leave: &Leave) -> Limits {
+    let mut bounds = *own;
+    if leave.has(Field::LimitsPids) {
+        bounds.pids = ProcessLimit::Unlimited;
+    }
+    if leave.has(Field::LimitsMemory) {
+        bounds.memory = MemoryLimit::Unlimited;
+    }
+    if leave.has(Field::LimitsCpus) {
+        bounds.cpus = CpuLimit::Unlimited;
+    }
+    bounds
+}

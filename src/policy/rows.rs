@@ -1,0 +1,286 @@
+//! What follows from the rows of the table of fields (`table.rs`): nothing here knows a field by its name.
+
+use serde::Deserialize;
+use serde::de::value::MapDeserializer;
+
+/// What of a policy is narrowed to a ceiling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Narrow {
+    /// The fields whose rule is a denial.
+    Denials,
+    /// All of them.
+    Everything,
+}
+
+/// Who sets a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SetBy {
+    /// Policy files and annotations.
+    Annotated,
+    /// Policy files. What gives leave to annotations is none of theirs, and what counts in a ceiling alone would do nothing in a
+    /// container.
+    FilesAlone,
+}
+
+/// A part of a policy of which a record says nothing: the fields' own `before`.
+pub(super) fn unsaid<'de, T: Deserialize<'de>, E: serde::de::Error>() -> Result<T, E> {
+    let nothing = std::iter::empty::<(&str, &str)>();
+    T::deserialize(MapDeserializer::<_, E>::new(nothing))
+}
+
+/// A row, for docs/policy.md.
+#[cfg(test)]
+pub(super) struct Row {
+    pub field: super::Field,
+    pub values: String,
+    pub meaning: String,
+    pub within: &'static str,
+}
+
+/// Everything that is the same for each field.
+macro_rules! fields {
+    ($(
+        $(#[doc = $about:literal])+
+        $(#[derive($also:ident)])?
+        $Group:ident in $group:ident, written $Written:ident {
+            $(
+                $(#[doc = $meaning:literal])+
+                $slot:ident: $Type:ty = $Field:ident $word:literal, $Rule:ident, $SetBy:ident
+                    $(, before $before:expr)?;
+            )+
+        }
+    )+) => {
+        /// What is asked for, complete: every field has a value.
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub struct Policy {
+            /// The policy that was chosen; annotations may have changed single fields of it.
+            pub name: $crate::policy::PolicyName,
+            $($(#[doc = $about])+ pub $group: $Group,)+
+        }
+
+        $crate::policy::text::words! {
+            /// A field of a policy, by its place in the file. Its annotation is `dev.agentbox.` and the same words.
+            Field { $($($(#[doc = $meaning])+ $Field = $word,)+)+ }
+        }
+
+        impl Field {
+            /// Whether an annotation can set it.
+            pub fn has_annotation(self) -> bool {
+                use $crate::policy::rows::SetBy;
+                let by = match self { $($(Self::$Field => SetBy::$SetBy,)+)+ };
+                by == SetBy::Annotated
+            }
+        }
+
+        $crate::policy::rows::parts! { $(
+            $(#[doc = $about])+ $(#[derive($also)])? $Group $Written {
+                $($(#[doc = $meaning])+ $slot: $Type = $Field $word [$($before)?],)+
+            }
+        )+ }
+
+        /// Any part of a policy's fields: what one file or one container's annotations say.
+        #[derive(Debug, Default, Clone, PartialEq, Eq)]
+        pub(super) struct Fields { $(pub $group: $Written,)+ }
+
+        impl Fields {
+            /// Puts what `over` gives on top of what is here, and notes which fields that are.
+            pub fn put(&mut self, over: Self, mut note: impl FnMut(Field)) {
+                $($(if let Some(written) = over.$group.$slot {
+                    <$Type as $crate::policy::value::Value>::put(written, &mut self.$group.$slot);
+                    note(Field::$Field);
+                })+)+
+            }
+
+            /// Takes the value of an annotation.
+            pub fn take(
+                &mut self,
+                field: Field,
+                value: &str,
+            ) -> Result<(), $crate::policy::ValueError> {
+                match field {
+                    $($(Field::$Field => self.$group.$slot = Some(value.parse()?),)+)+
+                }
+                Ok(())
+            }
+
+            /// The policy that these fields are, or the first that is missing.
+            pub fn whole(
+                self,
+                name: $crate::policy::PolicyName,
+                presets: &$crate::policy::value::Expand<'_>,
+            ) -> Result<Policy, $crate::policy::fields::Incomplete> {
+                Ok(Policy { name, $($group: self.$group.whole(presets)?,)+ })
+            }
+        }
+
+        impl From<Policy> for Fields {
+            fn from(policy: Policy) -> Self {
+                Self { $($group: policy.$group.into(),)+ }
+            }
+        }
+
+        /// What a policy file may say.
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub(super) struct PolicyFile {
+            pub description: Option<$crate::policy::file::Description>,
+            pub base: Option<$crate::policy::PolicyName>,
+            $(#[serde(default)] $group: $Written,)+
+        }
+
+        impl PolicyFile {
+            /// What it says of the policy's fields.
+            pub fn into_fields(self) -> Fields {
+                Fields { $($group: self.$group,)+ }
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for Policy {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                #[derive(serde::Deserialize)]
+                #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+                struct Saved { name: $crate::policy::PolicyName, $($group: Option<$Group>,)+ }
+                let saved = Saved::deserialize(from)?;
+                Ok(Self {
+                    name: saved.name,
+                    $($group: match saved.$group {
+                        Some(part) => part,
+                        None => $crate::policy::rows::unsaid()?,
+                    },)+
+                })
+            }
+        }
+
+        impl Policy {
+            /// The policy as a file that says everything and needs no base.
+            pub fn to_toml(&self) -> String {
+                // The name is the file's.
+                #[derive(serde::Serialize)]
+                struct Document<'a> { $($group: &'a $Group,)+ }
+                toml::to_string(&Document { $($group: &self.$group,)+ })
+                    .expect("tables of strings and arrays of strings always have a TOML form")
+            }
+        }
+
+        /// Hands over each field in which `asked` exceeds the ceiling.
+        pub(super) fn compare(
+            asked: &Policy,
+            ceiling: &Policy,
+            mut over: impl FnMut(Field, $crate::policy::ceiling_rule::Excess),
+        ) {
+            use $crate::policy::ceiling_rule::CeilingRule;
+            $($(
+                let most = &ceiling.$group.$slot;
+                if let Some(excess) = $Rule::excess(&asked.$group.$slot, most, ceiling) {
+                    over(Field::$Field, excess);
+                }
+            )+)+
+        }
+
+        /// Narrows a policy to a ceiling; the fields that this changed.
+        pub(super) fn narrow(
+            own: &mut Policy,
+            ceiling: &Policy,
+            narrow: $crate::policy::rows::Narrow,
+        ) -> Vec<Field> {
+            use $crate::policy::ceiling_rule::CeilingRule;
+            let everything = narrow == $crate::policy::rows::Narrow::Everything;
+            let mut changed = Vec::new();
+            $($(
+                if everything || <$Rule as CeilingRule<$Type>>::IS_DENIAL {
+                    let slot = &mut own.$group.$slot;
+                    let narrowed = $Rule::narrowed(slot, &ceiling.$group.$slot, ceiling);
+                    if narrowed != *slot {
+                        *slot = narrowed;
+                        changed.push(Field::$Field);
+                    }
+                }
+            )+)+
+            changed
+        }
+
+        /// The rows, for docs/policy.md.
+        #[cfg(test)]
+        pub(super) fn rows() -> Vec<$crate::policy::rows::Row> {
+            use $crate::policy::ceiling_rule::CeilingRule;
+            vec![$($($crate::policy::rows::Row {
+                field: Field::$Field,
+                values: <$Type as $crate::policy::value::Value>::values(),
+                meaning: concat!($($meaning),+).trim().to_owned(),
+                within: <$Rule as CeilingRule<$Type>>::WITHIN,
+            },)+)+]
+        }
+
+        /// A field's value, for docs/policy.md.
+        #[cfg(test)]
+        pub(super) fn shown(policy: &Policy, field: Field) -> String {
+            use $crate::policy::value::Value;
+            match field { $($(Field::$Field => policy.$group.$slot.shown(),)+)+ }
+        }
+    };
+}
+pub(super) use fields;
+
+/// The parts of a policy: whole, and as one author writes them.
+macro_rules! parts {
+    ($(
+        $(#[doc = $about:literal])+
+        $(#[derive($also:ident)])?
+        $Group:ident $Written:ident {
+            $(
+                $(#[doc = $meaning:literal])+
+                $slot:ident: $Type:ty = $Field:ident $word:literal [$($before:expr)?],
+            )+
+        }
+    )+) => { $(
+        $(#[doc = $about])+
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize $(, $also)?)]
+        #[serde(rename_all = "kebab-case")]
+        pub struct $Group { $($(#[doc = $meaning])+ pub $slot: $Type,)+ }
+
+        /// What one author says of it.
+        #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Deserialize)]
+        #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+        pub(super) struct $Written {
+            $(pub $slot: Option<<$Type as $crate::policy::value::Value>::Written>,)+
+        }
+
+        impl $Written {
+            fn whole(
+                self,
+                presets: &$crate::policy::value::Expand<'_>,
+            ) -> Result<$Group, $crate::policy::fields::Incomplete> {
+                use $crate::policy::fields::Incomplete;
+                use $crate::policy::value::Value;
+                Ok($Group { $($slot: {
+                    let written = self.$slot.ok_or(Incomplete::Missing(Field::$Field))?;
+                    <$Type>::complete(written, Field::$Field, presets).map_err(Incomplete::Preset)?
+                },)+ })
+            }
+        }
+
+        impl From<$Group> for $Written {
+            fn from(whole: $Group) -> Self {
+                use $crate::policy::value::Value;
+                Self { $($slot: Some(whole.$slot.written()),)+ }
+            }
+        }
+
+        /// As a record of a container has it.
+        impl<'de> serde::Deserialize<'de> for $Group {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                #[derive(serde::Deserialize)]
+                #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+                struct Saved { $($slot: Option<$Type>,)+ }
+                let saved = Saved::deserialize(from)?;
+                Ok(Self { $($slot: {
+                    let before: Option<$Type> = None $(.or_else(|| Some($before)))?;
+                    let missing = || <D::Error as serde::de::Error>::missing_field($word);
+                    saved.$slot.or(before).ok_or_else(missing)?
+                },)+ })
+            }
+        }
+    )+ };
+}
+pub(super) use parts;

@@ -1,0 +1,157 @@
+//! The value of a field: as people write it, and as a policy has it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use super::bound::{Amount, Bound};
+use super::list::WrittenList;
+use super::seconds::Seconds;
+use super::text::ValueError;
+use super::{
+    ByteSize, Capability, Count, CredentialName, Field, GuestPath, InboundPort, NetworkRule,
+    PolicyError, PresetName, RuleItem, SyscallName,
+};
+
+/// Looks up a preset that a field names.
+pub(super) type Expand<'a> =
+    dyn Fn(&PresetName, Field) -> Result<BTreeSet<NetworkRule>, PolicyError> + 'a;
+
+/// The value of a field in a whole policy.
+pub(super) trait Value: Sized {
+    /// What one file or one annotation says of it.
+    type Written;
+
+    /// Puts what somebody wrote on top of what their base says.
+    fn put(written: Self::Written, slot: &mut Option<Self::Written>);
+
+    /// The value itself, with presets spelled out.
+    fn complete(
+        written: Self::Written,
+        field: Field,
+        presets: &Expand<'_>,
+    ) -> Result<Self, PolicyError>;
+
+    /// The value as somebody writes it who says all of it.
+    fn written(self) -> Self::Written;
+
+    /// Which values there are, for docs/policy.md: what the error about any other one says.
+    #[cfg(test)]
+    fn values() -> String;
+
+    /// The value in docs/policy.md.
+    #[cfg(test)]
+    fn shown(&self) -> String;
+}
+
+/// A value, or an item of a list, that a policy has as it is written. `words!` makes its types such values.
+pub(super) trait Plain: FromStr<Err = ValueError> + fmt::Display {}
+
+impl Plain for ByteSize {}
+impl Plain for Capability {}
+impl Plain for Count {}
+impl Plain for CredentialName {}
+impl Plain for GuestPath {}
+impl Plain for InboundPort {}
+impl Plain for SyscallName {}
+impl<T: Amount> Plain for Bound<T> {}
+impl<const LEAST: u32, const MOST: u32> Plain for Seconds<LEAST, MOST> {}
+
+impl<T: Plain> Value for T {
+    type Written = Self;
+
+    fn put(written: Self, slot: &mut Option<Self>) {
+        *slot = Some(written);
+    }
+
+    fn complete(written: Self, _: Field, _: &Expand<'_>) -> Result<Self, PolicyError> {
+        Ok(written)
+    }
+
+    fn written(self) -> Self {
+        self
+    }
+
+    #[cfg(test)]
+    fn values() -> String {
+        allowed::<T>()
+    }
+
+    #[cfg(test)]
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl<T: Plain + Ord> Value for BTreeSet<T> {
+    type Written = WrittenList<T>;
+
+    fn put(written: WrittenList<T>, slot: &mut Option<WrittenList<T>>) {
+        written.put(slot);
+    }
+
+    fn complete(written: WrittenList<T>, _: Field, _: &Expand<'_>) -> Result<Self, PolicyError> {
+        Ok(written.items)
+    }
+
+    fn written(self) -> WrittenList<T> {
+        self.into()
+    }
+
+    #[cfg(test)]
+    fn values() -> String {
+        format!("a list; an item is {}", allowed::<T>())
+    }
+
+    #[cfg(test)]
+    fn shown(&self) -> String {
+        super::text::few(self, usize::MAX)
+    }
+}
+
+/// Rules are written as they are, or by the name of a preset.
+impl Value for BTreeSet<NetworkRule> {
+    type Written = WrittenList<RuleItem>;
+
+    fn put(written: WrittenList<RuleItem>, slot: &mut Option<WrittenList<RuleItem>>) {
+        written.put(slot);
+    }
+
+    fn complete(
+        written: WrittenList<RuleItem>,
+        field: Field,
+        presets: &Expand<'_>,
+    ) -> Result<Self, PolicyError> {
+        let mut rules = Self::new();
+        for item in written.items {
+            match item {
+                RuleItem::Rule(rule) => drop(rules.insert(rule)),
+                RuleItem::Preset(name) => rules.extend(presets(&name, field)?),
+            }
+        }
+        Ok(rules)
+    }
+
+    fn written(self) -> WrittenList<RuleItem> {
+        let items: BTreeSet<_> = self.into_iter().map(RuleItem::Rule).collect();
+        items.into()
+    }
+
+    #[cfg(test)]
+    fn values() -> String {
+        format!("a list; an item is {}", allowed::<RuleItem>())
+    }
+
+    #[cfg(test)]
+    fn shown(&self) -> String {
+        super::text::few(self, usize::MAX)
+    }
+}
+
+/// What the parser says that it takes.
+#[cfg(test)]
+fn allowed<T: FromStr<Err = ValueError>>() -> String {
+    // No value has a control character.
+    let wrong = "\0".parse::<T>().err();
+    wrong.expect("a parser takes everything").allowed
+}
