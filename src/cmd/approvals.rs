@@ -13,6 +13,7 @@ use crate::egress::WaitingConnection;
 use crate::egress::{Lasting, MOST_WAITING, endpoint};
 use crate::policy::{Host, NetworkRule, Reach, Target};
 use crate::render::identity::Identity;
+use crate::runtime::network::ControlError;
 use crate::runtime::network::clients;
 use crate::runtime::network::control;
 use crate::runtime::state::find::{self, Purpose};
@@ -168,8 +169,8 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        ControlReply::Failed(why) => bail!("{why}"),
-        _ => bail!("unexpected reply from the sidecar"),
+        ControlReply::Failed(why) => bail!(ControlError::Refused(why)),
+        _ => bail!(ControlError::Unexpected),
     }
 }
 

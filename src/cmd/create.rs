@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::cli::{Create, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::runtime::create;
-use crate::runtime::create::Streams;
+use crate::runtime::launch::Streams;
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Delete, Global};
-use crate::runtime::delete;
+use crate::runtime::delete::{self, Deletes};
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
@@ -19,7 +19,11 @@ pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {
         .ok()
         .filter(|_| elsewhere)
         .map(|record| identity::of(&record).words());
-    delete::delete(&place, args.force)?;
+    let deletes = match args.force {
+        true => Deletes::Any,
+        false => Deletes::Ended,
+    };
+    delete::delete(&place, deletes)?;
     if let Some(name) = name {
         // Its engine learns of it when it looks next; the person at once.
         log::warn!("deleted container {} ({name})", place.id.as_str());

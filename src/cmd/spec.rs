@@ -19,14 +19,17 @@ pub fn run(args: &SpecArgs) -> Result<ExitCode> {
     } else {
         Spec::default()
     };
-    like_runc(&mut spec, args.rootless)?;
+    like_runc(&mut spec);
+    if !args.rootless {
+        deny_devices(&mut spec)?;
+    }
     let text = serde_json::to_string_pretty(&spec)?;
     std::fs::write(&path, text).with_context(|| format!("write {path:?}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Makes the library's example that of `runc spec`.
-fn like_runc(spec: &mut Spec, rootless: bool) -> Result<()> {
+fn like_runc(spec: &mut Spec) {
     spec.set_hostname(Some("agentbox".to_owned()));
     spec.set_annotations(None);
     if let Some(process) = spec.process_mut() {
@@ -39,22 +42,24 @@ fn like_runc(spec: &mut Spec, rootless: bool) -> Result<()> {
         }
     }
     let unified = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    if let Some(linux) = spec.linux_mut().as_mut().filter(|_| !unified) {
+        // The example's cgroup mount shows cgroup v1 as it is on the node.
+        let mut namespaces = linux.namespaces().clone().unwrap_or_default();
+        namespaces.retain(|n| n.typ() != LinuxNamespaceType::Cgroup);
+        linux.set_namespaces(Some(namespaces));
+    }
+}
+
+/// What a user without privileges has no cgroup for.
+fn deny_devices(spec: &mut Spec) -> Result<()> {
+    let nothing = LinuxDeviceCgroupBuilder::default()
+        .allow(false)
+        .access("rwm")
+        .build()?;
     if let Some(linux) = spec.linux_mut() {
-        if !unified {
-            // The example's cgroup mount shows cgroup v1 as it is on the node.
-            let mut namespaces = linux.namespaces().clone().unwrap_or_default();
-            namespaces.retain(|n| n.typ() != LinuxNamespaceType::Cgroup);
-            linux.set_namespaces(Some(namespaces));
-        }
-        if !rootless {
-            let nothing = LinuxDeviceCgroupBuilder::default()
-                .allow(false)
-                .access("rwm")
-                .build()?;
-            let mut resources = LinuxResources::default();
-            resources.set_devices(Some(vec![nothing]));
-            linux.set_resources(Some(resources));
-        }
+        let mut resources = LinuxResources::default();
+        resources.set_devices(Some(vec![nothing]));
+        linux.set_resources(Some(resources));
     }
     Ok(())
 }

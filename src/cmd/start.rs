@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Global, Id};
-use crate::runtime::foreground::notify::{self, Relay};
+use crate::runtime::foreground::notify::{self, ReadinessRelay};
 use crate::runtime::start;
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::record::Record;
@@ -20,7 +20,7 @@ pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
     };
     // Before the program runs, which may report at once.
     let relay = relay
-        .map(|init| Relay::listen(&place, init))
+        .map(|init| ReadinessRelay::listen(&place, init))
         .transpose()?
         .flatten();
     start::start(global, &place, lock)?;

@@ -51,7 +51,7 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
         }
         None => find::place(global, &args.id, Purpose::Act)?,
     };
-    let mut resources = wanted(args)?;
+    let mut resources = requested(args)?;
     reach::check_resources(&resources)?;
     let _lock = place.lock_existing()?;
     let container = start::load(&place)?;
@@ -64,15 +64,15 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
         plan.limits.clamp(&mut resources);
     }
     match signal::cgroup(&container)? {
-        // systemd resets limits that it was not told about, so it gets all of them; limits without a property of systemd's are
-        // written directly, as by runc.
+        // systemd resets limits it was not told about, so it gets all of them; limits it has no property for are written
+        // directly, as runc does.
         manager @ AnyCgroupManager::Systemd(_) => {
             let controllers = record.controllers()?;
             render::leave_out_zeros(&mut resources);
-            let mut told = resources.clone();
-            render::repeat_current(&mut told, &limits::current(&controllers));
+            let mut repeated = resources.clone();
+            render::repeat_current(&mut repeated, &limits::current(&controllers));
             let options = ControllerOpt {
-                resources: &told,
+                resources: &repeated,
                 disable_oom_killer: false,
                 oom_score_adj: None,
                 freezer_state: None,
@@ -110,8 +110,8 @@ fn only_network(args: &Update) -> bool {
         }
 }
 
-/// What is asked for: the JSON of `--resources`, and where that is given nothing else, as with runc.
-fn wanted(args: &Update) -> Result<LinuxResources> {
+/// The limits to set: the JSON of `--resources` alone if that is given, as with runc, else the flags.
+fn requested(args: &Update) -> Result<LinuxResources> {
     let schemas = [&args.l3_cache_schema, &args.mem_bw_schema];
     if schemas
         .iter()

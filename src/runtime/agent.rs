@@ -7,7 +7,7 @@
 //! the agent, even those that the process itself still makes.
 //!
 //! Without a policy that happens at `create`. There, and at `exec`, libcontainer keeps the runtime's process busy: a forked
-//! [`Courier`] does it. Under a policy the first process loads its filter at `start`, which does it itself.
+//! [`ListenerChild`] does it. Under a policy the first process loads its filter at `start`, which does it itself.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::enforce::listener::AgentSocket;
-use crate::enforce::report::Report;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{Record, write_whole};
 use crate::seccomp::Filter;
@@ -30,6 +29,21 @@ const FILE: &str = "agent.json";
 
 /// How long a process may take from loading its filter to saying so, and the runtime to answer.
 const WITHIN: Duration = Duration::from_secs(30);
+
+/// Why a filter's listener does not get to its agent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The profile does not say where the agent listens.
+    #[error("seccomp listenerPath is not set, but the profile has a rule with SCMP_ACT_NOTIFY")]
+    NoPath,
+    /// The process of the container takes too many seconds.
+    #[error("the container's process did not load its seccomp filter within {0} s")]
+    NotLoaded(u64),
+    /// It is gone.
+    #[error("the container's process ended before its seccomp filter was loaded")]
+    Ended,
+}
 
 /// Which agent, kept in the container's directory for `start` and `exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,10 +80,7 @@ impl Agent {
         let path = engine.listener_path().clone().unwrap_or_default();
         let path = path.into_os_string().into_string().unwrap_or_default();
         if path.is_empty() {
-            return Err(RuntimeError::Unsupported(
-                "seccomp listenerPath is not set, but the profile has a rule with SCMP_ACT_NOTIFY"
-                    .to_owned(),
-            ));
+            return Err(AgentError::NoPath.into());
         }
         let agent = Self {
             path,
@@ -158,10 +169,7 @@ impl Agent {
             }
             // `start` says what was reported.
             [false, true] => Ok(()),
-            [false, false] => Err(RuntimeError::Init(Report::step(format!(
-                "the container's process did not load its seccomp filter within {} s",
-                WITHIN.as_secs()
-            )))),
+            [false, false] => Err(AgentError::NotLoaded(WITHIN.as_secs()).into()),
         }
     }
 
@@ -234,9 +242,7 @@ fn heard(far: BorrowedFd<'_>) -> Result<(i32, i32), RuntimeError> {
         .map_err(RuntimeError::io("hear of the seccomp listener"))?;
     match message {
         (4, Some(pid)) => Ok((pid, i32::from_ne_bytes(buffer))),
-        _ => Err(RuntimeError::Init(Report::step(
-            "the container's process ended before its seccomp filter was loaded".to_owned(),
-        ))),
+        _ => Err(AgentError::Ended.into()),
     }
 }
 
@@ -249,9 +255,9 @@ fn copy(pid: i32, number: i32) -> Result<OwnedFd, RuntimeError> {
 }
 
 /// A child that serves the first process while libcontainer creates the container. Dropped, it is killed and reaped.
-pub struct Courier(Option<Pid>);
+pub struct ListenerChild(Option<Pid>);
 
-impl Courier {
+impl ListenerChild {
     /// Forks it; the calling process must be single-threaded. What fails reaches `create` by the report pipe.
     pub fn spawn(
         agent: &Agent,
@@ -260,7 +266,7 @@ impl Courier {
         moment: Moment,
     ) -> Result<(Self, AgentSocket), RuntimeError> {
         let (near, far) = channel()?;
-        let work = || match courier(agent, far.as_fd(), record, report, moment) {
+        let work = || match serve_from_child(agent, far.as_fd(), record, report, moment) {
             Ok(()) => 0,
             Err(_) => 1,
         };
@@ -269,7 +275,7 @@ impl Courier {
     }
 }
 
-fn courier(
+fn serve_from_child(
     agent: &Agent,
     far: BorrowedFd<'_>,
     record: &Record,
@@ -300,18 +306,18 @@ fn end(pid: i32) {
     }
 }
 
-impl Drop for Courier {
+impl Drop for ListenerChild {
     fn drop(&mut self) {
         let Some(child) = self.0.take() else { return };
         // Not reaped yet, so the number is still this child's.
         if let Err(error) = rustix::process::kill_process(child, Signal::KILL) {
-            log::debug!("the courier could not be killed: {error}");
+            log::debug!("the child that serves the seccomp agent could not be killed: {error}");
         }
         let reaped = rustix::io::retry_on_intr(|| {
             rustix::process::waitpid(Some(child), WaitOptions::empty())
         });
         if let Err(error) = reaped {
-            log::debug!("the courier could not be reaped: {error}");
+            log::debug!("the child that serves the seccomp agent could not be reaped: {error}");
         }
     }
 }

@@ -23,22 +23,30 @@ use crate::sidecar;
 /// How long the container's processes may take to die of SIGKILL.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Deletes a container that has ended or never started; with `force` kills it first.
-pub fn delete(place: &Place, force: bool) -> Result<(), RuntimeError> {
-    if force {
+/// Which containers are deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deletes {
+    /// Those that have ended or never started.
+    Ended,
+    /// Whatever there is, killed first.
+    Any,
+}
+
+/// Deletes a container.
+pub fn delete(place: &Place, deletes: Deletes) -> Result<(), RuntimeError> {
+    if deletes == Deletes::Any {
         end_first(place);
     }
     let lock = place.lock()?;
     let record = read_record(place);
     if record.is_none() && !place.dir().exists() && !place.libcontainer_dir().exists() {
         lock.remove()?;
-        return if force {
-            Ok(())
-        } else {
-            Err(RuntimeError::Unknown(place.id.as_str().to_owned()))
+        return match deletes {
+            Deletes::Any => Ok(()),
+            Deletes::Ended => Err(RuntimeError::Unknown(place.id.as_str().to_owned())),
         };
     }
-    if !force {
+    if deletes == Deletes::Ended {
         let status = start::load(place)
             .map(|c| c.status())
             .unwrap_or(ContainerStatus::Stopped);
@@ -55,7 +63,7 @@ pub fn delete(place: &Place, force: bool) -> Result<(), RuntimeError> {
     lock.remove()
 }
 
-/// Kills a container before its lock is asked for: the holder may wait for something in the container, which then
+/// Kills a container before its lock is asked for: a verb that holds it waits for something in the container, which then
 /// cannot come.
 fn end_first(place: &Place) {
     let dir = place.dir();
@@ -91,8 +99,8 @@ fn read_record(place: &Place) -> Option<Record> {
     }
 }
 
-/// Ends and removes all parts of a container, in an order in which no record goes before the things in it. Each step is
-/// tried even when one before it failed; the first failure is reported.
+/// Ends and removes whatever there is of a container, in an order in which no record goes before what it names.
+/// Each step is tried even when one before it failed; the first failure is reported.
 pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeError> {
     let mut first = Ok(());
     let mut note = |result: Result<(), RuntimeError>| {
@@ -110,7 +118,8 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
     });
     let init = remains.init;
     if init.is_none() {
-        // `create` failed, or was killed before it knew its child: any child of libcontainer's still holds the report pipe.
+        // `create` was killed before it knew its child, or failed: any child that libcontainer had already forked still
+        // holds the report pipe.
         note(half_made::kill(&place.report()));
     }
     note(remove_container(place, init, record));
@@ -132,7 +141,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
     if first.is_ok() {
         // While the record is still there: a deletion that is killed here is finished by the next one.
         if let Some(record) = record {
-            let env = hooks::default_env(record.plan.is_some());
+            let env = hooks::default_env(record);
             hooks::poststop(&record.hooks, &record.told(), &env);
         }
         first = Census::of_node()
@@ -195,16 +204,14 @@ fn remove_container(
     }
 }
 
-/// Waits until the processes of the container's cgroup are gone; all of them were sent SIGKILL.
+/// Waits until the processes of the container's cgroup, all of which were sent SIGKILL, are gone.
 fn wait_until_empty(controllers: &Controllers) -> Result<(), RuntimeError> {
     let end = Instant::now() + LIMIT;
     let mut pause = Duration::from_micros(200);
     while path::has_processes(controllers) {
         if Instant::now() >= end {
-            return Err(RuntimeError::Unsupported(format!(
-                "processes in the container's cgroup ({:?}) do not end: look at them, and delete it again",
-                controllers.all()
-            )));
+            let dirs = controllers.all().into_iter().map(Path::to_owned).collect();
+            return Err(RuntimeError::StillRunning(dirs));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));

@@ -106,6 +106,44 @@ pub enum RuntimeError {
     /// What runc refuses as well.
     #[error(transparent)]
     Refused(#[from] crate::render::refuse::Refused),
+    /// A container is not created.
+    #[error(transparent)]
+    Create(#[from] crate::runtime::create::CreateError),
+    /// A process is not started in a container.
+    #[error(transparent)]
+    Exec(#[from] crate::runtime::exec::ExecError),
+    /// A process asks for what it cannot have.
+    #[error(transparent)]
+    Process(#[from] crate::runtime::input::ProcessRefused),
+    /// The seccomp agent does not get its listener.
+    #[error(transparent)]
+    Agent(#[from] crate::runtime::agent::AgentError),
+    /// The hooks of `create` are refused, or failed.
+    #[error(transparent)]
+    Hooks(#[from] crate::runtime::hooks::HooksError),
+    /// A policy names a system call that does not exist.
+    #[error(transparent)]
+    SyscallName(#[from] crate::seccomp::SyscallNameError),
+    /// The caller's terminal.
+    #[error(transparent)]
+    Foreground(#[from] crate::runtime::foreground::ForegroundError),
+    /// The sidecar does not do what it is asked for.
+    #[error(transparent)]
+    Control(#[from] crate::runtime::network::ControlError),
+    /// A container does not get other rules.
+    #[error(transparent)]
+    Rules(#[from] crate::runtime::network::RulesRefused),
+    /// getrandom(2)
+    #[error("the kernel gives no random bytes: {0}")]
+    Random(getrandom::Error),
+    /// Killed processes are still in the container's cgroup.
+    #[error(
+        "processes in the container's cgroup ({0:?}) do not end: look at them, and delete it again"
+    )]
+    StillRunning(Vec<PathBuf>),
+    /// Killed processes of a `create` or `exec` still hold its pipe.
+    #[error("processes that hold {0:?} were killed and have not ended")]
+    NotEnded(PathBuf),
     /// The bundle cannot be judged.
     #[error(transparent)]
     Probe(#[from] crate::probe::ProbeError),
@@ -124,10 +162,10 @@ pub enum RuntimeError {
     /// What our own code does in the container's process, when libcontainer did it in its place.
     #[error(transparent)]
     Enforce(#[from] EnforceError),
-    /// What the container's own process reported, or the runtime in its place.
+    /// What the container's own process reported.
     #[error(transparent)]
     Init(#[from] Report),
-    /// A hook failed. The words are runc's.
+    /// A hook of `start` failed. The words are runc's.
     #[error(transparent)]
     Hook(#[from] crate::enforce::hooks::HookError),
     /// libcontainer failed.
@@ -146,9 +184,6 @@ pub enum RuntimeError {
         /// The errno.
         source: io::Error,
     },
-    /// What this runtime cannot do.
-    #[error("{0}")]
-    Unsupported(String),
 }
 
 impl RuntimeError {

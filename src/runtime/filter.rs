@@ -83,10 +83,6 @@ pub fn read(path: &Path) -> Result<Option<SavedFilter>, RuntimeError> {
 fn names(
     set: &BTreeSet<crate::policy::SyscallName>,
 ) -> Result<BTreeSet<SyscallName>, RuntimeError> {
-    let parse = |name: &crate::policy::SyscallName| {
-        name.as_str()
-            .parse()
-            .map_err(|e: seccomp::SyscallNameError| RuntimeError::Unsupported(e.to_string()))
-    };
+    let parse = |name: &crate::policy::SyscallName| Ok(name.as_str().parse()?);
     set.iter().map(parse).collect()
 }

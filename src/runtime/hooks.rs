@@ -10,7 +10,7 @@
 //! | poststop | the runtime's | `delete`, once everything else is gone | is a warning |
 //!
 //! libcontainer would tell them of its own bundle, run poststart before the program, and give up a deletion over a
-//! failing poststop. It therefore gets at most two hooks, both of which are this program ([`Job`]): libcontainer has
+//! failing poststop. It therefore gets at most two hooks, both of which are this program ([`CreateHooks`]): libcontainer has
 //! no other place for work before pivot_root.
 
 use std::fs::File;
@@ -33,14 +33,37 @@ use crate::enforce::hooks::SHOWN;
 use crate::enforce::hooks::WITHOUT_TIMEOUT;
 use crate::enforce::hooks::run;
 use crate::runtime::RuntimeError;
+use crate::runtime::state::record::Record;
 use crate::sys::deadline::Halt;
 
-/// The first argument that makes this program run the hooks of a [`Job`].
+/// The first argument that makes this program run the hooks of a [`CreateHooks`].
 pub const VERB: &str = "run-hooks";
 
-/// The last byte of a [`Job`] while its hooks run, and while they do not.
+/// The last byte of a [`CreateHooks`] while its hooks run, and while they do not.
 const RUNNING: u8 = b'\n';
 const IDLE: u8 = b' ';
+
+/// Why the hooks of `create` are refused, or fail.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HooksError {
+    /// A hook that cannot be run as it is written.
+    #[error("{when} hook {path:?}: {why}")]
+    Hook {
+        /// Its moment.
+        when: &'static str,
+        /// Its program.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// What is to be run cannot be said in JSON.
+    #[error("write down the hooks of create: {0}")]
+    NotWritten(serde_json::Error),
+    /// One of them failed, in its own words.
+    #[error("{0}")]
+    Failed(String),
+}
 
 /// Refuses hooks that could not be run as written (config.md: `path` is absolute, `timeout` greater than zero).
 pub fn check(hooks: &Hooks) -> Result<(), RuntimeError> {
@@ -53,10 +76,8 @@ pub fn check(hooks: &Hooks) -> Result<(), RuntimeError> {
             } else {
                 continue;
             };
-            let (when, path) = (when.name(), hook.path());
-            return Err(RuntimeError::Unsupported(format!(
-                "{when} hook {path:?}: {why}"
-            )));
+            let (when, path) = (when.name(), hook.path().clone());
+            return Err(HooksError::Hook { when, path, why }.into());
         }
     }
     Ok(())
@@ -64,8 +85,8 @@ pub fn check(hooks: &Hooks) -> Result<(), RuntimeError> {
 
 /// The environment of a hook in the runtime's namespaces that names none. The specification is silent; without a policy
 /// it is the runtime's, as runc and crun have it and hooks may rely on. Under a policy nothing reaches a program unasked.
-pub fn default_env(policy: bool) -> Vec<String> {
-    let all = std::env::vars_os().filter(|_| !policy);
+pub fn default_env(record: &Record) -> Vec<String> {
+    let all = std::env::vars_os().filter(|_| record.plan.is_none());
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some(format!("{}={}", name.to_str()?, value.to_str()?))
     };
@@ -89,7 +110,7 @@ pub fn poststop(hooks: &Hooks, told: &HookState, env: &[String]) {
 
 /// The hooks of `create`, in a file that libcontainer's two calls of this program inherit, and to whose end they write
 /// what went wrong. Not a path: a process in a user namespace could not open it.
-pub struct Job {
+pub struct CreateHooks {
     file: File,
     length: u64,
     runtime: bool,
@@ -107,7 +128,7 @@ fn time_of(hooks: &[Hook]) -> Duration {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Work {
+struct WrittenHooks {
     hooks: Hooks,
     told: HookState,
     rootfs: PathBuf,
@@ -116,7 +137,7 @@ struct Work {
     home: Option<PathBuf>,
 }
 
-impl Job {
+impl CreateHooks {
     /// Writes down what is to be run; `None` if nothing is. `env` as for [`run`].
     pub fn new(
         hooks: &Hooks,
@@ -130,7 +151,7 @@ impl Job {
         if !runtime && !container {
             return Ok(None);
         }
-        let work = Work {
+        let written = WrittenHooks {
             hooks: hooks.clone(),
             told: told.clone(),
             rootfs: rootfs.to_owned(),
@@ -138,8 +159,7 @@ impl Job {
             home: systemd_v1::home()?,
         };
         let step = "write down the hooks of create";
-        let mut text = serde_json::to_vec(&work)
-            .map_err(|e| RuntimeError::Unsupported(format!("{step}: {e}")))?;
+        let mut text = serde_json::to_vec(&written).map_err(HooksError::NotWritten)?;
         // JSON may end in white space.
         text.push(IDLE);
         // Inherited on purpose. Its number is above those of --preserve-fds, which are all in use, so that the
@@ -191,11 +211,11 @@ impl Job {
     }
 
     /// What went wrong, if something did.
-    pub fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<HooksError> {
         let mut text = vec![0; 2 * SHOWN as usize];
         let length = rustix::io::pread(&self.file, &mut text, self.length).ok()?;
         let text = String::from_utf8_lossy(&text[..length]).into_owned();
-        (!text.is_empty()).then_some(text)
+        (!text.is_empty()).then_some(HooksError::Failed(text))
     }
 }
 
@@ -209,46 +229,56 @@ pub fn main() -> ExitCode {
     let inherited = i32::try_from(fd)
         .ok()
         .and_then(crate::sys::process::borrow_inherited);
-    let Some(Ok(job)) = inherited.map(|fd| fd.try_clone_to_owned()) else {
+    let Some(Ok(file)) = inherited.map(|fd| fd.try_clone_to_owned()) else {
         return ExitCode::FAILURE;
     };
-    let in_container = arguments.next().as_deref() == Some(HookMoment::CreateContainer.name());
-    // Not in the container: whoever shares its processes could stop this one, and the time with it.
-    let mark = |byte| match in_container {
-        true => Ok(()),
-        false => rustix::io::pwrite(&job, &[byte], length.saturating_sub(1)).map(drop),
+    let side = match arguments.next().as_deref() == Some(HookMoment::CreateContainer.name()) {
+        true => Side::Container,
+        false => Side::Runtime,
+    };
+    // Not in the container: a process that shares its pids could stop this one, and the time with it.
+    let mark = |byte| match side {
+        Side::Container => Ok(()),
+        Side::Runtime => rustix::io::pwrite(&file, &[byte], length.saturating_sub(1)).map(drop),
     };
     let served = mark(RUNNING)
         .map_err(|e| e.to_string())
-        .and_then(|()| serve(&job, length, in_container));
+        .and_then(|()| serve(&file, length, side));
     if let Err(error) = mark(IDLE) {
         log::debug!("hooks are done: {error}");
     }
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            let written = rustix::io::pwrite(&job, why.as_bytes(), length);
+            let written = rustix::io::pwrite(&file, why.as_bytes(), length);
             ExitCode::from(if written.is_ok() { 1 } else { 2 })
         }
     }
 }
 
-fn serve(job: &OwnedFd, length: u64, in_container: bool) -> Result<(), String> {
+/// In whose namespaces hooks run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Runtime,
+    Container,
+}
+
+fn serve(file: &OwnedFd, length: u64, side: Side) -> Result<(), String> {
     let text = |e: &dyn std::error::Error| crate::log::chain(e);
     // The hooks themselves get nothing but their standard descriptors.
     crate::sys::process::close_on_exec_from(3).map_err(|e| text(&e))?;
-    let mut work = vec![0; usize::try_from(length).map_err(|e| text(&e))?];
-    let read = rustix::io::pread(job.as_fd(), &mut work, 0).map_err(|e| text(&e))?;
-    let work: Work = serde_json::from_slice(&work[..read]).map_err(|e| text(&e))?;
+    let mut json = vec![0; usize::try_from(length).map_err(|e| text(&e))?];
+    let read = rustix::io::pread(file.as_fd(), &mut json, 0).map_err(|e| text(&e))?;
+    let written: WrittenHooks = serde_json::from_slice(&json[..read]).map_err(|e| text(&e))?;
     let run = |when, pid, env: &[String], cwd: &Path| {
-        run(when, &work.hooks, &work.told, pid, env, Some(cwd)).map_err(|e| text(&e))
+        run(when, &written.hooks, &written.told, pid, env, Some(cwd)).map_err(|e| text(&e))
     };
-    if in_container {
+    if side == Side::Container {
         // The caller is the container's first process: its number as the container sees it.
         let pid = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
-        return run(HookMoment::CreateContainer, pid, &[], &work.rootfs);
+        return run(HookMoment::CreateContainer, pid, &[], &written.rootfs);
     }
-    if let Some(tasks) = &work.home {
+    if let Some(tasks) = &written.home {
         std::fs::write(tasks, "0").map_err(|e| format!("leave the container's cgroup: {e}"))?;
     }
     let mut state = String::new();
@@ -257,6 +287,16 @@ fn serve(job: &OwnedFd, length: u64, in_container: bool) -> Result<(), String> {
         .map_err(|e| text(&e))?;
     let state: serde_json::Value = serde_json::from_str(&state).map_err(|e| text(&e))?;
     let pid = state["pid"].as_i64().and_then(|p| i32::try_from(p).ok());
-    run(HookMoment::Prestart, pid, &work.env, &work.told.bundle)?;
-    run(HookMoment::CreateRuntime, pid, &work.env, &work.told.bundle)
+    run(
+        HookMoment::Prestart,
+        pid,
+        &written.env,
+        &written.told.bundle,
+    )?;
+    run(
+        HookMoment::CreateRuntime,
+        pid,
+        &written.env,
+        &written.told.bundle,
+    )
 }

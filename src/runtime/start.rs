@@ -45,7 +45,7 @@ pub fn start(global: &Global, place: &Place, lock: Lock) -> Result<(), RuntimeEr
 /// poststart hooks: the program runs.
 fn poststart(record: &Record) -> Result<(), RuntimeError> {
     let pid = record.init.map(|init| init.pid);
-    let env = hooks::default_env(record.plan.is_some());
+    let env = hooks::default_env(record);
     Ok(enforced::run(
         HookMoment::Poststart,
         &record.hooks,

@@ -28,6 +28,15 @@ pub struct Layout {
     pub home: Option<PathBuf>,
 }
 
+/// How much of the node is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// What the list names.
+    Listed,
+    /// The whole root file system, but for what the list hides.
+    Everything,
+}
+
 /// User and groups of the command.
 pub struct User {
     /// User id.
@@ -37,8 +46,9 @@ pub struct User {
 }
 
 impl Layout {
-    /// Looks at the node. `everything` shows its whole root file system, but for what the list hides.
-    pub fn of(list: &List, workspace: &Path, environment: &[String], everything: bool) -> Self {
+    /// Looks at the node.
+    pub fn of(list: &List, workspace: &Path, environment: &[String], shown: Shown) -> Self {
+        let everything = shown == Shown::Everything;
         let mut layout = Self {
             binds: Vec::new(),
             system: BTreeSet::new(),

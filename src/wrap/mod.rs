@@ -18,14 +18,39 @@ use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::policy::{MountRule, Selection};
 use crate::probe::is_home;
-use crate::runtime::create::{self, Decision};
+use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::wait::OnDefault;
 use crate::runtime::foreground::{self, Afterwards};
 use crate::runtime::input::node_files;
 use crate::runtime::state::store;
 use crate::runtime::{Failed, RuntimeError};
-use layout::Layout;
+use layout::{Layout, Shown};
 use list::List;
+
+/// Why a command is not wrapped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WrapRefused {
+    /// `--policy unconfined`
+    #[error("`wrap` without walls is the command itself: choose a policy with --policy")]
+    NoPolicy,
+    /// The caller is an ordinary user.
+    #[error(
+        "`wrap` needs root, to make namespaces and mounts: run it with sudo, the command itself runs as you"
+    )]
+    NotRoot,
+    /// A workspace below /usr, say.
+    #[error("the workspace {0:?} is part of the system: choose a project's directory")]
+    SystemDirectory(PathBuf),
+    /// A workspace with everything that somebody has.
+    #[error(
+        "the workspace {0:?} is a whole home directory, all of which would be written: cd into a project's directory"
+    )]
+    Home(PathBuf),
+    /// `--env`
+    #[error("--env {0:?} is not NAME=VALUE")]
+    Env(String),
+}
 
 /// Runs a command; its exit status.
 pub fn run(global: &Global, args: &cli::Wrap, warming: Warming) -> Result<i32> {
@@ -56,7 +81,7 @@ pub fn status_of(error: &anyhow::Error) -> Option<i32> {
 }
 
 /// What would be enforced for a command in the current directory.
-pub fn decide(global: &Global, policy: Option<&str>) -> Result<Decision> {
+pub fn decide(global: &Global, policy: Option<&str>) -> Result<BundleDecision> {
     let command = vec!["true".to_owned()];
     let args = cli::Wrap {
         policy: policy.map(str::to_owned),
@@ -75,7 +100,7 @@ pub fn decide(global: &Global, policy: Option<&str>) -> Result<Decision> {
 /// A bundle made for a command, and how it is to be run.
 struct Prepared {
     global: Global,
-    bundle: Bundle,
+    bundle: WrapBundle,
     wrapped: Wrapped,
 }
 
@@ -97,16 +122,17 @@ impl Prepared {
 fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     let mut global = global.clone();
     global.policy = args.policy.clone().or(global.policy);
-    let everything = match node_files::selection(&global, &Default::default())? {
+    let shown = match node_files::selection(&global, &Default::default())? {
         Selection::Unconfined { .. } => {
-            bail!("`wrap` without walls is the command itself: choose a policy with --policy")
+            bail!(WrapRefused::NoPolicy)
         }
-        Selection::Policy(resolved) => resolved.policy.filesystem.mounts == MountRule::Keep,
+        Selection::Policy(resolved) => match resolved.policy.filesystem.mounts {
+            MountRule::Keep => Shown::Everything,
+            MountRule::Drop | MountRule::ReadOnly => Shown::Listed,
+        },
     };
     if !rustix::process::geteuid().is_root() {
-        bail!(
-            "`wrap` needs root, to make namespaces and mounts: run it with sudo, the command itself runs as you"
-        );
+        bail!(WrapRefused::NotRoot);
     }
     let workspace = match &args.workspace {
         Some(dir) => dir.clone(),
@@ -117,18 +143,16 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
         .with_context(|| format!("open the workspace {workspace:?}"))?;
     let list = List::builtin();
     if workspace == Path::new("/") || list.system.iter().any(|s| workspace.starts_with(s)) {
-        bail!("the workspace {workspace:?} is part of the system: choose a project's directory");
+        bail!(WrapRefused::SystemDirectory(workspace));
     }
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.and_then(|home| home.canonicalize().ok());
     if is_home(&workspace) || home.is_some_and(|home| home.starts_with(&workspace)) {
-        bail!(
-            "the workspace {workspace:?} is a whole home directory, all of which would be written: cd into a project's directory"
-        );
+        bail!(WrapRefused::Home(workspace));
     }
     let environment = environment(&list, &args.env)?;
-    let layout = Layout::of(&list, &workspace, &environment, everything);
-    let bundle = Bundle::new(&layout)?;
+    let layout = Layout::of(&list, &workspace, &environment, shown);
+    let bundle = WrapBundle::new(&layout)?;
     let stdio = [
         rustix::stdio::stdin(),
         rustix::stdio::stdout(),
@@ -157,7 +181,7 @@ fn environment(list: &List, asked: &[String]) -> Result<Vec<String>> {
     env.retain(|(key, _)| list.passes(key));
     for pair in asked {
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            bail!("--env {pair:?} is not NAME=VALUE");
+            bail!(WrapRefused::Env(pair.clone()));
         };
         env.retain(|(k, _)| k != key);
         env.push((key.to_owned(), value.to_owned()));
@@ -172,12 +196,12 @@ fn environment(list: &List, asked: &[String]) -> Result<Vec<String>> {
 }
 
 /// A bundle in the runtime's own directory, removed with the value.
-struct Bundle {
+struct WrapBundle {
     dir: PathBuf,
     id: String,
 }
 
-impl Bundle {
+impl WrapBundle {
     fn new(layout: &Layout) -> Result<Self> {
         let base = store::private_dir("wrap")?;
         // The number of a live process is nobody else's; one that a killed `wrap` left behind is cleared.
@@ -205,7 +229,7 @@ impl Bundle {
     }
 }
 
-impl Drop for Bundle {
+impl Drop for WrapBundle {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.dir) {
             log::warn!("remove {:?}: {error}", self.dir);

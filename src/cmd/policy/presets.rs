@@ -35,8 +35,12 @@ pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
     }
     if args.write {
         let dir = preset_dir(global)?;
+        let existing = match args.force {
+            true => Existing::IsReplaced,
+            false => Existing::Stays,
+        };
         for learned in &all {
-            out::line(&write(&dir, learned, args.force)?)?;
+            out::line(&write(&dir, learned, existing)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -61,8 +65,15 @@ fn words(listed: &ListedPreset) -> String {
     }
 }
 
+/// What becomes of a file that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Existing {
+    Stays,
+    IsReplaced,
+}
+
 /// Writes one preset file, all of it or nothing; what became of it, for a person.
-fn write(dir: &Path, learned: &Learned, force: bool) -> Result<String> {
+fn write(dir: &Path, learned: &Learned, existing: Existing) -> Result<String> {
     let path = dir.join(format!("{}.toml", learned.preset));
     if learned.rules.is_empty() {
         return Ok(format!(
@@ -70,7 +81,7 @@ fn write(dir: &Path, learned: &Learned, force: bool) -> Result<String> {
             path.display()
         ));
     }
-    if !force && path.symlink_metadata().is_ok() {
+    if existing == Existing::Stays && path.symlink_metadata().is_ok() {
         return Ok(format!(
             "{}: kept as it is; --force replaces it",
             path.display()

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
+use super::CreateError;
 use super::excludes;
-use crate::enforce::report::Report;
 use crate::enforce::rootfs::{OwnMount, OwnSource, make_mount_point};
 use crate::kernel::mount_options::{Bits, Propagation, Reach, restrictions};
 use crate::plan::{FileKind, FilesystemPlan, PlannedMount};
@@ -23,8 +23,8 @@ pub fn prepare(
     files: &Path,
 ) -> Result<Vec<OwnMount>, RuntimeError> {
     let mut all = Vec::new();
-    let late = plan.mounts.iter().enumerate().filter(|(_, m)| m.is_late());
-    for (index, mount) in late {
+    let judged = plan.mounts.iter().enumerate().filter(|(_, m)| m.is_late());
+    for (index, mount) in judged {
         let source = match &mount.judged {
             Some(_) if mount.private => OwnSource::Private {
                 tree: tree(mount, sources)?,
@@ -46,9 +46,9 @@ pub fn prepare(
         let name = destination.file_name().unwrap_or_default();
         (destination.as_path(), files.join(name))
     });
-    let told = excludes::write(plan, sources, files)
+    let of_git = excludes::write(plan, sources, files)
         .map_err(RuntimeError::io("write what git is told"))?;
-    for (destination, path) in own.chain(told) {
+    for (destination, path) in own.chain(of_git) {
         let step = || format!("copy the mount of {path:?}");
         let file = rustix::fs::open(
             &path,
@@ -74,8 +74,7 @@ pub fn prepare(
 fn tree(mount: &PlannedMount, sources: &[Opened]) -> Result<OwnedFd, RuntimeError> {
     let step = || format!("copy the mount of {:?}", mount.source);
     let source = sources.iter().find(|s| s.is_of(mount));
-    let source = source
-        .ok_or_else(|| RuntimeError::Unsupported(format!("{}: it was not judged", step())))?;
+    let source = source.ok_or_else(|| CreateError::NotJudged(mount.source.clone()))?;
     copy(&source.fd, restrictions(&mount.options)).map_err(RuntimeError::io(step()))
 }
 
@@ -96,7 +95,7 @@ fn copy(source: &OwnedFd, attributes: Bits) -> std::io::Result<OwnedFd> {
 pub fn make_mount_points(
     rootfs: &Path,
     plan: &FilesystemPlan,
-    late: &[OwnMount],
+    mounts: &[OwnMount],
 ) -> Result<(), RuntimeError> {
     let root = rustix::fs::openat(
         CWD,
@@ -111,13 +110,12 @@ pub fn make_mount_points(
         let parent = path.parent().unwrap_or(path);
         parent.starts_with("/dev") || plan.is_mounted_late(parent)
     };
-    for mount in late.iter().filter(|m| !inside_another(&m.destination)) {
+    for mount in mounts.iter().filter(|m| !inside_another(&m.destination)) {
         let kind = match &mount.source {
             OwnSource::Tree { kind, .. } => *kind,
             OwnSource::Private { .. } | OwnSource::Tmpfs(_) => FileKind::Directory,
         };
-        let made = make_mount_point(root.as_fd(), &mount.destination, kind);
-        made.map_err(|e| RuntimeError::Init(Report::step(crate::log::chain(&e))))?;
+        make_mount_point(root.as_fd(), &mount.destination, kind)?;
     }
     Ok(())
 }

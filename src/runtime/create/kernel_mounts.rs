@@ -15,7 +15,6 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::enforce::hooks::HookMoment;
 use crate::enforce::kernel::{KernelFiles, KernelMount, KernelSource};
-use crate::enforce::report::Report;
 use crate::enforce::rootfs::make_mount_point;
 use crate::plan::{FileKind, mountinfo};
 use crate::runtime::RuntimeError;
@@ -39,8 +38,7 @@ pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<KernelFiles, RuntimeError
         "open the root file system {rootfs:?}"
     )))?;
     for path in tops {
-        let made = make_mount_point(root.as_fd(), path, FileKind::Directory);
-        made.map_err(|e| RuntimeError::Init(Report::step(crate::log::chain(&e))))?;
+        make_mount_point(root.as_fd(), path, FileKind::Directory)?;
     }
     Ok(files)
 }

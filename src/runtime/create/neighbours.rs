@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
-use crate::enforce::report::Report;
 use crate::plan::Isolates;
 use crate::plan::{Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
 use crate::runtime::RuntimeError;
+use crate::runtime::create::CreateError;
 use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::record::{ProcessId, Record};
 
@@ -30,8 +30,8 @@ pub type Neighbours = BTreeMap<PathBuf, Vec<Neighbour>>;
 pub fn find(spec: &Spec) -> Result<(Vec<Joined>, Neighbours), RuntimeError> {
     let linux = spec.linux().as_ref();
     let given = linux.and_then(|l| l.namespaces().as_ref());
-    let named = given.into_iter().flatten().filter_map(open);
-    let joined = named.collect::<Result<Vec<_>, _>>()?;
+    let opened = given.into_iter().flatten().filter_map(open);
+    let joined = opened.collect::<Result<Vec<_>, _>>()?;
     if joined.is_empty() {
         return Ok(Default::default());
     }
@@ -74,16 +74,22 @@ impl Joined {
 
 /// Checks that a container's first process is where it was to go. A network that it shares is not looked at here: the
 /// process itself refuses to execute anything in another one, by its cookie.
-pub fn verify(joined: &[Joined], init: ProcessId, shares: bool) -> Result<(), RuntimeError> {
-    for ns in joined.iter().filter(|ns| !(shares && ns.name == "net")) {
+pub fn verify(
+    joined: &[Joined],
+    init: ProcessId,
+    shared: Option<&SharedNetwork>,
+) -> Result<(), RuntimeError> {
+    for ns in joined
+        .iter()
+        .filter(|ns| !(shared.is_some() && ns.name == "net"))
+    {
         let step = || format!("look at the {} namespace of process {}", ns.name, init.pid);
         let there = fs::metadata(link(init.pid, ns.name)).map_err(RuntimeError::io(step()))?;
         let judged = ns.file.metadata().map_err(RuntimeError::io(step()))?;
         if key(&there) != key(&judged) {
-            let (path, name) = (&ns.path, ns.name);
-            return Err(RuntimeError::Init(Report::step(format!(
-                "the {name} namespace at {path:?} became another one while the container was created"
-            ))));
+            let (path, kind) = (&ns.path, ns.name);
+            let path = path.clone();
+            return Err(CreateError::NamespaceChanged { kind, path }.into());
         }
     }
     Ok(())
@@ -127,10 +133,10 @@ fn key(file: &fs::Metadata) -> (u64, u64) {
 }
 
 fn is_in(record: &Record, ns: &Joined) -> bool {
-    let Some((init, wanted)) = record.init.zip(ns.file.metadata().ok()) else {
+    let Some((init, judged)) = record.init.zip(ns.file.metadata().ok()) else {
         return false;
     };
-    let by_process = fs::metadata(link(init.pid, ns.name)).is_ok_and(|m| key(&m) == key(&wanted));
+    let by_process = fs::metadata(link(init.pid, ns.name)).is_ok_and(|m| key(&m) == key(&judged));
     // Under a policy a container leaves the engine's network at `start`; the plan still names it.
     let plan = record.plan.iter().flat_map(|p| &p.namespaces);
     let by_plan = ns.name == "net"
@@ -138,7 +144,7 @@ fn is_in(record: &Record, ns: &Joined) -> bool {
             .filter(|n| n.isolates == Isolates::Network)
             .filter_map(|n| n.path.as_deref())
             .filter(|path| !path.starts_with("/proc"))
-            .any(|path| fs::metadata(path).is_ok_and(|m| key(&m) == key(&wanted)));
+            .any(|path| fs::metadata(path).is_ok_and(|m| key(&m) == key(&judged)));
     // Asked last: a number that was used again in between has another start time.
     (by_process || by_plan) && init.is_alive()
 }
@@ -193,10 +199,10 @@ mod tests {
         let (joined, neighbours) = find(&spec("pid", "/proc/self/ns/pid")).unwrap();
         assert_eq!(joined.len(), 1);
         assert!(neighbours[Path::new("/proc/self/ns/pid")].is_empty());
-        assert!(verify(&joined, own, false).is_ok());
+        assert!(verify(&joined, own, None).is_ok());
         // The same file under another type stands for another namespace.
         let (joined, _) = find(&spec("ipc", "/proc/self/ns/pid")).unwrap();
-        assert!(verify(&joined, own, false).is_err());
+        assert!(verify(&joined, own, None).is_err());
         let missing = find(&spec("pid", "/proc/self/ns/nothing"));
         let message = missing.err().unwrap().to_string();
         assert!(message.contains("open the pid namespace"), "{message}");

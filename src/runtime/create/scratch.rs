@@ -26,28 +26,28 @@ use crate::sys::{loopback, process, socket};
 const TRIES: usize = 64;
 
 /// A child that makes the disk while the runtime does other work. Dropped, it is killed and reaped.
-pub struct Maker {
+pub struct DiskMaker {
     child: Option<Pid>,
-    /// Where it tells the runtime what came of it.
-    told: OwnedFd,
+    /// Where it says what came of the disk.
+    outcome: OwnedFd,
     /// Where the container's first process gets it.
     arrives: Option<OwnedFd>,
 }
 
-impl Maker {
+impl DiskMaker {
     /// Forks the child. The calling process must be single-threaded.
     pub fn begin(bytes: u64, spec: &Spec) -> io::Result<Self> {
-        let (told, tells) = socket::pair()?;
+        let (outcome, says) = socket::pair()?;
         let (arrives, sends) = socket::pair()?;
         let child = process::fork_into(|| {
             let made = make(bytes, spec);
             let sent = match &made {
                 Ok(mount) => disk::send(sends.as_fd(), Ok(mount.as_fd()))
-                    .and_then(|()| disk::send(tells.as_fd(), Ok(mount.as_fd()))),
+                    .and_then(|()| disk::send(says.as_fd(), Ok(mount.as_fd()))),
                 Err(error) => {
                     let why = error.to_string();
                     disk::send(sends.as_fd(), Err(&why))
-                        .and_then(|()| disk::send(tells.as_fd(), Err(&why)))
+                        .and_then(|()| disk::send(says.as_fd(), Err(&why)))
                 }
             };
             // Where nothing could be sent the others see the sockets close.
@@ -55,7 +55,7 @@ impl Maker {
         })?;
         Ok(Self {
             child: Some(child),
-            told,
+            outcome,
             arrives: Some(arrives),
         })
     }
@@ -67,9 +67,9 @@ impl Maker {
 
     /// Why there is no disk; nothing where there is one. Waits until the child has ended.
     pub fn outcome(mut self) -> io::Result<Option<String>> {
-        let told = disk::receive(self.told.as_fd());
+        let arrived = disk::receive(self.outcome.as_fd());
         self.reap()?;
-        Ok(match told? {
+        Ok(match arrived? {
             Arrived::Disk(_) => None,
             Arrived::None(why) => Some(why),
         })
@@ -88,7 +88,7 @@ impl Maker {
     }
 }
 
-impl Drop for Maker {
+impl Drop for DiskMaker {
     fn drop(&mut self) {
         let Some(child) = self.child else { return };
         // Not reaped yet, so the number is still this child's.

@@ -1,27 +1,45 @@
-//! The process for `exec`: that of --process, or the first process's, changed by the options.
+//! The process for `exec`: that of --process, or the first process's, changed by the options; within the limits of the plan.
 
 use oci_spec::runtime::{Process, Spec};
 
+use super::ExecError;
+use super::target::ExecTarget;
 use crate::cli;
-use crate::plan::process::to_spec;
+use crate::plan::process::{confine, to_spec};
+use crate::render::refuse;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
+use crate::runtime::input::labels;
 use crate::runtime::input::lenient;
+use crate::runtime::launch::own_oom_score;
 use crate::runtime::state::record::Record;
 
+/// The process, within the limits of the container's plan.
+pub(super) fn within_limits(
+    args: &cli::Exec,
+    target: &ExecTarget,
+) -> Result<Process, RuntimeError> {
+    let record = &target.record;
+    let process = process(args, &target.shadow, record)?;
+    refuse::process(&process)?;
+    labels::check(&process)?;
+    let Some(plan) = &record.plan else {
+        return Ok(process);
+    };
+    let mut confined = confine(process, plan);
+    own_oom_score(&mut confined);
+    Ok(confined)
+}
+
 /// Reads or composes it.
-pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, RuntimeError> {
-    let unusable = |why: &str| RuntimeError::Unsupported(why.to_owned());
+fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, RuntimeError> {
     if let Some(path) = &args.process {
         return lenient::typed(bundle::read_stream(path)?, path);
     }
     if args.command.is_empty() {
-        return Err(unusable("exec needs a program or --process"));
+        return Err(ExecError::NoProgram.into());
     }
-    let mut process = shadow
-        .process()
-        .clone()
-        .ok_or_else(|| unusable("the container has no process section"))?;
+    let mut process = shadow.process().clone().ok_or(ExecError::NoProcess)?;
     // The shadow spec also lists the capabilities of the set-up (SYS_ADMIN and others), which the container does not keep.
     process.set_capabilities(Some(to_spec(&record.capabilities)));
     process.set_args(Some(args.command.clone()));
@@ -43,7 +61,7 @@ pub fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Proce
 }
 
 fn set_user(process: &mut Process, text: &str) -> Result<(), RuntimeError> {
-    let bad = || RuntimeError::Unsupported(format!("--user {text:?} is not UID[:GID]"));
+    let bad = || ExecError::User(text.to_owned());
     let (uid, gid) = text
         .split_once(':')
         .map_or((text, None), |(u, g)| (u, Some(g)));

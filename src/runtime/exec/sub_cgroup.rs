@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -11,9 +11,39 @@ use crate::cgroup::systemd_v1;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::ProcessId;
 
+/// Why `--cgroup` is refused. The words are runc's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubCgroupRefused {
+    /// Given more than once under cgroup v2.
+    #[error("cgroup v2 takes --cgroup once")]
+    Twice,
+    /// Controllers under cgroup v2.
+    #[error("--cgroup: cgroup v2 has one hierarchy for all controllers")]
+    OneHierarchy,
+    /// A controller that the container does not have.
+    #[error("unknown controller {name} in --cgroup {given}")]
+    Controller {
+        /// Its name.
+        name: String,
+        /// What was given.
+        given: String,
+    },
+    /// A path that leads somewhere else.
+    #[error("{0} is not a sub cgroup path")]
+    Path(String),
+    /// A cgroup that is not there.
+    #[error("error adding pid to cgroups: open {}: no such file or directory", .0.display())]
+    Absent(PathBuf),
+}
+
+fn refused(why: SubCgroupRefused) -> RuntimeError {
+    super::ExecError::from(why).into()
+}
+
 /// Where the process goes.
 #[derive(Default)]
-pub struct Membership {
+pub struct SubCgroup {
     /// cgroup.procs and tasks files to which the process writes itself, as its own first step.
     pub descriptors: Vec<OwnedFd>,
     /// A cgroup below the container's that libcontainer is to use at once. Under cgroup v2 the container's own cannot
@@ -28,14 +58,14 @@ pub fn open(
     given: &[String],
     controllers: &Controllers,
     init: ProcessId,
-) -> Result<Membership, RuntimeError> {
+) -> Result<SubCgroup, RuntimeError> {
     if let Some(dir) = controllers.unified() {
         let for_libcontainer = match given {
             [] => moved(dir, init)?,
             [one] => unified(dir, one)?,
-            _ => return Err(bad("cgroup v2 takes --cgroup once".to_owned())),
+            _ => return Err(refused(SubCgroupRefused::Twice)),
         };
-        return Ok(Membership {
+        return Ok(SubCgroup {
             descriptors: Vec::new(),
             for_libcontainer,
         });
@@ -50,7 +80,12 @@ pub fn open(
             Some(names) => names
                 .split(',')
                 .map(|n| {
-                    let unknown = || bad(format!("unknown controller {n} in --cgroup {text}"));
+                    let unknown = || {
+                        refused(SubCgroupRefused::Controller {
+                            name: n.to_owned(),
+                            given: text.clone(),
+                        })
+                    };
                     controllers.v1(n).ok_or_else(unknown)
                 })
                 .collect::<Result<Vec<_>, _>>()?,
@@ -59,14 +94,10 @@ pub fn open(
             descriptors.push(open_procs(&dir.join(path))?);
         }
     }
-    Ok(Membership {
+    Ok(SubCgroup {
         descriptors,
         for_libcontainer: None,
     })
-}
-
-fn bad(why: String) -> RuntimeError {
-    RuntimeError::Unsupported(why)
 }
 
 /// Controllers, if any, and a path that leads nowhere else.
@@ -79,16 +110,14 @@ fn split(text: &str) -> Result<(Option<&str>, &Path), RuntimeError> {
     if path.components().all(plain) {
         Ok((names, path))
     } else {
-        Err(bad(format!("{text} is not a sub cgroup path")))
+        Err(refused(SubCgroupRefused::Path(text.to_owned())))
     }
 }
 
 fn unified(dir: &Path, text: &str) -> Result<Option<String>, RuntimeError> {
     let (names, path) = split(text)?;
     if names.is_some() {
-        return Err(bad(
-            "--cgroup: cgroup v2 has one hierarchy for all controllers".to_owned(),
-        ));
+        return Err(refused(SubCgroupRefused::OneHierarchy));
     }
     drop(open_procs(&dir.join(path))?);
     Ok(Some(path.display().to_string()).filter(|p| !p.is_empty()))
@@ -97,10 +126,7 @@ fn unified(dir: &Path, text: &str) -> Result<Option<String>, RuntimeError> {
 fn open_procs(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     let file = dir.join("cgroup.procs");
     rustix::fs::open(&file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|e| match e {
-        rustix::io::Errno::NOENT => bad(format!(
-            "error adding pid to cgroups: open {}: no such file or directory",
-            file.display()
-        )),
+        rustix::io::Errno::NOENT => refused(SubCgroupRefused::Absent(file.clone())),
         e => RuntimeError::io(format!("error adding pid to cgroups: open {file:?}"))(e),
     })
 }
@@ -129,7 +155,7 @@ mod tests {
 
     fn node(name: &str) -> (std::path::PathBuf, Controllers) {
         let dir =
-            std::env::temp_dir().join(format!("agentbox-membership-{name}-{}", std::process::id()));
+            std::env::temp_dir().join(format!("agentbox-sub-cgroup-{name}-{}", std::process::id()));
         for controller in ["cpu", "memory"] {
             fs::create_dir_all(dir.join(controller).join("sub")).unwrap();
             fs::write(dir.join(controller).join("cgroup.procs"), "").unwrap();

@@ -11,13 +11,33 @@ use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::runtime::RuntimeError;
 use crate::runtime::create;
-use crate::runtime::create::Streams;
-use crate::runtime::delete;
-use crate::runtime::foreground::notify::Relay;
+use crate::runtime::delete::{self, Deletes};
+use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::wait::{Foreground, OnDefault};
 use crate::runtime::input::bundle::Bundle;
+use crate::runtime::launch::Streams;
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
+
+/// Why a caller's terminal does not go with a container.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForegroundError {
+    /// Nobody stays to relay it.
+    #[error(
+        "standard {standard} is a terminal, which is never handed to a container under a policy, and {what} does not stay to \
+         relay it: redirect it to a file, a pipe or /dev/null, or ask for a terminal with --console-socket"
+    )]
+    Terminal {
+        /// "input", say.
+        standard: &'static str,
+        /// The verb.
+        what: String,
+    },
+    /// libcontainer sent none.
+    #[error("no pseudo-terminal arrived")]
+    NoTerminal,
+}
 
 /// What becomes of the container afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +88,7 @@ pub fn run(
         } else {
             Some(Foreground::new(init.pid)?)
         };
-        let notify = Relay::listen(&place, init)?;
+        let notify = ReadinessRelay::listen(&place, init)?;
         start::start(global, &place, lock)?;
         Ok((foreground, notify))
     });
@@ -91,7 +111,7 @@ pub fn run(
         (Ok(_), Afterwards::Detach | Afterwards::Keep)
     );
     if !stays {
-        delete::delete(&place, true)?;
+        delete::delete(&place, Deletes::Any)?;
     }
     status
 }

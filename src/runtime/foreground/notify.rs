@@ -49,7 +49,7 @@ pub fn prepare(place: &Place, spec: &mut Spec) -> Result<(), RuntimeError> {
         .source(dir)
         .options(options)
         .build()
-        .map_err(|e| RuntimeError::Unsupported(e.to_string()))?;
+        .expect("all fields of a mount are set");
     let mut mounts = spec.mounts().clone().unwrap_or_default();
     mounts.push(mount);
     spec.set_mounts(Some(mounts));
@@ -62,13 +62,13 @@ pub fn prepare(place: &Place, spec: &mut Spec) -> Result<(), RuntimeError> {
 }
 
 /// Passes on what a container says.
-pub struct Relay {
+pub struct ReadinessRelay {
     socket: UnixDatagram,
     host: String,
     init: ProcessId,
 }
 
-impl Relay {
+impl ReadinessRelay {
     /// Listens for a container that was created with a socket; `None` for others, and where nobody wants to know.
     pub fn listen(place: &Place, init: ProcessId) -> Result<Option<Self>, RuntimeError> {
         let dir = dir(place);

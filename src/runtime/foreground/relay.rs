@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
 use crate::runtime::RuntimeError;
+use crate::runtime::foreground::ForegroundError;
 
 /// A process's standard descriptors; `None` for one that is the caller's own.
 pub type Stdio = [Option<OwnedFd>; 3];
@@ -76,11 +77,11 @@ pub fn pipes() -> Result<(Stdio, Relay), RuntimeError> {
 pub fn refuse_terminals(what: &str) -> Result<(), RuntimeError> {
     const NAMES: [&str; 3] = ["input", "output", "error"];
     match terminals().iter().position(|is| *is) {
-        Some(number) => Err(RuntimeError::Unsupported(format!(
-            "standard {} is a terminal, which is never handed to a container under a policy, and {what} does not stay to \
-             relay it: redirect it to a file, a pipe or /dev/null, or ask for a terminal with --console-socket",
-            NAMES[number]
-        ))),
+        Some(number) => Err(ForegroundError::Terminal {
+            standard: NAMES[number],
+            what: what.to_owned(),
+        }
+        .into()),
         None => Ok(()),
     }
 }

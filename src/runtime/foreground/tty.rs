@@ -11,8 +11,8 @@ use rustix::termios::{
     LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize,
 };
 
-use crate::enforce::report::Report;
 use crate::runtime::RuntimeError;
+use crate::runtime::foreground::ForegroundError;
 
 /// A socket that receives the pseudo-terminal from libcontainer.
 pub struct Listener {
@@ -46,9 +46,8 @@ impl Listener {
         let mut name = [0; 4096];
         let mut received = crate::sys::socket::receive(stream.as_fd(), &mut name)
             .map_err(RuntimeError::io(step))?;
-        received.fds.pop().ok_or_else(|| {
-            RuntimeError::Init(Report::step("no pseudo-terminal arrived".to_owned()))
-        })
+        let terminal = received.fds.pop();
+        Ok(terminal.ok_or(ForegroundError::NoTerminal)?)
     }
 }
 

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::runtime::RuntimeError;
-use crate::runtime::foreground::notify::Relay;
+use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty;
 
@@ -42,7 +42,7 @@ pub enum OnDefault {
 /// A child in the foreground.
 pub struct Foreground {
     /// Passes on what it says to systemd.
-    pub notify: Option<Relay>,
+    pub notify: Option<ReadinessRelay>,
     /// Pipes in place of the caller's terminal.
     pub relay: Option<relay::Relay>,
     /// What signals do that it leaves to the kernel.
@@ -92,8 +92,8 @@ impl Foreground {
                 break;
             }
         }
-        if let Some(master) = &terminal {
-            drain(master, output);
+        if let Some(master) = terminal.as_ref().filter(|_| output) {
+            drain(master);
         }
         if let Some(relay) = &mut self.relay {
             relay.drain();
@@ -213,7 +213,8 @@ impl Foreground {
 }
 
 /// What the program wrote before it ended and nobody has read yet.
-fn drain(master: &OwnedFd, mut open: bool) {
+fn drain(master: &OwnedFd) {
+    let mut open = true;
     while open {
         let mut fds = [PollFd::from_borrowed_fd(master.as_fd(), PollFlags::IN)];
         let none = rustix::event::Timespec {

@@ -6,15 +6,35 @@ use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process};
 use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::enforce::EnforceError;
-use crate::enforce::report::Report;
+use crate::plan::Plan;
 use crate::runtime::RuntimeError;
+use crate::runtime::input::ProcessRefused;
+
+/// Which descriptors a process gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LetIn {
+    /// All that there are.
+    Any,
+    /// Under a policy: those that lead to no file and no network.
+    Harmless,
+}
+
+impl LetIn {
+    /// Those of a container with this plan.
+    pub fn of(plan: Option<&Plan>) -> Self {
+        match plan {
+            Some(_) => Self::Harmless,
+            None => Self::Any,
+        }
+    }
+}
 
 /// Every descriptor that is promised to the container (`--preserve-fds`, LISTEN_FDS) exists; under a policy it is a
 /// pipe, a file or a terminal, and standard input, output and error are at least no directory or disk. A socket is a
 /// way out that no wall sees, and a directory gives the node's files.
 ///
 /// The runtime's own descriptors are close-on-exec, which a promised one never is.
-pub fn check(preserve: i32, policy: bool) -> Result<(), RuntimeError> {
+pub fn check(preserve: i32, let_in: LetIn) -> Result<(), RuntimeError> {
     let listen: i32 = std::env::var("LISTEN_FDS")
         .ok()
         .and_then(|v| v.parse().ok())
@@ -26,7 +46,7 @@ pub fn check(preserve: i32, policy: bool) -> Result<(), RuntimeError> {
         if found.own {
             return Err(refused(number, "it is not open"));
         }
-        if policy && !found.is_harmless() {
+        if let_in == LetIn::Harmless && !found.is_harmless() {
             return Err(refused(
                 number,
                 "under a policy only pipes, files and terminals are",
@@ -35,7 +55,7 @@ pub fn check(preserve: i32, policy: bool) -> Result<(), RuntimeError> {
     }
     let standard = (0..3).filter_map(|n| Some((n, look(n)?)));
     for (number, found) in standard {
-        if policy && found.leads_to_files() {
+        if let_in == LetIn::Harmless && found.leads_to_files() {
             return Err(refused(
                 number,
                 "under a policy no directory, path or disk is",
@@ -45,28 +65,21 @@ pub fn check(preserve: i32, policy: bool) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// What the set-up of a process needs of descriptors, which libcontainer bounds before it: without, and with walls.
-const NEEDED: [u64; 2] = [20, 28];
-
 /// Refuses a bound on descriptors under which the process could not be set up, by its name (S-6): libcontainer would only say
 /// that a channel broke.
-pub fn check_limit(process: &Process, policy: bool) -> Result<(), RuntimeError> {
+pub fn check_limit(process: &Process, plan: Option<&Plan>) -> Result<(), RuntimeError> {
     let mut limits = process.rlimits().iter().flatten();
     let files = limits.find(|limit| limit.typ() == PosixRlimitType::RlimitNofile);
-    let needed = NEEDED[usize::from(policy)];
+    // What the set-up takes, without and with walls; libcontainer sets the bound before it.
+    let needed = plan.map_or(20, |_| 28);
     match files.map(PosixRlimit::soft) {
-        Some(soft) if soft < needed => Err(RuntimeError::Unsupported(format!(
-            "process.rlimits: RLIMIT_NOFILE is {soft}, and a process is set up with up to {needed} descriptors: ask for \
-             {needed} at least; the program may lower its own limit"
-        ))),
+        Some(soft) if soft < needed => Err(ProcessRefused::FewFiles { soft, needed }.into()),
         _ => Ok(()),
     }
 }
 
 fn refused(fd: i32, why: &'static str) -> RuntimeError {
-    RuntimeError::Init(Report::step(
-        EnforceError::Descriptor { fd, why }.to_string(),
-    ))
+    EnforceError::Descriptor { fd, why }.into()
 }
 
 struct Found {
@@ -120,8 +133,8 @@ mod tests {
 
     #[test]
     fn what_was_promised_must_be_there() {
-        assert!(check(1_000, false).is_err());
-        assert!(check(0, true).is_ok());
+        assert!(check(1_000, LetIn::Any).is_err());
+        assert!(check(0, LetIn::Harmless).is_ok());
     }
 
     #[test]

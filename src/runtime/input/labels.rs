@@ -5,6 +5,7 @@ use std::path::Path;
 use oci_spec::runtime::Process;
 
 use crate::runtime::RuntimeError;
+use crate::runtime::input::ProcessRefused;
 
 /// Refuses what no security module of this kernel would enforce.
 pub fn check(process: &Process) -> Result<(), RuntimeError> {
@@ -12,14 +13,10 @@ pub fn check(process: &Process) -> Result<(), RuntimeError> {
     if let Some(profile) = asked(process.apparmor_profile())
         && !has_apparmor()
     {
-        let why =
-            format!("process.apparmorProfile {profile:?}: AppArmor is not enabled in this kernel");
-        return Err(RuntimeError::Unsupported(why));
+        return Err(ProcessRefused::AppArmor(profile).into());
     }
     if asked(process.selinux_label()).is_some() && !Path::new("/sys/fs/selinux/enforce").exists() {
-        // runc's words.
-        let why = "selinux label is specified in config, but selinux is disabled or not supported";
-        return Err(RuntimeError::Unsupported(why.to_owned()));
+        return Err(ProcessRefused::SeLinux.into());
     }
     Ok(())
 }

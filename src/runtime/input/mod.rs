@@ -13,3 +13,26 @@ pub mod descriptors;
 pub mod labels;
 pub mod lenient;
 pub mod node_files;
+
+/// Why a process of a spec is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessRefused {
+    /// No security module would enforce the profile.
+    #[error("process.apparmorProfile {0:?}: AppArmor is not enabled in this kernel")]
+    AppArmor(String),
+    /// Nor the label. The words are runc's.
+    #[error("selinux label is specified in config, but selinux is disabled or not supported")]
+    SeLinux,
+    /// The process could not be set up.
+    #[error(
+        "process.rlimits: RLIMIT_NOFILE is {soft}, and a process is set up with up to {needed} descriptors: ask for {needed} \
+         at least; the program may lower its own limit"
+    )]
+    FewFiles {
+        /// What is asked for.
+        soft: u64,
+        /// What the set-up takes.
+        needed: u64,
+    },
+}

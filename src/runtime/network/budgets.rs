@@ -65,8 +65,7 @@ pub fn open(place: &Place, seconds: u32, hosts: u32) -> Result<Opened, RuntimeEr
 /// Nothing used, and a key that nobody knows.
 fn fresh() -> Result<egress::Kept, RuntimeError> {
     let mut key = [0; 16];
-    getrandom::fill(&mut key)
-        .map_err(|e| RuntimeError::Unsupported(format!("the kernel gives no random bytes: {e}")))?;
+    getrandom::fill(&mut key).map_err(RuntimeError::Random)?;
     Ok(egress::Kept {
         key: u128::from_ne_bytes(key),
         ..egress::Kept::default()

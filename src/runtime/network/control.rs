@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use crate::egress::NetworkStatus;
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
+use crate::runtime::network::ControlError;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::sidecar::{ControlReply, ControlRequest};
 use crate::sys::socket::send_stream;
@@ -100,10 +101,8 @@ pub fn status(dir: &Path, record: &Record) -> Result<Option<NetworkStatus>, Runt
     }
     match ask_living(dir, record, &ControlRequest::Status)? {
         ControlReply::Status(status) => Ok(Some(*status)),
-        ControlReply::Failed(why) => Err(RuntimeError::Unsupported(why)),
-        _ => Err(RuntimeError::Unsupported(
-            "unexpected reply from the sidecar".to_owned(),
-        )),
+        ControlReply::Failed(why) => Err(ControlError::Refused(why).into()),
+        _ => Err(ControlError::Unexpected.into()),
     }
 }
 

@@ -13,6 +13,7 @@ pub mod budgets;
 pub mod clients;
 pub mod control;
 pub mod engine_networks;
+mod error;
 pub mod ports;
 pub mod refused;
 pub mod resolver;
@@ -20,3 +21,5 @@ pub mod rules;
 pub mod sandbox;
 pub mod upstream;
 pub mod wall;
+
+pub use error::{ControlError, RulesRefused};

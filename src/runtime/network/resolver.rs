@@ -19,6 +19,7 @@ use crate::plan::FileKind;
 use crate::policy::HostName;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::read_file;
+use crate::runtime::network::ControlError;
 use crate::runtime::network::control;
 use crate::sidecar::{ControlReply, ControlRequest, Pinned, Proxy};
 
@@ -60,12 +61,8 @@ pub fn pin(
     let search = pinned.search.clone();
     match control::ask(dir, &ControlRequest::Pin(pinned))? {
         ControlReply::Done => Ok(search),
-        ControlReply::Failed(why) => Err(RuntimeError::Unsupported(format!(
-            "the sidecar does not take the engine's resolver: {why}"
-        ))),
-        _ => Err(RuntimeError::Unsupported(
-            "unexpected reply from the sidecar".to_owned(),
-        )),
+        ControlReply::Failed(why) => Err(ControlError::Resolver(why).into()),
+        _ => Err(ControlError::Unexpected.into()),
     }
 }
 
@@ -90,12 +87,11 @@ pub fn add_hosts(
     }
     match control::ask(dir, &ControlRequest::Hosts(entries))? {
         ControlReply::Done => Ok(()),
-        ControlReply::Failed(why) => Err(RuntimeError::Unsupported(format!(
-            "the sidecar of the network does not take the hosts file {hosts:?}: {why}"
-        ))),
-        _ => Err(RuntimeError::Unsupported(
-            "unexpected reply from the sidecar".to_owned(),
-        )),
+        ControlReply::Failed(why) => {
+            let path = hosts.clone();
+            Err(ControlError::Hosts { path, why }.into())
+        }
+        _ => Err(ControlError::Unexpected.into()),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
 use crate::runtime::network::ports;
+use crate::runtime::network::{ControlError, RulesRefused};
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, Place};
 use crate::sidecar::{ControlReply, ControlRequest};
@@ -80,11 +81,9 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
         ControlReply::Failed(why) => {
             record.plan = old;
             record.save(&dir)?;
-            Err(RuntimeError::Unsupported(why))
+            Err(ControlError::Refused(why).into())
         }
-        _ => Err(RuntimeError::Unsupported(
-            "unexpected reply from the sidecar".to_owned(),
-        )),
+        _ => Err(ControlError::Unexpected.into()),
     }
 }
 
@@ -185,10 +184,8 @@ fn within_ceilings(record: &Record, asked: &Asked, now: &Rules) -> Result<Rules,
             continue;
         };
         if let Some(why) = join::refuses(&resolved, &network) {
-            return Err(RuntimeError::Unsupported(format!(
-                "container {} is in this network: {why}",
-                member.id
-            )));
+            let id = member.id.clone();
+            return Err(RulesRefused::Member { id, why }.into());
         }
     }
     Ok(rules)
@@ -211,9 +208,7 @@ fn allowed(files: &NodeFiles, asked: &Asked, now: &Rules) -> Result<String, Runt
     let mut rules = spelled(&list)?;
     for rule in spelled(remove)? {
         if !rules.remove(&rule) {
-            return Err(RuntimeError::Unsupported(format!(
-                "network.allow has no rule {rule}: nothing was changed; `agentbox network` lists those that it has"
-            )));
+            return Err(RulesRefused::NoRule(rule).into());
         }
     }
     Ok(words(&rules))
@@ -250,25 +245,15 @@ fn missing_ports(
     listens: &BTreeSet<u16>,
 ) -> Result<BTreeSet<u16>, RuntimeError> {
     let missing: BTreeSet<u16> = new.ports().difference(listens).copied().collect();
-    // Whoever comes in there would go out through the wall.
     if let Some(port) = missing.intersection(&plan.network.inbound).next() {
-        return Err(RuntimeError::Unsupported(format!(
-            "rules name the port {port}, which leads into this container (network.inbound): it cannot lead out as well"
-        )));
+        return Err(RulesRefused::LeadsIn(*port).into());
     }
     if missing.contains(&plan.network.proxy_port) {
-        return Err(RuntimeError::Unsupported(format!(
-            "rules name the port {}, on which the proxy of this container listens: create it with a rule for that port, \
-             and the proxy takes another",
-            plan.network.proxy_port
-        )));
+        return Err(RulesRefused::Proxy(plan.network.proxy_port).into());
     }
-    // A listener stays for the container's life.
     let all = listens.len() + missing.len();
     if !missing.is_empty() && all > MOST_PORTS {
-        return Err(RuntimeError::Unsupported(format!(
-            "with these rules the wall would listen on {all} ports; it does on {MOST_PORTS} at most while a container lives"
-        )));
+        return Err(RulesRefused::Ports(all).into());
     }
     Ok(missing)
 }

@@ -13,7 +13,7 @@ use crate::plan::{NetworkPlan, Plan};
 use crate::policy::NetworkMode;
 use crate::render::identity::{Identity, cri_of};
 use crate::runtime::RuntimeError;
-use crate::runtime::create::has_user_namespace;
+use crate::runtime::launch::has_user_namespace;
 use crate::runtime::network::budgets;
 use crate::runtime::network::control;
 use crate::runtime::network::engine_networks;

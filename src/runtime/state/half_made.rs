@@ -99,9 +99,7 @@ pub fn kill(report: &Path) -> Result<(), RuntimeError> {
         holders.into_iter().try_for_each(signal::kill_process)?;
         if Instant::now() >= end {
             // In a frozen cgroup of version 1 they end when it is thawed.
-            return Err(RuntimeError::Unsupported(format!(
-                "processes that hold {report:?} were killed and have not ended"
-            )));
+            return Err(RuntimeError::NotEnded(report.to_owned()));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));

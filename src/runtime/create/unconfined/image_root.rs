@@ -15,9 +15,9 @@ use crate::runtime::RuntimeError;
 const MOST_LINKS: usize = 40;
 
 /// The root of an image.
-pub struct Root(OwnedFd);
+pub struct ImageRoot(OwnedFd);
 
-impl Root {
+impl ImageRoot {
     /// Opens it.
     pub fn open(path: &Path) -> Result<Self, RuntimeError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -99,7 +99,7 @@ mod tests {
         symlink("/../../../abs", dir.join("etc/out")).unwrap();
         symlink("nowhere/deep", dir.join("etc/deep")).unwrap();
         symlink("round", dir.join("round")).unwrap();
-        let root = Root::open(&dir).unwrap();
+        let root = ImageRoot::open(&dir).unwrap();
         for (given, meant) in [
             ("/etc/link", "/var/target"),
             ("/etc/out", "/abs"),

@@ -1,0 +1,165 @@
+//! The steps of `create` before there is a process of the container.
+
+use std::os::fd::OwnedFd;
+
+use oci_spec::runtime::{Hooks, Spec};
+
+use super::creation::Creation;
+use super::disk;
+use super::judged_mounts;
+use super::shadow::{Shadow, write_shadow};
+use crate::cgroup::devices::{self, Ruler};
+use crate::cgroup::path;
+use crate::cgroup::systemd_v1;
+use crate::devices::Program;
+use crate::enforce::listener::AgentSocket;
+use crate::enforce::rootfs::OwnMount;
+use crate::policy::RootAccess;
+use crate::runtime::RuntimeError;
+use crate::runtime::agent::{Agent, ListenerChild, Moment};
+use crate::runtime::filter;
+use crate::runtime::foreground::notify;
+use crate::runtime::hooks::{self, CreateHooks};
+use crate::runtime::network::wall::NetworkWall;
+use crate::runtime::state::report;
+
+impl Creation<'_> {
+    /// sd_notify(3) for a container without a policy.
+    pub(super) fn mount_readiness_socket(&mut self) -> Result<(), RuntimeError> {
+        match notify::host() {
+            Some(_) if self.decision.plan.is_none() => {
+                notify::prepare(&self.place, &mut self.decision.bundle.spec)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The disk for what is thrown away, where the plan wants one.
+    pub(super) fn begin_disk(&mut self) -> Result<(), RuntimeError> {
+        self.running.disk = disk::begin(&self.record, &self.decision.bundle.spec)?;
+        Ok(())
+    }
+
+    /// The sidecar and the inner network namespace; or another container's, which is joined.
+    pub(super) fn begin_network(&mut self) -> Result<(), RuntimeError> {
+        let Some(plan) = &self.decision.plan else {
+            return Ok(());
+        };
+        if let Some(shared) = &plan.network.shared {
+            self.record.netns_cookie = Some(shared.cookie);
+            return Ok(());
+        }
+        let network = NetworkWall::begin(plan, &self.decision.bundle.spec, &self.place)?;
+        let network = self.running.network.insert(network);
+        self.record.sidecar = Some(network.sidecar().clone());
+        // Before it is used: `delete --force` finds it if this process dies here.
+        self.save_record()
+    }
+
+    /// The hooks that libcontainer is to run at `create`; none where the spec has none of them.
+    pub(super) fn write_down_hooks(&self) -> Result<Option<CreateHooks>, RuntimeError> {
+        let none = Hooks::default();
+        CreateHooks::new(
+            self.decision.bundle.spec.hooks().as_ref().unwrap_or(&none),
+            &self.record.told(),
+            &self.decision.bundle.rootfs,
+            hooks::default_env(&self.record),
+        )
+    }
+
+    /// The spec that libcontainer reads, and the files of the network wall.
+    pub(super) fn write_shadow(&self, hooks: Option<&CreateHooks>) -> Result<Shadow, RuntimeError> {
+        write_shadow(&self.place.dir(), &self.decision, hooks)
+    }
+
+    /// The device rules of a node that has cgroup v2 alone.
+    pub(super) fn compile_device_program(
+        &self,
+        spec: &Spec,
+    ) -> Result<Option<Program>, RuntimeError> {
+        let ruler = match &self.decision.plan {
+            Some(_) => Ruler::Policy,
+            None => Ruler::Engine,
+        };
+        Ok(devices::compile(spec, ruler)?)
+    }
+
+    /// Detached copies of what was judged, and the places in the image where they go.
+    pub(super) fn open_judged_mounts(&self) -> Result<Vec<OwnMount>, RuntimeError> {
+        let Some(plan) = &self.decision.plan else {
+            return Ok(Vec::new());
+        };
+        let (plan, decision) = (&plan.filesystem, &self.decision);
+        let mounts = judged_mounts::prepare(plan, &decision.sources, &self.place.dir())?;
+        if plan.root == RootAccess::ReadOnly {
+            judged_mounts::make_mount_points(&decision.bundle.rootfs, plan, &mounts)?;
+        }
+        Ok(mounts)
+    }
+
+    /// The syscall wall's program, as bytes.
+    pub(super) fn keep_filter(&self) -> Result<(), RuntimeError> {
+        match &self.decision.filter {
+            Some(filter) => filter::save(&self.place.filter(), filter),
+            None => Ok(()),
+        }
+    }
+
+    /// The pipe by which the first process says what fails: its end, and ours.
+    pub(super) fn make_report_pipe(&self) -> Result<(OwnedFd, OwnedFd), RuntimeError> {
+        let path = self.place.report();
+        Ok((report::make(&path)?, report::reader(&path)?))
+    }
+
+    /// The hooks that `start` and `delete` are to run.
+    pub(super) fn record_hooks(&mut self) -> Result<(), RuntimeError> {
+        self.record.hooks = self
+            .decision
+            .bundle
+            .spec
+            .hooks()
+            .clone()
+            .unwrap_or_default();
+        if self.record.hooks == Hooks::default() {
+            return Ok(());
+        }
+        self.save_record()
+    }
+
+    /// The way to the seccomp agent: without a policy by a child, now; under one by `start`, when the filter is loaded.
+    pub(super) fn begin_agent(
+        &mut self,
+        agent: Option<Agent>,
+    ) -> Result<Option<AgentSocket>, RuntimeError> {
+        let Some(mut agent) = agent else {
+            return Ok(None);
+        };
+        let socket = if self.decision.plan.is_some() {
+            agent.socket_kept_in_init()?
+        } else {
+            let report = self.place.report();
+            let (listener_child, socket) =
+                ListenerChild::spawn(&agent, &self.record, &report, Moment::Creating)?;
+            self.running.listener_child = Some(listener_child);
+            socket
+        };
+        agent.save(&self.place.dir())?;
+        Ok(Some(socket))
+    }
+
+    /// Tells the sidecar what it is to be.
+    pub(super) fn configure_sidecar(&mut self) -> Result<(), RuntimeError> {
+        match &mut self.running.network {
+            Some(network) => network.configure(),
+            None => Ok(()),
+        }
+    }
+
+    /// The hierarchy of cgroup v1 that libcontainer does not know. systemd puts its own scopes there.
+    pub(super) fn enter_systemd_cgroup(&mut self, spec: &Spec) -> Result<(), RuntimeError> {
+        if let Some(path) = path::named(spec).filter(|_| !self.global.systemd_cgroup) {
+            self.running.visit = Some(systemd_v1::Visit::begin(&path)?);
+        }
+        Ok(())
+    }
+}

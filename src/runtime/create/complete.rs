@@ -1,0 +1,100 @@
+//! The steps of `create` after the process exists, while it waits for `start`.
+
+use libcontainer::container::Container;
+use oci_spec::runtime::Spec;
+
+use super::CreateError;
+use super::creation::Creation;
+use super::{disk, neighbours};
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::devices;
+use crate::cgroup::path;
+use crate::cgroup::systemd_v1;
+use crate::devices::Program;
+use crate::runtime::RuntimeError;
+use crate::runtime::pidfd;
+use crate::runtime::state::census::{Census, Namespace};
+use crate::runtime::state::record::ProcessId;
+
+impl Creation<'_> {
+    /// Waits for the disk's maker, and writes down what lies in memory instead.
+    pub(super) fn settle_disk(&mut self) -> Result<(), RuntimeError> {
+        disk::settle(&mut self.record, self.running.disk.take())
+    }
+
+    /// Takes this process out of the container's cgroup.
+    pub(super) fn leave_systemd_cgroup(&mut self) -> Result<(), RuntimeError> {
+        let visit = self.running.visit.take();
+        Ok(visit.map_or(Ok(()), systemd_v1::Visit::end)?)
+    }
+
+    /// The child that served the first process while libcontainer kept this one busy.
+    pub(super) fn end_agents_child(&mut self) {
+        drop(self.running.listener_child.take());
+    }
+
+    /// Finds the process and its cgroups, and writes them down.
+    pub(super) fn record_process(
+        &mut self,
+        container: &Container,
+    ) -> Result<ProcessId, RuntimeError> {
+        let pid = container.pid().map(nix::unistd::Pid::as_raw);
+        path::keep_from_oom_killer(&self.decision.bundle.spec)?;
+        self.record.init = pid.and_then(ProcessId::of);
+        let Some(init) = self.record.init else {
+            return Err(CreateError::Ended.into());
+        };
+        self.record.controllers = Some(Controllers::of(init.pid)?);
+        self.save_record()?;
+        Ok(init)
+    }
+
+    /// The namespaces that it joined are those that were judged, whatever their paths lead to by now.
+    pub(super) fn check_joined_namespaces(&self, init: ProcessId) -> Result<(), RuntimeError> {
+        neighbours::verify(&self.decision.joined, init, self.record.shared_network())
+    }
+
+    /// The device rules on cgroup v2; on version 1 what libcontainer added to them is taken back under a policy.
+    pub(super) fn attach_device_program(
+        &self,
+        program: Option<&Program>,
+        spec: &Spec,
+    ) -> Result<(), RuntimeError> {
+        let controllers = self.record.controllers()?;
+        if let Some(program) = program {
+            devices::attach(program, &controllers)?;
+        } else if self.record.plan.is_some() {
+            devices::take_back(spec, &controllers)?;
+        }
+        Ok(())
+    }
+
+    /// Hands the inner network namespace to the sidecar, which then says that it is confined.
+    pub(super) fn finish_network(
+        &mut self,
+        init: ProcessId,
+    ) -> Result<Option<Namespace>, RuntimeError> {
+        match self.running.network.take() {
+            Some(network) => network.finish(init, &mut self.record),
+            None => Ok(None),
+        }
+    }
+
+    /// Enters the container's namespaces in the index by which containers that join them find it.
+    pub(super) fn enter_index(
+        &self,
+        init: ProcessId,
+        inner_network: Option<Namespace>,
+    ) -> Result<(), RuntimeError> {
+        let inside = neighbours::inside(init, &self.decision.joined, inner_network)?;
+        Census::of_node().enter(&self.place, &inside)
+    }
+
+    /// For the caller, if it asked for one.
+    pub(super) fn send_pidfd(&self, init: ProcessId) -> Result<(), RuntimeError> {
+        match &self.args.pidfd_socket {
+            Some(socket) => pidfd::send(socket, init.pid),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A container while it is created: what has been made of it so far, and how that is taken away again.
+
+use super::decide::BundleDecision;
+use super::record::new_record;
+use super::scratch;
+use crate::cgroup::path;
+use crate::cgroup::systemd_v1;
+use crate::cli::{self, Global};
+use crate::runtime::RuntimeError;
+use crate::runtime::agent::ListenerChild;
+use crate::runtime::delete;
+use crate::runtime::network::engine_networks;
+use crate::runtime::network::wall::NetworkWall;
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::{Lock, Place};
+
+/// What has been made of a container so far. The steps are in `begin.rs`, `process.rs` and `complete.rs`.
+pub(super) struct Creation<'a> {
+    pub(super) global: &'a Global,
+    pub(super) args: &'a cli::Create,
+    pub(super) place: Place,
+    pub(super) decision: BundleDecision,
+    /// Names all that outlives this process, which is removed by it.
+    pub(super) record: Record,
+    pub(super) running: Running,
+    lock: Lock,
+}
+
+/// What goes on beside this process until the container is there. Dropped, it ends, in this order: the newest first.
+#[derive(Default)]
+pub(super) struct Running {
+    /// This process's stay in the container's cgroup of `name=systemd`.
+    pub(super) visit: Option<systemd_v1::Visit>,
+    /// The child that brings the filter's listener to its agent.
+    pub(super) listener_child: Option<ListenerChild>,
+    /// The sidecar, and the maker of the inner network namespace.
+    pub(super) network: Option<NetworkWall>,
+    /// The child that makes the disk for what is thrown away.
+    pub(super) disk: Option<scratch::DiskMaker>,
+}
+
+/// Takes the lock of an id that is free, with a cgroup that is empty.
+pub(super) fn reserve(place: &Place, decision: &BundleDecision) -> Result<Lock, RuntimeError> {
+    let lock = place.lock()?;
+    if place.libcontainer_dir().exists() {
+        return Err(RuntimeError::Exists(place.id.as_str().to_owned()));
+    }
+    // After the look for the id: a container of this name has processes in this cgroup.
+    if let Err(error) = path::check(&decision.bundle.spec) {
+        lock.remove()?;
+        return Err(error.into());
+    }
+    Ok(lock)
+}
+
+impl<'a> Creation<'a> {
+    /// Makes the container's directory; from here on there is something to take away.
+    pub(super) fn begin(
+        global: &'a Global,
+        args: &'a cli::Create,
+        place: Place,
+        lock: Lock,
+        decision: BundleDecision,
+    ) -> Result<Self, RuntimeError> {
+        place.make_dir()?;
+        let mut record = new_record(global, &place, &decision);
+        record.no_new_keyring = args.no_new_keyring;
+        // Besides in `explain`, which nobody runs who does not know that something is missing.
+        if record.plan.is_some()
+            && let Some(why) = engine_networks::unknown_crio(&global.root, &record.annotations)
+        {
+            log::warn!("{why}");
+        }
+        Ok(Self {
+            global,
+            args,
+            place,
+            decision,
+            record,
+            running: Running::default(),
+            lock,
+        })
+    }
+
+    /// Whether the first process gets a terminal.
+    pub(super) fn has_terminal(&self) -> bool {
+        let process = self.decision.bundle.spec.process().as_ref();
+        process.and_then(|p| p.terminal()).unwrap_or(false)
+    }
+
+    /// Writes the record as it is now.
+    pub(super) fn save_record(&self) -> Result<(), RuntimeError> {
+        self.record.save(&self.place.dir())
+    }
+
+    /// The container is there.
+    pub(super) fn done(self) -> (Place, Lock) {
+        (self.place, self.lock)
+    }
+
+    /// Ends and removes all that was made. What hinders that is logged: the caller has the error of the step that failed.
+    pub(super) fn take_away(self) -> Result<(), RuntimeError> {
+        drop(self.running);
+        if let Err(cleanup) = delete::remove_all(&self.place, Some(&self.record)) {
+            log::error!("after a failed create: {}", crate::log::chain(&cleanup));
+        }
+        self.lock.remove()
+    }
+}

@@ -1,0 +1,151 @@
+//! What is enforced for a bundle, decided before anything is made.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use oci_spec::runtime::{LinuxNamespaceType, Spec};
+
+use crate::cli::Global;
+use crate::plan::names::names_file;
+use crate::plan::reach::{self, NetSettings};
+use crate::plan::wrapped::Wrapped;
+use crate::plan::{self, BundleFacts, Plan};
+use crate::policy::Selection;
+use crate::probe::Opened;
+use crate::render::refuse;
+use crate::render::spec as shadow;
+use crate::runtime::RuntimeError;
+use crate::runtime::create::neighbours::{self, Joined};
+use crate::runtime::filter;
+use crate::runtime::input::bundle::Bundle;
+use crate::runtime::input::cri;
+use crate::runtime::input::labels;
+use crate::runtime::input::node_files;
+use crate::runtime::network::engine_networks;
+use crate::runtime::network::resolver::EngineFiles;
+use crate::seccomp::Filter;
+
+/// What was decided for a bundle: the pure part of `create`, which `explain --bundle` shares.
+pub struct BundleDecision {
+    /// The bundle.
+    pub bundle: Bundle,
+    /// What is enforced; `None` under `unconfined`.
+    pub plan: Option<Plan>,
+    /// Who chose it.
+    pub chosen_by: String,
+    /// The syscall wall.
+    pub filter: Option<Filter>,
+    /// The sources of the bind mounts, as they were judged.
+    pub sources: Vec<Opened>,
+    /// The namespaces that it joins, as they were judged.
+    pub joined: Vec<Joined>,
+    /// Where the engine keeps its names.
+    pub engine_files: EngineFiles,
+    /// Whether it is a bundle of `wrap`, which always has mounts of its own.
+    pub wrapped: bool,
+}
+
+/// Reads a bundle and decides what is enforced for it. Creates nothing. `wrapped` are `wrap`'s own mounts.
+pub fn decide(
+    global: &Global,
+    dir: &Path,
+    wrapped: &Wrapped,
+) -> Result<BundleDecision, RuntimeError> {
+    let mut bundle = Bundle::read(dir)?;
+    refuse::spec(&bundle.spec)?;
+    if let Some(process) = bundle.spec.process() {
+        labels::check(process)?;
+    }
+    shadow::normalise(&mut bundle.spec);
+    let annotations: BTreeMap<String, String> = bundle
+        .spec
+        .annotations()
+        .iter()
+        .flatten()
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    let engine = bundle
+        .spec
+        .linux()
+        .as_ref()
+        .and_then(|l| l.seccomp().as_ref());
+    let (mut sources, mut joined) = (Vec::new(), Vec::new());
+    let mut engine_files = EngineFiles::default();
+    let (plan, chosen_by, filter) = match node_files::selection(global, &annotations)? {
+        Selection::Unconfined { chosen_by } => {
+            reach::check(&bundle.spec, net_settings(&bundle.spec))?;
+            for mount in bundle.spec.mounts().iter().flatten() {
+                let place = crate::probe::destination(&bundle.rootfs, mount.destination());
+                reach::check_mount(mount, &place)?;
+            }
+            (None, chosen_by.to_string(), filter::compile(None, engine)?)
+        }
+        Selection::Policy(resolved) => {
+            reach::check(&bundle.spec, NetSettings::Own)?;
+            let (mut facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, wrapped)?;
+            sources = opened;
+            facts.bundle.clone_from(&bundle.dir);
+            facts.cri = cri::is_engines(&global.root, &bundle.dir);
+            (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
+            let host = crate::probe::host();
+            let mut plan = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
+            // Only what is let in is searched, which takes as long as it is large.
+            let rules = &plan.policy.filesystem;
+            if crate::probe::search(&mut facts, &sources, &plan.filesystem, rules) {
+                plan = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
+            }
+            plan.warnings
+                .extend(engine_networks::unknown_crio(&global.root, &annotations));
+            engine_files = names(&bundle.spec, &facts, &mut plan);
+            let filter = filter::compile(Some((&plan).into()), engine)?;
+            (Some(plan), resolved.chosen_by.to_string(), filter)
+        }
+    };
+    Ok(BundleDecision {
+        bundle,
+        plan,
+        chosen_by,
+        filter,
+        sources,
+        joined,
+        engine_files,
+        wrapped: !wrapped.is_empty(),
+    })
+}
+
+/// The engine's files with names. What the caller mounts in their place is not read.
+fn names(spec: &Spec, facts: &BundleFacts, plan: &mut Plan) -> EngineFiles {
+    let mut of = |target: &str| {
+        names_file(spec, facts, target).unwrap_or_else(|path| {
+            plan.warnings.push(format!(
+                "no names are taken from {}, which is mounted at {target}: it is not the engine's own file for this container",
+                path.display()
+            ));
+            None
+        })
+    };
+    EngineFiles {
+        resolv_conf: of("/etc/resolv.conf"),
+        hosts: of("/etc/hosts"),
+    }
+}
+
+/// Whose `net.*` settings the spec's are: no network namespace, or a path to the runtime's own, is the host's.
+fn net_settings(spec: &Spec) -> NetSettings {
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    let mut all = namespaces.into_iter().flatten();
+    let Some(namespace) = all.find(|n| n.typ() == LinuxNamespaceType::Network) else {
+        return NetSettings::Host;
+    };
+    let identity = |path: &Path| {
+        let stat = fs::metadata(path).ok();
+        stat.map(|s| (s.dev(), s.ino()))
+    };
+    let named = namespace.path().as_deref();
+    match named.map(|path| identity(path) == identity(Path::new("/proc/self/ns/net"))) {
+        Some(true) => NetSettings::Host,
+        _ => NetSettings::Own,
+    }
+}

@@ -1,0 +1,60 @@
+//! The disk for what is thrown away: begun early, made by a child ([`super::scratch`]), settled when libcontainer is done.
+
+use oci_spec::runtime::Spec;
+
+use super::scratch;
+use crate::plan::{self, Plan, ScratchPlace};
+use crate::policy::ScratchOn;
+use crate::runtime::RuntimeError;
+use crate::runtime::state::record::Record;
+
+/// Begins to make the disk for what is thrown away, where it is to lie on one.
+pub(super) fn begin(
+    record: &Record,
+    spec: &Spec,
+) -> Result<Option<scratch::DiskMaker>, RuntimeError> {
+    let Some(plan) = &record.plan else {
+        return Ok(None);
+    };
+    let files = &plan.filesystem;
+    if !files.needs_scratch() || files.scratch_place != ScratchPlace::Disk {
+        return Ok(None);
+    }
+    let begun = scratch::DiskMaker::begin(files.scratch_bytes, spec);
+    Ok(Some(
+        begun.map_err(RuntimeError::io("begin to make a disk"))?,
+    ))
+}
+
+/// What came of the disk, which went to the container's first process. Where there is none after all, that has taken memory
+/// if the policy leaves it open, and the record says so.
+pub(super) fn settle(
+    record: &mut Record,
+    maker: Option<scratch::DiskMaker>,
+) -> Result<(), RuntimeError> {
+    let (Some(plan), Some(maker)) = (&mut record.plan, maker) else {
+        return Ok(());
+    };
+    let words = "make a disk for what is thrown away";
+    let why = match maker.outcome().map_err(RuntimeError::io(words))? {
+        None => return Ok(()),
+        Some(why) => why,
+    };
+    match plan.policy.filesystem.scratch_on {
+        ScratchOn::Disk => Err(no_disk(plan, why)),
+        ScratchOn::Auto | ScratchOn::Memory => {
+            let files = &mut plan.filesystem;
+            plan.warnings
+                .push(plan::scratch::in_memory_instead(files, &why));
+            Ok(())
+        }
+    }
+}
+
+fn no_disk(plan: &Plan, why: String) -> RuntimeError {
+    plan::PlanError::NoDisk {
+        policy: plan.policy.name.to_string(),
+        why,
+    }
+    .into()
+}

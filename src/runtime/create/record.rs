@@ -1,0 +1,69 @@
+//! The record of a container as it is written before anything of it is made.
+
+use std::path::PathBuf;
+
+use oci_spec::runtime::{Hooks, Spec};
+
+use crate::cgroup::path;
+use crate::cli::Global;
+use crate::plan::CapabilitySets;
+use crate::runtime::create::decide::BundleDecision;
+use crate::runtime::input::node_files::config;
+use crate::runtime::network::wall;
+use crate::runtime::state::record::{self, Call, Record};
+use crate::runtime::state::store::Place;
+
+pub(super) fn new_record(global: &Global, place: &Place, decision: &BundleDecision) -> Record {
+    let spec = &decision.bundle.spec;
+    let process = spec.process().as_ref();
+    let given = process.and_then(|p| p.capabilities().as_ref());
+    Record {
+        format: record::FORMAT,
+        id: place.id.as_str().to_owned(),
+        root: place.root.clone(),
+        bundle: decision.bundle.dir.clone(),
+        rootfs: decision.bundle.rootfs.clone(),
+        cwd: spec
+            .process()
+            .as_ref()
+            .map(|p| p.cwd().clone())
+            .unwrap_or_default(),
+        oci_version: spec.version().clone(),
+        annotations: spec
+            .annotations()
+            .iter()
+            .flatten()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect(),
+        hooks: Hooks::default(),
+        systemd_cgroup: global.systemd_cgroup,
+        capabilities: match &decision.plan {
+            Some(plan) => plan.capabilities.clone(),
+            None => CapabilitySets::of(given),
+        },
+        no_new_keyring: false,
+        plan: decision.plan.clone(),
+        chosen_by: decision.chosen_by.clone(),
+        call: Call {
+            policy: global.policy.clone(),
+            config: std::path::absolute(config(global))
+                .unwrap_or_else(|_| config(global).to_owned()),
+        },
+        overlay: false,
+        init: None,
+        cgroups: cgroups(global, spec, place),
+        controllers: None,
+        sidecar: None,
+        filtered: decision.filter.is_some(),
+        netns_cookie: None,
+        engine_files: decision.engine_files.clone(),
+        started: false,
+    }
+}
+
+/// What libcontainer and the sidecar name their cgroups; systemd removes its own.
+fn cgroups(global: &Global, spec: &Spec, place: &Place) -> Vec<PathBuf> {
+    let own = path::named(spec).filter(|_| !global.systemd_cgroup);
+    let (parent, name) = wall::sidecar_cgroup(spec, place);
+    own.into_iter().chain([parent.join(name)]).collect()
+}

@@ -1,0 +1,73 @@
+//! What `create` refuses before it has made anything.
+
+use oci_spec::runtime::Spec;
+
+use super::CreateError;
+use super::decide::BundleDecision;
+use crate::cgroup::path;
+use crate::cli::{self, Global};
+use crate::plan::CapabilitySets;
+use crate::runtime::RuntimeError;
+use crate::runtime::agent::Agent;
+use crate::runtime::foreground::notify;
+use crate::runtime::foreground::relay;
+use crate::runtime::hooks;
+use crate::runtime::input::descriptors::{self, LetIn};
+use crate::runtime::launch::{Streams, refuse_contradiction};
+use crate::runtime::state::store::Place;
+
+/// Gives a spec without `linux.cgroupsPath` one, or checks what it says for systemd.
+pub(super) fn name_cgroup(
+    global: &Global,
+    place: &Place,
+    spec: &mut Spec,
+) -> Result<(), RuntimeError> {
+    if global.systemd_cgroup {
+        path::check_systemd(spec)?;
+        path::warn_of_properties(spec);
+    } else {
+        path::name(spec, place.key());
+    }
+    Ok(())
+}
+
+/// Refuses what the container could not get, or must not. Returns the seccomp agent that the engine's profile asks for.
+pub(super) fn check(
+    args: &cli::Create,
+    streams: &Streams<'_>,
+    decision: &BundleDecision,
+) -> Result<Option<Agent>, RuntimeError> {
+    let (spec, plan) = (&decision.bundle.spec, decision.plan.as_ref());
+    let process = spec.process().as_ref();
+    refuse_contradiction(&CapabilitySets::of(
+        process.and_then(|p| p.capabilities().as_ref()),
+    ))?;
+    descriptors::check(args.preserve_fds, LetIn::of(plan))?;
+    if let Some(process) = process {
+        descriptors::check_limit(process, plan)?;
+    }
+    if let Some(all) = spec.hooks() {
+        hooks::check(all)?;
+    }
+    let terminal = process.and_then(|p| p.terminal()).unwrap_or(false);
+    if terminal && streams.console.is_none() {
+        return Err(CreateError::NoConsoleSocket.into());
+    }
+    let linux = spec.linux().as_ref();
+    let profile = linux.and_then(|l| l.seccomp().as_ref());
+    let agent = Agent::of(profile, decision.filter.as_ref())?;
+    if plan.is_none() {
+        return Ok(agent);
+    }
+    if args.no_new_keyring {
+        return Err(CreateError::Keyring.into());
+    }
+    // `wrap`, which has mounts of its own, passes on nothing of its environment that is not listed.
+    if notify::host().is_some() && !decision.wrapped {
+        return Err(CreateError::NotifySocket.into());
+    }
+    if !streams.relayed && !terminal {
+        relay::refuse_terminals("this command")?;
+    }
+    Ok(agent)
+}

@@ -1,0 +1,119 @@
+//! The spec that libcontainer reads, at `create` and at every `exec`, in place of the engine's.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::{Capability, LinuxNamespaceType, Spec};
+
+use super::decide::BundleDecision;
+use super::kernel_mounts;
+use super::unconfined;
+use crate::cgroup::joined_mount;
+use crate::enforce::home;
+use crate::enforce::kernel::KernelFiles;
+use crate::enforce::privileges;
+use crate::enforce::unconfined::setup::Setup;
+use crate::policy::RootAccess;
+use crate::render::files;
+use crate::render::spec::{self as shadow, Places};
+use crate::runtime::RuntimeError;
+use crate::runtime::hooks::CreateHooks;
+use crate::runtime::launch::own_oom_score;
+use crate::runtime::network::resolver;
+use crate::runtime::state::record::write_whole;
+
+/// libcontainer's spec, and what is left to the container's first process.
+pub(super) struct Shadow {
+    /// As it was written.
+    pub(super) spec: Spec,
+    /// The kernel's file systems that the process mounts itself, under a policy.
+    pub(super) kernel: KernelFiles,
+    /// What it does itself without one.
+    pub(super) unfinished: Option<Setup>,
+    /// A user namespace that was made here. The spec names its descriptor, which is open until libcontainer is done.
+    pub(super) user_namespace: Option<OwnedFd>,
+}
+
+/// Writes the spec that libcontainer reads, now and at every `exec`, and the files of the network wall.
+pub(super) fn write_shadow(
+    dir: &Path,
+    decision: &BundleDecision,
+    hooks: Option<&CreateHooks>,
+) -> Result<Shadow, RuntimeError> {
+    let places = Places {
+        rootfs: decision.bundle.rootfs.clone(),
+    };
+    let spec = decision.bundle.spec.clone();
+    let mut split = None;
+    let mut spec = match &decision.plan {
+        Some(plan) => {
+            let own = resolver::own_line(&decision.engine_files, &plan.network.own_names)?;
+            write_whole(&dir.join("hosts"), files::hosts(&own).as_bytes())?;
+            write_whole(
+                &dir.join("resolv.conf"),
+                files::resolv_conf(&plan.network).as_bytes(),
+            )?;
+            for name in ["hosts", "resolv.conf"] {
+                let path = dir.join(name);
+                let mode = rustix::fs::Mode::from_raw_mode(0o644);
+                rustix::fs::chmod(&path, mode)
+                    .map_err(RuntimeError::io(format!("chmod {path:?}")))?;
+            }
+            shadow::confined(spec, plan, &places)
+        }
+        None => {
+            let mut spec = shadow::unconfined(spec, &places);
+            split = Some(unconfined::split(&mut spec, &places.rootfs)?);
+            spec
+        }
+    };
+    let makes_nodes = split.as_ref().is_some_and(|s| s.for_init.makes_nodes());
+    let thrown_away = decision
+        .plan
+        .as_ref()
+        .is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
+    let more: &[Capability] = match (makes_nodes, thrown_away) {
+        (true, _) => &[Capability::Mknod],
+        // The kernel copies the image's files up with the rights of whoever mounted the overlay, and some of them have
+        // capabilities or set-group-ID bits.
+        (false, true) => &[Capability::Setfcap, Capability::Fsetid],
+        (false, false) => &[],
+    };
+    if shadow::joins(&spec, LinuxNamespaceType::Pid) {
+        joined_mount::replace(&mut spec);
+    }
+    let kernel = match &decision.plan {
+        Some(_) => kernel_mounts::split(&mut spec, &places.rootfs)?,
+        None => KernelFiles::default(),
+    };
+    if let Some(process) = spec.process_mut() {
+        home::settle(process);
+        if decision.plan.is_some() {
+            own_oom_score(process);
+        }
+        let sets = process.capabilities().clone().unwrap_or_default();
+        process.set_capabilities(Some(privileges::for_setup(&sets, more)));
+        if decision.plan.is_some() {
+            // The real one may lie in a mount that our own code makes, later than libcontainer enters it.
+            process.set_cwd(PathBuf::from("/"));
+        }
+    }
+    spec.set_hooks(hooks.map(CreateHooks::stand_in));
+    save_json(&dir.join("config.json"), &spec)?;
+    let (unfinished, user_namespace) =
+        split.map_or((None, None), |s| (Some(s.for_init), s.user_namespace));
+    Ok(Shadow {
+        spec,
+        kernel,
+        unfinished,
+        user_namespace,
+    })
+}
+
+fn save_json(path: &Path, value: &impl serde::Serialize) -> Result<(), RuntimeError> {
+    let text = serde_json::to_vec(value).map_err(|e| RuntimeError::Input {
+        path: path.to_owned(),
+        why: e.to_string(),
+    })?;
+    write_whole(path, &text)
+}

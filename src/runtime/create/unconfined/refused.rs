@@ -1,0 +1,147 @@
+//! Mounts that runc refuses, in its words.
+
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Mount;
+
+use super::has;
+use crate::probe::is_bind;
+use crate::runtime::RuntimeError;
+use crate::runtime::create::CreateError;
+
+/// Why a mount is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountRefused {
+    /// libcontainer makes cgroup mounts, and this one comes too early for that.
+    #[error(
+        "the cgroup mount at {0:?} lies over or below a mount that is made after it: put it first"
+    )]
+    CgroupOrder(PathBuf),
+    /// runc's rule.
+    #[error("tmpcopyup at {destination:?} is for a tmpfs alone, not for {typ:?}")]
+    CopyUp {
+        /// Its mount point.
+        destination: PathBuf,
+        /// Its file system.
+        typ: String,
+    },
+    /// One kind of ids is mapped.
+    #[error("the mount {0:?} has uidMappings or gidMappings without the other")]
+    HalfMapped(PathBuf),
+    /// No kind is.
+    #[error("the mount {0:?} asks for mapped ids, but neither it nor the container has a mapping")]
+    NotMapped(PathBuf),
+    /// An option that a new mount cannot have.
+    #[error(
+        "error mounting {source_path:?} to rootfs at {destination:?}: the option {option} is not for a new mount of type {typ:?}"
+    )]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What would be mounted.
+        source_path: PathBuf,
+        /// Its mount point.
+        destination: PathBuf,
+        /// Its file system.
+        typ: String,
+    },
+    /// /dev, /proc or /sys is a link.
+    #[error(
+        "the image's {asked:?} leads to {found:?}: use an image where it is a directory and nobody changes it meanwhile"
+    )]
+    Moved {
+        /// Where it is asked for.
+        asked: PathBuf,
+        /// Where it would lie.
+        found: PathBuf,
+    },
+    /// Something in the place of the kernel's procfs.
+    #[error("error mounting {source_path:?} to rootfs at {destination:?}: {why}")]
+    Proc {
+        /// What would be mounted.
+        source_path: PathBuf,
+        /// Its mount point.
+        destination: PathBuf,
+        /// "it is inside /proc", say.
+        why: &'static str,
+    },
+}
+
+/// For `Err`.
+pub(super) fn refused(why: MountRefused) -> RuntimeError {
+    CreateError::from(why).into()
+}
+
+/// `remount` makes no sense for a new mount: the kernel and runc refuse it, libcontainer drops it silently. `idmap` on a new
+/// file system is refused too.
+pub(super) fn check_remount(mount: &Mount) -> Result<(), RuntimeError> {
+    let option = match (has(mount, &["remount"]), is_bind(mount)) {
+        (true, _) => "remount",
+        (false, false) if has(mount, &["idmap", "ridmap"]) => "idmap",
+        _ => return Ok(()),
+    };
+    Err(refused(MountRefused::Option {
+        option,
+        source_path: mount.source().clone().unwrap_or_default(),
+        destination: mount.destination().clone(),
+        typ: mount.typ().clone().unwrap_or_default(),
+    }))
+}
+
+/// /dev, /proc and /sys must be real directories of the image: libcontainer works below them by path, and one of them may
+/// have become a symbolic link since the bundle was read (CVE-2023-27561).
+pub(super) fn check_kernels(asked: &Path, found: &Path) -> Result<(), RuntimeError> {
+    let kernels = ["/dev", "/proc", "/sys"]
+        .iter()
+        .any(|k| asked == Path::new(k));
+    if !kernels || asked == found {
+        return Ok(());
+    }
+    Err(refused(MountRefused::Moved {
+        asked: asked.to_owned(),
+        found: found.to_owned(),
+    }))
+}
+
+/// Nothing but a procfs lies at /proc, and below it only what lxcfs emulates (runc's list): a program that reads its own
+/// labels and ids from /proc must not be told others (CVE-2019-16884).
+pub(super) fn check_proc(mount: &Mount, destination: &Path) -> Result<(), RuntimeError> {
+    const EMULATED: &[&str] = &[
+        "/proc/cpuinfo",
+        "/proc/diskstats",
+        "/proc/meminfo",
+        "/proc/stat",
+        "/proc/swaps",
+        "/proc/uptime",
+        "/proc/loadavg",
+        "/proc/slabinfo",
+        "/proc/net/dev",
+        "/proc/sys/kernel/ns_last_pid",
+        "/proc/sys/crypto/fips_enabled",
+    ];
+    let refuse = |why| {
+        Err(refused(MountRefused::Proc {
+            source_path: mount.source().clone().unwrap_or_default(),
+            destination: destination.to_owned(),
+            why,
+        }))
+    };
+    if destination == Path::new("/proc") {
+        let proc = mount.typ().as_deref() == Some("proc");
+        let bound = is_bind(mount)
+            && mount.source().as_ref().is_some_and(|source| {
+                let found = rustix::fs::statfs(source);
+                found.is_ok_and(|s| s.f_type == libc::PROC_SUPER_MAGIC)
+            });
+        return match proc || bound {
+            true => Ok(()),
+            false => refuse("it is not of type proc"),
+        };
+    }
+    let inside = destination.starts_with("/proc");
+    if inside && !EMULATED.iter().any(|e| destination == Path::new(e)) {
+        return refuse("it is inside /proc");
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! The sources of mounts that the container's first process makes itself, opened and changed while the host is in sight.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use oci_spec::runtime::Mount;
+use rustix::fs::CWD;
+use rustix::mount::{OpenTreeFlags, open_tree};
+
+use super::refused::{MountRefused, refused};
+use super::user_namespace::lines;
+use super::{has, is_id_mapped};
+use crate::enforce::unconfined::setup::Source;
+use crate::kernel::mount_options::{self, Bits, Changes, Propagation, Reach};
+use crate::plan::FileKind;
+use crate::probe::is_bind;
+use crate::runtime::RuntimeError;
+use crate::sys::mount::{change, map_ids};
+use crate::sys::user::make_namespace;
+
+pub(super) fn source(
+    mount: &Mount,
+    container: Option<&OwnedFd>,
+    propagation: Option<&str>,
+) -> Result<Source, RuntimeError> {
+    let options = mount.options().clone().unwrap_or_default();
+    let from = mount.source().clone().unwrap_or_default();
+    if is_bind(mount) {
+        let step = || {
+            format!(
+                "error mounting {from:?} to rootfs at {:?}",
+                mount.destination()
+            )
+        };
+        let reach = if has(mount, &["rbind"]) {
+            Reach::Below
+        } else {
+            Reach::One
+        };
+        let (tree, kind) = (tree(&from, reach)?, kind_of(&from)?);
+        inherit(&tree, propagation).map_err(RuntimeError::io(step()))?;
+        map(&tree, mount, container)?;
+        apply(&tree, &mount_options::changes(&options)).map_err(RuntimeError::io(step()))?;
+        return Ok(Source::Tree(tree, kind));
+    }
+    let typ = mount.typ().clone().unwrap_or_else(|| "none".to_owned());
+    if typ == "cgroup" {
+        return Err(refused(MountRefused::CgroupOrder(
+            mount.destination().clone(),
+        )));
+    }
+    if !has(mount, &["tmpcopyup"]) {
+        return Ok(Source::FileSystem(typ, from, options));
+    }
+    if typ != "tmpfs" {
+        // runc's rule.
+        let destination = mount.destination().clone();
+        return Err(refused(MountRefused::CopyUp { destination, typ }));
+    }
+    Ok(Source::CopyUp(options))
+}
+
+pub(super) fn tree(path: &Path, reach: Reach) -> Result<OwnedFd, RuntimeError> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    if reach == Reach::Below {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    open_tree(CWD, path, flags).map_err(RuntimeError::io(format!("open the source {path:?}")))
+}
+
+fn kind_of(path: &Path) -> Result<FileKind, RuntimeError> {
+    let stat = rustix::fs::stat(path).map_err(RuntimeError::io(format!("look at {path:?}")))?;
+    Ok(FileKind::of(stat.st_mode))
+}
+
+/// What a copy would have inherited in the container's own mount namespace, whose mounts libcontainer makes slaves of the
+/// host's, or private, or keeps shared.
+fn inherit(tree: &OwnedFd, propagation: Option<&str>) -> std::io::Result<()> {
+    let kind = match propagation {
+        Some(shared) if shared.contains("shared") => return Ok(()),
+        Some(private) if private.contains("private") => Propagation::Private,
+        _ => Propagation::Slave,
+    };
+    change(tree.as_fd(), Bits::default(), Some(kind), Reach::Below)
+}
+
+fn apply(tree: &OwnedFd, changes: &Changes) -> std::io::Result<()> {
+    change(tree.as_fd(), changes.one, None, Reach::One)?;
+    change(tree.as_fd(), changes.below, None, Reach::Below)?;
+    let mut kinds = changes.propagation.iter();
+    kinds.try_for_each(|(kind, reach)| change(tree.as_fd(), Bits::default(), Some(*kind), *reach))
+}
+
+/// Maps the ids of a bind mount as it asks for: by its own maps, or by those of the container's user namespace.
+fn map(tree: &OwnedFd, mount: &Mount, container: Option<&OwnedFd>) -> Result<(), RuntimeError> {
+    if !is_id_mapped(mount) {
+        return Ok(());
+    }
+    let at = mount.destination();
+    let own = match (
+        mount.uid_mappings().as_deref(),
+        mount.gid_mappings().as_deref(),
+    ) {
+        (Some(uids), Some(gids)) if !uids.is_empty() && !gids.is_empty() => {
+            let step = format!("make the user namespace of the mount {at:?}");
+            Some(make_namespace(&lines(uids), &lines(gids)).map_err(RuntimeError::io(step))?)
+        }
+        (None | Some([]), None | Some([])) => None,
+        _ => {
+            return Err(refused(MountRefused::HalfMapped(at.clone())));
+        }
+    };
+    let namespace = own
+        .as_ref()
+        .or(container)
+        .ok_or_else(|| refused(MountRefused::NotMapped(at.clone())))?;
+    let reach = if has(mount, &["ridmap"]) {
+        Reach::Below
+    } else {
+        Reach::One
+    };
+    map_ids(tree.as_fd(), namespace.as_fd(), reach)
+        .map_err(RuntimeError::io(format!("map the ids of the mount {at:?}")))
+}

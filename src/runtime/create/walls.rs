@@ -1,0 +1,136 @@
+//! What the container's first process is given to raise its walls.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use oci_spec::runtime::Spec;
+
+use super::creation::Creation;
+use super::scratch::DiskMaker;
+use crate::enforce::executor::WallExecutor;
+use crate::enforce::kernel::KernelFiles;
+use crate::enforce::listener::AgentSocket;
+use crate::enforce::rootfs::OwnMount;
+use crate::enforce::unconfined::setup::Setup;
+use crate::enforce::unconfined::{Parity, ParityInit};
+use crate::enforce::walls::{
+    Common, FilterWall, FirstProcess, InitFiles, InitWork, InnerNetwork, PolicyWalls, Role,
+    UserNamespace, Walls,
+};
+use crate::enforce::{EnforceError, Wall};
+use crate::plan::{CapabilitySets, Plan};
+use crate::runtime::RuntimeError;
+use crate::runtime::launch::{has_user_namespace, keyring};
+use crate::runtime::network::wall::NetworkWall;
+use crate::seccomp::SavedFilter;
+
+/// What the process inherits that is in no record and not in [`Creation`].
+pub(super) struct InitInherited {
+    /// The way to the seccomp agent.
+    pub(super) agent: Option<AgentSocket>,
+    /// Where it says what fails.
+    pub(super) report: OwnedFd,
+    /// The kernel's file systems that it mounts itself.
+    pub(super) kernel: KernelFiles,
+    /// Likewise, what was judged.
+    pub(super) judged_mounts: Vec<OwnMount>,
+    /// What it does without a policy.
+    pub(super) unfinished: Option<Setup>,
+    /// Its terminal is relayed to the caller, whose own makes carriage returns.
+    pub(super) keep_newlines: bool,
+}
+
+impl Creation<'_> {
+    /// The walls of a container's first process.
+    pub(super) fn executor(
+        &mut self,
+        inherited: InitInherited,
+    ) -> Result<WallExecutor, RuntimeError> {
+        // As it is saved.
+        let walls = match self.record.plan.clone() {
+            Some(plan) => Walls::Policy(Box::new(self.policy_walls(plan, inherited)?)),
+            None => Walls::Unconfined(Box::new(self.parity(inherited)?)),
+        };
+        Ok(WallExecutor::new(walls))
+    }
+
+    fn policy_walls(
+        &mut self,
+        plan: Plan,
+        inherited: InitInherited,
+    ) -> Result<PolicyWalls, RuntimeError> {
+        let running = &mut self.running;
+        let sidecar = running.network.as_mut().and_then(NetworkWall::init_end);
+        let disk = running.disk.as_mut().and_then(DiskMaker::take_end);
+        let user_namespace = match has_user_namespace(&self.decision.bundle.spec) {
+            true => UserNamespace::Own,
+            false => UserNamespace::Nodes,
+        };
+        let (kernel, judged) = (inherited.kernel, inherited.judged_mounts);
+        Ok(PolicyWalls {
+            common: Common {
+                capabilities: plan.capabilities.clone(),
+                report: inherited.report,
+                keep_newlines: inherited.keep_newlines,
+            },
+            filter: FilterWall::planned(self.filter(), inherited.agent)?,
+            role: Role::Init(InitWork {
+                process: self.first_process(),
+                network: InnerNetwork::planned(&plan, sidecar)?,
+                files: InitFiles::planned(&plan, kernel, judged, disk, user_namespace)?,
+                plan,
+            }),
+        })
+    }
+
+    /// What a container without a policy gets, as with runc.
+    fn parity(&self, inherited: InitInherited) -> Result<Parity, RuntimeError> {
+        let spec = &self.decision.bundle.spec;
+        let process = spec.process().as_ref();
+        let given = CapabilitySets::of(process.and_then(|p| p.capabilities().as_ref()));
+        let unfinished = inherited.unfinished;
+        let filter = self.filter();
+        Ok(Parity {
+            common: Common {
+                capabilities: given,
+                report: inherited.report,
+                keep_newlines: inherited.keep_newlines,
+            },
+            no_new_privs: process.and_then(|p| p.no_new_privileges()).unwrap_or(false),
+            keyring: keyring(&self.record),
+            filter: filter.map(|filter| FilterWall::new(filter, inherited.agent)),
+            role: Role::Init(ParityInit {
+                process: self.first_process(),
+                unfinished: unfinished.ok_or(EnforceError::Incomplete(Wall::Files))?,
+                cgroup_read_only: cgroup_read_only(spec),
+            }),
+        })
+    }
+
+    fn filter(&self) -> Option<SavedFilter> {
+        self.decision.filter.as_ref().map(SavedFilter::from)
+    }
+
+    fn first_process(&self) -> FirstProcess {
+        let spec = &self.decision.bundle.spec;
+        FirstProcess {
+            cwd: spec.process().as_ref().map(|p| p.cwd().clone()),
+            die_with_parent: self.decision.wrapped,
+            hooks: spec
+                .hooks()
+                .clone()
+                .map(|hooks| (hooks, self.record.told())),
+        }
+    }
+}
+
+/// The engine's cgroup mount, if it asks for read-only.
+fn cgroup_read_only(spec: &Spec) -> Option<PathBuf> {
+    let mount = spec
+        .mounts()
+        .iter()
+        .flatten()
+        .find(|m| m.typ().as_deref().is_some_and(|t| t.starts_with("cgroup")))?;
+    let asked = mount.options().iter().flatten().any(|o| o == "ro");
+    asked.then(|| mount.destination().clone())
+}

@@ -1,0 +1,25 @@
+//! Why `exec` refuses.
+
+/// Why a process is not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// Its cgroup is frozen. The words are runc's.
+    #[error("cannot exec in a paused container (use --ignore-paused to override)")]
+    Paused,
+    /// A terminal that nobody would get.
+    #[error("a detached terminal needs --console-socket")]
+    DetachedTerminal,
+    /// Neither a command nor `--process`.
+    #[error("exec needs a program or --process")]
+    NoProgram,
+    /// There is nothing that the flags could change.
+    #[error("the container has no process section")]
+    NoProcess,
+    /// `--user`
+    #[error("--user {0:?} is not UID[:GID]")]
+    User(String),
+    /// `--cgroup`
+    #[error(transparent)]
+    SubCgroup(#[from] super::sub_cgroup::SubCgroupRefused),
+}

@@ -1,0 +1,250 @@
+//! A process of `exec` on its way to its program: the steps, and what is there meanwhile.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use oci_spec::runtime::Process;
+
+use super::files::ExecFiles;
+use super::sub_cgroup::{self, SubCgroup};
+use super::target::ExecTarget;
+use crate::cli;
+use crate::enforce::executor::WallExecutor;
+use crate::enforce::home;
+use crate::enforce::listener::AgentSocket;
+use crate::enforce::privileges;
+use crate::enforce::unconfined::Parity;
+use crate::enforce::walls::{Common, FilterWall, Joining, PolicyWalls, Role, TenantWork, Walls};
+use crate::plan::CapabilitySets;
+use crate::runtime::RuntimeError;
+use crate::runtime::agent::{Agent, ListenerChild, Moment};
+use crate::runtime::filter;
+use crate::runtime::launch::{self, Streams, has_user_namespace};
+use crate::runtime::pidfd;
+use crate::runtime::state::half_made::{self, Frozen};
+use crate::runtime::state::record::{ProcessId, write_whole};
+use crate::runtime::state::report;
+use crate::runtime::state::store::Place;
+use crate::seccomp::SavedFilter;
+use crate::sys::user::JoinedUser;
+
+/// What is there until the process executes its program. Dropped, it goes: the child first, then the files.
+pub(super) struct Execution<'a> {
+    place: &'a Place,
+    args: &'a cli::Exec,
+    target: &'a ExecTarget,
+    /// The child that brings the filter's listener to its agent.
+    listener_child: Option<ListenerChild>,
+    files: ExecFiles,
+}
+
+/// What the process inherits that is in no record.
+pub(super) struct TenantInherited {
+    /// The syscall wall's program.
+    pub(super) filter: Option<SavedFilter>,
+    /// The way to the seccomp agent.
+    pub(super) agent: Option<AgentSocket>,
+    /// Where it says what fails.
+    pub(super) report: OwnedFd,
+    /// The user namespace and the cgroups that it joins itself.
+    pub(super) joining: Joining,
+    /// Its terminal is relayed to the caller, whose own makes carriage returns.
+    pub(super) keep_newlines: bool,
+}
+
+impl<'a> Execution<'a> {
+    /// Makes nothing yet.
+    pub(super) fn begin(place: &'a Place, args: &'a cli::Exec, target: &'a ExecTarget) -> Self {
+        Self {
+            place,
+            args,
+            target,
+            listener_child: None,
+            files: ExecFiles::new(place),
+        }
+    }
+
+    /// The container's first process, in whose namespaces and cgroup the new one will be.
+    pub(super) fn living_init(&self) -> Result<ProcessId, RuntimeError> {
+        let init = self.target.record.init.filter(|i| i.is_alive());
+        init.ok_or(RuntimeError::NotRunning)
+    }
+
+    /// The syscall wall's program, as `create` kept it. An absent one must not mean an absent wall.
+    pub(super) fn read_filter(&self) -> Result<Option<SavedFilter>, RuntimeError> {
+        let record = &self.target.record;
+        let kept = filter::read(&self.place.filter())?;
+        if kept.is_some() == record.filtered {
+            return Ok(kept);
+        }
+        Err(RuntimeError::State {
+            verb: "exec in",
+            id: record.id.clone(),
+            why: "its seccomp filter is gone from the state directory".to_owned(),
+        })
+    }
+
+    /// Where in the container's cgroup it goes.
+    pub(super) fn open_cgroup(&self, init: ProcessId) -> Result<SubCgroup, RuntimeError> {
+        let controllers = self.target.record.controllers()?;
+        sub_cgroup::open(&self.args.cgroup, &controllers, init)
+    }
+
+    /// The pipe by which the process says what fails: its end, and ours.
+    pub(super) fn make_report_pipe(&self) -> Result<(OwnedFd, OwnedFd), RuntimeError> {
+        let path = self.files.report();
+        Ok((report::make(&path)?, report::reader(&path)?))
+    }
+
+    /// The child that serves the process while libcontainer keeps this one busy, where its filter has an agent.
+    pub(super) fn begin_agent(&mut self) -> Result<Option<AgentSocket>, RuntimeError> {
+        let Some(agent) = Agent::read(&self.place.dir())? else {
+            return Ok(None);
+        };
+        let (record, report) = (&self.target.record, self.files.report());
+        let (listener_child, socket) =
+            ListenerChild::spawn(&agent, record, &report, Moment::Running)?;
+        self.listener_child = Some(listener_child);
+        Ok(Some(socket))
+    }
+
+    /// libcontainer runs tenants in the host's user namespace; the executor joins the container's.
+    pub(super) fn open_user_namespace(
+        &self,
+        init: ProcessId,
+        process: &Process,
+    ) -> Result<Option<JoinedUser>, RuntimeError> {
+        if !has_user_namespace(&self.target.shadow) {
+            return Ok(None);
+        }
+        let path = format!("/proc/{}/ns/user", init.pid);
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+        let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
+            .map_err(RuntimeError::io(format!("open {path}")))?;
+        let user = process.user();
+        Ok(Some(JoinedUser {
+            namespace: fd,
+            uid: user.uid(),
+            gid: user.gid(),
+            groups: user.additional_gids().clone().unwrap_or_default(),
+        }))
+    }
+
+    /// What raises the walls in the process: those of the first one, but for what `create` has made.
+    pub(super) fn executor(
+        &self,
+        process: &Process,
+        inherited: TenantInherited,
+    ) -> Result<WallExecutor, RuntimeError> {
+        let record = &self.target.record;
+        let common = Common {
+            capabilities: CapabilitySets::of(process.capabilities().as_ref()),
+            report: inherited.report,
+            keep_newlines: inherited.keep_newlines,
+        };
+        let (filter, agent, joining) = (inherited.filter, inherited.agent, inherited.joining);
+        Ok(WallExecutor::new(match &record.plan {
+            Some(_) => Walls::Policy(Box::new(PolicyWalls {
+                common,
+                filter: FilterWall::planned(filter, agent)?,
+                role: Role::Tenant(TenantWork::planned(joining, record.netns_cookie)?),
+            })),
+            None => Walls::Unconfined(Box::new(Parity {
+                common,
+                no_new_privs: process.no_new_privileges().unwrap_or(false),
+                keyring: launch::keyring(record),
+                filter: filter.map(|filter| FilterWall::new(filter, agent)),
+                role: Role::Tenant(joining),
+            })),
+        }))
+    }
+
+    /// The process as libcontainer reads it.
+    pub(super) fn write_process(&self, mut process: Process) -> Result<(), RuntimeError> {
+        let sets = process.capabilities().clone().unwrap_or_default();
+        process.set_capabilities(Some(privileges::for_setup(&sets, &[])));
+        home::settle(&mut process);
+        let path = self.files.process();
+        let text = serde_json::to_vec(&process).map_err(|e| RuntimeError::Input {
+            path: path.clone(),
+            why: e.to_string(),
+        })?;
+        write_whole(&path, &text)
+    }
+
+    /// Has libcontainer start the process; its pid.
+    pub(super) fn run_libcontainer(
+        &self,
+        streams: Streams<'_>,
+        executor: WallExecutor,
+        sub_cgroup: Option<String>,
+        cwd: &Path,
+        reports: &OwnedFd,
+    ) -> Result<i32, RuntimeError> {
+        let failed = RuntimeError::process("exec in the container", cwd);
+        crate::log::keep_causes().map_err(RuntimeError::io("make a pipe"))?;
+        let root = self.files.state_root(self.place)?;
+        let builder = launch::builder(self.place, executor, streams.stdio, None)
+            .and_then(|builder| builder.with_root_path(root));
+        let builder = match builder {
+            Ok(builder) => builder,
+            Err(e) => return Err(failed(e)),
+        };
+        let builder = builder
+            .with_console_socket(streams.console)
+            .with_preserved_fds(self.args.preserve_fds)
+            .as_tenant()
+            .with_process(Some(self.files.process()))
+            .with_detach(true)
+            .with_ignore_paused(self.args.ignore_paused)
+            .with_sub_cgroup(sub_cgroup);
+        // A process in a frozen cgroup waits for `resume`.
+        let frozen = Frozen::of(&self.target.record.controllers()?);
+        let halt = frozen.as_ref().map(Frozen::halt);
+        let (what, within) = ("process of exec", half_made::WITHIN);
+        let pid = half_made::limited(what, within, &self.files.report(), halt, || {
+            let built = builder.build();
+            // What our own code in the process says is nearer to the cause.
+            built
+                .map_err(|e| report::pending(reports).map_or_else(|| failed(e), RuntimeError::Init))
+        })?;
+        Ok(pid.as_raw())
+    }
+}
+
+/// libcontainer leaves the caller's directory for its sockets' and comes back. It may have been removed: containerd's shim
+/// stands in the bundle of a pod's sandbox, which goes when that ends.
+pub(super) fn stand_somewhere() -> Result<(), RuntimeError> {
+    match std::env::current_dir() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            std::env::set_current_dir("/").map_err(RuntimeError::io("enter /"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells the caller of the process, or ends it: nobody would know of it.
+pub(super) fn announce(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
+    tell(args, pid).inspect_err(|_| end(pid))
+}
+
+/// The pid file is written by us: libcontainer goes on where it cannot.
+fn tell(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
+    if let Some(path) = &args.pid_file {
+        std::fs::write(path, pid.to_string())
+            .map_err(RuntimeError::io(format!("write {path:?}")))?;
+    }
+    match &args.pidfd_socket {
+        Some(socket) => pidfd::send(socket, pid),
+        None => Ok(()),
+    }
+}
+
+fn end(pid: i32) {
+    let pid = nix::unistd::Pid::from_raw(pid);
+    let ended = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL)
+        .and_then(|()| nix::sys::wait::waitpid(pid, None));
+    if let Err(e) = ended {
+        log::debug!("end process {pid}: {e}");
+    }
+}

@@ -1,0 +1,66 @@
+//! The standard descriptors of a process of `exec`.
+
+use std::path::PathBuf;
+
+use oci_spec::runtime::Process;
+
+use super::ExecError;
+use super::target::ExecTarget;
+use crate::cli;
+use crate::runtime::RuntimeError;
+use crate::runtime::foreground::relay::{self, Relay, Stdio};
+use crate::runtime::foreground::tty;
+use crate::runtime::launch::Streams;
+use crate::runtime::state::store::Place;
+
+/// What the process gets in place of the caller's own, and what is relayed between them.
+pub(super) struct TenantStreams {
+    /// For its terminal, where no console socket was given.
+    pub(super) listener: Option<tty::Listener>,
+    /// For its pipes, where it has no terminal.
+    pub(super) relay: Option<Relay>,
+    console: Option<PathBuf>,
+    stdio: Stdio,
+}
+
+impl TenantStreams {
+    /// Opens them.
+    pub(super) fn new(
+        place: &Place,
+        args: &cli::Exec,
+        target: &ExecTarget,
+        process: &Process,
+    ) -> Result<Self, RuntimeError> {
+        let terminal = process.terminal().unwrap_or(false);
+        let listener = match (terminal, &args.console_socket, args.detach) {
+            (true, None, true) => return Err(ExecError::DetachedTerminal.into()),
+            (true, None, false) => Some(tty::Listener::new(&place.dir())?),
+            _ => None,
+        };
+        let own = || listener.as_ref().map(|l| l.path().to_owned());
+        let console = args.console_socket.clone().or_else(own);
+        let (stdio, relay) = match (terminal, args.detach) {
+            (false, false) => relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?,
+            (false, true) if target.record.plan.is_some() => {
+                relay::refuse_terminals("`exec --detach`")?;
+                Default::default()
+            }
+            _ => Default::default(),
+        };
+        Ok(Self {
+            listener,
+            relay,
+            console,
+            stdio,
+        })
+    }
+
+    /// For libcontainer, once.
+    pub(super) fn streams(&mut self) -> Streams<'_> {
+        Streams {
+            console: self.console.as_deref(),
+            stdio: std::mem::take(&mut self.stdio),
+            relayed: self.listener.is_some(),
+        }
+    }
+}

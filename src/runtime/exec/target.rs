@@ -1,0 +1,73 @@
+//! The container in which `exec` starts a process.
+
+use libcontainer::container::ContainerStatus;
+use oci_spec::runtime::Spec;
+
+use super::ExecError;
+use crate::cgroup::path;
+use crate::cli;
+use crate::runtime::RuntimeError;
+use crate::runtime::input::bundle;
+use crate::runtime::start;
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::Place;
+
+/// A container that takes processes.
+pub(super) struct ExecTarget {
+    /// Its record.
+    pub(super) record: Record,
+    /// libcontainer's spec of it.
+    pub(super) shadow: Spec,
+}
+
+impl ExecTarget {
+    /// Looks at a container. `start` holds the lock until the first process has left the engine's network namespace and
+    /// executed its program: an `exec` in that moment waits for it.
+    pub(super) fn look(place: &Place, args: &cli::Exec) -> Result<Self, RuntimeError> {
+        let _lock = place.lock_existing()?;
+        let unknown = |e: RuntimeError| e.unknown_if_absent(place.id.as_str());
+        let record = Record::read(&place.dir()).map_err(unknown)?;
+        check_state(place, &record, args)?;
+        let shadow = bundle::read_json(&place.dir().join("config.json"))?;
+        Ok(Self { record, shadow })
+    }
+
+    /// The container may have been deleted meanwhile; libcontainer makes its cgroup anew before it finds that out.
+    pub(super) fn sweep_if_deleted(&self, place: &Place) {
+        // A `delete` that is under way holds the lock until all of it is gone.
+        match place.lock_existing() {
+            Ok(_lock) if place.dir().exists() => return,
+            Err(_) if place.dir().exists() => return,
+            Ok(_) | Err(_) => {}
+        }
+        for cgroup in &self.record.cgroups {
+            if let Err(error) = path::remove(cgroup) {
+                log::debug!("a cgroup of what is gone: {}", crate::log::chain(&error));
+            }
+        }
+    }
+}
+
+fn check_state(place: &Place, record: &Record, args: &cli::Exec) -> Result<(), RuntimeError> {
+    let container = start::load(place)?;
+    let status = container.status();
+    let refuse = |why: String| {
+        Err(RuntimeError::State {
+            verb: "exec in",
+            id: record.id.clone(),
+            why,
+        })
+    };
+    match status {
+        ContainerStatus::Running => Ok(()),
+        // As with runc; its first process waits in namespaces and a root file system that are complete.
+        ContainerStatus::Created if record.plan.is_none() => Ok(()),
+        ContainerStatus::Paused if args.ignore_paused => Ok(()),
+        ContainerStatus::Paused => Err(ExecError::Paused.into()),
+        ContainerStatus::Created => {
+            refuse("it is not started, so its network wall does not stand yet".to_owned())
+        }
+        ContainerStatus::Stopped => refuse("it is stopped".to_owned()),
+        ContainerStatus::Creating => refuse(format!("it is {}", start::words(status))),
+    }
+}

@@ -1,0 +1,92 @@
+//! What `create` and `exec` tell libcontainer alike.
+
+use std::ffi::CString;
+use std::fs;
+use std::path::Path;
+
+use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::error::LibcontainerError;
+use libcontainer::syscall::syscall::SyscallType;
+use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
+
+use crate::enforce::executor::WallExecutor;
+use crate::enforce::unconfined::Keyring;
+use crate::plan::CapabilitySets;
+use crate::runtime::RuntimeError;
+use crate::runtime::foreground::relay::Stdio;
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::Place;
+
+/// Where a process's standard descriptors come from.
+#[derive(Default)]
+pub struct Streams<'a> {
+    /// The socket that gets its pseudo-terminal, where it has one.
+    pub console: Option<&'a Path>,
+    /// In place of the caller's own.
+    pub stdio: Stdio,
+    /// Whether the caller stays to relay them.
+    pub relayed: bool,
+}
+
+/// Refuses capability sets that the kernel would refuse, before anything of the container runs.
+pub fn refuse_contradiction(sets: &CapabilitySets) -> Result<(), RuntimeError> {
+    match sets.contradiction() {
+        Some((name, set, needs)) => Err(RuntimeError::Capability {
+            name: name.to_owned(),
+            set,
+            needs,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// A process that is asked nothing inherits the runtime's score, and services that start containers have a low one:
+/// under a policy the kernel must not kill the node's own programs first.
+pub fn own_oom_score(process: &mut Process) {
+    let inherited = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+    if process.oom_score_adj().is_none() && inherited.starts_with('-') {
+        process.set_oom_score_adj(Some(0));
+    }
+}
+
+/// The session keyring of the processes of a container without a policy.
+pub fn keyring(record: &Record) -> Keyring {
+    match CString::new(format!("_ses.{}", record.id)) {
+        Ok(_) if record.no_new_keyring => Keyring::Inherited,
+        Ok(name) => Keyring::Named(name),
+        Err(_) => Keyring::New,
+    }
+}
+
+/// Whether the container gets a user namespace of its own.
+pub fn has_user_namespace(spec: &Spec) -> bool {
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    namespaces
+        .into_iter()
+        .flatten()
+        .any(|n| n.typ() == LinuxNamespaceType::User)
+}
+
+/// What `create` and `exec` tell libcontainer alike.
+pub fn builder(
+    place: &Place,
+    executor: WallExecutor,
+    stdio: Stdio,
+    pid_file: Option<&Path>,
+) -> Result<ContainerBuilder, LibcontainerError> {
+    let mut builder = ContainerBuilder::new(place.id.as_str().to_owned(), SyscallType::default())
+        .with_executor(executor)
+        .with_root_path(&place.root)
+        .and_then(|b| b.with_pid_file(pid_file))?;
+    let [input, output, error] = stdio;
+    if let Some(fd) = input {
+        builder = builder.with_stdin(fd);
+    }
+    if let Some(fd) = output {
+        builder = builder.with_stdout(fd);
+    }
+    if let Some(fd) = error {
+        builder = builder.with_stderr(fd);
+    }
+    Ok(builder)
+}
