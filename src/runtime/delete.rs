@@ -99,8 +99,8 @@ fn read_record(place: &Place) -> Option<Record> {
     }
 }
 
-/// Ends and removes whatever there is of a container, in an order in which no record goes before what it names.
-/// Each step is tried even when one before it failed; the first failure is reported.
+/// Ends and removes all parts of a container, in an order in which no record goes before the things in it. Each step is
+/// tried even when one before it failed; the first failure is reported.
 pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeError> {
     let mut first = Ok(());
     let mut note = |result: Result<(), RuntimeError>| {

@@ -40,8 +40,8 @@ pub fn refuse_contradiction(sets: &CapabilitySets) -> Result<(), RuntimeError> {
     }
 }
 
-/// A process that is asked nothing inherits the runtime's score, and services that start containers have a low one:
-/// under a policy the kernel must not kill the node's own programs first.
+/// Without `oomScoreAdj` a process inherits the runtime's score, which engines keep low. Under a policy it is 0 instead, so that
+/// the OOM killer does not choose the node's own programs first.
 pub fn own_oom_score(process: &mut Process) {
     let inherited = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
     if process.oom_score_adj().is_none() && inherited.starts_with('-') {

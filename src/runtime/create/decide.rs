@@ -27,7 +27,7 @@ use crate::runtime::network::engine_networks;
 use crate::runtime::network::resolver::EngineFiles;
 use crate::seccomp::Filter;
 
-/// What was decided for a bundle: the pure part of `create`, which `explain --bundle` shares.
+/// The decision about a bundle, which `create` and `explain --bundle` share. Nothing has been made for it.
 pub struct BundleDecision {
     /// The bundle.
     pub bundle: Bundle,

@@ -1,5 +1,6 @@
-//! Splits a spec without a policy into what libcontainer 0.7.0 does as runc would and what the container's first process
-//! does itself ([`crate::enforce::unconfined::setup`]), and opens for the latter what must be opened while the host is in sight.
+//! Splits a spec without a policy in two parts: libcontainer 0.7.0 does the first as runc would, and the container's
+//! first process does the second itself ([`crate::enforce::unconfined::setup`]). Opens everything for the second part
+//! while the host is in sight.
 //!
 //! This room is parity with runc alone: nothing in it stands for a wall.
 
@@ -166,8 +167,8 @@ fn is_special(mount: &Mount) -> bool {
     is_id_mapped(mount) || has(mount, &["tmpcopyup"]) || of_superblock || over_dev
 }
 
-/// Whether everybody can go to the source of a bind mount: libcontainer looks it up as the root of the container's user
-/// namespace, which is an unprivileged user on the node. A source that is not there is left to its error.
+/// Whether everybody can reach the source of a bind mount: libcontainer looks it up as the root of the container's user
+/// namespace, an unprivileged user on the node. libcontainer reports a missing source.
 fn can_reach(mount: &Mount) -> bool {
     let source = mount.source().clone().unwrap_or_default();
     let Ok(source) = source.canonicalize() else {
