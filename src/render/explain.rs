@@ -307,7 +307,7 @@ fn allowlist(out: &mut String, plan: &Plan) {
         &match &network.asking {
             None => "unlisted names are refused at once (network.on-unknown is deny)".to_owned(),
             Some(asking) => format!(
-                "unlisted names wait {} s for agentbox approve (network.on-unknown is ask), within {}",
+                "an unlisted name waits {} s for agentbox approve (network.on-unknown is ask), within {}",
                 asking.seconds,
                 asking
                     .limits

@@ -113,7 +113,7 @@ fn asking(out: &mut String, status: &NetworkStatus) {
     };
     let _ = writeln!(
         out,
-        "unlisted names wait {} s for approval; waiting now: {}",
+        "an unlisted name waits {} s for approval; waiting now: {}",
         asking.seconds,
         asking.waiting.len()
     );
