@@ -41,3 +41,46 @@ fn a_crafted_index_opens_no_directory_of_credentials() {
     assert_eq!(project.read(".aws/sub/config"), "region = nowhere\n");
     assert_eq!(project.git(&["status", "--porcelain", "-uno"]).ok(), "");
 }
+
+/// What is mounted over `info/exclude` is read by root. Who may move a file that it may not read, which whoever may write a
+/// directory can, has it read by nobody.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn what_is_put_in_the_place_of_an_exclude_file_is_as_unreadable_as_before() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let docker = Docker::connect();
+    let project = Repository::new("moved");
+    project.write("a", "a\n");
+    project.commit_all();
+    let root = Path::new(&project.0).to_owned();
+    run("chown", &["-R", "1000:1000", &project.0]).ok();
+    project.write("private", SECRET);
+    for (path, mode) in [("private", 0o600), (".git/info/exclude", 0o644)] {
+        fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    chown(root.join("private"), Some(0), Some(0)).unwrap();
+    let user = |script: &str| {
+        let volume = format!("--volume={}:/work", project.0);
+        let options = [
+            "--runtime=agentbox",
+            "--user=1000:1000",
+            &volume,
+            "--workdir=/work",
+            "test-probe",
+        ];
+        let script = format!("{{ {script}; }} 2>/dev/null");
+        docker.run(&options, &["sh", "-c", &script]).ok()
+    };
+    // The control: it is read by nobody but its owner, and the exclude file by everybody.
+    let moved =
+        "cat private || echo refused; touch .netrc; mv private .git/info/exclude && echo moved";
+    assert_eq!(user(moved), "refused\nmoved\n");
+    assert_eq!(user("cat .git/info/exclude || echo refused"), "refused\n");
+    // What the user may read is read.
+    chown(root.join(".git/info/exclude"), Some(1000), Some(1000)).unwrap();
+    let seen = user("cat .git/info/exclude");
+    assert!(
+        seen.starts_with(SECRET) && seen.ends_with("\n/.netrc\n"),
+        "{seen}"
+    );
+}

@@ -3,13 +3,13 @@
 //! It is mounted read-only over the file, which does not change on the node: writing to it in the container is an
 //! error. If that is impossible, git stops with an error at a hidden file, rather than commit something in its place.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 use crate::plan::{Exclude, FilesystemPlan};
@@ -27,7 +27,7 @@ pub fn write<'a>(
     let mut room = ROOM;
     let mut out = Vec::new();
     for (number, exclude) in plan.excludes.iter().enumerate() {
-        let own = match own(plan, sources, exclude, room) {
+        let Own { text, meta } = match own(plan, sources, exclude, room) {
             Ok(own) => own,
             Err(why) => {
                 let file = exclude.file.display();
@@ -35,23 +35,26 @@ pub fn write<'a>(
                 continue;
             }
         };
-        room -= own.len() as u64;
+        room -= text.len() as u64;
         let path = files.join(format!("exclude-{number}"));
-        std::fs::write(&path, exclude.text(&own))?;
-        // Whoever the container runs as, and whatever the caller's umask is.
-        std::fs::set_permissions(&path, Permissions::from_mode(0o644))?;
+        std::fs::write(&path, exclude.text(&text))?;
+        // Whoever may read the file itself, and nobody else: an agent can have put another one into its place, which root
+        // reads here and the container's user may not.
+        std::os::unix::fs::chown(&path, Some(meta.uid()), Some(meta.gid()))?;
+        std::fs::set_permissions(&path, Permissions::from_mode(meta.mode() & 0o444))?;
         out.push((exclude.file.as_path(), path));
     }
     Ok(out)
 }
 
-/// What the file says. One that is not there is made, as git makes it, for something to mount on.
-fn own(
-    plan: &FilesystemPlan,
-    sources: &[Opened],
-    exclude: &Exclude,
-    room: u64,
-) -> io::Result<Vec<u8>> {
+/// What the repository's own file says, and whose it is.
+struct Own {
+    text: Vec<u8>,
+    meta: Metadata,
+}
+
+/// Reads the file. One that is not there is made, as git makes it, for something to mount on.
+fn own(plan: &FilesystemPlan, sources: &[Opened], exclude: &Exclude, room: u64) -> io::Result<Own> {
     let mounts = plan.mounts.iter();
     let holds = mounts.filter(|m| exclude.file.starts_with(&m.destination));
     let mount = holds.max_by_key(|m| m.destination.components().count());
@@ -66,24 +69,26 @@ fn own(
     let file = match open(root, path, flags) {
         // Where the repository is, a work tree says: nothing is made for it in a mount that the container may not write.
         Err(Errno::NOENT) if writable => {
-            make(root, path)?;
-            return Ok(Vec::new());
+            let meta = make(root, path)?.metadata()?;
+            let text = Vec::new();
+            return Ok(Own { text, meta });
         }
-        opened => opened?,
+        opened => File::from(opened?),
     };
-    if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+    let meta = file.metadata()?;
+    if !meta.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut text = Vec::new();
-    File::from(file).take(room + 1).read_to_end(&mut text)?;
+    file.take(room + 1).read_to_end(&mut text)?;
     match text.len() as u64 <= room {
-        true => Ok(text),
+        true => Ok(Own { text, meta }),
         false => Err(io::ErrorKind::FileTooLarge.into()),
     }
 }
 
 /// Makes `info/exclude`, empty, for whoever has the repository.
-fn make(root: &OwnedFd, path: &Path) -> io::Result<()> {
+fn make(root: &OwnedFd, path: &Path) -> io::Result<File> {
     let info = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let git = info.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -103,7 +108,9 @@ fn make(root: &OwnedFd, path: &Path) -> io::Result<()> {
     let mode = Mode::from_raw_mode(0o644);
     let file = rustix::fs::openat(directory.as_fd(), "exclude", flags, mode)?;
     rustix::fs::fchown(&file, Some(uid), Some(gid))?;
-    Ok(())
+    // Whatever the caller's umask is.
+    rustix::fs::fchmod(&file, mode)?;
+    Ok(File::from(file))
 }
 
 /// Opens what lies beneath a mount's source, by way of no link and no other file system.
