@@ -78,9 +78,12 @@ enum Place<'a> {
 pub(super) fn pod(spec: &Spec, bundle: &BundleFacts) -> Option<Pod> {
     pod_role(spec).filter(|_| bundle.cri)?;
     let annotations = spec.annotations().as_ref();
+    // CRI-O hands on what a pod's author writes under containerd's keys.
+    let is_crio = |key: &String| key.starts_with("io.kubernetes.cri-o.");
+    let of_containerd = annotations.filter(|a| !a.keys().any(is_crio));
     Some(Pod {
         uid: uid(spec)?,
-        sandbox: annotations.and_then(|a| a.get("io.kubernetes.cri.sandbox-id").cloned()),
+        sandbox: of_containerd.and_then(|a| a.get("io.kubernetes.cri.sandbox-id").cloned()),
     })
 }
 

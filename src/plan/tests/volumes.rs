@@ -235,6 +235,22 @@ fn k_5_an_image_of_the_pods_own_is_read() {
     }
 }
 
+/// Under CRI-O the key of containerd's is the author's.
+#[test]
+fn an_author_names_no_sandbox_of_another_pod() {
+    let sandbox = |more: &str| {
+        let case = in_pod("standard").set(
+            "",
+            "annotations",
+            json!({more: "container", "io.kubernetes.cri.sandbox-id": ID}),
+        );
+        pod(&serde_json::from_value(case.spec).unwrap(), &case.facts).map(|pod| pod.sandbox)
+    };
+    let own = Some(ID.to_owned());
+    assert_eq!(sandbox("io.kubernetes.cri.container-type"), Some(own));
+    assert_eq!(sandbox("io.kubernetes.cri-o.ContainerType"), Some(None));
+}
+
 /// A volume with what is secret, under a policy with these two fields.
 fn secret(plugin: &str, holds: Option<Holds>, fields: [&str; 2]) -> Case {
     let source = format!("{VOLUMES}/{plugin}/v");

@@ -11,9 +11,16 @@ use crate::render::identity;
 pub fn is_engines(root: &Path, bundle: &Path) -> bool {
     match identity::cri_of(root) {
         None => false,
-        Some(identity::Cri::Crio) => true,
+        // Whoever calls containerd chooses the whole `--root` (`ctr -n cri-o run --runc-root DIR`), and not the bundle's place.
+        Some(identity::Cri::Crio) => !is_of_containerd(bundle),
         Some(identity::Cri::Containerd) => is_of_the_plugin(bundle),
     }
+}
+
+/// containerd's shims make every bundle at `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID`.
+fn is_of_containerd(bundle: &Path) -> bool {
+    let tasks = bundle.ancestors().nth(2).and_then(Path::file_name);
+    tasks.is_none_or(|tasks| tasks == "io.containerd.runtime.v2.task")
 }
 
 /// The bundle is `STATE/io.containerd.runtime.v2.task/k8s.io/ID`, and the plugin made a directory of that id for the
@@ -60,7 +67,9 @@ mod tests {
         }
         assert!(!is_engines(root, &bundle("mine")));
         assert!(!is_engines(root, Path::new("/")));
-        assert!(is_engines(Path::new("/run/cri-o"), &bundle("mine")));
+        let userdata = state.join("overlay-containers/mine/userdata");
+        assert!(is_engines(Path::new("/run/cri-o"), &userdata));
+        assert!(!is_engines(Path::new("/mine/cri-o"), &bundle("mine")));
         fs::remove_dir_all(state).unwrap();
     }
 }
