@@ -457,7 +457,9 @@ fn origins(out: &mut String, plan: &Plan) {
     }
 }
 
+/// Whatever is in it, what is shown is one line: paths are their owners' choice.
 fn line(out: &mut String, head: &str, text: &str) {
+    let text = &escape(text);
     let separator = if head.is_empty() || text.is_empty() {
         ""
     } else {
@@ -468,7 +470,7 @@ fn line(out: &mut String, head: &str, text: &str) {
 }
 
 fn item(out: &mut String, text: &str) {
-    writeln!(out, "  {text}").expect("a String takes every text");
+    writeln!(out, "  {}", escape(text)).expect("a String takes every text");
 }
 
 fn path(path: &Path) -> String {

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use oci_spec::runtime::Spec;
 use serde_json::{Value, json};
 
+use super::explain;
 use super::spec::{Places, confined, normalise, unconfined};
-use crate::plan::{BundleFacts, HostFacts, Plan, plan};
+use crate::plan::{BundleFacts, HostFacts, Plan, PlannedMount, plan};
 use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
 fn places() -> Places {
@@ -260,5 +261,33 @@ fn masks_of_a_sysfs_are_left_to_the_one_that_is_mounted_at_start() {
     assert_eq!(
         (shadow(parse(with)), shadow(parse(without))),
         ((false, true), (true, true))
+    );
+}
+
+/// Paths and reasons are somebody's choice: what is shown of them is one line, and no terminal obeys it.
+#[test]
+fn what_is_explained_is_text_whatever_a_path_is_called() {
+    const TREACHEROUS: &str = "/usr/a\n  /work  read-only\u{1b}[2J";
+    let mut plan = planned(&parse(engine()), "");
+    plan.filesystem.mounts.push(PlannedMount {
+        destination: TREACHEROUS.into(),
+        kind: "tmpfs".to_owned(),
+        source: TREACHEROUS.into(),
+        options: vec!["ro".to_owned()],
+        why: format!("nobody writes it: {TREACHEROUS}"),
+        judged: None,
+        private: false,
+    });
+    let text = explain::text(&explain::Subject {
+        name: format!("bundle {TREACHEROUS}"),
+        identity: None,
+        chosen_by: "--policy".to_owned(),
+        plan: Some(plan),
+        filter: None,
+    });
+    assert_eq!(text.matches("nobody writes it").count(), 1);
+    assert!(
+        !text.contains("\n  /work") && !text.contains('\u{1b}'),
+        "{text}"
     );
 }
