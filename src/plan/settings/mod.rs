@@ -272,7 +272,12 @@ fn is_plain_value(word: &str) -> bool {
     let separators = [
         '/', '.', '-', '_', ':', '@', '*', ',', '~', '(', ')', '%', '+',
     ];
-    word.len() <= 256 && word.chars().all(of_value) && word.split(separators).all(part)
+    // A user and a password before a host, with or without the scheme of an address.
+    let login = |(before, _): (&str, &str)| before.contains(':');
+    word.len() <= 256
+        && word.chars().all(of_value)
+        && !word.rsplit_once('@').is_some_and(login)
+        && word.split(separators).all(part)
 }
 
 #[cfg(test)]
