@@ -70,6 +70,54 @@ fn denied_under(
     }
 }
 
+/// The rig's Docker has its data elsewhere, as many nodes: what is in it never comes in, volumes excepted.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f02_an_engines_data_is_known_where_it_was_moved() {
+    let docker = Docker::connect();
+    let data = docker.call(&["info", "-f", "{{.DockerRootDir}}"]).ok();
+    let data = data.trim();
+    assert_ne!(data, "/var/lib/docker");
+    let seen = |runtime: &str, source: &str| {
+        let runtime = format!("--runtime={runtime}");
+        let volume = format!("--volume={source}:/x");
+        let list = "ls /x 2>/dev/null || echo nothing";
+        let run = docker.run(&[&runtime, &volume, "test-probe"], &["sh", "-c", list]);
+        run.ok().trim().to_owned()
+    };
+    for part in ["network", "image", "runtimes", "volumes"] {
+        let source = format!("{data}/{part}");
+        // The control.
+        assert_ne!(seen("runc", &source), "nothing", "{part}");
+        for runtime in ["agentbox", "agentbox-permissive"] {
+            assert_eq!(seen(runtime, &source), "nothing", "{part}");
+        }
+        let volume = format!("--volume={source}:/work");
+        let options = ["--runtime=agentbox", &volume, "-w/work", "test-probe"];
+        let refused = docker.run(&options, &["true"]);
+        assert!(
+            refused.stderr.contains("holds every container of Docker"),
+            "{refused:?}"
+        );
+    }
+    // Inside of what comes in it is hidden as a whole.
+    let above = Path::new(data).parent().unwrap().display();
+    let hidden = seen("agentbox", &format!("{above}"));
+    assert!(hidden.lines().any(|name| name == "docker"), "{hidden}");
+    let inside = format!("--volume={above}:/x");
+    let options = ["--runtime=agentbox", &inside, "test-probe"];
+    assert_eq!(docker.run(&options, &["ls", "/x/docker"]).ok(), "");
+    let volume = docker.call(&["volume", "create"]).ok();
+    let volume = volume.trim();
+    let option = format!("--volume={volume}:/work");
+    let options = ["--runtime=agentbox", &option, "-w/work", "test-probe"];
+    let written = docker
+        .run(&options, &["sh", "-c", "echo x >a && cat a"])
+        .ok();
+    docker.call(&["volume", "rm", volume]).ok();
+    assert_eq!(written, "x\n");
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f04_the_kernels_knobs_cannot_be_turned() {

@@ -68,6 +68,6 @@ fn by_name(
 }
 
 /// An engine's container id: 64 hexadecimal digits.
-pub(super) fn is_id(text: &str) -> bool {
+pub fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }

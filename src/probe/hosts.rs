@@ -1,6 +1,6 @@
 //! The never-list on this node, by inode, so that another name for an entry is recognised.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use super::{open_path, real_path};
 use crate::plan::Inside;
 use crate::plan::mountinfo::join;
 use crate::plan::never::Never;
+use crate::plan::support::is_id;
 
 /// Paths of the list, as they are on this node.
 pub(super) struct Hosts {
@@ -36,7 +37,48 @@ pub(super) struct Found {
     pub(super) engine: Option<PathBuf>,
 }
 
+/// Where the list has containerd's data.
+const CONTAINERD: &str = "/var/lib/containerd";
+
+/// Where an engine's data lies, and where the list has it, by the place of a root file system in it: podman's and CRI-O's, and
+/// Docker's with containerd's image store.
+fn moved_by_root(rootfs: &Path) -> Option<(&Path, &'static str)> {
+    let data = rootfs.ancestors().nth(3)?;
+    let below = rootfs.strip_prefix(data).ok()?;
+    let parts: Vec<&str> = below.iter().filter_map(|part| part.to_str()).collect();
+    let usual = match parts[..] {
+        ["overlay", id, "merged"] if is_id(id) => "/var/lib/containers/storage",
+        ["overlay2", id, "merged"] | ["rootfs", _, id] if is_id(id) => "/var/lib/docker",
+        _ => return None,
+    };
+    Some((data, usual))
+}
+
+/// `DATA/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs`.
+fn moved_by_layer(layer: &Path) -> Option<&Path> {
+    let is_snapshotter = |path: &&Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("io.containerd.snapshotter."))
+    };
+    layer.ancestors().find(is_snapshotter)?.parent()
+}
+
 impl Known {
+    /// An engine's data that lies somewhere else than the list has it: judged as if it lay there.
+    fn moved(never: &Never, plain: &mut Plain, data: &Path, usual: &str) -> Option<Self> {
+        if !data.is_absolute() || never.refuses(data).is_some() {
+            return None;
+        }
+        let (dev, ino, real) = plain.place(data)?;
+        (never.refuses(&real).is_none() && real != Path::new("/")).then(|| Self {
+            dev,
+            ino,
+            name: usual.into(),
+            real,
+            engine: false,
+        })
+    }
+
     /// What lies at `rest` below it.
     fn with(&self, rest: &Path) -> Found {
         match self.engine {
@@ -115,9 +157,24 @@ impl Hosts {
                 engine,
             })
         });
-        Self {
-            known: known.collect(),
-        }
+        let mut known: Vec<Known> = known.collect();
+        let moved = moved_by_root(rootfs);
+        known.extend(moved.and_then(|(data, usual)| Known::moved(never, &mut plain, data, usual)));
+        Self { known }
+    }
+
+    /// Likewise, as the layers of the root file system betray containerd's.
+    pub(super) fn add_layers<'a>(
+        &mut self,
+        never: &Never,
+        layers: impl Iterator<Item = &'a PathBuf>,
+    ) {
+        let data: BTreeSet<&Path> = layers.filter_map(|l| moved_by_layer(l)).collect();
+        let mut plain = Plain::default();
+        let known = data
+            .into_iter()
+            .filter_map(|data| Known::moved(never, &mut plain, data, CONTAINERD));
+        self.known.extend(known);
     }
 
     /// The entry that this directory is, whatever its path says, if `never` lets it in nowhere.
@@ -176,25 +233,30 @@ impl Hosts {
             .unwrap_or_default()
     }
 
-    /// Entries that lie inside a source although the list's names do not say so.
-    pub(super) fn inside<'a>(
-        &'a self,
-        never: &'a Never,
-        real: &'a Path,
-    ) -> impl Iterator<Item = Inside> + 'a {
-        let is_never = |k: &&Known| k.engine || never.host.iter().any(|h| h.path == k.name);
+    /// Entries that lie inside a source although the list's names do not say so; none that lies in another one, which is hidden
+    /// with that.
+    pub(super) fn inside(&self, never: &Never, real: &Path) -> Vec<Inside> {
+        let is_never = |k: &&Known| k.engine || never.refuses(&k.name).is_some();
         let moved = self
             .known
             .iter()
             .filter(|k| (k.engine || k.real != k.name) && k.name != Path::new("/"));
-        moved.filter(is_never).filter_map(move |k| {
-            let rest = k.real.strip_prefix(real).ok()?;
-            rest.components().next()?;
+        let found: Vec<(&Path, &Known)> = moved
+            .filter(is_never)
+            .filter_map(|k| Some((k.real.strip_prefix(real).ok()?, k)))
+            .filter(|(rest, _)| rest.components().next().is_some())
+            .collect();
+        let nested = |rest: &Path| {
+            let mut all = found.iter();
+            all.any(|(other, _)| rest != *other && rest.starts_with(other))
+        };
+        let outermost = found.iter().filter(|(rest, _)| !nested(rest));
+        let inside = outermost.map(|(rest, k)| {
             let why = format!("it is {}", k.name.display());
             // By its whole path: the node's link leads there.
-            let known_by = rest.components().count();
-            Some(Inside::hidden(rest.to_owned(), why, known_by))
-        })
+            Inside::hidden(rest.to_path_buf(), why, rest.components().count())
+        });
+        inside.collect()
     }
 }
 
@@ -213,6 +275,75 @@ mod tests {
 
     fn open(path: &Path) -> OwnedFd {
         open_path(path, ResolveFlags::empty()).unwrap()
+    }
+
+    /// Stores that somebody moved are judged as if they lay where the list has them, volumes and all.
+    #[test]
+    fn an_engines_store_is_known_wherever_it_lies() {
+        let scratch = TestDir::new("stores");
+        let dir = scratch.0.canonicalize().unwrap();
+        let id = "0123456789abcdef".repeat(4);
+        let podman = dir.join("p/overlay").join(&id).join("merged");
+        let docker = dir.join("d/rootfs/overlayfs").join(&id);
+        let layer = dir.join("c/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs");
+        for path in [&podman, &docker, &layer] {
+            fs::create_dir_all(path).unwrap();
+        }
+        for path in [
+            "p/secrets",
+            "p/volumes/v/_data",
+            "d/containers",
+            "d/volumes/v/_data",
+            "c/io.containerd.content.v1.content",
+        ] {
+            fs::create_dir_all(dir.join(path)).unwrap();
+        }
+        let never = Never::builtin();
+        let judged = |hosts: &Hosts, path: &str| {
+            let path = dir.join(path);
+            let found = hosts.known_as(&open(&path), &path);
+            let name = found.name.unwrap_or(path);
+            (
+                never.refuses(&name).is_some(),
+                never.read_only(&name).is_some(),
+            )
+        };
+        let (never_in, let_in) = ((true, true), (false, false));
+        let hosts = Hosts::of(never, &podman);
+        assert_eq!(judged(&hosts, "p/secrets"), never_in);
+        assert_eq!(judged(&hosts, "p/volumes/v/_data"), let_in);
+        assert_eq!(judged(&hosts, "d/containers"), let_in);
+        let inside = |hosts: &Hosts| -> Vec<PathBuf> {
+            let inside = hosts.inside(never, &dir).into_iter();
+            inside.map(|i| i.path).collect()
+        };
+        assert_eq!(inside(&hosts), [PathBuf::from("p")]);
+        let mut hosts = Hosts::of(never, &docker);
+        assert_eq!(judged(&hosts, "d/containers"), never_in);
+        assert_eq!(judged(&hosts, "d/volumes/v/_data"), let_in);
+        assert_eq!(judged(&hosts, "c/io.containerd.content.v1.content"), let_in);
+        let relative = PathBuf::from("io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs");
+        hosts.add_layers(never, [layer, relative].iter());
+        assert_eq!(
+            judged(&hosts, "c/io.containerd.content.v1.content"),
+            never_in
+        );
+        assert_eq!(inside(&hosts), ["d", "c"].map(PathBuf::from));
+        // Docker's without that store: what is known of it besides is hidden with it.
+        let merged = dir.join("o/overlay2").join(&id).join("merged");
+        fs::create_dir_all(&merged).unwrap();
+        fs::create_dir_all(dir.join("o/swarm")).unwrap();
+        let hosts = Hosts::of(never, &merged);
+        assert_eq!(judged(&hosts, "o/swarm"), never_in);
+        assert_eq!(inside(&hosts), [PathBuf::from("o")]);
+        // Where the list has it already, it is known by that.
+        let usual = PathBuf::from(
+            "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs",
+        );
+        let mut hosts = Hosts::of(never, Path::new("/nowhere"));
+        let before = hosts.known.len();
+        hosts.add_layers(never, [usual].iter());
+        assert_eq!(hosts.known.len(), before);
     }
 
     #[test]
@@ -265,7 +396,8 @@ mod tests {
             assert_eq!(by_inode(path), Found::default(), "{path}");
             assert_eq!(hosts.by_path(&at(path)), Found::default(), "{path}");
         }
-        let inside: Vec<PathBuf> = hosts.inside(&never, &dir).map(|i| i.path).collect();
+        let inside = hosts.inside(&never, &dir).into_iter().map(|i| i.path);
+        let inside: Vec<PathBuf> = inside.collect();
         assert_eq!(
             inside,
             ["real", "data/overlay2", "data/containers"].map(PathBuf::from)

@@ -150,12 +150,13 @@ pub fn bundle(
     rootfs: &Path,
     wrapped: &Wrapped,
 ) -> Result<(BundleFacts, Vec<Opened>), ProbeError> {
-    let judge = Judge::new(spec, rootfs);
+    let mut judge = Judge::new(spec, rootfs);
     let root = open_path(rootfs, ResolveFlags::empty()).map_err(|e| ProbeError::Read {
         path: rootfs.to_owned(),
         source: e.into(),
     })?;
     let mut names = judge.shown_as(&root)?;
+    judge.learn(&root)?;
     let base = real_path(root.as_fd()).map_err(|source| ProbeError::Read {
         path: rootfs.to_owned(),
         source,

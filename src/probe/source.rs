@@ -103,6 +103,17 @@ impl Judge {
         (plain && !below.as_os_str().is_empty()).then(|| below.to_owned())
     }
 
+    /// Learns from a root file system's layers where containerd's data lies.
+    pub(super) fn learn(&mut self, root: &OwnedFd) -> Result<(), ProbeError> {
+        let table = self.mounts()?;
+        let line = mount_id(root).and_then(|id| table.by_id(id));
+        let layers = line.and_then(|line| line.layers());
+        if let Some(layers) = layers {
+            self.hosts.add_layers(self.never, layers.directories.iter());
+        }
+        Ok(())
+    }
+
     /// The names of a root file system that are not its path. What is not known says nothing: engines stack images.
     pub(super) fn shown_as(&self, fd: &OwnedFd) -> Result<BTreeSet<PathBuf>, ProbeError> {
         let table = self.mounts()?;
