@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::sidecar;
 use crate::sidecar::SidecarError;
+use crate::sys::process_id::ProcessId;
 use crate::sys::socket;
 
 const END_WITHIN: Duration = Duration::from_secs(5);
@@ -41,6 +42,15 @@ pub struct WardenRecord {
     pub pid: i32,
     /// When it started, in clock ticks since boot.
     pub start_time: u64,
+}
+
+impl From<&SidecarRecord> for ProcessId {
+    fn from(sidecar: &SidecarRecord) -> Self {
+        Self {
+            pid: sidecar.pid,
+            start_time: sidecar.start_time,
+        }
+    }
 }
 
 /// Kills the sidecar and waits, at most five seconds, for its end. Fine if it is gone already;
@@ -99,27 +109,14 @@ fn open(pid: i32, started: u64) -> Result<Option<OwnedFd>, SidecarError> {
     };
     // Read after the pidfd was opened: if the numbers agree now, the pidfd is that process, since a later process would
     // have a later start time.
-    match start_time(pid) {
-        Ok(found) if found == started => Ok(Some(pidfd)),
+    match ProcessId::read(pid.as_raw_pid()) {
+        Ok(found) if found.start_time == started => Ok(Some(pidfd)),
         Ok(_) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         // ESRCH: it went between open and read of its file.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
         Err(error) => Err(SidecarError::step("read the start time")(error)),
     }
-}
-
-/// Field 22 of /proc/PID/stat.
-pub(super) fn start_time(pid: Pid) -> io::Result<u64> {
-    let stat = crate::sys::procfs::text(format!("/proc/{pid}/stat"))?;
-    parse_start_time(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
-/// The name, field 2, is in parentheses and may hold anything, so the fields count from the last
-/// one that closes.
-fn parse_start_time(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -138,20 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_start_time_behind_any_name() {
-        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20";
-        assert_eq!(
-            parse_start_time(&format!("7 (a) b) (c) {rest}")),
-            Some(4242)
-        );
-        assert_eq!(parse_start_time("7 (a) S 1"), None);
-        assert_eq!(parse_start_time(""), None);
-    }
-
-    #[test]
     fn never_kills_a_process_that_only_has_the_number() {
-        let own = rustix::process::getpid();
-        let other = record(own.as_raw_pid(), start_time(own).unwrap() + 1);
+        let own = ProcessId::read(std::process::id() as i32).unwrap();
+        let other = record(own.pid, own.start_time + 1);
         kill(&other).unwrap();
         assert!(open(other.pid, other.start_time).unwrap().is_none());
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{PidfdFlags, Signal};
 use serde::Serialize;
 
 use crate::cgroup::sidecar::{self, CgroupConfig, CgroupPlan};
@@ -16,6 +16,7 @@ use crate::sidecar::protocol::{
 use crate::sidecar::record::{self, SidecarRecord, WardenRecord};
 use crate::sidecar::{ARGV0, LandlockNeed, Limits, SidecarError, VERB};
 use crate::sys::process::{self, Program};
+use crate::sys::process_id::ProcessId;
 use crate::sys::socket;
 
 /// From the attachment to the acknowledgement; measured in milliseconds.
@@ -188,19 +189,19 @@ fn start(
     };
     // Our copies must go, or its end would never close for us.
     drop((theirs, their_end));
-    spawned.record.start_time =
-        record::start_time(child.pid).map_err(SidecarError::step("read the start time"))?;
+    let started = ProcessId::read(spawned.record.pid);
+    spawned.record.start_time = started
+        .map_err(SidecarError::step("read the start time"))?
+        .start_time;
     Ok(spawned)
 }
 
-/// A warden's sidecar: its number, and when it started.
-fn start_of(pid: i32) -> Result<(i32, u64), SidecarError> {
-    let known = Pid::from_raw(pid.max(0)).ok_or(SidecarError::Gone)?;
-    let start = record::start_time(known);
-    Ok((
-        pid,
-        start.map_err(SidecarError::step("read the start time"))?,
-    ))
+/// A warden's sidecar, by the number that its parent gave.
+fn sidecar_of_warden(pid: i32) -> Result<ProcessId, SidecarError> {
+    match pid {
+        1.. => ProcessId::read(pid).map_err(SidecarError::step("read the start time")),
+        _ => Err(SidecarError::Gone),
+    }
 }
 
 fn open_null() -> Result<File, SidecarError> {
@@ -252,12 +253,12 @@ impl Spawned {
         let attached = self
             .configure()
             .and_then(|()| self.exchange(attach))
-            .and_then(|(abi, pid)| Ok((abi, pid.map(start_of).transpose()?)));
+            .and_then(|(abi, pid)| Ok((abi, pid.map(sidecar_of_warden).transpose()?)));
         match attached {
             Ok((landlock_abi, child)) => {
                 self.fate = Fate::Keep;
                 self.record.landlock_abi = landlock_abi;
-                if let Some((pid, start_time)) = child {
+                if let Some(ProcessId { pid, start_time }) = child {
                     // Whom we started is the warden.
                     self.record.warden = Some(WardenRecord {
                         pid: std::mem::replace(&mut self.record.pid, pid),

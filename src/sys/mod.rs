@@ -13,6 +13,7 @@ pub mod mount;
 pub mod netlink;
 pub mod netns;
 pub mod process;
+pub mod process_id;
 pub mod procfs;
 pub mod seccomp;
 pub mod signal;

@@ -16,6 +16,8 @@ use crate::runtime::RuntimeError;
 use crate::runtime::network::resolver::EngineFiles;
 use crate::sidecar::SidecarRecord;
 
+pub use crate::sys::process_id::ProcessId;
+
 const FILE: &str = "record.json";
 
 /// Grows with each change that an older program would misread. A program reads its own format and older ones.
@@ -100,50 +102,6 @@ impl Default for Call {
             config: "/etc/agentbox/config.toml".into(),
         }
     }
-}
-
-/// A process, known by its number and the time at which it started: numbers are used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ProcessId {
-    /// The number in the runtime's pid namespace.
-    pub pid: i32,
-    /// Field 22 of /proc/<pid>/stat (proc_pid_stat(5)), clock ticks after boot.
-    pub start_time: u64,
-}
-
-impl ProcessId {
-    /// The process that has this number now.
-    pub fn of(pid: i32) -> Option<Self> {
-        Some(Self {
-            pid,
-            start_time: stat(pid)?.1,
-        })
-    }
-
-    /// Whether it still runs (a zombie has ended).
-    pub fn is_alive(self) -> bool {
-        stat(self.pid)
-            .is_some_and(|(state, start)| start == self.start_time && state != 'Z' && state != 'X')
-    }
-}
-
-impl From<&SidecarRecord> for ProcessId {
-    fn from(sidecar: &SidecarRecord) -> Self {
-        Self {
-            pid: sidecar.pid,
-            start_time: sidecar.start_time,
-        }
-    }
-}
-
-/// State and start time of a process.
-fn stat(pid: i32) -> Option<(char, u64)> {
-    let text = crate::sys::procfs::text(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, parentheses included.
-    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
 }
 
 impl Record {

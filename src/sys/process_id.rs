@@ -1,0 +1,92 @@
+//! Which process a number means: numbers are used again, and no two processes share a number and a start time
+//! (proc_pid_stat(5)).
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use super::procfs;
+
+/// A process, known by its number and the time at which it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProcessId {
+    /// The number in the runtime's pid namespace.
+    pub pid: i32,
+    /// Field 22 of /proc/<pid>/stat (proc_pid_stat(5)), clock ticks after boot.
+    pub start_time: u64,
+}
+
+impl ProcessId {
+    /// The process that has this number now.
+    pub fn of(pid: i32) -> Option<Self> {
+        Self::read(pid).ok()
+    }
+
+    /// The same, with the reason why there is none.
+    pub fn read(pid: i32) -> io::Result<Self> {
+        let start_time = Stat::read(pid)?.start_time;
+        Ok(Self { pid, start_time })
+    }
+
+    /// Whether it still runs (a zombie has ended).
+    pub fn is_alive(self) -> bool {
+        Stat::read(self.pid).is_ok_and(|stat| {
+            stat.start_time == self.start_time && stat.state != 'Z' && stat.state != 'X'
+        })
+    }
+}
+
+/// Two fields of /proc/<pid>/stat.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    /// Field 3.
+    state: char,
+    /// Field 22.
+    start_time: u64,
+}
+
+impl Stat {
+    fn read(pid: i32) -> io::Result<Self> {
+        let text = procfs::text(format!("/proc/{pid}/stat"))?;
+        Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The name, field 2, is in parentheses and may hold anything, so the fields count from the last one that closes.
+    fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let start_time = fields.nth(18)?.parse().ok()?;
+        Some(Self { state, start_time })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_start_time_behind_any_name() {
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20";
+        let found = Stat::parse(&format!("7 (a) b) (c) {rest}"));
+        let expected = Stat {
+            state: 'S',
+            start_time: 4242,
+        };
+        assert_eq!(found, Some(expected));
+        assert_eq!(Stat::parse("7 (a) S 1"), None);
+        assert_eq!(Stat::parse(""), None);
+    }
+
+    #[test]
+    fn a_number_means_the_process_that_has_it_now_and_no_other() {
+        let own = ProcessId::of(std::process::id() as i32).unwrap();
+        assert!(own.is_alive());
+        let earlier = ProcessId {
+            start_time: own.start_time - 1,
+            ..own
+        };
+        assert!(!earlier.is_alive());
+        assert!(ProcessId::of(i32::MAX).is_none());
+    }
+}
