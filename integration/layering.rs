@@ -48,8 +48,8 @@ const MAY_IMPORT: [(&str, &[&str]); 20] = [
     ("cli", &["policy", "log"]),
     // System calls, and what is built of them.
     ("sys", &["policy", "seccomp", "devices", "kernel"]),
-    ("probe", &["policy", "plan", "sys"]),
     ("cgroup", &["plan", "devices", "render", "log", "sys"]),
+    ("probe", &["policy", "plan", "sys", "cgroup"]),
     ("network", &["egress", "sys"]),
     (
         "sidecar",

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::CgroupError;
-use crate::sys::procfs;
+use crate::cgroup::hierarchies::Hierarchies;
 
 /// One directory for each controller of cgroup v1, and the one of cgroup v2 where that is mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,25 +24,9 @@ impl Controllers {
     /// The cgroups of process `pid`, without those that this process shares: a hierarchy in which the container has no
     /// cgroup of its own is left out.
     pub fn of(pid: i32) -> Result<Self, CgroupError> {
-        let read =
-            |path: String| procfs::text(&path).map_err(CgroupError::io(format!("read {path}")));
-        let mountinfo = read("/proc/self/mountinfo".to_owned())?;
-        let found = Self::parse(&mountinfo, &read(format!("/proc/{pid}/cgroup"))?);
-        let ours = Self::parse(&mountinfo, &read("/proc/self/cgroup".to_owned())?);
-        Ok(found.without(&ours))
-    }
-
-    /// Where a hierarchy of v1 is mounted, and this process's cgroup in it; `None` if it is not mounted.
-    pub fn place_of_self(name: &str) -> Result<Option<(PathBuf, PathBuf)>, CgroupError> {
-        let read = |path: &str| procfs::text(path).map_err(CgroupError::io(format!("read {path}")));
-        let mountinfo = read("/proc/self/mountinfo")?;
-        let mut mounts = mountinfo.lines().filter_map(Mount::parse);
-        let Some(mount) = mounts.find(|m| m.kind == "cgroup" && m.options.contains(&name)) else {
-            return Ok(None);
-        };
-        let own = Self::parse(&mountinfo, &read("/proc/self/cgroup")?);
-        let own = own.v1(name).map(Path::to_owned);
-        Ok(own.map(|own| (PathBuf::from(mount.point), own)))
+        let hierarchies = Hierarchies::read()?;
+        let found = hierarchies.of(&pid.to_string())?;
+        Ok(found.without(&hierarchies.of("self")?))
     }
 
     fn without(mut self, other: &Self) -> Self {
@@ -73,59 +57,6 @@ impl Controllers {
         all.dedup();
         all
     }
-
-    /// From the text of mountinfo (proc_pid_mountinfo(5)) and of a process's cgroup file.
-    fn parse(mountinfo: &str, membership: &str) -> Self {
-        let mounts: Vec<Mount<'_>> = mountinfo.lines().filter_map(Mount::parse).collect();
-        let mut found = Self::default();
-        for line in membership.lines() {
-            let mut fields = line.splitn(3, ':');
-            let (_, Some(names), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
-                continue;
-            };
-            if names.is_empty() {
-                let mount = mounts.iter().find(|m| m.kind == "cgroup2");
-                found.v2 = mount.and_then(|m| m.place(path));
-                continue;
-            }
-            for name in names.split(',') {
-                let holds = |m: &&Mount<'_>| m.kind == "cgroup" && m.options.contains(&name);
-                if let Some(dir) = mounts.iter().find(holds).and_then(|m| m.place(path)) {
-                    found.v1.insert(name.to_owned(), dir);
-                }
-            }
-        }
-        found
-    }
-}
-
-/// A line of mountinfo, of which only cgroup mounts matter.
-struct Mount<'a> {
-    root: &'a str,
-    point: &'a str,
-    kind: &'a str,
-    options: Vec<&'a str>,
-}
-
-impl<'a> Mount<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (before, after) = line.split_once(" - ")?;
-        let before: Vec<&str> = before.split(' ').collect();
-        let mut after = after.split(' ');
-        let kind = after.next().filter(|k| k.starts_with("cgroup"))?;
-        Some(Self {
-            root: before.get(3)?,
-            point: before.get(4)?,
-            kind,
-            options: after.nth(1)?.split(',').collect(),
-        })
-    }
-
-    /// Where a cgroup of this hierarchy is visible.
-    fn place(&self, path: &str) -> Option<PathBuf> {
-        let below = Path::new(path).strip_prefix(self.root).ok()?;
-        Some(Path::new(self.point).join(below))
-    }
 }
 
 #[cfg(test)]
@@ -141,7 +72,8 @@ mod tests {
 33 30 0:4 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 ";
         let membership = "3:cpu,cpuacct:/a/b\n2:name=systemd:/outer/a\n1:pids:/a\n0::/a\n";
-        let found = Controllers::parse(mountinfo, membership);
+        let hierarchies = Hierarchies::parse(mountinfo.as_bytes());
+        let found = hierarchies.directories(membership);
         assert_eq!(
             found.v1("cpuacct"),
             Some(Path::new("/sys/fs/cgroup/cpu,cpuacct/a/b"))
@@ -153,17 +85,15 @@ mod tests {
         assert_eq!(found.v1("pids"), None, "not mounted");
         assert_eq!(found.v2, Some("/sys/fs/cgroup/unified/a".into()));
         assert_eq!((found.unified(), found.all().len()), (None, 3));
-        let others = Controllers::parse(mountinfo, "2:name=systemd:/outer/a\n0::/\n");
+        let others = hierarchies.directories("2:name=systemd:/outer/a\n0::/\n");
         let own = found.without(&others);
         assert_eq!((own.v1("name=systemd"), own.all().len()), (None, 2));
     }
 
     #[test]
     fn a_node_with_cgroup_v2_alone_is_unified() {
-        let found = Controllers::parse(
-            "30 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-            "0::/x\n",
-        );
+        let mountinfo = b"30 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let found = Hierarchies::parse(mountinfo).directories("0::/x\n");
         assert_eq!(found.unified(), Some(Path::new("/sys/fs/cgroup/x")));
     }
 }

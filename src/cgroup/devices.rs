@@ -4,12 +4,12 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use libcgroups::common::{CgroupSetup, get_cgroup_setup};
 use oci_spec::runtime::{LinuxDeviceCgroup, Spec};
 use rustix::fs::{Mode, OFlags};
 
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
+use crate::cgroup::hierarchies::Hierarchies;
 use crate::devices::{Program, Table, defaults};
 use crate::sys::bpf;
 
@@ -41,13 +41,12 @@ pub fn compile(spec: &Spec, ruler: Ruler) -> Result<Option<Program>, CgroupError
     Ok(Some(table.compile()))
 }
 
+/// Whether no controller of cgroup v1 takes the rules.
 fn is_needed() -> Result<bool, CgroupError> {
-    match get_cgroup_setup() {
-        Ok(CgroupSetup::Unified) => Ok(true),
-        Ok(CgroupSetup::Legacy | CgroupSetup::Hybrid) => Ok(false),
-        Err(e) => Err(CgroupError::Layout(
-            crate::log::first_cause().unwrap_or_else(|| crate::log::chain(&e)),
-        )),
+    let hierarchies = Hierarchies::read()?;
+    match hierarchies.is_empty() {
+        true => Err(CgroupError::NoHierarchy),
+        false => Ok(hierarchies.is_unified()),
     }
 }
 

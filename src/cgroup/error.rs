@@ -65,9 +65,6 @@ pub enum CgroupError {
     /// Device rules need a cgroup to hold them.
     #[error("the container is in no cgroup of its own: {0}")]
     NoneOfItsOwn(String),
-    /// The node's layout of cgroups cannot be told.
-    #[error("see which cgroups there are: {0}")]
-    Layout(String),
     /// A limit that `update` cannot set.
     #[error("update: {0}")]
     Limit(Cow<'static, str>),

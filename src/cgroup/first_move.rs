@@ -10,9 +10,11 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 
 use rustix::process::{Pid, WaitOptions};
 
+use crate::cgroup::hierarchies::Hierarchies;
 use crate::sys::process::fork_into;
 
 /// The child's number in the environment of the second execution. Taken out of it before anything else sees it.
@@ -66,17 +68,9 @@ impl Drop for Warming {
 }
 
 /// `cgroup.procs` of the calling process's own cgroup in some hierarchy of version 1, or in version 2 where that is alone.
-fn own_procs_file() -> Option<String> {
-    let cgroups = crate::sys::procfs::text("/proc/self/cgroup").ok()?;
-    cgroups.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
-        let name = controllers.strip_prefix("name=").unwrap_or(controllers);
-        let file = format!(
-            "/sys/fs/cgroup/{name}{}/cgroup.procs",
-            path.trim_end_matches('/')
-        );
-        // Version 2 has no name, and is the last line.
-        fs::metadata(&file).is_ok().then_some(file)
-    })
+fn own_procs_file() -> Option<PathBuf> {
+    let own = Hierarchies::read().ok()?.of("self").ok()?;
+    let own = own.v1.into_values().chain(own.v2);
+    let mut files = own.map(|dir| dir.join("cgroup.procs"));
+    files.find(|file| file.exists())
 }

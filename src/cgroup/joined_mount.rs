@@ -4,13 +4,11 @@
 //! up in the node's /proc. In a joined namespace, that number is another process or none. So it gets plain mounts
 //! instead: a tmpfs, and in it the container's own cgroup of each controller.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Mount, MountBuilder, Spec};
 
-/// Where hierarchies are mounted on a node (runc and libcontainer look nowhere else).
-const ROOT: &str = "/sys/fs/cgroup";
+use crate::cgroup::hierarchies::Hierarchies;
 
 /// The controllers for which libcontainer makes a cgroup.
 const CONTROLLERS: [&str; 12] = [
@@ -34,7 +32,8 @@ pub fn replace(spec: &mut Spec) {
     let Some(path) = path.filter(|p| !p.as_os_str().is_empty() && !has_colons(p)) else {
         return;
     };
-    let hierarchies = hierarchies(&fs::read_to_string("/proc/self/mounts").unwrap_or_default());
+    let hierarchies = Hierarchies::read().unwrap_or_default();
+    let hierarchies = hierarchies.usual_v1(&CONTROLLERS);
     let Some(mounts) = spec.mounts_mut() else {
         return;
     };
@@ -53,21 +52,7 @@ fn has_colons(path: &Path) -> bool {
     path.to_str().is_some_and(|p| p.contains(':'))
 }
 
-/// Mount points of the controllers that libcontainer uses, from /proc/self/mounts.
-fn hierarchies(mounts: &str) -> Vec<PathBuf> {
-    let fields = mounts.lines().map(|l| l.split(' ').collect::<Vec<_>>());
-    let v1 = fields.filter(|f| f.get(2) == Some(&"cgroup"));
-    let used = v1.filter(|f| {
-        let options = f.get(3).unwrap_or(&"");
-        options.split(',').any(|o| CONTROLLERS.contains(&o))
-    });
-    let points = used.filter_map(|f| f.get(1).map(PathBuf::from));
-    points
-        .filter(|p| p.parent() == Some(Path::new(ROOT)))
-        .collect()
-}
-
-fn plain(mount: &Mount, cgroup: &Path, hierarchies: &[PathBuf]) -> Vec<Mount> {
+fn plain(mount: &Mount, cgroup: &Path, hierarchies: &[&Path]) -> Vec<Mount> {
     let at = mount.destination();
     let relative = cgroup.strip_prefix("/").unwrap_or(cgroup);
     let build = |destination: PathBuf, typ: &str, source: PathBuf, option: &str| {
@@ -91,12 +76,14 @@ fn plain(mount: &Mount, cgroup: &Path, hierarchies: &[PathBuf]) -> Vec<Mount> {
 mod tests {
     use super::*;
 
-    const MOUNTS: &str = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
-        cgroup /sys/fs/cgroup/memory cgroup rw,nosuid,memory 0 0\n\
-        cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n\
-        cgroup /sys/fs/cgroup/systemd cgroup rw,none,name=systemd 0 0\n\
-        cgroup /elsewhere/pids cgroup rw,pids 0 0\n\
-        cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+    const MOUNTS: &[u8] = b"\
+30 20 0:10 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+31 30 0:11 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory
+32 30 0:12 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+33 30 0:13 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,none,name=systemd
+34 20 0:14 / /elsewhere/pids rw - cgroup cgroup rw,pids
+35 30 0:15 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+";
 
     #[test]
     fn every_controller_shows_the_containers_own_cgroup() {
@@ -105,7 +92,9 @@ mod tests {
             .typ("cgroup")
             .build()
             .unwrap();
-        let plain = plain(&mount, Path::new("/docker/x"), &hierarchies(MOUNTS));
+        let hierarchies = Hierarchies::parse(MOUNTS);
+        let used = hierarchies.usual_v1(&CONTROLLERS);
+        let plain = plain(&mount, Path::new("/docker/x"), &used);
         let shown: Vec<_> = plain
             .iter()
             .map(|m| {

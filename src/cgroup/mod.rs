@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`path`] | the cgroup that a spec names is the container's own; it is removed with all that is in it |
+//! | [`hierarchies`] | where the cgroup file systems are, and where a process is in them: the one reader |
 //! | [`controllers`] | the directories of a container's cgroup, in every hierarchy |
 //! | [`systemd_v1`], [`joined_mount`], [`first_move`] | v1's `name=systemd`, its view in a joined namespace, the cost of a first migration |
 //! | [`limits`], [`devices`] | what a container may use and which devices it may open |
@@ -13,11 +14,13 @@ pub mod controllers;
 pub mod devices;
 mod error;
 pub mod first_move;
+pub mod hierarchies;
 pub mod joined_mount;
 pub mod limits;
 pub mod oom;
 pub mod path;
 mod quota;
+mod remove;
 pub mod sidecar;
 pub mod stats;
 pub mod systemd_v1;

@@ -3,18 +3,13 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
-
-use std::time::Duration;
 
 use oci_spec::runtime::Spec;
 
-use crate::plan::mountinfo::MountTable;
-
 use crate::cgroup::controllers::Controllers;
-use crate::cgroup::{CgroupError, PathRefusal};
-use crate::sys::procfs;
+use crate::cgroup::hierarchies::Hierarchies;
+use crate::cgroup::{CgroupError, PathRefusal, remove};
 
 /// The cgroup that a spec names.
 pub fn named(spec: &Spec) -> Option<PathBuf> {
@@ -69,7 +64,8 @@ fn unset_properties(spec: &Spec) -> Vec<String> {
 /// Refuses a cgroup path that is a hierarchy's root, leads out of it, or has processes in or below it already
 /// (as runc 1.2 does).
 pub fn check(spec: &Spec) -> Result<(), CgroupError> {
-    check_unified(spec)?;
+    let hierarchies = Hierarchies::read()?;
+    check_unified(spec, &hierarchies)?;
     let Some(path) = named(spec) else {
         return Ok(());
     };
@@ -91,7 +87,7 @@ pub fn check(spec: &Spec) -> Result<(), CgroupError> {
     if !plain || relative.as_os_str().is_empty() {
         return Err(refused(PathRefusal::NotBelow));
     }
-    for mount in hierarchies() {
+    for mount in hierarchies.points() {
         if !mount.join(relative).exists() {
             continue;
         }
@@ -115,18 +111,12 @@ fn is_frozen(dir: &Path) -> bool {
 /// Removes what the container made below its cgroup, which libcontainer leaves alone and fails over. Its processes have
 /// been killed.
 pub fn remove_below(controllers: &Controllers) -> Result<(), CgroupError> {
-    let roots = hierarchies();
-    for dir in controllers.all() {
-        if roots.iter().any(|root| root == dir) {
-            // Never everybody's.
-            continue;
-        }
-        let below = fs::read_dir(dir).into_iter().flatten().flatten();
-        for entry in below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
-            remove_tree(&entry.path())?;
-        }
-    }
-    Ok(())
+    let hierarchies = Hierarchies::read()?;
+    let roots = hierarchies.points();
+    // Never everybody's.
+    let own = controllers.all().into_iter();
+    let mut own = own.filter(|dir| !roots.contains(dir));
+    own.try_for_each(remove::below)
 }
 
 /// Whether there are processes in a container's cgroup or below it.
@@ -136,12 +126,10 @@ pub fn has_processes(controllers: &Controllers) -> bool {
 }
 
 /// `resources.unified` means files of cgroup v2, which libcontainer passes over on v1 (runc refuses them).
-fn check_unified(spec: &Spec) -> Result<(), CgroupError> {
+fn check_unified(spec: &Spec, hierarchies: &Hierarchies) -> Result<(), CgroupError> {
     let resources = spec.linux().as_ref().and_then(|l| l.resources().as_ref());
     let asked = resources.and_then(|r| r.unified().as_ref());
-    let found = rustix::fs::statfs("/sys/fs/cgroup");
-    let version_2 = found.is_ok_and(|s| s.f_type == libc::CGROUP2_SUPER_MAGIC);
-    if version_2 || asked.is_none_or(HashMap::is_empty) {
+    if hierarchies.is_unified() || asked.is_none_or(HashMap::is_empty) {
         return Ok(());
     }
     Err(CgroupError::UnifiedOnV1)
@@ -156,7 +144,8 @@ pub fn keep_from_oom_killer(spec: &Spec) -> Result<(), CgroupError> {
         return Ok(());
     };
     let relative = path.strip_prefix("/").unwrap_or(&path);
-    let files = hierarchies().into_iter();
+    let hierarchies = Hierarchies::read()?;
+    let files = hierarchies.points().into_iter();
     let files = files.map(|mount| mount.join(relative).join("memory.oom_control"));
     for file in files.filter(|f| f.exists()) {
         let step = format!("disable the OOM killer in {file:?}");
@@ -175,37 +164,9 @@ pub fn remove(relative: &Path) -> Result<(), CgroupError> {
     if !plain || relative.as_os_str().is_empty() {
         return Ok(());
     }
-    let mut all = hierarchies().into_iter();
-    all.try_for_each(|mount| remove_tree(&mount.join(relative)))
-}
-
-fn remove_tree(dir: &Path) -> Result<(), CgroupError> {
-    let below = fs::read_dir(dir).into_iter().flatten().flatten();
-    for entry in below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
-        remove_tree(&entry.path())?;
-    }
-    for _ in 0..100 {
-        match fs::remove_dir(dir) {
-            Ok(()) => return Ok(()),
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return Ok(());
-            }
-            Err(e) if e.kind() == ErrorKind::ResourceBusy => {
-                std::thread::sleep(Duration::from_millis(10))
-            }
-            // A second mount of the hierarchy, which somebody made read-only: it is removed by the first (S-3).
-            Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => return Ok(()),
-            Err(e) => return Err(CgroupError::io(format!("remove the cgroup {dir:?}"))(e)),
-        }
-    }
-    Err(CgroupError::StillBusy(dir.to_owned()))
-}
-
-/// Mount points of the hierarchies that this process sees, each hierarchy once.
-fn hierarchies() -> Vec<PathBuf> {
-    let table = MountTable::parse(&procfs::bytes("/proc/self/mountinfo").unwrap_or_default());
-    let found = table.hierarchies(Path::new("/sys/fs/cgroup"));
-    found.into_iter().map(Path::to_owned).collect()
+    let hierarchies = Hierarchies::read()?;
+    let mut all = hierarchies.points().into_iter();
+    all.try_for_each(|mount| remove::tree(&mount.join(relative)))
 }
 
 /// The first cgroup in or below `dir` that has processes.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use crate::cgroup::CgroupError;
-use crate::cgroup::controllers::Controllers;
+use crate::cgroup::hierarchies::Hierarchies;
 
 /// Its name in /proc/PID/cgroup.
 pub const NAME: &str = "name=systemd";
@@ -68,7 +68,12 @@ pub fn home() -> Result<Option<PathBuf>, CgroupError> {
 
 /// The hierarchy's mount point, and this process's cgroup in it.
 fn places() -> Result<Option<(PathBuf, PathBuf)>, CgroupError> {
-    Controllers::place_of_self(NAME)
+    let hierarchies = Hierarchies::read()?;
+    let Some(mount) = hierarchies.v1(NAME) else {
+        return Ok(None);
+    };
+    let own = hierarchies.of("self")?.v1.remove(NAME);
+    Ok(own.map(|own| (mount.to_owned(), own)))
 }
 
 /// The `tasks` file of a cgroup, to be written to by whoever is to move.

@@ -39,19 +39,6 @@ pub struct Layers {
     pub directories: Vec<PathBuf>,
 }
 
-/// The names of the directories below `usual` on which hierarchies of cgroup v1 are mounted, in order.
-pub fn directories_of_v1(text: &[u8], usual: &Path) -> Vec<String> {
-    let v1 = text.split(|b| *b == b'\n').filter_map(line);
-    let points = v1.filter(|l| l.kind == "cgroup").map(|l| l.point);
-    let names = points.filter_map(|point| {
-        let below = point.parent() == Some(usual);
-        let name = point.file_name().filter(|_| below)?;
-        Some(name.to_str()?.to_owned())
-    });
-    let mut seen = BTreeSet::new();
-    names.filter(|name| seen.insert(name.clone())).collect()
-}
-
 impl MountTable {
     /// Reads the file's text. A line that is not understood is left out: what lies on its mount is then not known.
     pub fn parse(text: &[u8]) -> Self {
@@ -66,20 +53,9 @@ impl MountTable {
         self.lines.iter().find(|l| l.id == id)
     }
 
-    /// Where the cgroup hierarchies are mounted (cgroups(7)): each hierarchy once, below `usual` if it is there. A second
-    /// mount of it (in a chroot, in another container's image) may be read-only, covered, or show a part.
-    pub fn hierarchies(&self, usual: &Path) -> Vec<&Path> {
-        let is_usual = |line: &MountLine| line.point.starts_with(usual);
-        let mut found: Vec<&MountLine> = Vec::new();
-        let all = self.lines.iter();
-        for line in all.filter(|l| matches!(l.kind.as_str(), "cgroup" | "cgroup2")) {
-            match found.iter_mut().find(|known| known.device == line.device) {
-                Some(known) if !is_usual(known) && is_usual(line) => *known = line,
-                Some(_) => {}
-                None => found.push(line),
-            }
-        }
-        found.into_iter().map(|l| l.point.as_path()).collect()
+    /// Every mount, in the order of the file: of several at one place the last is on top.
+    pub fn mounts(&self) -> &[MountLine] {
+        &self.lines
     }
 
     /// The mount on which a path lies below another mount that covers it.
@@ -124,6 +100,12 @@ impl MountTable {
 }
 
 impl MountLine {
+    /// Whether the file system has this option, of those that are no more than a word.
+    pub fn has_option(&self, word: &str) -> bool {
+        let mut all = self.options.split(|b| *b == b',');
+        all.any(|option| option == word.as_bytes())
+    }
+
     /// The path in the file system of what is at `real`.
     pub fn inner(&self, real: &Path) -> Option<PathBuf> {
         let rest = real.strip_prefix(&self.point).ok()?;
@@ -254,24 +236,6 @@ half a line
         let line = table.by_id(id).unwrap();
         let names = table.names(line, Path::new(real)).unwrap();
         names.iter().map(|n| n.display().to_string()).collect()
-    }
-
-    #[test]
-    fn each_hierarchy_is_found_once_and_where_it_usually_is() {
-        let text = "\
-60 21 0:70 / /srv/chroot/sys/fs/cgroup/pids ro - cgroup cgroup rw,pids
-61 21 0:71 / /sys/fs/cgroup rw - tmpfs tmpfs rw
-62 61 0:70 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
-63 61 0:72 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
-64 21 0:72 /a /srv/part rw - cgroup2 cgroup2 rw
-65 21 0:73 / /srv/only rw - cgroup cgroup rw,name=x
-";
-        let table = MountTable::parse(text.as_bytes());
-        let found = table.hierarchies(Path::new("/sys/fs/cgroup"));
-        assert_eq!(
-            found,
-            ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/srv/only"].map(Path::new)
-        );
     }
 
     #[test]

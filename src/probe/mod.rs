@@ -17,6 +17,7 @@ use oci_spec::runtime::{LinuxDevice, LinuxDeviceType, Mount, Spec};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
+use crate::cgroup::hierarchies::Hierarchies;
 use crate::plan::never::Never;
 use crate::plan::wrapped::Wrapped;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, HostFacts, PlannedMount, SourceFacts};
@@ -83,16 +84,15 @@ pub fn host() -> HostFacts {
 /// The controllers of the hierarchies that are mounted where engines look for them. What cannot be read has none: a bound
 /// that nothing holds is refused.
 fn controllers() -> BTreeSet<String> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    // The root of cgroup v2 has this file (cgroups(7)).
-    let unified = read("/sys/fs/cgroup/cgroup.controllers");
-    if !unified.is_empty() || Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-        return unified.split_whitespace().map(str::to_owned).collect();
+    let found = Hierarchies::read().unwrap_or_default();
+    if let (true, Some(root)) = (found.is_unified(), found.v2()) {
+        // The root of cgroup v2 has this file (cgroups(7)).
+        let text = std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+        return text.split_whitespace().map(str::to_owned).collect();
     }
-    // Each hierarchy of cgroup v1 is mounted under its controllers' names.
     ["cpu", "memory", "pids"]
         .into_iter()
-        .filter(|name| Path::new("/sys/fs/cgroup").join(name).is_dir())
+        .filter(|name| !found.usual_v1(&[name]).is_empty())
         .map(str::to_owned)
         .collect()
 }

@@ -5,24 +5,21 @@
 //! run in the runtime and make the directories (the sidecar is born in that of v2). [`CgroupPlan::enter`] runs in the
 //! sidecar, because a thread that moves itself is moved at once; a thread that another process moves is not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::CgroupError;
+use crate::cgroup::hierarchies::Hierarchies;
 use crate::cgroup::quota;
 use crate::sys::procfs;
 
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
-/// How long `remove` waits for a cgroup's last process: 100 x 10 ms.
-const REMOVE_ATTEMPTS: u32 = 100;
-const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the sidecar's cgroup is to be and what it may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,15 +44,6 @@ pub struct CgroupLimits {
     pub cpu_quota_us: u64,
     /// That period.
     pub cpu_period_us: u64,
-}
-
-/// The cgroup file systems of this node.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Hierarchies {
-    /// v1: controller -> mount point.
-    v1: BTreeMap<String, PathBuf>,
-    /// v2: mount point.
-    v2: Option<PathBuf>,
 }
 
 /// The directories to make and what to write into them.
@@ -104,9 +92,8 @@ enum Presence {
 
 /// Plans the cgroup for this node.
 pub(crate) fn plan(config: &CgroupConfig) -> Result<CgroupPlan, CgroupError> {
-    let mountinfo = read(Path::new("/proc/self/mountinfo"))?;
-    let hierarchies = Hierarchies::parse(&mountinfo);
-    let unified = match &hierarchies.v2 {
+    let hierarchies = Hierarchies::read()?;
+    let unified = match hierarchies.v2() {
         Some(mount) => controllers_of(mount)?,
         None => BTreeSet::new(),
     };
@@ -124,17 +111,14 @@ fn plan_on(
         limits,
     } = config;
     let below = relative(parent, name)?;
-    let Hierarchies { v1, v2 } = hierarchies;
     let mut plan = CgroupPlan::default();
-    if v1.is_empty() && v2.is_none() {
-        return Err(CgroupError::NoHierarchy);
-    }
-    // Also without any controller: on a pure v2 node it is the sidecar's own place.
-    if let (true, Some(mount)) = (v1.is_empty(), v2) {
+    if CONTROLLERS.iter().all(|one| hierarchies.v1(one).is_none()) {
+        // Also without any controller: on a pure v2 node it is the sidecar's own place.
+        let mount = hierarchies.v2().ok_or(CgroupError::NoHierarchy)?;
         plan.directory(Version::V2, mount, &below);
     }
     for controller in CONTROLLERS {
-        let (version, mount) = match (v1.get(controller), v2) {
+        let (version, mount) = match (hierarchies.v1(controller), hierarchies.v2()) {
             (Some(mount), _) => (Version::V1, mount),
             (None, Some(mount)) if unified.contains(controller) => (Version::V2, mount),
             _ => {
@@ -350,78 +334,7 @@ fn make_fresh(path: &Path) -> Result<(), CgroupError> {
 
 /// Removes the directories, in which no process may be left; those that are gone are fine.
 pub(crate) fn remove(paths: &[PathBuf]) -> Result<(), CgroupError> {
-    for path in paths {
-        remove_one(path).map_err(io_error("remove", path))?;
-    }
-    Ok(())
-}
-
-fn remove_one(path: &Path) -> io::Result<()> {
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        match fs::remove_dir(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            // A process leaves its cgroup a moment after its pidfd became readable.
-            Err(error)
-                if error.raw_os_error() == Some(libc::EBUSY) && attempt < REMOVE_ATTEMPTS =>
-            {
-                std::thread::sleep(REMOVE_PAUSE);
-            }
-            other => return other,
-        }
-    }
-}
-
-impl Hierarchies {
-    /// Reads /proc/self/mountinfo; the first mount of a hierarchy counts.
-    fn parse(mountinfo: &str) -> Self {
-        let mut found = Self::default();
-        for line in mountinfo.lines() {
-            let Some((left, right)) = line.split_once(" - ") else {
-                continue;
-            };
-            let Some(mount) = left.split(' ').nth(4).map(unescape) else {
-                continue;
-            };
-            let mut fields = right.split(' ');
-            match (fields.next(), fields.nth(1)) {
-                (Some("cgroup2"), _) if found.v2.is_none() => found.v2 = Some(mount),
-                (Some("cgroup"), Some(options)) => {
-                    for controller in options.split(',').filter(|one| CONTROLLERS.contains(one)) {
-                        let slot = found.v1.entry(controller.to_owned());
-                        slot.or_insert_with(|| mount.clone());
-                    }
-                }
-                _ => {}
-            }
-        }
-        found
-    }
-}
-
-/// Undoes the `\040` of mountinfo (`mangle`, fs/seq_file.c).
-fn unescape(field: &str) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt;
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let octal = after
-            .get(..3)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match octal {
-            Some(byte) if first == b'\\' => {
-                bytes.push(byte);
-                rest = &after[3..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    std::ffi::OsString::from_vec(bytes).into()
+    paths.iter().try_for_each(|path| super::remove::tree(path))
 }
 
 /// The path below a hierarchy's mount point, with plain components only.

@@ -41,7 +41,7 @@ fn files(plan: &CgroupPlan) -> Vec<String> {
 
 #[test]
 fn a_hybrid_node_takes_v1_first_then_v2_and_reports_the_rest() {
-    let node = Hierarchies::parse(HYBRID);
+    let node = Hierarchies::parse(HYBRID.as_bytes());
     let plan = plan_on(&node, &set(&["pids"]), &config("/docker", "s")).unwrap();
     assert_eq!(
         files(&plan),
@@ -65,7 +65,7 @@ fn a_hybrid_node_takes_v1_first_then_v2_and_reports_the_rest() {
 
 #[test]
 fn a_unified_node_has_one_directory_even_without_controllers() {
-    let node = Hierarchies::parse(UNIFIED);
+    let node = Hierarchies::parse(UNIFIED.as_bytes());
     let all = plan_on(&node, &set(&CONTROLLERS), &config("/", "s")).unwrap();
     assert_eq!(all.paths(), [PathBuf::from("/sys/fs/c group/s")]);
     assert_eq!(files(&all).len(), 4);
@@ -76,14 +76,14 @@ fn a_unified_node_has_one_directory_even_without_controllers() {
 
 #[test]
 fn a_node_without_cgroups_is_an_error() {
-    let empty = Hierarchies::parse("garbage\n1 2 3 - cgroup\n - cgroup2\n");
+    let empty = Hierarchies::parse(b"garbage\n1 2 3 - cgroup\n - cgroup2\n");
     let refused = plan_on(&empty, &set(&[]), &config("/docker", "s"));
     assert!(matches!(refused, Err(CgroupError::NoHierarchy)));
 }
 
 #[test]
 fn refuses_paths_that_leave_the_hierarchy() {
-    let node = Hierarchies::parse(UNIFIED);
+    let node = Hierarchies::parse(UNIFIED.as_bytes());
     for (parent, name) in [
         ("/a/../..", "s"),
         ("/a", ".."),

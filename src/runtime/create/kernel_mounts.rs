@@ -13,19 +13,20 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
 use rustix::fs::{Mode, OFlags};
 
+use crate::cgroup::CgroupError;
+use crate::cgroup::hierarchies::Hierarchies;
 use crate::enforce::hooks::HookMoment;
 use crate::enforce::kernel::{KernelFiles, KernelMount, KernelSource};
 use crate::enforce::rootfs::make_mount_point;
-use crate::plan::{FileKind, mountinfo};
+use crate::plan::FileKind;
 use crate::runtime::RuntimeError;
-use crate::sys::procfs;
 
-/// Where hierarchies are mounted on a node (runc and libcontainer look nowhere else).
+/// Where hierarchies are mounted in a container, as on a node.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Takes it out, and makes the mount points for it that lie in the image: that may be read-only by the time it is mounted.
 pub fn split(spec: &mut Spec, rootfs: &Path) -> Result<KernelFiles, RuntimeError> {
-    let node = Node::look().map_err(RuntimeError::io("look at the node's cgroup mounts"))?;
+    let node = Node::look()?;
     let files = take(spec, &node);
     let mut tops: BTreeSet<&Path> = files.mounts.iter().map(|m| &*m.destination).collect();
     tops.retain(|path| path.parent() == Some(Path::new("/")));
@@ -52,15 +53,15 @@ struct Node {
 }
 
 impl Node {
-    fn look() -> std::io::Result<Self> {
-        let unified = rustix::fs::statfs(CGROUPS)?.f_type == libc::CGROUP2_SUPER_MAGIC;
-        let hierarchies = match unified {
+    fn look() -> Result<Self, CgroupError> {
+        let found = Hierarchies::read()?;
+        let v1 = match found.is_unified() {
             true => Vec::new(),
-            false => mountinfo::directories_of_v1(
-                &procfs::bytes("/proc/self/mountinfo")?,
-                Path::new(CGROUPS),
-            ),
+            false => found.usual_v1(&[]),
         };
+        let names = v1.into_iter().filter_map(Path::file_name);
+        let hierarchies = names.filter_map(|name| Some(name.to_str()?.to_owned()));
+        let hierarchies = hierarchies.collect();
         Ok(Self {
             hierarchies,
             selinux: Path::new("/sys/fs/selinux").exists(),
