@@ -21,7 +21,7 @@
 
 mod confine;
 mod filter;
-mod main;
+mod program;
 pub mod protocol;
 mod record;
 mod serve;
@@ -34,7 +34,7 @@ use std::io;
 pub use crate::cgroup::CgroupError;
 pub use crate::cgroup::sidecar::{CgroupConfig, CgroupLimits};
 pub use confine::{ConfineError, LandlockNeed, Limits};
-pub use main::main;
+pub use program::main;
 pub use protocol::{Handover, Loss, ProtocolError, Work, own_pid_namespace, request_namespace};
 pub use record::{SidecarRecord, WardenRecord, kill, remove};
 pub use serve::{ControlReply, ControlRequest, Decision, DecisionOf, Pinned, Proxy, Serving, Tls};

@@ -79,7 +79,7 @@ fn confine(
 ) -> Result<[OwnedFd; 2], ()> {
     let bare = give_away(identity);
     if let Err(error) = &bare {
-        tell(line.as_fd(), &super::main::with_causes(error));
+        tell(line.as_fd(), &super::program::with_causes(error));
     }
     bare.map_err(drop)?;
     process::keep_only([line.as_fd(), line.as_fd()]).map_err(drop)?;
@@ -97,7 +97,7 @@ fn confine(
         })
         .and_then(|()| confine::seal(filter));
     if let Err(error) = &sealed {
-        tell(line.as_fd(), &super::main::with_causes(error));
+        tell(line.as_fd(), &super::program::with_causes(error));
     }
     sealed.map_err(drop)?;
     Ok([line, spare])
