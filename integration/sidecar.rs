@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agentbox::network::{InnerMode, enter};
 use agentbox::sidecar::{
-    Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, Loss, ProtocolError, SidecarConfig,
-    SidecarError, SidecarRecord, Spawned, Work, kill, remove, request_namespace, spawn,
+    Attach, CgroupConfig, CgroupLimits, Duty, LandlockNeed, Limits, Loss, ProtocolError,
+    SidecarConfig, SidecarError, SidecarRecord, Spawned, kill, remove, request_namespace, spawn,
 };
 use agentbox::sys::{process, socket};
 use rustix::mount::UnmountFlags;
@@ -38,7 +38,7 @@ pub fn config() -> SidecarConfig<'static> {
         landlock: LandlockNeed::Required,
         cgroup: None,
         log: None,
-        work: Work::Wait,
+        duty: Duty::Wait,
         loss: Loss::Tolerated,
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use agentbox::egress::dns::{self, Answer};
 use agentbox::egress::http::{RequestGuard, authority, head, proxy_request};
+use agentbox::egress::names::Families;
 use agentbox::egress::names::Names;
 use agentbox::egress::socks;
 use agentbox::egress::tls::{Beginning, ClientWatch, Said, ServerWatch, beginning};
@@ -146,7 +147,7 @@ pub fn question(data: &[u8]) {
         true => Answer::Addresses(given),
         false => Answer::Blocked("no rule names it".to_owned()),
     };
-    let Some((answer, asked)) = dns::respond(data, true, decide) else {
+    let Some((answer, asked)) = dns::respond(data, Families::Both, decide) else {
         return;
     };
     assert!(answer.len() <= 4096);

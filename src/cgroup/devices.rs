@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::Hierarchies;
-use crate::devices::{Program, Table, defaults};
+use crate::devices::{DeviceProgram, Table, defaults};
 use crate::sys::bpf;
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -25,7 +25,7 @@ pub enum Ruler {
 }
 
 /// The program for the rules of a spec; `None` where the node has a devices controller.
-pub fn compile(spec: &Spec, ruler: Ruler) -> Result<Option<Program>, CgroupError> {
+pub fn compile(spec: &Spec, ruler: Ruler) -> Result<Option<DeviceProgram>, CgroupError> {
     if !is_needed()? {
         return Ok(None);
     }
@@ -83,11 +83,11 @@ fn is_planned(spec: &Spec, rule: &str) -> bool {
 
 /// Attaches the program to a container's cgroup, replacing any other one: an existing cgroup may have the program of a
 /// deleted container.
-pub fn attach(program: &Program, controllers: &Controllers) -> Result<(), CgroupError> {
+pub fn attach(program: &DeviceProgram, controllers: &Controllers) -> Result<(), CgroupError> {
     let path = controllers
         .unified()
         .filter(|path| *path != Path::new(ROOT));
-    let path = path.ok_or_else(|| CgroupError::NoneOfItsOwn(format!("{controllers:?}")))?;
+    let path = path.ok_or_else(|| CgroupError::NoneOfItsOwn(controllers.clone()))?;
     let step = || CgroupError::io(format!("limit the devices of the cgroup {path:?}"));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let cgroup = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| step()(e.into()))?;

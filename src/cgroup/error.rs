@@ -1,8 +1,10 @@
 //! Why something about a cgroup failed.
 
-use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
+
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::limits::LimitRefusal;
 
 /// Why something about a cgroup failed.
 #[derive(Debug, thiserror::Error)]
@@ -63,11 +65,11 @@ pub enum CgroupError {
     #[error(transparent)]
     DeviceRules(#[from] crate::devices::DeviceError),
     /// Device rules need a cgroup to hold them.
-    #[error("the container is in no cgroup of its own: {0}")]
-    NoneOfItsOwn(String),
+    #[error("the container is in no cgroup of its own: {0:?}")]
+    NoneOfItsOwn(Controllers),
     /// A limit that `update` cannot set.
     #[error("update: {0}")]
-    Limit(Cow<'static, str>),
+    Limit(LimitRefusal),
 }
 
 /// Why a path cannot be a container's own cgroup.
@@ -83,6 +85,13 @@ pub enum PathRefusal {
     /// Nothing in it would run.
     #[error("container's cgroup unexpectedly frozen: whatever is put into it would never run")]
     Frozen,
+}
+
+/// Not as its source: the words are the error's own already.
+impl From<LimitRefusal> for CgroupError {
+    fn from(refusal: LimitRefusal) -> Self {
+        Self::Limit(refusal)
+    }
 }
 
 impl CgroupError {

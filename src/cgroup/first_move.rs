@@ -18,12 +18,12 @@ use crate::cgroup::hierarchies::Hierarchies;
 use crate::sys::process::fork_into;
 
 /// The child's number in the environment of the second execution. Taken out of it before anything else sees it.
-pub const VARIABLE: &str = "AGENTBOX_WARMING";
+pub const VARIABLE: &str = "AGENTBOX_FIRST_MOVE";
 
 /// The child.
-pub struct Warming(Option<Pid>);
+pub struct FirstMove(Option<Pid>);
 
-impl Warming {
+impl FirstMove {
     /// The child of the execution before this one, if there was one.
     pub fn inherited() -> Option<Self> {
         let number = crate::sys::process::take_variable(VARIABLE)?;
@@ -43,9 +43,9 @@ impl Warming {
 }
 
 /// Starts the child.
-pub fn begin() -> Warming {
+pub fn begin() -> FirstMove {
     let procs = own_procs_file();
-    Warming(procs.and_then(|path| {
+    FirstMove(procs.and_then(|path| {
         fork_into(move || {
             let moved = fs::OpenOptions::new()
                 .write(true)
@@ -57,7 +57,7 @@ pub fn begin() -> Warming {
     }))
 }
 
-impl Drop for Warming {
+impl Drop for FirstMove {
     fn drop(&mut self) {
         if let Some(pid) = self.0.take()
             && let Err(error) = rustix::process::waitpid(Some(pid), WaitOptions::empty())

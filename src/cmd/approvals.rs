@@ -20,7 +20,7 @@ use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{self, Place};
-use crate::sidecar::{ControlReply, ControlRequest, Decision, DecisionOf};
+use crate::sidecar::{AskDecision, AskDecisionOf, ControlReply, ControlRequest};
 
 /// The longest that `--for` may say.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -151,7 +151,7 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
             record.id
         );
     }
-    let request = ControlRequest::Decide(Decision { of, approve });
+    let request = ControlRequest::Decide(AskDecision { of, approve });
     match control::ask_living(&place.dir(), &record, &request)? {
         ControlReply::Decided { host, port, closed } => {
             let word = if approve.is_some() {
@@ -175,16 +175,16 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
 }
 
 /// The number by which a connection was listed, or a name with its port by the grammar of rules. No name is a number.
-fn meant(text: &str) -> Result<DecisionOf> {
+fn meant(text: &str) -> Result<AskDecisionOf> {
     if let Ok(number) = text.parse() {
-        return Ok(DecisionOf::Waiting(number));
+        return Ok(AskDecisionOf::Waiting(number));
     }
     let rule: NetworkRule = text.parse().context("NUMBER or HOST:PORT")?;
     match (rule.target, rule.port) {
         (Target::Name(name), Some(port)) if rule.reach == Reach::Public => {
-            Ok(DecisionOf::Endpoint(name, port))
+            Ok(AskDecisionOf::Endpoint(name, port))
         }
-        (Target::Name(name), None) if rule.reach == Reach::Public => Ok(DecisionOf::Host(name)),
+        (Target::Name(name), None) if rule.reach == Reach::Public => Ok(AskDecisionOf::Host(name)),
         _ => bail!(
             "{text:?} is not one name: only connections to names wait, and only names can be approved"
         ),
@@ -200,13 +200,13 @@ mod tests {
         let name = "api.example.com".parse().unwrap();
         assert_eq!(
             meant("Api.Example.com:22").unwrap(),
-            DecisionOf::Endpoint(name, 22)
+            AskDecisionOf::Endpoint(name, 22)
         );
         assert_eq!(
             meant("a.test").unwrap(),
-            DecisionOf::Host("a.test".parse().unwrap())
+            AskDecisionOf::Host("a.test".parse().unwrap())
         );
-        assert_eq!(meant("17").unwrap(), DecisionOf::Waiting(17));
+        assert_eq!(meant("17").unwrap(), AskDecisionOf::Waiting(17));
         for bad in [
             "*",
             "*.a.test",

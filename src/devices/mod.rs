@@ -1,6 +1,6 @@
 //! Device rules on cgroup v2, where no file takes them: a BPF program of the container's cgroup decides.
 //!
-//! In go the rules of a spec (config-linux.md, "Allowed Device list"); out comes a [`Program`] for
+//! In go the rules of a spec (config-linux.md, "Allowed Device list"); out comes a [`DeviceProgram`] for
 //! `BPF_PROG_TYPE_CGROUP_DEVICE`. Nothing here touches the kernel: `crate::sys::bpf` does.
 //!
 //! The rules have the meaning of cgroup v1's devices controller (security/device_cgroup.c), which runc emulates on v2
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceType};
 
-pub use program::{Instruction, Program};
+pub use program::{DeviceInstruction, DeviceProgram};
 
 /// Kind of a device node, as `BPF_DEVCG_DEV_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,7 +191,7 @@ impl Table {
     }
 
     /// As a program.
-    pub fn compile(&self) -> Program {
+    pub fn compile(&self) -> DeviceProgram {
         program::compile(self)
     }
 }

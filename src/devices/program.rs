@@ -5,7 +5,7 @@ use super::{Access, Otherwise, Table};
 /// `struct bpf_insn`
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Instruction {
+pub struct DeviceInstruction {
     /// What to do.
     pub code: u8,
     /// Destination register in the low half, source register in the high one.
@@ -18,11 +18,11 @@ pub struct Instruction {
 
 /// A program that answers 1 for an access that is allowed, and 0 otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program(Vec<Instruction>);
+pub struct DeviceProgram(Vec<DeviceInstruction>);
 
-impl Program {
+impl DeviceProgram {
     /// The instructions, at least two.
-    pub fn instructions(&self) -> &[Instruction] {
+    pub fn instructions(&self) -> &[DeviceInstruction] {
         &self.0
     }
 }
@@ -54,8 +54,8 @@ const MAJOR: u8 = 4;
 const MINOR: u8 = 5;
 const ANSWER: u8 = 0;
 
-fn one(code: u8, to: u8, from: u8, offset: i16, immediate: u32) -> Instruction {
-    Instruction {
+fn one(code: u8, to: u8, from: u8, offset: i16, immediate: u32) -> DeviceInstruction {
+    DeviceInstruction {
         code,
         registers: to | from << 4,
         offset,
@@ -63,11 +63,11 @@ fn one(code: u8, to: u8, from: u8, offset: i16, immediate: u32) -> Instruction {
     }
 }
 
-fn answer(value: u32) -> [Instruction; 2] {
+fn answer(value: u32) -> [DeviceInstruction; 2] {
     [one(SET, ANSWER, 0, 0, value), one(EXIT, 0, 0, 0, 0)]
 }
 
-pub(super) fn compile(table: &Table) -> Program {
+pub(super) fn compile(table: &Table) -> DeviceProgram {
     let (excepted, otherwise) = match table.otherwise {
         Otherwise::Allow => (0, 1),
         Otherwise::Deny => (1, 0),
@@ -107,5 +107,5 @@ pub(super) fn compile(table: &Table) -> Program {
         all.extend(answer(excepted));
     }
     all.extend(answer(otherwise));
-    Program(all)
+    DeviceProgram(all)
 }

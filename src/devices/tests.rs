@@ -30,12 +30,12 @@ fn table(rules: &[&str]) -> Result<Table, DeviceError> {
 }
 
 /// Runs a program as the kernel would.
-fn run(program: &Program, kind: Kind, major: u32, minor: u32, access: Access) -> bool {
+fn run(program: &DeviceProgram, kind: Kind, major: u32, minor: u32, access: Access) -> bool {
     let context = [access.bits() << 16 | kind as u32, major, minor];
     let mut registers = [0_u32; 11];
     let mut at = 0;
     loop {
-        let Instruction {
+        let DeviceInstruction {
             code,
             registers: both,
             offset,

@@ -31,7 +31,7 @@ pub struct Asking {
 
 /// What becomes of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict<'a> {
+pub enum NetworkVerdict<'a> {
     /// This rule allows it.
     Allow(&'a NetworkRule),
     /// It waits for a person; this would be the reason without asking.
@@ -51,15 +51,15 @@ pub enum NameVerdict {
 
 impl Rules {
     /// What becomes of a TCP connection to this host and port.
-    pub fn verdict(&self, asking: Option<&Asking>, host: &Host, port: u16) -> Verdict<'_> {
+    pub fn verdict(&self, asking: Option<&Asking>, host: &Host, port: u16) -> NetworkVerdict<'_> {
         match self.decide(host, port) {
-            Decision::Allow(rule) => Verdict::Allow(rule),
+            Decision::Allow(rule) => NetworkVerdict::Allow(rule),
             Decision::Deny(denial)
                 if denial.is_missing_rule() && asking.is_some_and(|a| a.may_ask(host, port)) =>
             {
-                Verdict::Ask(denial)
+                NetworkVerdict::Ask(denial)
             }
-            Decision::Deny(denial) => Verdict::Deny(denial),
+            Decision::Deny(denial) => NetworkVerdict::Deny(denial),
         }
     }
 
@@ -75,7 +75,8 @@ impl Rules {
             Err(denial) => denial,
         };
         let host = Host::Name(name.clone());
-        let asks = |port: &u16| matches!(self.verdict(asking, &host, *port), Verdict::Ask(_));
+        let asks =
+            |port: &u16| matches!(self.verdict(asking, &host, *port), NetworkVerdict::Ask(_));
         match ports.iter().any(asks) {
             true => Ok(NameVerdict::Unlisted),
             false => Err(denial),
@@ -345,7 +346,10 @@ mod tests {
             ..Rules::default()
         };
         let host = host.parse().unwrap();
-        matches!(rules.verdict(Some(asking), &host, port), Verdict::Ask(_))
+        matches!(
+            rules.verdict(Some(asking), &host, port),
+            NetworkVerdict::Ask(_)
+        )
     }
 
     #[test]
@@ -374,7 +378,10 @@ mod tests {
         assert!(!asks(&asking(&[&["*"], &[]]), "c.test", 443));
         let rules = Rules::default();
         let host = "c.test".parse().unwrap();
-        assert!(matches!(rules.verdict(None, &host, 443), Verdict::Deny(_)));
+        assert!(matches!(
+            rules.verdict(None, &host, 443),
+            NetworkVerdict::Deny(_)
+        ));
     }
 
     #[test]

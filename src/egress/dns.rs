@@ -6,7 +6,7 @@ use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 use hickory_proto::rr::rdata::{A, AAAA, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
-use super::names::Synthetic;
+use super::names::{Families, Synthetic};
 use crate::policy::HostName;
 
 /// How long an answer may be kept: the address of a name never changes, the rules may.
@@ -39,7 +39,7 @@ pub struct Asked {
 /// Answers one message; `None` where no answer is owed (RFC 1035 has none for answers and garbage without an id).
 pub fn respond(
     message: &[u8],
-    ipv6: bool,
+    families: Families,
     decide: impl FnOnce(&HostName) -> Answer,
 ) -> Option<(Vec<u8>, Option<Asked>)> {
     let query = match Message::from_vec(message) {
@@ -70,7 +70,7 @@ pub fn respond(
     let mut edns = query.extensions().as_ref().map(|_| own_edns());
     match decided {
         Answer::Addresses(addresses) => {
-            for data in records(question.query_type(), addresses, ipv6) {
+            for data in records(question.query_type(), addresses, families) {
                 answer.add_answer(Record::from_rdata(question.name().clone(), TTL, data));
             }
             if answer.answers().is_empty() {
@@ -101,13 +101,13 @@ pub fn respond(
     Some((bytes, Some(asked)))
 }
 
-fn records(kind: RecordType, addresses: Synthetic, ipv6: bool) -> Vec<RData> {
+fn records(kind: RecordType, addresses: Synthetic, families: Families) -> Vec<RData> {
     let v4 = || RData::A(A(addresses.v4));
     let v6 = || RData::AAAA(AAAA(addresses.v6));
     match kind {
         RecordType::A => vec![v4()],
-        RecordType::AAAA if ipv6 => vec![v6()],
-        RecordType::ANY if ipv6 => vec![v4(), v6()],
+        RecordType::AAAA if families.has_v6() => vec![v6()],
+        RecordType::ANY if families.has_v6() => vec![v4(), v6()],
         RecordType::ANY => vec![v4()],
         _ => Vec::new(),
     }
@@ -179,7 +179,7 @@ mod tests {
             "allowed.test" => Answer::Addresses(synthetic()),
             _ => Answer::Blocked("no rule names it".to_owned()),
         };
-        let (bytes, _) = respond(&query(name, kind, edns), true, decide).unwrap();
+        let (bytes, _) = respond(&query(name, kind, edns), Families::Both, decide).unwrap();
         assert!(bytes.len() <= SMALL);
         Message::from_vec(&bytes).unwrap()
     }
@@ -231,7 +231,7 @@ mod tests {
         for name in plain.into_iter().chain([nul]) {
             let bytes = question(name.clone(), RecordType::A, true);
             let refuse = |_: &HostName| -> Answer { panic!("asked") };
-            let (bytes, asked) = respond(&bytes, true, refuse).unwrap();
+            let (bytes, asked) = respond(&bytes, Families::Both, refuse).unwrap();
             let answer = Message::from_vec(&bytes).unwrap();
             assert_eq!(answer.response_code(), ResponseCode::NXDomain, "{name}");
             assert!(asked.unwrap().blocked);
@@ -241,13 +241,13 @@ mod tests {
     #[test]
     fn garbage_is_answered_once_or_never() {
         let never = |_: &HostName| -> Answer { panic!("asked") };
-        assert!(respond(b"", true, never).is_none());
-        assert!(respond(&[0; 11], true, never).is_none());
+        assert!(respond(b"", Families::Both, never).is_none());
+        assert!(respond(&[0; 11], Families::Both, never).is_none());
         let mut answer = query("allowed.test.", RecordType::A, false);
         answer[2] |= 0x80;
-        assert!(respond(&answer, true, never).is_none());
+        assert!(respond(&answer, Families::Both, never).is_none());
         let cut = &query("allowed.test.", RecordType::A, false)[..20];
-        let (bytes, _) = respond(cut, true, never).unwrap();
+        let (bytes, _) = respond(cut, Families::Both, never).unwrap();
         assert_eq!(
             Message::from_vec(&bytes).unwrap().response_code(),
             ResponseCode::FormErr

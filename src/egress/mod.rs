@@ -28,7 +28,8 @@ pub mod tls;
 
 pub use address::{AddressRefusal, Surroundings};
 pub use ask::{
-    AskRefusal, Asking, Asks, Lasting, MOST_WAITING, NameVerdict, Verdict, Waiting, is_within,
+    AskRefusal, Asking, Asks, Lasting, MOST_WAITING, NameVerdict, NetworkVerdict, Waiting,
+    is_within,
 };
 pub use budget::{Budget, Ledger, OverBudget};
 pub use decide::{Decision, Denial, Rules, endpoint, proxy_port, rule_for};

@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
+
 use super::Kept;
 use crate::policy::HostName;
 
@@ -27,6 +29,31 @@ pub const SYNTHETIC_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x5afe, 0, 0, 0, 0, 0, 
 
 /// The most names that one container can look up: as many as there are addresses.
 pub const MOST_NAMES: u32 = V4_COUNT - FIRST;
+
+/// The families of addresses that a network has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Families {
+    /// IPv4 alone: the kernel was told to have no IPv6.
+    V4,
+    /// IPv4 and IPv6.
+    Both,
+}
+
+impl Families {
+    /// Whether IPv6 is one of them.
+    pub fn has_v6(self) -> bool {
+        self == Self::Both
+    }
+
+    /// How many there are.
+    pub fn count(self) -> usize {
+        match self {
+            Self::V4 => 1,
+            Self::Both => 2,
+        }
+    }
+}
 
 /// The addresses of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use rustix::mount::{
 };
 
 use super::{ListenOn, Listeners, NetworkError, Sysctl};
-use crate::egress::names::{SYNTHETIC_V4, SYNTHETIC_V6};
+use crate::egress::names::{Families, SYNTHETIC_V4, SYNTHETIC_V6};
 use crate::sys::netlink::{Link, RouteSocket};
 use crate::sys::netns;
 
@@ -67,8 +67,8 @@ pub struct InnerNamespace {
     pub listeners: Option<Listeners>,
     /// Sockets of this namespace that are not connected: those of IPv4, then as many of IPv6 where the kernel has it.
     pub dialers: Vec<OwnedFd>,
-    /// Whether this kernel has IPv6.
-    pub ipv6: bool,
+    /// The families that this kernel has.
+    pub families: Families,
 }
 
 /// Moves the calling thread into the sandbox's network namespace, and makes sure that it is there.
@@ -147,14 +147,14 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         netns::unshare_mounts().map_err(NetworkError::step("unshare the mounts"))?;
     }
     netns::unshare_net().map_err(NetworkError::step("unshare the network"))?;
-    let has_ipv6 = has_ipv6(procfs.as_fd())?;
-    configure_loopback(*mode, has_ipv6)?;
+    let families = families(procfs.as_fd())?;
+    configure_loopback(*mode, families)?;
     // After the addresses: `net.ipv6.conf.all.disable_ipv6=1` is a thing that engines ask for.
     for sysctl in sysctls.iter().filter(|sysctl| !sysctl.is_fixed()) {
         sysctl.apply(procfs.as_fd())?;
     }
     Sysctl::parse(ECHO_V4, "1")?.apply(procfs.as_fd())?;
-    if has_ipv6 {
+    if families.has_v6() {
         Sysctl::parse(ECHO_V6, "1")?.apply(procfs.as_fd())?;
     }
     let sysfs = detached(
@@ -167,9 +167,9 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
     .map_err(NetworkError::step("mount a fresh sysfs"))?;
     let listeners = listen
         .as_ref()
-        .map(|on| Listeners::bind(on, has_ipv6))
+        .map(|on| Listeners::bind(on, families))
         .transpose()?;
-    let dialers = super::listeners::dialers(*dialers, has_ipv6)
+    let dialers = super::listeners::dialers(*dialers, families)
         .map_err(NetworkError::step("make sockets to dial with"))?;
     let netns = netns::current().map_err(NetworkError::step("open the namespace"))?;
     verify_loopback_only()?;
@@ -179,22 +179,22 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         cookie: current_cookie()?,
         listeners,
         dialers,
-        ipv6: has_ipv6,
+        families,
     })
 }
 
 /// Whether this kernel has IPv6 at all (`ipv6.disable=1` leaves no such directory): without it
 /// there is nothing to fence.
-fn has_ipv6(procfs: BorrowedFd<'_>) -> Result<bool, NetworkError> {
+fn families(procfs: BorrowedFd<'_>) -> Result<Families, NetworkError> {
     use rustix::fs::Access;
     match accessat(procfs, "sys/net/ipv6", Access::EXISTS, AtFlags::empty()) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::NOENT) => Ok(false),
+        Ok(()) => Ok(Families::Both),
+        Err(rustix::io::Errno::NOENT) => Ok(Families::V4),
         Err(error) => Err(NetworkError::step("look for IPv6")(error)),
     }
 }
 
-fn configure_loopback(mode: InnerMode, has_ipv6: bool) -> Result<(), NetworkError> {
+fn configure_loopback(mode: InnerMode, families: Families) -> Result<(), NetworkError> {
     let mut route = RouteSocket::open().map_err(NetworkError::step("open a routing socket"))?;
     let links = route
         .links()
@@ -213,7 +213,7 @@ fn configure_loopback(mode: InnerMode, has_ipv6: bool) -> Result<(), NetworkErro
     // kernel that cannot is slower, nothing else.
     let _as_before = route.allow_packets_of(lo.index, LARGEST_PACKET);
     let mut sources = vec![IpAddr::V4(SYNTHETIC_V4)];
-    if has_ipv6 {
+    if families.has_v6() {
         sources.push(IpAddr::V6(SYNTHETIC_V6));
     }
     for source in sources {

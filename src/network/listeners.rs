@@ -12,6 +12,7 @@ use rustix::net::{
 };
 
 use super::NetworkError;
+use crate::egress::names::Families;
 use crate::egress::names::REFUSING_STUB;
 
 /// Connections that wait to be accepted; the kernel caps it at net.core.somaxconn.
@@ -83,10 +84,10 @@ impl Stub {
 
 impl Listeners {
     /// Binds them in the calling thread's namespace.
-    pub(super) fn bind(on: &ListenOn, ipv6: bool) -> Result<Self, NetworkError> {
-        let any = |port| match ipv6 {
-            true => SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0)),
-            false => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)),
+    pub(super) fn bind(on: &ListenOn, families: Families) -> Result<Self, NetworkError> {
+        let any = |port| match families {
+            Families::Both => SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0)),
+            Families::V4 => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)),
         };
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, on.proxy));
         let step = NetworkError::step::<io::Error>;
@@ -138,12 +139,14 @@ impl Listeners {
 }
 
 /// TCP sockets of the calling thread's namespace, which is theirs wherever they go: `count` of IPv4, then of IPv6.
-pub(super) fn dialers(count: usize, ipv6: bool) -> io::Result<Vec<OwnedFd>> {
-    let families = [AddressFamily::INET, AddressFamily::INET6];
-    let families = families.into_iter().take(if ipv6 { 2 } else { 1 });
+pub(super) fn dialers(count: usize, families: Families) -> io::Result<Vec<OwnedFd>> {
+    let each = match families {
+        Families::V4 => &[AddressFamily::INET][..],
+        Families::Both => &[AddressFamily::INET, AddressFamily::INET6],
+    };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    families
-        .flat_map(|family| std::iter::repeat_n(family, count))
+    each.iter()
+        .flat_map(|family| std::iter::repeat_n(*family, count))
         .map(|family| {
             Ok(socket_with(
                 family,
@@ -176,7 +179,7 @@ fn tcp(address: SocketAddr) -> io::Result<OwnedFd> {
 fn udp(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = make(address, SocketType::DGRAM)?;
     // The answer must come from the address that was asked, whichever that was.
-    set_packet_info(&socket, address.is_ipv6())?;
+    set_packet_info(&socket, address)?;
     Ok(socket)
 }
 
@@ -186,17 +189,16 @@ fn refusing_udp() -> io::Result<OwnedFd> {
     let socket = unbound(address, SocketType::DGRAM)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     bind(&socket, &address)?;
-    set_packet_info(&socket, false)?;
+    set_packet_info(&socket, address)?;
     Ok(socket)
 }
 
 /// IP_PKTINFO (ip(7)), IPV6_RECVPKTINFO (RFC 3542); a socket of both families reports IPv4 in IPv6's form.
-fn set_packet_info(socket: &OwnedFd, ipv6: bool) -> io::Result<()> {
+fn set_packet_info(socket: &OwnedFd, of: SocketAddr) -> io::Result<()> {
     use nix::sys::socket::{setsockopt, sockopt::Ipv4PacketInfo, sockopt::Ipv6RecvPacketInfo};
-    if ipv6 {
-        setsockopt(socket, Ipv6RecvPacketInfo, &true)?;
-    } else {
-        setsockopt(socket, Ipv4PacketInfo, &true)?;
+    match of {
+        SocketAddr::V4(_) => setsockopt(socket, Ipv4PacketInfo, &true)?,
+        SocketAddr::V6(_) => setsockopt(socket, Ipv6RecvPacketInfo, &true)?,
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::inner::{self, InnerConfig, InnerNamespace};
 use super::{ListenOn, Listeners, NetworkError};
+use crate::egress::names::Families;
 use crate::sys::{process, socket};
 
 const WITHIN: Duration = Duration::from_secs(10);
@@ -95,7 +96,7 @@ fn work(config: &InnerConfig<'_>, socket: BorrowedFd<'_>) -> i32 {
         Ok(made) => {
             let mut answer = [MADE; 10];
             answer[1..9].copy_from_slice(&made.cookie.to_ne_bytes());
-            answer[9] = u8::from(made.ipv6);
+            answer[9] = u8::from(made.families.has_v6());
             let listeners = made.listeners.map(Listeners::into_fds).unwrap_or_default();
             let mut fds = vec![made.netns.as_fd(), made.sysfs.as_fd()];
             fds.extend(listeners.iter().chain(&made.dialers).map(AsFd::as_fd));
@@ -112,7 +113,8 @@ fn work(config: &InnerConfig<'_>, socket: BorrowedFd<'_>) -> i32 {
     i32::from(sent.is_err())
 }
 
-fn with_causes(error: &dyn Error) -> String {
+/// An error with its causes in one line.
+pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
@@ -144,16 +146,19 @@ fn decode(
             let (Some(netns), Some(sysfs)) = (fds.next(), fds.next()) else {
                 return Err(missing());
             };
-            let families = if ipv6 == [1] { 2 } else { 1 };
+            let families = match ipv6 {
+                [1] => Families::Both,
+                _ => Families::V4,
+            };
             // What is missing would be a port that nobody answers for.
             let listeners = listen.map_or(0, ListenOn::descriptors);
-            if fds.len() != listeners + (dialers * families) {
+            if fds.len() != listeners + (dialers * families.count()) {
                 return Err(missing());
             }
             let listeners = match listen {
                 Some(on) => {
-                    let ears = fds.by_ref().take(on.descriptors());
-                    Some(Listeners::from_fds(on.stub, ears).ok_or_else(missing)?)
+                    let own = fds.by_ref().take(on.descriptors());
+                    Some(Listeners::from_fds(on.stub, own).ok_or_else(missing)?)
                 }
                 None => None,
             };
@@ -163,7 +168,7 @@ fn decode(
                 cookie: u64::from_ne_bytes(cookie),
                 listeners,
                 dialers: fds.collect(),
-                ipv6: ipv6 == [1],
+                families,
             })
         }
         Some((&REFUSED, reason)) => Err(not_made(&String::from_utf8_lossy(reason))),
@@ -186,7 +191,7 @@ mod tests {
         let whole = [&[MADE][..], &7_u64.to_ne_bytes(), &[1]].concat();
         let fds = |count: usize| (0..count).map(|_| fd()).collect::<Vec<_>>();
         let made = decode(&whole, fds(2), None, 0).unwrap();
-        assert!(made.cookie == 7 && made.ipv6 && made.listeners.is_none());
+        assert!(made.cookie == 7 && made.families.has_v6() && made.listeners.is_none());
         let [one, none] =
             [vec![443], Vec::new()].map(|ports| ListenOn::new(3128, Stub::Everywhere, ports));
         let refusing = ListenOn::new(3128, Stub::Refusing, []);

@@ -18,7 +18,7 @@ const DEPTH: usize = 8;
 
 /// What it holds; `None` where not all of it could be read.
 pub(super) fn look(fd: &OwnedFd, kind: FileKind) -> Option<Holds> {
-    let mut found = Found {
+    let mut found = HeldFiles {
         files: Vec::new(),
         room: BYTES,
     };
@@ -42,12 +42,12 @@ pub(super) fn look(fd: &OwnedFd, kind: FileKind) -> Option<Holds> {
     ))
 }
 
-struct Found {
+struct HeldFiles {
     files: Vec<(String, Vec<u8>)>,
     room: u64,
 }
 
-impl Found {
+impl HeldFiles {
     /// Links lead to what is met anyway: `token` to `..data/token`.
     fn walk(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
         if depth == 0 {

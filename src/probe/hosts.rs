@@ -30,7 +30,7 @@ struct Known {
 
 /// What something is by the list.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct Listed {
     /// The name that it has in or below an entry of the list.
     pub(super) name: Option<PathBuf>,
     /// The engine's own data that it is, or lies in.
@@ -80,13 +80,13 @@ impl Known {
     }
 
     /// What lies at `rest` below it.
-    fn with(&self, rest: &Path) -> Found {
+    fn with(&self, rest: &Path) -> Listed {
         match self.engine {
-            true => Found {
+            true => Listed {
                 name: None,
                 engine: Some(self.name.clone()),
             },
-            false => Found {
+            false => Listed {
                 name: Some(join(&self.name, rest)),
                 engine: None,
             },
@@ -191,11 +191,11 @@ impl Hosts {
 
     /// What something is that is, or lies in, an entry under another name than the list's: by a bind mount, a link or a
     /// hard link.
-    pub(super) fn known_as(&self, fd: &OwnedFd, real: &Path) -> Found {
+    pub(super) fn known_as(&self, fd: &OwnedFd, real: &Path) -> Listed {
         self.walk(fd, real).unwrap_or_default()
     }
 
-    fn walk(&self, fd: &OwnedFd, real: &Path) -> Option<Found> {
+    fn walk(&self, fd: &OwnedFd, real: &Path) -> Option<Listed> {
         let stat = rustix::fs::fstat(fd).ok()?;
         if let Some(known) = self.by_inode(stat.st_dev, stat.st_ino) {
             return Some(known.with(Path::new("")));
@@ -223,7 +223,7 @@ impl Hosts {
     }
 
     /// What lies at a path by the places where the list's entries really are.
-    pub(super) fn by_path(&self, path: &Path) -> Found {
+    pub(super) fn by_path(&self, path: &Path) -> Listed {
         let above = self.known.iter().filter(|k| k.real != Path::new("/"));
         let nearest = above
             .filter(|k| path.starts_with(&k.real))
@@ -367,7 +367,7 @@ mod tests {
         let never = never(&["listed", "secret", "alias"].map(at));
         let hosts = Hosts::of(&never, &rootfs);
         let by_inode = |name: &str| hosts.known_as(&open(&at(name)), &at(name));
-        let named = |name: &str| Found {
+        let named = |name: &str| Listed {
             name: Some(at(name)),
             engine: None,
         };
@@ -386,15 +386,15 @@ mod tests {
             assert_eq!(hosts.by_path(&at(path)), named(name));
         }
         // The engine's own store.
-        let engine = Found {
+        let engine = Listed {
             name: None,
             engine: Some(at("data/containers")),
         };
         assert_eq!(by_inode("data/containers/y"), engine);
         assert_eq!(hosts.by_path(&at("data/containers/y")), engine);
         for path in ["free", "data"] {
-            assert_eq!(by_inode(path), Found::default(), "{path}");
-            assert_eq!(hosts.by_path(&at(path)), Found::default(), "{path}");
+            assert_eq!(by_inode(path), Listed::default(), "{path}");
+            assert_eq!(hosts.by_path(&at(path)), Listed::default(), "{path}");
         }
         let inside = hosts.inside(&never, &dir).into_iter().map(|i| i.path);
         let inside: Vec<PathBuf> = inside.collect();

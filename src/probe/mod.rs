@@ -3,28 +3,30 @@
 pub mod disk;
 mod held;
 mod hosts;
+mod kernel;
 mod links;
+mod named;
 mod overlay;
 mod search;
 mod source;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::{LinuxDevice, LinuxDeviceType, Mount, Spec};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use oci_spec::runtime::{Mount, Spec};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::cgroup::hierarchies::Hierarchies;
 use crate::plan::never::Never;
 use crate::plan::wrapped::Wrapped;
-use crate::plan::{BundleFacts, FileKind, FilesystemPlan, HostFacts, PlannedMount, SourceFacts};
+use crate::plan::{BundleFacts, FileKind, FilesystemPlan, PlannedMount, SourceFacts};
 use crate::policy::{Filesystem, SearchRule};
 use search::{Budget, Unwanted, View};
 use source::Judge;
 
+pub use kernel::host;
 pub use source::is_home;
 
 /// Why the bundle cannot be judged.
@@ -57,57 +59,6 @@ pub enum ProbeError {
         /// The errno.
         source: io::Error,
     },
-}
-
-/// Asks the kernel what it can do.
-pub fn host() -> HostFacts {
-    let uname = rustix::system::uname();
-    let release = uname.release().to_string_lossy().into_owned();
-    let version = parse_release(&release);
-    let memory = rustix::system::sysinfo();
-    let processors = rustix::thread::sched_getaffinity(None);
-    HostFacts {
-        landlock_abi: crate::sys::process::landlock_abi().unwrap_or(0),
-        seccomp: crate::sys::signal::can_kill_by_seccomp(),
-        overlayfs: knows_file_system("overlay"),
-        controllers: controllers(),
-        memory_bytes: memory.totalram.saturating_mul(u64::from(memory.mem_unit)),
-        processors: processors.map_or(1, |set| set.count()),
-        core_socket: std::fs::read("/proc/sys/kernel/core_pattern")
-            .is_ok_and(|pattern| pattern.starts_with(b"@")),
-        no_disk: disk::why_not(),
-        release,
-        version,
-    }
-}
-
-/// The controllers of the hierarchies that are mounted where engines look for them. What cannot be read has none: a bound
-/// that nothing holds is refused.
-fn controllers() -> BTreeSet<String> {
-    let found = Hierarchies::read().unwrap_or_default();
-    if let (true, Some(root)) = (found.is_unified(), found.v2()) {
-        // The root of cgroup v2 has this file (cgroups(7)).
-        let text = std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
-        return text.split_whitespace().map(str::to_owned).collect();
-    }
-    ["cpu", "memory", "pids"]
-        .into_iter()
-        .filter(|name| !found.usual_v1(&[name]).is_empty())
-        .map(str::to_owned)
-        .collect()
-}
-
-/// `6.1.0-37-amd64` -> (6, 1); an unreadable one is the oldest kernel there is, so that it is refused.
-fn parse_release(release: &str) -> (u32, u32) {
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|n| n.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
-/// fsopen(2) tells whether a file system is there, and loads its module where it is not yet.
-fn knows_file_system(name: &str) -> bool {
-    rustix::mount::fsopen(name, rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
 }
 
 /// A bind mount's source, held open since it was judged.
@@ -193,10 +144,10 @@ pub fn bundle(
         // The bundle's own directory, whoever read it knows.
         bundle: PathBuf::new(),
         rootfs: rootfs.to_owned(),
-        home: home(spec, rootfs),
+        home: named::home(spec, rootfs),
         wrapped: wrapped.clone(),
-        devices: devices(spec),
-        engine_hooks: engine_hooks(spec),
+        devices: named::devices(spec),
+        engine_hooks: named::engine_hooks(spec),
         // Of which engine the call is, its `--root` says.
         cri: false,
         // Who is in a namespace, only the runtime's own records say.
@@ -340,144 +291,6 @@ fn real_path(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Devices of the spec that the node has under the same path.
-fn devices(spec: &Spec) -> BTreeSet<PathBuf> {
-    let devices = spec
-        .linux()
-        .iter()
-        .filter_map(|l| l.devices().as_ref())
-        .flatten();
-    let mut same = BTreeSet::new();
-    let mut other = BTreeSet::new();
-    for device in devices {
-        let set = if is_device(device) {
-            &mut same
-        } else {
-            &mut other
-        };
-        set.insert(device.path().clone());
-    }
-    // Of two devices with one name both count.
-    &same - &other
-}
-
-fn is_device(device: &LinuxDevice) -> bool {
-    let Ok(stat) = rustix::fs::stat(device.path()) else {
-        return false;
-    };
-    let typ = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::CharacterDevice => {
-            [LinuxDeviceType::C, LinuxDeviceType::U].contains(&device.typ())
-        }
-        FileType::BlockDevice => device.typ() == LinuxDeviceType::B,
-        _ => false,
-    };
-    let (major, minor) = (
-        rustix::fs::major(stat.st_rdev),
-        rustix::fs::minor(stat.st_rdev),
-    );
-    typ && (i64::from(major), i64::from(minor)) == (device.major(), device.minor())
-}
-
-/// HOME of the process, else the image's passwd entry of its user.
-fn home(spec: &Spec, rootfs: &Path) -> Option<PathBuf> {
-    let process = spec.process().as_ref()?;
-    let given = process
-        .env()
-        .iter()
-        .flatten()
-        .rev()
-        .find_map(|e| e.strip_prefix("HOME="));
-    if let Some(home) = given.filter(|h| !h.is_empty()) {
-        return Some(PathBuf::from(home));
-    }
-    let uid = process.user().uid().to_string();
-    let passwd = read_in_root(rootfs, Path::new("etc/passwd"))?;
-    let line = passwd
-        .lines()
-        .find(|l| l.split(':').nth(2) == Some(uid.as_str()))?;
-    line.split(':')
-        .nth(5)
-        .filter(|h| !h.is_empty())
-        .map(PathBuf::from)
-}
-
-/// A small file of the image, resolved as the container would.
-fn read_in_root(rootfs: &Path, path: &Path) -> Option<String> {
-    use std::io::Read;
-    let root = rustix::fs::open(
-        rootfs,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .ok()?;
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = rustix::fs::openat2(
-        &root,
-        path,
-        flags,
-        Mode::empty(),
-        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-    )
-    .ok()?;
-    if rustix::fs::fstat(&fd).map(|s| FileKind::of(s.st_mode)) != Ok(FileKind::File) {
-        return None;
-    }
-    let mut text = String::new();
-    std::fs::File::from(fd)
-        .take(1 << 20)
-        .read_to_string(&mut text)
-        .ok()?;
-    Some(text)
-}
-
-/// Hook programs that are dockerd's own `libnetwork-setkey`: `/proc/<pid>/exe` of a root-owned `dockerd`.
-fn engine_hooks(spec: &Spec) -> Vec<PathBuf> {
-    #[allow(deprecated)] // Docker 20.10 to 27 use prestart.
-    let prestart = spec
-        .hooks()
-        .as_ref()
-        .and_then(|h| h.prestart().clone())
-        .unwrap_or_default();
-    let is_setkey = |args: &Option<Vec<String>>| {
-        args.iter()
-            .flatten()
-            .next()
-            .is_some_and(|a| a == "libnetwork-setkey")
-    };
-    prestart
-        .iter()
-        .filter(|h| is_setkey(h.args()) && is_dockerd(h.path()))
-        .map(|h| h.path().clone())
-        .collect()
-}
-
-fn is_dockerd(path: &Path) -> bool {
-    let text = path.to_str().unwrap_or("");
-    let pid = text
-        .strip_prefix("/proc/")
-        .and_then(|t| t.strip_suffix("/exe"))
-        .unwrap_or("");
-    let Ok(real) = std::fs::read_link(path) else {
-        return false;
-    };
-    let Ok(stat) = rustix::fs::stat(path) else {
-        return false;
-    };
-    let private = stat.st_uid == 0 && stat.st_mode & 0o022 == 0;
-    // A process of a container may be called dockerd too, and be root in its own user namespace.
-    let same = |kind: &str| {
-        let link = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/{kind}")).ok();
-        link(pid).is_some() && link(pid) == link("self")
-    };
-    !pid.is_empty()
-        && same("user")
-        && same("pid")
-        && pid.bytes().all(|b| b.is_ascii_digit())
-        && real.file_name().is_some_and(|n| n == "dockerd")
-        && private
-}
-
 /// A directory that is removed with the value.
 #[cfg(test)]
 pub(crate) struct TestDir(pub PathBuf);
@@ -495,47 +308,5 @@ impl TestDir {
 impl Drop for TestDir {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_release_is_read_by_its_first_two_numbers() {
-        assert_eq!(parse_release("6.1.0-37-amd64"), (6, 1));
-        assert_eq!(parse_release("5.15.167.4-microsoft-standard-WSL2"), (5, 15));
-        assert_eq!(parse_release("next"), (0, 0));
-    }
-
-    #[test]
-    fn a_device_is_known_by_type_and_numbers_not_by_its_name() {
-        let spec = |path: &str, typ: &str, major: i64, minor: i64| -> Spec {
-            let device =
-                serde_json::json!({"path": path, "type": typ, "major": major, "minor": minor});
-            serde_json::from_value(
-                serde_json::json!({"ociVersion": "1.2.0", "linux": {"devices": [device]}}),
-            )
-            .unwrap()
-        };
-        assert_eq!(
-            devices(&spec("/dev/null", "c", 1, 3)),
-            [PathBuf::from("/dev/null")].into()
-        );
-        for (path, typ, major, minor) in [
-            ("/dev/null", "b", 1, 3),
-            ("/dev/null", "c", 8, 0),
-            ("/dev/null", "c", 1, 4),
-            ("/dev/null", "a", 1, 3),
-            ("/dev/no-such", "c", 1, 3),
-            ("/etc/passwd", "c", 1, 3),
-        ] {
-            assert_eq!(
-                devices(&spec(path, typ, major, minor)),
-                BTreeSet::new(),
-                "{path} {typ} {major}:{minor}"
-            );
-        }
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::cgroup::first_move::{self, Warming};
+use crate::cgroup::first_move::{self, FirstMove};
 use crate::kernel::mount_options::{Bits, Reach};
 use crate::runtime::RuntimeError;
 use crate::sys::mount::change;
@@ -40,8 +40,8 @@ impl Listen {
 
 /// Executes this program again from a read-only mount and without LISTEN_FDS that mean others, unless it already runs so.
 /// The first cgroup migration is on its way meanwhile.
-pub fn ensure(listen: Listen) -> Result<Warming, RuntimeError> {
-    let inherited = Warming::inherited();
+pub fn ensure(listen: Listen) -> Result<FirstMove, RuntimeError> {
+    let inherited = FirstMove::inherited();
     let step = "protect the runtime's own file (CVE-2019-5736)";
     let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(RuntimeError::io(step))?;
@@ -52,7 +52,7 @@ pub fn ensure(listen: Listen) -> Result<Warming, RuntimeError> {
     if flags.contains(StatVfsMountFlags::RDONLY) && clean {
         return Ok(inherited.unwrap_or_else(first_move::begin));
     }
-    let warming = first_move::begin();
+    let first_move = first_move::begin();
     let tree = open_tree(
         CWD,
         EXE,
@@ -61,11 +61,13 @@ pub fn ensure(listen: Listen) -> Result<Warming, RuntimeError> {
     .map_err(RuntimeError::io(step))?;
     change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(RuntimeError::io(step))?;
     Err(RuntimeError::io(step)(execute_again(
-        &tree, listen, &warming,
+        &tree,
+        listen,
+        &first_move,
     )))
 }
 
-fn execute_again(tree: &OwnedFd, listen: Listen, warming: &Warming) -> std::io::Error {
+fn execute_again(tree: &OwnedFd, listen: Listen, first_move: &FirstMove) -> std::io::Error {
     let strings = |items: Vec<std::ffi::OsString>| {
         items
             .iter()
@@ -73,7 +75,7 @@ fn execute_again(tree: &OwnedFd, listen: Listen, warming: &Warming) -> std::io::
             .collect::<Result<Vec<_>, _>>()
     };
     let kept = std::env::vars_os().filter(|(name, _)| listen.keeps(name));
-    let added = warming.variable().map(|(k, v)| (k.into(), v.into()));
+    let added = first_move.variable().map(|(k, v)| (k.into(), v.into()));
     let env = kept.chain(added).map(|(mut k, v)| {
         k.push("=");
         k.push(v);

@@ -76,7 +76,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
     {
         let planned = plan.network.upstream.as_ref();
         let proxy = planned.map(|planned| upstream::find(config(global), planned));
-        let search = resolver::pin(&place.dir(), &record.engine_files, proxy.transpose()?)?;
+        let search = resolver::hand_over(&place.dir(), &record.engine_files, proxy.transpose()?)?;
         plan.network.rules.search = search;
     }
     if let Some((plan, shared)) = record.plan.as_ref().zip(record.shared_network())

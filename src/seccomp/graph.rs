@@ -162,18 +162,18 @@ struct Word {
 }
 
 /// A place, and the word that the accumulator holds there.
-type Key = (At, Option<u32>);
+type NodeKey = (At, Option<u32>);
 
 struct Chain<'a> {
     graph: &'a mut Graph,
     rules: &'a [&'a Rule],
     denials: Denials,
-    memo: HashMap<Key, Id>,
+    memo: HashMap<NodeKey, Id>,
 }
 
 impl Chain<'_> {
     /// The node of a place. With a stack of its own: an engine's profile may be longer than ours is deep.
-    fn build(&mut self, start: Key) -> Id {
+    fn build(&mut self, start: NodeKey) -> Id {
         let mut todo = vec![start];
         loop {
             let key = *todo
@@ -193,7 +193,7 @@ impl Chain<'_> {
     }
 
     /// The node that tests the condition of a place, or the place that has to be built first.
-    fn condition(&mut self, (at, loaded): Key) -> Result<Id, Key> {
+    fn condition(&mut self, (at, loaded): NodeKey) -> Result<Id, NodeKey> {
         let rule = self.rules[at.rule];
         let Some(case) = rule.cases.get(at.case) else {
             return self.decided(at, rule.otherwise, loaded);
@@ -213,7 +213,7 @@ impl Chain<'_> {
         self.next(words(condition, pass, fail), loaded)
     }
 
-    fn decided(&mut self, at: At, verdict: Verdict, loaded: Option<u32>) -> Result<Id, Key> {
+    fn decided(&mut self, at: At, verdict: Verdict, loaded: Option<u32>) -> Result<Id, NodeKey> {
         let so_far = at.so_far.stricter(verdict);
         if at.rule + 1 < self.rules.len() {
             return self.built((
@@ -229,11 +229,11 @@ impl Chain<'_> {
         Ok(self.graph.denial(so_far, self.denials))
     }
 
-    fn built(&self, key: Key) -> Result<Id, Key> {
+    fn built(&self, key: NodeKey) -> Result<Id, NodeKey> {
         self.memo.get(&key).copied().ok_or(key)
     }
 
-    fn next(&mut self, next: Next, loaded: Option<u32>) -> Result<Id, Key> {
+    fn next(&mut self, next: Next, loaded: Option<u32>) -> Result<Id, NodeKey> {
         let word = match next {
             Next::At(at) => return self.built((at, loaded)),
             Next::Test(word) => *word,

@@ -3,9 +3,8 @@
 //! Input: a policy's rules ([`Ours`]) and the engine's profile in its spec ([`LinuxSeccomp`]). Output: a [`Filter`].
 //! Nothing here touches the kernel: `crate::sys::seccomp::load` does.
 //!
-//! There is one program because a second one would spoil NOTIFY: of two stacked filters only the one that returned
-//! NOTIFY may carry the listener, and the other's ERRNO outranks it. In one program the stricter verdict wins, and
-//! ours names the errno where both deny.
+//! Why one program: each of two stacked filters would run on every call, and only one of them may have a listener. In one
+//! program the stricter verdict wins, and ours names the errno where both deny (docs/design.md).
 //!
 //! Why our own compiler: seccompiler has one match action per filter, no NOTIFY, no i386, no x32 check, and its chain is
 //! linear (1,513 instructions for Docker's profile). It is the reference for the meaning of our rules in the tests.
@@ -35,7 +34,7 @@ use oci_spec::runtime::LinuxSeccomp;
 use graph::{Denials, Graph};
 use interp::{ARCH, NUMBER};
 use numbers::ROWS;
-use oci::NEW_LISTENER;
+use oci::{Agent, NEW_LISTENER};
 use ours::{OurRules, X32_BIT};
 use profile::{Profile, Scope};
 use program::JUMP_EQ;
@@ -67,7 +66,9 @@ pub struct Ours<'a> {
 pub enum DenyMode {
     /// By the kernel, with the errno.
     Errno,
-    /// By whoever holds the filter's listener, who logs it and answers the errno in [`Verdict::Notify`].
+    /// By the process that holds the filter's listener: it can log the call, and answers the errno in [`Verdict::Notify`].
+    /// The runtime does not ask for this yet, since no sidecar answers a listener; the compiler has it because it decides
+    /// where an errno stands in the program, and the tests hold both modes to the same verdicts.
     Notify,
 }
 
@@ -161,7 +162,10 @@ pub fn compile(input: &FilterInput<'_>) -> Result<Option<Filter>, SeccompError> 
         .map_or((0, Vec::new()), |p| (p.flags, p.notes.clone()));
     let mut denials = Denials::Errno;
     if ours.is_some_and(|ours| ours.denials == DenyMode::Notify) {
-        if profile.as_ref().is_some_and(|profile| profile.notifies) {
+        if profile
+            .as_ref()
+            .is_some_and(|profile| profile.agent == Agent::Asked)
+        {
             notes.push(Note::EngineNotifies);
         } else {
             denials = Denials::Notify;

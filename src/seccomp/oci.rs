@@ -108,12 +108,24 @@ pub(super) fn verdict(action: LinuxSeccompAction, data: Option<u32>) -> Verdict 
     }
 }
 
+/// Whether an agent of the engine's answers calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Agent {
+    /// No rule asks it.
+    Unused,
+    /// Some rule does.
+    Asked,
+}
+
 pub(super) fn flags(
     seccomp: &LinuxSeccomp,
     scope: Scope,
-    notifies: bool,
+    agent: Agent,
 ) -> Result<u64, SeccompError> {
-    let mut flags = if notifies { NEW_LISTENER } else { 0 };
+    let mut flags = match agent {
+        Agent::Asked => NEW_LISTENER,
+        Agent::Unused => 0,
+    };
     if scope == Scope::Listed && seccomp.flags().is_none() {
         // runc, where the profile has no list of flags, not even an empty one. A policy does not switch off what the kernel
         // does against speculative loads.
@@ -125,7 +137,7 @@ pub(super) fn flags(
             LinuxSeccompFilterFlag::SeccompFilterFlagTsync => 0,
             LinuxSeccompFilterFlag::SeccompFilterFlagLog => LOG,
             LinuxSeccompFilterFlag::SeccompFilterFlagSpecAllow => SPEC_ALLOW,
-            LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv if notifies => {
+            LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv if agent == Agent::Asked => {
                 WAIT_KILLABLE_RECV
             }
             LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv => {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use oci_spec::runtime::{Arch, LinuxSeccomp, LinuxSeccompArg, LinuxSyscall};
 
 use super::numbers::NONE;
-use super::oci::{Abi, alternatives, flags, verdict};
+use super::oci::{Abi, Agent, alternatives, flags, verdict};
 use super::ours::X32_BIT;
 use super::rule::{Case, Condition, ENOSYS, Op, Rule, Verdict, Width};
 use super::table::{is_elsewhere, row};
@@ -177,8 +177,8 @@ pub(super) struct Profile {
     bad_arch: Rule,
     /// Are calls beyond the last known one answered ENOSYS?
     has_stub: bool,
-    /// Does a rule ask a listener of the engine's?
-    pub(super) notifies: bool,
+    /// Whether a rule asks the engine's agent.
+    pub(super) agent: Agent,
     /// seccomp(2)'s flags.
     pub(super) flags: u64,
     pub(super) notes: Vec<Note>,
@@ -195,12 +195,12 @@ impl Profile {
         for syscall in seccomp.syscalls().iter().flatten() {
             reader.read(syscall)?;
         }
-        let flags = flags(seccomp, scope, reader.notifies)?;
+        let flags = flags(seccomp, scope, reader.agent)?;
         let Reader {
             native,
             i386,
             x32,
-            notifies,
+            agent,
             notes,
             ..
         } = reader;
@@ -215,7 +215,7 @@ impl Profile {
             // SCMP_FLTATR_ACT_BADARCH
             bad_arch: Rule::always(Verdict::KillThread),
             has_stub,
-            notifies,
+            agent,
             flags,
             notes,
         })
@@ -266,7 +266,7 @@ struct Reader {
     native: Table,
     i386: Option<Table>,
     x32: Option<Table>,
-    notifies: bool,
+    agent: Agent,
     notes: Vec<Note>,
 }
 
@@ -288,25 +288,23 @@ impl Reader {
             native: Table::new(Abi::X86_64, Keeps::Rules),
             i386: has_i386.then(|| Table::new(Abi::I386, Keeps::Rules)),
             x32: lists(Arch::ScmpArchX32).then(|| Table::new(Abi::X32, x32)),
-            notifies: false,
+            agent: Agent::Unused,
             notes: Vec::new(),
         }
     }
 
     fn read(&mut self, syscall: &LinuxSyscall) -> Result<(), SeccompError> {
         let then = verdict(syscall.action(), syscall.errno_ret());
-        // runc: libseccomp refuses a rule that says what the default says, so such rules do not exist.
-        let is_redundant = then == self.default;
         let args = syscall.args().as_deref().unwrap_or_default();
-        if !is_redundant && matches!(then, Verdict::Notify(_)) {
-            self.notifies = true;
+        if then != self.default && matches!(then, Verdict::Notify(_)) {
+            self.agent = Agent::Asked;
         }
         for name in syscall.names() {
             if name == "write" && matches!(then, Verdict::Notify(_)) {
                 // runc: the listener is announced with write(2), which would then wait for the listener.
                 return Err(SeccompError::NotifyOnWrite);
             }
-            self.name(name, args, then, is_redundant)?;
+            self.name(name, args, then)?;
         }
         Ok(())
     }
@@ -316,8 +314,9 @@ impl Reader {
         name: &str,
         args: &[LinuxSeccompArg],
         then: Verdict,
-        is_redundant: bool,
     ) -> Result<(), SeccompError> {
+        // runc: libseccomp refuses a rule that says what the default says, so such rules do not exist.
+        let is_redundant = then == self.default;
         let row = row(name);
         if row.is_none() && !is_elsewhere(name) {
             // Skipping an allow only denies more; skipping a deny would be an open door.

@@ -18,7 +18,7 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
-use crate::sidecar::protocol::Work;
+use crate::sidecar::protocol::Duty;
 use crate::sys::{netns, process, seccomp};
 
 /// 1 and not 0: with 0 a core_pattern that begins with a pipe still runs its root helper on the
@@ -168,10 +168,10 @@ pub(super) fn join_engine(namespace: BorrowedFd<'_>) -> Result<(), ConfineError>
 pub(super) fn drop_privileges(
     identity: Identity,
     landlock: LandlockNeed,
-    work: Work,
+    duty: Duty,
 ) -> Result<u32, ConfineError> {
     become_somebody(identity, no_capabilities())?;
-    restrict(landlock, work)
+    restrict(landlock, duty)
 }
 
 /// Becomes somebody with these capabilities and no other right, for good.
@@ -239,7 +239,7 @@ fn change_identity(identity: Identity) -> Result<(), ConfineError> {
 
 /// Denies all that this kernel's Landlock can deny: files, TCP, and what the scopes cover. Whoever serves may still
 /// connect.
-fn restrict(need: LandlockNeed, work: Work) -> Result<u32, ConfineError> {
+fn restrict(need: LandlockNeed, duty: Duty) -> Result<u32, ConfineError> {
     let abi = process::landlock_abi().map_err(ConfineError::step("ask for the Landlock ABI"))?;
     if abi == 0 {
         return match need {
@@ -250,10 +250,10 @@ fn restrict(need: LandlockNeed, work: Work) -> Result<u32, ConfineError> {
     // The newest the crate knows, in its best-effort mode: what the kernel does not know is left
     // out, and that the rest took is checked here and in `verify`.
     let newest = ABI::V9;
-    let net = match work {
-        Work::Wait | Work::Refuse => AccessNet::from_all(newest),
+    let net = match duty {
+        Duty::Wait | Duty::Refuse => AccessNet::from_all(newest),
         // Its listeners are bound already, and its UDP sockets are the resolver's.
-        Work::Serve => AccessNet::BindTcp.into(),
+        Duty::Serve => AccessNet::BindTcp.into(),
     };
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(newest))

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sidecar::protocol::Work;
+use crate::sidecar::protocol::Duty;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
     SeccompFilter, SeccompRule,
@@ -69,11 +69,11 @@ const SERVE: &[libc::c_long] = &[
 ];
 
 /// Compiles the filter; pure, and done before the confinement begins.
-pub(super) fn compile(work: Work) -> Result<BpfProgram, BackendError> {
-    let (serve, dial): (&[libc::c_long], &[libc::c_long]) = match work {
-        Work::Wait => (&[], &[]),
-        Work::Refuse => (SERVE, &[]),
-        Work::Serve => (SERVE, DIAL),
+pub(super) fn compile(duty: Duty) -> Result<BpfProgram, BackendError> {
+    let (serve, dial): (&[libc::c_long], &[libc::c_long]) = match duty {
+        Duty::Wait => (&[], &[]),
+        Duty::Refuse => (SERVE, &[]),
+        Duty::Serve => (SERVE, DIAL),
     };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = LOOP
         .iter()
@@ -86,13 +86,13 @@ pub(super) fn compile(work: Work) -> Result<BpfProgram, BackendError> {
     rules.insert(libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]);
     // In debug builds Rust makes sure that what it closes is open.
     let mut fcntl = vec![equal(1, libc::F_GETFD)?];
-    if work != Work::Wait {
+    if duty != Duty::Wait {
         for command in [libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC] {
             fcntl.push(equal(1, command)?);
         }
         rules.insert(libc::SYS_ioctl, vec![equal(1, FIONBIO)?]);
     }
-    if work == Work::Serve {
+    if duty == Duty::Serve {
         let families = [libc::AF_INET, libc::AF_INET6];
         let socket = families.map(|family| equal(0, family)).into_iter();
         rules.insert(libc::SYS_socket, socket.collect::<Result<_, _>>()?);
@@ -182,7 +182,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Stdio};
 
-    use super::Work;
+    use super::Duty;
     use crate::sys::seccomp;
 
     /// Set for the copy of this test program that puts itself under the filter.
@@ -214,7 +214,7 @@ mod tests {
             drop(std::net::UdpSocket::bind("127.0.0.1:0"));
         }),
         ("socket of one that refuses", || {
-            under(Work::Refuse);
+            under(Duty::Refuse);
             drop(std::net::UdpSocket::bind("127.0.0.1:0"));
         }),
         ("bind of one that refuses", || {
@@ -224,12 +224,12 @@ mod tests {
                 rustix::net::SocketType::DGRAM,
                 None,
             );
-            under(Work::Refuse);
+            under(Duty::Refuse);
             assert!(rustix::net::bind(socket.unwrap(), &any).is_ok());
         }),
         ("connect of one that refuses", || {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-            under(Work::Refuse);
+            under(Duty::Refuse);
             drop(socket.connect("127.0.0.1:1"));
         }),
         ("clone", || {
@@ -253,11 +253,11 @@ mod tests {
     ];
 
     fn under_filter() {
-        under(Work::Wait);
+        under(Duty::Wait);
     }
 
-    fn under(work: Work) {
-        let program = super::compile(work).unwrap();
+    fn under(duty: Duty) {
+        let program = super::compile(duty).unwrap();
         rustix::thread::set_no_new_privs(true).unwrap();
         seccomp::load_compiled(&program).unwrap();
         assert_eq!(seccomp::mode().unwrap(), 2);
@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn the_filter_is_short() {
-        for work in [Work::Wait, Work::Refuse, Work::Serve] {
-            let program = super::compile(work).unwrap();
+        for duty in [Duty::Wait, Duty::Refuse, Duty::Serve] {
+            let program = super::compile(duty).unwrap();
             assert!((10..400).contains(&program.len()), "{}", program.len());
         }
     }

@@ -19,6 +19,7 @@
 //! enter, and a started container has no way out. No thread: a single poll loop, or under the mode `allowlist` the
 //! event loop of [`serve`].
 
+mod attach;
 mod confine;
 mod filter;
 mod program;
@@ -35,9 +36,12 @@ pub use crate::cgroup::CgroupError;
 pub use crate::cgroup::sidecar::{CgroupConfig, CgroupLimits};
 pub use confine::{ConfineError, LandlockNeed, Limits};
 pub use program::main;
-pub use protocol::{Handover, Loss, ProtocolError, Work, own_pid_namespace, request_namespace};
+pub use protocol::{Duty, Handover, Loss, ProtocolError, own_pid_namespace, request_namespace};
 pub use record::{SidecarRecord, WardenRecord, kill, remove};
-pub use serve::{ControlReply, ControlRequest, Decision, DecisionOf, Pinned, Proxy, Serving, Tls};
+pub use serve::{
+    AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames, EngineNetworks, Proxy,
+    Serving, Tls,
+};
 pub use spawn::{Attach, ServingFds, SidecarConfig, Spawned, spawn};
 
 /// argv[0] of the sidecar, as ps(1) shows it.

@@ -1,6 +1,6 @@
 //! The sidecar's own program: become nobody, then answer one question and wait for init's end.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,17 +8,15 @@ use rustix::event::{PollFd, PollFlags, poll};
 use seccompiler::BpfProgram;
 use serde::de::DeserializeOwned;
 
-use crate::egress::Kept;
+use crate::network::with_causes;
+use crate::sidecar::attach::{Attached, Served, routes};
 use crate::sidecar::confine::{self, Identity, LandlockNeed, Limits};
 use crate::sidecar::filter;
-use crate::sidecar::protocol::{
-    self, Attachment, Loss, NamespaceId, ProtocolError, Question, Reply, Setup, Work,
-};
-use crate::sidecar::serve::{self, Callers, Ears, Serving};
-use crate::sidecar::warden::{self, Line};
+use crate::sidecar::protocol::{self, Duty, Loss, Question, Reply, Setup};
+use crate::sidecar::serve;
+use crate::sidecar::warden::{self, WardenLine};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError};
 use crate::sys::memory::Code;
-use crate::sys::netlink::RouteSocket;
 use crate::sys::{process, socket};
 
 /// Agreed with [`crate::sidecar::spawn`]: standard streams, then these.
@@ -31,8 +29,6 @@ const SETUP_WITHIN: Duration = Duration::from_secs(10);
 /// In between, `create` runs the engine's hooks. A runtime that dies is noticed by its pidfd, so
 /// this bounds only one that hangs.
 const ATTACH_WITHIN: Duration = Duration::from_secs(600);
-/// Bytes of a configuration: 64 ports and some thousand rules.
-const MOST_CONFIGURATION: u64 = 1 << 20;
 
 /// Runs the sidecar; `argv[1]` was [`crate::sidecar::VERB`]. Must be called before any thread is made.
 pub fn main() -> ExitCode {
@@ -79,7 +75,7 @@ fn live(
     hidden: Hidden,
     bootstrap: Bootstrap,
     handover: OwnedFd,
-    warden: Option<Line>,
+    warden: Option<WardenLine>,
 ) -> Result<(), SidecarError> {
     match become_nobody(hidden, &bootstrap, warden) {
         Ok((served, ready)) => {
@@ -125,28 +121,12 @@ impl Bootstrap {
     }
 }
 
-/// Whom a ready sidecar serves.
-struct Served {
-    init: OwnedFd,
-    netns: OwnedFd,
-    sysfs: OwnedFd,
-    cookie: u64,
-    serving: Option<(Serving, Ears)>,
-}
-
-impl Served {
-    fn journal(&self) -> Option<BorrowedFd<'_>> {
-        let (_, ears) = self.serving.as_ref()?;
-        Some(ears.journal.as_fd())
-    }
-}
-
 /// A sidecar in an empty root, which knows nothing of its container yet.
 struct Hidden {
     identity: Identity,
     limits: Limits,
     landlock: LandlockNeed,
-    work: Work,
+    duty: Duty,
     filter: BpfProgram,
     code: Code,
 }
@@ -164,17 +144,17 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
         limits,
         landlock,
         cgroup,
-        work,
+        duty,
         loss,
     } = setup;
     let identity = Identity { uid, gid };
-    let filter = filter::compile(work)
+    let filter = filter::compile(duty)
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
     // What the start touched of a whole runtime's code is not needed again: looked up while /proc is still there, and given
     // back when nothing of the start is left to be done.
     let code = Code::find().map_err(SidecarError::step("find the program's own code"))?;
-    if work != Work::Wait {
+    if duty != Duty::Wait {
         // In a static binary the crate reads /dev/urandom, which it opens once; later there is no /dev.
         getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
             step: "open the source of randomness",
@@ -188,7 +168,7 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
         identity,
         limits,
         landlock,
-        work,
+        duty,
         filter,
         code,
     };
@@ -199,28 +179,29 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
 fn become_nobody(
     hidden: Hidden,
     bootstrap: &Bootstrap,
-    warden: Option<Line>,
+    warden: Option<WardenLine>,
 ) -> Result<(Served, Reply), SidecarError> {
     let Hidden {
         identity,
         limits,
         landlock,
-        work,
+        duty,
         filter,
         code,
     } = hidden;
-    let attached = receive_attachment(bootstrap)?;
+    let (attachment, fds) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
+    let attached = Attached::new(&attachment, fds)?;
     // Here, where it is the runtime's namespace still: a socket belongs to the one that it was made in. Its requests
     // need no privilege, and a change would need one that nobody here has from now on.
-    let node = match work {
-        Work::Serve | Work::Refuse => Some(routes("open a routing socket of the node")?),
-        Work::Wait => None,
+    let node = match duty {
+        Duty::Serve | Duty::Refuse => Some(routes("open a routing socket of the node")?),
+        Duty::Wait => None,
     };
     if let Some(engine) = &attached.engine {
         confine::join_engine(engine.as_fd()).map_err(SidecarError::Confine)?;
     }
     let served = attached.prepare(node)?;
-    let abi = confine::drop_privileges(identity, landlock, work).map_err(SidecarError::Confine)?;
+    let abi = confine::drop_privileges(identity, landlock, duty).map_err(SidecarError::Confine)?;
     confine::verify(identity, limits, abi).map_err(SidecarError::Confine)?;
     code.release()
         .map_err(SidecarError::step("give back the code of the start"))?;
@@ -230,170 +211,6 @@ fn become_nobody(
         .transpose()?;
     let landlock_abi = abi;
     Ok((served, Reply::Ready { landlock_abi, pid }))
-}
-
-/// What came with the attachment, as it came.
-struct Attached {
-    init: OwnedFd,
-    netns: OwnedFd,
-    sysfs: OwnedFd,
-    cookie: u64,
-    pid_namespace: NamespaceId,
-    engine: Option<OwnedFd>,
-    /// Configuration, log, control socket, listeners.
-    serving: Vec<OwnedFd>,
-}
-
-fn receive_attachment(bootstrap: &Bootstrap) -> Result<Attached, SidecarError> {
-    let (attachment, fds): (Attachment, _) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
-    let (have, need) = (fds.len(), attachment.descriptors());
-    let mut fds = fds.into_iter();
-    match (fds.next(), fds.next(), fds.next()) {
-        (Some(init), Some(netns), Some(sysfs)) if have == need => {
-            let engine = (attachment.engine_netns == protocol::EngineNetns::Sent)
-                .then(|| fds.next())
-                .flatten();
-            Ok(Attached {
-                init,
-                netns,
-                sysfs,
-                cookie: attachment.cookie,
-                pid_namespace: attachment.pid_namespace,
-                engine,
-                serving: fds.collect(),
-            })
-        }
-        _ => Err(SidecarError::Protocol(ProtocolError::Descriptors {
-            peer: "runtime",
-            need,
-            have,
-        })),
-    }
-}
-
-impl Attached {
-    /// Reads the configuration and opens what must be opened in the engine's namespace, while there is the right to.
-    fn prepare(self, node: Option<RouteSocket>) -> Result<Served, SidecarError> {
-        let Self {
-            init,
-            netns,
-            sysfs,
-            cookie,
-            pid_namespace,
-            engine: _,
-            serving,
-        } = self;
-        let serving = node
-            .map(|node| prepare_serving(serving, node, pid_namespace))
-            .transpose()?;
-        Ok(Served {
-            init,
-            netns,
-            sysfs,
-            cookie,
-            serving,
-        })
-    }
-}
-
-/// A routing socket of the namespace that this is in, which hears of changes.
-fn routes(step: &'static str) -> Result<RouteSocket, SidecarError> {
-    RouteSocket::open()
-        .and_then(|mut route| route.watch().map(|()| route))
-        .map_err(SidecarError::step(step))
-}
-
-fn prepare_serving(
-    fds: Vec<OwnedFd>,
-    node: RouteSocket,
-    pid_namespace: NamespaceId,
-) -> Result<(Serving, Ears), SidecarError> {
-    use std::io::Read;
-    let have = fds.len();
-    let mut fds = fds.into_iter();
-    let (Some(config), Some(journal), Some(control)) = (fds.next(), fds.next(), fds.next()) else {
-        return Err(SidecarError::Protocol(ProtocolError::Descriptors {
-            peer: "runtime",
-            need: 3,
-            have,
-        }));
-    };
-    let mut text = String::new();
-    std::fs::File::from(config)
-        .take(MOST_CONFIGURATION)
-        .read_to_string(&mut text)
-        .map_err(SidecarError::Configuration)?;
-    let serving: Serving =
-        serde_json::from_str(&text).map_err(|error| SidecarError::Configuration(error.into()))?;
-    let wrong = || {
-        SidecarError::Protocol(ProtocolError::Descriptors {
-            peer: "runtime",
-            need: 3 + usize::from(serving.kept) + usize::from(serving.outside) + serving.sockets(),
-            have,
-        })
-    };
-    let kept = match serving.kept {
-        true => Some(read_kept(fds.next().ok_or_else(wrong)?)?),
-        false => None,
-    };
-    let outside = match serving.outside {
-        true => Some(fds.next().ok_or_else(wrong)?),
-        false => None,
-    };
-    if fds.len() != serving.sockets() {
-        return Err(wrong());
-    }
-    let listeners = match &serving.ports {
-        Some(_) => {
-            let ears = fds.by_ref().take(serving.listeners());
-            Some(crate::network::Listeners::from_fds(serving.stub(), ears).ok_or_else(wrong)?)
-        }
-        None => None,
-    };
-    let doors = serving.inbound.iter().map(|port| {
-        crate::network::listen_everywhere(*port)
-            .map(|door| (*port, door))
-            .map_err(|source| SidecarError::Inbound {
-                port: *port,
-                source,
-            })
-    });
-    let doors = doors.collect::<Result<_, _>>()?;
-    let engine = routes("open a routing socket of the engine's network")?;
-    // Whoever runs this program on the node: this process itself, until it becomes nobody.
-    let callers = Callers {
-        uid: rustix::process::getuid().as_raw(),
-        cookie: node
-            .netns_cookie()
-            .map_err(SidecarError::step("read the node's SO_NETNS_COOKIE"))?,
-        pid_namespace,
-    };
-    let ears = Ears {
-        callers,
-        listeners,
-        doors,
-        dialers: fds.collect(),
-        journal,
-        kept,
-        outside,
-        control,
-        routes: [engine, node],
-    };
-    Ok((serving, ears))
-}
-
-/// What earlier runs used. The runtime has read the file before: here it is what is counted from.
-fn read_kept(file: OwnedFd) -> Result<(Kept, OwnedFd), SidecarError> {
-    use std::io::Read;
-    let mut file = std::fs::File::from(file);
-    let mut text = String::new();
-    file.read_to_string(&mut text)
-        .map_err(SidecarError::Configuration)?;
-    let kept = Kept::parse(&text).map_err(|line| {
-        let why = format!("line {line} of what earlier runs used is not understood");
-        SidecarError::Configuration(std::io::Error::other(why))
-    })?;
-    Ok((kept, file.into()))
 }
 
 /// Waits for init's question and init's end. Under the filter now.
@@ -407,9 +224,9 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
     } = served;
     match serving {
         None => wait_for_init(&init, &netns, (handover, sysfs), cookie),
-        Some((serving, ears)) => {
+        Some((serving, descriptors)) => {
             let answer = move |socket: &OwnedFd| answer(socket, cookie, &netns, &sysfs);
-            serve::run(serving, ears, &init, (handover, answer))
+            serve::run(serving, descriptors, &init, (handover, answer))
         }
     }
 }
@@ -458,15 +275,4 @@ fn answer(handover: &OwnedFd, cookie: u64, netns: &OwnedFd, sysfs: &OwnedFd) {
     if let Err(error) = outcome {
         eprintln!("agentbox-sidecar: {}", with_causes(&error));
     }
-}
-
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
 }

@@ -85,7 +85,7 @@ pub(super) struct Setup {
     pub limits: Limits,
     pub landlock: LandlockNeed,
     pub cgroup: CgroupPlan,
-    pub work: Work,
+    pub duty: Duty,
     pub loss: Loss,
 }
 
@@ -102,7 +102,7 @@ pub enum Loss {
 /// What the sidecar is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
+pub enum Duty {
     /// It keeps the namespace until init asks for it.
     Wait,
     /// It also says to whoever asks inside that nothing leads out, and why: it makes no socket.

@@ -11,11 +11,11 @@ use serde::Serialize;
 use crate::cgroup::sidecar::{self, CgroupConfig, CgroupPlan};
 use crate::network::{InnerNamespace, Listeners};
 use crate::sidecar::protocol::{
-    self, Attachment, EngineNetns, Loss, ProtocolError, Reply, Setup, Work,
+    self, Attachment, Duty, EngineNetns, Loss, ProtocolError, Reply, Setup,
 };
 use crate::sidecar::record::{self, SidecarRecord, WardenRecord};
 use crate::sidecar::{ARGV0, LandlockNeed, Limits, SidecarError, VERB};
-use crate::sys::process::{self, Program};
+use crate::sys::process::{self, NewProgram};
 use crate::sys::process_id::ProcessId;
 use crate::sys::socket;
 
@@ -38,7 +38,7 @@ pub struct SidecarConfig<'a> {
     /// A file for its standard error instead of /dev/null.
     pub log: Option<BorrowedFd<'a>>,
     /// Whether it serves connections.
-    pub work: Work,
+    pub duty: Duty,
     /// What its death means for the container.
     pub loss: Loss,
 }
@@ -102,7 +102,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
         landlock,
         cgroup,
         log,
-        work,
+        duty,
         loss,
     } = config;
     // Root, even without a capability, may signal and trace every other root process; the largest
@@ -127,7 +127,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
                 limits: *limits,
                 landlock: *landlock,
                 cgroup: plan,
-                work: *work,
+                duty: *duty,
                 loss: *loss,
             };
             start(setup, exe, born_in.as_ref(), *log)
@@ -163,7 +163,7 @@ fn start(
         Loss::EndsContainer => 0,
     };
     let namespaces = pids | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-    let child = process::spawn(&Program {
+    let child = process::spawn(&NewProgram {
         file: exe,
         arguments: &[ARGV0.to_owned(), VERB.to_owned()],
         descriptors: &descriptors,
@@ -229,7 +229,7 @@ impl Spawned {
     }
 
     /// Makes its cgroups of v1 and tells it what it is to be; it confines itself from here on. A step of its own
-    /// because the kernel may make cgroups wait for somebody's migration (crate::runtime's warm.rs), and there is other
+    /// because the kernel may make cgroups wait for somebody's migration ([`crate::cgroup::first_move`]), and there is other
     /// work to be done meanwhile. [`Self::attach`] does it if nobody has.
     pub fn configure(&mut self) -> Result<(), SidecarError> {
         let Some(mut setup) = self.setup.take() else {

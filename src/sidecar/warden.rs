@@ -38,14 +38,14 @@ const ENTRUST: &[u8; 1] = b"w";
 const MOST: usize = 512;
 
 /// The sidecar's line to its warden, until it is ready.
-pub(super) struct Line(OwnedFd);
+pub(super) struct WardenLine(OwnedFd);
 
 /// Forks: the calling process becomes the warden and never returns, and its child, the first process of a new pid
 /// namespace, runs `live`, whose result is its exit code.
 pub(super) fn stand_over(
     identity: Identity,
     code: &Code,
-    live: impl FnOnce(Line) -> i32,
+    live: impl FnOnce(WardenLine) -> i32,
 ) -> Result<std::convert::Infallible, SidecarError> {
     let filter = filter::of_warden()
         .map_err(ConfineError::Filter)
@@ -59,7 +59,11 @@ pub(super) fn stand_over(
         drop(held.take());
         // Until it becomes somebody else: it is not known by its own number before, but by its parent's.
         let dies = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-        if dies.is_err() { 1 } else { live(Line(theirs)) }
+        if dies.is_err() {
+            1
+        } else {
+            live(WardenLine(theirs))
+        }
     })
     .map_err(SidecarError::step("fork"))?;
     let Some(line) = ours else { process::end(1) };
@@ -79,7 +83,7 @@ fn confine(
 ) -> Result<[OwnedFd; 2], ()> {
     let bare = give_away(identity);
     if let Err(error) = &bare {
-        tell(line.as_fd(), &super::program::with_causes(error));
+        tell(line.as_fd(), &crate::network::with_causes(error));
     }
     bare.map_err(drop)?;
     process::keep_only([line.as_fd(), line.as_fd()]).map_err(drop)?;
@@ -97,7 +101,7 @@ fn confine(
         })
         .and_then(|()| confine::seal(filter));
     if let Err(error) = &sealed {
-        tell(line.as_fd(), &super::program::with_causes(error));
+        tell(line.as_fd(), &crate::network::with_causes(error));
     }
     sealed.map_err(drop)?;
     Ok([line, spare])
@@ -125,7 +129,7 @@ fn tell(line: BorrowedFd<'_>, reason: &str) {
     let _unheard = socket::send(line, &message, &[]);
 }
 
-impl Line {
+impl WardenLine {
     /// Gives the warden what it watches over, once it is confined. Returns the sidecar's number in the runtime's pid
     /// namespace, which only its parent knows.
     pub fn entrust(

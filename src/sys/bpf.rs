@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::devices::{Instruction, Program};
+use crate::devices::{DeviceInstruction, DeviceProgram};
 
 const PROG_LOAD: libc::c_int = 5;
 const PROG_ATTACH: libc::c_int = 8;
@@ -98,8 +98,8 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
 }
 
 /// Loads a program that decides about devices. Needs `CAP_BPF` or `CAP_SYS_ADMIN`.
-pub fn load_device_program(program: &Program) -> io::Result<OwnedFd> {
-    let instructions: &[Instruction] = program.instructions();
+pub fn load_device_program(program: &DeviceProgram) -> io::Result<OwnedFd> {
+    let instructions: &[DeviceInstruction] = program.instructions();
     let license = c"Apache";
     let mut name = [0; 16];
     name[..8].copy_from_slice(b"agentbox");

@@ -77,7 +77,7 @@ pub struct Child {
 
 /// The program and surroundings for [`spawn`].
 #[derive(Debug)]
-pub struct Program<'a> {
+pub struct NewProgram<'a> {
     /// The program's file.
     pub file: BorrowedFd<'a>,
     /// argv, beginning with the name.
@@ -95,7 +95,7 @@ pub struct Program<'a> {
 ///
 /// One clone3(2), no intermediate process: when the caller exits, the child goes to the nearest
 /// subreaper. The process must be single-threaded.
-pub fn spawn(program: &Program<'_>) -> io::Result<Child> {
+pub fn spawn(program: &NewProgram<'_>) -> io::Result<Child> {
     debug_assert!(is_single_threaded().is_ok_and(|single| single));
     let argv: Vec<*const libc::c_char> = program
         .arguments
@@ -138,7 +138,11 @@ pub fn spawn(program: &Program<'_>) -> io::Result<Child> {
 }
 
 /// The child's side of [`spawn`]. `argv` ends in null and points into `program.arguments`.
-fn become_program(program: &Program<'_>, argv: &[*const libc::c_char], scratch: &mut [RawFd]) -> ! {
+fn become_program(
+    program: &NewProgram<'_>,
+    argv: &[*const libc::c_char],
+    scratch: &mut [RawFd],
+) -> ! {
     let wanted = program.descriptors.len() as RawFd;
     let envp = [std::ptr::null::<libc::c_char>()];
     // SAFETY: every call takes integers, or pointers to memory that lives in this frame or in the

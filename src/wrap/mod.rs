@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cgroup::first_move::Warming;
+use crate::cgroup::first_move::FirstMove;
 use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::policy::{MountRule, Selection};
@@ -53,7 +53,7 @@ pub enum WrapRefused {
 }
 
 /// Runs a command; its exit status.
-pub fn run(global: &Global, args: &cli::Wrap, warming: Warming) -> Result<i32> {
+pub fn run(global: &Global, args: &cli::Wrap, first_move: FirstMove) -> Result<i32> {
     let prepared = prepare(global, args)?;
     let status = foreground::run(
         &prepared.global,
@@ -61,7 +61,7 @@ pub fn run(global: &Global, args: &cli::Wrap, warming: Warming) -> Result<i32> {
         &prepared.wrapped,
         Afterwards::Delete,
         OnDefault::End,
-        warming,
+        first_move,
     )?;
     Ok(status.unwrap_or_default())
 }

@@ -2,6 +2,7 @@
 //! cgroup-v2). What is not asked for stays as it is; as with runc, 0 asks for nothing, except for `cpu.idle` and
 //! `cpu.burst`. Device rules are no limits and are never changed.
 
+mod refusal;
 mod v1;
 mod v2;
 
@@ -14,6 +15,8 @@ use oci_spec::runtime::LinuxResources;
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::render::limits::Current;
+
+pub use refusal::LimitRefusal;
 
 /// Writes the limits that are asked for. A limit that this node cannot set is an error, and those before it stay set.
 pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), CgroupError> {
@@ -125,10 +128,6 @@ fn or_max(value: i64) -> String {
     } else {
         value.to_string()
     }
-}
-
-fn unsupported(what: impl Into<std::borrow::Cow<'static, str>>) -> CgroupError {
-    CgroupError::Limit(what.into())
 }
 
 #[cfg(test)]

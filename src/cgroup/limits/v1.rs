@@ -6,7 +6,7 @@ use oci_spec::runtime::{
 
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
-use crate::cgroup::limits::{Group, Value, asked, unsupported};
+use crate::cgroup::limits::{Group, LimitRefusal, Value, asked};
 
 const LIMIT: &str = "memory.limit_in_bytes";
 const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";
@@ -14,13 +14,14 @@ const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";
 /// Writes what is asked for.
 pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), CgroupError> {
     let group = |name: &str| {
-        let missing = || unsupported(format!("this node has no cgroup controller {name:?}"));
-        controllers.v1(name).map(Group::new).ok_or_else(missing)
+        let missing = || LimitRefusal::NoController(name.to_owned());
+        controllers
+            .v1(name)
+            .map(Group::new)
+            .ok_or_else(|| missing().into())
     };
     if wanted.unified().as_ref().is_some_and(|u| !u.is_empty()) {
-        return Err(unsupported(
-            "`unified` needs cgroup v2, and this node has cgroup v1",
-        ));
+        return Err(LimitRefusal::UnifiedOnV1.into());
     }
     if let Some(memory) = wanted.memory().filter(|m| *m != LinuxMemory::default()) {
         set_memory(|| group("memory"), &memory)?;
@@ -39,7 +40,7 @@ pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), C
         group("hugetlb")?.write(&file, page.limit())?;
     }
     if wanted.rdma().as_ref().is_some_and(|r| !r.is_empty()) {
-        return Err(unsupported("limits of rdma cannot be changed"));
+        return Err(LimitRefusal::Rdma.into());
     }
     match wanted.network() {
         Some(network) => set_network(group, network),
@@ -75,9 +76,7 @@ fn set_memory(
     }
     match memory.swappiness() {
         Some(value @ 0..=100) => group.write("memory.swappiness", value),
-        Some(value) => Err(unsupported(format!(
-            "memory.swappiness {value} is not 0 to 100"
-        ))),
+        Some(value) => Err(LimitRefusal::Swappiness(value).into()),
         None => Ok(()),
     }
 }
@@ -143,12 +142,8 @@ fn set_shares(group: &Group, shares: u64) -> Result<(), CgroupError> {
     group.write("cpu.shares", shares)?;
     let set: u64 = group.read("cpu.shares")?.parse().unwrap_or(shares);
     match shares.cmp(&set) {
-        std::cmp::Ordering::Greater => Err(unsupported(format!(
-            "the maximum allowed cpu-shares is {set}"
-        ))),
-        std::cmp::Ordering::Less => Err(unsupported(format!(
-            "the minimum allowed cpu-shares is {set}"
-        ))),
+        std::cmp::Ordering::Greater => Err(LimitRefusal::SharesAbove(set).into()),
+        std::cmp::Ordering::Less => Err(LimitRefusal::SharesBelow(set).into()),
         std::cmp::Ordering::Equal => Ok(()),
     }
 }
@@ -242,7 +237,7 @@ mod tests {
 
     #[test]
     fn zero_asks_for_nothing() {
-        let none = |_: &str| -> Result<Group, CgroupError> { Err(unsupported("asked")) };
+        let none = |_: &str| -> Result<Group, CgroupError> { Err(LimitRefusal::Rdma.into()) };
         let mut cpu = LinuxCpu::default();
         cpu.set_shares(Some(0));
         cpu.set_quota(Some(0));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxResources, LinuxThrottleDevice};
 
 use crate::cgroup::CgroupError;
-use crate::cgroup::limits::{Group, asked, or_max, unsupported};
+use crate::cgroup::limits::{Group, LimitRefusal, asked, or_max};
 
 /// Writes what is asked for.
 pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), CgroupError> {
@@ -28,17 +28,17 @@ pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), CgroupError> 
         )?;
     }
     if wanted.rdma().as_ref().is_some_and(|r| !r.is_empty()) {
-        return Err(unsupported("limits of rdma cannot be changed"));
+        return Err(LimitRefusal::Rdma.into());
     }
     if let Some(network) = wanted.network()
         && (asked(network.class_id()).is_some()
             || network.priorities().as_ref().is_some_and(|p| !p.is_empty()))
     {
-        return Err(unsupported("network classes and priorities need cgroup v1"));
+        return Err(LimitRefusal::NeedsV1("network classes and priorities need").into());
     }
     for (file, value) in wanted.unified().iter().flatten() {
         if file.contains('/') {
-            return Err(unsupported(format!("unified: {file:?} is no file name")));
+            return Err(LimitRefusal::NoFileName(file.clone()).into());
         }
         group.write(file, value)?;
     }
@@ -51,9 +51,7 @@ fn set_memory(group: &Group, memory: &LinuxMemory) -> Result<(), CgroupError> {
     if let (Some(limit), Some(true)) = (limit.filter(|l| *l > 0), memory.check_before_update()) {
         let used: i64 = group.read("memory.current")?.parse().unwrap_or(0);
         if used > limit {
-            return Err(unsupported(format!(
-                "unable to set memory limit to {limit} (current usage: {used})"
-            )));
+            return Err(LimitRefusal::BelowUsage { limit, used }.into());
         }
     }
     if let Some(swap) = swap {
@@ -66,9 +64,7 @@ fn set_memory(group: &Group, memory: &LinuxMemory) -> Result<(), CgroupError> {
         group.write("memory.low", or_max(reservation))?;
     }
     if memory.disable_oom_killer() == Some(true) || memory.swappiness().is_some() {
-        return Err(unsupported(
-            "disableOOMKiller and swappiness need cgroup v1",
-        ));
+        return Err(LimitRefusal::NeedsV1("disableOOMKiller and swappiness need").into());
     }
     Ok(())
 }
@@ -88,8 +84,8 @@ fn swap_alone(
     match (total, memory) {
         (Some(-1), _) => Ok(Some(-1)),
         (Some(total), Some(memory)) if total >= memory => Ok(Some(total - memory)),
-        (Some(_), Some(_)) => Err(unsupported("memory+swap limit should be >= memory limit")),
-        (Some(_), None) => Err(unsupported("unable to set swap limit without memory limit")),
+        (Some(_), Some(_)) => Err(LimitRefusal::SwapBelowMemory.into()),
+        (Some(_), None) => Err(LimitRefusal::SwapWithoutMemory.into()),
         (None, None) => Ok(limit.filter(|l| *l < 0 && group.has("memory.swap.max"))),
         (None, Some(memory)) if group.has("memory.swap.max") => {
             // Both together stay what they were.
@@ -121,7 +117,7 @@ fn set_cpu(group: &Group, cpu: &LinuxCpu) -> Result<(), CgroupError> {
         group.write("cpu.max.burst", burst)?;
     }
     if asked(cpu.realtime_period()).is_some() || asked(cpu.realtime_runtime()).is_some() {
-        return Err(unsupported("real-time limits need cgroup v1"));
+        return Err(LimitRefusal::NeedsV1("real-time limits need").into());
     }
     for (file, list) in [("cpuset.cpus", cpu.cpus()), ("cpuset.mems", cpu.mems())] {
         if let Some(list) = list.as_ref().filter(|l| !l.is_empty()) {
@@ -138,7 +134,7 @@ fn weight_of(shares: u64) -> u64 {
 
 fn set_io(group: &Group, io: &LinuxBlockIo) -> Result<(), CgroupError> {
     if asked(io.leaf_weight()).is_some() {
-        return Err(unsupported("blockIO.leafWeight needs cgroup v1"));
+        return Err(LimitRefusal::NeedsV1("blockIO.leafWeight needs").into());
     }
     if let Some(weight) = asked(io.weight()) {
         if group.has("io.bfq.weight") {
@@ -151,9 +147,7 @@ fn set_io(group: &Group, io: &LinuxBlockIo) -> Result<(), CgroupError> {
     }
     for device in io.weight_device().iter().flatten() {
         if asked(device.leaf_weight()).is_some() {
-            return Err(unsupported(
-                "blockIO.weightDevice.leafWeight needs cgroup v1",
-            ));
+            return Err(LimitRefusal::NeedsV1("blockIO.weightDevice.leafWeight needs").into());
         }
         if let Some(weight) = asked(device.weight()) {
             let text = format!("{}:{} {weight}", device.major(), device.minor());

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::super::out;
 use crate::cli::{Global, PolicyCheck};
-use crate::egress::{Decision, Denial, Verdict, endpoint};
+use crate::egress::{Decision, Denial, NetworkVerdict, endpoint};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
@@ -224,12 +224,12 @@ impl Question {
                 "network.mode is {}, which reaches nothing",
                 network.mode
             )),
-            (NetworkMode::Allowlist, Verdict::Deny(denial)) => denied(denial.to_string()),
-            (NetworkMode::Allowlist, Verdict::Ask(denial)) => denied(format!(
+            (NetworkMode::Allowlist, NetworkVerdict::Deny(denial)) => denied(denial.to_string()),
+            (NetworkMode::Allowlist, NetworkVerdict::Ask(denial)) => denied(format!(
                 "{denial}; network.on-unknown is ask: it waits {} s for agentbox approve",
                 asking.map_or(0, |asking| asking.seconds)
             )),
-            (NetworkMode::Allowlist, Verdict::Allow(rule)) => {
+            (NetworkMode::Allowlist, NetworkVerdict::Allow(rule)) => {
                 (true, format!("allowed: {self} by the rule {rule}"))
             }
         }

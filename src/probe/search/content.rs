@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::work::Work;
+use super::cost::Cost;
 use crate::plan::SeenAs;
 
 /// The largest file whose content is compared.
@@ -23,11 +23,11 @@ pub(super) struct Content<'a> {
     root: &'a OwnedFd,
     path: &'a Path,
     kind: FileType,
-    found: Option<Option<Found>>,
+    found: Option<Option<Contained>>,
 }
 
 /// What a file says, or where a link leads, and what it is.
-pub(super) struct Found {
+pub(super) struct Contained {
     pub(super) bytes: Vec<u8>,
     pub(super) what: SeenAs,
 }
@@ -43,24 +43,24 @@ impl<'a> Content<'a> {
     }
 
     /// Nothing where it is too large, cannot be read, or is no file any more.
-    pub(super) fn get(&mut self, work: &mut Work) -> Option<&Found> {
+    pub(super) fn get(&mut self, cost: &mut Cost) -> Option<&Contained> {
         if self.found.is_none() {
             self.found = Some(match self.kind {
-                FileType::Symlink => self.link(work),
-                _ => self.file(work),
+                FileType::Symlink => self.link(cost),
+                _ => self.file(cost),
             });
         }
         self.found.as_ref()?.as_ref()
     }
 
-    fn file(&self, work: &mut Work) -> Option<Found> {
+    fn file(&self, cost: &mut Cost) -> Option<Contained> {
         let (file, size) = regular(self.root.as_fd(), self.path).ok()??;
         if size > MOST {
             return None;
         }
-        work.read(OPENED + usize::try_from(size).ok()?).ok()?;
+        cost.read(OPENED + usize::try_from(size).ok()?).ok()?;
         let stat = rustix::fs::fstat(&file).ok()?;
-        Some(Found {
+        Some(Contained {
             bytes: all(file, MOST).ok()??,
             what: SeenAs::File {
                 dev: stat.st_dev,
@@ -69,11 +69,11 @@ impl<'a> Content<'a> {
         })
     }
 
-    fn link(&self, work: &mut Work) -> Option<Found> {
-        work.read(OPENED).ok()?;
+    fn link(&self, cost: &mut Cost) -> Option<Contained> {
+        cost.read(OPENED).ok()?;
         let bytes = target(self.root.as_fd(), self.path)?;
         let to = PathBuf::from(std::ffi::OsString::from_vec(bytes.clone()));
-        Some(Found {
+        Some(Contained {
             bytes,
             what: SeenAs::Link { to },
         })

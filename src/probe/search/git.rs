@@ -18,10 +18,10 @@ use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use super::content::{self, Content};
+use super::cost::Cost;
 use super::index::Index;
 use super::places::Places;
 use super::sha1::sha1;
-use super::work::Work;
 use crate::plan::{InGit, SeenAs, Untracked};
 
 /// The largest index that is read, MiB: a million files.
@@ -125,11 +125,11 @@ impl<'a> Repositories<'a> {
     /// A file or a symbolic link. Its content is read only where git has a file of its name.
     pub(super) fn file(
         &mut self,
-        work: &mut Work,
+        cost: &mut Cost,
         spot: Spot<'_>,
         content: &mut Content<'_>,
     ) -> Known {
-        let Some((name, repository)) = self.find(work, spot) else {
+        let Some((name, repository)) = self.find(cost, spot) else {
             return Known::Hidden(InGit::Nothing);
         };
         let index = match &repository.index {
@@ -143,7 +143,7 @@ impl<'a> Repositories<'a> {
                 false => repository.untracked(name),
             });
         };
-        match content.get(work) {
+        match content.get(cost) {
             Some(found) if entry.hash == blob(&found.bytes, entry.hash.len()) => {
                 Known::Shown(found.what.clone())
             }
@@ -153,8 +153,8 @@ impl<'a> Repositories<'a> {
     }
 
     /// Git's view of a directory that is hidden as a whole; nothing if git has files in it, each of which is judged.
-    pub(super) fn directory(&mut self, work: &mut Work, spot: Spot<'_>) -> Option<InGit> {
-        let Some((name, repository)) = self.find(work, spot) else {
+    pub(super) fn directory(&mut self, cost: &mut Cost, spot: Spot<'_>) -> Option<InGit> {
+        let Some((name, repository)) = self.find(cost, spot) else {
             return Some(InGit::Nothing);
         };
         let bytes = name.as_os_str().as_bytes();
@@ -169,8 +169,8 @@ impl<'a> Repositories<'a> {
     }
 
     /// The repository of the nearest work tree above something, and the path in that.
-    fn find<'p>(&mut self, work: &mut Work, spot: Spot<'p>) -> Option<(&'p Path, &Repository)> {
-        let tree = self.nearest(work, spot)?;
+    fn find<'p>(&mut self, cost: &mut Cost, spot: Spot<'p>) -> Option<(&'p Path, &Repository)> {
+        let tree = self.nearest(cost, spot)?;
         match self.trees.get(tree)? {
             (_, Tree::Lost) => None,
             (directory, Tree::Found(repository)) => {
@@ -180,7 +180,7 @@ impl<'a> Repositories<'a> {
         }
     }
 
-    fn nearest(&mut self, work: &mut Work, spot: Spot<'_>) -> Option<usize> {
+    fn nearest(&mut self, cost: &mut Cost, spot: Spot<'_>) -> Option<usize> {
         let (mut passed, mut found) = (Vec::new(), None);
         let mut at = Some(spot.directory);
         while let Some(directory) = at {
@@ -189,8 +189,8 @@ impl<'a> Repositories<'a> {
                 break;
             }
             passed.push(directory);
-            work.keep(KNOWN).ok()?;
-            if let Some(tree) = self.look(work, &spot.places.path(directory)) {
+            cost.keep(KNOWN).ok()?;
+            if let Some(tree) = self.look(cost, &spot.places.path(directory)) {
                 found = Some(self.trees.len());
                 self.trees.push((directory, tree));
                 break;
@@ -203,7 +203,7 @@ impl<'a> Repositories<'a> {
 
     /// What `.git` in a directory is: the repository, a link to it, or a file that says where it is (a submodule, a second
     /// work tree).
-    fn look(&self, work: &mut Work, tree: &Path) -> Option<Tree> {
+    fn look(&self, cost: &mut Cost, tree: &Path) -> Option<Tree> {
         let place = normal(&self.view.own.join(tree));
         let git = self.at(&place, Path::new(".git"))?;
         let (git, lost) = match git.kind()? {
@@ -216,12 +216,12 @@ impl<'a> Repositories<'a> {
             ),
             _ => return None,
         };
-        let found = git.and_then(|git| self.repository(work, &git));
+        let found = git.and_then(|git| self.repository(cost, &git));
         found.map(|r| Tree::Found(Box::new(r))).or(lost)
     }
 
     /// The repository in a directory, if it is one by what git looks for.
-    fn repository(&self, work: &mut Work, git: &At<'a>) -> Option<Repository> {
+    fn repository(&self, cost: &mut Cost, git: &At<'a>) -> Option<Repository> {
         let common = match git.join("commondir").text("") {
             Some(to) => self.at(&git.place, &to)?,
             None => git.clone(),
@@ -231,15 +231,15 @@ impl<'a> Repositories<'a> {
         common.join("refs").kind()?;
         let exclude = common.join("info/exclude");
         let writable = matches!(exclude.kind(), None | Some(FileType::RegularFile));
-        work.keep(TREE + exclude.place.as_os_str().len()).ok()?;
+        cost.keep(TREE + exclude.place.as_os_str().len()).ok()?;
         Some(Repository {
-            index: self.index(work, git),
+            index: self.index(cost, git),
             exclude: writable.then(|| exclude.named()),
             sparse: git.join("info/sparse-checkout").kind().is_some(),
         })
     }
 
-    fn index(&self, work: &mut Work, git: &At<'_>) -> Result<Index, String> {
+    fn index(&self, cost: &mut Cost, git: &At<'_>) -> Result<Index, String> {
         let file = |name: &str| {
             let found = content::regular(git.root, &git.join(name).path)?;
             Ok(found.filter(|(_, size)| *size <= LARGEST << 20))
@@ -262,7 +262,7 @@ impl<'a> Repositories<'a> {
             let (file, size) = file(name).ok().flatten()?;
             Some((Box::new(file) as Box<dyn Read>, size))
         };
-        Index::parse(&open, &wanted, work)
+        Index::parse(&open, &wanted, cost)
             .map_err(|why| format!("{why} (git update-index --index-version=2 --no-split-index)"))
     }
 

@@ -8,11 +8,11 @@
 //! an index. Only those files are seen in it of which the index has the very content.
 
 mod content;
+mod cost;
 mod git;
 mod index;
 mod places;
 mod sha1;
-mod work;
 
 use std::collections::HashSet;
 use std::ffi::{CStr, OsStr};
@@ -28,11 +28,11 @@ use crate::plan::never::{Meant, Never};
 use crate::plan::{InGit, Inside, Seen, SourceFacts};
 use crate::sys::handle;
 use content::Content;
+pub(super) use cost::Budget;
+use cost::Cost;
 pub(super) use git::View;
 use git::{Known, Repositories, Spot};
 use places::Places;
-pub(super) use work::Budget;
-use work::Work;
 
 /// How often a mount in which directories are moved meanwhile is searched.
 const TRIES: usize = 3;
@@ -123,7 +123,7 @@ struct Search<'a> {
     /// The inode of the runtime's own program, and where it was met.
     runtime: Option<u64>,
     found_runtime: Option<PathBuf>,
-    work: Work,
+    cost: Cost,
     /// A directory that was seen, and was elsewhere when it was to be looked at.
     moved: Option<PathBuf>,
 }
@@ -159,7 +159,7 @@ impl<'a> Search<'a> {
             repositories: Repositories::new(root, view, &unwanted.last),
             runtime: None,
             found_runtime: None,
-            work: Work::new(budget),
+            cost: Cost::new(budget),
             moved: None,
         }
     }
@@ -170,7 +170,7 @@ impl<'a> Search<'a> {
             self.places = Places::new();
             self.inside.clear();
             self.repositories.forget();
-            self.work.again();
+            self.cost.again();
             self.moved = None;
             self.all()?;
             if self.moved.is_none() {
@@ -191,7 +191,7 @@ impl<'a> Search<'a> {
             if let Err(why) = self.directory(number, &mut names) {
                 unread.get_or_insert(why);
             }
-            self.work.check()?;
+            self.cost.check()?;
         }
         unread.map_or(Ok(()), Err)
     }
@@ -232,7 +232,7 @@ impl<'a> Search<'a> {
             if matches!(file.to_bytes(), b"." | b"..") {
                 continue;
             }
-            self.work.entry();
+            self.cost.entry();
             if self.runtime == Some(entry.ino()) {
                 self.found_runtime = Some(at.path.join(OsStr::from_bytes(file.to_bytes())));
             }
@@ -244,7 +244,7 @@ impl<'a> Search<'a> {
             }
             self.entry(&at, file, kind);
             // One directory may have more than a search looks at.
-            self.work.check()?;
+            self.cost.check()?;
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ impl<'a> Search<'a> {
             let handle = handle::of(at.fd.as_fd(), name).ok();
             let name = name.to_bytes();
             let cost = Places::cost(name, handle.as_ref());
-            if self.work.keep(cost).is_ok() {
+            if self.cost.keep(cost).is_ok() {
                 self.places.push(at.number, name, handle.as_ref(), within);
             }
         }
@@ -299,7 +299,7 @@ impl<'a> Search<'a> {
             FileType::Directory => {
                 let path = inside.path.as_path();
                 let spot = spot(&self.places, at, path);
-                match self.repositories.directory(&mut self.work, spot) {
+                match self.repositories.directory(&mut self.cost, spot) {
                     Some(git) => self.hide(inside, git),
                     // What git has in it is seen.
                     None => {
@@ -326,7 +326,7 @@ impl<'a> Search<'a> {
         let git = match kind {
             FileType::Directory => {
                 let spot = spot(&self.places, at, &path);
-                match self.repositories.directory(&mut self.work, spot) {
+                match self.repositories.directory(&mut self.cost, spot) {
                     Some(git) => git,
                     None => return Next::Into(Some(whole)),
                 }
@@ -334,7 +334,7 @@ impl<'a> Search<'a> {
             FileType::RegularFile | FileType::Symlink => match self.file(at, &path, kind) {
                 Known::Hidden(git) => git,
                 Known::Shown(what) => {
-                    self.work.mask(&path);
+                    self.cost.mask(&path);
                     if let Some(hidden) = self.inside.get_mut(whole as usize)
                         && let Ok(path) = path.strip_prefix(&hidden.path)
                     {
@@ -365,19 +365,19 @@ impl<'a> Search<'a> {
         let settings = &self.unwanted.never.settings;
         if kind == FileType::RegularFile
             && settings.is_one(path)
-            && let Some(found) = content.get(&mut self.work)
+            && let Some(found) = content.get(&mut self.cost)
             && settings.are_harmless(path, &found.bytes)
         {
             return Known::Shown(found.what.clone());
         }
         let spot = spot(&self.places, at, path);
-        self.repositories.file(&mut self.work, spot, &mut content)
+        self.repositories.file(&mut self.cost, spot, &mut content)
     }
 
     fn hide(&mut self, inside: Inside, git: InGit) {
-        self.work.mask(&inside.path);
+        self.cost.mask(&inside.path);
         // Nobody has looked to the end: that is told, and no more.
-        let git = match self.work.is_spent() {
+        let git = match self.cost.is_spent() {
             true => InGit::Nothing,
             false => git,
         };

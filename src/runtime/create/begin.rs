@@ -11,7 +11,7 @@ use super::shadow::{Shadow, write_shadow};
 use crate::cgroup::devices::{self, Ruler};
 use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
-use crate::devices::Program;
+use crate::devices::DeviceProgram;
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::rootfs::OwnMount;
 use crate::policy::RootAccess;
@@ -76,7 +76,7 @@ impl Creation<'_> {
     pub(super) fn compile_device_program(
         &self,
         spec: &Spec,
-    ) -> Result<Option<Program>, RuntimeError> {
+    ) -> Result<Option<DeviceProgram>, RuntimeError> {
         let ruler = match &self.decision.plan {
             Some(_) => Ruler::Policy,
             None => Ruler::Engine,

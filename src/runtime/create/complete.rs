@@ -10,7 +10,7 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::devices;
 use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
-use crate::devices::Program;
+use crate::devices::DeviceProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::pidfd;
 use crate::runtime::state::census::{Census, Namespace};
@@ -57,7 +57,7 @@ impl Creation<'_> {
     /// The device rules on cgroup v2; on version 1 what libcontainer added to them is taken back under a policy.
     pub(super) fn attach_device_program(
         &self,
-        program: Option<&Program>,
+        program: Option<&DeviceProgram>,
         spec: &Spec,
     ) -> Result<(), RuntimeError> {
         let controllers = self.record.controllers()?;

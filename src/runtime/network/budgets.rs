@@ -22,7 +22,7 @@ const UNKNOWN_SECONDS: u32 = 60;
 
 /// A container's file.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenBudget {
     /// Opened to read it and to append to it.
     pub file: OwnedFd,
     /// How long it may become.
@@ -34,7 +34,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// The files cannot be read or written, or do not hold what a sidecar writes: what was used is not known then.
-pub fn open(place: &Place, seconds: u32, hosts: u32) -> Result<Opened, RuntimeError> {
+pub fn open(place: &Place, seconds: u32, hosts: u32) -> Result<OpenBudget, RuntimeError> {
     let dir = store::kept();
     store::make_private(&dir)?;
     sweep(&dir);
@@ -56,7 +56,7 @@ pub fn open(place: &Place, seconds: u32, hosts: u32) -> Result<Opened, RuntimeEr
     if let Some(since) = since {
         file.set_modified(since).map_err(failed())?;
     }
-    Ok(Opened {
+    Ok(OpenBudget {
         file: file.into(),
         room: egress::room(hosts, kept.spent.hosts.len()),
     })

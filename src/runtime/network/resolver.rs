@@ -21,7 +21,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::read_file;
 use crate::runtime::network::ControlError;
 use crate::runtime::network::control;
-use crate::sidecar::{ControlReply, ControlRequest, Pinned, Proxy};
+use crate::sidecar::{ControlReply, ControlRequest, EngineNames, Proxy};
 
 /// No engine writes more names.
 const LARGEST: u64 = 64 << 10;
@@ -40,7 +40,7 @@ pub struct EngineFiles {
 }
 
 /// Hands over to the sidecar what it needs before anything can be reached. Returns the engine's search list.
-pub fn pin(
+pub fn hand_over(
     dir: &Path,
     files: &EngineFiles,
     proxy: Option<Proxy>,
@@ -49,17 +49,17 @@ pub fn pin(
         Some(path) => text(path)?,
         None => nodes_own(Path::new("/etc/resolv.conf"))?,
     };
-    let mut pinned = resolvers(&resolv_conf);
+    let mut names = resolvers(&resolv_conf);
     if let Some(hosts) = &files.hosts {
-        pinned.hosts = host_entries(&text(hosts)?);
+        names.hosts = host_entries(&text(hosts)?);
     }
     if let Some(proxy) = &proxy {
         // A container that reached it could ask it for what the wall refuses.
-        pinned.closed.extend(&proxy.addresses);
+        names.closed.extend(&proxy.addresses);
     }
-    pinned.proxy = proxy;
-    let search = pinned.search.clone();
-    match control::ask(dir, &ControlRequest::Pin(pinned))? {
+    names.proxy = proxy;
+    let search = names.search.clone();
+    match control::ask(dir, &ControlRequest::EngineNames(names))? {
         ControlReply::Done => Ok(search),
         ControlReply::Failed(why) => Err(ControlError::Resolver(why).into()),
         _ => Err(ControlError::Unexpected.into()),
@@ -182,19 +182,19 @@ fn text(path: &Path) -> Result<String, RuntimeError> {
 const RESOLVERS: usize = 3;
 
 /// `nameserver` and `search` of a resolv.conf(5).
-fn resolvers(text: &str) -> Pinned {
-    let mut pinned = Pinned::default();
+fn resolvers(text: &str) -> EngineNames {
+    let mut names = EngineNames::default();
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
         match words.next() {
-            Some("nameserver") if pinned.nameservers.len() < RESOLVERS => {
+            Some("nameserver") if names.nameservers.len() < RESOLVERS => {
                 // An address with a zone id belongs to a link that the sidecar may not have.
-                pinned
+                names
                     .nameservers
                     .extend(words.next().and_then(|word| word.parse::<IpAddr>().ok()));
             }
             Some("search" | "domain") => {
-                pinned.search = words
+                names.search = words
                     .filter_map(|word| word.parse().ok())
                     .take(32)
                     .collect();
@@ -202,7 +202,7 @@ fn resolvers(text: &str) -> Pinned {
             _ => {}
         }
     }
-    pinned
+    names
 }
 
 /// Addresses and names of a hosts(5), but for the loopback's.
@@ -230,14 +230,14 @@ mod tests {
 
     #[test]
     fn reads_resolvers_as_the_c_libraries_do() {
-        let pinned = resolvers(
+        let names = resolvers(
             "# generated\nnameserver 127.0.0.11\nsearch a.test b.test\noptions ndots:5\nnameserver fe80::1%eth0\n\
              nameserver 2001:db8::1\nnameserver 192.0.2.1\nnameserver 192.0.2.2\nnameserver\n",
         );
-        let addresses: Vec<String> = pinned.nameservers.iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = names.nameservers.iter().map(ToString::to_string).collect();
         assert_eq!(addresses, ["127.0.0.11", "2001:db8::1", "192.0.2.1"]);
-        assert_eq!(pinned.search.len(), 2);
-        assert_eq!(resolvers(""), Pinned::default());
+        assert_eq!(names.search.len(), 2);
+        assert_eq!(resolvers(""), EngineNames::default());
     }
 
     /// K-10: a pod with a subdomain is called by its whole name first.

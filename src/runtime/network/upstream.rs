@@ -154,7 +154,7 @@ fn credentials(config: &Path, node: &NodeConfig) -> Result<Option<Secret>, Runti
 }
 
 /// What a file of the node may not be, for what is in it.
-struct Rule {
+struct FileRule {
     /// What is in it, and what would be wrong.
     what: &'static str,
     /// The permission bits that nobody may have.
@@ -163,19 +163,19 @@ struct Rule {
     cure: u32,
 }
 
-const CERTIFICATES: Rule = Rule {
+const CERTIFICATES: FileRule = FileRule {
     what: "trusted certificates, and others than root can write it",
     denied: 0o022,
     cure: 0o644,
 };
-const CREDENTIALS: Rule = Rule {
+const CREDENTIALS: FileRule = FileRule {
     what: "the credentials of the upstream proxy and is not root's alone",
     denied: 0o077,
     cure: 0o600,
 };
 
 /// Opens a regular file of root's that satisfies the rule: the file that is read is the judged one.
-fn open_of_root(path: &Path, rule: &Rule) -> Result<File, RuntimeError> {
+fn open_of_root(path: &Path, rule: &FileRule) -> Result<File, RuntimeError> {
     let file = open_regular(path)?;
     let stat = file
         .metadata()

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
 
+use crate::egress::names::Families;
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
 use crate::plan::workspace::{SANDBOX, pod_role};
 use crate::plan::{NetworkPlan, Plan};
@@ -23,8 +24,8 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
 use crate::runtime::state::store::{self, Place};
 use crate::sidecar::{
-    self, Attach, CgroupConfig, CgroupLimits, LandlockNeed, Limits, Loss, Serving, ServingFds,
-    SidecarConfig, SidecarRecord, Work,
+    self, Attach, CgroupConfig, CgroupLimits, Duty, EngineNetworks, LandlockNeed, Limits, Loss,
+    Serving, ServingFds, SidecarConfig, SidecarRecord,
 };
 
 /// The violation log's name in the container's directory.
@@ -146,14 +147,15 @@ impl NetworkWall {
         let serving = match &mut self.serving {
             Some((serving, dir)) => {
                 let identity = identity::of(record);
-                serving.ipv6 = inner.ipv6;
+                serving.families = inner.families;
                 let nodes_own = is_own_namespace(engine.as_fd())?;
-                serving.engine_networks = !nodes_own
-                    && engine_networks::makes_networks(
-                        &identity,
-                        &record.bundle,
-                        &record.annotations,
-                    );
+                let (bundle, annotations) = (&record.bundle, &record.annotations);
+                serving.engine_networks = match nodes_own {
+                    false if engine_networks::makes_networks(&identity, bundle, annotations) => {
+                        EngineNetworks::Beside
+                    }
+                    _ => EngineNetworks::Closed,
+                };
                 // What the kernel sends in the node's own network is everybody's. Init is in the engine's until `start`.
                 let outside = match nodes_own {
                     true => None,
@@ -191,10 +193,10 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         inbound: network.inbound.clone(),
         kept: network.budgets_kept > 0,
         outside: false,
-        ipv6: false,
+        families: Families::V4,
         refusing: network.refusing,
         services: network.services.clone(),
-        engine_networks: false,
+        engine_networks: EngineNetworks::Closed,
     }
 }
 
@@ -337,7 +339,7 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
         landlock: LandlockNeed::Required,
         cgroup: Some(cgroup),
         log: None,
-        work: work(&plan.network),
+        duty: duty(&plan.network),
         loss: loss(&plan.network, spec, place),
     }
 }
@@ -346,19 +348,19 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
 /// at. What had no way out loses nothing, and goes on.
 fn loss(network: &NetworkPlan, spec: &Spec, place: &Place) -> Loss {
     let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
-    match work(network) {
-        Work::Serve => Loss::EndsContainer,
+    match duty(network) {
+        Duty::Serve => Loss::EndsContainer,
         _ if sandbox => Loss::EndsContainer,
-        Work::Wait | Work::Refuse => Loss::Tolerated,
+        Duty::Wait | Duty::Refuse => Loss::Tolerated,
     }
 }
 
 /// What the sidecar is for. One that only refuses needs no socket of its own, and cannot make one.
-fn work(network: &NetworkPlan) -> Work {
+fn duty(network: &NetworkPlan) -> Duty {
     match network.is_served() {
-        false => Work::Wait,
-        true if network.refusing && network.inbound.is_empty() => Work::Refuse,
-        true => Work::Serve,
+        false => Duty::Wait,
+        true if network.refusing && network.inbound.is_empty() => Duty::Refuse,
+        true => Duty::Serve,
     }
 }
 

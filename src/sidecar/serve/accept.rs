@@ -11,11 +11,13 @@ use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
+use super::admission::Admitted;
 use super::journal::Via;
+use super::refusal::Refusal;
 use super::relay::{Watch, ended, pass, relay, with_buffer};
 use super::secure::Server;
 use super::sniff::First;
-use super::wall::{Admitted, Refusal, Wall};
+use super::wall::Wall;
 use super::{dns, explicit, sniff};
 use crate::egress::http::RequestGuard;
 use crate::egress::phrase::speaks_http;

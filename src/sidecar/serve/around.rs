@@ -9,8 +9,20 @@ use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::egress::Surroundings;
 use crate::sys::netlink::{Neighbourhood, RouteSocket};
+
+/// What the networks of the engine's namespace are to rules `service:`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineNetworks {
+    /// Nothing that such a rule leads into.
+    Closed,
+    /// Beside the container: its engine made them for containers.
+    Beside,
+}
 
 /// Both namespaces, and what they said last.
 pub(super) struct Around {
@@ -18,8 +30,7 @@ pub(super) struct Around {
     node: RefCell<RouteSocket>,
     /// What the node's file calls the cluster's networks.
     services: BTreeSet<(IpAddr, u8)>,
-    /// The networks of the engine's namespace are beside the container as well.
-    engine_networks: bool,
+    engine_networks: EngineNetworks,
     known: RefCell<Option<Rc<Surroundings>>>,
 }
 
@@ -27,7 +38,7 @@ impl Around {
     pub fn new(
         [engine, node]: [RouteSocket; 2],
         services: BTreeSet<(IpAddr, u8)>,
-        engine_networks: bool,
+        engine_networks: EngineNetworks,
     ) -> Self {
         Self {
             services,
@@ -50,7 +61,7 @@ impl Around {
         self.known.replace(None);
         let near = of_engine(engine.neighbourhood()?).and(of_node(node.neighbourhood()?));
         let mut beside = self.services.clone();
-        if self.engine_networks {
+        if self.engine_networks == EngineNetworks::Beside {
             beside.extend(engine.pair_networks()?);
         }
         let now = Rc::new(near.and(Surroundings {

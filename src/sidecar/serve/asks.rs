@@ -7,16 +7,17 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::control::{ControlReply, Decision, DecisionOf};
-use super::wall::{Refusal, Wall};
+use super::control::{AskDecision, AskDecisionOf, ControlReply};
+use super::refusal::Refusal;
+use super::wall::Wall;
 use crate::egress::AskStatus;
 use crate::egress::WaitingConnection;
-use crate::egress::{AskRefusal, Asking, Asks, Denial, Lasting, Verdict, Waiting, endpoint};
+use crate::egress::{AskRefusal, Asking, Asks, Denial, Lasting, NetworkVerdict, Waiting, endpoint};
 use crate::policy::{Host, HostName, Reach};
 
 /// What one sidecar knows of asking.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct Approvals {
     pub asks: RefCell<Asks>,
     /// Something was decided: all that wait look again.
     changed: Notify,
@@ -24,7 +25,7 @@ pub(super) struct Desk {
     pub unlisted_names: Cell<u32>,
 }
 
-impl Desk {
+impl Approvals {
     /// With numbers that are short enough to be typed, and begin at one of ten thousand places.
     pub fn new() -> Self {
         let mut bytes = [0; 2];
@@ -48,15 +49,15 @@ pub(super) struct Permission {
 }
 
 /// A place among those that wait, given up when it is dropped.
-struct Place<'a> {
-    desk: &'a Desk,
+struct WaitingPlace<'a> {
+    approvals: &'a Approvals,
     number: u64,
     until_ms: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingPlace<'_> {
     fn drop(&mut self) {
-        self.desk.asks.borrow_mut().forget(self.number);
+        self.approvals.asks.borrow_mut().forget(self.number);
     }
 }
 
@@ -71,7 +72,7 @@ impl Wall {
         let mut place = None;
         loop {
             // Made before looking: what is decided from here on wakes it.
-            let changed = self.desk.changed.notified();
+            let changed = self.approvals.changed.notified();
             let (asking, name) = match self.look(host, port)? {
                 Looked::Permitted(permission) => return Ok(permission),
                 Looked::Open(asking, name) => (asking, name),
@@ -97,20 +98,20 @@ impl Wall {
     fn look<'a>(&self, host: &'a Host, port: u16) -> Result<Looked<'_, 'a>, Refusal> {
         let rules = self.rules.borrow();
         let denial: Denial = match rules.verdict(self.asking.as_ref(), host, port) {
-            Verdict::Allow(rule) => {
+            NetworkVerdict::Allow(rule) => {
                 return Ok(Looked::Permitted(Permission {
                     reach: rule.reach,
                     once: false,
                 }));
             }
-            Verdict::Deny(denial) => return Err(self.denied(host, denial)),
-            Verdict::Ask(denial) => denial,
+            NetworkVerdict::Deny(denial) => return Err(self.denied(host, denial)),
+            NetworkVerdict::Ask(denial) => denial,
         };
         let (Some(asking), Host::Name(name)) = (&self.asking, host) else {
             return Err(self.denied(host, denial));
         };
         let decided = self
-            .desk
+            .approvals
             .asks
             .borrow_mut()
             .decided(name, port, self.milliseconds());
@@ -130,17 +131,17 @@ impl Wall {
         name: &HostName,
         port: u16,
         until_ms: u64,
-    ) -> Result<Place<'_>, Refusal> {
+    ) -> Result<WaitingPlace<'_>, Refusal> {
         let waiting = Waiting {
             host: name.clone(),
             port,
             since_ms: self.milliseconds(),
             client_port: client.peer_addr().ok().map(|address| address.port()),
         };
-        let taken = self.desk.asks.borrow_mut().wait(waiting);
+        let taken = self.approvals.asks.borrow_mut().wait(waiting);
         let number = taken.map_err(Refusal::NotApproved)?;
-        Ok(Place {
-            desk: &self.desk,
+        Ok(WaitingPlace {
+            approvals: &self.approvals,
             number,
             until_ms,
         })
@@ -158,13 +159,13 @@ impl Wall {
         }
         match rules.verdict(self.asking.as_ref(), &live.host, live.port) {
             // What a rule let lead to private addresses may not go on under one that does not.
-            Verdict::Allow(rule) => rule.reach.keeps(live.reach),
-            Verdict::Deny(_) => false,
-            Verdict::Ask(_) => {
+            NetworkVerdict::Allow(rule) => rule.reach.keeps(live.reach),
+            NetworkVerdict::Deny(_) => false,
+            NetworkVerdict::Ask(_) => {
                 let Host::Name(name) = &live.host else {
                     return false;
                 };
-                let asks = self.desk.asks.borrow();
+                let asks = self.approvals.asks.borrow();
                 let once = live.once && !asks.is_refused(name, live.port);
                 // An approval never meant private addresses.
                 live.reach == Reach::Public
@@ -175,14 +176,14 @@ impl Wall {
 
     /// All that wait look again, and what may not go on ends. Returns how many connections that are.
     pub fn review(&self) -> usize {
-        self.desk.changed.notify_waiters();
+        self.approvals.changed.notify_waiters();
         self.connections.end_unless(|live| self.still_allowed(live))
     }
 
     /// What waits and what was decided, where there is asking.
     pub fn ask_status(&self) -> Option<AskStatus> {
         let seconds = self.asking.as_ref()?.seconds;
-        let (asks, now) = (self.desk.asks.borrow(), self.milliseconds());
+        let (asks, now) = (self.approvals.asks.borrow(), self.milliseconds());
         let (approved, denied) = asks.decisions(now);
         let shown = |(id, one): (u64, &Waiting)| {
             let waited = now.saturating_sub(one.since_ms) / 1000;
@@ -212,15 +213,15 @@ enum Looked<'w, 'h> {
 }
 
 /// A person decides.
-pub(super) fn decide(wall: &Rc<Wall>, decision: Decision) -> ControlReply {
+pub(super) fn decide(wall: &Rc<Wall>, decision: AskDecision) -> ControlReply {
     match try_decide(wall, decision) {
         Ok(reply) => reply,
         Err(why) => ControlReply::Failed(why),
     }
 }
 
-fn try_decide(wall: &Rc<Wall>, decision: Decision) -> Result<ControlReply, String> {
-    let Decision { of, approve } = decision;
+fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, String> {
+    let AskDecision { of, approve } = decision;
     if wall.asking.is_none() {
         return Err(
             "network.on-unknown of this container is deny: nothing waits; agentbox update --network-add changes its \
@@ -228,10 +229,10 @@ fn try_decide(wall: &Rc<Wall>, decision: Decision) -> Result<ControlReply, Strin
                 .to_owned(),
         );
     }
-    let (host, port) = decided_of(&wall.desk.asks.borrow(), of)?;
+    let (host, port) = decided_of(&wall.approvals.asks.borrow(), of)?;
     may_be_decided(wall, &host, port)?;
     let now = wall.milliseconds();
-    let mut asks = wall.desk.asks.borrow_mut();
+    let mut asks = wall.approvals.asks.borrow_mut();
     match approve {
         None => asks.refuse(&host, port),
         Some(lasting) if asks.approve(&host, port, lasting, now) => {}
@@ -256,10 +257,10 @@ fn try_decide(wall: &Rc<Wall>, decision: Decision) -> Result<ControlReply, Strin
 
 /// The host and the port that were meant. The waiting connections may have changed since a list was read. So a number
 /// belongs to one connection for ever, and a host alone means nothing (N-M7).
-fn decided_of(asks: &Asks, of: DecisionOf) -> Result<(HostName, u16), String> {
+fn decided_of(asks: &Asks, of: AskDecisionOf) -> Result<(HostName, u16), String> {
     match of {
-        DecisionOf::Endpoint(host, port) => Ok((host, port)),
-        DecisionOf::Waiting(number) => {
+        AskDecisionOf::Endpoint(host, port) => Ok((host, port)),
+        AskDecisionOf::Waiting(number) => {
             let mut waiting = asks.waiting();
             let found = waiting.find(|(id, _)| *id == number);
             let (_, one) = found.ok_or_else(|| {
@@ -270,7 +271,7 @@ fn decided_of(asks: &Asks, of: DecisionOf) -> Result<(HostName, u16), String> {
             })?;
             Ok((one.host.clone(), one.port))
         }
-        DecisionOf::Host(host) => {
+        AskDecisionOf::Host(host) => {
             let waiting: Vec<String> = asks
                 .waiting()
                 .filter(|(_, one)| one.host == host)
@@ -293,11 +294,11 @@ fn may_be_decided(wall: &Wall, host: &HostName, port: u16) -> Result<(), String>
     let asking = wall.asking.as_ref();
     let what = endpoint(&host, port);
     match wall.rules.borrow().verdict(asking, &host, port) {
-        Verdict::Ask(_) => Ok(()),
-        Verdict::Allow(rule) => Err(format!(
+        NetworkVerdict::Ask(_) => Ok(()),
+        NetworkVerdict::Allow(rule) => Err(format!(
             "{what} needs no approval: the rule {rule} allows it"
         )),
-        Verdict::Deny(denial) if denial.is_missing_rule() => {
+        NetworkVerdict::Deny(denial) if denial.is_missing_rule() => {
             let ceilings = asking.into_iter().flat_map(|a| &a.limits);
             let ceilings: Vec<&str> = ceilings.map(|limit| limit.ceiling.as_str()).collect();
             Err(format!(
@@ -305,7 +306,7 @@ fn may_be_decided(wall: &Wall, host: &HostName, port: u16) -> Result<(), String>
                 ceilings.join(" and ")
             ))
         }
-        Verdict::Deny(denial) => Err(format!("{what} cannot be approved: {denial}")),
+        NetworkVerdict::Deny(denial) => Err(format!("{what} cannot be approved: {denial}")),
     }
 }
 
@@ -329,20 +330,20 @@ mod tests {
         };
         let (first, second) = (wait(443), wait(22));
         assert_eq!((first, second), (7000, 7001));
-        let of = |asks: &Asks, number| decided_of(asks, DecisionOf::Waiting(number));
+        let of = |asks: &Asks, number| decided_of(asks, AskDecisionOf::Waiting(number));
         assert_eq!(of(&asks, first), Ok((host.clone(), 443)));
         assert_eq!(of(&asks, second), Ok((host.clone(), 22)));
         // The first one's time is up: its number is nobody's, and the host alone does not mean the other.
         asks.forget(first);
         assert!(of(&asks, first).unwrap_err().contains("any more"));
-        let alone = |host: &str| decided_of(&asks, DecisionOf::Host(host.parse().unwrap()));
+        let alone = |host: &str| decided_of(&asks, AskDecisionOf::Host(host.parse().unwrap()));
         let said = alone("files.test").unwrap_err();
         assert!(
             said.contains(&format!("{second} (files.test:22)")),
             "{said}"
         );
         assert!(alone("other.test").unwrap_err().contains("other.test:443"));
-        let named = DecisionOf::Endpoint(host.clone(), 80);
+        let named = AskDecisionOf::Endpoint(host.clone(), 80);
         assert_eq!(decided_of(&asks, named), Ok((host, 80)));
     }
 }

@@ -36,14 +36,15 @@ const WAITING: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlRequest {
-    /// Take over what the engine prepared; once, before the program runs.
-    Pin(Pinned),
+    /// Take over what the engine prepared for names; once, before the program runs.
+    #[serde(rename = "pin")]
+    EngineNames(EngineNames),
     /// What the engine calls others for a container that joins the network.
     Hosts(Vec<(HostName, IpAddr)>),
     /// Say what is going on.
     Status,
     /// A person has decided on what waits, or will.
-    Decide(Decision),
+    Decide(AskDecision),
     /// From now on other rules hold.
     Rules {
         /// These.
@@ -56,9 +57,9 @@ pub enum ControlRequest {
 /// What a person says of connections to one port of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Decision {
+pub struct AskDecision {
     /// Which one.
-    pub of: DecisionOf,
+    pub of: AskDecisionOf,
     /// For how long it is approved; `None`: it is denied.
     pub approve: Option<Lasting>,
 }
@@ -66,7 +67,7 @@ pub struct Decision {
 /// The object of a decision: the connection shown to the person, and none that waits since then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DecisionOf {
+pub enum AskDecisionOf {
     /// The connection that was listed by this number, its host and its port.
     Waiting(u64),
     /// This host and port, whether a connection to it waits or not.
@@ -78,7 +79,7 @@ pub enum DecisionOf {
 /// What the engine prepared for names and addresses, read when the container starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Pinned {
+pub struct EngineNames {
     /// The resolvers.
     pub nameservers: Vec<IpAddr>,
     /// The search list, for internal names alone.
@@ -257,7 +258,7 @@ fn answer(wall: &Rc<Wall>, request: ControlRequest, descriptors: Vec<OwnedFd>) -
             Ok(()) => ControlReply::Done,
             Err(why) => ControlReply::Failed(why),
         },
-        ControlRequest::Pin(pinned) => match wall.pin(pinned) {
+        ControlRequest::EngineNames(names) => match wall.take_names(names) {
             Ok(()) => ControlReply::Done,
             Err(why) => ControlReply::Failed(why),
         },

@@ -142,7 +142,7 @@ async fn converse(wall: &Wall, mut stream: TcpStream) -> io::Result<()> {
 
 fn answer(wall: &Wall, question: &[u8]) -> Option<Vec<u8>> {
     let mut refused = None;
-    let (bytes, asked) = respond(question, wall.ipv6, |name| {
+    let (bytes, asked) = respond(question, wall.families, |name| {
         // Most programs know them from the hosts file; some ask nobody but a resolver.
         if let Some(own) = address_of(name, &wall.own_names) {
             return Answer::Addresses(own);

@@ -7,8 +7,9 @@ use tokio::net::TcpStream;
 
 use super::accept::{HTTPS, read_some, refuse, reset, tunnel};
 use super::journal::Via;
+use super::refusal::Refusal;
 use super::relay::{Watch, relay, write_all};
-use super::wall::{FIRST_BYTES_WITHIN, Refusal, Wall};
+use super::wall::{FIRST_BYTES_WITHIN, Wall};
 use super::{dns, socks};
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::egress::phrase::phrase;
@@ -219,7 +220,7 @@ pub(super) async fn answer(
     port: u16,
     refusal: &Refusal,
 ) {
-    let reason = refusal.told();
+    let reason = refusal.for_container();
     let mut explanation = Explanation {
         host: Some(host.to_string()),
         port: Some(port),

@@ -17,9 +17,11 @@ use tokio::task::spawn_local;
 
 use super::accept::reset;
 use super::guests::Guest;
+use super::refusal::Refusal;
 use super::relay::{Watch, pump, say_end};
-use super::wall::{Refusal, Wall};
+use super::wall::Wall;
 use crate::egress::OverBudget;
+use crate::egress::names::Families;
 
 /// The loopback inside answers at once or refuses.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -42,16 +44,15 @@ struct Pair {
     v6: Option<OwnedFd>,
 }
 
-/// Serves all doors until the program ends.
+/// Serves all ports that lead in until the program ends.
 pub(super) fn serve(
     wall: &Rc<Wall>,
-    doors: Vec<(u16, OwnedFd)>,
+    ports: Vec<(u16, OwnedFd)>,
     mut dialers: Vec<OwnedFd>,
-    ipv6: bool,
 ) -> io::Result<()> {
-    let of_v6 = match ipv6 {
-        true => dialers.split_off(dialers.len() / 2),
-        false => Vec::new(),
+    let of_v6 = match wall.families {
+        Families::Both => dialers.split_off(dialers.len() / 2),
+        Families::V4 => Vec::new(),
     };
     let mut of_v6 = of_v6.into_iter();
     let pairs = dialers.into_iter().map(|v4| Pair {
@@ -62,8 +63,8 @@ pub(super) fn serve(
         free: RefCell::new(pairs.collect()),
         given_back: Notify::new(),
     });
-    for (port, door) in doors {
-        let listener = TcpListener::from_std(door.into())?;
+    for (port, listener) in ports {
+        let listener = TcpListener::from_std(listener.into())?;
         let pool = Rc::clone(&pool);
         let wall = Rc::clone(wall);
         spawn_local(async move {

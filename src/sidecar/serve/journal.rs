@@ -55,7 +55,7 @@ pub(super) struct Event<'a> {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct LogLine<'a> {
     time: String,
     wall: &'static str,
     verdict: Outcome,
@@ -135,7 +135,7 @@ impl Journal {
             self.line(&note);
         }
         let host: String = event.host.chars().take(LONGEST).collect();
-        self.line(&Line {
+        self.line(&LogLine {
             time: time(),
             wall: "network",
             verdict: event.outcome,

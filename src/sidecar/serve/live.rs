@@ -10,7 +10,8 @@ use chrono::{DateTime, Utc};
 use tokio::sync::Notify;
 
 use super::asks::Permission;
-use super::wall::{Refusal, Wall};
+use super::refusal::Refusal;
+use super::wall::Wall;
 use crate::egress::LiveConnection;
 use crate::egress::OverBudget;
 use crate::policy::{Host, Reach};

@@ -14,7 +14,10 @@
 //! around    what the node and the engine's network are made of at the moment
 //! proxy     the node's own proxy, where there is no other way out
 //! secure    TLS to that proxy
-//! relay     bytes both ways, many at once when there are many
+//! relay     bytes both ways
+//! long      many at once when there are many
+//! admission which connection and which name is let through
+//! refusal   why one is not
 //! asks      what waits for a person
 //! live      what is open
 //! guests    what is open the other way
@@ -24,6 +27,7 @@
 //! ```
 
 mod accept;
+mod admission;
 mod around;
 mod asks;
 mod control;
@@ -34,8 +38,10 @@ mod inbound;
 mod journal;
 mod keeper;
 mod live;
+mod long;
 mod outside;
 mod proxy;
+mod refusal;
 mod relay;
 mod secure;
 mod sniff;
@@ -51,14 +57,16 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::SidecarError;
+use crate::egress::names::Families;
 use crate::egress::{Asking, Budget, Kept, Rules};
 use crate::network::{Listeners, Stub};
 use crate::policy::NetworkPrefix;
 use crate::sys::event::readable;
 use wall::Wall;
 
+pub use around::EngineNetworks;
 pub(super) use control::Callers;
-pub use control::{ControlReply, ControlRequest, Decision, DecisionOf, Pinned};
+pub use control::{AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames};
 pub use proxy::Proxy;
 pub use secure::Tls;
 
@@ -89,14 +97,13 @@ pub struct Serving {
     /// Whether the kernel's count of resets in the engine's network comes along.
     #[serde(default)]
     pub outside: bool,
-    /// Whether the namespace inside has IPv6.
-    pub ipv6: bool,
+    /// The families that the namespace inside has.
+    pub families: Families,
     /// The cluster's networks, where rules `service:` lead.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<NetworkPrefix>,
-    /// Whether rules `service:` lead into the networks of the engine's namespace as well: its engine made them for containers.
-    #[serde(default)]
-    pub engine_networks: bool,
+    /// Whether rules `service:` lead into the networks of the engine's namespace as well.
+    pub engine_networks: EngineNetworks,
     /// Nothing leads out, and whoever asks is told that.
     #[serde(default)]
     pub refusing: bool,
@@ -127,20 +134,19 @@ impl Serving {
 
     /// How many sockets belong to it.
     pub(super) fn sockets(&self) -> usize {
-        let families = if self.ipv6 { 2 } else { 1 };
-        self.listeners() + (self.dialers() * families)
+        self.listeners() + (self.dialers() * self.families.count())
     }
 }
 
 /// The descriptors that it serves with.
 #[derive(Debug)]
-pub struct Ears {
+pub struct Descriptors {
     /// Who may ask on the control socket.
     pub callers: Callers,
     /// From inside.
     pub listeners: Option<Listeners>,
-    /// From outside: each port that leads in, and who listens there.
-    pub doors: Vec<(u16, OwnedFd)>,
+    /// From outside: each port that leads in, and its listener.
+    pub inbound: Vec<(u16, OwnedFd)>,
     /// Sockets of the inner namespace to dial with: half of them IPv4's, or all.
     pub dialers: Vec<OwnedFd>,
     /// The violation log, opened to append.
@@ -158,7 +164,7 @@ pub struct Ears {
 /// Serves until init ends. `handover` is called when init asks for its namespace.
 pub(super) fn run(
     serving: Serving,
-    ears: Ears,
+    descriptors: Descriptors,
     init: &OwnedFd,
     handover: (OwnedFd, impl FnOnce(&OwnedFd) + 'static),
 ) -> Result<(), SidecarError> {
@@ -170,25 +176,23 @@ pub(super) fn run(
         .build_local(LocalOptions::default())
         .map_err(step("make the event loop"))?;
     runtime.block_on(async move {
-        let Ears {
+        let Descriptors {
             callers,
             listeners,
-            doors,
+            inbound,
             dialers,
             journal,
             kept,
             outside,
             control,
             routes,
-        } = ears;
+        } = descriptors;
         let wall = Rc::new(Wall::new(serving, journal, kept, routes));
-        let ipv6 = wall.ipv6;
         if let Some(listeners) = listeners {
             dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;
             accept::serve(&wall, listeners.proxy, listeners.ports).map_err(step("listen"))?;
         }
-        inbound::serve(&wall, doors, dialers, ipv6)
-            .map_err(step("serve the ports that lead in"))?;
+        inbound::serve(&wall, inbound, dialers).map_err(step("serve the ports that lead in"))?;
         control::serve(&wall, control, callers).map_err(step("serve the control socket"))?;
         if let Some(snmp) = outside {
             outside::serve(&wall, snmp);

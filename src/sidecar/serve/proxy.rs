@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::refusal::Refusal;
 use super::relay::write_all;
 use super::secure::{Greeter, Server, Tls, what_is_wrong};
 use super::upstream::connect;
-use super::wall::Refusal;
 use crate::policy::{HostName, Secret};
 
 /// How long the proxy may take to reach somebody and to say so.

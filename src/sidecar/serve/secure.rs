@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::refusal::Refusal;
 use super::relay::{Watch, ended, pass, say_end, write_all};
-use super::wall::Refusal;
 
 /// What a TLS record holds (RFC 8446, section 5.1).
 const RECORD: usize = 16 << 10;

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use tokio::net::TcpStream;
 
 use super::accept::read_some;
-use super::wall::{FIRST_BYTES_WITHIN, Refusal};
+use super::refusal::Refusal;
+use super::wall::FIRST_BYTES_WITHIN;
 use crate::egress::tls::{
     Beginning, ClientWatch, Said, ServerWatch, TlsRefusal, beginning, old_greeting,
 };

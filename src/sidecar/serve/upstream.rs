@@ -16,11 +16,11 @@ use hickory_resolver::proto::xfer::Protocol;
 use tokio::net::TcpStream;
 
 use super::around::Around;
-use super::control::Pinned;
+use super::control::EngineNames;
 use super::live::Share;
 use super::proxy::{Gate, Target};
+use super::refusal::Refusal;
 use super::secure::Server;
-use super::wall::Refusal;
 use crate::egress::address::vet;
 use crate::egress::{AddressRefusal, Decision, Rules, Surroundings};
 use crate::plan::network::unseen_denial;
@@ -38,8 +38,8 @@ const DNS_PORT: u16 = 53;
 const MOST_FURTHER: usize = 1024;
 
 /// Resolver, hosts file and surroundings, as the engine left them when the container started.
-pub(super) struct Upstream {
-    pinned: RefCell<Option<Rc<Ways>>>,
+pub(super) struct WaysOut {
+    ways: RefCell<Option<Rc<Ways>>>,
     around: Around,
 }
 
@@ -98,10 +98,10 @@ pub(super) async fn connect(to: SocketAddr) -> Result<TcpStream, String> {
     }
 }
 
-impl Upstream {
+impl WaysOut {
     pub fn new(around: Around) -> Self {
         Self {
-            pinned: RefCell::new(None),
+            ways: RefCell::new(None),
             around,
         }
     }
@@ -109,25 +109,25 @@ impl Upstream {
     /// Whether these rules deny addresses although names go to a proxy that resolves them: nobody could see whether a name
     /// leads to such an address.
     pub fn cannot_hold(&self, rules: &Rules) -> Option<String> {
-        let pinned = self.pinned.borrow();
-        let proxy = pinned.as_ref()?.proxy.as_ref()?;
+        let ways = self.ways.borrow();
+        let proxy = ways.as_ref()?.proxy.as_ref()?;
         let why = unseen_denial(rules).filter(|_| proxy.sends_names());
         why.map(|why| format!("network.deny cannot be kept: {why}"))
     }
 
     /// Takes over what the engine prepared; once, before the container's program runs.
-    pub fn pin(&self, pinned: Pinned) -> Result<(), String> {
-        if self.pinned.borrow().is_some() {
-            return Err("the resolver is pinned already".to_owned());
+    pub fn take_names(&self, names: EngineNames) -> Result<(), String> {
+        if self.ways.borrow().is_some() {
+            return Err("the engine's names are known already".to_owned());
         }
-        let Pinned {
+        let EngineNames {
             nameservers,
             // The rules have it: it says what they mean.
             search: _,
             hosts,
             closed,
             proxy,
-        } = pinned;
+        } = names;
         let mut servers = NameServerConfigGroup::new();
         for address in nameservers {
             for protocol in [Protocol::Udp, Protocol::Tcp] {
@@ -158,14 +158,14 @@ impl Upstream {
             closed,
             proxy: proxy.map(Gate::new).transpose()?,
         };
-        *self.pinned.borrow_mut() = Some(Rc::new(ways));
+        *self.ways.borrow_mut() = Some(Rc::new(ways));
         Ok(())
     }
 
     /// Adds names of the hosts file of a container that shares the network. None of them is another address for a name that
     /// somebody has already, and none is a public one's.
     pub fn add_hosts(&self, hosts: Vec<(HostName, IpAddr)>) -> Result<(), String> {
-        let Some(ways) = self.pinned.borrow().clone() else {
+        let Some(ways) = self.ways.borrow().clone() else {
             return Err("the resolver is not known yet".to_owned());
         };
         let mut further = ways.further.borrow_mut();
@@ -189,7 +189,7 @@ impl Upstream {
         let Dial {
             host, port, share, ..
         } = *dial;
-        let Some(ways) = self.pinned.borrow().clone() else {
+        let Some(ways) = self.ways.borrow().clone() else {
             return Err(Refusal::Unreachable(
                 "the resolver is not known yet".to_owned(),
             ));

@@ -4,6 +4,7 @@
 //! The kernel's messages are parsed defensively, as bytes, without `unsafe`: a wrong length is an error, never a
 //! guess, and every loop is bounded by a constant.
 
+mod message;
 mod pairs;
 mod route;
 
@@ -16,12 +17,16 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
+use message::{
+    Dump, attribute, encode, is_last, malformed, parse_acknowledgement, parse_dump, push_attribute,
+    u16_at, u32_at,
+};
+
 pub use route::Neighbourhood;
 
 /// The hardware type of a loopback link (`ARPHRD_LOOPBACK`, linux/if_arp.h).
 pub const HARDWARE_LOOPBACK: u16 = 772;
 
-const HEADER: usize = 16;
 const LINK_HEADER: usize = 16;
 /// The kernel never makes a dump's datagram longer than this (`netlink_dump`, af_netlink.c).
 const DATAGRAM: usize = 32 * 1024;
@@ -35,12 +40,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// RTMGRP_LINK, and those of IPv4's and IPv6's addresses and routes (linux/rtnetlink.h), and RTNLGRP_NEXTHOP, the 32nd group.
 const NEWS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400 | (1 << 31);
 
-const NLMSG_NOOP: u16 = 1;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
-const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
@@ -57,8 +58,6 @@ const IFLA_IFNAME: u16 = 3;
 /// A nest, of which IFLA_INFO_KIND is the driver's name for the kind of link.
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
-/// Above a type's number: flags of what is in the attribute (linux/netlink.h).
-const ATTRIBUTE_TYPE: u16 = 0x3fff;
 /// IFLA_GSO_MAX_SIZE, IFLA_GRO_MAX_SIZE and the two for IPv4 alone (linux/if_link.h).
 const LARGEST_PACKET: [u16; 4] = [41, 58, 63, 64];
 const IFA_ADDRESS: u16 = 1;
@@ -290,107 +289,6 @@ fn split(address: IpAddr) -> (u8, Vec<u8>) {
     }
 }
 
-fn encode(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> io::Result<Vec<u8>> {
-    let len = u32::try_from(HEADER + body.len()).map_err(|_| malformed("request length"))?;
-    let mut message = Vec::with_capacity(HEADER + body.len());
-    message.extend(len.to_ne_bytes());
-    message.extend(kind.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
-    message.extend(sequence.to_ne_bytes());
-    message.extend([0; 4]); // our port: the kernel fills it in
-    message.extend(body);
-    Ok(message)
-}
-
-/// Appends one attribute. `data` is at most an address, so the length always fits.
-fn push_attribute(body: &mut Vec<u8>, kind: u16, data: &[u8]) {
-    let len = (4 + data.len()) as u16;
-    body.extend(len.to_ne_bytes());
-    body.extend(kind.to_ne_bytes());
-    body.extend(data);
-    body.resize(body.len().next_multiple_of(4), 0);
-}
-
-/// One message of a datagram.
-#[derive(Debug, PartialEq, Eq)]
-struct Message<'a> {
-    kind: u16,
-    flags: u16,
-    sequence: u32,
-    body: &'a [u8],
-}
-
-/// Takes the next message off `rest`; `None` at the datagram's end.
-fn next_message<'a>(rest: &mut &'a [u8]) -> io::Result<Option<Message<'a>>> {
-    if rest.is_empty() {
-        return Ok(None);
-    }
-    let len = u32_at(rest, 0)? as usize;
-    if len < HEADER || len > rest.len() {
-        return Err(malformed("a message's length does not fit its datagram"));
-    }
-    let message = Message {
-        kind: u16_at(rest, 4)?,
-        flags: u16_at(rest, 6)?,
-        sequence: u32_at(rest, 8)?,
-        body: &rest[HEADER..len],
-    };
-    *rest = &rest[len.next_multiple_of(4).min(rest.len())..];
-    Ok(Some(message))
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Dump {
-    Complete,
-    More,
-}
-
-/// Whether a dump ends with this datagram.
-fn is_last(datagram: &[u8]) -> bool {
-    let mut rest = datagram;
-    while let Ok(Some(message)) = next_message(&mut rest) {
-        if message.kind == NLMSG_DONE {
-            return true;
-        }
-    }
-    false
-}
-
-fn parse_dump(
-    datagram: &[u8],
-    sequence: u32,
-    wanted: u16,
-    each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<Dump> {
-    let mut rest = datagram;
-    if rest.is_empty() {
-        return Err(malformed("an empty datagram in the dump"));
-    }
-    while let Some(message) = next_message(&mut rest)? {
-        if message.sequence != sequence {
-            return Err(malformed("an answer to another question"));
-        }
-        if message.flags & NLM_F_DUMP_INTR != 0 {
-            let changed = "the list changed while it was read";
-            return Err(io::Error::new(io::ErrorKind::Interrupted, changed));
-        }
-        match message.kind {
-            NLMSG_DONE => {
-                status(message.body)?;
-                return Ok(Dump::Complete);
-            }
-            NLMSG_ERROR => {
-                status(message.body)?;
-                return Err(malformed("an acknowledgement inside the dump"));
-            }
-            NLMSG_NOOP => {}
-            kind if kind == wanted => each(message.body)?,
-            _ => return Err(malformed("a message that was not asked for")),
-        }
-    }
-    Ok(Dump::More)
-}
-
 fn parse_link(body: &[u8]) -> io::Result<Link> {
     let mut link = Link {
         hardware: u16_at(body, 2)?,
@@ -423,189 +321,5 @@ fn address_of(octets: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The last attribute of this kind behind a header.
-fn attribute(body: &[u8], header: usize, wanted: u16) -> io::Result<Option<&[u8]>> {
-    let mut found = None;
-    let mut rest = body
-        .get(header..)
-        .ok_or_else(|| malformed("a message's header is short"))?;
-    // Every turn takes at least four bytes, so the datagram's length bounds this loop.
-    while !rest.is_empty() {
-        let len = usize::from(u16_at(rest, 0)?);
-        let kind = u16_at(rest, 2)?;
-        if len < 4 || len > rest.len() {
-            return Err(malformed("an attribute's length does not fit its message"));
-        }
-        if kind & ATTRIBUTE_TYPE == wanted {
-            found = Some(&rest[4..len]);
-        }
-        rest = &rest[len.next_multiple_of(4).min(rest.len())..];
-    }
-    Ok(found)
-}
-
-fn parse_acknowledgement(datagram: &[u8], sequence: u32) -> io::Result<()> {
-    let mut rest = datagram;
-    match next_message(&mut rest)? {
-        Some(message) if message.kind == NLMSG_ERROR && message.sequence == sequence => {
-            status(message.body)
-        }
-        Some(_) | None => Err(malformed("not an acknowledgement of the request")),
-    }
-}
-
-/// The status word that begins the body of `NLMSG_ERROR` and `NLMSG_DONE`: zero or minus an errno.
-fn status(body: &[u8]) -> io::Result<()> {
-    match u32_at(body, 0)? as i32 {
-        0 => Ok(()),
-        errno @ -4095..=-1 => Err(io::Error::from_raw_os_error(-errno)),
-        _ => Err(malformed("a status that is no errno")),
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> io::Result<u16> {
-    let two = bytes.get(at..at + 2).and_then(|two| two.try_into().ok());
-    two.map(u16::from_ne_bytes)
-        .ok_or_else(|| malformed("a message ends inside a field"))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> io::Result<u32> {
-    let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
-    four.map(u32::from_ne_bytes)
-        .ok_or_else(|| malformed("a message ends inside a field"))
-}
-
-fn malformed(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn link(name: &str) -> Vec<u8> {
-        let mut body = vec![0, 0];
-        body.extend(HARDWARE_LOOPBACK.to_ne_bytes());
-        body.extend(1_u32.to_ne_bytes());
-        body.extend((libc::IFF_LOOPBACK as u32).to_ne_bytes());
-        body.extend([0; 4]);
-        push_attribute(&mut body, 99, b"x");
-        push_attribute(&mut body, IFLA_IFNAME, format!("{name}\0").as_bytes());
-        padded(encode(RTM_NEWLINK, 2, 7, &body).unwrap())
-    }
-
-    fn padded(mut message: Vec<u8>) -> Vec<u8> {
-        message.resize(message.len().next_multiple_of(4), 0);
-        message
-    }
-
-    fn done(status: i32) -> Vec<u8> {
-        encode(NLMSG_DONE, 2, 7, &status.to_ne_bytes()).unwrap()
-    }
-
-    fn parse_links(datagram: &[u8], sequence: u32, links: &mut Vec<Link>) -> io::Result<Dump> {
-        parse_dump(datagram, sequence, RTM_NEWLINK, &mut |body| {
-            links.push(parse_link(body)?);
-            Ok(())
-        })
-    }
-
-    #[test]
-    fn reads_a_dump_of_several_parts() {
-        let mut links = Vec::new();
-        let first = [link("lo"), link("eth0")].concat();
-        assert_eq!(parse_links(&first, 7, &mut links).unwrap(), Dump::More);
-        assert_eq!(
-            parse_links(&done(0), 7, &mut links).unwrap(),
-            Dump::Complete
-        );
-        assert_eq!(links.len(), 2);
-        assert!(links[0].is_loopback());
-        assert!(!links[1].is_loopback());
-    }
-
-    #[test]
-    fn a_link_is_loopback_only_by_name_flag_and_hardware() {
-        let mut links = Vec::new();
-        parse_links(&link("lo"), 7, &mut links).unwrap();
-        let good = links.remove(0);
-        for bad in [
-            Link {
-                flags: 0,
-                ..good.clone()
-            },
-            Link {
-                hardware: 1,
-                ..good.clone()
-            },
-            Link {
-                name: "lo0".into(),
-                ..good.clone()
-            },
-        ] {
-            assert!(!bad.is_loopback(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn a_links_kind_is_what_its_driver_says() {
-        let mut nest = Vec::new();
-        push_attribute(&mut nest, IFLA_INFO_KIND, b"ipip\0");
-        push_attribute(&mut nest, 2, &[1, 2, 3]);
-        for nested in [IFLA_LINKINFO, IFLA_LINKINFO | 0x8000] {
-            let mut body = vec![0; LINK_HEADER];
-            push_attribute(&mut body, IFLA_IFNAME, b"tunl0\0");
-            push_attribute(&mut body, nested, &nest);
-            let link = parse_link(&body).unwrap();
-            assert_eq!((&*link.name, link.kind.as_deref()), ("tunl0", Some("ipip")));
-            for cut in LINK_HEADER + 1..body.len() {
-                // Whatever it is, it must return.
-                drop(parse_link(&body[..cut]));
-            }
-        }
-        assert_eq!(parse_link(&[0; LINK_HEADER]).unwrap().kind, None);
-    }
-
-    #[test]
-    fn every_cut_and_every_wrong_length_is_an_error_or_a_shorter_dump() {
-        let whole = [link("lo"), done(0)].concat();
-        for cut in 0..whole.len() {
-            let complete = parse_links(&whole[..cut], 7, &mut Vec::new());
-            assert!(!matches!(complete, Ok(Dump::Complete)), "cut at {cut}");
-        }
-        for at in 0..whole.len() {
-            for value in [0, 1, 3, 0x7f, 0xff] {
-                let mut bytes = whole.clone();
-                bytes[at] = value;
-                // Whatever it is, it must return.
-                drop(parse_links(&bytes, 7, &mut Vec::new()));
-            }
-        }
-    }
-
-    #[test]
-    fn refuses_answers_to_other_questions_and_interrupted_dumps() {
-        assert!(parse_links(&link("lo"), 8, &mut Vec::new()).is_err());
-        let mut interrupted = link("lo");
-        interrupted[6..8].copy_from_slice(&NLM_F_DUMP_INTR.to_ne_bytes());
-        assert!(parse_links(&interrupted, 7, &mut Vec::new()).is_err());
-        assert!(parse_links(&done(-libc::EPERM), 7, &mut Vec::new()).is_err());
-    }
-
-    #[test]
-    fn an_acknowledgement_carries_the_errno() {
-        let error = |code: i32| encode(NLMSG_ERROR, 0, 3, &code.to_ne_bytes()).unwrap();
-        parse_acknowledgement(&error(0), 3).unwrap();
-        let refused = parse_acknowledgement(&error(-libc::EEXIST), 3).unwrap_err();
-        assert_eq!(refused.raw_os_error(), Some(libc::EEXIST));
-        assert!(parse_acknowledgement(&error(0), 4).is_err());
-        assert!(parse_acknowledgement(&error(i32::MIN), 3).is_err());
-        assert!(parse_acknowledgement(&[], 3).is_err());
-    }
-
-    #[test]
-    fn lists_the_links_of_this_machine() {
-        let links = RouteSocket::open().unwrap().links().unwrap();
-        assert!(links.iter().any(Link::is_loopback), "{links:?}");
-    }
-}
+mod tests;

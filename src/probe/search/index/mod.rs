@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 
-use super::work::Work;
+use super::cost::Cost;
 
 /// Bytes of an entry before the name of its content, and its mode among them.
 const BEFORE: usize = 40;
@@ -54,14 +54,14 @@ impl Index {
     pub(super) fn parse(
         open: Open<'_>,
         wanted: Wanted<'_>,
-        work: &mut Work,
+        cost: &mut Cost,
     ) -> Result<Self, &'static str> {
         const NOT: &str = "git's index is not understood";
-        let before = work.kept();
+        let before = cost.kept();
         let mut part = |name: &str, width| {
-            let found = Part::parse(open(name)?, width, wanted, work);
-            if found.is_none() && !work.is_spent() {
-                work.forget(before);
+            let found = Part::parse(open(name)?, width, wanted, cost);
+            if found.is_none() && !cost.is_spent() {
+                cost.forget(before);
             }
             found
         };
@@ -129,12 +129,12 @@ impl Part {
         (from, size): (Box<dyn Read>, u64),
         width: usize,
         wanted: Wanted<'_>,
-        work: &mut Work,
+        cost: &mut Cost,
     ) -> Option<Self> {
         let mut input = Input {
             from: BufReader::with_capacity(64 << 10, from),
             left: size,
-            work,
+            cost,
         };
         let mut head = [0; 12];
         input.fill(&mut head)?;
@@ -146,9 +146,9 @@ impl Part {
         let (mut entries, mut name) = (BTreeMap::new(), Vec::new());
         for position in 0..count {
             let (hash, directory, skipped) = input.entry(version, width, &mut name)?;
-            input.work.read(name.len()).ok()?;
+            input.cost.read(name.len()).ok()?;
             if directory || name.is_empty() || wanted(&name) {
-                input.work.keep(name.len() + width + KEPT).ok()?;
+                input.cost.keep(name.len() + width + KEPT).ok()?;
                 let hash = hash.get(..width)?.to_vec();
                 entries.insert(position, (name.clone(), Entry { hash, skipped }));
             }
@@ -193,13 +193,13 @@ struct Input<'w> {
     from: BufReader<Box<dyn Read>>,
     /// Bytes that are left.
     left: u64,
-    work: &'w mut Work,
+    cost: &'w mut Cost,
 }
 
 impl Input<'_> {
     fn fill(&mut self, into: &mut [u8]) -> Option<()> {
         self.left = self.left.checked_sub(into.len() as u64)?;
-        self.work.read(into.len()).ok()?;
+        self.cost.read(into.len()).ok()?;
         self.from.read_exact(into).ok()
     }
 
@@ -247,7 +247,7 @@ impl Input<'_> {
         from.read_until(0, name).ok()?;
         let read = name.len() - before;
         self.left = self.left.checked_sub(read as u64)?;
-        self.work.read(read).ok()?;
+        self.cost.read(read).ok()?;
         (read > 0 && name.pop() == Some(0)).then_some(())
     }
 

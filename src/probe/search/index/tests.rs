@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::policy::SearchRule;
+use crate::probe::search::cost::Budget;
 use crate::probe::search::git::blob;
-use crate::probe::search::work::Budget;
 
 /// An index to be.
 #[derive(Clone, Copy)]
@@ -83,8 +83,8 @@ fn read(
         let size = bytes.len() as u64;
         Some((Box::new(std::io::Cursor::new(bytes)) as Box<dyn Read>, size))
     };
-    let mut work = Work::new(Budget::of(SearchRule::Complete));
-    Index::parse(&open, wanted, &mut work)
+    let mut cost = Cost::new(Budget::of(SearchRule::Complete));
+    Index::parse(&open, wanted, &mut cost)
 }
 
 fn alone(bytes: &[u8]) -> Result<Index, &'static str> {
@@ -250,9 +250,9 @@ fn an_index_takes_no_more_memory_than_it_is_given() {
             let from = Box::new(std::io::Cursor::new(bytes.to_vec())) as Box<dyn Read>;
             Some((from, bytes.len() as u64))
         };
-        let mut work = Work::new(Budget::of(SearchRule::Complete));
-        let found = Index::parse(&open, wanted, &mut work).is_ok();
-        (found, work.check().err(), work.kept())
+        let mut cost = Cost::new(Budget::of(SearchRule::Complete));
+        let found = Index::parse(&open, wanted, &mut cost).is_ok();
+        (found, cost.check().err(), cost.kept())
     };
     let first = "d/".repeat(100) + ".netrc";
     let mut long = Made::sha1(4, &[&first]).bytes(&[]);

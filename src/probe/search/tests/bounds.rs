@@ -42,9 +42,9 @@ fn a_search_stops_in_the_middle_of_a_directory() {
     let mut search = Search::new(&root, &unwanted, &view, budget(50, 1 << 20));
     assert!(search.until_still().unwrap_err().contains("more than 50"));
     // The next one is not looked at any more.
-    search.work.again();
-    search.work.entry();
-    assert!(search.work.check().is_err());
+    search.cost.again();
+    search.cost.entry();
+    assert!(search.cost.check().is_err());
 }
 
 /// M1: many names of one large file, each of which git has.
@@ -96,25 +96,25 @@ fn indexes_are_read_as_far_as_the_budget_goes() {
 fn directories_take_no_more_memory_than_they_are_given() {
     let cost = Places::cost(&[b'd'; 8], None);
     assert!(cost < 64, "{cost}");
-    let mut work = Work::new(budget(1000, 1));
+    let mut cost = Cost::new(budget(1000, 1));
     let mut places = Places::new();
     let name = [b'd'; 250];
     let mut added = 0_u32;
-    while work.keep(Places::cost(&name, None)).is_ok() {
+    while cost.keep(Places::cost(&name, None)).is_ok() {
         places.push(added, &name, None, None);
         added += 1;
     }
     assert!((200_000..300_000).contains(&added), "{added}");
-    assert!(work.check().unwrap_err().contains("64 MiB of memory"));
+    assert!(cost.check().unwrap_err().contains("64 MiB of memory"));
 }
 
 #[test]
 fn masks_are_bounded_by_number_and_by_what_their_paths_take() {
     for (path, most) in [("a", 10_000), (&"d/".repeat(2000), 1048)] {
-        let mut work = Work::new(budget(1, 1));
+        let mut cost = Cost::new(budget(1, 1));
         let mut masked = 0;
-        while work.check().is_ok() {
-            work.mask(Path::new(path));
+        while cost.check().is_ok() {
+            cost.mask(Path::new(path));
             masked += 1;
         }
         assert_eq!(masked, most + 1);

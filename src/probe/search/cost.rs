@@ -59,12 +59,12 @@ impl Budget {
     }
 }
 
-/// The budget is spent: [`Work::check`] says which part of it.
+/// The budget is spent: [`Cost::check`] says which part of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Spent;
 
 /// What has been done.
-pub(super) struct Work {
+pub(super) struct Cost {
     budget: Budget,
     start: Instant,
     entries: usize,
@@ -75,7 +75,7 @@ pub(super) struct Work {
     over: Option<String>,
 }
 
-impl Work {
+impl Cost {
     pub(super) fn new(budget: Budget) -> Self {
         Self {
             budget,

@@ -1,0 +1,239 @@
+//! The requests of one connection, one after the other: each is for the host that was decided on.
+
+use std::borrow::Cow;
+
+use super::{Body, Head, HttpRefusal, Pieces, authority, head, strip_scheme, values};
+use crate::policy::{Host, HostName};
+
+/// The longest line of a chunk's size, in bytes.
+pub(super) const LONGEST_LINE: usize = 4 << 10;
+/// Methods whose requests have no content that means anything (RFC 9110, sections 9.3.1, 9.3.2, 9.3.5 and 9.3.8): a server that
+/// passes over it takes it for the next request.
+pub(super) const WITHOUT_BODY: [&str; 5] = ["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"];
+
+/// Watches the requests of one connection: passes on what belongs to requests for its host, and refuses the rest.
+#[derive(Debug)]
+pub struct RequestGuard {
+    host: HostName,
+    port: u16,
+    state: State,
+    /// What has come of a head or of a line that is not complete.
+    pending: Vec<u8>,
+    pieces: Pieces,
+    /// Requests that were passed on.
+    requests: u64,
+    /// No request may follow.
+    last: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Head,
+    Length(u64),
+    ChunkSize,
+    /// The bytes of a chunk with the CRLF behind it.
+    Chunk(u64),
+    Trailer,
+}
+
+impl RequestGuard {
+    /// For a connection that leads to this host and port.
+    pub fn new(host: HostName, port: u16) -> Self {
+        Self {
+            host,
+            port,
+            state: State::Head,
+            pending: Vec::new(),
+            pieces: Pieces::default(),
+            requests: 0,
+            last: false,
+        }
+    }
+
+    /// For a connection whose one head was rewritten and is on its way already.
+    pub fn after_head(host: HostName, port: u16, body: Body) -> Self {
+        let mut guard = Self::new(host, port);
+        guard.last = true;
+        guard.begin(body);
+        guard
+    }
+
+    /// How many requests were passed on.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Takes what the client sent and appends to `out` what may be passed on.
+    pub fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Result<(), HttpRefusal> {
+        while !input.is_empty() {
+            match self.state {
+                State::Head if self.last => {
+                    return Err(HttpRefusal::Unsupported(
+                        "a second request on a connection that forwards one",
+                    ));
+                }
+                State::Head => {
+                    let mut pending = std::mem::take(&mut self.pending);
+                    let before = pending.len();
+                    // Copied only where a part had come: many small requests may come at once.
+                    let all = match before {
+                        0 => Cow::Borrowed(input),
+                        _ => {
+                            pending.extend_from_slice(input);
+                            Cow::Owned(pending)
+                        }
+                    };
+                    let whole = match self.pieces.due(&all) {
+                        Some(due) => head(&all[..due])?,
+                        None => None,
+                    };
+                    let Some(head) = whole else {
+                        self.pending = all.into_owned();
+                        break;
+                    };
+                    self.pieces = Pieces::default();
+                    self.check(&head)?;
+                    let (len, body) = (head.len, head.body);
+                    out.extend_from_slice(&all[..len]);
+                    self.requests += 1;
+                    self.begin(body);
+                    // It was not complete before: the head ends in this input.
+                    input = input.get(len - before..).unwrap_or_default();
+                }
+                State::Length(left) => {
+                    let (now, rest) = take(input, left);
+                    out.extend_from_slice(now);
+                    input = rest;
+                    self.begin(Body::Length(left - now.len() as u64));
+                }
+                State::Chunk(left) => {
+                    let (now, rest) = take(input, left);
+                    self.check_chunk_end(now, left)?;
+                    out.extend_from_slice(now);
+                    input = rest;
+                    let left = left - now.len() as u64;
+                    self.state = if left == 0 {
+                        State::ChunkSize
+                    } else {
+                        State::Chunk(left)
+                    };
+                }
+                State::ChunkSize | State::Trailer => {
+                    input = self.line(input, out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, body: Body) {
+        self.state = match body {
+            Body::Length(0) => State::Head,
+            Body::Length(count) => State::Length(count),
+            Body::Chunked => State::ChunkSize,
+        };
+    }
+
+    fn check(&self, head: &Head<'_>) -> Result<(), HttpRefusal> {
+        // Methods have their case (RFC 9110, section 9.1), and servers that overlook it.
+        let is = |method: &str| head.method.eq_ignore_ascii_case(method);
+        if is("CONNECT") {
+            return Err(HttpRefusal::Unsupported(
+                "CONNECT to a server that is no proxy",
+            ));
+        }
+        if head.body != Body::Length(0) {
+            if WITHOUT_BODY.into_iter().any(is) {
+                return Err(HttpRefusal::Ambiguous(
+                    "a body of a request that has none (GET, HEAD, DELETE, OPTIONS, TRACE)",
+                ));
+            }
+            if values(&head.fields, "upgrade").next().is_some() {
+                return Err(HttpRefusal::Ambiguous("a body beside Upgrade"));
+            }
+        }
+        let mut named = vec![
+            head.host
+                .ok_or_else(|| HttpRefusal::OtherHost("none".to_owned()))?,
+        ];
+        if let Some(rest) = strip_scheme(head.target) {
+            named.push(rest.split(['/', '?', '#']).next().unwrap_or(rest));
+        } else if !head.target.starts_with('/') && head.target != "*" {
+            return Err(HttpRefusal::OtherHost(crate::policy::shown(head.target)));
+        }
+        for text in named {
+            let (host, port) = authority(text)?;
+            if host != Host::Name(self.host.clone()) || port.is_some_and(|p| p != self.port) {
+                return Err(HttpRefusal::OtherHost(crate::policy::shown(text)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the last two bytes of a chunk, where they are here, are its CRLF.
+    fn check_chunk_end(&self, now: &[u8], left: u64) -> Result<(), HttpRefusal> {
+        let mut rest = left;
+        for byte in now {
+            let wrong = match rest {
+                2 => *byte != b'\r',
+                1 => *byte != b'\n',
+                _ => false,
+            };
+            if wrong {
+                return Err(HttpRefusal::Ambiguous(
+                    "a chunk that is longer than it says",
+                ));
+            }
+            rest -= 1;
+        }
+        Ok(())
+    }
+
+    /// One line of a chunk's size, or the empty one behind the last chunk; returns what follows it.
+    fn line<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], HttpRefusal> {
+        let Some(end) = input.iter().position(|b| *b == b'\n') else {
+            self.pending.extend_from_slice(input);
+            if self.pending.len() > LONGEST_LINE {
+                return Err(HttpRefusal::TooLong);
+            }
+            return Ok(&[]);
+        };
+        let mut line = std::mem::take(&mut self.pending);
+        line.extend_from_slice(&input[..=end]);
+        let Some(content) = line.strip_suffix(b"\r\n") else {
+            return Err(HttpRefusal::Ambiguous("a line that ends with LF alone"));
+        };
+        if content.len() > LONGEST_LINE {
+            return Err(HttpRefusal::TooLong);
+        }
+        self.state = match self.state {
+            State::ChunkSize => match chunk_size(content)? {
+                0 => State::Trailer,
+                size => State::Chunk(size + 2),
+            },
+            _ if content.is_empty() => State::Head,
+            // Servers differ in what they take for a field, and for the end.
+            _ => return Err(HttpRefusal::Ambiguous("a trailer behind the last chunk")),
+        };
+        out.extend_from_slice(&line);
+        Ok(&input[end + 1..])
+    }
+}
+
+fn take(input: &[u8], left: u64) -> (&[u8], &[u8]) {
+    let count = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+    input.split_at(count)
+}
+
+/// The size of a chunk: up to 15 hexadecimal digits, and nothing else: no extension is in use, and servers disagree
+/// about them.
+fn chunk_size(line: &[u8]) -> Result<u64, HttpRefusal> {
+    let text = std::str::from_utf8(line).unwrap_or_default();
+    let plain = (1..=15).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+    u64::from_str_radix(text, 16)
+        .ok()
+        .filter(|_| plain)
+        .ok_or(HttpRefusal::Ambiguous(
+            "a chunk's size that is not a plain number",
+        ))
+}

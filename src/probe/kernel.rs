@@ -1,0 +1,70 @@
+//! What the kernel and the machine can do.
+
+use std::collections::BTreeSet;
+
+use super::disk;
+use crate::cgroup::hierarchies::Hierarchies;
+use crate::plan::HostFacts;
+
+/// Asks the kernel what it can do.
+pub fn host() -> HostFacts {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy().into_owned();
+    let version = parse_release(&release);
+    let memory = rustix::system::sysinfo();
+    let processors = rustix::thread::sched_getaffinity(None);
+    HostFacts {
+        landlock_abi: crate::sys::process::landlock_abi().unwrap_or(0),
+        seccomp: crate::sys::signal::can_kill_by_seccomp(),
+        overlayfs: knows_file_system("overlay"),
+        controllers: controllers(),
+        memory_bytes: memory.totalram.saturating_mul(u64::from(memory.mem_unit)),
+        processors: processors.map_or(1, |set| set.count()),
+        core_socket: std::fs::read("/proc/sys/kernel/core_pattern")
+            .is_ok_and(|pattern| pattern.starts_with(b"@")),
+        no_disk: disk::why_not(),
+        release,
+        version,
+    }
+}
+
+/// The controllers of the hierarchies that are mounted where engines look for them. What cannot be read has none: a bound
+/// that nothing holds is refused.
+fn controllers() -> BTreeSet<String> {
+    let found = Hierarchies::read().unwrap_or_default();
+    if let (true, Some(root)) = (found.is_unified(), found.v2()) {
+        // The root of cgroup v2 has this file (cgroups(7)).
+        let text = std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+        return text.split_whitespace().map(str::to_owned).collect();
+    }
+    ["cpu", "memory", "pids"]
+        .into_iter()
+        .filter(|name| !found.usual_v1(&[name]).is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// `6.1.0-37-amd64` -> (6, 1); an unreadable one is the oldest kernel there is, so that it is refused.
+fn parse_release(release: &str) -> (u32, u32) {
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// fsopen(2) tells whether a file system is there, and loads its module where it is not yet.
+fn knows_file_system(name: &str) -> bool {
+    rustix::mount::fsopen(name, rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_read_by_its_first_two_numbers() {
+        assert_eq!(parse_release("6.1.0-37-amd64"), (6, 1));
+        assert_eq!(parse_release("5.15.167.4-microsoft-standard-WSL2"), (5, 15));
+        assert_eq!(parse_release("next"), (0, 0));
+    }
+}

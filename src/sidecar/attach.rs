@@ -1,0 +1,211 @@
+//! What the runtime hands a sidecar when the container stands: whom it watches, which namespace it gives away, and what it
+//! serves.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::egress::Kept;
+use crate::network::Listeners;
+use crate::sidecar::SidecarError;
+use crate::sidecar::protocol::{Attachment, EngineNetns, NamespaceId, ProtocolError};
+use crate::sidecar::serve::{Callers, Descriptors, Serving};
+use crate::sys::netlink::RouteSocket;
+
+/// Bytes of a configuration: 64 ports and some thousand rules.
+const MOST_CONFIGURATION: u64 = 1 << 20;
+
+/// Whom a ready sidecar serves.
+pub(super) struct Served {
+    pub init: OwnedFd,
+    pub netns: OwnedFd,
+    pub sysfs: OwnedFd,
+    pub cookie: u64,
+    pub serving: Option<(Serving, Descriptors)>,
+}
+
+impl Served {
+    /// The violation log.
+    pub fn journal(&self) -> Option<BorrowedFd<'_>> {
+        let (_, descriptors) = self.serving.as_ref()?;
+        Some(descriptors.journal.as_fd())
+    }
+}
+
+/// What came with the attachment, as it came.
+pub(super) struct Attached {
+    init: OwnedFd,
+    netns: OwnedFd,
+    sysfs: OwnedFd,
+    cookie: u64,
+    pid_namespace: NamespaceId,
+    /// The engine's network namespace, where the sidecar is not in it already.
+    pub engine: Option<OwnedFd>,
+    /// Configuration, log, control socket, listeners.
+    serving: Vec<OwnedFd>,
+}
+
+impl Attached {
+    /// Sorts the descriptors that came.
+    pub fn new(attachment: &Attachment, fds: Vec<OwnedFd>) -> Result<Self, SidecarError> {
+        let mut arrived = Arrived::new(fds, attachment.descriptors());
+        if arrived.have != arrived.need {
+            return Err(arrived.wrong());
+        }
+        Ok(Self {
+            init: arrived.next()?,
+            netns: arrived.next()?,
+            sysfs: arrived.next()?,
+            cookie: attachment.cookie,
+            pid_namespace: attachment.pid_namespace,
+            engine: match attachment.engine_netns {
+                EngineNetns::Sent => Some(arrived.next()?),
+                EngineNetns::Inherited => None,
+            },
+            serving: arrived.fds.collect(),
+        })
+    }
+
+    /// Reads the configuration and opens what must be opened in the engine's namespace, while there is the right to.
+    pub fn prepare(self, node: Option<RouteSocket>) -> Result<Served, SidecarError> {
+        let Self {
+            init,
+            netns,
+            sysfs,
+            cookie,
+            pid_namespace,
+            engine: _,
+            serving,
+        } = self;
+        let serving = node
+            .map(|node| prepare_serving(serving, node, pid_namespace))
+            .transpose()?;
+        Ok(Served {
+            init,
+            netns,
+            sysfs,
+            cookie,
+            serving,
+        })
+    }
+}
+
+/// Descriptors that came, taken in their order.
+struct Arrived {
+    fds: std::vec::IntoIter<OwnedFd>,
+    have: usize,
+    need: usize,
+}
+
+impl Arrived {
+    fn new(fds: Vec<OwnedFd>, need: usize) -> Self {
+        Self {
+            have: fds.len(),
+            fds: fds.into_iter(),
+            need,
+        }
+    }
+
+    fn next(&mut self) -> Result<OwnedFd, SidecarError> {
+        self.fds.next().ok_or_else(|| self.wrong())
+    }
+
+    fn wrong(&self) -> SidecarError {
+        SidecarError::Protocol(ProtocolError::Descriptors {
+            peer: "runtime",
+            need: self.need,
+            have: self.have,
+        })
+    }
+}
+
+/// A routing socket of the namespace that this is in, which hears of changes.
+pub(super) fn routes(step: &'static str) -> Result<RouteSocket, SidecarError> {
+    RouteSocket::open()
+        .and_then(|mut route| route.watch().map(|()| route))
+        .map_err(SidecarError::step(step))
+}
+
+fn prepare_serving(
+    fds: Vec<OwnedFd>,
+    node: RouteSocket,
+    pid_namespace: NamespaceId,
+) -> Result<(Serving, Descriptors), SidecarError> {
+    let mut arrived = Arrived::new(fds, 3);
+    let (config, journal, control) = (arrived.next()?, arrived.next()?, arrived.next()?);
+    let serving = read_configuration(config)?;
+    arrived.need += usize::from(serving.kept) + usize::from(serving.outside) + serving.sockets();
+    let kept = match serving.kept {
+        true => Some(read_kept(arrived.next()?)?),
+        false => None,
+    };
+    let outside = match serving.outside {
+        true => Some(arrived.next()?),
+        false => None,
+    };
+    if arrived.fds.len() != serving.sockets() {
+        return Err(arrived.wrong());
+    }
+    let listeners = match &serving.ports {
+        Some(_) => {
+            let own = arrived.fds.by_ref().take(serving.listeners());
+            let listeners = Listeners::from_fds(serving.stub(), own);
+            Some(listeners.ok_or_else(|| arrived.wrong())?)
+        }
+        None => None,
+    };
+    let inbound = listen_inbound(&serving)?;
+    let engine = routes("open a routing socket of the engine's network")?;
+    let descriptors = Descriptors {
+        inbound,
+        // Whoever runs this program on the node: this process itself, until it becomes nobody.
+        callers: Callers {
+            uid: rustix::process::getuid().as_raw(),
+            cookie: node
+                .netns_cookie()
+                .map_err(SidecarError::step("read the node's SO_NETNS_COOKIE"))?,
+            pid_namespace,
+        },
+        listeners,
+        dialers: arrived.fds.collect(),
+        journal,
+        kept,
+        outside,
+        control,
+        routes: [engine, node],
+    };
+    Ok((serving, descriptors))
+}
+
+fn read_configuration(config: OwnedFd) -> Result<Serving, SidecarError> {
+    let mut text = String::new();
+    File::from(config)
+        .take(MOST_CONFIGURATION)
+        .read_to_string(&mut text)
+        .map_err(SidecarError::Configuration)?;
+    serde_json::from_str(&text).map_err(|error| SidecarError::Configuration(error.into()))
+}
+
+/// Listens in the engine's network on the ports that lead in.
+fn listen_inbound(serving: &Serving) -> Result<Vec<(u16, OwnedFd)>, SidecarError> {
+    let listen = |port: &u16| {
+        let port = *port;
+        let listener = crate::network::listen_everywhere(port);
+        let listener = listener.map_err(|source| SidecarError::Inbound { port, source })?;
+        Ok((port, listener))
+    };
+    serving.inbound.iter().map(listen).collect()
+}
+
+/// What earlier runs used. The runtime has read the file before: here it is what is counted from.
+fn read_kept(file: OwnedFd) -> Result<(Kept, OwnedFd), SidecarError> {
+    let mut file = File::from(file);
+    let mut text = String::new();
+    file.read_to_string(&mut text)
+        .map_err(SidecarError::Configuration)?;
+    let kept = Kept::parse(&text).map_err(|line| {
+        let why = format!("line {line} of what earlier runs used is not understood");
+        SidecarError::Configuration(std::io::Error::other(why))
+    })?;
+    Ok((kept, file.into()))
+}

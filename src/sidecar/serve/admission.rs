@@ -1,0 +1,142 @@
+//! Whether a connection or a name is let through: rules, budget, and a person's word.
+
+use std::pin::pin;
+
+use tokio::net::TcpStream;
+
+use super::dns;
+use super::live::Share;
+use super::refusal::Refusal;
+use super::secure::Server;
+use super::upstream::Dial;
+use super::wall::Wall;
+use crate::egress::names::Synthetic;
+use crate::egress::own::is_own;
+use crate::egress::{Denial, NameVerdict, OverBudget, is_within};
+use crate::policy::{Host, HostName, Reach};
+
+/// A connection that may go on, and the rule's word on private addresses.
+#[derive(Debug)]
+pub(super) struct Admitted<'a> {
+    pub host: Host,
+    pub port: u16,
+    pub reach: Reach,
+    pub share: Share<'a>,
+}
+
+impl Wall {
+    /// The one place where a connection is let through.
+    pub async fn admit(
+        &self,
+        client: &TcpStream,
+        host: Host,
+        port: u16,
+    ) -> Result<Admitted<'_>, Refusal> {
+        let now = self.milliseconds();
+        let pause = self.ledger.borrow().check_pause(now);
+        pause.map_err(Refusal::Over)?;
+        let permission = self.permission(client, &host, port).await?;
+        let now = self.milliseconds();
+        // A proxy's client never asks the stub: its names are counted as well, since each is looked up outside.
+        if let Host::Name(name) = &host {
+            self.count_name(name, now)?;
+        }
+        self.ledger.borrow_mut().open(now).map_err(Refusal::Over)?;
+        self.allowed.set(self.allowed.get().saturating_add(1));
+        Ok(Admitted {
+            share: Share::new(self, host.clone(), port, permission),
+            host,
+            port,
+            reach: permission.reach,
+        })
+    }
+
+    /// Lets a connection through and dials: for clients that are told before they say more.
+    pub async fn connect(
+        &self,
+        client: &TcpStream,
+        host: &Host,
+        port: u16,
+    ) -> Result<(Admitted<'_>, Server), Refusal> {
+        let admitted = self.admit(client, host.clone(), port).await?;
+        let server = {
+            let dialling = pin!(self.dial(&admitted));
+            admitted.share.while_allowed(dialling).await?
+        };
+        Ok((admitted, server))
+    }
+
+    /// Dials for a connection that was let through.
+    pub async fn dial(&self, admitted: &Admitted<'_>) -> Result<Server, Refusal> {
+        let Admitted {
+            host,
+            port,
+            reach,
+            share,
+        } = admitted;
+        let dial = Dial {
+            host,
+            port: *port,
+            reach: *reach,
+            rules: &self.rules,
+            share,
+        };
+        self.upstream.dial(&dial).await
+    }
+
+    /// The addresses of a name, if it may be reached, or asked for.
+    pub fn resolve(&self, name: &HostName) -> Result<Synthetic, Refusal> {
+        let now = self.milliseconds();
+        let pause = self.ledger.borrow().check_pause(now);
+        pause.map_err(Refusal::Over)?;
+        let rules = self.rules.borrow();
+        let verdict = rules
+            .name_verdict(self.asking.as_ref(), name, &self.ports.borrow())
+            .map_err(|denial| self.denied(&Host::Name(name.clone()), denial))?;
+        let names = self.names.borrow();
+        let unlisted = &self.approvals.unlisted_names;
+        if verdict == NameVerdict::Unlisted && !names.has(name) {
+            // A part of the budget, so that unlisted names cannot use up the budget of listed ones.
+            let most = (self.budget.hosts / 4).max(1);
+            if self.is_search_artefact(name) || unlisted.get() >= most {
+                return Err(Refusal::Denied(Denial::NotListed));
+            }
+            unlisted.set(unlisted.get() + 1);
+        }
+        drop(names);
+        self.count_name(name, now)
+    }
+
+    /// What a denial is called: nobody needs a rule for the container itself.
+    pub fn denied(&self, host: &Host, denial: Denial) -> Refusal {
+        if denial.is_missing_rule() && is_own(host, &self.own_names) {
+            Refusal::Own
+        } else if self.refusing {
+            Refusal::Local
+        } else {
+            Refusal::Denied(denial)
+        }
+    }
+
+    /// Gives a name its place among those that the budget allows.
+    fn count_name(&self, name: &HostName, now: u64) -> Result<Synthetic, Refusal> {
+        let mut names = self.names.borrow_mut();
+        if let Some(keeper) = &mut *self.keeper.borrow_mut()
+            && names.is_new(name)
+        {
+            let number = names.number(name);
+            keeper.will_look_up(number).map_err(Refusal::Over)?;
+        }
+        names.give(name).ok_or_else(|| {
+            self.ledger.borrow_mut().begin_pause(now);
+            Refusal::Over(OverBudget::Hosts(self.budget.hosts))
+        })
+    }
+
+    /// Whether a resolver may have made this of another name, with the engine's search list or one of Kubernetes.
+    fn is_search_artefact(&self, name: &HostName) -> bool {
+        let rules = self.rules.borrow();
+        dns::is_search_artefact(name.as_str())
+            || rules.search.iter().any(|domain| is_within(name, domain))
+    }
+}

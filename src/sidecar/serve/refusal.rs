@@ -1,0 +1,83 @@
+//! Why a connection does not go on: for the log, for the count, and for the container.
+
+use std::net::IpAddr;
+
+use crate::egress::{AddressRefusal, AskRefusal, Denial, OverBudget};
+
+/// Why a connection does not go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The rules.
+    Denied(Denial),
+    /// The budget.
+    Over(OverBudget),
+    /// What the connection said.
+    Other(String),
+    /// Where the name led.
+    Address(IpAddr, AddressRefusal),
+    /// It was asked for, in vain.
+    NotApproved(AskRefusal),
+    /// It was allowed, and the rules have changed.
+    Revoked,
+    /// It is the container itself.
+    Own,
+    /// Nothing leads out: no rule would change that.
+    Local,
+    /// Allowed, and not to be had: no violation.
+    Unreachable(String),
+    /// One of the two sides is gone: no violation either.
+    Broken(std::io::ErrorKind),
+}
+
+impl Refusal {
+    /// Whether the wall refused, as opposed to the network.
+    pub fn is_violation(&self) -> bool {
+        !matches!(self, Self::Unreachable(_) | Self::Broken(_))
+    }
+
+    /// Under which word it is counted.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Denied(denial) => denial.kind(),
+            Self::Over(over) => over.kind(),
+            Self::Other(_) | Self::Address(..) => "content-or-address",
+            Self::NotApproved(refusal) => refusal.kind(),
+            Self::Revoked => "no-longer-allowed",
+            Self::Own => "container-itself",
+            Self::Local => "local",
+            Self::Unreachable(_) => "unreachable",
+            Self::Broken(_) => "broken",
+        }
+    }
+
+    /// The reason in the words that the container gets: where a name leads inside the node's network is not its business
+    /// (N-L2).
+    pub fn for_container(&self) -> String {
+        match self {
+            Self::Address(..) => "the name leads to no address that is open to this container; the node's log of refusals says \
+                                  where, and why (a name that may be private is listed as internal:HOST:PORT)"
+                .to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Denied(denial) => denial.fmt(f),
+            Self::Over(over) => over.fmt(f),
+            Self::Other(why) | Self::Unreachable(why) => f.write_str(why),
+            Self::Address(address, why) => write!(f, "the name leads to {address}, {why}"),
+            Self::NotApproved(refusal) => refusal.fmt(f),
+            Self::Revoked => f.write_str("the rules were changed: it is no longer allowed"),
+            Self::Local => f.write_str(
+                "the network is local (network.mode): nothing leads out; hosts are named in network.allow when a container starts",
+            ),
+            Self::Own => f.write_str(
+                "it is this container itself: connect to it directly, without the proxy, and on a port that no rule names",
+            ),
+            Self::Broken(kind) => write!(f, "the connection broke: {kind}"),
+        }
+    }
+}
