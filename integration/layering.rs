@@ -1,10 +1,51 @@
-//! Rules that the compiler cannot check within one crate: the pure core stays pure, `unsafe` stays in `src/sys`, and
-//! every file says its purpose.
+//! Rules that the compiler cannot check within one crate: the pure core stays pure, `unsafe` stays in `src/sys`, every file
+//! says its purpose, and no file or function grows past what is read at once.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
 use crate::fixtures;
+
+/// Lines of a file that are built into the program.
+const LONGEST_FILE: usize = 400;
+/// Lines of a function, from `fn` to its last brace.
+const LONGEST_FUNCTION: usize = 80;
+/// Arguments of a function, `self` among them.
+const MOST_ARGUMENTS: usize = 6;
+
+/// Files that may be longer.
+const LONG_FILES: &[(&str, &str)] = &[
+    ("plan/mod.rs", SPLIT),
+    ("plan/sort.rs", SPLIT),
+    ("render/explain.rs", SPLIT),
+    (
+        "seccomp/base.rs",
+        "written by a test, out of policies/syscalls",
+    ),
+    (
+        "seccomp/numbers.rs",
+        "a table with a row for each system call",
+    ),
+];
+/// Functions that may be longer.
+const LONG_FUNCTIONS: &[(&str, &str)] = &[
+    ("plan/mod.rs: plan", SPLIT),
+    ("plan/mounts.rs: plan", SPLIT),
+    ("plan/sort.rs: bind", SPLIT),
+    ("render/explain.rs: filesystem", SPLIT),
+];
+/// Functions that may take more.
+const MANY_ARGUMENTS: &[(&str, &str)] = &[];
+/// Whatever is longer for no reason but that nobody has taken it apart yet.
+const SPLIT: &str = "to be split";
+/// Where no function takes a `bool`, of which a caller's `true` says nothing to its reader.
+const WITHOUT_BOOL: [&str; 10] = [
+    "cgroup", "cli", "devices", "egress", "indexes", "network", "probe", "seccomp", "sidecar",
+    "sys",
+];
 
 /// Directories whose files only compute.
 const PURE: [&str; 6] = ["devices", "egress", "policy", "plan", "render", "seccomp"];
@@ -206,4 +247,141 @@ fn every_file_says_what_it_is_for() {
         let documented = text.lines().any(|line| line.starts_with("//! "));
         assert!(documented, "src/{} has no //! text", path.display());
     }
+}
+
+/// What is counted of a source file.
+#[derive(Default)]
+struct Sizes {
+    file: String,
+    /// Lines of what is built for tests alone.
+    test_lines: usize,
+    /// Functions, as `file: name`, with their lines.
+    lines: Vec<(String, usize)>,
+    /// Likewise, with their arguments.
+    arguments: Vec<(String, usize)>,
+    /// Likewise, those that take a `bool`.
+    bools: Vec<String>,
+}
+
+impl Sizes {
+    fn of(path: &Path, text: &str) -> Self {
+        let file = path.display().to_string();
+        let parsed = syn::parse_file(text).unwrap_or_else(|e| panic!("src/{file}: {e}"));
+        let mut sizes = Self {
+            file,
+            ..Self::default()
+        };
+        sizes.visit_file(&parsed);
+        sizes
+    }
+
+    fn count(&mut self, signature: &syn::Signature, whole: proc_macro2::Span) {
+        let name = format!("{}: {}", self.file, signature.ident);
+        let lines = whole.end().line + 1 - signature.span().start().line;
+        self.lines.push((name.clone(), lines));
+        let arguments = signature.inputs.len();
+        self.arguments.push((name.clone(), arguments));
+        let is_bool = |argument: &syn::FnArg| match argument {
+            syn::FnArg::Typed(typed) => {
+                matches!(&*typed.ty, syn::Type::Path(path) if path.path.is_ident("bool"))
+            }
+            syn::FnArg::Receiver(_) => false,
+        };
+        if signature.inputs.iter().any(is_bool) {
+            self.bools.push(name);
+        }
+    }
+
+    /// Whether an item is built for tests alone, whose lines do not count then.
+    fn is_for_tests(&mut self, attributes: &[syn::Attribute], whole: proc_macro2::Span) -> bool {
+        let for_tests = attributes.iter().any(|attribute| match &attribute.meta {
+            syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string() == "test",
+            _ => false,
+        });
+        if for_tests {
+            self.test_lines += whole.end().line + 1 - whole.start().line;
+        }
+        for_tests
+    }
+}
+
+impl<'ast> Visit<'ast> for Sizes {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let attributes: &[syn::Attribute] = match item {
+            syn::Item::Const(one) => &one.attrs,
+            syn::Item::Fn(one) => &one.attrs,
+            syn::Item::Impl(one) => &one.attrs,
+            syn::Item::Mod(one) => &one.attrs,
+            syn::Item::Struct(one) => &one.attrs,
+            syn::Item::Use(one) => &one.attrs,
+            _ => &[],
+        };
+        if !self.is_for_tests(attributes, item.span()) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        self.count(&function.sig, function.span());
+        visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
+        if !self.is_for_tests(&function.attrs, function.span()) {
+            self.count(&function.sig, function.span());
+            visit::visit_impl_item_fn(self, function);
+        }
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast syn::TraitItemFn) {
+        self.count(&function.sig, function.span());
+        visit::visit_trait_item_fn(self, function);
+    }
+}
+
+/// Holds that what is more than it should be is what may be, and that nothing may be that need not.
+fn only_these(what: &str, found: &BTreeSet<String>, may: &[(&str, &str)]) {
+    let may: BTreeSet<String> = may.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let new: Vec<_> = found.difference(&may).collect();
+    assert!(new.is_empty(), "src/ {what}: {new:#?}");
+    let needless: Vec<_> = may.difference(found).collect();
+    assert!(
+        needless.is_empty(),
+        "take these out of the list, none is any more {what}: {needless:#?}"
+    );
+}
+
+#[test]
+fn a_file_and_a_function_are_read_at_once() {
+    let files = sources();
+    let production = files.iter().filter(|(path, _)| !is_test(path));
+    let (mut long_files, mut long_functions) = (BTreeSet::new(), BTreeSet::new());
+    let (mut many_arguments, mut bools) = (BTreeSet::new(), BTreeSet::new());
+    for (path, text) in production {
+        let sizes = Sizes::of(path, text);
+        if text.lines().count() - sizes.test_lines > LONGEST_FILE {
+            long_files.insert(sizes.file);
+        }
+        let over = |all: Vec<(String, usize)>, most: usize| {
+            let over = all.into_iter().filter(move |(_, count)| *count > most);
+            over.map(|(name, _)| name)
+        };
+        long_functions.extend(over(sizes.lines, LONGEST_FUNCTION));
+        many_arguments.extend(over(sizes.arguments, MOST_ARGUMENTS));
+        if WITHOUT_BOOL.iter().any(|folder| path.starts_with(folder)) {
+            bools.extend(sizes.bools);
+        }
+    }
+    only_these("longer than 400 lines", &long_files, LONG_FILES);
+    only_these(
+        "a function of more than 80 lines",
+        &long_functions,
+        LONG_FUNCTIONS,
+    );
+    only_these(
+        "a function of more than six arguments",
+        &many_arguments,
+        MANY_ARGUMENTS,
+    );
+    only_these("a function that takes a bool", &bools, &[]);
 }
