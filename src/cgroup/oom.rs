@@ -82,7 +82,7 @@ impl OomWatch {
         }
     }
 
-    /// Takes what is there to read; whether it was that memory ran out.
+    /// Reads what is there. True if memory ran out.
     pub fn happened(&mut self) -> bool {
         let mut buffer = [0; 4096];
         match self {

@@ -76,7 +76,7 @@ fn places() -> Result<Option<(PathBuf, PathBuf)>, CgroupError> {
     Ok(own.map(|own| (mount.to_owned(), own)))
 }
 
-/// The `tasks` file of a cgroup, to be written to by whoever is to move.
+/// The `tasks` file of a cgroup, for the process that is to move there.
 pub fn open_tasks(dir: &Path) -> Result<OwnedFd, CgroupError> {
     let file = dir.join("tasks");
     rustix::fs::open(&file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())

@@ -26,7 +26,7 @@ pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), C
     }
 }
 
-/// What holds now on cgroup v2, the only one that systemd's driver is used with; nothing elsewhere.
+/// The limits that hold now, on cgroup v2: systemd's driver is used with no other. Empty on cgroup v1.
 pub fn current(controllers: &Controllers) -> Current {
     let read = |file: &str| {
         let dir = controllers.unified()?;

@@ -76,7 +76,7 @@ pub enum AskDecisionOf {
     Host(HostName),
 }
 
-/// What the engine prepared for names and addresses, read when the container starts.
+/// The engine's resolv.conf and hosts file and the node's proxy, read when the container starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EngineNames {

@@ -5,25 +5,26 @@
 //! sockets; they share a [`wall::Wall`].
 //!
 //! ```text
-//! dns       question ----------> synthetic address, or NXDOMAIN with the reason
-//! inbound   a port of the engine's network -> the same port of the loopback inside
-//! accept    TCP to any address -> which host is meant -> explicit | transparent
-//! explicit  CONNECT, http://, SOCKS5h on loopback
-//! tls, http first bytes must name the host that was decided on
-//! upstream  resolve, vet, dial
-//! around    what the node and the engine's network are made of at the moment
-//! proxy     the node's own proxy, where there is no other way out
-//! secure    TLS to that proxy
-//! relay     bytes both ways
-//! long      many at once when there are many
-//! admission which connection and which name is let through
-//! refusal   why one is not
-//! asks      what waits for a person
-//! live      what is open
-//! guests    what is open the other way
-//! outside   what nobody let in
-//! journal   what was refused
-//! control   what the runtime's verbs ask
+//! dns        question ----------> synthetic address, or NXDOMAIN with the reason
+//! accept     TCP to any address -> which host is meant -> explicit | transparent
+//! explicit   CONNECT, http://, SOCKS5h on loopback
+//! sniff      transparent: the first bytes must name the host that was decided on
+//! admission  is the connection, or the name, let through
+//! asks       connections that wait for a person
+//! refusal    why a connection does not go on
+//! upstream   resolve, vet, dial
+//! around     addresses and networks of the node and of the engine's namespace, as they are now
+//! proxy      the node's own proxy, where it is the only way out
+//! secure     TLS to that proxy
+//! relay      bytes both ways
+//! long       the same for a stream that does not pause
+//! live       connections out that are open
+//! inbound    a port of the engine's network -> the same port of the loopback inside
+//! guests     connections in that are open
+//! outside    connections from outside that nobody answers
+//! journal    the log of refusals
+//! keeper     the file of what was used
+//! control    questions of the runtime's verbs
 //! ```
 
 mod accept;
