@@ -350,7 +350,7 @@ const fn check(number: u16, cases: &'static [Case], errno: u16) -> More {
 }
 "#;
 
-const HEADER: &str = r#"//! Generated from `policies/syscalls/base.toml`, which has the words; a test holds that both say the same. Parsing the TOML
+const HEADER: &str = r#"//! Generated from `policies/syscalls/base.toml`, with its reasons; a test holds that both are equal. Parsing the TOML
 //! at every start would take longer than compiling the filter.
 //!
 //! `AGENTBOX_BLESS=1 cargo test base_rs_is_what_base_toml_says` writes this file.
