@@ -1,17 +1,105 @@
 //! PURE. The network wall of a container.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
-use super::{NetworkPlan, PlanError, SidecarLimits};
+use serde::{Deserialize, Serialize};
+
+use super::PlanError;
 use crate::egress::{Asking, Budget, Rules, proxy_port};
 use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::HOST_NETWORK;
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{
-    Network, NetworkMode, OnUnknown, PolicyName, Resolved, Switch, Upstream, UpstreamNames,
+    Network, NetworkMode, NetworkPrefix, OnUnknown, PolicyName, Resolved, Switch, Upstream,
+    UpstreamNames,
 };
-use std::path::Path;
+
+/// The network wall.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NetworkPlan {
+    /// What the inner namespace offers.
+    pub mode: NetworkMode,
+    /// What is reached through the sidecar; nothing unless the mode is `allowlist`.
+    pub rules: Rules,
+    /// The TCP ports that the wall listens on inside, bound at `create`: those that the rules named then.
+    #[serde(default)]
+    pub ports: BTreeSet<u16>,
+    /// The port of the explicit proxy on 127.0.0.1.
+    #[serde(default = "usual_proxy")]
+    pub proxy_port: u16,
+    /// What may be asked for, where that is not refused at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asking: Option<Asking>,
+    /// Whether processes are told of the proxy.
+    pub proxy_env: bool,
+    /// The cluster's networks, as the node's file names them: where rules `service:` lead besides the engine's own.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub services: BTreeSet<NetworkPrefix>,
+    /// Whether the stub and the proxy run to refuse everything with the reason: under the mode `local`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refusing: bool,
+    /// What the container itself is called: its host name, and those of whoever shares its network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own_names: Vec<String>,
+    /// The most that one container's connections may take.
+    pub budget: Budget,
+    /// Seconds for which what a run used counts for the next one of the same container.
+    #[serde(default, skip_serializing_if = "is_not_kept")]
+    pub budgets_kept: u32,
+    /// `net.*` settings for the inner namespace.
+    pub sysctl: BTreeMap<String, String>,
+    /// Whether the container has a sysfs, which is then replaced by the inner namespace's.
+    pub sysfs: bool,
+    /// The node's proxy, which the sidecar dials through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Upstream>,
+    /// Ports of the engine's network that lead to the same ports of the loopback inside.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inbound: BTreeSet<u16>,
+    /// The network of another container that this one is in: all of this is the other one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<SharedNetwork>,
+}
+
+/// The network of a container that others join: its inner namespace and its sidecar.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SharedNetwork {
+    /// The container's id.
+    pub container: String,
+    /// The inner namespace, by a process that is in it. What counts is the cookie.
+    pub path: PathBuf,
+    /// The inner namespace's cookie: every member makes sure that it is there before it executes anything.
+    pub cookie: u64,
+    /// The sidecar's number in the runtime's pid namespace.
+    pub sidecar_pid: i32,
+    /// When the sidecar started, in clock ticks after boot.
+    pub sidecar_start: u64,
+}
+
+impl NetworkPlan {
+    /// Whether the sidecar has anybody to answer, inside or outside.
+    pub fn is_served(&self) -> bool {
+        self.mode == NetworkMode::Allowlist || self.refusing || !self.inbound.is_empty()
+    }
+}
+
+/// Limits of the sidecar's own cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SidecarLimits {
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub pids: u32,
+    /// Share of one processor, per cent.
+    pub cpu_percent: u32,
+    /// Open files.
+    pub files: u64,
+}
 
 /// The stub's port.
 const DNS_PORT: u16 = 53;
@@ -34,6 +122,11 @@ fn refusing_port(inbound: &BTreeSet<u16>) -> u16 {
     (UNUSUAL..u16::MAX)
         .find(|port| !inbound.contains(port))
         .unwrap_or(UNUSUAL)
+}
+
+/// Records of before have no such field.
+fn is_not_kept(seconds: &u32) -> bool {
+    *seconds == 0
 }
 
 /// What the inner namespace offers and the sidecar lets through.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::plan::join::refuses;
+use crate::policy::NetworkMode;
 
 const PATH: &str = "/proc/7/ns/net";
 

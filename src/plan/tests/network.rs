@@ -1,6 +1,7 @@
 //! The network wall: what is enforced of the rules, under each mode.
 
 use super::*;
+use crate::egress::Budget;
 use crate::egress::{Decision, Rules};
 use crate::policy::NetworkMode;
 

@@ -1,0 +1,228 @@
+//! PURE. Why a container cannot be planned: each says what to do about it.
+
+use std::path::PathBuf;
+
+/// Why a container cannot be planned. Nothing has been created when one is returned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The kernel lacks what the plan needs.
+    #[error(
+        "policy '{policy}' needs {need}, which this kernel ({have}) does not have: use a newer kernel, or a policy without it"
+    )]
+    Kernel {
+        /// The policy's name.
+        policy: String,
+        /// The missing feature.
+        need: &'static str,
+        /// The kernel's release.
+        have: String,
+    },
+    /// Crashes would reach the node's handler, which no wall of a container keeps them from.
+    #[error(
+        "policy '{0}' keeps crashes from the node's programs, but kernel.core_pattern on this node is a socket, to which Linux sends \
+         every crash: make it a file or a pipe, or let the node's file say `core-socket = true` under [allow]"
+    )]
+    CoreSocket(String),
+    /// A bound that no cgroup here can hold.
+    #[error(
+        "policy '{policy}' bounds limits.{field} ({bound}), and this node's cgroups have no {controller} controller: mount or enable it (cgroup.subtree_control), or use a policy with limits.{field} = \"unlimited\""
+    )]
+    Controller {
+        /// The policy's name.
+        policy: String,
+        /// The field.
+        field: &'static str,
+        /// What it says.
+        bound: String,
+        /// The controller that is missing.
+        controller: &'static str,
+    },
+    /// A mask that git would take for a change of the project.
+    #[error(
+        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and git has another content of it, which a commit would empty: take the secret out (git restore), keep it yours alone (git update-index --skip-worktree), or let filesystem.credentials of the node's policy name it"
+    )]
+    Tracked {
+        /// The policy's name.
+        policy: String,
+        /// Path in the mount.
+        path: PathBuf,
+        /// What is mounted.
+        source_path: PathBuf,
+    },
+    /// A mask that git might take for a change of the project.
+    #[error(
+        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and nobody can tell whether git has it: {why}; or take the secret out, or name it in filesystem.credentials of the node's policy"
+    )]
+    Untold {
+        /// The policy's name.
+        policy: String,
+        /// Path in the mount.
+        path: PathBuf,
+        /// What is mounted.
+        source_path: PathBuf,
+        /// The reason, and what to do about it.
+        why: String,
+    },
+    /// What is thrown away must lie on a disk, and cannot.
+    #[error(
+        "policy '{policy}' keeps scratch on disk (filesystem.scratch-on = \"disk\"), which this node cannot: {why}; use \"auto\", which falls back to memory, or \"memory\""
+    )]
+    NoDisk {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        why: String,
+    },
+    /// A section that every container needs is missing from config.json.
+    #[error("config.json has no `{0}` section")]
+    Missing(&'static str),
+    /// A namespace that would reach out of the container.
+    #[error(
+        "policy '{policy}' refuses the {whose} {kind} namespace: run without it, or let the node's file allow it (allow.namespaces)"
+    )]
+    Namespace {
+        /// The policy's name.
+        policy: String,
+        /// `host's` or `foreign`, with its path.
+        whose: String,
+        /// pid, ipc, ...
+        kind: &'static str,
+    },
+    /// The namespace of a container whose walls are not the same.
+    #[error(
+        "policy '{policy}' refuses the {kind} namespace of container {id}: {why}; use the same policy for both, or let the node's file allow it (allow.namespaces)"
+    )]
+    Neighbour {
+        /// The policy's name.
+        policy: String,
+        /// pid, ipc, ...
+        kind: &'static str,
+        /// The other container.
+        id: String,
+        /// In what the walls differ.
+        why: String,
+    },
+    /// Ports that cannot lead in.
+    #[error("network.inbound of policy '{policy}' is refused: {why}")]
+    Inbound {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        why: String,
+    },
+    /// A denial that nobody could keep.
+    #[error("network.deny of policy '{policy}' cannot be kept: {why}")]
+    Denial {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        why: String,
+    },
+    /// Another container's network.
+    #[error(
+        "policy '{policy}' refuses the network namespace of {whose}: {why}; run without it, or let the node's allow.namespaces give it its own loopback"
+    )]
+    SharedNetwork {
+        /// The policy's name.
+        policy: String,
+        /// A container's id, or a path.
+        whose: String,
+        /// The reason.
+        why: String,
+    },
+    /// A hook that is not the engine's network hook.
+    #[error(
+        "policy '{policy}' refuses the {when} hook {path:?}: the node's file can allow it (allow.hooks)"
+    )]
+    Hook {
+        /// The policy's name.
+        policy: String,
+        /// prestart, createRuntime, ...
+        when: &'static str,
+        /// The program.
+        path: PathBuf,
+    },
+    /// A device that the policy does not give.
+    #[error(
+        "policy '{policy}' refuses the device {path:?}: the node's file can allow it (allow.devices)"
+    )]
+    Device {
+        /// The policy's name.
+        policy: String,
+        /// The node in the container.
+        path: PathBuf,
+    },
+    /// A device that has the name of one that the node's file allows, and is another.
+    #[error(
+        "the device {0:?} is not the one that has this path on the node: the node's file allows that one alone (allow.devices)"
+    )]
+    OtherDevice(PathBuf),
+    /// `dev.agentbox.workspace` names no mount.
+    #[error("dev.agentbox.workspace = {0:?}: no bind mount of this container is at that path")]
+    Workspace(PathBuf),
+    /// Several mounts could be the workspace, and it is the only one that would be mounted.
+    #[error(
+        "policy '{policy}' mounts the workspace alone, and cannot tell which it is: {holder:?} holds the working directory, and {rivals} could be meant; name it by the annotation dev.agentbox.workspace, or mount the others read-only"
+    )]
+    WhichWorkspace {
+        /// The policy's name.
+        policy: String,
+        /// The mount that holds the working directory.
+        holder: PathBuf,
+        /// The others.
+        rivals: String,
+    },
+    /// The workspace is not where the policy wants it.
+    #[error(
+        "policy '{policy}' has the workspace at {allowed} (filesystem.workspace-at), not at {place:?}"
+    )]
+    WorkspaceElsewhere {
+        /// The policy's name.
+        policy: String,
+        /// Where it would be.
+        place: PathBuf,
+        /// Where it may be.
+        allowed: String,
+    },
+    /// `filesystem.write` names no mount.
+    #[error(
+        "filesystem.write names {0:?}: no mount of this container is at that path; the image's own files can be written, and are thrown away, if filesystem.root is \"ephemeral\""
+    )]
+    Written(PathBuf),
+    /// Something that was asked for would be left out.
+    #[error(
+        "policy '{policy}' refuses to start if anything is left out (filesystem.left-out = \"error\"), and this is not given: {what}"
+    )]
+    LeftOut {
+        /// The policy's name.
+        policy: String,
+        /// What, each with its reason.
+        what: String,
+    },
+    /// The workspace is on the list of what is never let in.
+    #[error("the workspace {destination:?} (from {source_path:?}) is refused: {why}")]
+    WorkspaceRefused {
+        /// Mount point in the container.
+        destination: PathBuf,
+        /// Path on the node.
+        source_path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// A mount in which a credential may lie that nobody has seen.
+    #[error(
+        "the mount at {destination:?} (from {source_path:?}) cannot be searched for sockets and credentials: {why}; mount less of it, or accept an incomplete search (filesystem.search = \"partial\")"
+    )]
+    Unsearched {
+        /// Mount point in the container.
+        destination: PathBuf,
+        /// Path on the node.
+        source_path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// A destination that is not an absolute, plain path.
+    #[error("the mount destination {0:?} is not an absolute path without `..`")]
+    Destination(PathBuf),
+}

@@ -1,0 +1,147 @@
+//! PURE. The file system wall of a plan.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Exclude, PlannedMount, Pruned, Seen, text};
+use crate::policy::RootAccess;
+
+/// The file system wall.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FilesystemPlan {
+    /// The root file system, whatever its image says.
+    pub root: RootAccess,
+    /// Directories that are private, writable and thrown away, in mount order.
+    pub ephemeral: Vec<Ephemeral>,
+    /// Upper bound of all that is ephemeral, bytes.
+    pub scratch_bytes: u64,
+    /// Where that lies.
+    #[serde(default)]
+    pub scratch_place: ScratchPlace,
+    /// Mount point of the workspace, if the container has one.
+    pub workspace: Option<PathBuf>,
+    /// Mounts that the container gets, in order.
+    pub mounts: Vec<PlannedMount>,
+    /// Mounts that the engine asked for and the container does not get.
+    pub pruned: Vec<Pruned>,
+    /// Paths of the container that are made empty.
+    #[serde(with = "text::many")]
+    pub masked: Vec<PathBuf>,
+    /// Those of the masked paths that were found inside a mount: they must be there when they are masked.
+    #[serde(with = "text::many")]
+    pub found: BTreeSet<PathBuf>,
+    /// What is seen in some of those.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<SeenIn>,
+    /// Directories in mounts that are part of the name by which one of those is known: no process of the container can
+    /// rename them.
+    #[serde(
+        default,
+        with = "text::many",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
+    pub pinned: BTreeSet<PathBuf>,
+    /// Paths of the container that are made read-only.
+    pub readonly: Vec<PathBuf>,
+    /// Files of the network wall that replace the engine's: /etc/hosts, /etc/resolv.conf.
+    pub replaced: BTreeSet<PathBuf>,
+    /// What git is told to leave alone of that which is hidden.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excludes: Vec<Exclude>,
+}
+
+/// What is seen, read-only, in a directory of a mount that is hidden as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SeenIn {
+    /// The directory, in the container.
+    #[serde(with = "text::one")]
+    pub directory: PathBuf,
+    /// What, by its path in that.
+    pub files: Vec<Seen>,
+}
+
+impl FilesystemPlan {
+    /// Whether a path lies in or below something that the container's first process mounts itself.
+    pub fn is_mounted_late(&self, path: &Path) -> bool {
+        let late = self.mounts.iter().filter(|m| m.is_late());
+        late.map(|m| &m.destination)
+            .chain(self.ephemeral.iter().map(|e| &e.path))
+            .any(|place| path.starts_with(place))
+            // The root is one of them, but for what moves there as it is.
+            || (self.root == RootAccess::Ephemeral
+                && !self.kernel_mounts().any(|place| path.starts_with(place)))
+    }
+
+    /// The outermost of the mounts that libcontainer makes: the kernel's own file systems and /dev.
+    pub fn kernel_mounts(&self) -> impl Iterator<Item = &Path> {
+        let early = || self.mounts.iter().filter(|m| !m.is_late());
+        let inside_another = move |path: &Path| {
+            early().any(|m| m.destination != path && path.starts_with(&m.destination))
+        };
+        let places: BTreeSet<&Path> = early().map(|m| m.destination.as_path()).collect();
+        places.into_iter().filter(move |path| !inside_another(path))
+    }
+
+    /// Whether there is anything that is thrown away.
+    pub fn needs_scratch(&self) -> bool {
+        self.root == RootAccess::Ephemeral
+            || !self.ephemeral.is_empty()
+            || self.mounts.iter().any(|m| m.private)
+    }
+
+    /// Whether what is written at a path is thrown away: no mount of the engine's holds it.
+    pub fn is_thrown_away(&self, path: &Path) -> bool {
+        let depth = |place: &Path| place.components().count();
+        let holds = |place: &&Path| path.starts_with(place);
+        let deepest = |private: bool| {
+            let mounts = self.mounts.iter().filter(move |m| m.private == private);
+            let mounts = mounts.map(|m| m.destination.as_path());
+            mounts.filter(holds).map(depth).max().unwrap_or(0)
+        };
+        let mounted = deepest(false);
+        let private = self.ephemeral.iter().map(|e| e.path.as_path());
+        let private = private.filter(holds).map(depth).max().unwrap_or(0);
+        let private = private.max(deepest(true));
+        match self.root {
+            RootAccess::Ephemeral => private >= mounted,
+            RootAccess::ReadOnly => private > mounted,
+        }
+    }
+}
+
+/// A directory that is private, writable and thrown away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ephemeral {
+    /// Path in the container.
+    pub path: PathBuf,
+    /// Empty, or over what the image has there.
+    pub content: EphemeralContent,
+}
+
+/// Where what is thrown away lies until then.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScratchPlace {
+    /// In memory, as the container's.
+    #[default]
+    Memory,
+    /// On the node's disk, in a file system of the container's own.
+    Disk,
+}
+
+/// What an ephemeral directory shows at the beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EphemeralContent {
+    /// Nothing (mode 1777).
+    Empty,
+    /// Nothing, and it is a home directory: nothing in it can be executed, and it is its owner's.
+    EmptyHome,
+    /// What the image has there (an overlay).
+    Image,
+}
