@@ -176,7 +176,7 @@ fn no_change_goes_beyond_the_ceiling() {
         assert!(refused.contains(why), "{rules}: {refused}");
     }
     assert_eq!(agent.network()["rules"], before);
-    let plan = &agent.record()["plan"]["network"]["rules"];
+    let plan = &agent.record()["decided"]["plan"]["network"]["rules"];
     assert_eq!(*plan, before);
     // Plain HTTP where a rule means TLS.
     let plain = agent.curl(false, &["http://api.example.test:443/plain"]);
@@ -225,7 +225,7 @@ fn new_rules_may_name_ports_that_nobody_listened_on() {
     assert!(banner(&agent, 22).contains("SSH-2.0-example"));
     assert_eq!(agent.network()["ports"], serde_json::json!([22, 443]));
     assert_eq!(
-        agent.record()["plan"]["network"]["ports"],
+        agent.record()["decided"]["plan"]["network"]["ports"],
         serde_json::json!([22, 443])
     );
     // By another name or by an address it leads nowhere.
@@ -266,6 +266,9 @@ fn new_rules_may_name_ports_that_nobody_listened_on() {
         assert!(refused.contains(why), "{rules}: {refused}");
     }
     assert_eq!(agent.network()["rules"], before);
-    assert_eq!(agent.record()["plan"]["network"]["rules"], before);
+    assert_eq!(
+        agent.record()["decided"]["plan"]["network"]["rules"],
+        before
+    );
     assert!(banner(&agent, 22).contains("SSH-2.0-example"));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use agentbox::plan::reach::{self, NetSettings};
-use agentbox::plan::{Plan, neutral, plan, process as confined};
+use agentbox::plan::{Decided, neutral, plan, process as confined};
 use agentbox::policy::{Asker, NodeConfig, Selection, Sources, exceeds, resolve};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
@@ -33,10 +33,10 @@ pub fn config(data: &[u8]) {
     if let Ok(Selection::Policy(resolved)) = fixtures::select(None, &fixtures::annotations(&spec)) {
         let facts = fixtures::facts(&spec);
         match plan(&resolved, &spec, &facts, &fixtures::newest()) {
-            Ok(plan) => {
-                walls::check(&resolved, &spec, &facts, &plan);
-                saved_and_read_again(&plan);
-                if let Ok(filter) = filter::compile(Some((&plan).into()), engine.as_ref()) {
+            Ok(decided) => {
+                walls::check(&resolved, &spec, &facts, &decided);
+                saved_and_read_again(&decided);
+                if let Ok(filter) = filter::compile(Some((&decided.plan).into()), engine.as_ref()) {
                     assert!(filter.is_some_and(|f| f.program.instructions().len() <= 4096));
                 }
             }
@@ -45,10 +45,10 @@ pub fn config(data: &[u8]) {
     }
 }
 
-fn saved_and_read_again(plan: &Plan) {
-    let text = serde_json::to_vec(plan).unwrap();
-    let again: Plan = serde_json::from_slice(&text).unwrap();
-    assert_eq!(*plan, again);
+fn saved_and_read_again(decided: &Decided) {
+    let text = serde_json::to_vec(decided).unwrap();
+    let again: Decided = serde_json::from_slice(&text).unwrap();
+    assert_eq!(*decided, again);
 }
 
 /// process.json of `exec`, under each policy.
@@ -59,7 +59,7 @@ pub fn process(data: &[u8]) {
     let bundle = fixtures::bundle_named("docker26-run");
     for policy in POLICIES {
         let resolved = fixtures::policy(policy, &[]);
-        let plan = fixtures::planned(&resolved, &bundle).unwrap();
+        let plan = fixtures::planned(&resolved, &bundle).unwrap().plan;
         let mut rendered = bundle.clone();
         rendered.set_process(Some(confined::confine(process.clone(), &plan)));
         walls::check_process(&resolved, &rendered);

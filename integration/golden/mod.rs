@@ -20,9 +20,9 @@ mod lines;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use agentbox::plan::{HostFacts, Plan, PlanError, plan, process};
+use agentbox::plan::{Decided, HostFacts, PlanError, plan, process};
 use agentbox::policy::{Resolved, Selection};
-use agentbox::render::explain::{self, Subject};
+use agentbox::render::explain::{self, Subject, Whole};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
 use oci_spec::runtime::Spec;
@@ -97,8 +97,8 @@ fn exec_gives_a_process_what_its_golden_file_says() {
     let members = fixtures::processes().into_iter().map(|(name, wanted)| {
         let id = Id::of(&spec);
         let whole = |policy| {
-            let plan = fixtures::planned(&flagged(policy, &spec), &spec).unwrap();
-            let confined = process::confine(wanted.clone(), &plan);
+            let decided = fixtures::planned(&flagged(policy, &spec), &spec).unwrap();
+            let confined = process::confine(wanted.clone(), &decided.plan);
             (
                 policy,
                 id.hide(lines::once(lines::of("process", &confined))),
@@ -119,9 +119,9 @@ fn exec_gives_a_process_what_its_golden_file_says() {
 fn nothing_of_a_plan_or_a_spec_can_change_without_another_line() {
     let spec = fixtures::bundle("docker26-tmpfs");
     for policy in POLICIES {
-        let plan = fixtures::planned(&flagged(policy, &spec), &spec).unwrap();
-        let rendered = shadow::confined(spec.clone(), &plan, &fixtures::places());
-        let plans = lines::assert_every_change_shows("plan", &plan);
+        let decided = fixtures::planned(&flagged(policy, &spec), &spec).unwrap();
+        let rendered = shadow::confined(spec.clone(), &decided.plan, &fixtures::places());
+        let plans = lines::assert_every_change_shows("plan", &Whole::from(&decided));
         let specs = lines::assert_every_change_shows("spec", &rendered);
         assert!(plans > 500 && specs > 300, "{plans} and {specs} changes");
     }
@@ -168,13 +168,13 @@ fn under(resolved: &Resolved, spec: &Spec) -> Vec<String> {
     if !same.is_empty() {
         text.push(format!("on Linux {}: the same", same.join(", ")));
     }
-    let Ok(plan) = &newest else {
+    let Ok(decided) = &newest else {
         text.extend(newest_plan);
         return lines::once(text);
     };
-    let rendered = shadow::confined(spec.clone(), plan, &fixtures::places());
+    let rendered = shadow::confined(spec.clone(), &decided.plan, &fixtures::places());
     text.push("== explanation".to_owned());
-    text.extend(explanation(plan, resolved, spec));
+    text.extend(explanation(decided, resolved, spec));
     text.push("== plan".to_owned());
     text.extend(newest_plan);
     text.push("== shadow spec".to_owned());
@@ -183,7 +183,7 @@ fn under(resolved: &Resolved, spec: &Spec) -> Vec<String> {
 }
 
 /// The name of the policy in a refusal is said by what stands above it.
-fn words(resolved: &Resolved, result: Result<Plan, PlanError>) -> Result<Plan, String> {
+fn words(resolved: &Resolved, result: Result<Decided, PlanError>) -> Result<Decided, String> {
     let name = format!("policy '{}'", resolved.policy.name);
     result.map_err(|error| chain(&error).replace(&name, "policy '<policy>'"))
 }
@@ -193,22 +193,22 @@ fn chain(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-fn planned(result: &Result<Plan, String>) -> Vec<String> {
+fn planned(result: &Result<Decided, String>) -> Vec<String> {
     match result {
-        Ok(plan) => lines::of("plan", plan),
+        Ok(decided) => lines::of("plan", &Whole::from(decided)),
         Err(error) => vec![format!("refused: {error}")],
     }
 }
 
-fn explanation(plan: &Plan, resolved: &Resolved, spec: &Spec) -> Vec<String> {
+fn explanation(decided: &Decided, resolved: &Resolved, spec: &Spec) -> Vec<String> {
     let engine = spec.linux().as_ref().and_then(|l| l.seccomp().as_ref());
-    let compiled = filter::compile(Some(plan.into()), engine).unwrap();
+    let compiled = filter::compile(Some((&decided.plan).into()), engine).unwrap();
     let filter = compiled.map(|f| explain::filter(&f.program));
     let subject = Subject {
         name: "container ID".to_owned(),
         identity: None,
         chosen_by: resolved.chosen_by.to_string(),
-        plan: Some(plan.clone()),
+        decided: Some(decided.clone()),
         filter,
     };
     explain::text(&subject).lines().map(str::to_owned).collect()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use agentbox::plan::SyscallPlan;
 use agentbox::policy::{self, Switch, Syscalls};
 use agentbox::runtime::{RuntimeError, filter};
 use agentbox::seccomp::{self, ARCH_X86_64, Call, Filter, SeccompError};
@@ -24,9 +25,14 @@ fn call(dice: &mut Dice, number: u32) -> Call {
 /// Compiles; names that no policy can deny are taken out of `deny`.
 fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> Filter {
     for _ in 0..64 {
-        let asked = filter::Asked {
-            syscalls,
+        let planned = SyscallPlan {
+            allow: syscalls.allow.clone(),
+            deny: syscalls.deny.clone(),
             set_id: Switch::Off,
+            engine_profile: engine.is_some(),
+        };
+        let asked = filter::Asked {
+            syscalls: &planned,
             devices: false,
         };
         match filter::compile(Some(asked), engine) {

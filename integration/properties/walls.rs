@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use agentbox::plan::neutral;
 use agentbox::plan::never::Never;
-use agentbox::plan::{BundleFacts, EphemeralContent, Plan, plan};
+use agentbox::plan::{BundleFacts, Decided, EphemeralContent, Plan, plan};
 use agentbox::policy::{self, MountRule, Resolved, RootAccess};
 use agentbox::render::spec as shadow;
 use oci_spec::runtime::{Mount, Spec};
@@ -41,7 +41,8 @@ const READ_ONLY: [&str; 5] = [
 const WRITABLE_SUPPORT: [&str; 2] = ["/dev/shm", "/dev/termination-log"];
 
 /// Everything that no shadow spec may lack or have.
-pub fn check(resolved: &Resolved, spec: &Spec, facts: &BundleFacts, plan: &Plan) {
+pub fn check(resolved: &Resolved, spec: &Spec, facts: &BundleFacts, decided: &Decided) {
+    let plan = &decided.plan;
     let rendered = shadow::confined(spec.clone(), plan, &fixtures::places());
     check_mounts(
         resolved,
@@ -52,7 +53,7 @@ pub fn check(resolved: &Resolved, spec: &Spec, facts: &BundleFacts, plan: &Plan)
     check_files(plan, &rendered);
     check_process(resolved, &rendered);
     check_linux(plan, &rendered);
-    check_again(resolved, &rendered, facts, plan);
+    check_again(resolved, &rendered, facts, decided);
 }
 
 fn check_mounts(
@@ -85,7 +86,7 @@ fn check_mounts(
         }
         let planned = plan.filesystem.mounts.iter();
         let planned: Vec<_> = planned
-            .filter(|m| m.destination == *destination && m.source == source)
+            .filter(|m| m.destination == *destination && m.source() == source)
             .collect();
         assert!(!planned.is_empty(), "{mount:?}");
         let support = WRITABLE_SUPPORT.iter().any(|s| destination == Path::new(s));
@@ -165,8 +166,9 @@ fn check_files(plan: &Plan, rendered: &Spec) {
     let readonly = linux.readonly_paths().clone().unwrap();
     // Where the root is thrown away, what is not in one of the kernel's mounts is hidden by the first process, in the new
     // root.
-    let late =
-        |path: &str| files.root == RootAccess::Ephemeral && files.is_mounted_late(Path::new(path));
+    let late = |path: &str| {
+        files.root == RootAccess::Ephemeral && files.is_mounted_by_init(Path::new(path))
+    };
     for path in MASKED {
         assert!(
             files.masked.contains(&PathBuf::from(path))
@@ -289,13 +291,14 @@ fn check_linux(plan: &Plan, rendered: &Spec) {
 /// What differs for good reason is not compared: the engine's profile and `net.*` settings are not in the shadow spec
 /// (the program and the inner namespace have them), masks below /sys are made at start and so left out of it, and
 /// what was pruned once is not there to be pruned again.
-fn check_again(resolved: &Resolved, rendered: &Spec, facts: &BundleFacts, before: &Plan) {
+fn check_again(resolved: &Resolved, rendered: &Spec, facts: &BundleFacts, decided: &Decided) {
+    let before = &decided.plan;
     let rendered = &with_late_mounts(rendered, before);
     let judged = before
         .filesystem
         .mounts
         .iter()
-        .map(|m| m.judged.is_some().then_some(&m.source));
+        .map(|m| m.bind().map(|bind| &bind.source));
     let by_path = facts.sources.iter().flatten();
     let by_path: BTreeMap<&PathBuf, _> = by_path.map(|s| (&s.path, s)).collect();
     let kept = judged.map(|path| path.map(|p| by_path[p].clone()));
@@ -308,7 +311,8 @@ fn check_again(resolved: &Resolved, rendered: &Spec, facts: &BundleFacts, before
         sources: kept.chain(ours).collect(),
         ..facts.clone()
     };
-    let after = plan(resolved, rendered, &facts, &fixtures::newest()).unwrap();
+    let again = plan(resolved, rendered, &facts, &fixtures::newest()).unwrap();
+    let after = &again.plan;
     let same = |paths: &[PathBuf]| -> Vec<PathBuf> {
         let paths = paths
             .iter()
@@ -337,8 +341,8 @@ fn check_again(resolved: &Resolved, rendered: &Spec, facts: &BundleFacts, before
         (after.network.mode, after.network.sysfs)
     );
     assert_eq!(
-        (&before.policy, &before.syscalls.deny),
-        (&after.policy, &after.syscalls.deny)
+        (&decided.resolved, &before.syscalls.deny),
+        (&again.resolved, &after.syscalls.deny)
     );
 }
 
@@ -390,7 +394,7 @@ fn the_walls_stand_whatever_a_bundle_says() {
 /// The shadow spec with what the container's first process mounts and masks itself.
 fn with_late_mounts(rendered: &Spec, plan: &Plan) -> Spec {
     let fs = &plan.filesystem;
-    let one = |destination: &PathBuf, kind: &str, source: &PathBuf, options: &[String]| {
+    let one = |destination: &Path, kind: &str, source: &Path, options: &[String]| {
         oci_spec::runtime::MountBuilder::default()
             .destination(destination)
             .typ(kind)
@@ -402,7 +406,7 @@ fn with_late_mounts(rendered: &Spec, plan: &Plan) -> Spec {
     let planned = fs
         .mounts
         .iter()
-        .map(|m| one(&m.destination, &m.kind, &m.source, &m.options));
+        .map(|m| one(&m.destination, m.type_name(), m.source(), &m.options()));
     let bind = ["bind".to_owned(), "ro".to_owned()];
     let replaced = fs
         .replaced

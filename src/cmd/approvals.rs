@@ -63,7 +63,7 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
 fn waiting(record: &Record, lines: &mut Vec<Line>) -> Result<()> {
     let place = Place::new(&record.root, &record.id)?;
     let asks = |plan: &crate::plan::Plan| plan.network.asking.is_some();
-    if !record.plan.as_ref().is_some_and(asks) {
+    if !record.plan().is_some_and(asks) {
         return Ok(());
     }
     let status = control::status(&place.dir(), record)?;
@@ -145,7 +145,7 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
     let record = find::network_of(find::container(id, Purpose::Look)?)?;
     let place = Place::new(&record.root, &record.id)?;
     let asks = |plan: &crate::plan::Plan| plan.network.asking.is_some();
-    if !record.plan.as_ref().is_some_and(asks) {
+    if !record.plan().is_some_and(asks) {
         bail!(
             "container {} asks nobody: its network.on-unknown is not ask, or its network.mode not allowlist",
             record.id

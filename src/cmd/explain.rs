@@ -28,7 +28,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                     .as_ref()
                     .map(|f| explain::filter(&f.program)),
                 chosen_by: decision.chosen_by,
-                plan: decision.plan,
+                decided: decision.decided,
             }
         }
         (None, None) => {
@@ -41,7 +41,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                     .as_ref()
                     .map(|f| explain::filter(&f.program)),
                 chosen_by: decision.chosen_by,
-                plan: decision.plan,
+                decided: decision.decided,
             }
         }
         (None, Some(id)) => {
@@ -50,13 +50,13 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 // If that container is gone, the facts of the time of joining are all there is.
                 Some(shared) => find::container(&shared.container, Purpose::Look)
                     .ok()
-                    .and_then(|first| first.plan),
+                    .and_then(|first| first.decided),
                 None => None,
             };
             // What its own record says of the network was true when it joined.
-            if let (Some(plan), Some(first)) = (&mut record.plan, governed_by) {
-                plan.network.rules = first.network.rules;
-                plan.policy.network = first.policy.network;
+            if let (Some(decided), Some(first)) = (&mut record.decided, governed_by) {
+                decided.resolved.network = first.policy().network;
+                decided.plan.network.rules = first.plan.network.rules;
             }
             let saved = filter::read(&Place::new(&record.root, &record.id)?.filter())?;
             Subject {
@@ -64,7 +64,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 identity: Some(identity::of(&record)),
                 filter: saved.map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
-                plan: record.plan,
+                decided: record.decided,
             }
         }
     };

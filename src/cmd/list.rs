@@ -84,10 +84,11 @@ fn fenced(place: &Place, record: &Record) -> Fenced {
         log::debug!("{}", crate::log::chain(&error));
         None
     });
-    let plan = record.plan.as_ref();
+    let decided = record.decided.as_ref();
+    let plan = record.plan();
     Fenced {
         identity: identity::of(record),
-        policy: plan.map(|plan| plan.policy.name.to_string()),
+        policy: decided.map(|d| d.resolved.name.to_string()),
         network: plan.map(|plan| plan.network.mode),
         network_of: shared.map(|shared| shared.container.clone()),
         refused: status.map(|status| {

@@ -25,7 +25,7 @@ pub fn run(args: &Network) -> Result<ExitCode> {
         identity,
         network_of: (record.id != id).then(|| record.id.clone()),
         status: control::status(&place.dir(), &record)?,
-        mode: record.plan.map(|plan| plan.network.mode),
+        mode: record.plan().map(|plan| plan.network.mode),
         id,
     };
     match args.format {

@@ -48,7 +48,7 @@ impl State {
             ContainerStatus::Stopped => 0,
             _ => container.pid().map_or(0, nix::unistd::Pid::as_raw),
         };
-        let left_out = record.plan.as_ref().map(crate::plan::Plan::left_out);
+        let left_out = record.plan().map(crate::plan::Plan::left_out);
         Self {
             left_out: left_out.unwrap_or_default(),
             oci_version: record.oci_version,

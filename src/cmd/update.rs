@@ -56,7 +56,7 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
     let _lock = place.lock_existing()?;
     let container = start::load(&place)?;
     let record = Record::read(&place.dir())?;
-    if let Some(plan) = &record.plan {
+    if let Some(plan) = record.plan() {
         neutral::resources(&mut resources);
         if let Some(why) = plan.limits.refuses(&resources) {
             bail!(why);

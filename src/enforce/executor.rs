@@ -106,7 +106,7 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
     kernel::make(&files.kernel)?;
     let disk = match &files.scratch {
         ScratchSource::Disk(socket) => {
-            wait_for_disk(socket, plan.policy.filesystem.scratch_on, &mut planned)?
+            wait_for_disk(socket, plan.filesystem.scratch_on, &mut planned)?
         }
         ScratchSource::Memory => None,
     };

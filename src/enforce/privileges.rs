@@ -7,6 +7,7 @@ use oci_spec::runtime::{Capability as SpecCapability, LinuxCapabilities};
 
 use super::EnforceError;
 use crate::plan::CapabilitySets;
+use crate::policy;
 
 /// The capabilities that the steps between libcontainer's own drop and ours need, and why.
 const SETUP: &[SpecCapability] = &[
@@ -100,9 +101,10 @@ pub fn set_groups(groups: &[u32]) -> Result<GroupsSet, EnforceError> {
 
 /// The sets of the calling process, as the kernel reports them.
 pub fn current() -> Result<CapabilitySets, EnforceError> {
-    let read = |set| -> Result<BTreeSet<String>, EnforceError> {
+    let read = |set| -> Result<BTreeSet<policy::Capability>, EnforceError> {
         let found = caps::read(None, set).map_err(failed("read the capabilities"))?;
-        Ok(found.into_iter().map(|c| c.to_string()).collect())
+        let found = found.into_iter().map(|c| c.to_string().parse());
+        found.collect::<Result<_, _>>().map_err(unknown)
     };
     Ok(CapabilitySets {
         bounding: read(CapSet::Bounding)?,
@@ -113,13 +115,19 @@ pub fn current() -> Result<CapabilitySets, EnforceError> {
     })
 }
 
-fn parse(set: &BTreeSet<String>) -> Result<CapsHashSet, EnforceError> {
+fn parse(set: &BTreeSet<policy::Capability>) -> Result<CapsHashSet, EnforceError> {
     set.iter()
-        .map(|name| {
-            name.parse::<Capability>()
+        .map(|capability| {
+            capability
+                .as_str()
+                .parse::<Capability>()
                 .map_err(failed("parse a capability"))
         })
         .collect()
+}
+
+fn unknown(error: policy::ValueError) -> EnforceError {
+    EnforceError::step("read the capabilities")(std::io::Error::other(error))
 }
 
 fn failed(step: &'static str) -> impl FnOnce(caps::errors::CapsError) -> EnforceError {

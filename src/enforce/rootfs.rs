@@ -80,7 +80,7 @@ pub fn mount_all(
             result?;
         }
     }
-    let ours = |path: &&PathBuf| plan.is_mounted_late(path);
+    let ours = |path: &&PathBuf| plan.is_mounted_by_init(path);
     // Parents sort before their children.
     plan.pinned.iter().try_for_each(|p| pin(p))?;
     let seen: HashMap<&Path, &[Seen]> = plan

@@ -190,7 +190,7 @@ impl InitWork {
     /// The one cgroup mount of the plan.
     pub(super) fn cgroup_mount(&self) -> Option<&Path> {
         let mut mounts = self.plan.filesystem.mounts.iter();
-        let mount = mounts.find(|m| m.kind.starts_with("cgroup"))?;
+        let mount = mounts.find(|m| m.shows_cgroups())?;
         Some(&mount.destination)
     }
 }

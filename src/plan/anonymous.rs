@@ -9,7 +9,7 @@ use std::path::Path;
 use oci_spec::runtime::Mount;
 
 use super::sort::Sorted;
-use super::{FileKind, SourceFacts};
+use super::{BindAccess, FileKind, SourceFacts};
 
 /// Why the container can write, and the volume stays as it is.
 const PRIVATE: &str = "an anonymous volume, or so it is called; what is written does not reach it";
@@ -45,10 +45,11 @@ impl Sorted {
                 "an anonymous volume, which nobody writes without an overlay of the container's own: {why}"
             ),
         };
-        self.keep_bind(mount, facts, hinders.is_none(), why);
-        if let Some(kept) = self.kept.last_mut() {
-            kept.private = hinders.is_none();
-        }
+        let access = match hinders {
+            None => BindAccess::Private,
+            Some(_) => BindAccess::ReadOnly,
+        };
+        self.keep_bind(mount, facts, access, why);
     }
 }
 

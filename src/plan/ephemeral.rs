@@ -18,7 +18,7 @@ pub(super) fn ephemeral(
     let by_root = |path: &Path| {
         root && !kept
             .iter()
-            .any(|m| m.judged.is_some() && path.starts_with(&m.destination))
+            .any(|m| m.bind().is_some() && path.starts_with(&m.destination))
     };
     let home = bundle.home.as_deref().filter(|home| is_home_like(home));
     let home = home.map(|home| home.components().collect::<PathBuf>());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{Exclude, PlannedMount, Pruned, Seen, text};
-use crate::policy::RootAccess;
+use crate::policy::{RootAccess, ScratchOn};
 
 /// The file system wall.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +18,9 @@ pub struct FilesystemPlan {
     pub ephemeral: Vec<Ephemeral>,
     /// Upper bound of all that is ephemeral, bytes.
     pub scratch_bytes: u64,
-    /// Where that lies.
+    /// Where the policy wants it.
+    pub scratch_on: ScratchOn,
+    /// Where it lies.
     #[serde(default)]
     pub scratch_place: ScratchPlace,
     /// Mount point of the workspace, if the container has one.
@@ -66,9 +68,10 @@ pub struct SeenIn {
 
 impl FilesystemPlan {
     /// Whether a path lies in or below something that the container's first process mounts itself.
-    pub fn is_mounted_late(&self, path: &Path) -> bool {
-        let late = self.mounts.iter().filter(|m| m.is_late());
-        late.map(|m| &m.destination)
+    pub fn is_mounted_by_init(&self, path: &Path) -> bool {
+        let mounts = self.mounts.iter().filter(|m| !m.is_the_kernels());
+        mounts
+            .map(|m| &m.destination)
             .chain(self.ephemeral.iter().map(|e| &e.path))
             .any(|place| path.starts_with(place))
             // The root is one of them, but for what moves there as it is.
@@ -78,19 +81,26 @@ impl FilesystemPlan {
 
     /// The outermost of the mounts that libcontainer makes: the kernel's own file systems and /dev.
     pub fn kernel_mounts(&self) -> impl Iterator<Item = &Path> {
-        let early = || self.mounts.iter().filter(|m| !m.is_late());
+        let kernels = || self.mounts.iter().filter(|m| m.is_the_kernels());
         let inside_another = move |path: &Path| {
-            early().any(|m| m.destination != path && path.starts_with(&m.destination))
+            kernels().any(|m| m.destination != path && path.starts_with(&m.destination))
         };
-        let places: BTreeSet<&Path> = early().map(|m| m.destination.as_path()).collect();
+        let places: BTreeSet<&Path> = kernels().map(|m| m.destination.as_path()).collect();
         places.into_iter().filter(move |path| !inside_another(path))
+    }
+
+    /// Whether the container sees the network's interfaces in /sys.
+    pub fn has_sysfs(&self) -> bool {
+        self.mounts
+            .iter()
+            .any(|m| m.destination == Path::new("/sys"))
     }
 
     /// Whether there is anything that is thrown away.
     pub fn needs_scratch(&self) -> bool {
         self.root == RootAccess::Ephemeral
             || !self.ephemeral.is_empty()
-            || self.mounts.iter().any(|m| m.private)
+            || self.mounts.iter().any(PlannedMount::is_private)
     }
 
     /// Whether what is written at a path is thrown away: no mount of the engine's holds it.
@@ -98,7 +108,10 @@ impl FilesystemPlan {
         let depth = |place: &Path| place.components().count();
         let holds = |place: &&Path| path.starts_with(place);
         let deepest = |private: bool| {
-            let mounts = self.mounts.iter().filter(move |m| m.private == private);
+            let mounts = self
+                .mounts
+                .iter()
+                .filter(move |m| m.is_private() == private);
             let mounts = mounts.map(|m| m.destination.as_path());
             mounts.filter(holds).map(depth).max().unwrap_or(0)
         };

@@ -11,11 +11,13 @@ use oci_spec::runtime::{Linux, LinuxNamespaceType as Type};
 
 use super::{
     BundleFacts, Neighbour, NeighbourNetwork, NetworkPlan, NetworkState, PlanError, SharedNetwork,
+    Warning,
 };
 use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
 use crate::policy::{
-    Exceeded, NamespaceKind, Network, NetworkLimit, OnUnknown, Origin, Policy, Resolved, exceeds,
+    Exceeded, Field, NamespaceKind, Network, NetworkLimit, OnUnknown, Origin, Policy, Resolved,
+    exceeds,
 };
 
 /// The network that a container joins.
@@ -32,7 +34,7 @@ pub(super) fn find<'a>(
     resolved: &Resolved,
     linux: &Linux,
     bundle: &'a BundleFacts,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<Option<Joined<'a>>, PlanError> {
     let given = linux.namespaces().as_deref().unwrap_or_default();
     let named = given.iter().find(|n| n.typ() == Type::Network);
@@ -46,11 +48,11 @@ pub(super) fn find<'a>(
     let host_users = given.iter().all(|n| n.typ() != Type::User);
     let why = match join(resolved, inside, host_users) {
         Ok((joined, less)) => {
-            warnings.extend(less.iter().map(|field| {
-                format!(
-                    "{} asks for {}: the network of container {} has {}, and that is what there is",
-                    field.field, field.asked, joined.shared.container, field.allowed
-                )
+            warnings.extend(less.into_iter().map(|less| Warning::LessThanAsked {
+                field: less.field,
+                asked: less.asked,
+                there: less.allowed,
+                container: joined.shared.container.clone(),
             }));
             return Ok(Some(joined));
         }
@@ -67,9 +69,7 @@ pub(super) fn find<'a>(
             why,
         });
     }
-    warnings.push(format!(
-        "the network of {whose} is not shared ({why}): the container has a loopback of its own"
-    ));
+    warnings.push(Warning::NotShared { whose, why });
     Ok(None)
 }
 
@@ -205,7 +205,12 @@ fn is_asked_for(resolved: &Resolved) -> bool {
     // The node's file, which chose for whoever says nothing, has said something of the network as well.
     annotated(&resolved.chosen_by)
         || resolved.chosen_by == Origin::Node
-        || fields.any(|(field, origin)| field.as_str().starts_with("network.") && annotated(origin))
+        || fields.any(|(field, origin)| is_of_the_network(field) && annotated(origin))
+}
+
+/// Whether a field is one of the network wall's.
+pub(super) fn is_of_the_network(field: &Field) -> bool {
+    field.as_str().starts_with("network.")
 }
 
 fn with_network(policy: &Policy, network: &Network) -> Policy {
@@ -239,13 +244,13 @@ impl Joined<'_> {
         &self,
         sysctl: &BTreeMap<String, String>,
         own_names: Vec<String>,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> NetworkPlan {
         for key in sysctl.keys() {
-            warnings.push(format!(
-                "sysctl {key} is not applied: the network is that of container {}",
-                self.shared.container
-            ));
+            warnings.push(Warning::SettingOfAnother {
+                sysctl: key.clone(),
+                container: self.shared.container.clone(),
+            });
         }
         // A pod's containers have the host name of its first one, whose spec alone says it.
         let mut names = self.plan.own_names.clone();

@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_bound_that_no_cgroup_holds_is_refused() {
-        let policy = super::super::tests::sample().policy;
+        let policy = super::super::tests::sample_policy();
         let mut host = super::super::tests::host();
         assert!(PLAN.require(&policy, &host).is_ok());
         host.controllers.remove("pids");

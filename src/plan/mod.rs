@@ -5,15 +5,18 @@
 //! plans are equal bytes. It is saved with the container's state; `exec`, `update` and `explain` read it back.
 
 pub mod anonymous;
+mod decided;
 mod ephemeral;
 mod error;
 pub mod facts;
 mod filesystem;
 pub mod git;
+mod home;
 pub mod hooks;
 pub mod join;
 mod judge;
 pub mod limits;
+mod mount;
 pub mod mountinfo;
 pub mod mounts;
 pub mod names;
@@ -35,17 +38,23 @@ pub(crate) mod tests;
 pub mod text;
 pub mod tokens;
 pub mod volumes;
+mod warning;
 pub mod workspace;
 pub mod wrapped;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use oci_spec::runtime::Spec;
+use oci_spec::runtime::{Linux, Process, Spec};
 use serde::{Deserialize, Serialize};
 
+use self::join::Joined;
 use crate::egress::own::own_names;
-use crate::policy::{Leave, LeftOut, NetworkMode, Policy, Resolved};
+use crate::policy::{
+    Capability, Leave, LeftOut, Policy, Privileges, Resolved, Switch, SyscallName, Syscalls,
+};
+pub use decided::Decided;
 pub use error::PlanError;
 pub use facts::{
     BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
@@ -54,19 +63,19 @@ pub use facts::{
 pub use filesystem::{Ephemeral, EphemeralContent, FilesystemPlan, ScratchPlace, SeenIn};
 pub use git::{Exclude, InGit, Untracked};
 pub use limits::LimitsPlan;
-pub use mounts::{PlannedMount, Pruned};
+pub use mount::{
+    Bind, BindAccess, Judged, KernelFileSystem, KernelMount, MountError, MountKind, PlannedMount,
+    Programs, Pruned, Tmpfs,
+};
 pub use namespace::{Isolates, NamespaceError, PlannedNamespace};
 pub use network::{NetworkPlan, SharedNetwork, SidecarLimits};
 pub use privileges::CapabilitySets;
+pub use warning::Warning;
 
 /// What will be enforced for one container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Plan {
-    /// The policy as resolved, every field decided.
-    pub policy: Policy,
-    /// Field of the policy -> where its value came from, in words.
-    pub origins: BTreeMap<String, String>,
     /// The file system wall.
     pub filesystem: FilesystemPlan,
     /// The network wall.
@@ -76,7 +85,7 @@ pub struct Plan {
     /// Capabilities of the first process.
     pub capabilities: CapabilitySets,
     /// Capabilities that no process of the container may have beyond; `exec` is cut down to these.
-    pub capability_limit: BTreeSet<String>,
+    pub capability_limit: BTreeSet<Capability>,
     /// Namespaces that libcontainer makes or joins, as `type` or `type=path`.
     pub namespaces: Vec<PlannedNamespace>,
     /// Device nodes beyond the usual eight that the node's file allows.
@@ -96,7 +105,7 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_given: Vec<String>,
     /// What is weaker than a reader might expect, and why.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl Plan {
@@ -114,12 +123,31 @@ impl Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SyscallPlan {
-    /// Allowed beyond the base rules.
-    pub allow: BTreeSet<String>,
+    /// Allowed beyond the base rules, but for what is denied too.
+    pub allow: BTreeSet<SyscallName>,
     /// Denied whatever the base rules say.
-    pub deny: BTreeSet<String>,
+    pub deny: BTreeSet<SyscallName>,
+    /// Whether files may be made set-user-ID or set-group-ID.
+    pub set_id: Switch,
     /// Whether the engine's profile is merged in.
     pub engine_profile: bool,
+}
+
+impl SyscallPlan {
+    fn of(asked: &Syscalls, privileges: &Privileges, linux: &Linux) -> Self {
+        let Syscalls {
+            allow,
+            deny,
+            // What a ceiling lets be allowed allows nothing.
+            limit: _,
+        } = asked;
+        Self {
+            allow: allow.clone(),
+            deny: deny.clone(),
+            set_id: privileges.set_id,
+            engine_profile: linux.seccomp().is_some(),
+        }
+    }
 }
 
 /// Translates a policy into what will be enforced for this spec on this host.
@@ -128,103 +156,112 @@ pub fn plan(
     spec: &Spec,
     bundle: &BundleFacts,
     host: &HostFacts,
-) -> Result<Plan, PlanError> {
-    let linux = spec.linux().as_ref().ok_or(PlanError::Missing("linux"))?;
-    let process = spec
-        .process()
-        .as_ref()
-        .ok_or(PlanError::Missing("process"))?;
-    if spec.root().is_none() {
-        return Err(PlanError::Missing("root"));
-    }
-    let mut not_given: Vec<String> = neutral::not_given(spec).collect();
+) -> Result<Decided, PlanError> {
+    let asked = Asked::of(spec)?;
+    let Asked { linux, process, .. } = asked;
     let mut warnings = Vec::new();
     let joined = join::find(resolved, linux, bundle, &mut warnings)?;
-    let adopted = joined.as_ref().map(|joined| joined.adopt(resolved));
-    let resolved = adopted.as_ref().unwrap_or(resolved);
-    let policy = &resolved.policy;
-    host.require(policy, &resolved.node_allow)?;
-    hooks::check(resolved, spec, bundle)?;
-    let namespaces = namespaces::plan(resolved, linux, bundle, joined.as_ref())?;
-    let devices = privileges::devices(resolved, linux, bundle)?;
-    let mut filesystem = mounts::plan(resolved, spec, bundle, &mut warnings)?;
-    scratch::place(policy, host, &mut filesystem, &mut warnings)?;
-    let sysfs = filesystem
-        .mounts
-        .iter()
-        .any(|m| m.destination == Path::new("/sys"));
-    refuse_left_out(policy, &filesystem)?;
-    let capability_limit = privileges::limit(policy);
-    not_given.extend(privileges::not_given(process, &capability_limit));
-    not_given.extend(privileges::devices_not_given(linux, &devices));
-    not_given.extend(mounts::options_not_given(spec, &filesystem));
+    let governing = match &joined {
+        Some(joined) => Cow::Owned(joined.adopt(resolved)),
+        None => Cow::Borrowed(resolved),
+    };
     // No `..`: a field added to `Policy` does not compile until it is planned.
     let Policy {
         name: _,
         filesystem: _,
         network: _,
         syscalls,
-        privileges: _,
+        privileges,
         limits,
         // What annotations may ask for is nothing that is enforced.
         annotations: _,
-    } = policy;
-    let crate::policy::Syscalls {
-        allow,
-        deny,
-        // What a ceiling lets be allowed allows nothing.
-        limit: _,
-    } = syscalls;
-    let bounds = LimitsPlan::smallest(resolved.bounds.iter().chain([limits]), host);
-    bounds.require(policy, host)?;
+    } = &governing.policy;
+    host.require(&governing.policy, &governing.node_allow)?;
+    hooks::check(&governing, spec, bundle)?;
+    let namespaces = namespaces::plan(&governing, linux, bundle, joined.as_ref())?;
+    let devices = privileges::devices(&governing, linux, bundle)?;
+    let mut filesystem = mounts::plan(&governing, spec, bundle, &mut warnings)?;
+    scratch::place(&governing.policy, host, &mut filesystem, &mut warnings)?;
+    refuse_left_out(&governing.policy, &filesystem)?;
+    let capability_limit = privileges::limit(privileges);
+    let not_given = asked.not_given(&capability_limit, &devices, &filesystem);
+    let bounds = LimitsPlan::smallest(governing.bounds.iter().chain([limits]), host);
+    bounds.require(&governing.policy, host)?;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
     let own_names = own_names(spec.hostname().as_deref());
     let network = match &joined {
         Some(joined) => joined.network(&sysctl, own_names, &mut warnings),
-        None => {
-            let network = NetworkPlan {
-                // Only where something is reached at all.
-                upstream: (policy.network.mode == NetworkMode::Allowlist)
-                    .then(|| resolved.upstream.clone())
-                    .flatten(),
-                own_names,
-                ..network::plan(resolved, sysctl, sysfs)
-            };
-            network::check_inbound(&policy.name, &network, &namespaces)?;
-            network::check_denials(&policy.name, &network)?;
-            network
-        }
+        None => network::own(&governing, sysctl, own_names, &filesystem, &namespaces)?,
     };
-    Ok(Plan {
-        origins: resolved
-            .origins
-            .iter()
-            .map(|(k, v)| (k.to_string(), v.to_string()))
-            .map(|(k, v)| match &joined {
-                Some(joined) if k.starts_with("network.") => (k, joined.origin()),
-                _ => (k, v),
-            })
-            .collect(),
+    let plan = Plan {
         filesystem,
         network,
-        syscalls: SyscallPlan {
-            allow: allow.iter().map(ToString::to_string).collect(),
-            deny: deny.iter().map(ToString::to_string).collect(),
-            engine_profile: linux.seccomp().is_some(),
-        },
+        syscalls: SyscallPlan::of(syscalls, privileges, linux),
         capabilities: CapabilitySets::of(process.capabilities().as_ref())
             .limited(&capability_limit),
         capability_limit,
         namespaces,
         devices,
         limits: bounds,
-        leave: Some(resolved.leave.clone()),
-        ceilings: resolved.ceilings.iter().map(ToString::to_string).collect(),
-        sidecar: network::sidecar(&policy.network, resolved.upstream.as_ref()),
+        leave: Some(governing.leave.clone()),
+        ceilings: governing.ceilings.iter().map(ToString::to_string).collect(),
+        sidecar: network::sidecar(&governing.policy.network, governing.upstream.as_ref()),
         not_given,
         warnings,
-        policy: policy.clone(),
+    };
+    Ok(Decided {
+        origins: origins(&governing, joined.as_ref()),
+        resolved: governing.into_owned().policy,
+        plan,
     })
+}
+
+/// The sections of a spec that every container needs.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    spec: &'a Spec,
+    linux: &'a Linux,
+    process: &'a Process,
+}
+
+impl<'a> Asked<'a> {
+    fn of(spec: &'a Spec) -> Result<Self, PlanError> {
+        let linux = spec.linux().as_ref().ok_or(PlanError::Missing("linux"))?;
+        let process = spec.process().as_ref();
+        let process = process.ok_or(PlanError::Missing("process"))?;
+        match spec.root() {
+            Some(_) => Ok(Self {
+                spec,
+                linux,
+                process,
+            }),
+            None => Err(PlanError::Missing("root")),
+        }
+    }
+
+    /// What was asked for and is not given, beside mounts.
+    fn not_given(
+        self,
+        capabilities: &BTreeSet<Capability>,
+        devices: &BTreeSet<PathBuf>,
+        filesystem: &FilesystemPlan,
+    ) -> Vec<String> {
+        let mut all: Vec<String> = neutral::not_given(self.spec).collect();
+        all.extend(privileges::not_given(self.process, capabilities));
+        all.extend(privileges::devices_not_given(self.linux, devices));
+        all.extend(mounts::options_not_given(self.spec, filesystem));
+        all
+    }
+}
+
+/// Where each field came from; in another container's network those of the network came from there.
+fn origins(resolved: &Resolved, joined: Option<&Joined<'_>>) -> BTreeMap<String, String> {
+    let all = resolved.origins.iter();
+    all.map(|(field, origin)| match joined {
+        Some(joined) if join::is_of_the_network(field) => (field.to_string(), joined.origin()),
+        _ => (field.to_string(), origin.to_string()),
+    })
+    .collect()
 }
 
 /// Under `filesystem.left-out = "error"` a mount is given or nothing starts.

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
-use serde::{Deserialize, Serialize};
 
 use super::ephemeral::ephemeral;
 use super::git::Exclude;
@@ -17,7 +16,7 @@ use super::never::Never;
 use super::scratch::most_of_a_tmpfs;
 use super::sort::{Named, Rules, Sorted};
 use super::workspace::{pod_role, workspace};
-use super::{BundleFacts, FileKind, FilesystemPlan, PlanError, ScratchPlace, volumes};
+use super::{BundleFacts, FilesystemPlan, PlanError, ScratchPlace, Warning, volumes};
 use crate::policy::{Field, Origin, Policy, Resolved, RootAccess};
 
 /// Made empty in every container under a policy, whatever the engine says (`--privileged` says nothing):
@@ -54,91 +53,66 @@ const READONLY: &[&str] = &[
     "/proc/sysrq-trigger",
 ];
 
-/// A mount that the container gets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PlannedMount {
-    /// Mount point in the container.
-    pub destination: PathBuf,
-    /// File system type; `bind` for a bind mount.
-    pub kind: String,
-    /// What is mounted.
-    #[serde(with = "super::text::one")]
-    pub source: PathBuf,
-    /// Options, complete.
-    pub options: Vec<String>,
-    /// Why it is there.
-    pub why: String,
-    /// Inode that must be found there after pivot_root; bind mounts have one.
-    pub judged: Option<Judged>,
-    /// What is written is thrown away: an overlay of the container's scratch lies over it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub private: bool,
-}
-
-impl PlannedMount {
-    /// Whether the container's first process makes it itself, from a descriptor: binds, and what may lie below one.
-    pub fn is_late(&self) -> bool {
-        self.judged.is_some() || (self.kind == "tmpfs" && !self.destination.starts_with("/dev"))
-    }
-
-    /// Whether the container may write below it.
-    pub fn is_writable(&self) -> bool {
-        !self.options.iter().any(|o| o == "ro")
-    }
-}
-
-/// Identity of a judged source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Judged {
-    /// Device number.
-    pub dev: u64,
-    /// Inode number.
-    pub ino: u64,
-    /// Type.
-    pub kind: FileKind,
-}
-
-/// A mount that the engine asked for and the container does not get.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Pruned {
-    /// Mount point in the container.
-    pub destination: PathBuf,
-    /// What would have been mounted.
-    pub source: PathBuf,
-    /// The reason.
-    pub why: String,
-}
-
 /// Plans the file system wall.
 pub(super) fn plan(
     resolved: &Resolved,
     spec: &Spec,
     bundle: &BundleFacts,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<FilesystemPlan, PlanError> {
-    let never = Never::builtin();
+    let sorted = sort(resolved, spec, bundle, warnings)?;
+    let files = &resolved.policy.filesystem;
+    let root = root(&resolved.policy, spec);
+    let linux = spec.linux().as_ref();
+    let excludes = sorted.excludes.into_iter();
+    Ok(FilesystemPlan {
+        root,
+        ephemeral: ephemeral(&resolved.policy, root, bundle, &sorted.kept),
+        scratch_bytes: files.scratch.bytes(),
+        scratch_on: files.scratch_on,
+        scratch_place: ScratchPlace::Memory,
+        workspace: sorted.workspace,
+        mounts: sorted.kept,
+        pruned: sorted.pruned,
+        masked: union(
+            MASKED,
+            linux.and_then(|l| l.masked_paths().as_ref()),
+            &sorted.masked,
+        ),
+        found: sorted.found,
+        seen: sorted.seen,
+        pinned: sorted.pinned,
+        readonly: union(
+            READONLY,
+            linux.and_then(|l| l.readonly_paths().as_ref()),
+            &BTreeSet::new(),
+        ),
+        replaced: sorted.replaced,
+        excludes: excludes
+            .map(|(file, names)| Exclude { file, names })
+            .collect(),
+    })
+}
+
+/// What becomes of each of the engine's mounts.
+fn sort(
+    resolved: &Resolved,
+    spec: &Spec,
+    bundle: &BundleFacts,
+    warnings: &mut Vec<Warning>,
+) -> Result<Sorted, PlanError> {
     let policy = &resolved.policy;
     let meant = policy.filesystem.meant();
     // As named by the engine, and as the image's own links lead there.
-    let named = spec
-        .mounts()
-        .iter()
-        .flatten()
-        .map(canonical)
-        .collect::<Result<Vec<Mount>, _>>()?;
-    let mounts: Vec<Mount> = named
-        .iter()
-        .enumerate()
-        .map(|(index, mount)| resolved_in_image(mount, bundle.destinations.get(index)))
-        .collect();
+    let all = spec.mounts().iter().flatten();
+    let named: Vec<Mount> = all.map(canonical).collect::<Result<_, _>>()?;
+    let real = |(index, mount)| resolved_in_image(mount, bundle.destinations.get(index));
+    let mounts: Vec<Mount> = named.iter().enumerate().map(real).collect();
     let process = spec.process().as_ref();
     let pod = volumes::pod(spec, bundle);
     let ipc = sharers(spec, bundle, LinuxNamespaceType::Ipc, pod.as_ref());
     let rules = Rules {
-        never,
+        never: Never::builtin(),
         meant: &meant,
         policy,
         pod: pod.as_ref(),
@@ -161,47 +135,13 @@ pub(super) fn plan(
                 out.wrapped(rules, &bundle.wrapped, mount, facts, warnings);
             }
             Some(facts) => out.bind(rules, place, mount, facts, warnings)?,
-            None => out.kernel(mount, most_of_a_tmpfs(policy)),
+            None => out.unjudged(mount, most_of_a_tmpfs(policy)),
         }
     }
-    let root = root(policy, spec);
-    let ephemeral = ephemeral(policy, root, bundle, &out.kept);
-    if let (Some(named), Some(_)) = (&resolved.workspace, workspace)
-        && out.workspace.is_none()
-    {
-        return Err(PlanError::Workspace(PathBuf::from(named.as_str())));
+    if let (Some(named), Some(_), None) = (&resolved.workspace, workspace, &out.workspace) {
+        return Err(PlanError::Workspace(named.as_str().into()));
     }
-    let linux = spec.linux().as_ref();
-    let masked = union(
-        MASKED,
-        linux.and_then(|l| l.masked_paths().as_ref()),
-        &out.masked,
-    );
-    let readonly = union(
-        READONLY,
-        linux.and_then(|l| l.readonly_paths().as_ref()),
-        &BTreeSet::new(),
-    );
-    Ok(FilesystemPlan {
-        root,
-        ephemeral,
-        scratch_bytes: policy.filesystem.scratch.bytes(),
-        scratch_place: ScratchPlace::Memory,
-        workspace: out.workspace,
-        mounts: out.kept,
-        pruned: out.pruned,
-        masked,
-        found: out.found,
-        seen: out.seen,
-        pinned: out.pinned,
-        readonly,
-        replaced: out.replaced,
-        excludes: out
-            .excludes
-            .into_iter()
-            .map(|(file, names)| Exclude { file, names })
-            .collect(),
-    })
+    Ok(out)
 }
 
 /// A root that the engine wants read-only stays so.
@@ -228,12 +168,12 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Strin
         let asked = mount.options().iter().flatten().map(String::as_str);
         let given = |option: &str| match option {
             "rw" => kept.is_writable(),
-            "exec" => !kept.options.iter().any(|o| o == "noexec"),
+            "exec" => !kept.options().iter().any(|o| o == "noexec"),
             _ => false,
         };
         let missing: Vec<&str> = asked.filter(|o| GIVING.contains(o) && !given(o)).collect();
         // What the kernel's own file systems get is the same in every container.
-        if kept.is_late() && !missing.is_empty() {
+        if !kept.is_the_kernels() && !missing.is_empty() {
             let (at, options) = (destination.display(), missing.join(", "));
             out.push(format!("{options} of the mount at {at}"));
         }
@@ -247,7 +187,7 @@ fn check_written(
     resolved: &Resolved,
     spec: &Spec,
     named: &[Mount],
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<(), PlanError> {
     let origin = resolved.origins.get(&Field::FilesystemWrite);
     if !matches!(origin, Some(Origin::Annotation(_))) {
@@ -259,9 +199,7 @@ fn check_written(
         if pod_role(spec).is_none() {
             return Err(PlanError::Written(path.into()));
         }
-        warnings.push(format!(
-            "dev.agentbox.filesystem.write names {path}, which is no mount of this container"
-        ));
+        warnings.push(Warning::NothingToWrite { path: path.into() });
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{Linux, LinuxNamespace, LinuxNamespaceType as Type};
 
 use super::join::Joined;
-use super::{BundleFacts, Isolates, Neighbour, PlanError, PlannedNamespace};
+use super::{BundleFacts, Isolates, Neighbour, PlanError, PlannedNamespace, Warning};
 use crate::policy::{NamespaceKind, Resolved, exceeds};
 
 /// The namespaces that libcontainer makes or joins.
@@ -168,7 +168,7 @@ pub fn is_net(key: &str) -> bool {
 }
 
 /// The spec's `net.*` settings for the inner namespace.
-pub(super) fn net_sysctl(linux: &Linux, warnings: &mut Vec<String>) -> BTreeMap<String, String> {
+pub(super) fn net_sysctl(linux: &Linux, warnings: &mut Vec<Warning>) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for (key, value) in linux.sysctl().iter().flatten().filter(|(k, _)| is_net(k)) {
         if key == "net.ipv4.ping_group_range" {
@@ -176,9 +176,9 @@ pub(super) fn net_sysctl(linux: &Linux, warnings: &mut Vec<String>) -> BTreeMap<
             continue;
         }
         if key.starts_with("net.ipv4.conf.") || key.starts_with("net.ipv6.conf.") {
-            warnings.push(format!(
-                "sysctl {key} is not applied: the container has no interface but lo"
-            ));
+            warnings.push(Warning::SettingWithoutInterface {
+                sysctl: key.clone(),
+            });
             continue;
         }
         out.insert(key.clone(), value.clone());

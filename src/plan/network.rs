@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::PlanError;
+use super::{FilesystemPlan, PlanError};
 use crate::egress::{Asking, Budget, Rules, proxy_port};
 use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::HOST_NETWORK;
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{
-    Network, NetworkMode, NetworkPrefix, OnUnknown, PolicyName, Resolved, Switch, Upstream,
+    Network, NetworkMode, NetworkPrefix, OnUnknown, Policy, PolicyName, Resolved, Switch, Upstream,
     UpstreamNames,
 };
 
@@ -130,7 +130,7 @@ fn is_not_kept(seconds: &u32) -> bool {
 }
 
 /// What the inner namespace offers and the sidecar lets through.
-pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) -> NetworkPlan {
+pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPlan {
     // No `..`: a field added to the policy does not compile until it is planned.
     let Network {
         mode,
@@ -194,16 +194,39 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>, sysfs: bool) 
         },
         budgets_kept: budgets_kept.get(),
         sysctl,
-        sysfs,
+        sysfs: false,
         upstream: None,
         inbound,
         shared: None,
     }
 }
 
+/// The network of a container that shares nobody's.
+pub(super) fn own(
+    resolved: &Resolved,
+    sysctl: BTreeMap<String, String>,
+    own_names: Vec<String>,
+    filesystem: &FilesystemPlan,
+    namespaces: &[PlannedNamespace],
+) -> Result<NetworkPlan, PlanError> {
+    let Policy { name, network, .. } = &resolved.policy;
+    let planned = NetworkPlan {
+        // Only where something is reached at all.
+        upstream: (network.mode == NetworkMode::Allowlist)
+            .then(|| resolved.upstream.clone())
+            .flatten(),
+        own_names,
+        sysfs: filesystem.has_sysfs(),
+        ..plan(resolved, sysctl)
+    };
+    check_inbound(name, &planned, namespaces)?;
+    check_denials(name, &planned)?;
+    Ok(planned)
+}
+
 /// Refuses ports that would lead somewhere else than to the container's own programs, or in from somewhere else than the
 /// engine's network for it.
-pub(super) fn check_inbound(
+fn check_inbound(
     policy: &PolicyName,
     network: &NetworkPlan,
     namespaces: &[PlannedNamespace],
@@ -240,7 +263,7 @@ pub(super) fn check_inbound(
 }
 
 /// Refuses denials of addresses where the node's proxy resolves the names: where a name leads is nobody's to see then.
-pub(super) fn check_denials(policy: &PolicyName, network: &NetworkPlan) -> Result<(), PlanError> {
+fn check_denials(policy: &PolicyName, network: &NetworkPlan) -> Result<(), PlanError> {
     let sends_names = |upstream: &Upstream| upstream.names == UpstreamNames::Proxy;
     let unseen = network.upstream.as_ref().is_some_and(sends_names);
     match unseen_denial(&network.rules).filter(|_| unseen) {

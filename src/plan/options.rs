@@ -3,6 +3,25 @@
 
 use std::collections::BTreeSet;
 
+use super::KernelFileSystem;
+
+/// The options of one of the kernel's file systems: those asked for that cannot loosen anything, and those that it has in
+/// every container.
+pub(super) fn of_kernel(what: KernelFileSystem, asked: &[String], most: u64) -> Vec<String> {
+    match what {
+        KernelFileSystem::Proc | KernelFileSystem::Mqueue => {
+            only(asked, &[], &["nosuid", "nodev", "noexec"])
+        }
+        KernelFileSystem::Sysfs | KernelFileSystem::Cgroup | KernelFileSystem::Cgroup2 => {
+            only(asked, &[], &["nosuid", "nodev", "noexec", "ro"])
+        }
+        KernelFileSystem::Devpts => keep(asked, &["nosuid", "noexec"]),
+        KernelFileSystem::Dev => bounded(keep(asked, &["nosuid", "noexec"]), most),
+        KernelFileSystem::Shm if has_size(asked) => keep(asked, &["nosuid", "nodev"]),
+        KernelFileSystem::Shm => bounded(keep(asked, &["nosuid", "nodev"]), most),
+    }
+}
+
 /// Those of the engine's options that cannot loosen anything, plus `add`.
 pub(super) fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
     const KEYS: &[&str] = &[
@@ -43,7 +62,7 @@ pub(super) fn keep(asked: &[String], add: &[&str]) -> Vec<String> {
 }
 
 /// `fixed`, plus those of the engine's options that `also` names.
-pub(super) fn only(asked: &[String], also: &[&str], fixed: &[&str]) -> Vec<String> {
+fn only(asked: &[String], also: &[&str], fixed: &[&str]) -> Vec<String> {
     let mut out: Vec<String> = fixed.iter().map(ToString::to_string).collect();
     out.extend(asked.iter().filter(|o| also.contains(&o.as_str())).cloned());
     out
@@ -71,7 +90,7 @@ pub(super) fn bounded(options: Vec<String>, most: u64) -> Vec<String> {
 }
 
 /// Whether a size of a tmpfs is given, and not as a share of the node's memory.
-pub(super) fn has_size(options: &[String]) -> bool {
+fn has_size(options: &[String]) -> bool {
     let size = options.iter().rev().find_map(|o| o.strip_prefix("size="));
     size.and_then(bytes).is_some()
 }

@@ -7,7 +7,7 @@ use oci_spec::runtime::{Capabilities, Linux, LinuxCapabilities, Process};
 use serde::{Deserialize, Serialize};
 
 use super::{BundleFacts, PlanError};
-use crate::policy::{Policy, Privileges, Resolved, Switch};
+use crate::policy::{Capability, Privileges, Resolved, Switch};
 
 /// Device nodes that every container has; libcontainer makes them.
 pub const USUAL_DEVICES: &[&str] = &[
@@ -26,15 +26,15 @@ pub const USUAL_DEVICES: &[&str] = &[
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CapabilitySets {
     /// Upper bound of what execve can give.
-    pub bounding: BTreeSet<String>,
+    pub bounding: BTreeSet<Capability>,
     /// What counts.
-    pub effective: BTreeSet<String>,
+    pub effective: BTreeSet<Capability>,
     /// What can be made effective.
-    pub permitted: BTreeSet<String>,
+    pub permitted: BTreeSet<Capability>,
     /// Kept over execve by programs that say so.
-    pub inheritable: BTreeSet<String>,
+    pub inheritable: BTreeSet<Capability>,
     /// Kept over execve by all programs.
-    pub ambient: BTreeSet<String>,
+    pub ambient: BTreeSet<Capability>,
 }
 
 impl CapabilitySets {
@@ -58,7 +58,7 @@ impl CapabilitySets {
     }
 
     /// A capability in a set that the kernel takes only with another set (capset(2)), with the names of both.
-    pub fn contradiction(&self) -> Option<(&str, &'static str, &'static str)> {
+    pub fn contradiction(&self) -> Option<(Capability, &'static str, &'static str)> {
         [
             (&self.effective, &self.permitted, "effective", "permitted"),
             (&self.inheritable, &self.bounding, "inheritable", "bounding"),
@@ -66,14 +66,14 @@ impl CapabilitySets {
         .into_iter()
         .find_map(|(set, needs, name, needed)| {
             let extra = set.difference(needs).next()?;
-            Some((extra.as_str(), name, needed))
+            Some((*extra, name, needed))
         })
     }
 
     /// The sets without what `limit` does not have.
-    pub fn limited(self, limit: &BTreeSet<String>) -> Self {
-        let cut = |set: BTreeSet<String>| -> BTreeSet<String> {
-            set.intersection(limit).cloned().collect()
+    pub fn limited(self, limit: &BTreeSet<Capability>) -> Self {
+        let cut = |set: BTreeSet<Capability>| -> BTreeSet<Capability> {
+            set.intersection(limit).copied().collect()
         };
         let Self {
             bounding,
@@ -92,24 +92,21 @@ impl CapabilitySets {
     }
 }
 
-fn names(set: Option<&Capabilities>) -> BTreeSet<String> {
-    set.into_iter()
-        .flatten()
-        .map(|c| format!("CAP_{}", c))
-        .map(|n| n.replacen("CAP_CAP_", "CAP_", 1))
-        .collect()
+fn names(set: Option<&Capabilities>) -> BTreeSet<Capability> {
+    let all = set.into_iter().flatten();
+    // The specification has the kernel's names, all of them.
+    all.filter_map(|c| c.to_string().parse().ok()).collect()
 }
 
 /// The capabilities that no process of the container may exceed. Where files are not made set-user-ID, what is so already
 /// loses that when it is written, as by anybody else (CAP_FSETID).
-pub(super) fn limit(policy: &Policy) -> BTreeSet<String> {
+pub(super) fn limit(policy: &Privileges) -> BTreeSet<Capability> {
     let Privileges {
         capabilities,
         set_id,
-    } = &policy.privileges;
-    let keeps = |name: &String| *set_id == Switch::On || name != "CAP_FSETID";
-    let all = capabilities.iter().map(ToString::to_string);
-    all.filter(keeps).collect()
+    } = policy;
+    let keeps = |one: &Capability| *set_id == Switch::On || *one != Capability::FSETID;
+    capabilities.iter().copied().filter(keeps).collect()
 }
 
 /// Devices beyond the usual eight: only those of the node's file.
@@ -153,14 +150,12 @@ pub(super) fn devices(
 }
 
 /// Capabilities that were asked for beyond what the policy leaves.
-pub(super) fn not_given(process: &Process, limit: &BTreeSet<String>) -> Option<String> {
+pub(super) fn not_given(process: &Process, limit: &BTreeSet<Capability>) -> Option<String> {
     let asked = CapabilitySets::of(process.capabilities().as_ref());
-    let missing: Vec<&str> = asked
-        .bounding
-        .union(&asked.permitted)
-        .filter(|name| !limit.contains(*name))
-        .map(|name| name.trim_start_matches("CAP_"))
-        .collect();
+    let missing = asked.bounding.union(&asked.permitted);
+    let missing = missing.filter(|one| !limit.contains(*one));
+    let mut missing: Vec<&str> = missing.map(|one| one.short_name()).collect();
+    missing.sort_unstable();
     (!missing.is_empty()).then(|| format!("capabilities: {}", missing.join(" ")))
 }
 
@@ -189,4 +184,23 @@ fn allows_every_device(linux: &Linux) -> bool {
             && d.typ()
                 .is_none_or(|t| t == oci_spec::runtime::LinuxDeviceType::A)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::process::to_spec;
+
+    #[test]
+    fn every_capability_goes_into_a_spec_and_comes_back() {
+        let all: BTreeSet<Capability> = Capability::all().collect();
+        let sets = CapabilitySets {
+            bounding: all.clone(),
+            effective: all.clone(),
+            permitted: all.clone(),
+            inheritable: all.clone(),
+            ambient: all,
+        };
+        assert_eq!(CapabilitySets::of(Some(&to_spec(&sets))), sets);
+    }
 }

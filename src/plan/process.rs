@@ -1,11 +1,14 @@
 //! PURE. The policy's effect on a process: the first one, and each process of `exec`.
 
+use std::collections::BTreeSet;
+
 use oci_spec::runtime::{
     Capabilities, LinuxCapabilities, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process,
 };
 
 use super::{CapabilitySets, NetworkPlan, Plan, neutral};
 use crate::egress::own::no_proxy;
+use crate::policy::Capability;
 
 /// The process as it may run under the plan: no_new_privs, capabilities within the limit, no core dumps, no urgency.
 ///
@@ -67,10 +70,9 @@ fn core_limit() -> PosixRlimit {
 
 /// The sets in the spec's own type.
 pub fn to_spec(sets: &CapabilitySets) -> LinuxCapabilities {
-    let parse = |set: &std::collections::BTreeSet<String>| -> Capabilities {
-        set.iter()
-            .filter_map(|n| n.trim_start_matches("CAP_").parse().ok())
-            .collect()
+    let parse = |set: &BTreeSet<Capability>| -> Capabilities {
+        let names = set.iter().map(|capability| capability.short_name());
+        names.filter_map(|name| name.parse().ok()).collect()
     };
     let mut out = LinuxCapabilities::default();
     out.set_bounding(Some(parse(&sets.bounding)));

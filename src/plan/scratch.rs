@@ -1,6 +1,6 @@
 //! PURE. The place and the bound of scratch.
 
-use super::{FilesystemPlan, HostFacts, PlanError, ScratchPlace};
+use super::{FilesystemPlan, HostFacts, PlanError, ScratchPlace, Warning};
 use crate::policy::{Policy, ScratchOn};
 
 /// The most that is taken of memory where nobody said that it should be memory.
@@ -11,12 +11,12 @@ pub(super) fn place(
     policy: &Policy,
     host: &HostFacts,
     plan: &mut FilesystemPlan,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<(), PlanError> {
     if !plan.needs_scratch() {
         return Ok(());
     }
-    match (policy.filesystem.scratch_on, &host.no_disk) {
+    match (plan.scratch_on, &host.no_disk) {
         (ScratchOn::Memory, _) => {}
         (_, None) => plan.scratch_place = ScratchPlace::Disk,
         (ScratchOn::Auto, Some(why)) => warnings.push(in_memory_instead(plan, why)),
@@ -31,12 +31,12 @@ pub(super) fn place(
 }
 
 /// Puts in memory what was to lie on a disk; what there is to say of it.
-pub fn in_memory_instead(plan: &mut FilesystemPlan, why: &str) -> String {
+pub fn in_memory_instead(plan: &mut FilesystemPlan, why: &str) -> Warning {
     plan.scratch_place = ScratchPlace::Memory;
     plan.scratch_bytes = plan.scratch_bytes.min(MOST_MEMORY);
-    format!(
-        "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
-    )
+    Warning::InMemory {
+        why: why.to_owned(),
+    }
 }
 
 /// The most that one tmpfs of the engine holds.

@@ -1,18 +1,22 @@
 //! PURE. The decision on each mount: its access, or the reason to leave it out, and the masks in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
 
 use super::anonymous::is_anonymous;
-use super::judge::{is_kernel_place, read_only, refusal};
-use super::mounts::{Judged, PlannedMount, Pruned};
+use super::home::{HOME, part_of};
+use super::judge::{is_kernel_place, read_only};
 use super::never::{Meant, Never};
-use super::options::{bounded, has_size, keep, only};
+use super::options::{bounded, keep, of_kernel};
 use super::support::support;
 use super::volumes::{Pod, Volume, refused, volume};
-use super::{Home, Inside, PlanError, SeenIn, SourceFacts};
+use super::{
+    Bind, BindAccess, Inside, Judged, KernelFileSystem, KernelMount, MountKind, PlanError,
+    PlannedMount, Programs, Pruned, SeenIn, SourceFacts, Tmpfs, Warning,
+};
 use crate::policy::{Access, MountRule, Policy, SearchRule};
 
 /// Why the workspace's mount is there.
@@ -20,9 +24,6 @@ const WORKSPACE: &str = "the workspace";
 
 /// Why the other binds and volumes are there.
 const OTHERS: &str = "the policy keeps other mounts";
-
-/// Why a whole home directory is not written.
-const HOME: &str = "a whole home directory: at most the working directory in it is written, where that is the workspace's and does not begin with a dot";
 
 /// A mount's place as the engine names it.
 #[derive(Clone, Copy)]
@@ -62,73 +63,54 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    /// A mount that is no bind: the kernel's own file systems, on their usual places only.
-    pub(super) fn kernel(&mut self, mount: &Mount, most: u64) {
-        let kind = mount.typ().as_deref().unwrap_or("none");
+    /// A mount that is no bind: the kernel's own file systems on their usual places, and memory.
+    pub(super) fn unjudged(&mut self, mount: &Mount, most: u64) {
+        let name = mount.typ().as_deref().unwrap_or("none");
         let destination = mount.destination();
         let asked = mount.options().as_deref().unwrap_or_default();
-        let place = destination.to_str().unwrap_or("");
-        let options = match (kind, place) {
-            ("proc", "/proc") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
-            ("sysfs", "/sys") => only(asked, &[], &["nosuid", "nodev", "noexec", "ro"]),
-            ("cgroup" | "cgroup2", "/sys/fs/cgroup") => {
-                only(asked, &[], &["nosuid", "nodev", "noexec", "ro"])
-            }
-            ("devpts", "/dev/pts") => keep(asked, &["nosuid", "noexec"]),
-            ("mqueue", "/dev/mqueue") => only(asked, &[], &["nosuid", "nodev", "noexec"]),
-            ("tmpfs", "/dev") => bounded(keep(asked, &["nosuid", "noexec"]), most),
-            ("tmpfs", "/dev/shm") if has_size(asked) => keep(asked, &["nosuid", "nodev"]),
-            ("tmpfs", _) if !is_kernel_place(destination) && place != "/" => {
-                bounded(keep(asked, &["nosuid", "nodev"]), most)
-            }
-            _ => {
-                self.prune(mount, &format!("a mount of type {kind:?} at this place is not among those that a policy keeps"));
+        let source = mount.source().clone();
+        let source = source.unwrap_or_else(|| PathBuf::from(name));
+        let is_place = !is_kernel_place(destination) && destination != Path::new("/");
+        let kind = match KernelFileSystem::at(name, destination) {
+            Some(what) => MountKind::Kernel(KernelMount {
+                what,
+                source,
+                options: of_kernel(what, asked, most),
+            }),
+            None if name == "tmpfs" && is_place => MountKind::Tmpfs(Tmpfs {
+                source,
+                options: bounded(keep(asked, &["nosuid", "nodev"]), most),
+            }),
+            None => {
+                self.prune(mount, &format!("a mount of type {name:?} at this place is not among those that a policy keeps"));
                 return;
             }
         };
         // Either version of cgroups is what is made read-only at the end: one over the other would leave one that is not.
-        let family = |kind: &str| kind.strip_suffix('2').unwrap_or(kind).to_owned();
-        if self
-            .kept
-            .iter()
-            .any(|m| m.destination == *destination && family(&m.kind) == family(kind))
-        {
+        let is_there = |m: &PlannedMount| {
+            m.destination == *destination && discriminant(&m.kind) == discriminant(&kind)
+        };
+        if self.kept.iter().any(is_there) {
             self.prune(mount, "the same file system is mounted there already");
             return;
         }
         self.kept.push(PlannedMount {
             destination: destination.clone(),
-            kind: kind.to_owned(),
-            source: mount
-                .source()
-                .clone()
-                .unwrap_or_else(|| PathBuf::from(kind)),
-            options,
+            kind,
             why: "the engine's".to_owned(),
-            judged: None,
-            private: false,
         });
     }
 
+    /// A bind mount: judged, and if it is kept searched for what must not be seen.
     pub(super) fn bind(
         &mut self,
         rules: Rules<'_>,
         named: Named<'_>,
         mount: &Mount,
         facts: &SourceFacts,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<(), PlanError> {
         let destination = mount.destination();
-        let Named { path, is_workspace } = named;
-        let Rules {
-            never,
-            meant: _,
-            policy,
-            pod,
-            ipc: _,
-            cwd: _,
-        } = rules;
-        let place = path.to_str().unwrap_or("");
         if matches!(
             destination.to_str(),
             Some("/etc/hosts" | "/etc/resolv.conf")
@@ -137,166 +119,156 @@ impl Sorted {
             self.replaced.insert(destination.clone());
             return Ok(());
         }
-        let asked_rw = !mount
-            .options()
-            .iter()
-            .flatten()
-            .any(|o| matches!(o.as_str(), "ro" | "rro"));
-        if let Some((why, writable)) = support(place, rules, facts) {
-            self.keep_bind(mount, facts, writable && asked_rw, why.to_owned());
+        if let Some((why, writable)) = support(named.path.to_str().unwrap_or(""), rules, facts) {
+            let most = if writable {
+                Access::ReadWrite
+            } else {
+                Access::ReadOnly
+            };
+            self.keep_bind(mount, facts, given(mount, most), why.to_owned());
             return Ok(());
         }
-        let volume = volume(pod, facts);
+        let volume = volume(rules.pod, facts);
         if let Some(why) = refused(rules, destination, volume, facts) {
-            if is_workspace {
+            if named.is_workspace {
                 return Err(workspace_refused(destination, facts, why));
             }
             self.prune(mount, &why);
             return Ok(());
         }
         if matches!(volume, Some(Volume::Secret | Volume::Projected)) {
-            self.secret(mount, facts, is_workspace);
+            self.secret(mount, facts, named.is_workspace);
             return Ok(());
         }
-        match access(policy, volume, named) {
-            Access::None => self.prune(
-                mount,
-                &format!("policy '{}' keeps {}", policy.name, kept_words(policy)),
-            ),
-            granted => {
-                if volume.is_none() {
-                    warn_of_place(rules, path, facts, warnings);
-                }
-                let writable = asked_rw && granted == Access::ReadWrite;
-                match &facts.home {
-                    Some(home) if writable && is_workspace => {
-                        let part = part_of(rules, path, home);
-                        self.home(rules, mount, facts, part)?;
-                    }
-                    _ if is_workspace => self.workspace(rules, mount, facts, writable)?,
-                    _ if volume == Some(Volume::Scratch) => {
-                        let writable = writable && read_only(never, facts).is_none();
-                        self.scratch(policy, mount, facts, writable);
-                    }
-                    _ if asked_rw && granted == Access::ReadOnly && is_anonymous(facts) => {
-                        self.anonymous(mount, facts);
-                    }
-                    _ => self.other(rules, mount, facts, (granted, writable)),
-                }
-                self.mask_inside(never, destination, facts);
-                self.tell_git(policy, destination, facts)?;
-                match (&facts.unsearched, policy.filesystem.search) {
-                    (Some(why), SearchRule::Complete) => {
-                        return Err(PlanError::Unsearched {
-                            destination: destination.clone(),
-                            source_path: facts.path.clone(),
-                            why: why.clone(),
-                        });
-                    }
-                    _ => self.warn_of_rest(destination, facts, warnings),
-                }
+        let granted = access(rules.policy, volume, named);
+        if granted == Access::None {
+            let Policy { name, .. } = rules.policy;
+            let kept = kept_words(rules.policy);
+            self.prune(mount, &format!("policy '{name}' keeps {kept}"));
+            return Ok(());
+        }
+        if volume.is_none() {
+            warn_of_place(rules, named.path, facts, warnings);
+        }
+        self.granted(rules, named, mount, facts, (volume, granted))?;
+        self.hide_inside(rules, destination, facts, warnings)
+    }
+
+    /// A mount that the policy gives: as the workspace, as the pod's own scratch, or as one of the others.
+    fn granted(
+        &mut self,
+        rules: Rules<'_>,
+        named: Named<'_>,
+        mount: &Mount,
+        facts: &SourceFacts,
+        (volume, granted): (Option<Volume>, Access),
+    ) -> Result<(), PlanError> {
+        let access = given(mount, granted);
+        match &facts.home {
+            Some(home) if named.is_workspace && access == BindAccess::ReadWrite => {
+                let part = part_of(rules, named.path, home);
+                self.home(rules, mount, facts, part)?;
             }
+            _ if named.is_workspace => self.workspace(rules, mount, facts, access)?,
+            _ if volume == Some(Volume::Scratch) => {
+                let access = match read_only(rules.never, facts) {
+                    Some(_) => BindAccess::ReadOnly,
+                    None => access,
+                };
+                self.scratch(rules.policy, mount, facts, access);
+            }
+            _ if granted == Access::ReadOnly && asks_to_write(mount) && is_anonymous(facts) => {
+                self.anonymous(mount, facts);
+            }
+            _ => self.other(rules, mount, facts, granted),
         }
         Ok(())
     }
 
-    fn workspace(
+    /// Masks what was found in a mount that is kept, and refuses what nobody could look through.
+    fn hide_inside(
+        &mut self,
+        rules: Rules<'_>,
+        destination: &Path,
+        facts: &SourceFacts,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), PlanError> {
+        self.mask_inside(rules.never, destination, facts);
+        self.tell_git(rules.policy, destination, facts)?;
+        match (&facts.unsearched, rules.policy.filesystem.search) {
+            (Some(why), SearchRule::Complete) => Err(PlanError::Unsearched {
+                destination: destination.to_owned(),
+                source_path: facts.path.clone(),
+                why: why.clone(),
+            }),
+            (Some(_), SearchRule::Partial) | (None, _) => {
+                self.warn_of_rest(destination, facts, warnings);
+                Ok(())
+            }
+        }
+    }
+
+    /// The workspace itself, with this access.
+    pub(super) fn workspace(
         &mut self,
         rules: Rules<'_>,
         mount: &Mount,
         facts: &SourceFacts,
-        writable: bool,
+        access: BindAccess,
     ) -> Result<(), PlanError> {
-        if let Some(closed) = read_only(rules.never, facts).filter(|_| writable) {
+        if access != BindAccess::ReadOnly
+            && let Some(closed) = read_only(rules.never, facts)
+        {
             let why = format!(
                 "{closed}; no container writes it: use a directory of its own, or mount it read-only"
             );
             return Err(workspace_refused(mount.destination(), facts, why));
         }
-        self.keep_bind(mount, facts, writable, WORKSPACE.to_owned());
+        self.keep_bind(mount, facts, access, WORKSPACE.to_owned());
         self.workspace = Some(mount.destination().clone());
         Ok(())
     }
 
-    /// A whole home directory: read-only, but for the working directory in it. One that begins with a dot is no project,
-    /// and may be the image's choice: what is in it runs as the person later on.
-    fn home(
-        &mut self,
-        rules: Rules<'_>,
-        mount: &Mount,
-        facts: &SourceFacts,
-        part: HomePart<'_>,
-    ) -> Result<(), PlanError> {
-        // Root's is refused as the workspace, as everything that is never written.
-        if part.path.as_os_str().is_empty() && read_only(rules.never, facts).is_some() {
-            return self.workspace(rules, mount, facts, true);
-        }
-        self.keep_bind(mount, facts, false, HOME.to_owned());
-        let Some(working) = part.facts else {
-            // What is not there, or behind a link, is not made and not followed.
-            self.workspace = Some(mount.destination().clone());
-            return Ok(());
-        };
-        let mut below = mount.clone();
-        below.set_destination(mount.destination().join(part.path));
-        if let Some(why) = refusal(rules.never, rules.meant, below.destination(), working) {
-            return Err(workspace_refused(below.destination(), working, why));
-        }
-        if part.path.as_os_str().as_encoded_bytes().starts_with(b".") {
-            self.workspace = Some(mount.destination().clone());
-            return Ok(());
-        }
-        self.workspace(rules, &below, working, true)
-    }
-
     /// A mount beside the workspace, to which the policy gives this access.
-    fn other(
-        &mut self,
-        rules: Rules<'_>,
-        mount: &Mount,
-        facts: &SourceFacts,
-        (granted, writable): (Access, bool),
-    ) {
+    fn other(&mut self, rules: Rules<'_>, mount: &Mount, facts: &SourceFacts, granted: Access) {
         let closed = read_only(rules.never, facts).filter(|_| granted == Access::ReadWrite);
+        let access = given(mount, granted);
         let why = match (&closed, &facts.home) {
             (Some(closed), _) => format!("{OTHERS}, but nobody writes it: {closed}"),
-            (None, Some(_)) if writable => HOME.to_owned(),
-            _ => OTHERS.to_owned(),
+            (None, Some(_)) if access == BindAccess::ReadWrite => HOME.to_owned(),
+            (None, _) => OTHERS.to_owned(),
         };
-        let writable = writable && closed.is_none() && facts.home.is_none();
-        self.keep_bind(mount, facts, writable, why);
+        let access = match (&closed, &facts.home) {
+            (None, None) => access,
+            (Some(_), _) | (_, Some(_)) => BindAccess::ReadOnly,
+        };
+        self.keep_bind(mount, facts, access, why);
     }
 
     pub(super) fn keep_bind(
         &mut self,
         mount: &Mount,
         facts: &SourceFacts,
-        writable: bool,
+        access: BindAccess,
         why: String,
     ) {
-        let asked = mount.options().as_deref().unwrap_or_default();
-        let mut options: Vec<String> = vec![
-            "bind".into(),
-            "rprivate".into(),
-            "nosuid".into(),
-            "nodev".into(),
-        ];
-        if asked.iter().any(|o| o == "noexec") {
-            options.push("noexec".into());
-        }
-        options.push(if writable { "rw" } else { "ro" }.into());
+        let mut asked = mount.options().iter().flatten();
         self.kept.push(PlannedMount {
             destination: mount.destination().clone(),
-            kind: "bind".to_owned(),
-            source: facts.path.clone(),
-            options,
-            why,
-            judged: Some(Judged {
-                dev: facts.dev,
-                ino: facts.ino,
-                kind: facts.kind,
+            kind: MountKind::Bind(Bind {
+                source: facts.path.clone(),
+                judged: Judged {
+                    dev: facts.dev,
+                    ino: facts.ino,
+                    kind: facts.kind,
+                },
+                access,
+                programs: match asked.any(|o| o == "noexec") {
+                    true => Programs::Refused,
+                    false => Programs::Run,
+                },
             }),
-            private: false,
+            why,
         });
     }
 
@@ -326,20 +298,20 @@ impl Sorted {
         &self,
         destination: &Path,
         facts: &SourceFacts,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) {
         if let Some(why) = &facts.unsearched {
-            warnings.push(format!(
-                "{}: not all of it was searched for sockets and credentials ({why}); those found are masked",
-                destination.display()
-            ));
+            warnings.push(Warning::NotSearched {
+                place: destination.to_owned(),
+                why: why.clone(),
+            });
         }
     }
 
     pub(super) fn prune(&mut self, mount: &Mount, why: &str) {
         // What it was to cover stays covered: /dev/null over a project's .env is how secrets are kept from a container.
         let over = |m: &PlannedMount| {
-            m.judged.is_some() && mount.destination().starts_with(&m.destination)
+            m.bind().is_some() && mount.destination().starts_with(&m.destination)
         };
         if self.kept.iter().any(over) {
             self.masked.insert(mount.destination().clone());
@@ -354,13 +326,12 @@ impl Sorted {
 
 /// A credential is known by its names on the node. What has another one there, and is mounted where programs look for
 /// credentials, is the caller's choice: the container's own key, say.
-fn warn_of_place(rules: Rules<'_>, place: &Path, facts: &SourceFacts, warnings: &mut Vec<String>) {
+fn warn_of_place(rules: Rules<'_>, place: &Path, facts: &SourceFacts, warnings: &mut Vec<Warning>) {
     if rules.never.credential_above(place, rules.meant).is_some() {
-        warnings.push(format!(
-            "{} is where programs look for credentials: what {} has is seen there, since its name on the node is not that of one",
-            place.display(),
-            facts.path.display()
-        ));
+        warnings.push(Warning::AtCredentials {
+            place: place.to_owned(),
+            source: facts.path.clone(),
+        });
     }
 }
 
@@ -387,6 +358,20 @@ fn access(policy: &Policy, volume: Option<Volume>, named: Named<'_>) -> Access {
     }
 }
 
+/// What is given of this access where the mount asks for it.
+fn given(mount: &Mount, granted: Access) -> BindAccess {
+    match granted {
+        Access::ReadWrite if asks_to_write(mount) => BindAccess::ReadWrite,
+        Access::None | Access::ReadOnly | Access::ReadWrite => BindAccess::ReadOnly,
+    }
+}
+
+/// Whether the engine wants it writable.
+fn asks_to_write(mount: &Mount) -> bool {
+    let mut options = mount.options().iter().flatten();
+    !options.any(|o| matches!(o.as_str(), "ro" | "rro"))
+}
+
 fn kept_words(policy: &Policy) -> &'static str {
     match policy.filesystem.workspace {
         Access::None => "no mounts",
@@ -394,30 +379,10 @@ fn kept_words(policy: &Policy) -> &'static str {
     }
 }
 
-fn workspace_refused(destination: &Path, facts: &SourceFacts, why: String) -> PlanError {
+pub(super) fn workspace_refused(destination: &Path, facts: &SourceFacts, why: String) -> PlanError {
     PlanError::WorkspaceRefused {
         destination: destination.to_owned(),
         source_path: facts.path.clone(),
         why,
-    }
-}
-
-/// The part of a home directory that is worked in.
-#[derive(Clone, Copy)]
-struct HomePart<'a> {
-    /// Relative to the home.
-    path: &'a Path,
-    /// What is there, if it is a directory.
-    facts: Option<&'a SourceFacts>,
-}
-
-/// The part of a home directory, mounted at `place`, that is worked in; none where the working directory is elsewhere, or
-/// the home itself.
-fn part_of<'a>(rules: Rules<'a>, place: &Path, home: &'a Home) -> HomePart<'a> {
-    let path = rules.cwd.strip_prefix(place).unwrap_or(Path::new(""));
-    let facts = home.working.as_deref();
-    HomePart {
-        path,
-        facts: facts.filter(|_| !path.as_os_str().is_empty()),
     }
 }

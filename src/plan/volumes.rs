@@ -14,7 +14,7 @@ use super::judge::{by_link, by_nature, refusal};
 use super::never::{Meant, Never};
 use super::sort::{Rules, Sorted};
 use super::workspace::pod_role;
-use super::{BundleFacts, FileKind, SourceFacts};
+use super::{BindAccess, BundleFacts, FileKind, SourceFacts};
 use crate::policy::{Filesystem, MountRule, Policy, SecretRule};
 
 /// Why an emptyDir is there.
@@ -294,19 +294,19 @@ impl Sorted {
         policy: &Policy,
         mount: &Mount,
         facts: &SourceFacts,
-        writable: bool,
+        access: BindAccess,
     ) {
         let mut mount = mount.clone();
         if policy.filesystem.mounts == MountRule::Drop {
             let options = mount.options().iter().flatten().cloned();
             mount.set_options(Some(options.chain(["noexec".to_owned()]).collect()));
         }
-        self.keep_bind(&mount, facts, writable, SCRATCH.to_owned());
+        self.keep_bind(&mount, facts, access, SCRATCH.to_owned());
     }
 
     /// One of the pod's Secrets. What is in it has names of the author's choice, and is meant to be seen.
     pub(super) fn secret(&mut self, mount: &Mount, facts: &SourceFacts, is_workspace: bool) {
-        self.keep_bind(mount, facts, false, SECRETS.to_owned());
+        self.keep_bind(mount, facts, BindAccess::ReadOnly, SECRETS.to_owned());
         if is_workspace {
             self.workspace = Some(mount.destination().clone());
         }

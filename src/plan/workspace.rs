@@ -12,7 +12,7 @@ use super::judge::refusal;
 use super::sort::Rules;
 use super::support::support;
 use super::volumes::volume;
-use super::{BundleFacts, FileKind, PlanError, SourceFacts};
+use super::{BundleFacts, FileKind, PlanError, SourceFacts, Warning};
 use crate::policy::{Access, Field, MountRule, Origin, Resolved};
 
 /// A bind mount: its index among the spec's mounts, its place as the engine names it, and what is there.
@@ -50,7 +50,7 @@ pub(super) fn workspace(
     mounts: &[Mount],
     bundle: &BundleFacts,
     rules: Rules<'_>,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<Option<usize>, PlanError> {
     let all = mounts.iter().zip(&bundle.sources).enumerate();
     let binds: Vec<Bind<'_>> = all
@@ -100,10 +100,9 @@ pub(super) fn workspace(
             Ok(Some(holder.index))
         }
         (None, _, Some(_)) if is_of_the_pod(resolved, spec) => {
-            warnings.push(format!(
-                "dev.agentbox.filesystem.workspace-at names {}, where this container has no mount",
-                joined(&pinned)
-            ));
+            warnings.push(Warning::NoWorkspaceAt {
+                places: joined(&pinned),
+            });
             Ok(None)
         }
         (_, _, Some(holder)) => Err(elsewhere(holder.place())),
@@ -116,14 +115,13 @@ pub(super) fn workspace(
 fn without_the_named(
     spec: &Spec,
     named: &Path,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<Option<usize>, PlanError> {
     match pod_role(spec) {
         None => return Err(PlanError::Workspace(named.to_owned())),
-        Some(_) => warnings.push(format!(
-            "dev.agentbox.workspace names {}, which is no mount of this container",
-            named.display()
-        )),
+        Some(_) => warnings.push(Warning::NoWorkspace {
+            path: named.to_owned(),
+        }),
     }
     Ok(None)
 }
@@ -133,7 +131,7 @@ fn guess(
     holder: &Bind<'_>,
     rivals: &[&Path],
     rules: Rules<'_>,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<usize, PlanError> {
     let files = &rules.policy.filesystem;
     if rivals.is_empty() || files.workspace == Access::None {
@@ -148,10 +146,10 @@ fn guess(
             rivals,
         });
     }
-    warnings.push(format!(
-        "the workspace is {}, which holds the working directory, the caller's or the image's; dev.agentbox.workspace can name {rivals} instead",
-        holder.place().display()
-    ));
+    warnings.push(Warning::GuessedWorkspace {
+        place: holder.place().to_owned(),
+        rivals,
+    });
     Ok(holder.index)
 }
 

@@ -11,7 +11,7 @@ use oci_spec::runtime::Mount;
 use super::judge::{by_link, refusal};
 use super::never::Never;
 use super::sort::{Rules, Sorted};
-use super::{FileKind, Pruned, SourceFacts};
+use super::{BindAccess, FileKind, Pruned, SourceFacts, Warning};
 use crate::policy::SearchRule;
 
 /// Where `wrap` mounts what, and what it does not mount.
@@ -70,7 +70,7 @@ impl Sorted {
         wrapped: &Wrapped,
         mount: &Mount,
         facts: &SourceFacts,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) {
         let destination = mount.destination();
         let mut why = "the node's, for programs to run";
@@ -87,7 +87,7 @@ impl Sorted {
             }
             why = "the node's, judged like an engine's mount";
         }
-        self.keep_bind(mount, facts, false, why.to_owned());
+        self.keep_bind(mount, facts, BindAccess::ReadOnly, why.to_owned());
         self.mask_inside(rules.never, destination, facts);
         self.warn_of_rest(destination, facts, warnings);
     }

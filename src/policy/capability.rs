@@ -54,9 +54,15 @@ const NAMES: [&str; 41] = [
 ];
 
 /// A capability of the kernel: read as `CHOWN` or `CAP_CHOWN`, written as `CAP_CHOWN`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Capability(u8);
+
+impl fmt::Debug for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
 
 impl Capability {
     /// Those that ordinary programs run by root need inside a container, and that reach nothing outside of it.
@@ -74,6 +80,9 @@ impl Capability {
         Self(18), // SYS_CHROOT: scripts that change user by chroot(1), servers that lock themselves in; the walls are mounts
     ];
 
+    /// What keeps a file set-user-ID when it is written.
+    pub const FSETID: Self = Self(4);
+
     /// Every capability that a kernel knows, by number.
     pub fn all() -> impl Iterator<Item = Self> {
         (0u8..).take(NAMES.len()).map(Self)
@@ -82,6 +91,12 @@ impl Capability {
     /// The kernel's name: `CAP_CHOWN`.
     pub const fn as_str(self) -> &'static str {
         NAMES[self.0 as usize]
+    }
+
+    /// The name as people write it: `CHOWN`.
+    pub fn short_name(self) -> &'static str {
+        let name = self.as_str();
+        name.strip_prefix("CAP_").unwrap_or(name)
     }
 
     /// The kernel's number.

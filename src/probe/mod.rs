@@ -85,8 +85,10 @@ impl Opened {
 
     /// Whether it is what a mount of the plan is of.
     pub fn is_of(&self, mount: &PlannedMount) -> bool {
-        let judged = mount.judged.map(|j| (j.dev, j.ino));
-        judged == Some((self.dev, self.ino)) && mount.source == self.path
+        mount.bind().is_some_and(|bind| {
+            let judged = (bind.judged.dev, bind.judged.ino);
+            judged == (self.dev, self.ino) && bind.source == self.path
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use oci_spec::runtime::{
 use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::is_net;
-use crate::plan::{Plan, PlannedMount, neutral, process};
+use crate::plan::{MountKind, Plan, PlannedMount, neutral, process};
 use crate::policy::RootAccess;
 use crate::render::limits;
 
@@ -100,8 +100,8 @@ pub fn confined(mut spec: Spec, plan: &Plan, places: &Places) -> Spec {
         (plan.filesystem.root == RootAccess::ReadOnly).then_some(true),
     );
     // The others are made by the container's first process, from descriptors.
-    let mounts = plan.filesystem.mounts.iter().filter(|m| !m.is_late());
-    spec.set_mounts(Some(mounts.map(mount).collect()));
+    let mounts = plan.filesystem.mounts.iter();
+    spec.set_mounts(Some(mounts.filter_map(mount).collect()));
     if let Some(process) = spec.process().clone() {
         spec.set_process(Some(process::confine(process, plan)));
     }
@@ -137,16 +137,16 @@ fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
     linux.set_devices(Some(kept));
     let sysctl = linux.sysctl().iter().flatten().filter(|(k, _)| !is_net(k));
     linux.set_sysctl(Some(sysctl.map(|(k, v)| (k.clone(), v.clone())).collect()));
-    // A sysfs is replaced at start, and masked again there; what lies in a late mount is masked with it.
+    // A sysfs is replaced at start, and masked again there; what lies in a mount of the first process's is masked with it.
     let masked = plan.filesystem.masked.iter().filter(|p| {
-        !(plan.filesystem.is_mounted_late(p) || plan.network.sysfs && p.starts_with("/sys"))
+        !(plan.filesystem.is_mounted_by_init(p) || plan.network.sysfs && p.starts_with("/sys"))
     });
     linux.set_masked_paths(Some(masked.map(|p| p.display().to_string()).collect()));
     linux.set_readonly_paths(Some(
         plan.filesystem
             .readonly
             .iter()
-            .filter(|p| !plan.filesystem.is_mounted_late(p))
+            .filter(|p| !plan.filesystem.is_mounted_by_init(p))
             .map(|p| p.display().to_string())
             .collect(),
     ));
@@ -155,14 +155,18 @@ fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
     linux
 }
 
-fn mount(planned: &PlannedMount) -> Mount {
-    MountBuilder::default()
+fn mount(planned: &PlannedMount) -> Option<Mount> {
+    let kernel = match &planned.kind {
+        MountKind::Kernel(kernel) => kernel,
+        MountKind::Tmpfs(_) | MountKind::Bind(_) => return None,
+    };
+    let mount = MountBuilder::default()
         .destination(planned.destination.clone())
-        .typ(planned.kind.clone())
-        .source(planned.source.clone())
-        .options(planned.options.clone())
-        .build()
-        .expect("all fields of a mount are set")
+        .typ(kernel.what.type_name())
+        .source(kernel.source.clone())
+        .options(kernel.options.clone())
+        .build();
+    Some(mount.expect("all fields of a mount are set"))
 }
 
 fn namespace(planned: &PlannedNamespace) -> LinuxNamespace {

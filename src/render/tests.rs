@@ -90,7 +90,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
         core_socket: false,
         no_disk: None,
     };
-    plan(&resolved, spec, &facts, &host).unwrap()
+    plan(&resolved, spec, &facts, &host).unwrap().plan
 }
 
 #[test]

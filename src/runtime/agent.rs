@@ -345,7 +345,7 @@ mod tests {
     fn record() -> Record {
         serde_json::from_value(json!({
             "id": "c", "root": "/r", "bundle": "/b", "rootfs": "/b/rootfs", "cwd": "/", "ociVersion": "1.0.2",
-            "annotations": {"a": "b"}, "systemdCgroup": false, "plan": null, "chosenBy": "", "overlay": false,
+            "annotations": {"a": "b"}, "systemdCgroup": false, "decided": null, "chosenBy": "", "overlay": false,
             "init": {"pid": 7, "startTime": 1}, "cgroups": [], "sidecar": null, "filtered": true,
             "netnsCookie": null, "started": false,
         }))

@@ -5,19 +5,17 @@ use std::path::Path;
 
 use oci_spec::runtime::LinuxSeccomp;
 
-use crate::plan::Plan;
-use crate::policy::{Switch, Syscalls};
+use crate::plan::{Plan, SyscallPlan};
+use crate::policy::Switch;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
 use crate::seccomp::{self, DenyMode, Filter, FilterInput, Ours, SavedFilter, SyscallName};
 
-/// What a policy asks of the program.
+/// What a plan asks of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// Calls by name.
-    pub syscalls: &'a Syscalls,
-    /// Whether files may be made set-user-ID or set-group-ID.
-    pub set_id: Switch,
+    /// What is added to the base rules and taken from them.
+    pub syscalls: &'a SyscallPlan,
     /// Whether there are devices of the node's choice.
     pub devices: bool,
 }
@@ -25,8 +23,7 @@ pub struct Asked<'a> {
 impl<'a> From<&'a Plan> for Asked<'a> {
     fn from(plan: &'a Plan) -> Self {
         Self {
-            syscalls: &plan.policy.syscalls,
-            set_id: plan.policy.privileges.set_id,
+            syscalls: &plan.syscalls,
             devices: !plan.devices.is_empty(),
         }
     }
@@ -45,7 +42,7 @@ pub fn compile(
     let ours = asked.map(|asked| Ours {
         allow: &allow,
         deny: &deny,
-        set_id: asked.set_id == Switch::On,
+        set_id: asked.syscalls.set_id == Switch::On,
         devices: asked.devices,
         denials: DenyMode::Errno,
     });

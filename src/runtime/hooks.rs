@@ -86,7 +86,7 @@ pub fn check(hooks: &Hooks) -> Result<(), RuntimeError> {
 /// The environment of a hook in the runtime's namespaces that names none. The specification is silent; without a policy
 /// it is the runtime's, as runc and crun have it and hooks may rely on. Under a policy nothing reaches a program unasked.
 pub fn default_env(record: &Record) -> Vec<String> {
-    let all = std::env::vars_os().filter(|_| record.plan.is_none());
+    let all = std::env::vars_os().filter(|_| record.plan().is_none());
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some(format!("{}={}", name.to_str()?, value.to_str()?))
     };

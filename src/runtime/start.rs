@@ -8,6 +8,7 @@ use libcontainer::error::LibcontainerError;
 use crate::cli::Global;
 use crate::enforce::hooks::{self as enforced, HookMoment};
 use crate::enforce::report::Failed;
+use crate::plan::Decided;
 use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
 use crate::runtime::agent::Agent;
@@ -70,7 +71,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
         )));
     }
     check_sidecar(record).map_err(refuse)?;
-    if let Some(plan) = &mut record.plan
+    if let Some(Decided { plan, .. }) = &mut record.decided
         && plan.network.mode == NetworkMode::Allowlist
         && plan.network.shared.is_none()
     {
@@ -79,7 +80,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
         let search = resolver::hand_over(&place.dir(), &record.engine_files, proxy.transpose()?)?;
         plan.network.rules.search = search;
     }
-    if let Some((plan, shared)) = record.plan.as_ref().zip(record.shared_network())
+    if let Some((plan, shared)) = record.plan().zip(record.shared_network())
         && plan.network.mode == NetworkMode::Allowlist
     {
         let dir = Place::new(&record.root, &shared.container)?.dir();

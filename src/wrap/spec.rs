@@ -1,5 +1,6 @@
 //! PURE. The bundle's config.json: what an engine would write for these directories.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{
@@ -67,10 +68,7 @@ fn wrapped(layout: &Layout, command: &Command<'_>) -> oci_spec::runtime::Process
     // Like an engine: root gets what the policy may leave, an ordinary user nothing.
     let mut sets = CapabilitySets::default();
     if command.user.uid == 0 {
-        let all: std::collections::BTreeSet<String> = Capability::ORDINARY
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let all = BTreeSet::from(Capability::ORDINARY);
         sets = CapabilitySets {
             bounding: all.clone(),
             effective: all.clone(),

@@ -75,7 +75,7 @@ fn answer(global: &Global, args: &PolicyCheck) -> Result<(bool, String)> {
 /// approvals and denials there.
 fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     let record = find::network_of(find::container(id, Purpose::Look)?)?;
-    let Some(plan) = &record.plan else {
+    let Some(plan) = record.plan() else {
         return Ok(question.unconfined());
     };
     let (allowed, text) = question.verdict(&plan.network);
@@ -168,7 +168,7 @@ fn of_case(
             may_add: Vec::new(),
         });
     };
-    let network = crate::plan::network::plan(&resolved, BTreeMap::new(), false);
+    let network = crate::plan::network::plan(&resolved, BTreeMap::new());
     let verdict = question.verdict(&network);
     let mut may_add = Vec::new();
     if let Some(missing) = question.missing(&network) {

@@ -16,7 +16,7 @@ fn mount<'a>(plan: &'a Plan, destination: &str) -> &'a PlannedMount {
 /// Access, and whether what is written is thrown away.
 fn given(plan: &Plan) -> (bool, bool) {
     let mount = mount(plan, "/x");
-    (mount.is_writable(), mount.private)
+    (mount.is_writable(), mount.is_private())
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn it_is_scratch_and_keeps_what_mounts_are_given() {
     assert!(files.needs_scratch(), "{files:?}");
     assert!(files.is_thrown_away(Path::new("/x/below")));
     assert!(!files.is_thrown_away(Path::new("/y")));
-    let options = &mount(&plan, "/x").options;
+    let options = mount(&plan, "/x").options();
     for option in ["nosuid", "nodev", "noexec"] {
         assert!(options.iter().any(|o| o == option), "{options:?}");
     }

@@ -52,7 +52,10 @@ fn what_is_thrown_away_lies_where_the_policy_and_the_node_say() {
     };
     let (at, bytes, warnings) = place(&standard, &without);
     assert_eq!((at, bytes), (ScratchPlace::Memory, 1 << 30));
-    assert!(warnings[0].contains("no loop devices"), "{warnings:?}");
+    assert!(
+        warnings[0].to_string().contains("no loop devices"),
+        "{warnings:?}"
+    );
     let memory = under("standard").annotation("filesystem.scratch-on", "memory");
     let (at, bytes, warnings) = place(&memory, &without);
     assert_eq!((at, bytes), (ScratchPlace::Memory, 4 << 30));
@@ -67,7 +70,7 @@ fn what_is_thrown_away_lies_where_the_policy_and_the_node_say() {
 }
 
 #[test]
-fn under_a_root_that_is_thrown_away_all_but_the_kernels_mounts_is_mounted_late() {
+fn under_a_root_that_is_thrown_away_all_but_the_kernels_mounts_is_mounted_by_init() {
     let mut case = under("standard").bind("/srv/work", "/work");
     for (kind, at) in [("proc", "/proc"), ("tmpfs", "/dev"), ("devpts", "/dev/pts")] {
         case = case.mount(kind, kind, at, &[], None);
@@ -79,8 +82,8 @@ fn under_a_root_that_is_thrown_away_all_but_the_kernels_mounts_is_mounted_late()
         "{kernel:?}"
     );
     assert!(!kernel.contains(&Path::new("/dev/pts")), "{kernel:?}");
-    assert!(plan.is_mounted_late(Path::new("/etc/secret")));
-    assert!(!plan.is_mounted_late(Path::new("/proc/kcore")));
+    assert!(plan.is_mounted_by_init(Path::new("/etc/secret")));
+    assert!(!plan.is_mounted_by_init(Path::new("/proc/kcore")));
     assert!(plan.is_thrown_away(Path::new("/tmp/p")) && plan.is_thrown_away(Path::new("/new")));
     assert!(
         !plan.is_thrown_away(Path::new("/work/p")) && !plan.is_thrown_away(Path::new("/proc/p"))
@@ -157,5 +160,5 @@ fn a_system_directory_of_wrap_is_covered() {
     let plan = case.plan();
     let private = plan.filesystem.ephemeral.iter();
     assert_eq!(private.filter(|e| e.path == Path::new("/var")).count(), 1);
-    assert!(plan.filesystem.is_mounted_late(Path::new("/var/a/x")));
+    assert!(plan.filesystem.is_mounted_by_init(Path::new("/var/a/x")));
 }

@@ -61,6 +61,11 @@ fn under(policy: &str) -> Case {
     }
 }
 
+/// Its policy.
+pub(crate) fn sample_policy() -> Policy {
+    under("standard").resolved().policy
+}
+
 /// A plan for tests of other modules.
 pub(crate) fn sample() -> Plan {
     under("standard").plan()
@@ -168,9 +173,17 @@ impl Case {
         self
     }
 
-    fn plan_on(&self, host: &HostFacts) -> Result<Plan, PlanError> {
+    fn decided_on(&self, host: &HostFacts) -> Result<Decided, PlanError> {
         let spec: Spec = serde_json::from_value(self.spec.clone()).unwrap();
         plan(&self.resolved(), &spec, &self.facts, host)
+    }
+
+    fn plan_on(&self, host: &HostFacts) -> Result<Plan, PlanError> {
+        self.decided_on(host).map(|decided| decided.plan)
+    }
+
+    fn decided(&self) -> Decided {
+        self.decided_on(&host()).unwrap()
     }
 
     fn resolved(&self) -> Resolved {

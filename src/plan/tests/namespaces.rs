@@ -80,11 +80,11 @@ fn what_is_missing_and_harmless_is_added() {
 
 /// A container that has its own namespaces, under a policy.
 fn neighbour(policy: &str) -> Neighbour {
-    let plan = under(policy).plan();
+    let decided = under(policy).decided();
     Neighbour {
         id: "other".into(),
-        policy: Some(plan.policy),
-        namespaces: plan.namespaces,
+        policy: Some(decided.policy()),
+        namespaces: decided.plan.namespaces,
         network: None,
     }
 }

@@ -7,6 +7,10 @@ fn with(names: &[&str]) -> Value {
     json!({"bounding": names, "effective": names, "permitted": names, "inheritable": names, "ambient": names})
 }
 
+fn capabilities(names: &[&str]) -> BTreeSet<Capability> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
 fn device(path: &str, typ: &str, major: i64) -> Value {
     json!({"path": path, "type": typ, "major": major, "minor": 0})
 }
@@ -22,7 +26,7 @@ fn a_container_gets_what_the_engine_gave_and_the_policy_leaves() {
     };
     let cut = CapabilitySets::of(None);
     assert_eq!(case("strict"), cut);
-    let two: BTreeSet<String> = ["CAP_CHOWN".to_owned(), "CAP_KILL".to_owned()].into();
+    let two = capabilities(&["CAP_CHOWN", "CAP_KILL"]);
     for policy in ["standard", "permissive"] {
         let sets = case(policy);
         for set in [
@@ -47,19 +51,20 @@ fn an_ambient_capability_is_permitted_and_inheritable_or_left_out() {
             .plan()
             .capabilities
     };
-    let kill: BTreeSet<String> = ["CAP_KILL".to_owned()].into();
+    let kill = capabilities(&["CAP_KILL"]);
+    let chown: Capability = "CAP_CHOWN".parse().unwrap();
     assert_eq!(sets("inheritable", json!(["CAP_KILL"])).ambient, kill);
     let without = sets("permitted", json!(["CAP_KILL"]));
     assert_eq!(without.ambient, kill);
     assert_eq!(
         without.contradiction(),
-        Some(("CAP_CHOWN", "effective", "permitted"))
+        Some((chown, "effective", "permitted"))
     );
     assert_eq!(sets("inheritable", Value::Null).ambient, BTreeSet::new());
     // S-9: nor is one inheritable that is outside of the bounding set.
     assert_eq!(
         sets("bounding", json!(["CAP_KILL"])).contradiction(),
-        Some(("CAP_CHOWN", "inheritable", "bounding"))
+        Some((chown, "inheritable", "bounding"))
     );
     assert_eq!(sets("ambient", json!([])).contradiction(), None);
 }

@@ -31,7 +31,7 @@ fn becomes(case: Case, source: &str, names: &[&str]) -> String {
 
 fn noexec(plan: &Plan) -> bool {
     let mount = &plan.filesystem.mounts[0];
-    mount.options.iter().any(|o| o == "noexec")
+    mount.options().iter().any(|o| o == "noexec")
 }
 
 #[test]

@@ -48,14 +48,16 @@ fn strict_does_not_guess_between_two() {
     let plan = two("standard").plan();
     assert_eq!(plan.filesystem.workspace, Some("/ref".into()));
     assert!(
-        plan.warnings.iter().any(|w| w.contains("/work instead")),
+        plan.warnings
+            .iter()
+            .any(|w| w.to_string().contains("/work instead")),
         "{:?}",
         plan.warnings
     );
     let plan = two("strict").annotation("workspace", "/work").plan();
     assert_eq!(plan.filesystem.workspace, Some("/work".into()));
     assert_eq!(plan.filesystem.mounts.len(), 1);
-    assert_eq!(plan.warnings, Vec::<String>::new());
+    assert_eq!(plan.warnings, []);
     // What cannot be meant is no rival: a file, what is to be read only, what is refused, an image's own volume.
     let volume = format!("/var/lib/docker/volumes/{ID}/_data");
     let one = under("strict")
@@ -82,7 +84,7 @@ fn a_policy_pins_the_place_of_the_workspace() {
     for cwd in ["/", "/ref", "/work"] {
         let plan = pinned().cwd(cwd).plan();
         assert_eq!(plan.filesystem.workspace, Some("/work".into()), "{cwd}");
-        assert_eq!(plan.warnings, Vec::<String>::new());
+        assert_eq!(plan.warnings, []);
     }
     let message = pinned().annotation("workspace", "/ref").refused();
     assert!(
@@ -120,10 +122,18 @@ fn a_pods_annotation_reaches_containers_without_the_mount() {
         (sandbox.filesystem.workspace, sandbox.warnings.len()),
         (None, 1)
     );
-    assert!(sandbox.warnings[0].contains("dev.agentbox.workspace"));
+    assert!(
+        sandbox.warnings[0]
+            .to_string()
+            .contains("dev.agentbox.workspace")
+    );
     let other = pod("container").bind("/srv/a", "/a").cwd("/a").plan();
     assert_eq!(other.filesystem.workspace, None);
-    assert!(other.warnings[0].contains("/work"), "{:?}", other.warnings);
+    assert!(
+        other.warnings[0].to_string().contains("/work"),
+        "{:?}",
+        other.warnings
+    );
     let with = pod("container").bind("/srv/work", "/work").plan();
     assert_eq!(with.filesystem.workspace, Some("/work".into()));
 }
@@ -144,7 +154,7 @@ fn of_a_whole_home_only_the_working_directory_is_written() {
     assert_eq!(access(&plan, "/home/me/project"), "rw");
     assert_eq!(plan.filesystem.workspace, Some("/home/me/project".into()));
     assert!(plan.filesystem.mounts[0].why.contains("whole home"));
-    assert_eq!(plan.filesystem.mounts[1].judged.unwrap().ino, 77);
+    assert_eq!(plan.filesystem.mounts[1].bind().unwrap().judged.ino, 77);
     // By its name as well; the engine's `ro` stays.
     let named = home(Some("/home/me/p"))
         .cwd("/home/me/p")
@@ -206,7 +216,11 @@ fn a_place_to_write_that_is_no_mount_is_a_mistake() {
     // A pod's annotations are for all of its containers.
     let pod = json!({"io.kubernetes.cri.container-type": "container"});
     let plan = case().set("", "annotations", pod.clone()).plan();
-    assert!(plan.warnings[0].contains("/cach,"), "{:?}", plan.warnings);
+    assert!(
+        plan.warnings[0].to_string().contains("/cach,"),
+        "{:?}",
+        plan.warnings
+    );
     let placed = |mount: &str| {
         let case = under("standard").bind("/srv/project", mount).cwd(mount);
         case.annotation("filesystem.workspace-at", "/work")
@@ -215,7 +229,11 @@ fn a_place_to_write_that_is_no_mount_is_a_mistake() {
     let placed = |mount: &str| placed(mount).set("", "annotations", pod.clone());
     let plan = placed("/data").plan();
     assert_eq!(plan.filesystem.workspace, None);
-    assert!(plan.warnings[0].contains("workspace-at names /work"));
+    assert!(
+        plan.warnings[0]
+            .to_string()
+            .contains("workspace-at names /work")
+    );
     assert_eq!(
         placed("/work").plan().filesystem.workspace,
         Some("/work".into())

@@ -221,7 +221,7 @@ fn nothing_is_reached_that_a_ceiling_does_not_let_through() {
         let Ok(Selection::Policy(resolved)) = case.resolve() else {
             continue;
         };
-        let wall = crate::plan::network::plan(&resolved, BTreeMap::new(), false);
+        let wall = crate::plan::network::plan(&resolved, BTreeMap::new());
         for ceiling in &resolved.ceilings {
             let limit = load(&case.files[ceiling.policy.as_str()]).network;
             for host in ["a.test", "b.a.test", "c.test", "db", "192.0.2.1"] {

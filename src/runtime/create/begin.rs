@@ -27,7 +27,7 @@ impl Creation<'_> {
     /// sd_notify(3) for a container without a policy.
     pub(super) fn mount_readiness_socket(&mut self) -> Result<(), RuntimeError> {
         match notify::host() {
-            Some(_) if self.decision.plan.is_none() => {
+            Some(_) if self.decision.plan().is_none() => {
                 notify::prepare(&self.place, &mut self.decision.bundle.spec)
             }
             _ => Ok(()),
@@ -42,7 +42,7 @@ impl Creation<'_> {
 
     /// The sidecar and the inner network namespace; or another container's, which is joined.
     pub(super) fn begin_network(&mut self) -> Result<(), RuntimeError> {
-        let Some(plan) = &self.decision.plan else {
+        let Some(plan) = self.decision.plan() else {
             return Ok(());
         };
         if let Some(shared) = &plan.network.shared {
@@ -77,7 +77,7 @@ impl Creation<'_> {
         &self,
         spec: &Spec,
     ) -> Result<Option<DeviceProgram>, RuntimeError> {
-        let ruler = match &self.decision.plan {
+        let ruler = match self.decision.plan() {
             Some(_) => Ruler::Policy,
             None => Ruler::Engine,
         };
@@ -86,7 +86,7 @@ impl Creation<'_> {
 
     /// Detached copies of what was judged, and the places in the image where they go.
     pub(super) fn open_judged_mounts(&self) -> Result<Vec<OwnMount>, RuntimeError> {
-        let Some(plan) = &self.decision.plan else {
+        let Some(plan) = self.decision.plan() else {
             return Ok(Vec::new());
         };
         let (plan, decision) = (&plan.filesystem, &self.decision);
@@ -134,7 +134,7 @@ impl Creation<'_> {
         let Some(mut agent) = agent else {
             return Ok(None);
         };
-        let socket = if self.decision.plan.is_some() {
+        let socket = if self.decision.plan().is_some() {
             agent.socket_kept_in_init()?
         } else {
             let report = self.place.report();

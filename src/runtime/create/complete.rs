@@ -63,7 +63,7 @@ impl Creation<'_> {
         let controllers = self.record.controllers()?;
         if let Some(program) = program {
             devices::attach(program, &controllers)?;
-        } else if self.record.plan.is_some() {
+        } else if self.record.plan().is_some() {
             devices::take_back(spec, &controllers)?;
         }
         Ok(())

@@ -66,7 +66,7 @@ impl<'a> Creation<'a> {
         let mut record = new_record(global, &place, &decision);
         record.no_new_keyring = args.no_new_keyring;
         // Besides in `explain`, which nobody runs who does not know that something is missing.
-        if record.plan.is_some()
+        if record.plan().is_some()
             && let Some(why) = engine_networks::unknown_crio(&global.root, &record.annotations)
         {
             log::warn!("{why}");

@@ -11,7 +11,7 @@ use crate::cli::Global;
 use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
 use crate::plan::wrapped::Wrapped;
-use crate::plan::{self, BundleFacts, Plan};
+use crate::plan::{self, BundleFacts, Decided, Plan, Warning};
 use crate::policy::Selection;
 use crate::probe::Opened;
 use crate::render::refuse;
@@ -31,8 +31,8 @@ use crate::seccomp::Filter;
 pub struct BundleDecision {
     /// The bundle.
     pub bundle: Bundle,
-    /// What is enforced; `None` under `unconfined`.
-    pub plan: Option<Plan>,
+    /// What is enforced, and by which policy; `None` under `unconfined`.
+    pub decided: Option<Decided>,
     /// Who chose it.
     pub chosen_by: String,
     /// The syscall wall.
@@ -45,6 +45,13 @@ pub struct BundleDecision {
     pub engine_files: EngineFiles,
     /// Whether it is a bundle of `wrap`, which always has mounts of its own.
     pub wrapped: bool,
+}
+
+impl BundleDecision {
+    /// What is enforced; `None` under `unconfined`.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.decided.as_ref().map(|decided| &decided.plan)
+    }
 }
 
 /// Reads a bundle and decides what is enforced for it. Creates nothing. `wrapped` are `wrap`'s own mounts.
@@ -73,7 +80,7 @@ pub fn decide(
         .and_then(|l| l.seccomp().as_ref());
     let (mut sources, mut joined) = (Vec::new(), Vec::new());
     let mut engine_files = EngineFiles::default();
-    let (plan, chosen_by, filter) = match node_files::selection(global, &annotations)? {
+    let (decided, chosen_by, filter) = match node_files::selection(global, &annotations)? {
         Selection::Unconfined { chosen_by } => {
             reach::check(&bundle.spec, net_settings(&bundle.spec))?;
             for mount in bundle.spec.mounts().iter().flatten() {
@@ -90,22 +97,23 @@ pub fn decide(
             facts.cri = cri::is_engines(&global.root, &bundle.dir);
             (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
             let host = crate::probe::host();
-            let mut plan = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
+            let mut decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
             // Only what is let in is searched, which takes as long as it is large.
-            let rules = &plan.policy.filesystem;
-            if crate::probe::search(&mut facts, &sources, &plan.filesystem, rules) {
-                plan = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
+            let (files, rules) = (&decided.plan.filesystem, &decided.resolved.filesystem);
+            if crate::probe::search(&mut facts, &sources, files, rules) {
+                decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
             }
+            let plan = &mut decided.plan;
             plan.warnings
                 .extend(engine_networks::unknown_crio(&global.root, &annotations));
-            engine_files = names(&bundle.spec, &facts, &mut plan);
-            let filter = filter::compile(Some((&plan).into()), engine)?;
-            (Some(plan), resolved.chosen_by.to_string(), filter)
+            engine_files = names(&bundle.spec, &facts, plan);
+            let filter = filter::compile(Some((&*plan).into()), engine)?;
+            (Some(decided), resolved.chosen_by.to_string(), filter)
         }
     };
     Ok(BundleDecision {
         bundle,
-        plan,
+        decided,
         chosen_by,
         filter,
         sources,
@@ -119,10 +127,10 @@ pub fn decide(
 fn names(spec: &Spec, facts: &BundleFacts, plan: &mut Plan) -> EngineFiles {
     let mut of = |target: &str| {
         names_file(spec, facts, target).unwrap_or_else(|path| {
-            plan.warnings.push(format!(
-                "no names are taken from {}, which is mounted at {target}: it is not the engine's own file for this container",
-                path.display()
-            ));
+            plan.warnings.push(Warning::NamesNotTaken {
+                source: path,
+                place: target.into(),
+            });
             None
         })
     };

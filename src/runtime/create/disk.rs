@@ -3,8 +3,8 @@
 use oci_spec::runtime::Spec;
 
 use super::scratch;
-use crate::plan::{self, Plan, ScratchPlace};
-use crate::policy::ScratchOn;
+use crate::plan::{self, ScratchPlace};
+use crate::policy::{PolicyName, ScratchOn};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::Record;
 
@@ -13,7 +13,7 @@ pub(super) fn begin(
     record: &Record,
     spec: &Spec,
 ) -> Result<Option<scratch::DiskMaker>, RuntimeError> {
-    let Some(plan) = &record.plan else {
+    let Some(plan) = record.plan() else {
         return Ok(None);
     };
     let files = &plan.filesystem;
@@ -32,7 +32,7 @@ pub(super) fn settle(
     record: &mut Record,
     maker: Option<scratch::DiskMaker>,
 ) -> Result<(), RuntimeError> {
-    let (Some(plan), Some(maker)) = (&mut record.plan, maker) else {
+    let (Some(decided), Some(maker)) = (&mut record.decided, maker) else {
         return Ok(());
     };
     let words = "make a disk for what is thrown away";
@@ -40,8 +40,9 @@ pub(super) fn settle(
         None => return Ok(()),
         Some(why) => why,
     };
-    match plan.policy.filesystem.scratch_on {
-        ScratchOn::Disk => Err(no_disk(plan, why)),
+    let plan = &mut decided.plan;
+    match plan.filesystem.scratch_on {
+        ScratchOn::Disk => Err(no_disk(&decided.resolved.name, why)),
         ScratchOn::Auto | ScratchOn::Memory => {
             let files = &mut plan.filesystem;
             plan.warnings
@@ -51,9 +52,9 @@ pub(super) fn settle(
     }
 }
 
-fn no_disk(plan: &Plan, why: String) -> RuntimeError {
+fn no_disk(policy: &PolicyName, why: String) -> RuntimeError {
     plan::PlanError::NoDisk {
-        policy: plan.policy.name.to_string(),
+        policy: policy.to_string(),
         why,
     }
     .into()

@@ -62,7 +62,7 @@ fn own(plan: &FilesystemPlan, sources: &[Opened], exclude: &Exclude, room: u64) 
         let source = sources.iter().find(|s| s.is_of(mount))?;
         let path = exclude.file.strip_prefix(&mount.destination).ok()?;
         // Over a volume of its own scratch it writes nothing that the node has.
-        Some((&source.fd, path, mount.is_writable() && !mount.private))
+        Some((&source.fd, path, mount.is_writable() && !mount.is_private()))
     });
     let (root, path, writable) = found.ok_or(io::ErrorKind::NotFound)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;

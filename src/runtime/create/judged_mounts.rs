@@ -11,7 +11,7 @@ use super::CreateError;
 use super::excludes;
 use crate::enforce::rootfs::{OwnMount, OwnSource, make_mount_point};
 use crate::kernel::mount_options::{Bits, Propagation, Reach, restrictions};
-use crate::plan::{FileKind, FilesystemPlan, PlannedMount};
+use crate::plan::{Bind, BindAccess, FileKind, FilesystemPlan, MountKind, PlannedMount};
 use crate::probe::Opened;
 use crate::runtime::RuntimeError;
 use crate::sys::mount::change;
@@ -23,19 +23,25 @@ pub fn prepare(
     files: &Path,
 ) -> Result<Vec<OwnMount>, RuntimeError> {
     let mut all = Vec::new();
-    let judged = plan.mounts.iter().enumerate().filter(|(_, m)| m.is_late());
-    for (index, mount) in judged {
-        let source = match &mount.judged {
-            Some(_) if mount.private => OwnSource::Private {
-                tree: tree(mount, sources)?,
-                name: format!("volume-{index}"),
-                attributes: restrictions(&mount.options),
-            },
-            Some(judged) => OwnSource::Tree {
-                tree: tree(mount, sources)?,
-                kind: judged.kind,
-            },
-            None => OwnSource::Tmpfs(mount.options.clone()),
+    for (index, mount) in plan.mounts.iter().enumerate() {
+        let source = match &mount.kind {
+            // Made before, by libcontainer or in its place.
+            MountKind::Kernel(_) => continue,
+            MountKind::Tmpfs(tmpfs) => OwnSource::Tmpfs(tmpfs.options.clone()),
+            MountKind::Bind(bind) => {
+                let tree = tree(mount, bind, sources)?;
+                match bind.access {
+                    BindAccess::Private => OwnSource::Private {
+                        tree,
+                        name: format!("volume-{index}"),
+                        attributes: restrictions(&mount.options()),
+                    },
+                    BindAccess::ReadOnly | BindAccess::ReadWrite => OwnSource::Tree {
+                        tree,
+                        kind: bind.judged.kind,
+                    },
+                }
+            }
         };
         all.push(OwnMount {
             destination: mount.destination.clone(),
@@ -71,11 +77,11 @@ pub fn prepare(
 }
 
 /// The very source that was judged: found again by its inode and name among the open ones, never by opening a path.
-fn tree(mount: &PlannedMount, sources: &[Opened]) -> Result<OwnedFd, RuntimeError> {
-    let step = || format!("copy the mount of {:?}", mount.source);
+fn tree(mount: &PlannedMount, bind: &Bind, sources: &[Opened]) -> Result<OwnedFd, RuntimeError> {
+    let step = || format!("copy the mount of {:?}", bind.source);
     let source = sources.iter().find(|s| s.is_of(mount));
-    let source = source.ok_or_else(|| CreateError::NotJudged(mount.source.clone()))?;
-    copy(&source.fd, restrictions(&mount.options)).map_err(RuntimeError::io(step()))
+    let source = source.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
+    copy(&source.fd, restrictions(&mount.options())).map_err(RuntimeError::io(step()))
 }
 
 /// With these attributes beside its own. No mount comes in or goes out.
@@ -108,7 +114,7 @@ pub fn make_mount_points(
     )))?;
     let inside_another = |path: &PathBuf| {
         let parent = path.parent().unwrap_or(path);
-        parent.starts_with("/dev") || plan.is_mounted_late(parent)
+        parent.starts_with("/dev") || plan.is_mounted_by_init(parent)
     };
     for mount in mounts.iter().filter(|m| !inside_another(&m.destination)) {
         let kind = match &mount.source {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
 use crate::plan::Isolates;
-use crate::plan::{Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
+use crate::plan::{Decided, Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
 use crate::runtime::state::census::{Census, Namespace};
@@ -138,7 +138,7 @@ fn is_in(record: &Record, ns: &Joined) -> bool {
     };
     let by_process = fs::metadata(link(init.pid, ns.name)).is_ok_and(|m| key(&m) == key(&judged));
     // Under a policy a container leaves the engine's network at `start`; the plan still names it.
-    let plan = record.plan.iter().flat_map(|p| &p.namespaces);
+    let plan = record.plan().into_iter().flat_map(|p| &p.namespaces);
     let by_plan = ns.name == "net"
         && plan
             .filter(|n| n.isolates == Isolates::Network)
@@ -150,10 +150,10 @@ fn is_in(record: &Record, ns: &Joined) -> bool {
 }
 
 fn neighbour(record: &Record) -> Neighbour {
-    let plan = record.plan.as_ref();
+    let plan = record.plan();
     Neighbour {
         id: record.id.clone(),
-        policy: plan.map(|p| p.policy.clone()),
+        policy: record.decided.as_ref().map(Decided::policy),
         namespaces: plan.map(|p| p.namespaces.clone()).unwrap_or_default(),
         network: plan.map(|p| NeighbourNetwork {
             plan: p.network.clone(),

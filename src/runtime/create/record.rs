@@ -37,12 +37,12 @@ pub(super) fn new_record(global: &Global, place: &Place, decision: &BundleDecisi
             .collect(),
         hooks: Hooks::default(),
         systemd_cgroup: global.systemd_cgroup,
-        capabilities: match &decision.plan {
+        capabilities: match decision.plan() {
             Some(plan) => plan.capabilities.clone(),
             None => CapabilitySets::of(given),
         },
         no_new_keyring: false,
-        plan: decision.plan.clone(),
+        decided: decision.decided.clone(),
         chosen_by: decision.chosen_by.clone(),
         call: Call {
             policy: global.policy.clone(),

@@ -37,7 +37,7 @@ pub(super) fn check(
     streams: &Streams<'_>,
     decision: &BundleDecision,
 ) -> Result<Option<Agent>, RuntimeError> {
-    let (spec, plan) = (&decision.bundle.spec, decision.plan.as_ref());
+    let (spec, plan) = (&decision.bundle.spec, decision.plan());
     let process = spec.process().as_ref();
     refuse_contradiction(&CapabilitySets::of(
         process.and_then(|p| p.capabilities().as_ref()),

@@ -45,7 +45,7 @@ pub(super) fn write_shadow(
     };
     let spec = decision.bundle.spec.clone();
     let mut split = None;
-    let mut spec = match &decision.plan {
+    let mut spec = match decision.plan() {
         Some(plan) => {
             let own = resolver::own_line(&decision.engine_files, &plan.network.own_names)?;
             write_whole(&dir.join("hosts"), files::hosts(&own).as_bytes())?;
@@ -69,8 +69,7 @@ pub(super) fn write_shadow(
     };
     let makes_nodes = split.as_ref().is_some_and(|s| s.for_init.makes_nodes());
     let thrown_away = decision
-        .plan
-        .as_ref()
+        .plan()
         .is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
     let more: &[Capability] = match (makes_nodes, thrown_away) {
         (true, _) => &[Capability::Mknod],
@@ -82,18 +81,18 @@ pub(super) fn write_shadow(
     if shadow::joins(&spec, LinuxNamespaceType::Pid) {
         joined_mount::replace(&mut spec);
     }
-    let kernel = match &decision.plan {
+    let kernel = match decision.plan() {
         Some(_) => kernel_mounts::split(&mut spec, &places.rootfs)?,
         None => KernelFiles::default(),
     };
     if let Some(process) = spec.process_mut() {
         home::settle(process);
-        if decision.plan.is_some() {
+        if decision.plan().is_some() {
             own_oom_score(process);
         }
         let sets = process.capabilities().clone().unwrap_or_default();
         process.set_capabilities(Some(privileges::for_setup(&sets, more)));
-        if decision.plan.is_some() {
+        if decision.plan().is_some() {
             // The real one may lie in a mount that our own code makes, later than libcontainer enters it.
             process.set_cwd(PathBuf::from("/"));
         }

@@ -47,7 +47,7 @@ impl Creation<'_> {
         inherited: InitInherited,
     ) -> Result<WallExecutor, RuntimeError> {
         // As it is saved.
-        let walls = match self.record.plan.clone() {
+        let walls = match self.record.plan().cloned() {
             Some(plan) => Walls::Policy(Box::new(self.policy_walls(plan, inherited)?)),
             None => Walls::Unconfined(Box::new(self.parity(inherited)?)),
         };

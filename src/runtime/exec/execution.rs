@@ -143,7 +143,7 @@ impl<'a> Execution<'a> {
             keep_newlines: inherited.keep_newlines,
         };
         let (filter, agent, joining) = (inherited.filter, inherited.agent, inherited.joining);
-        Ok(WallExecutor::new(match &record.plan {
+        Ok(WallExecutor::new(match record.plan() {
             Some(_) => Walls::Policy(Box::new(PolicyWalls {
                 common,
                 filter: FilterWall::planned(filter, agent)?,

@@ -15,7 +15,7 @@ pub(super) fn check(
     target: &ExecTarget,
     process: &Process,
 ) -> Result<(), RuntimeError> {
-    let plan = target.record.plan.as_ref();
+    let plan = target.record.plan();
     descriptors::check(args.preserve_fds, LetIn::of(plan))?;
     descriptors::check_limit(process, plan)?;
     refuse_contradiction(&CapabilitySets::of(process.capabilities().as_ref()))

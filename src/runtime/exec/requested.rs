@@ -23,7 +23,7 @@ pub(super) fn within_limits(
     let process = process(args, &target.shadow, record)?;
     refuse::process(&process)?;
     labels::check(&process)?;
-    let Some(plan) = &record.plan else {
+    let Some(plan) = record.plan() else {
         return Ok(process);
     };
     let mut confined = confine(process, plan);

@@ -41,7 +41,7 @@ impl TenantStreams {
         let console = args.console_socket.clone().or_else(own);
         let (stdio, relay) = match (terminal, args.detach) {
             (false, false) => relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?,
-            (false, true) if target.record.plan.is_some() => {
+            (false, true) if target.record.plan().is_some() => {
                 relay::refuse_terminals("`exec --detach`")?;
                 Default::default()
             }

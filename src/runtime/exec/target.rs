@@ -61,7 +61,7 @@ fn check_state(place: &Place, record: &Record, args: &cli::Exec) -> Result<(), R
     match status {
         ContainerStatus::Running => Ok(()),
         // As with runc; its first process waits in namespaces and a root file system that are complete.
-        ContainerStatus::Created if record.plan.is_none() => Ok(()),
+        ContainerStatus::Created if record.plan().is_none() => Ok(()),
         ContainerStatus::Paused if args.ignore_paused => Ok(()),
         ContainerStatus::Paused => Err(ExecError::Paused.into()),
         ContainerStatus::Created => {

@@ -34,14 +34,22 @@ pub fn listen(dir: &Path) -> Result<OwnedFd, RuntimeError> {
 
 /// Asks the sidecar of the container with this directory.
 pub fn ask(dir: &Path, request: &ControlRequest) -> Result<ControlReply, RuntimeError> {
-    ask_with(dir, request, &[])
+    let caller = caller()?;
+    ask_with(dir, request, &[caller.as_fd()])
+}
+
+/// By which the sidecar knows that no container asks.
+fn caller() -> Result<OwnedFd, RuntimeError> {
+    crate::sidecar::own_pid_namespace().map_err(RuntimeError::io(
+        "open the process namespace for the sidecar",
+    ))
 }
 
 /// The same, and hands it descriptors.
 fn ask_with(
     dir: &Path,
     request: &ControlRequest,
-    descriptors: &[OwnedFd],
+    descriptors: &[BorrowedFd<'_>],
 ) -> Result<ControlReply, RuntimeError> {
     let path = dir.join(NAME);
     let failed = || RuntimeError::io(format!("ask the sidecar at {path:?}"));
@@ -49,14 +57,8 @@ fn ask_with(
     socket.set_write_timeout(Some(WITHIN)).map_err(failed())?;
     let mut line = serde_json::to_vec(request).map_err(|e| failed()(e.into()))?;
     line.push(b'\n');
-    // By which the sidecar knows that no container asks.
-    let own = crate::sidecar::own_pid_namespace().map_err(failed())?;
-    let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&own)
-        .chain(descriptors)
-        .map(AsFd::as_fd)
-        .collect();
     // Whoever may not ask is answered before anything is read.
-    let sent = send_stream(socket.as_fd(), &line, &descriptors);
+    let sent = send_stream(socket.as_fd(), &line, descriptors);
     let answer = match (sent, read_line(&mut socket)) {
         (_, Ok(answer)) if !answer.is_empty() => answer,
         (Err(error), _) | (Ok(()), Err(error)) => return Err(failed()(error)),
@@ -96,7 +98,7 @@ fn read_line(socket: &mut UnixStream) -> std::io::Result<Vec<u8>> {
 /// What the sidecar of a container says of its network; `None` where none serves connections, out or in.
 pub fn status(dir: &Path, record: &Record) -> Result<Option<NetworkStatus>, RuntimeError> {
     let serves = |plan: &Plan| plan.network.is_served();
-    if !record.plan.as_ref().is_some_and(serves) {
+    if !record.plan().is_some_and(serves) {
         return Ok(None);
     }
     match ask_living(dir, record, &ControlRequest::Status)? {
@@ -145,7 +147,14 @@ pub fn hand_over(
             why: ended.to_owned(),
         });
     }
-    ask_with(dir, request, descriptors)
+    let caller = caller()?;
+    // A sidecar of before there were wardens takes every descriptor for a listener, and does not look at its callers.
+    let is_older = record.sidecar.as_ref().is_some_and(|s| s.warden.is_none())
+        && matches!(request, ControlRequest::Rules { .. });
+    let caller = (!is_older).then_some(caller.as_fd());
+    let descriptors = descriptors.iter().map(AsFd::as_fd);
+    let all: Vec<BorrowedFd<'_>> = caller.into_iter().chain(descriptors).collect();
+    ask_with(dir, request, &all)
 }
 
 /// A socket's path has 107 bytes at most (unix(7)), fewer than an index directory may have.

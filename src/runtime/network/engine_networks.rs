@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::plan::Warning;
 use crate::render::identity::{Identity, cri_of};
 
 /// What every container of CRI-O's has a name, a log and the like under. podman writes some of the keys: two for its pods, and
@@ -46,13 +47,10 @@ fn is_of_store(bundle: &Path) -> bool {
 
 /// What to say of a container that CRI-O made, where its `--root` does not tell: its annotations are no proof, so its pod is
 /// none of a kubelet's then.
-pub fn unknown_crio(root: &Path, annotations: &BTreeMap<String, String>) -> Option<String> {
+pub fn unknown_crio(root: &Path, annotations: &BTreeMap<String, String>) -> Option<Warning> {
     let unknown = is_crio(annotations) && cri_of(root).is_none();
-    unknown.then(|| {
-        format!(
-            "CRI-O calls with --root {root:?}, by which no pod is known: its volumes are mounts like others, Secrets never come \
-             in, and a sandbox goes on without its sidecar; the handler needs runtime_root = \"/run/cri-o\""
-        )
+    unknown.then(|| Warning::UnknownCrio {
+        root: root.to_owned(),
     })
 }
 
@@ -122,6 +120,7 @@ mod tests {
         ]);
         for root in ["/run/runc", "/run/crun", "/run/agentbox/containers"] {
             let said = unknown_crio(Path::new(root), &own).unwrap();
+            let said = said.to_string();
             assert!(said.contains(root) && said.contains("/run/cri-o"), "{said}");
         }
         assert_eq!(unknown_crio(Path::new("/run/cri-o"), &own), None);

@@ -39,12 +39,12 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     let dir = place.dir();
     let mut record = Record::read(&dir)?;
     let new = wanted(&record, asked)?;
-    let old = record.plan.clone();
+    let old = record.decided.clone();
     let listens = control::status(&dir, &record)?.map(|status| status.ports);
-    let plan = record.plan.as_ref().ok_or(RuntimeError::NotRunning)?;
+    let plan = record.plan().ok_or(RuntimeError::NotRunning)?;
     let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;
     let listeners = ports::listen(&record, &missing)?;
-    let plan = record.plan.as_mut().ok_or(RuntimeError::NotRunning)?;
+    let plan = record.plan_mut().ok_or(RuntimeError::NotRunning)?;
     let both = Rules {
         allow: plan
             .network
@@ -62,7 +62,7 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
             .collect(),
         search: new.search.clone(),
     };
-    write_down(plan, both);
+    plan.network.rules = both;
     record.save(&dir)?;
     let request = ControlRequest::Rules {
         rules: new.clone(),
@@ -70,16 +70,17 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     };
     match control::hand_over(&dir, &record, &request, &listeners)? {
         ControlReply::Changed { closed } => {
-            if let Some(plan) = &mut record.plan {
-                write_down(plan, new);
-                plan.network.ports.extend(missing);
-                note_origin(plan, asked);
+            if let Some(decided) = &mut record.decided {
+                let network = &mut decided.plan.network;
+                network.rules = new;
+                network.ports.extend(missing);
+                note_origin(&mut decided.origins, asked);
             }
             record.save(&dir)?;
             Ok(closed)
         }
         ControlReply::Failed(why) => {
-            record.plan = old;
+            record.decided = old;
             record.save(&dir)?;
             Err(ControlError::Refused(why).into())
         }
@@ -95,7 +96,7 @@ fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
         id: record.id.clone(),
         why,
     };
-    let Some(plan) = &record.plan else {
+    let Some(plan) = record.plan() else {
         return Err(refuse(
             "it is unconfined: it has no network wall".to_owned(),
         ));
@@ -258,13 +259,7 @@ fn missing_ports(
     Ok(missing)
 }
 
-fn write_down(plan: &mut Plan, rules: Rules) {
-    plan.policy.network.allow.clone_from(&rules.allow);
-    plan.policy.network.deny.clone_from(&rules.deny);
-    plan.network.rules = rules;
-}
-
-fn note_origin(plan: &mut Plan, asked: &Asked) {
+fn note_origin(origins: &mut BTreeMap<String, String>, asked: &Asked) {
     let Asked {
         allow,
         add,
@@ -280,7 +275,7 @@ fn note_origin(plan: &mut Plan, asked: &Asked) {
     ] {
         if is_asked {
             let origin = Origin::Update.to_string();
-            plan.origins.insert(field.to_string(), origin);
+            origins.insert(field.to_string(), origin);
         }
     }
 }

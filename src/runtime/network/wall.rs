@@ -217,7 +217,7 @@ fn journal_head(record: &Record, identity: Identity) -> String {
         time: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
         wall: "network",
         container: &record.id,
-        policy: record.plan.as_ref().map(|p| p.policy.name.to_string()),
+        policy: record.decided.as_ref().map(|d| d.resolved.name.to_string()),
         identity,
     };
     // These types always have a JSON form, in which no control character is left.

@@ -6,12 +6,13 @@
 //! | [`census`], [`half_made`] | which containers share namespaces; processes that are not their program yet |
 //! | [`find`], [`identity`] | which container somebody means, and who it is for people |
 //! | [`report`] | the pipe by which a container's process says why it did not start |
-//! | [`overlay`] | what earlier versions left on the node |
+//! | [`older`], [`overlay`] | records and mounts of earlier versions |
 
 pub mod census;
 pub mod find;
 pub mod half_made;
 pub mod identity;
+mod older;
 pub mod overlay;
 pub mod record;
 pub mod report;

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::controllers::Controllers;
 use crate::enforce::hooks::HookState;
-use crate::plan::{CapabilitySets, Plan, SharedNetwork};
+use crate::plan::{CapabilitySets, Decided, Plan, SharedNetwork};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::resolver::EngineFiles;
+use crate::runtime::state::older;
 use crate::sidecar::SidecarRecord;
 
 pub use crate::sys::process_id::ProcessId;
@@ -21,7 +22,7 @@ pub use crate::sys::process_id::ProcessId;
 const FILE: &str = "record.json";
 
 /// Grows with each change that an older program would misread. A program reads its own format and older ones.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// What is remembered of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,8 +53,9 @@ pub struct Record {
     /// Its processes keep the session keyring that they inherit.
     #[serde(default)]
     pub no_new_keyring: bool,
-    /// What is enforced; `None` under `unconfined`.
-    pub plan: Option<Plan>,
+    /// What is enforced, and by which policy; `None` under `unconfined`, and never left out.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub decided: Option<Decided>,
     /// How `unconfined` was chosen, or the policy.
     pub chosen_by: String,
     /// What had a say in the policy besides the annotations; not in records before the third format.
@@ -105,9 +107,19 @@ impl Default for Call {
 }
 
 impl Record {
+    /// What is enforced; `None` under `unconfined`.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.decided.as_ref().map(|decided| &decided.plan)
+    }
+
+    /// The plan, to be changed and saved again.
+    pub fn plan_mut(&mut self) -> Option<&mut Plan> {
+        self.decided.as_mut().map(|decided| &mut decided.plan)
+    }
+
     /// The network of another container that this one is in.
     pub fn shared_network(&self) -> Option<&SharedNetwork> {
-        self.plan.as_ref()?.network.shared.as_ref()
+        self.plan()?.network.shared.as_ref()
     }
 
     /// Reads a container's record.
@@ -119,14 +131,18 @@ impl Record {
             why: e.to_string(),
         };
         let Format { format } = serde_json::from_slice(&text).map_err(input)?;
-        if format > FORMAT {
-            return Err(RuntimeError::Newer {
-                path,
-                format,
-                known: FORMAT,
-            });
+        match format {
+            FORMAT => serde_json::from_slice(&text),
+            older if older < FORMAT => older::read(&text),
+            newer => {
+                return Err(RuntimeError::Newer {
+                    path,
+                    format: newer,
+                    known: FORMAT,
+                });
+            }
         }
-        serde_json::from_slice(&text).map_err(input)
+        .map_err(input)
     }
 
     /// What its hooks are told of it.

@@ -1,0 +1,65 @@
+//! PURE. A whole home directory as a mount: what of it is the workspace.
+
+use std::path::Path;
+
+use oci_spec::runtime::Mount;
+
+use super::judge::{read_only, refusal};
+use super::sort::{Rules, Sorted, workspace_refused};
+use super::{BindAccess, Home, PlanError, SourceFacts};
+
+/// Why a whole home directory is not written.
+pub(super) const HOME: &str = "a whole home directory: at most the working directory in it is written, where that is the workspace's and does not begin with a dot";
+
+impl Sorted {
+    /// A whole home directory: read-only, but for the working directory in it. One that begins with a dot is no project,
+    /// and may be the image's choice: what is in it runs as the person later on.
+    pub(super) fn home(
+        &mut self,
+        rules: Rules<'_>,
+        mount: &Mount,
+        facts: &SourceFacts,
+        part: HomePart<'_>,
+    ) -> Result<(), PlanError> {
+        // Root's is refused as the workspace, as everything that is never written.
+        if part.path.as_os_str().is_empty() && read_only(rules.never, facts).is_some() {
+            return self.workspace(rules, mount, facts, BindAccess::ReadWrite);
+        }
+        self.keep_bind(mount, facts, BindAccess::ReadOnly, HOME.to_owned());
+        let Some(working) = part.facts else {
+            // What is not there, or behind a link, is not made and not followed.
+            self.workspace = Some(mount.destination().clone());
+            return Ok(());
+        };
+        let mut below = mount.clone();
+        below.set_destination(mount.destination().join(part.path));
+        if let Some(why) = refusal(rules.never, rules.meant, below.destination(), working) {
+            return Err(workspace_refused(below.destination(), working, why));
+        }
+        if part.path.as_os_str().as_encoded_bytes().starts_with(b".") {
+            self.workspace = Some(mount.destination().clone());
+            return Ok(());
+        }
+        self.workspace(rules, &below, working, BindAccess::ReadWrite)
+    }
+}
+
+/// The part of a home directory that is worked in.
+#[derive(Clone, Copy)]
+pub(super) struct HomePart<'a> {
+    /// Relative to the home.
+    pub(super) path: &'a Path,
+    /// What is there, if it is a directory.
+    pub(super) facts: Option<&'a SourceFacts>,
+}
+
+/// The part of a home directory, mounted at `place`, that is worked in; none where the working directory is elsewhere, or
+/// the home itself.
+pub(super) fn part_of<'a>(rules: Rules<'a>, place: &Path, home: &'a Home) -> HomePart<'a> {
+    let path = rules.cwd.strip_prefix(place).unwrap_or(Path::new(""));
+    let facts = home.working.as_deref();
+    HomePart {
+        path,
+        facts: facts.filter(|_| !path.as_os_str().is_empty()),
+    }
+}

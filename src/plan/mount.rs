@@ -1,0 +1,396 @@
+//! PURE. A mount of a plan: one of the kernel's file systems, an empty one in memory, or a bind of a judged source.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::FileKind;
+
+/// A mount that the container gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Recorded", into = "Recorded")]
+pub struct PlannedMount {
+    /// Mount point in the container.
+    pub destination: PathBuf,
+    /// What is mounted.
+    pub kind: MountKind,
+    /// Why it is there.
+    pub why: String,
+}
+
+/// What a mount is of, and so who makes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MountKind {
+    /// A file system of the kernel's at its own place.
+    Kernel(KernelMount),
+    /// An empty file system in memory at the engine's place. The container's first process makes it.
+    Tmpfs(Tmpfs),
+    /// A file or directory of the node. The container's first process attaches it, from a descriptor.
+    Bind(Bind),
+}
+
+/// A file system of the kernel's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelMount {
+    /// Which one.
+    pub what: KernelFileSystem,
+    /// Its name in the container's table of mounts.
+    pub source: PathBuf,
+    /// Options, complete.
+    pub options: Vec<String>,
+}
+
+/// An empty file system in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tmpfs {
+    /// Its name in the container's table of mounts.
+    pub source: PathBuf,
+    /// Options, complete: its size is bounded.
+    pub options: Vec<String>,
+}
+
+/// A bind mount. It is private, not recursive, and has neither devices nor set-user-ID programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bind {
+    /// Path on the node.
+    pub source: PathBuf,
+    /// Inode that must be found there.
+    pub judged: Judged,
+    /// What may be written.
+    pub access: BindAccess,
+    /// Whether programs of it run.
+    pub programs: Programs,
+}
+
+/// What a container may write in a bind mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BindAccess {
+    /// Nothing.
+    ReadOnly,
+    /// What the node's permissions allow.
+    ReadWrite,
+    /// Anything; it is thrown away: an overlay of the container's scratch lies over it.
+    Private,
+}
+
+/// What becomes of a bind mount's programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Programs {
+    /// They run.
+    Run,
+    /// They are refused (`noexec`).
+    Refused,
+}
+
+/// The kernel's file systems that a container has, each at one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelFileSystem {
+    /// Processes.
+    Proc,
+    /// Devices and the kernel's objects.
+    Sysfs,
+    /// Cgroups of the first version.
+    Cgroup,
+    /// Cgroups of the second version.
+    Cgroup2,
+    /// The directory of devices.
+    Dev,
+    /// Pseudo-terminals.
+    Devpts,
+    /// POSIX queues.
+    Mqueue,
+    /// POSIX shared memory.
+    Shm,
+}
+
+impl KernelFileSystem {
+    const ALL: [Self; 8] = [
+        Self::Proc,
+        Self::Sysfs,
+        Self::Cgroup,
+        Self::Cgroup2,
+        Self::Dev,
+        Self::Devpts,
+        Self::Mqueue,
+        Self::Shm,
+    ];
+
+    /// The type that mount(2) takes, and the place.
+    const fn known_as(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Proc => ("proc", "/proc"),
+            Self::Sysfs => ("sysfs", "/sys"),
+            Self::Cgroup => ("cgroup", "/sys/fs/cgroup"),
+            Self::Cgroup2 => ("cgroup2", "/sys/fs/cgroup"),
+            Self::Dev => ("tmpfs", "/dev"),
+            Self::Devpts => ("devpts", "/dev/pts"),
+            Self::Mqueue => ("mqueue", "/dev/mqueue"),
+            Self::Shm => ("tmpfs", "/dev/shm"),
+        }
+    }
+
+    /// The type that mount(2) takes.
+    pub const fn type_name(self) -> &'static str {
+        self.known_as().0
+    }
+
+    /// The one of this type at this place.
+    pub fn at(type_name: &str, place: &Path) -> Option<Self> {
+        let is_it = |one: &Self| {
+            let (name, own_place) = one.known_as();
+            name == type_name && place == Path::new(own_place)
+        };
+        Self::ALL.into_iter().find(is_it)
+    }
+
+    /// Whether it shows cgroups.
+    pub const fn is_of_cgroups(self) -> bool {
+        matches!(self, Self::Cgroup | Self::Cgroup2)
+    }
+}
+
+/// Identity of a judged source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Judged {
+    /// Device number.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Type.
+    pub kind: FileKind,
+}
+
+/// A mount that the engine asked for and the container does not get.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Pruned {
+    /// Mount point in the container.
+    pub destination: PathBuf,
+    /// What would have been mounted.
+    pub source: PathBuf,
+    /// The reason.
+    pub why: String,
+}
+
+impl PlannedMount {
+    /// The bind mount that it is, if it is one.
+    pub fn bind(&self) -> Option<&Bind> {
+        match &self.kind {
+            MountKind::Bind(bind) => Some(bind),
+            MountKind::Kernel(_) | MountKind::Tmpfs(_) => None,
+        }
+    }
+
+    /// Whether it is one of the kernel's file systems.
+    pub fn is_the_kernels(&self) -> bool {
+        matches!(self.kind, MountKind::Kernel(_))
+    }
+
+    /// Whether it is the mount of cgroups, of which a container has one.
+    pub fn shows_cgroups(&self) -> bool {
+        matches!(&self.kind, MountKind::Kernel(kernel) if kernel.what.is_of_cgroups())
+    }
+
+    /// Whether the container may write below it.
+    pub fn is_writable(&self) -> bool {
+        match &self.kind {
+            MountKind::Kernel(KernelMount { options, .. })
+            | MountKind::Tmpfs(Tmpfs { options, .. }) => !options.iter().any(|o| o == "ro"),
+            MountKind::Bind(bind) => bind.access != BindAccess::ReadOnly,
+        }
+    }
+
+    /// Whether what is written below it is thrown away by an overlay of its own.
+    pub fn is_private(&self) -> bool {
+        self.bind()
+            .is_some_and(|bind| bind.access == BindAccess::Private)
+    }
+
+    /// What is mounted, by its name or its path on the node.
+    pub fn source(&self) -> &Path {
+        match &self.kind {
+            MountKind::Kernel(kernel) => &kernel.source,
+            MountKind::Tmpfs(tmpfs) => &tmpfs.source,
+            MountKind::Bind(bind) => &bind.source,
+        }
+    }
+
+    /// The type as engines write it.
+    pub fn type_name(&self) -> &'static str {
+        match &self.kind {
+            MountKind::Kernel(kernel) => kernel.what.type_name(),
+            MountKind::Tmpfs(_) => "tmpfs",
+            MountKind::Bind(_) => "bind",
+        }
+    }
+
+    /// The options as engines write them, complete.
+    pub fn options(&self) -> Vec<String> {
+        match &self.kind {
+            MountKind::Kernel(KernelMount { options, .. })
+            | MountKind::Tmpfs(Tmpfs { options, .. }) => options.clone(),
+            MountKind::Bind(bind) => bind.options().into_iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+impl Bind {
+    fn options(&self) -> Vec<&'static str> {
+        let mut all = vec!["bind", "rprivate", "nosuid", "nodev"];
+        if self.programs == Programs::Refused {
+            all.push("noexec");
+        }
+        all.push(match self.access {
+            BindAccess::ReadOnly => "ro",
+            BindAccess::ReadWrite | BindAccess::Private => "rw",
+        });
+        all
+    }
+}
+
+/// A mount as records and `explain --json` have it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Recorded {
+    destination: PathBuf,
+    kind: String,
+    #[serde(with = "super::text::one")]
+    source: PathBuf,
+    options: Vec<String>,
+    why: String,
+    judged: Option<Judged>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    private: bool,
+}
+
+impl From<PlannedMount> for Recorded {
+    fn from(mount: PlannedMount) -> Self {
+        Self {
+            kind: mount.type_name().to_owned(),
+            source: mount.source().to_owned(),
+            options: mount.options(),
+            judged: mount.bind().map(|bind| bind.judged),
+            private: mount.is_private(),
+            destination: mount.destination,
+            why: mount.why,
+        }
+    }
+}
+
+/// Not a mount as a plan makes them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the mount at {destination:?} is none that a plan has: type {kind:?}, options {options:?}")]
+pub struct MountError {
+    destination: PathBuf,
+    kind: String,
+    options: Vec<String>,
+}
+
+impl TryFrom<Recorded> for PlannedMount {
+    type Error = MountError;
+
+    fn try_from(recorded: Recorded) -> Result<Self, MountError> {
+        let Recorded {
+            destination,
+            kind: type_name,
+            source,
+            options,
+            why,
+            judged,
+            private,
+        } = recorded;
+        let has = |option: &str| options.iter().any(|o| o == option);
+        let kernel = KernelFileSystem::at(&type_name, &destination);
+        let kind = match (type_name.as_str(), kernel, judged) {
+            ("bind", None, Some(judged)) => Some(MountKind::Bind(Bind {
+                source,
+                judged,
+                access: match (private, has("ro")) {
+                    (true, _) => BindAccess::Private,
+                    (false, true) => BindAccess::ReadOnly,
+                    (false, false) => BindAccess::ReadWrite,
+                },
+                programs: match has("noexec") {
+                    true => Programs::Refused,
+                    false => Programs::Run,
+                },
+            })),
+            (_, Some(what), None) if !private => Some(MountKind::Kernel(KernelMount {
+                what,
+                source,
+                options: options.clone(),
+            })),
+            ("tmpfs", None, None) if !private => Some(MountKind::Tmpfs(Tmpfs {
+                source,
+                options: options.clone(),
+            })),
+            _ => None,
+        };
+        let mount = kind.map(|kind| Self {
+            destination: destination.clone(),
+            kind,
+            why,
+        });
+        // An option that would not come back must not be lost: it may be one that takes something away.
+        let mount = mount.filter(|mount| mount.options() == options);
+        mount.ok_or(MountError {
+            destination,
+            kind: type_name,
+            options,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn recorded(kind: &str, destination: &str, options: &[&str]) -> Value {
+        let judged = json!({"dev": 1, "ino": 2, "kind": "directory"});
+        json!({
+            "destination": destination, "kind": kind, "source": "/srv/x", "options": options, "why": "because",
+            "judged": (kind == "bind").then_some(judged),
+        })
+    }
+
+    #[test]
+    fn what_is_read_is_written_again_word_for_word() {
+        for value in [
+            recorded("proc", "/proc", &["nosuid", "nodev", "noexec"]),
+            recorded("tmpfs", "/dev/shm", &["nosuid", "nodev", "size=64k"]),
+            recorded("tmpfs", "/data", &["nosuid", "ro"]),
+            recorded("bind", "/x", &["bind", "rprivate", "nosuid", "nodev", "ro"]),
+            recorded(
+                "bind",
+                "/x",
+                &["bind", "rprivate", "nosuid", "nodev", "noexec", "rw"],
+            ),
+        ] {
+            let mount: PlannedMount = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(serde_json::to_value(mount).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn what_no_plan_has_is_an_error_and_loses_no_option() {
+        let bind = ["bind", "rprivate", "nosuid", "nodev", "ro"];
+        let mut unjudged = recorded("bind", "/x", &bind);
+        unjudged["judged"] = Value::Null;
+        let mut read_only = recorded("bind", "/x", &bind);
+        read_only["private"] = json!(true);
+        for value in [
+            unjudged,
+            read_only,
+            recorded("bind", "/x", &["bind", "rprivate", "nosuid", "nodev"]),
+            recorded("bind", "/x", &[&bind[..], &["nosymfollow"]].concat()),
+            recorded("proc", "/data", &[]),
+            recorded("ext4", "/data", &[]),
+        ] {
+            let read: Result<PlannedMount, _> = serde_json::from_value(value.clone());
+            assert!(read.is_err(), "{value}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! PURE. What is weaker in a plan than a reader might expect, and why.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::text;
+use crate::policy::{Field, WORKSPACE_KEY, annotation_key};
+
+/// One thing that a reader of the plan should know. It reads as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum Warning {
+    /// The network that it joins has less than it asks for.
+    LessThanAsked {
+        /// The field.
+        field: Field,
+        /// What it asks for.
+        asked: String,
+        /// What there is.
+        there: String,
+        /// Whose network it is.
+        container: String,
+    },
+    /// It has a loopback of its own in place of somebody's network.
+    NotShared {
+        /// A container, or a path.
+        whose: String,
+        /// Why not.
+        why: String,
+    },
+    /// A `net.*` setting is left out because the network is another container's.
+    SettingOfAnother {
+        /// The setting.
+        sysctl: String,
+        /// Whose network it is.
+        container: String,
+    },
+    /// A setting of interfaces is left out because there is none.
+    SettingWithoutInterface {
+        /// The setting.
+        sysctl: String,
+    },
+    /// A pod's `filesystem.write` names what is no mount of this one of its containers.
+    NothingToWrite {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A pod's annotation of the workspace names what is no mount of this one of its containers.
+    NoWorkspace {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A pod's `filesystem.workspace-at` names places where this one of its containers has no mount.
+    NoWorkspaceAt {
+        /// The places.
+        places: String,
+    },
+    /// Several mounts could be the workspace.
+    GuessedWorkspace {
+        /// The one that is taken.
+        place: PathBuf,
+        /// The others.
+        rivals: String,
+    },
+    /// Something is mounted where programs look for credentials.
+    AtCredentials {
+        /// Where.
+        place: PathBuf,
+        /// What.
+        #[serde(with = "text::one")]
+        source: PathBuf,
+    },
+    /// A mount is too large to be searched.
+    NotSearched {
+        /// Where it is mounted.
+        place: PathBuf,
+        /// What stopped the search.
+        why: String,
+    },
+    /// What is thrown away lies in memory because the node has no disk for it.
+    InMemory {
+        /// What there is not.
+        why: String,
+    },
+    /// A file with names that is not the engine's is not read.
+    NamesNotTaken {
+        /// What is mounted.
+        #[serde(with = "text::one")]
+        source: PathBuf,
+        /// Where.
+        place: PathBuf,
+    },
+    /// CRI-O calls in a way in which no pod is known.
+    UnknownCrio {
+        /// Its `--root`.
+        root: PathBuf,
+    },
+    /// The words of a record that was written before warnings had kinds.
+    #[serde(untagged)]
+    InWords(String),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LessThanAsked {
+                field,
+                asked,
+                there,
+                container,
+            } => write!(
+                f,
+                "{field} asks for {asked}: the network of container {container} has {there}, and that is what there is"
+            ),
+            Self::NotShared { whose, why } => write!(
+                f,
+                "the network of {whose} is not shared ({why}): the container has a loopback of its own"
+            ),
+            Self::SettingOfAnother { sysctl, container } => write!(
+                f,
+                "sysctl {sysctl} is not applied: the network is that of container {container}"
+            ),
+            Self::SettingWithoutInterface { sysctl } => write!(
+                f,
+                "sysctl {sysctl} is not applied: the container has no interface but lo"
+            ),
+            Self::NothingToWrite { path } => write!(
+                f,
+                "{} names {}, which is no mount of this container",
+                annotation_key(Field::FilesystemWrite),
+                path.display()
+            ),
+            Self::NoWorkspace { path } => write!(
+                f,
+                "{WORKSPACE_KEY} names {}, which is no mount of this container",
+                path.display()
+            ),
+            Self::NoWorkspaceAt { places } => write!(
+                f,
+                "{} names {places}, where this container has no mount",
+                annotation_key(Field::FilesystemWorkspaceAt)
+            ),
+            Self::GuessedWorkspace { place, rivals } => write!(
+                f,
+                "the workspace is {}, which holds the working directory, the caller's or the image's; {WORKSPACE_KEY} can name {rivals} instead",
+                place.display()
+            ),
+            Self::AtCredentials { place, source } => write!(
+                f,
+                "{} is where programs look for credentials: what {} has is seen there, since its name on the node is not that of one",
+                place.display(),
+                source.display()
+            ),
+            Self::NotSearched { place, why } => write!(
+                f,
+                "{}: not all of it was searched for sockets and credentials ({why}); those found are masked",
+                place.display()
+            ),
+            Self::InMemory { why } => write!(
+                f,
+                "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
+            ),
+            Self::NamesNotTaken { source, place } => write!(
+                f,
+                "no names are taken from {}, which is mounted at {}: it is not the engine's own file for this container",
+                source.display(),
+                place.display()
+            ),
+            Self::UnknownCrio { root } => write!(
+                f,
+                "CRI-O calls with --root {root:?}, by which no pod is known: its volumes are mounts like others, Secrets never come \
+                 in, and a sandbox goes on without its sidecar; the handler needs runtime_root = \"/run/cri-o\""
+            ),
+            Self::InWords(text) => f.write_str(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_read_as_it_was_written_and_words_stay_words() {
+        for warning in [
+            Warning::NotSearched {
+                place: "/data".into(),
+                why: "too many files".to_owned(),
+            },
+            Warning::InWords("in-memory".to_owned()),
+            Warning::LessThanAsked {
+                field: Field::NetworkAllow,
+                asked: "a.test".to_owned(),
+                there: "nothing".to_owned(),
+                container: "first".to_owned(),
+            },
+        ] {
+            let text = serde_json::to_string(&warning).unwrap();
+            let read: Warning = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, warning, "{text}");
+        }
+        let unknown: Result<Warning, _> = serde_json::from_str(r#"{"unheard-of": {}}"#);
+        assert!(unknown.is_err());
+    }
+}

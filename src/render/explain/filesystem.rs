@@ -1,0 +1,90 @@
+//! PURE. The file system wall in words.
+
+use std::path::PathBuf;
+
+use super::page::{Page, path, paths, size};
+use crate::plan::{Ephemeral, EphemeralContent, FilesystemPlan, PlannedMount, ScratchPlace};
+use crate::policy::{RootAccess, escape};
+use crate::render::ext4::Blank;
+
+pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
+    let root = match files.root {
+        RootAccess::ReadOnly => "the image, read-only",
+        RootAccess::Ephemeral => "the image; writes are thrown away",
+    };
+    page.head("files", root);
+    if files.needs_scratch() {
+        page.item(format_args!("thrown away: {}", scratch(files)));
+    }
+    for directory in &files.ephemeral {
+        page.item(ephemeral(directory));
+    }
+    // The kernel's own file systems are the same in every container; a tmpfs of the engine is one more place to write.
+    for shown in files.mounts.iter().filter(|m| !m.is_the_kernels()) {
+        page.item(mount(shown));
+    }
+    for file in &files.replaced {
+        let file = path(file);
+        page.item(format_args!(
+            "{file}  agentbox's own, in place of the engine's"
+        ));
+    }
+    for exclude in &files.excludes {
+        let (file, names) = (path(&exclude.file), all(&exclude.names));
+        page.item(format_args!(
+            "{file}  read-only: tells git to ignore the hidden files, besides its own lines: {names}"
+        ));
+    }
+    for pruned in &files.pruned {
+        let (place, source) = (path(&pruned.destination), path(&pruned.source));
+        let why = escape(&pruned.why);
+        page.item(format_args!("{place}  not mounted (from {source}): {why}"));
+    }
+    page.item(format_args!("empty: {}", all(&files.masked)));
+    for seen in &files.seen {
+        let names = paths(seen.files.iter().map(|file| file.path.as_path()));
+        let directory = path(&seen.directory);
+        page.item(format_args!(
+            "{directory}  empty except the files that git has, read-only: {names}"
+        ));
+    }
+    page.item(format_args!("read-only: {}", all(&files.readonly)));
+}
+
+fn all<'a>(names: impl IntoIterator<Item = &'a PathBuf>) -> String {
+    paths(names.into_iter().map(PathBuf::as_path))
+}
+
+fn ephemeral(directory: &Ephemeral) -> String {
+    let content = match directory.content {
+        EphemeralContent::Empty => "empty",
+        EphemeralContent::EmptyHome => "empty and not executable",
+        EphemeralContent::Image => "as in the image",
+    };
+    let place = path(&directory.path);
+    format!("{place}  writable, {content} at first, thrown away")
+}
+
+fn mount(mount: &PlannedMount) -> String {
+    let access = match (mount.is_writable(), mount.is_private()) {
+        (false, _) => "read-only",
+        (true, false) => "read-write",
+        (true, true) => "writable, as the volume at first, thrown away",
+    };
+    let (place, source) = (path(&mount.destination), path(mount.source()));
+    format!("{place}  {access}, from {source}: {}", mount.why)
+}
+
+/// How much may be thrown away, where it lies until then, and what says so.
+fn scratch(files: &FilesystemPlan) -> String {
+    let most = size(files.scratch_bytes);
+    match files.scratch_place {
+        ScratchPlace::Memory => format!(
+            "at most {most}, in memory, which counts as the container's (filesystem.scratch, filesystem.scratch-on)"
+        ),
+        ScratchPlace::Disk => {
+            let number = Blank::files(files.scratch_bytes);
+            format!("at most {most} and {number} files, on disk (filesystem.scratch)")
+        }
+    }
+}

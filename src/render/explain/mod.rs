@@ -1,0 +1,227 @@
+//! PURE. The plan for people: each wall with its rules and their origin, and everything left out.
+//!
+//! It is written from the [`Plan`] that is enforced, never from the policy.
+
+mod filesystem;
+mod network;
+mod page;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Serialize, Serializer};
+
+use self::page::{Page, paths, size};
+use super::identity::Identity;
+use crate::plan::{Decided, LimitsPlan, Plan, SyscallPlan, Warning};
+use crate::policy::{Leave, Policy, SyscallName, escape};
+use crate::seccomp::{Filter, Program};
+
+/// What is explained; as JSON, what `explain --json` prints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subject {
+    /// `container <id>` or `bundle <path>`.
+    pub name: String,
+    /// What its engine calls it, where it is a container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// Who chose the policy.
+    pub chosen_by: String,
+    /// The plan and its policy; `None` under `unconfined`.
+    #[serde(rename = "plan", serialize_with = "whole")]
+    pub decided: Option<Decided>,
+    /// The program of the syscall wall in one line.
+    pub filter: Option<String>,
+}
+
+/// The plan with its policy and origins in it: one object for people's scripts.
+#[derive(Debug, Serialize)]
+pub struct Whole<'a> {
+    policy: Policy,
+    origins: &'a BTreeMap<String, String>,
+    #[serde(flatten)]
+    plan: Plan,
+}
+
+impl<'a> From<&'a Decided> for Whole<'a> {
+    fn from(decided: &'a Decided) -> Self {
+        Self {
+            policy: decided.policy(),
+            origins: &decided.origins,
+            plan: Plan {
+                warnings: decided.plan.warnings.iter().map(in_words).collect(),
+                ..decided.plan.clone()
+            },
+        }
+    }
+}
+
+fn in_words(warning: &Warning) -> Warning {
+    Warning::InWords(warning.to_string())
+}
+
+fn whole<S: Serializer>(decided: &Option<Decided>, to: S) -> Result<S::Ok, S::Error> {
+    decided.as_ref().map(Whole::from).serialize(to)
+}
+
+/// The explanation.
+pub fn text(subject: &Subject) -> String {
+    let mut page = Page::default();
+    let words = subject.identity.as_ref().map(Identity::words);
+    let name = match words.filter(|words| !words.is_empty()) {
+        Some(words) => format!("{} ({words})", subject.name),
+        None => subject.name.clone(),
+    };
+    let (chosen_by, filter) = (&subject.chosen_by, subject.filter.as_deref());
+    match &subject.decided {
+        None => {
+            page.head(
+                &name,
+                format_args!("unconfined (chosen by {chosen_by}): none of agentbox's walls"),
+            );
+            let none = "no filter: the engine gave none";
+            page.head("syscalls", filter.unwrap_or(none));
+        }
+        Some(decided) => {
+            let policy = &decided.resolved.name;
+            page.head(
+                &name,
+                format_args!("policy '{policy}', chosen by {chosen_by}"),
+            );
+            walls(&mut page, &decided.plan, filter);
+            page.line("where each value comes from");
+            for (field, origin) in &decided.origins {
+                page.item(format_args!("{field}: {}", escape(origin)));
+            }
+        }
+    }
+    page.into_text()
+}
+
+fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>) {
+    filesystem::explain(page, &plan.filesystem);
+    network::explain(page, &plan.network);
+    syscalls(page, &plan.syscalls, filter);
+    privileges(page, plan);
+    limits(page, plan.limits);
+    leave(page, plan);
+    for thing in &plan.not_given {
+        page.head("not given", escape(thing));
+    }
+    for warning in &plan.warnings {
+        page.head("warning", escape(&warning.to_string()));
+    }
+}
+
+fn limits(page: &mut Page, limits: LimitsPlan) {
+    let LimitsPlan {
+        pids,
+        memory_bytes,
+        cpu_milli,
+    } = limits;
+    let mut bounds = Vec::new();
+    bounds.extend(pids.map(|pids| format!("{pids} processes")));
+    bounds.extend(memory_bytes.map(|bytes| format!("{} of memory", size(bytes))));
+    bounds.extend(cpu_milli.map(|milli| {
+        let (whole, rest) = (milli / 1000, milli % 1000);
+        format!("{whole}.{rest:03} processors")
+    }));
+    let text = match bounds.is_empty() {
+        true => "as the engine says".to_owned(),
+        false => format!(
+            "at most {}; less where the engine says less",
+            bounds.join(", ")
+        ),
+    };
+    page.head("limits", text);
+}
+
+/// What an annotation may ask for on top.
+fn leave(page: &mut Page, plan: &Plan) {
+    let up_to = plan.ceilings.join(" and ");
+    let text = match &plan.leave {
+        None => return,
+        Some(Leave::UpToCeilings) => {
+            format!("may narrow this, and loosen it up to the ceiling {up_to}")
+        }
+        Some(Leave::Fields(fields)) if fields.is_empty() => {
+            "may narrow this, and loosen nothing".to_owned()
+        }
+        Some(Leave::Fields(fields)) => {
+            let fields: Vec<&str> = fields.iter().map(|field| field.as_str()).collect();
+            let fields = fields.join(", ");
+            format!("may narrow this, and loosen {fields} up to the ceiling {up_to}")
+        }
+    };
+    page.head("annotations", text);
+}
+
+fn syscalls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
+    let engine = if plan.engine_profile {
+        "agentbox's base rules and the engine's profile, the stricter verdict of both"
+    } else {
+        "agentbox's base rules; the engine gave no profile"
+    };
+    page.head("syscalls", engine);
+    let join = |set: &BTreeSet<SyscallName>| {
+        let names: Vec<&str> = set.iter().map(SyscallName::as_str).collect();
+        names.join(" ")
+    };
+    if !plan.allow.is_empty() {
+        page.item(format_args!("added: {}", join(&plan.allow)));
+    }
+    if !plan.deny.is_empty() {
+        page.item(format_args!("taken away: {}", join(&plan.deny)));
+    }
+    if let Some(filter) = filter {
+        page.item(filter);
+    }
+}
+
+/// A program in one line: what it allows, checks and denies, from the program itself.
+pub fn filter(program: &Program) -> String {
+    let summary = Filter {
+        program: program.clone(),
+        flags: 0,
+        notes: Vec::new(),
+    }
+    .describe();
+    let denied: Vec<String> = summary
+        .denied
+        .iter()
+        .map(|(verdict, count)| format!("{count} {verdict}"))
+        .collect();
+    format!(
+        "{} calls allowed, {} by their arguments, denied: {}; {} instructions",
+        summary.allowed,
+        summary.checked.len(),
+        denied.join(", "),
+        summary.instructions
+    )
+}
+
+fn privileges(page: &mut Page, plan: &Plan) {
+    page.head(
+        "privileges",
+        "no_new_privs; set-user-ID programs have no effect; no core dumps; a session keyring of its own",
+    );
+    let given = plan.capabilities.bounding.iter();
+    let mut given: Vec<&str> = given.map(|c| c.short_name()).collect();
+    given.sort_unstable();
+    let given = match given.is_empty() {
+        true => "none".to_owned(),
+        false => given.join(" "),
+    };
+    page.item(format_args!("capabilities: {given}"));
+    let namespaces = plan.namespaces.iter();
+    let namespaces: Vec<String> = namespaces.map(ToString::to_string).collect();
+    let namespaces = escape(&namespaces.join(" "));
+    page.item(format_args!(
+        "namespaces: {namespaces} and an inner network"
+    ));
+    let more = match plan.devices.is_empty() {
+        true => String::new(),
+        false => format!(" and {}", paths(plan.devices.iter().map(|d| d.as_path()))),
+    };
+    page.item(format_args!("devices: the usual eight{more}"));
+}

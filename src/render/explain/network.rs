@@ -1,0 +1,133 @@
+//! PURE. The network wall in words.
+
+use std::collections::BTreeSet;
+
+use super::page::{Page, size};
+use crate::egress::{Asking, spelling};
+use crate::plan::NetworkPlan;
+use crate::policy::{HostName, NetworkMode, NetworkRule, Target, UpstreamNames, escape};
+
+pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
+    let mode = match network.mode {
+        NetworkMode::None => "none: a namespace of its own with the loopback interface alone",
+        NetworkMode::Local => {
+            "local: a namespace of its own with the loopback interface alone; no way out, no names, and refusals say so"
+        }
+        NetworkMode::Allowlist => {
+            "allowlist: a namespace of its own without a route; through the sidecar it reaches"
+        }
+    };
+    page.head("network", mode);
+    if let Some(shared) = &network.shared {
+        let whose = escape(&shared.container);
+        page.item(format_args!(
+            "shared with container {whose}, under its policy and sidecar; without them nothing is reached"
+        ));
+    }
+    if network.mode == NetworkMode::Allowlist {
+        reached(page, network);
+        budget(page, network);
+        ways(page, network);
+    }
+    if !network.inbound.is_empty() {
+        let ports: Vec<String> = network.inbound.iter().map(u16::to_string).collect();
+        let ports = ports.join(" ");
+        page.item(format_args!(
+            "inbound ports, to 127.0.0.1 and ::1 inside: {ports}"
+        ));
+    }
+    for (key, value) in &network.sysctl {
+        page.item(format_args!("{} = {}", escape(key), escape(value)));
+    }
+}
+
+/// Which names and addresses, and what becomes of the others.
+fn reached(page: &mut Page, network: &NetworkPlan) {
+    let rules = &network.rules;
+    page.item(list(&rules.allow));
+    for rule in &rules.allow {
+        if let Some(text) = spellings(rule, &rules.search) {
+            page.item(text);
+        }
+    }
+    if !rules.deny.is_empty() {
+        page.item(format_args!("but not {}", list(&rules.deny)));
+    }
+    match &network.asking {
+        None => page.item("unlisted names are refused at once (network.on-unknown is deny)"),
+        Some(asking) => page.item(waits(asking)),
+    }
+}
+
+fn list(rules: &BTreeSet<NetworkRule>) -> String {
+    let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+    match rules.is_empty() {
+        true => "nothing".to_owned(),
+        false => rules.join(" "),
+    }
+}
+
+fn waits(asking: &Asking) -> String {
+    let ceilings = asking.limits.iter();
+    let ceilings: Vec<String> = ceilings
+        .map(|limit| format!("the ceiling {}", limit.ceiling))
+        .collect();
+    format!(
+        "an unlisted name waits {} s for agentbox approve (network.on-unknown is ask), within {}",
+        asking.seconds,
+        ceilings.join(" and ")
+    )
+}
+
+/// What else a private name is called with the engine's search list.
+fn spellings(rule: &NetworkRule, search: &[HostName]) -> Option<String> {
+    let Target::Name(name) = &rule.target else {
+        return None;
+    };
+    let others = match rule.reach.is_private() {
+        true => spelling::others(name, search),
+        false => Vec::new(),
+    };
+    let others: Vec<&str> = others.iter().map(HostName::as_str).collect();
+    (!others.is_empty()).then(|| format!("{rule} is also called {}", others.join(", ")))
+}
+
+/// How much of it.
+fn budget(page: &mut Page, network: &NetworkPlan) {
+    let budget = network.budget;
+    page.item(format_args!(
+        "at most {} connections at once, {} new ones in a minute, {} sent, {} names",
+        budget.connections,
+        budget.connections_per_minute,
+        size(budget.upload_bytes),
+        budget.hosts
+    ));
+    if budget.cool_down_seconds > 0 {
+        let pause = budget.cool_down_seconds;
+        page.item(format_args!(
+            "after a used-up budget nothing goes through for {pause} s"
+        ));
+    }
+    if network.budgets_kept > 0 {
+        let kept = network.budgets_kept;
+        page.item(format_args!(
+            "used budgets still count if this container starts again within {kept} s of its end"
+        ));
+    }
+}
+
+/// By which proxies: the node's behind the sidecar, the sidecar's own in front of it.
+fn ways(page: &mut Page, network: &NetworkPlan) {
+    if let Some(upstream) = &network.upstream {
+        let names = match upstream.names {
+            UpstreamNames::Vetted => "for addresses that the sidecar has resolved and checked",
+            UpstreamNames::Proxy => {
+                "for names, which the proxy resolves: nobody on this node sees their addresses"
+            }
+        };
+        page.item(format_args!("through the node's proxy {upstream}, {names}"));
+    }
+    if network.proxy_env {
+        page.item("HTTP_PROXY and its kin name the sidecar");
+    }
+}
