@@ -26,6 +26,7 @@ mod lifecycle;
 mod ordinary;
 mod policy;
 mod properties;
+mod records;
 mod review;
 mod sidecar;
 mod spec;
