@@ -32,7 +32,7 @@ pub struct Streams<'a> {
 pub fn refuse_contradiction(sets: &CapabilitySets) -> Result<(), RuntimeError> {
     match sets.contradiction() {
         Some((name, set, needs)) => Err(RuntimeError::Capability {
-            name: name.to_owned(),
+            name: name.to_string(),
             set,
             needs,
         }),

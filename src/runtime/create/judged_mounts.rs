@@ -10,8 +10,8 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use super::CreateError;
 use super::excludes;
 use crate::enforce::rootfs::{OwnMount, OwnSource, make_mount_point};
-use crate::kernel::mount_options::{Bits, Propagation, Reach, restrictions};
-use crate::plan::{Bind, BindAccess, FileKind, FilesystemPlan, MountKind, PlannedMount};
+use crate::kernel::mount_options::{Bits, Propagation, Reach};
+use crate::plan::{Bind, BindAccess, FileKind, FilesystemPlan, MountKind, PlannedMount, Programs};
 use crate::probe::Opened;
 use crate::runtime::RuntimeError;
 use crate::sys::mount::change;
@@ -34,7 +34,7 @@ pub fn prepare(
                     BindAccess::Private => OwnSource::Private {
                         tree,
                         name: format!("volume-{index}"),
-                        attributes: restrictions(&mount.options()),
+                        attributes: attributes(bind),
                     },
                     BindAccess::ReadOnly | BindAccess::ReadWrite => OwnSource::Tree {
                         tree,
@@ -81,7 +81,20 @@ fn tree(mount: &PlannedMount, bind: &Bind, sources: &[Opened]) -> Result<OwnedFd
     let step = || format!("copy the mount of {:?}", bind.source);
     let source = sources.iter().find(|s| s.is_of(mount));
     let source = source.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
-    copy(&source.fd, restrictions(&mount.options())).map_err(RuntimeError::io(step()))
+    copy(&source.fd, attributes(bind)).map_err(RuntimeError::io(step()))
+}
+
+/// What a container may not do with a bind mount. Over a private one an overlay is written, not the mount itself.
+fn attributes(bind: &Bind) -> Bits {
+    let writes = match bind.access {
+        BindAccess::ReadOnly => Bits::READ_ONLY,
+        BindAccess::ReadWrite | BindAccess::Private => Bits::default(),
+    };
+    let programs = match bind.programs {
+        Programs::Run => Bits::default(),
+        Programs::Refused => Bits::NO_PROGRAM,
+    };
+    Bits::NO_PRIVILEGE.and(writes).and(programs)
 }
 
 /// With these attributes beside its own. No mount comes in or goes out.
