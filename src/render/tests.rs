@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::explain;
 use super::spec::{Places, confined, normalise, unconfined};
-use crate::plan::{BundleFacts, HostFacts, Plan, PlannedMount, plan};
+use crate::plan::{BundleFacts, Decided, HostFacts, MountKind, Plan, PlannedMount, Tmpfs, plan};
 use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
 fn places() -> Places {
@@ -46,6 +46,10 @@ fn parse(value: Value) -> Spec {
 }
 
 fn planned(spec: &Spec, node: &str) -> Plan {
+    decided(spec, node).plan
+}
+
+fn decided(spec: &Spec, node: &str) -> Decided {
     let selection = resolve(&Sources {
         annotations: &BTreeMap::new(),
         flag: Some("strict"),
@@ -90,7 +94,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
         core_socket: false,
         no_disk: None,
     };
-    plan(&resolved, spec, &facts, &host).unwrap().plan
+    plan(&resolved, spec, &facts, &host).unwrap()
 }
 
 #[test]
@@ -268,21 +272,20 @@ fn masks_of_a_sysfs_are_left_to_the_one_that_is_mounted_at_start() {
 #[test]
 fn what_is_explained_is_text_whatever_a_path_is_called() {
     const TREACHEROUS: &str = "/usr/a\n  /work  read-only\u{1b}[2J";
-    let mut plan = planned(&parse(engine()), "");
-    plan.filesystem.mounts.push(PlannedMount {
+    let mut decided = decided(&parse(engine()), "");
+    decided.plan.filesystem.mounts.push(PlannedMount {
         destination: TREACHEROUS.into(),
-        kind: "tmpfs".to_owned(),
-        source: TREACHEROUS.into(),
-        options: vec!["ro".to_owned()],
+        kind: MountKind::Tmpfs(Tmpfs {
+            source: TREACHEROUS.into(),
+            options: vec!["ro".to_owned()],
+        }),
         why: format!("nobody writes it: {TREACHEROUS}"),
-        judged: None,
-        private: false,
     });
     let text = explain::text(&explain::Subject {
         name: format!("bundle {TREACHEROUS}"),
         identity: None,
         chosen_by: "--policy".to_owned(),
-        plan: Some(plan),
+        decided: Some(decided),
         filter: None,
     });
     assert_eq!(text.matches("nobody writes it").count(), 1);
