@@ -6,10 +6,10 @@
 //! are looked at through descriptors, as the last thing before the program is found.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use oci_spec::runtime::Spec;
-use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use super::EnforceError;
@@ -121,13 +121,27 @@ impl Kernel {
         }
     }
 
+    /// The file at a path right below it, unless that is a link: in one call.
+    fn right_below(&self, path: &Path) -> Option<rustix::fs::Stat> {
+        let name = path.strip_prefix(self.top).ok()?;
+        let mut parts = name.components();
+        let (Some(Component::Normal(_)), None) = (parts.next(), parts.next()) else {
+            return None;
+        };
+        let found = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        (FileType::from_raw_mode(found.st_mode) != FileType::Symlink).then_some(found)
+    }
+
     /// An error unless another mount lies over it.
     fn check_hidden(&self, path: &Path) -> Result<(), EnforceError> {
-        let Some(fd) = self.at(path)? else {
-            return Ok(());
+        let step = || EnforceError::step(format!("look at {path:?}"));
+        let stat = match self.right_below(path) {
+            Some(stat) => stat,
+            None => match self.at(path)? {
+                Some(fd) => rustix::fs::fstat(&fd).map_err(step())?,
+                None => return Ok(()),
+            },
         };
-        let stat =
-            rustix::fs::fstat(&fd).map_err(EnforceError::step(format!("look at {path:?}")))?;
         match stat.st_dev == self.device {
             true => Err(changed(path)),
             false => Ok(()),

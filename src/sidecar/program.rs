@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::network::with_causes;
 use crate::sidecar::attach::{Attached, Served, routes};
-use crate::sidecar::confine::{self, Identity, LandlockNeed, Limits};
+use crate::sidecar::confine::{self, Identity, LandlockNeed, Limits, Procfs};
 use crate::sidecar::filter;
 use crate::sidecar::protocol::{self, Duty, Loss, Question, Reply, Setup};
 use crate::sidecar::serve;
@@ -61,7 +61,8 @@ fn run() -> Result<(), SidecarError> {
         Loss::Tolerated => live(hidden, bootstrap, handover, None),
         Loss::EndsContainer => {
             let (identity, code) = (hidden.identity, hidden.code.clone());
-            let never = warden::stand_over(identity, &code, |line| {
+            let account = hidden.procfs.account().map_err(SidecarError::Confine)?;
+            let never = warden::stand_over(identity, &code, account, |line| {
                 let lived = live(hidden, bootstrap, handover, Some(line));
                 i32::from(lived.inspect_err(complain).is_err())
             });
@@ -129,6 +130,7 @@ struct Hidden {
     duty: Duty,
     filter: BpfProgram,
     code: Code,
+    procfs: Procfs,
 }
 
 /// What needs privileges and no knowledge of the container.
@@ -161,6 +163,7 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
             source: std::io::Error::other(error.to_string()),
         })?;
     }
+    let procfs = Procfs::open().map_err(SidecarError::Confine)?;
     // Before the root goes, which hides the cgroup file systems.
     cgroup.enter().map_err(SidecarError::Cgroup)?;
     confine::hide(limits).map_err(SidecarError::Confine)?;
@@ -171,6 +174,7 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
         duty,
         filter,
         code,
+        procfs,
     };
     Ok((hidden, loss))
 }
@@ -188,7 +192,10 @@ fn become_nobody(
         duty,
         filter,
         code,
+        procfs,
     } = hidden;
+    let account = procfs.account().map_err(SidecarError::Confine)?;
+    drop(procfs);
     let (attachment, fds) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
     let attached = Attached::new(&attachment, fds)?;
     // Here, where it is the runtime's namespace still: a socket belongs to the one that it was made in. Its requests
@@ -202,7 +209,8 @@ fn become_nobody(
     }
     let served = attached.prepare(node)?;
     let abi = confine::drop_privileges(identity, landlock, duty).map_err(SidecarError::Confine)?;
-    confine::verify(identity, limits, abi).map_err(SidecarError::Confine)?;
+    confine::verify(identity, limits, abi, &account).map_err(SidecarError::Confine)?;
+    drop(account);
     code.release()
         .map_err(SidecarError::step("give back the code of the start"))?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;

@@ -20,7 +20,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::Serialize;
 
-use super::confine::{self, Identity};
+use super::confine::{self, Account, Identity};
 use super::protocol::ProtocolError;
 use super::{ConfineError, SidecarError, filter};
 use crate::sys::memory::Code;
@@ -45,13 +45,14 @@ pub(super) struct WardenLine(OwnedFd);
 pub(super) fn stand_over(
     identity: Identity,
     code: &Code,
+    account: Account,
     live: impl FnOnce(WardenLine) -> i32,
 ) -> Result<std::convert::Infallible, SidecarError> {
     let filter = filter::of_warden()
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
     let pair = socket::pair().map_err(SidecarError::step("make a socket pair"))?;
-    let (mut ours, theirs) = (Some(pair.0), pair.1);
+    let (mut ours, theirs) = (Some((pair.0, account)), pair.1);
     process::unshare_pids().map_err(SidecarError::step("make a pid namespace"))?;
     let held = &mut ours;
     let sidecar = process::fork_into(move || {
@@ -66,8 +67,10 @@ pub(super) fn stand_over(
         }
     })
     .map_err(SidecarError::step("fork"))?;
-    let Some(line) = ours else { process::end(1) };
-    let confined = confine(identity, code, &filter, line);
+    let Some((line, account)) = ours else {
+        process::end(1)
+    };
+    let confined = confine(identity, code, account, &filter, line);
     process::end(match confined {
         Ok([line, spare]) => watch(sidecar.as_raw_pid(), line, spare),
         Err(()) => 1,
@@ -78,10 +81,12 @@ pub(super) fn stand_over(
 fn confine(
     identity: Identity,
     code: &Code,
+    account: Account,
     filter: &seccompiler::BpfProgram,
     line: OwnedFd,
 ) -> Result<[OwnedFd; 2], ()> {
-    let bare = give_away(identity);
+    let bare = give_away(identity, &account);
+    drop(account);
     if let Err(error) = &bare {
         tell(line.as_fd(), &crate::network::with_causes(error));
     }
@@ -107,7 +112,7 @@ fn confine(
     Ok([line, spare])
 }
 
-fn give_away(identity: Identity) -> Result<(), ConfineError> {
+fn give_away(identity: Identity, account: &Account) -> Result<(), ConfineError> {
     let one = CapabilitySet::KILL;
     let one = CapabilitySets {
         effective: one,
@@ -119,7 +124,7 @@ fn give_away(identity: Identity) -> Result<(), ConfineError> {
         source,
     })?;
     confine::become_somebody(identity, one)?;
-    confine::verify_somebody(identity, one)
+    confine::verify_somebody(identity, one, account)
 }
 
 fn tell(line: BorrowedFd<'_>, reason: &str) {

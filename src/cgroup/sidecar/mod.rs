@@ -226,7 +226,8 @@ impl CgroupPlan {
         let mut all = self.directories.iter_mut().filter(v1);
         all.try_for_each(|directory| {
             make_parents(directory)?;
-            if quota::is_set_above(&directory.path, &directory.mount) {
+            let limits_time = directory.settings.iter().any(|s| s.controller == "cpu");
+            if limits_time && quota::is_set_above(&directory.path, &directory.mount) {
                 directory.settings.retain(|s| s.controller != "cpu");
             }
             make_fresh(&directory.path)
