@@ -1,7 +1,8 @@
-//! Puts the commit that a release is built from into the program, for `agentbox --version`.
+//! Names the program's first instruction, and puts the commit that a release is built from into it, for `agentbox --version`.
 //!
-//! From the clone's own files: no network, no clock, no git, so that one commit gives one binary. A tarball has none, and then
-//! there is no such line. Other builds than the optimised one have none either: they would be compiled anew after each commit.
+//! The commit is from the clone's own files: no network, no clock, no git, so that one commit gives one binary. A tarball has
+//! none, and then there is no such line. Other builds than the optimised one have none either: they would be compiled anew
+//! after each commit.
 
 #![allow(
     clippy::print_stdout,
@@ -14,6 +15,10 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    // Where the program begins: src/sys/start.rs.
+    if env::var("CARGO_CFG_TARGET_ARCH").as_deref() == Ok("x86_64") {
+        println!("cargo::rustc-link-arg-bins=-Wl,--entry=agentbox_start");
+    }
     // The release profile's, in Cargo.toml.
     if env::var("OPT_LEVEL").as_deref() != Ok("s") {
         return;

@@ -4,9 +4,6 @@
 //! afterwards take microseconds (cgroup_threadgroup_rwsem, rcu_sync in kernel/rcu/sync.c). A child that moves itself
 //! into its own cgroup pays that at the beginning of `create`, while the bundle is read. Nothing depends on it: where
 //! it cannot be done, the first real move takes the time.
-//!
-//! It begins before the runtime executes itself again ([`crate::runtime::seal`]), and is waited for by what runs then: its number
-//! goes by the environment.
 
 use std::fs;
 use std::io::Write;
@@ -17,30 +14,8 @@ use rustix::process::{Pid, WaitOptions};
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::sys::process::fork_into;
 
-/// The child's number in the environment of the second execution. Taken out of it before anything else sees it.
-pub const VARIABLE: &str = "AGENTBOX_FIRST_MOVE";
-
 /// The child.
 pub struct FirstMove(Option<Pid>);
-
-impl FirstMove {
-    /// The child of the execution before this one, if there was one.
-    pub fn inherited() -> Option<Self> {
-        let number = crate::sys::process::take_variable(VARIABLE)?;
-        let pid = number
-            .to_str()?
-            .parse::<i32>()
-            .ok()
-            .filter(|pid| *pid > 0)?;
-        Pid::from_raw(pid).map(|pid| Self(Some(pid)))
-    }
-
-    /// For the environment of the next execution.
-    pub fn variable(&self) -> Option<(&'static str, String)> {
-        let pid = self.0?.as_raw_pid();
-        Some((VARIABLE, pid.to_string()))
-    }
-}
 
 /// Starts the child.
 pub fn begin() -> FirstMove {

@@ -41,7 +41,6 @@ impl Listen {
 /// Executes this program again from a read-only mount and without LISTEN_FDS that mean others, unless it already runs so.
 /// The first cgroup migration is on its way meanwhile.
 pub fn ensure(listen: Listen) -> Result<FirstMove, RuntimeError> {
-    let inherited = FirstMove::inherited();
     let step = "protect the runtime's own file (CVE-2019-5736)";
     let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(RuntimeError::io(step))?;
@@ -50,9 +49,8 @@ pub fn ensure(listen: Listen) -> Result<FirstMove, RuntimeError> {
         .f_flag;
     let clean = std::env::vars_os().all(|(name, _)| listen.keeps(&name));
     if flags.contains(StatVfsMountFlags::RDONLY) && clean {
-        return Ok(inherited.unwrap_or_else(first_move::begin));
+        return Ok(first_move::begin());
     }
-    let first_move = first_move::begin();
     let tree = open_tree(
         CWD,
         EXE,
@@ -60,14 +58,10 @@ pub fn ensure(listen: Listen) -> Result<FirstMove, RuntimeError> {
     )
     .map_err(RuntimeError::io(step))?;
     change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(RuntimeError::io(step))?;
-    Err(RuntimeError::io(step)(execute_again(
-        &tree,
-        listen,
-        &first_move,
-    )))
+    Err(RuntimeError::io(step)(execute_again(&tree, listen)))
 }
 
-fn execute_again(tree: &OwnedFd, listen: Listen, first_move: &FirstMove) -> std::io::Error {
+fn execute_again(tree: &OwnedFd, listen: Listen) -> std::io::Error {
     let strings = |items: Vec<std::ffi::OsString>| {
         items
             .iter()
@@ -75,8 +69,7 @@ fn execute_again(tree: &OwnedFd, listen: Listen, first_move: &FirstMove) -> std:
             .collect::<Result<Vec<_>, _>>()
     };
     let kept = std::env::vars_os().filter(|(name, _)| listen.keeps(name));
-    let added = first_move.variable().map(|(k, v)| (k.into(), v.into()));
-    let env = kept.chain(added).map(|(mut k, v)| {
+    let env = kept.map(|(mut k, v)| {
         k.push("=");
         k.push(v);
         k

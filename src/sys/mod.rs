@@ -18,4 +18,6 @@ pub mod procfs;
 pub mod seccomp;
 pub mod signal;
 pub mod socket;
+#[cfg(target_arch = "x86_64")]
+pub mod start;
 pub mod user;

@@ -19,19 +19,6 @@ pub fn is_single_threaded() -> io::Result<bool> {
     Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
 }
 
-/// Takes a variable out of this process's environment. To be called before the process has a second thread.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "what one execution says to the next, gone before the environment is read"
-)]
-pub fn take_variable(name: &str) -> Option<std::ffi::OsString> {
-    let value = std::env::var_os(name)?;
-    debug_assert!(is_single_threaded().is_ok_and(|single| single));
-    // SAFETY: with one thread (checked above in debug builds) nobody reads the environment meanwhile.
-    unsafe { std::env::remove_var(name) };
-    Some(value)
-}
-
 /// Forks; the child runs `work`, exits with its result, and never comes back to the
 /// caller's stack.
 ///
