@@ -6,12 +6,14 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from pathlib import Path
 
 WITHIN = 30
 # The names that the processes of a create give themselves, and what they are.
 ROLES = {
     "youki:[1:INTER]": "libcontainer's second process: cgroups",
     "youki:[2:INIT]": "the container's first process",
+    "agentbox-init": "the container's first process",
     "agentbox-sidecar": "the sidecar",
 }
 
@@ -24,7 +26,8 @@ def begun_calls(text):
 
 def count(bench, command):
     """The calls of a create until it returns. Who stays (the sidecar, the container's process) is let go then."""
-    log = bench.state / "trace"
+    # Kept, to be read by whoever wants to know which calls they are.
+    log = bench.state / f"trace-{Path(command[0]).name}"
     log.unlink(missing_ok=True)
     tracer = subprocess.Popen(
         ["strace", "-f", "-q", "-I", "1", "-e", "signal=none", "-o", log, *map(str, command)],

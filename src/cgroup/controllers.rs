@@ -10,6 +10,25 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::CgroupError;
 use crate::cgroup::hierarchies::Hierarchies;
 
+/// Where hierarchies are mounted on a node (runc and libcontainer look nowhere else).
+const ROOT: &str = "/sys/fs/cgroup";
+/// In which hierarchies of v1 a container has a cgroup: libcontainer's, and the one that has no controller.
+const KNOWN: [&str; 13] = [
+    "cpu",
+    "cpuacct",
+    "cpuset",
+    "devices",
+    "hugetlb",
+    "memory",
+    "pids",
+    "perf_event",
+    "blkio",
+    "net_prio",
+    "net_cls",
+    "freezer",
+    "name=systemd",
+];
+
 /// One directory for each controller of cgroup v1, and the one of cgroup v2 where that is mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -27,6 +46,27 @@ impl Controllers {
         let hierarchies = Hierarchies::read()?;
         let found = hierarchies.of(&pid.to_string())?;
         Ok(found.without(&hierarchies.of("self")?))
+    }
+
+    /// Where a container's cgroup of this path (linux.cgroupsPath) is to be, in the hierarchies that libcontainer knows and in
+    /// systemd's own; the unified one where that is alone.
+    pub fn at(path: &Path) -> Result<Self, CgroupError> {
+        Ok(Self::below(&Hierarchies::read()?, path))
+    }
+
+    fn below(hierarchies: &Hierarchies, path: &Path) -> Self {
+        let path = path.strip_prefix("/").unwrap_or(path);
+        if hierarchies.is_unified() {
+            return Self {
+                v2: Some(Path::new(ROOT).join(path)),
+                ..Self::default()
+            };
+        }
+        let place = |name: &str| Some((name.to_owned(), hierarchies.v1(name)?.join(path)));
+        Self {
+            v1: KNOWN.into_iter().filter_map(place).collect(),
+            v2: None,
+        }
     }
 
     fn without(mut self, other: &Self) -> Self {
@@ -88,6 +128,35 @@ mod tests {
         let others = hierarchies.directories("2:name=systemd:/outer/a\n0::/\n");
         let own = found.without(&others);
         assert_eq!((own.v1("name=systemd"), own.all().len()), (None, 2));
+    }
+
+    #[test]
+    fn a_container_has_a_place_in_every_hierarchy_that_is_known() {
+        let hybrid = "\
+30 1 0:1 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+31 30 0:2 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+32 30 0:3 / /sys/fs/cgroup/systemd rw shared:3 - cgroup cgroup rw,xattr,name=systemd
+33 30 0:4 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+34 30 0:5 / /sys/fs/cgroup/rdma rw - cgroup cgroup rw,rdma
+35 1 0:2 / /elsewhere/cpu rw - cgroup cgroup rw,cpu,cpuacct
+";
+        let found = Controllers::below(
+            &Hierarchies::parse(hybrid.as_bytes()),
+            Path::new("docker/1"),
+        );
+        let names: Vec<&str> = found.v1.keys().map(String::as_str).collect();
+        assert_eq!(names, ["cpu", "cpuacct", "name=systemd"]);
+        assert_eq!(
+            found.v1("cpu"),
+            Some(Path::new("/sys/fs/cgroup/cpu,cpuacct/docker/1"))
+        );
+        assert_eq!(found.v2, None, "libcontainer leaves it out too");
+        let unified = b"30 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let unified = Controllers::below(&Hierarchies::parse(unified), Path::new("docker/1"));
+        assert_eq!(
+            unified.unified(),
+            Some(Path::new("/sys/fs/cgroup/docker/1"))
+        );
     }
 
     #[test]

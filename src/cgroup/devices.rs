@@ -1,5 +1,5 @@
-//! A container's device rules on a node with cgroup v2 alone. On v1 and hybrid nodes libcontainer writes them to the
-//! devices controller; what it adds of its own is taken back.
+//! A container's device rules: a program on a node with cgroup v2 alone, the devices controller on v1 and hybrid nodes. Where
+//! libcontainer writes them there, what it adds of its own is taken back.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -29,15 +29,7 @@ pub fn compile(spec: &Spec, ruler: Ruler) -> Result<Option<DeviceProgram>, Cgrou
     if !is_needed()? {
         return Ok(None);
     }
-    let linux = spec.linux().as_ref();
-    let resources = linux.and_then(|l| l.resources().as_ref());
-    let mut rules: Vec<LinuxDeviceCgroup> = resources
-        .and_then(|r| r.devices().clone())
-        .unwrap_or_default();
-    if ruler == Ruler::Engine {
-        rules.extend(defaults());
-    }
-    let table = Table::new(&rules)?;
+    let table = Table::new(&rules(spec, ruler))?;
     Ok(Some(table.compile()))
 }
 
@@ -48,6 +40,42 @@ fn is_needed() -> Result<bool, CgroupError> {
         true => Err(CgroupError::NoHierarchy),
         false => Ok(hierarchies.is_unified()),
     }
+}
+
+/// Writes the rules of a spec to the devices controller of cgroup v1, where a container has one. Its program does not run yet.
+pub fn write(spec: &Spec, ruler: Ruler, controllers: &Controllers) -> Result<(), CgroupError> {
+    let Some(dir) = controllers.v1("devices") else {
+        return Ok(());
+    };
+    let [allow, deny] = ["devices.allow", "devices.deny"].map(|name| dir.join(name));
+    let open = |path: &Path| {
+        let opened = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+        opened.map_err(CgroupError::io(format!("open {path:?}")))
+    };
+    let [allowed, denied] = [open(&allow)?, open(&deny)?];
+    for rule in rules(spec, ruler) {
+        let (file, path) = match rule.allow() {
+            true => (&allowed, &allow),
+            false => (&denied, &deny),
+        };
+        let rule = rule.to_string();
+        // One rule a write.
+        rustix::io::write(file, rule.as_bytes())
+            .map_err(CgroupError::io(format!("write {rule:?} to {path:?}")))?;
+    }
+    Ok(())
+}
+
+fn rules(spec: &Spec, ruler: Ruler) -> Vec<LinuxDeviceCgroup> {
+    let linux = spec.linux().as_ref();
+    let resources = linux.and_then(|l| l.resources().as_ref());
+    let mut rules = resources
+        .and_then(|r| r.devices().clone())
+        .unwrap_or_default();
+    if ruler == Ruler::Engine {
+        rules.extend(defaults());
+    }
+    rules
 }
 
 /// What libcgroups lets every container do on cgroup v1, after the rules of its spec: make the nodes of all devices, and open tun

@@ -67,6 +67,9 @@ pub enum CgroupError {
     /// Device rules need a cgroup to hold them.
     #[error("the container is in no cgroup of its own: {0:?}")]
     NoneOfItsOwn(Controllers),
+    /// A limit that `create` cannot set.
+    #[error("linux.resources: {0}")]
+    NotSet(String),
     /// A limit that `update` cannot set.
     #[error("update: {0}")]
     Limit(LimitRefusal),

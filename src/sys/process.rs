@@ -41,6 +41,67 @@ pub fn fork_into(work: impl FnOnce() -> i32) -> io::Result<Pid> {
     }
 }
 
+/// Where a forked child begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Birth<'a> {
+    /// `CLONE_NEW*` flags.
+    pub namespaces: u64,
+    /// The cgroup v2 directory to be born in.
+    pub cgroup: Option<BorrowedFd<'a>>,
+}
+
+/// As [`fork_into`], in namespaces and a cgroup.
+pub fn fork_at(birth: Birth<'_>, work: impl FnOnce() -> i32) -> io::Result<Child> {
+    debug_assert!(is_single_threaded().unwrap_or(true));
+    // SAFETY: `clone` makes a fork (no CLONE_VM, no stack). With one thread (checked above in debug builds) no lock can be held by a
+    // thread that the child does not have. What libc's own fork does besides is for threads, of which the child makes none, and
+    // for its thread's number, which libc asks the kernel for where it matters (raise(3)).
+    match unsafe { clone(birth) }? {
+        Some(child) => Ok(child),
+        None => {
+            let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
+            end(code)
+        }
+    }
+}
+
+/// clone3(2) without a stack of its own; `None` in the child.
+///
+/// # Safety
+/// The calling process has one thread, or the child calls only what is safe after a fork.
+unsafe fn clone(birth: Birth<'_>) -> io::Result<Option<Child>> {
+    let mut pidfd: RawFd = -1;
+    // SAFETY: all-zero bytes are a valid `clone_args`: it is integers only.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = birth.namespaces | libc::CLONE_PIDFD as u64;
+    args.pidfd = &raw mut pidfd as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    if let Some(cgroup) = birth.cgroup {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
+    }
+    // SAFETY: `args` is valid for the size given and has no stack and no CLONE_VM, so this is a fork: the child runs on a copy
+    // of this stack; what it may do is the caller's promise.
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw mut args,
+            size_of::<libc::clone_args>(),
+        )
+    };
+    if pid == 0 {
+        return Ok(None);
+    }
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: CLONE_PIDFD made this descriptor for us (close-on-exec); nobody else owns it.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Some(Child { pid, pidfd }))
+}
+
 /// The next child of this process, and all after it, are in a pid namespace of their own, whose first process that child is.
 pub fn unshare_pids() -> io::Result<()> {
     // SAFETY: CLONE_NEWPID alone leaves memory, descriptors and the calling process itself as they are.
@@ -91,37 +152,16 @@ pub fn spawn(program: &NewProgram<'_>) -> io::Result<Child> {
         .chain([std::ptr::null()])
         .collect();
     let mut scratch = vec![-1; program.descriptors.len()];
-    let mut pidfd: RawFd = -1;
-    // SAFETY: all-zero bytes are a valid `clone_args`: it is integers only.
-    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = program.namespaces | libc::CLONE_PIDFD as u64;
-    args.pidfd = &raw mut pidfd as u64;
-    args.exit_signal = libc::SIGCHLD as u64;
-    if let Some(cgroup) = program.cgroup {
-        args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
-    }
-    // SAFETY: `args` is valid for the size given and has no stack and no CLONE_VM, so this is a
-    // fork: the child runs on a copy of this stack. With one thread no lock is held elsewhere; the
-    // child calls only `become_program`, which takes no lock and allocates nothing.
-    let pid = unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            &raw mut args,
-            size_of::<libc::clone_args>(),
-        )
+    let birth = Birth {
+        namespaces: program.namespaces,
+        cgroup: program.cgroup,
     };
-    if pid == 0 {
-        become_program(program, &argv, &mut scratch);
+    // SAFETY: with one thread no lock is held elsewhere; the child calls only `become_program`, which takes no lock and
+    // allocates nothing.
+    match unsafe { clone(birth) }? {
+        Some(child) => Ok(child),
+        None => become_program(program, &argv, &mut scratch),
     }
-    if pid < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: CLONE_PIDFD made this descriptor for us (close-on-exec); nobody else owns it.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or(io::ErrorKind::InvalidData)?;
-    Ok(Child { pid, pidfd })
 }
 
 /// The child's side of [`spawn`]. `argv` ends in null and points into `program.arguments`.

@@ -6,9 +6,10 @@ use oci_spec::runtime::{Hooks, Spec};
 
 use super::creation::Creation;
 use super::disk;
+use super::first_process;
 use super::judged_mounts;
 use super::shadow::{Shadow, write_shadow};
-use crate::cgroup::devices::{self, Ruler};
+use crate::cgroup::devices;
 use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
 use crate::devices::DeviceProgram;
@@ -77,11 +78,7 @@ impl Creation<'_> {
         &self,
         spec: &Spec,
     ) -> Result<Option<DeviceProgram>, RuntimeError> {
-        let ruler = match self.decision.plan() {
-            Some(_) => Ruler::Policy,
-            None => Ruler::Engine,
-        };
-        Ok(devices::compile(spec, ruler)?)
+        Ok(devices::compile(spec, self.ruler())?)
     }
 
     /// Detached copies of what was judged, and the places in the image where they go.
@@ -157,7 +154,8 @@ impl Creation<'_> {
 
     /// The hierarchy of cgroup v1 that libcontainer does not know. systemd puts its own scopes there.
     pub(super) fn enter_systemd_cgroup(&mut self, spec: &Spec) -> Result<(), RuntimeError> {
-        if let Some(path) = path::named(spec).filter(|_| !self.global.systemd_cgroup) {
+        let libcontainers = !self.global.systemd_cgroup && !first_process::is_plain(spec);
+        if let Some(path) = path::named(spec).filter(|_| libcontainers) {
             self.running.visit = Some(systemd_v1::Visit::begin(&path)?);
         }
         Ok(())

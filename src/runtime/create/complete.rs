@@ -6,6 +6,7 @@ use oci_spec::runtime::Spec;
 use super::CreateError;
 use super::creation::Creation;
 use super::{disk, neighbours};
+use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::devices;
 use crate::cgroup::path;
@@ -49,22 +50,35 @@ impl Creation<'_> {
         Ok(init)
     }
 
+    /// It was born in the cgroup that was made for it, as the kernel says.
+    pub(super) fn check_cgroup(&self) -> Result<(), RuntimeError> {
+        let controllers = self.record.controllers()?;
+        match &self.born {
+            Some(born) if !born.holds(&controllers) => {
+                Err(CgroupError::NoneOfItsOwn(controllers.clone()).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The namespaces that it joined are those that were judged, whatever their paths lead to by now.
     pub(super) fn check_joined_namespaces(&self, init: ProcessId) -> Result<(), RuntimeError> {
         neighbours::verify(&self.decision.joined, init, self.record.shared_network())
     }
 
-    /// The device rules on cgroup v2; on version 1 what libcontainer added to them is taken back under a policy.
-    pub(super) fn attach_device_program(
+    /// The device rules; on version 1 what libcontainer added to its own is taken back under a policy.
+    pub(super) fn limit_devices(
         &self,
         program: Option<&DeviceProgram>,
         spec: &Spec,
     ) -> Result<(), RuntimeError> {
         let controllers = self.record.controllers()?;
-        if let Some(program) = program {
-            devices::attach(program, &controllers)?;
-        } else if self.record.plan().is_some() {
-            devices::take_back(spec, &controllers)?;
+        match (program, &self.born) {
+            (Some(program), _) => devices::attach(program, &controllers)?,
+            (None, Some(_)) => devices::write(spec, self.ruler(), &controllers)?,
+            // libcontainer has written them.
+            (None, None) if self.record.plan().is_some() => devices::take_back(spec, &controllers)?,
+            (None, None) => {}
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 use super::decide::BundleDecision;
 use super::record::new_record;
 use super::scratch;
+use crate::cgroup::birthplace::Birthplace;
+use crate::cgroup::devices::Ruler;
 use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
 use crate::cli::{self, Global};
@@ -23,6 +25,8 @@ pub(super) struct Creation<'a> {
     /// Names all that outlives this process, which is removed by it.
     pub(super) record: Record,
     pub(super) running: Running,
+    /// The cgroup that our own code has made for the first process; `None` where libcontainer has.
+    pub(super) born: Option<Birthplace>,
     lock: Lock,
 }
 
@@ -78,11 +82,20 @@ impl<'a> Creation<'a> {
             decision,
             record,
             running: Running::default(),
+            born: None,
             lock,
         })
     }
 
     /// Whether the first process gets a terminal.
+    /// Whose the device rules are.
+    pub(super) fn ruler(&self) -> Ruler {
+        match self.decision.plan() {
+            Some(_) => Ruler::Policy,
+            None => Ruler::Engine,
+        }
+    }
+
     pub(super) fn has_terminal(&self) -> bool {
         let process = self.decision.bundle.spec.process().as_ref();
         process.and_then(|p| p.terminal()).unwrap_or(false)

@@ -10,6 +10,7 @@ mod decide;
 mod disk;
 mod error;
 mod excludes;
+mod first_process;
 pub mod judged_mounts;
 pub mod kernel_mounts;
 pub mod neighbours;
@@ -99,12 +100,12 @@ fn make(
     })?;
     // As late as possible, when its files have been written, and before libcontainer keeps this process busy.
     creation.configure_sidecar()?;
-    // Last: the first process is born in the cgroup where this one is.
+    // Last: a first process of libcontainer's is born in the cgroup where this one is.
     creation.enter_systemd_cgroup(&shadow.spec)?;
 
     // The process, up to the end of `validate`. Its user namespace may be known by a descriptor of this process alone.
     let container =
-        creation.run_libcontainer(streams, &shadow.spec, executor, hooks.as_ref(), &reports)?;
+        creation.make_process(streams, &shadow.spec, executor, hooks.as_ref(), &reports)?;
     drop(shadow.user_namespace);
 
     // The process exists, and runs nothing of the container yet. What is not to count for it ends first.
@@ -114,8 +115,9 @@ fn make(
     // `kill` and `delete` go by the record, so the process is in there before anything else can fail.
     let init = creation.record_process(&container)?;
     // The walls that stand outside of the process, while it waits.
+    creation.check_cgroup()?;
     creation.check_joined_namespaces(init)?;
-    creation.attach_device_program(device_program.as_ref(), &shadow.spec)?;
+    creation.limit_devices(device_program.as_ref(), &shadow.spec)?;
     // It waits until the sidecar is confined: nothing is in its hands before.
     let inner_network = creation.finish_network(init)?;
     // Other verbs find the container from here on, so it is complete but for those who are told of it.

@@ -1,4 +1,5 @@
-//! The step of `create` that makes the process: libcontainer's work, within a time.
+//! The step of `create` that makes the process, within a time: our own clone and libcontainer's work, or all of it
+//! libcontainer's.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -8,6 +9,8 @@ use libcontainer::container::Container;
 use oci_spec::runtime::Spec;
 
 use super::creation::Creation;
+use super::first_process::{self, Asked};
+use crate::cgroup::birthplace::Birthplace;
 use crate::enforce::executor::WallExecutor;
 use crate::runtime::RuntimeError;
 use crate::runtime::hooks::CreateHooks;
@@ -16,8 +19,8 @@ use crate::runtime::state::half_made;
 use crate::runtime::state::report;
 
 impl Creation<'_> {
-    /// Has libcontainer make the first process. Of several errors the one that is nearest to the cause is returned.
-    pub(super) fn run_libcontainer(
+    /// Makes the first process. Of several errors the one that is nearest to the cause is returned.
+    pub(super) fn make_process(
         &mut self,
         streams: Streams<'_>,
         spec: &Spec,
@@ -38,7 +41,9 @@ impl Creation<'_> {
             })
         });
         // A disk that could not be made is nearer still.
-        built.map_err(|error| self.settle_disk().err().unwrap_or(error))
+        let (container, born) = built.map_err(|error| self.settle_disk().err().unwrap_or(error))?;
+        self.born = born;
+        Ok(container)
     }
 
     fn build(
@@ -46,7 +51,7 @@ impl Creation<'_> {
         streams: Streams<'_>,
         spec: &Spec,
         executor: WallExecutor,
-    ) -> Result<Container, RuntimeError> {
+    ) -> Result<(Container, Option<Birthplace>), RuntimeError> {
         let (args, place) = (self.args, &self.place);
         let process = spec.process().as_ref();
         let cwd = process.map(|p| p.cwd().clone()).unwrap_or_default();
@@ -54,20 +59,34 @@ impl Creation<'_> {
         crate::log::keep_causes().map_err(RuntimeError::io("make a pipe"))?;
         fs::create_dir_all(&place.root)
             .map_err(RuntimeError::io(format!("make {:?}", place.root)))?;
-        let console = streams.console;
+        let terminal = process.and_then(|p| p.terminal()).unwrap_or(false);
+        let console = streams.console.filter(|_| terminal);
+        if !self.global.systemd_cgroup && first_process::is_plain(spec) {
+            let asked = Asked {
+                place,
+                spec,
+                stdio: streams.stdio,
+                console,
+                pid_file: args.pid_file.as_deref(),
+                preserve_fds: args.preserve_fds,
+                no_pivot: args.no_pivot,
+            };
+            let (container, born) = first_process::make(asked, executor)?;
+            return Ok((container, Some(born)));
+        }
         let builder = match builder(place, executor, streams.stdio, args.pid_file.as_deref()) {
             Ok(builder) => builder,
             Err(e) => return Err(failed(e)),
         };
-        let terminal = process.and_then(|p| p.terminal()).unwrap_or(false);
-        builder
-            .with_console_socket(console.filter(|_| terminal))
+        let built = builder
+            .with_console_socket(console)
             .with_preserved_fds(args.preserve_fds)
             .as_init(place.dir())
             .with_systemd(self.global.systemd_cgroup)
             .with_detach(true)
             .with_no_pivot(args.no_pivot)
             .build()
-            .map_err(failed)
+            .map_err(failed)?;
+        Ok((built, None))
     }
 }

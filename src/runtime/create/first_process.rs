@@ -1,0 +1,339 @@
+//! The container's first process, born in its cgroup and its pid namespace: one clone3(2) of ours in place of libcontainer's
+//! second process. What that process is to do from there on is libcontainer's again
+//! (`container_init_process`): namespaces, the root file system, the user, and our own walls.
+//!
+//! Left to libcontainer's own way as a whole is what needs more: a user or time namespace, a pid namespace that is there
+//! already, systemd, and resources that nobody else uses.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use libcgroups::common::CgroupConfig;
+use libcontainer::config::YoukiConfig;
+use libcontainer::container::{Container, ContainerStatus};
+use libcontainer::error::{ErrInvalidSpec, LibcontainerError};
+use libcontainer::notify_socket::{NOTIFY_FILE, NotifyListener};
+use libcontainer::process::args::{ContainerArgs, ContainerType};
+use libcontainer::process::channel::{self, InitReceiver, InitSender, MainReceiver, MainSender};
+use libcontainer::process::container_main_process::ProcessError;
+use libcontainer::process::init::container_init_process;
+use libcontainer::syscall::syscall::{SyscallType, create_syscall};
+use libcontainer::utils::rootless_required;
+use libcontainer::validator::Validator;
+use libcontainer::{apparmor, tty};
+use oci_spec::runtime::{LinuxNamespaceType, Spec};
+use rustix::process::{Signal, WaitOptions};
+
+use crate::cgroup::birthplace::Birthplace;
+use crate::cgroup::path;
+use crate::enforce::executor::WallExecutor;
+use crate::runtime::RuntimeError;
+use crate::runtime::foreground::relay::Stdio;
+use crate::runtime::state::store::Place;
+use crate::sys::process::{self, Birth, Child};
+
+/// What `create` was asked for.
+pub struct Asked<'a> {
+    /// Where the container's state is.
+    pub place: &'a Place,
+    /// What libcontainer is to make.
+    pub spec: &'a Spec,
+    /// In place of the caller's standard descriptors.
+    pub stdio: Stdio,
+    /// The socket that gets the pseudo-terminal, where the process has one.
+    pub console: Option<&'a Path>,
+    /// File to write its number to.
+    pub pid_file: Option<&'a Path>,
+    /// How many descriptors after standard error it keeps.
+    pub preserve_fds: i32,
+    /// MS_MOVE in place of pivot_root.
+    pub no_pivot: bool,
+}
+
+/// Whether [`make`] can make what a spec asks for.
+pub fn is_plain(spec: &Spec) -> bool {
+    let Some(linux) = spec.linux() else {
+        return false;
+    };
+    let namespaces = || linux.namespaces().iter().flatten();
+    let other = namespaces().any(|n| match n.typ() {
+        LinuxNamespaceType::User | LinuxNamespaceType::Time => true,
+        LinuxNamespaceType::Pid => n.path().is_some(),
+        _ => false,
+    });
+    let rdma = linux.resources().as_ref().and_then(|r| r.rdma().as_ref());
+    let rare = linux.intel_rdt().is_some()
+        || linux.net_devices().as_ref().is_some_and(|d| !d.is_empty())
+        || rdma.is_some_and(|r| !r.is_empty());
+    let mapped = spec.mounts().iter().flatten();
+    let mapped = mapped
+        .filter(|m| m.uid_mappings().is_some() || m.gid_mappings().is_some())
+        .count();
+    let rootless = rootless_required(create_syscall().as_ref()).unwrap_or(true);
+    !other && !rare && mapped == 0 && !rootless && path::named(spec).is_some()
+}
+
+/// Makes the process, and waits until it is ready for `start`. What exists of it when that fails is gone afterwards, but for the
+/// cgroup, which the record names.
+pub fn make(
+    asked: Asked<'_>,
+    executor: WallExecutor,
+) -> Result<(Container, Birthplace), RuntimeError> {
+    let process = asked.spec.process().as_ref();
+    let cwd = process.map(|p| p.cwd().clone()).unwrap_or_default();
+    let failed = |error| RuntimeError::process("create the container", &cwd)(error);
+    validate(asked.spec).map_err(failed)?;
+    let dir = asked.place.libcontainer_dir();
+    if dir.exists() {
+        return Err(RuntimeError::Exists(asked.place.id.as_str().to_owned()));
+    }
+    fs::create_dir_all(&dir).map_err(RuntimeError::io(format!("make {dir:?}")))?;
+    let made = begin(asked, executor, &dir, failed);
+    if made.is_err()
+        && let Err(error) = fs::remove_dir_all(&dir)
+    {
+        log::warn!("remove {dir:?}: {error}");
+    }
+    made
+}
+
+/// What libcontainer refuses.
+fn validate(spec: &Spec) -> Result<(), LibcontainerError> {
+    if !spec.version().starts_with("1.") {
+        return Err(ErrInvalidSpec::UnsupportedVersion.into());
+    }
+    Validator::validate_spec(spec)?;
+    let process = spec.process().as_ref();
+    if process.is_some_and(|p| p.apparmor_profile().is_some())
+        && !apparmor::is_enabled().map_err(LibcontainerError::OtherIO)?
+    {
+        return Err(ErrInvalidSpec::AppArmorNotEnabled.into());
+    }
+    Ok(())
+}
+
+fn begin(
+    asked: Asked<'_>,
+    executor: WallExecutor,
+    dir: &Path,
+    failed: impl Fn(LibcontainerError) -> RuntimeError,
+) -> Result<(Container, Birthplace), RuntimeError> {
+    let Asked { place, spec, .. } = asked;
+    let linux = spec.linux().as_ref();
+    let named = path::named(spec).unwrap_or_default();
+    let born = Birthplace::make(&named, linux.and_then(|l| l.resources().as_ref()))?;
+    let prepared = prepare(&asked, dir, executor).map_err(&failed)?;
+    let Prepared { args, console } = prepared;
+    let own_pids = linux
+        .and_then(|l| l.namespaces().as_ref())
+        .is_some_and(|all| all.iter().any(|n| n.typ() == LinuxNamespaceType::Pid));
+    let (main_sender, main_receiver) = channel::main_channel().map_err(|e| failed(main(e)))?;
+    let (init_sender, init_receiver) = channel::init_channel().map_err(|e| failed(main(e)))?;
+    let mut ends = Ends {
+        main_sender,
+        init_receiver,
+    };
+    // As libcontainer: nobody whom the process meets looks into what it has of the node.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .map_err(RuntimeError::io("become undumpable"))?;
+    let birth = Birth {
+        namespaces: if own_pids { NEW_PIDS } else { 0 },
+        cgroup: born.born_in(),
+    };
+    let child = process::fork_at(birth, || {
+        let closed = init_sender.close();
+        closed.map_or(1, |()| live(&args, &born, &mut ends))
+    })
+    .map_err(RuntimeError::io("clone the container's first process"))?;
+    // Of the ends only the child's copies are left, and what was handed to it belongs to it alone.
+    drop((asked.stdio, console));
+    let ready = ends
+        .close()
+        .map_err(main)
+        .and_then(|()| attend(&args, asked.pid_file, &child, main_receiver, init_sender));
+    if let Err(error) = ready {
+        end(&child);
+        return Err(failed(error));
+    }
+    let pid = child.pid.as_raw_pid();
+    let mut container = args.container.unwrap_or_default();
+    container
+        .set_status(ContainerStatus::Created)
+        .set_creator(rustix::process::geteuid().as_raw())
+        .set_pid(pid)
+        .save()
+        .map_err(&failed)
+        .inspect_err(|_| end(&child))?;
+    log::debug!("{} has begun as process {pid}", place.id.as_str());
+    Ok((container, born))
+}
+
+/// `CLONE_NEWPID`
+const NEW_PIDS: u64 = libc::CLONE_NEWPID as u64;
+
+/// The process's name until it executes its program.
+const NAME: &std::ffi::CStr = c"agentbox-init";
+
+fn main(error: channel::ChannelError) -> LibcontainerError {
+    LibcontainerError::MainProcess(ProcessError::Channel(error))
+}
+
+/// What `container_init_process` reads, and what it holds open.
+struct Prepared {
+    args: ContainerArgs,
+    console: Option<OwnedFd>,
+}
+
+fn prepare(
+    asked: &Asked<'_>,
+    dir: &Path,
+    executor: WallExecutor,
+) -> Result<Prepared, LibcontainerError> {
+    let Asked { place, spec, .. } = asked;
+    let id = place.id.as_str();
+    let mut container = Container::new(id, ContainerStatus::Creating, None, &place.dir(), dir)?;
+    container
+        .set_systemd(false)
+        .set_annotations(spec.annotations().clone());
+    container.save()?;
+    // Without symbolic links, as the bundle was read.
+    let root = spec.root().as_ref();
+    let rootfs = root.map(|r| r.path().clone()).unwrap_or_default();
+    let console = asked
+        .console
+        .map(|path| tty::setup_console_socket(dir, path, "console-socket"))
+        .transpose()?;
+    let config = YoukiConfig::from_spec(spec, id)?;
+    config.save(dir)?;
+    let [stdin, stdout, stderr] = asked
+        .stdio
+        .each_ref()
+        .map(|fd| fd.as_ref().map(AsRawFd::as_raw_fd));
+    let args = ContainerArgs {
+        container_type: ContainerType::InitContainer,
+        syscall: SyscallType::default(),
+        spec: Rc::new((*spec).clone()),
+        rootfs,
+        console_socket: console.as_ref().map(AsRawFd::as_raw_fd),
+        notify_listener: NotifyListener::new(&dir.join(NOTIFY_FILE))?,
+        preserve_fds: asked.preserve_fds,
+        container: Some(container),
+        user_ns_config: None,
+        // Nobody reads it from here on.
+        cgroup_config: CgroupConfig {
+            cgroup_path: PathBuf::new(),
+            systemd_cgroup: false,
+            container_name: id.to_owned(),
+        },
+        detached: true,
+        executor: Box::new(executor),
+        no_pivot: asked.no_pivot,
+        stdin,
+        stdout,
+        stderr,
+        as_sibling: false,
+        pid_file: None,
+    };
+    Ok(Prepared { args, console })
+}
+
+/// The child's ends of the two channels.
+struct Ends {
+    main_sender: MainSender,
+    init_receiver: InitReceiver,
+}
+
+impl Ends {
+    fn close(&self) -> Result<(), channel::ChannelError> {
+        self.main_sender.close()?;
+        self.init_receiver.close()
+    }
+}
+
+/// The first process. Returns only where it fails; the runtime has been told why.
+fn live(args: &ContainerArgs, born: &Birthplace, ends: &mut Ends) -> i32 {
+    let Ends {
+        main_sender,
+        init_receiver,
+    } = ends;
+    let begun = settle(args, born).and_then(|()| {
+        container_init_process(args, main_sender, init_receiver).map_err(|error| {
+            tracing::error!("failed to initialize container process: {error}");
+            error.to_string()
+        })
+    });
+    if let Err(why) = begun
+        && let Err(error) = main_sender.exec_failed(why)
+    {
+        tracing::error!(?error, "failed sending error to main sender");
+    }
+    1
+}
+
+/// What libcontainer's second process does before it clones the first.
+fn settle(args: &ContainerArgs, born: &Birthplace) -> Result<(), String> {
+    let step = |what: &str, error: &dyn std::error::Error| {
+        let why = crate::log::chain(error);
+        tracing::error!("failed to {what}: {why}");
+        format!("failed to {what}: {why}")
+    };
+    process::set_name(NAME).map_err(|e| step("set the name", &e))?;
+    born.enter().map_err(|e| step("enter the cgroup", &e))?;
+    let Some(wanted) = args.spec.process() else {
+        return Ok(());
+    };
+    if let Some(score) = wanted.oom_score_adj() {
+        fs::write("/proc/self/oom_score_adj", score.to_string())
+            .map_err(|e| step("write oom_score_adj", &e))?;
+    }
+    let kernel = args.syscall.create_syscall();
+    for limit in wanted.rlimits().iter().flatten() {
+        kernel
+            .set_rlimit(limit)
+            .map_err(|e| step("set a resource limit", &e))?;
+    }
+    Ok(())
+}
+
+/// The runtime's side: writes the number down, runs the hooks, and waits until the process is ready.
+fn attend(
+    args: &ContainerArgs,
+    pid_file: Option<&Path>,
+    child: &Child,
+    mut from_init: MainReceiver,
+    mut to_init: InitSender,
+) -> Result<(), LibcontainerError> {
+    let pid = nix::unistd::Pid::from_raw(child.pid.as_raw_pid());
+    if let Some(file) = pid_file
+        && let Err(error) = fs::write(file, pid.to_string())
+    {
+        log::warn!("write {file:?}: {error}");
+    }
+    if let Some(hooks) = args.spec.hooks() {
+        from_init.wait_for_hook_request().map_err(main)?;
+        let state = args.container.as_ref().map(|c| &c.state);
+        for early in [hooks.prestart(), hooks.create_runtime()] {
+            libcontainer::hooks::run_hooks(early.as_ref(), state, None, Some(pid), None)
+                .map_err(|e| LibcontainerError::MainProcess(ProcessError::Hooks(e)))?;
+        }
+        to_init.hook_done().map_err(main)?;
+    }
+    to_init.close().map_err(main)?;
+    from_init.wait_for_init_ready().map_err(main)?;
+    from_init.close().map_err(main)
+}
+
+/// Ends a process that is not to be.
+fn end(child: &Child) {
+    if let Err(error) = rustix::process::pidfd_send_signal(&child.pidfd, Signal::KILL) {
+        log::debug!("kill the container's first process: {error}");
+    }
+    let reaped = rustix::io::retry_on_intr(|| {
+        rustix::process::waitpid(Some(child.pid), WaitOptions::empty())
+    });
+    if let Err(error) = reaped {
+        log::debug!("reap the container's first process: {error}");
+    }
+}
