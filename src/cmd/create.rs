@@ -13,7 +13,7 @@ use crate::runtime::seal::Listen;
 
 /// Creates a container.
 pub fn run(global: &Global, args: &Create) -> Result<ExitCode> {
-    let _warming = seal::ensure(Listen::Pass)?;
+    seal::ensure(Listen::Pass)?;
     create::create(
         global,
         args,

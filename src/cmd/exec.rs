@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use crate::cgroup::first_move;
 use crate::cli::{Exec, Global};
 use crate::cmd::exit_code;
 use crate::runtime::exec;
@@ -25,10 +26,11 @@ pub fn run(global: &Global, args: &Exec) -> Result<ExitCode> {
 }
 
 fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
-    let warming = seal::ensure(Listen::Forget)?;
+    seal::ensure(Listen::Forget)?;
+    let first_move = first_move::begin();
     let place = find::place(global, &args.id, Purpose::Act)?;
     let started = exec::exec(&place, args)?;
-    drop(warming);
+    drop(first_move);
     if args.detach {
         return Ok(ExitCode::SUCCESS);
     }

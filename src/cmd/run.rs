@@ -14,7 +14,7 @@ use crate::runtime::seal::Listen;
 
 /// Creates and starts a container, and waits for it unless it is to run detached.
 pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
-    let warming = seal::ensure(Listen::Pass)?;
+    seal::ensure(Listen::Pass)?;
     let afterwards = match (args.detach, args.keep) {
         (true, _) => Afterwards::Detach,
         (false, true) => Afterwards::Keep,
@@ -26,7 +26,6 @@ pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
         &Wrapped::default(),
         afterwards,
         OnDefault::Ignore,
-        warming,
     )?;
     Ok(status.map_or(ExitCode::SUCCESS, exit_code))
 }

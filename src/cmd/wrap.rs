@@ -13,8 +13,8 @@ use crate::wrap;
 /// Runs a command behind the walls, without an engine. Ends as the command does; 127 where there is no such program,
 /// 126 where it cannot be executed, as with a shell.
 pub fn run(global: &Global, args: &Wrap) -> Result<ExitCode> {
-    let warming = seal::ensure(Listen::Forget)?;
-    match wrap::run(global, args, warming) {
+    seal::ensure(Listen::Forget)?;
+    match wrap::run(global, args) {
         Ok(status) => Ok(exit_code(status)),
         Err(error) => match wrap::status_of(&error) {
             Some(status) => {

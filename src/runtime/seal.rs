@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use crate::cgroup::first_move::{self, FirstMove};
 use crate::kernel::mount_options::{Bits, Reach};
 use crate::runtime::RuntimeError;
 use crate::sys::mount::change;
@@ -39,8 +38,8 @@ impl Listen {
 }
 
 /// Executes this program again from a read-only mount and without LISTEN_FDS that mean others, unless it already runs so.
-/// The first cgroup migration is on its way meanwhile.
-pub fn ensure(listen: Listen) -> Result<FirstMove, RuntimeError> {
+/// [`crate::sys::start`] has mostly seen to it.
+pub fn ensure(listen: Listen) -> Result<(), RuntimeError> {
     let step = "protect the runtime's own file (CVE-2019-5736)";
     let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(RuntimeError::io(step))?;
@@ -49,7 +48,7 @@ pub fn ensure(listen: Listen) -> Result<FirstMove, RuntimeError> {
         .f_flag;
     let clean = std::env::vars_os().all(|(name, _)| listen.keeps(&name));
     if flags.contains(StatVfsMountFlags::RDONLY) && clean {
-        return Ok(first_move::begin());
+        return Ok(());
     }
     let tree = open_tree(
         CWD,

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cgroup::first_move::FirstMove;
 use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::policy::{MountRule, Selection};
@@ -53,7 +52,7 @@ pub enum WrapRefused {
 }
 
 /// Runs a command; its exit status.
-pub fn run(global: &Global, args: &cli::Wrap, first_move: FirstMove) -> Result<i32> {
+pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
     let prepared = prepare(global, args)?;
     let status = foreground::run(
         &prepared.global,
@@ -61,7 +60,6 @@ pub fn run(global: &Global, args: &cli::Wrap, first_move: FirstMove) -> Result<i
         &prepared.wrapped,
         Afterwards::Delete,
         OnDefault::End,
-        first_move,
     )?;
     Ok(status.unwrap_or_default())
 }

@@ -22,6 +22,7 @@ mod shadow;
 pub mod unconfined;
 mod walls;
 
+use crate::cgroup::first_move;
 use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::runtime::RuntimeError;
@@ -49,6 +50,9 @@ pub fn create(
         decision.inspect_err(|_| sandbox::end_if_lost(&global.root, &args.bundle))?;
     refused::name_cgroup(global, &place, &mut decision.bundle.spec)?;
     let agent = refused::check(args, &streams, &decision)?;
+    // What is left to libcontainer as a whole moves to its cgroups: the first move takes long, and begins here.
+    let plain = !global.systemd_cgroup && first_process::is_plain(&decision.bundle.spec);
+    let _first_move = (!plain).then(first_move::begin);
     // Only then the lock, for which another call may have to be waited for.
     let lock = creation::reserve(&place, &decision)?;
     let mut creation = Creation::begin(global, args, place, lock, decision)?;

@@ -6,7 +6,6 @@ pub mod tty;
 pub mod wait;
 pub mod watcher;
 
-use crate::cgroup::first_move::FirstMove;
 use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::runtime::RuntimeError;
@@ -57,7 +56,6 @@ pub fn run(
     wrapped: &Wrapped,
     afterwards: Afterwards,
     on_default: OnDefault,
-    first_move: FirstMove,
 ) -> Result<Option<i32>, RuntimeError> {
     let listener = listener(args, afterwards)?;
     let console = args
@@ -76,7 +74,6 @@ pub fn run(
         relayed,
     };
     let (place, lock) = create::create(global, args, streams, wrapped)?;
-    drop(first_move);
     let started = Record::read(&place.dir()).and_then(|record| {
         let init = record.init.ok_or(RuntimeError::NotRunning)?;
         if on_default == OnDefault::End {
