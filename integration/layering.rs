@@ -100,10 +100,7 @@ const MAY_IMPORT: [(&str, &[&str]); 20] = [
             "sys", "probe", "cgroup", "network", "sidecar", "enforce",
         ],
     ),
-    (
-        "wrap",
-        &["policy", "plan", "cli", "probe", "cgroup", "runtime"],
-    ),
+    ("wrap", &["policy", "plan", "cli", "probe", "runtime"]),
     (
         "cmd",
         &[

@@ -2,8 +2,8 @@
 //!
 //! Moving a process to another cgroup takes a lock with a grace period of RCU, some milliseconds; moves soon
 //! afterwards take microseconds (cgroup_threadgroup_rwsem, rcu_sync in kernel/rcu/sync.c). A child that moves itself
-//! into its own cgroup pays that at the beginning of `create`, while the bundle is read. Nothing depends on it: where
-//! it cannot be done, the first real move takes the time.
+//! into its own cgroup pays that beside other work, in `exec` and in a `create` that is left to libcontainer as a whole. Nothing
+//! depends on it: where it cannot be done, the first real move takes the time.
 
 use std::fs;
 use std::io::Write;
