@@ -5,7 +5,7 @@
 //! the filter forbids the calls of the others.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
@@ -18,6 +18,7 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
+use crate::sidecar::account::Account;
 use crate::sidecar::protocol::Duty;
 use crate::sys::{netns, process, seccomp};
 
@@ -82,49 +83,10 @@ pub enum ConfineError {
 }
 
 impl ConfineError {
-    fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
+    pub(super) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Step {
             step,
             source: source.into(),
-        }
-    }
-}
-
-/// The node's /proc, opened before the root goes.
-pub(super) struct Procfs(OwnedFd);
-
-impl Procfs {
-    pub fn open() -> Result<Self, ConfineError> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open("/proc", flags, Mode::empty());
-        opened.map(Self).map_err(ConfineError::step("open /proc"))
-    }
-
-    /// Opens what the kernel says of the calling process, before Landlock, which lets nothing be opened.
-    pub fn account(&self) -> Result<Account, ConfineError> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(&self.0, "self/status", flags, Mode::empty());
-        opened
-            .map(Account)
-            .map_err(ConfineError::step("open the process's status"))
-    }
-}
-
-/// What the kernel says of this process, when it is read.
-pub(super) struct Account(OwnedFd);
-
-impl Account {
-    /// A set of capabilities (proc_pid_status(5)). One read for all, where prctl(2) has a call for each capability.
-    fn capabilities(&self, name: &'static str) -> Result<u64, ConfineError> {
-        let mut text = [0; 8192];
-        let length = rustix::io::pread(&self.0, &mut text, 0)
-            .map_err(ConfineError::step("read the process's status"))?;
-        let text = String::from_utf8_lossy(&text[..length]);
-        let value = text.lines().find_map(|line| line.strip_prefix(name));
-        let value = value.map(|digits| u64::from_str_radix(digits.trim(), 16));
-        match value {
-            Some(Ok(set)) => Ok(set),
-            _ => Err(not_held("readable capabilities", name)),
         }
     }
 }
@@ -420,7 +382,8 @@ pub(super) fn seal(program: &BpfProgram) -> Result<(), ConfineError> {
     }
 }
 
-fn not_held(wall: &'static str, found: impl std::fmt::Debug) -> ConfineError {
+/// A wall that the kernel does not report as it was raised.
+pub(super) fn not_held(wall: &'static str, found: impl std::fmt::Debug) -> ConfineError {
     ConfineError::NotHeld {
         wall,
         found: format!("{found:?}"),

@@ -19,6 +19,7 @@
 //! enter, and a started container has no way out. No thread: a single poll loop, or under the mode `allowlist` the
 //! event loop of [`serve`].
 
+mod account;
 mod attach;
 mod confine;
 mod filter;
