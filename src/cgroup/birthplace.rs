@@ -29,8 +29,8 @@ pub struct Birthplace {
     made: Controllers,
     /// The directory of v2, on a node that has nothing else.
     unified: Option<OwnedFd>,
-    /// The `tasks` files of v1.
-    tasks: Vec<OwnedFd>,
+    /// The directories of v1. Their files are opened by the process that goes there: its limit of descriptors may be small.
+    hierarchies: Vec<PathBuf>,
 }
 
 impl Birthplace {
@@ -75,15 +75,15 @@ impl Birthplace {
         Ok(Self {
             made,
             unified: Some(unified),
-            tasks: Vec::new(),
+            hierarchies: Vec::new(),
         })
     }
 
     fn make_v1(made: Controllers, resources: Option<&LinuxResources>) -> Result<Self, CgroupError> {
-        let mut tasks = Vec::new();
+        let mut hierarchies = Vec::new();
         for dir in made.all() {
             fs::create_dir_all(dir).map_err(CgroupError::io(format!("make the cgroup {dir:?}")))?;
-            tasks.push(open_tasks(dir)?);
+            hierarchies.push(dir.to_owned());
         }
         if let Some(dir) = made.v1(CPUSET) {
             // A new one is empty, and takes no process.
@@ -100,7 +100,7 @@ impl Birthplace {
         Ok(Self {
             made,
             unified: None,
-            tasks,
+            hierarchies,
         })
     }
 
@@ -111,8 +111,9 @@ impl Birthplace {
 
     /// For the new process, which must have one thread: goes to the cgroups of v1.
     pub fn enter(&self) -> Result<(), CgroupError> {
-        for tasks in &self.tasks {
-            rustix::io::write(tasks, b"0").map_err(CgroupError::io("move to a cgroup"))?;
+        for dir in &self.hierarchies {
+            rustix::io::write(open_tasks(dir)?, b"0")
+                .map_err(CgroupError::io("move to a cgroup"))?;
         }
         Ok(())
     }
@@ -220,7 +221,7 @@ mod tests {
         let place = |made| Birthplace {
             made,
             unified: None,
-            tasks: Vec::new(),
+            hierarchies: Vec::new(),
         };
         let two = controllers(&[("cpu", "/c/a"), ("pids", "/p/a")], None);
         let more = controllers(&[("cpu", "/c/a"), ("pids", "/p/a")], Some("/u/x"));
