@@ -17,20 +17,18 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
+use crate::cgroup::hierarchies::ROOT;
 use crate::cgroup::limits;
 use crate::cgroup::systemd_v1::open_tasks;
 
-const ROOT: &str = "/sys/fs/cgroup";
 const CPUSET: &str = "cpuset";
 
 /// A cgroup that waits for its first process.
 pub struct Birthplace {
-    /// What was made.
+    /// What was made. Its files are opened by the process that goes there: its limit of descriptors may be small.
     made: Controllers,
     /// The directory of v2, on a node that has nothing else.
     unified: Option<OwnedFd>,
-    /// The directories of v1. Their files are opened by the process that goes there: its limit of descriptors may be small.
-    hierarchies: Vec<PathBuf>,
 }
 
 impl Birthplace {
@@ -75,15 +73,12 @@ impl Birthplace {
         Ok(Self {
             made,
             unified: Some(unified),
-            hierarchies: Vec::new(),
         })
     }
 
     fn make_v1(made: Controllers, resources: Option<&LinuxResources>) -> Result<Self, CgroupError> {
-        let mut hierarchies = Vec::new();
         for dir in made.all() {
             fs::create_dir_all(dir).map_err(CgroupError::io(format!("make the cgroup {dir:?}")))?;
-            hierarchies.push(dir.to_owned());
         }
         if let Some(dir) = made.v1(CPUSET) {
             // A new one is empty, and takes no process.
@@ -100,7 +95,6 @@ impl Birthplace {
         Ok(Self {
             made,
             unified: None,
-            hierarchies,
         })
     }
 
@@ -111,7 +105,10 @@ impl Birthplace {
 
     /// For the new process, which must have one thread: goes to the cgroups of v1.
     pub fn enter(&self) -> Result<(), CgroupError> {
-        for dir in &self.hierarchies {
+        if self.unified.is_some() {
+            return Ok(());
+        }
+        for dir in self.made.all() {
             rustix::io::write(open_tasks(dir)?, b"0")
                 .map_err(CgroupError::io("move to a cgroup"))?;
         }
@@ -221,7 +218,6 @@ mod tests {
         let place = |made| Birthplace {
             made,
             unified: None,
-            hierarchies: Vec::new(),
         };
         let two = controllers(&[("cpu", "/c/a"), ("pids", "/p/a")], None);
         let more = controllers(&[("cpu", "/c/a"), ("pids", "/p/a")], Some("/u/x"));

@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::CgroupError;
-use crate::cgroup::hierarchies::Hierarchies;
+use crate::cgroup::hierarchies::{Hierarchies, ROOT};
 
-/// Where hierarchies are mounted on a node (runc and libcontainer look nowhere else).
-const ROOT: &str = "/sys/fs/cgroup";
 /// In which hierarchies of v1 a container has a cgroup: libcontainer's, and the one that has no controller.
 const KNOWN: [&str; 13] = [
     "cpu",

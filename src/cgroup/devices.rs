@@ -9,11 +9,9 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
-use crate::cgroup::hierarchies::Hierarchies;
+use crate::cgroup::hierarchies::{Hierarchies, ROOT};
 use crate::devices::{DeviceProgram, Table, defaults};
 use crate::sys::bpf;
-
-const ROOT: &str = "/sys/fs/cgroup";
 
 /// Whether a policy decides what a container may reach, or its engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::plan::mountinfo::{MountLine, MountTable, join};
 use crate::sys::procfs;
 
 /// Where engines, runc and libcontainer look for them.
-const ROOT: &str = "/sys/fs/cgroup";
+pub const ROOT: &str = "/sys/fs/cgroup";
 
 /// The mounts of cgroup file systems that this process sees.
 #[derive(Debug, Default)]

@@ -154,8 +154,8 @@ impl Creation<'_> {
 
     /// The hierarchy of cgroup v1 that libcontainer does not know. systemd puts its own scopes there.
     pub(super) fn enter_systemd_cgroup(&mut self, spec: &Spec) -> Result<(), RuntimeError> {
-        let libcontainers = !self.global.systemd_cgroup && !first_process::is_plain(spec);
-        if let Some(path) = path::named(spec).filter(|_| libcontainers) {
+        let is_left = !self.global.systemd_cgroup && !first_process::is_ours(self.global, spec);
+        if let Some(path) = path::named(spec).filter(|_| is_left) {
             self.running.visit = Some(systemd_v1::Visit::begin(&path)?);
         }
         Ok(())

@@ -28,6 +28,7 @@ use rustix::process::{Signal, WaitOptions};
 
 use crate::cgroup::birthplace::Birthplace;
 use crate::cgroup::path;
+use crate::cli::Global;
 use crate::enforce::executor::WallExecutor;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::Stdio;
@@ -52,8 +53,13 @@ pub struct Asked<'a> {
     pub no_pivot: bool,
 }
 
+/// Whether the first process is ours to [`make`]; libcontainer makes it otherwise.
+pub fn is_ours(global: &Global, spec: &Spec) -> bool {
+    !global.systemd_cgroup && is_plain(spec)
+}
+
 /// Whether [`make`] can make what a spec asks for.
-pub fn is_plain(spec: &Spec) -> bool {
+fn is_plain(spec: &Spec) -> bool {
     let Some(linux) = spec.linux() else {
         return false;
     };

@@ -51,8 +51,8 @@ pub fn create(
     refused::name_cgroup(global, &place, &mut decision.bundle.spec)?;
     let agent = refused::check(args, &streams, &decision)?;
     // What is left to libcontainer as a whole moves to its cgroups: the first move takes long, and begins here.
-    let plain = !global.systemd_cgroup && first_process::is_plain(&decision.bundle.spec);
-    let _first_move = (!plain).then(first_move::begin);
+    let is_ours = first_process::is_ours(global, &decision.bundle.spec);
+    let _first_move = (!is_ours).then(first_move::begin);
     // Only then the lock, for which another call may have to be waited for.
     let lock = creation::reserve(&place, &decision)?;
     let mut creation = Creation::begin(global, args, place, lock, decision)?;

@@ -61,7 +61,7 @@ impl Creation<'_> {
             .map_err(RuntimeError::io(format!("make {:?}", place.root)))?;
         let terminal = process.and_then(|p| p.terminal()).unwrap_or(false);
         let console = streams.console.filter(|_| terminal);
-        if !self.global.systemd_cgroup && first_process::is_plain(spec) {
+        if first_process::is_ours(self.global, spec) {
             let asked = Asked {
                 place,
                 spec,
