@@ -37,14 +37,6 @@ pub enum Shown {
     Everything,
 }
 
-/// User and groups of the command.
-pub struct User {
-    /// User id.
-    pub uid: u32,
-    /// Group id.
-    pub gid: u32,
-}
-
 impl Layout {
     /// Looks at the node.
     pub fn of(list: &List, workspace: &Path, environment: &[String], shown: Shown) -> Self {
@@ -221,16 +213,4 @@ fn variable<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
     environment
         .iter()
         .find_map(|e| e.strip_prefix(name)?.strip_prefix('='))
-}
-
-/// The person behind sudo, else root.
-pub fn user() -> User {
-    let id = |name| std::env::var(name).ok().and_then(|v| v.parse::<u32>().ok());
-    match (id("SUDO_UID"), id("SUDO_GID")) {
-        (Some(uid), Some(gid)) => User { uid, gid },
-        _ => User {
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-        },
-    }
 }

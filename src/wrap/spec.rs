@@ -8,7 +8,8 @@ use oci_spec::runtime::{
     RootBuilder, Spec, SpecBuilder, UserBuilder,
 };
 
-use super::layout::{Layout, User};
+use super::layout::Layout;
+use super::person::User;
 use crate::plan::{CapabilitySets, process};
 use crate::policy::Capability;
 

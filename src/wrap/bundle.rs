@@ -1,0 +1,69 @@
+//! SHELL. The bundle that is made for a command, and removed with it.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::layout::Layout;
+use crate::runtime::state::store;
+
+/// A bundle in the runtime's own directory, removed with the value.
+pub struct WrapBundle {
+    /// The bundle.
+    pub dir: PathBuf,
+    /// The container's id.
+    pub id: String,
+}
+
+impl WrapBundle {
+    /// Makes the directory, and the root file system's empty directories and links.
+    pub fn new(layout: &Layout) -> Result<Self> {
+        let base = store::private_dir("wrap")?;
+        // The number of a live process is nobody else's; one that a killed `wrap` left behind is cleared.
+        let id = format!("wrap-{}", std::process::id());
+        let dir = base.join(&id);
+        if dir.exists() {
+            fs::remove_dir_all(&dir).with_context(|| format!("remove {dir:?}"))?;
+        }
+        let bundle = Self { dir, id };
+        let root = bundle.dir.join("rootfs");
+        make_dir(&root)?;
+        for path in layout.directories() {
+            make_dir(&inside(&root, &path))?;
+        }
+        for (link, target) in &layout.links {
+            std::os::unix::fs::symlink(target, inside(&root, link))
+                .with_context(|| format!("make the link {link:?}"))?;
+        }
+        Ok(bundle)
+    }
+
+    /// Writes config.json.
+    pub fn write(&self, spec: &oci_spec::runtime::Spec) -> Result<()> {
+        let path = self.dir.join("config.json");
+        fs::write(&path, serde_json::to_vec(spec)?).with_context(|| format!("write {path:?}"))
+    }
+}
+
+impl Drop for WrapBundle {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.dir) {
+            log::warn!("remove {:?}: {error}", self.dir);
+        }
+    }
+}
+
+fn make_dir(path: &Path) -> Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(path)
+        .with_context(|| format!("make {path:?}"))
+}
+
+/// A path of the container below the root directory.
+fn inside(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}

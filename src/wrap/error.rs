@@ -1,0 +1,62 @@
+//! Why a command is not wrapped, and the exit status of one that was not executed.
+
+use std::path::PathBuf;
+
+use crate::runtime::{Failed, RuntimeError};
+
+/// Why a command is not wrapped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WrapRefused {
+    /// `--policy unconfined`
+    #[error("`wrap` without walls is the command itself: choose a policy with --policy")]
+    NoPolicy,
+    /// The caller is an ordinary user.
+    #[error(
+        "`wrap` needs root, to make namespaces and mounts: run it with sudo, the command itself runs as you"
+    )]
+    NotRoot,
+    /// A workspace below /usr, say.
+    #[error("the workspace {0:?} is part of the system: choose a project's directory")]
+    SystemDirectory(PathBuf),
+    /// A workspace with everything that somebody has.
+    #[error(
+        "the workspace {0:?} is a whole home directory, all of which would be written: cd into a project's directory"
+    )]
+    Home(PathBuf),
+    /// `--env`
+    #[error("--env {0:?} is not NAME=VALUE")]
+    Env(String),
+}
+
+/// A shell's status for a program that was not executed: 127 where there is none, else 126; nothing for other errors.
+pub fn status_of(error: &anyhow::Error) -> Option<i32> {
+    let mut errors = error.chain().filter_map(|e| e.downcast_ref());
+    let failed = errors.find_map(|error| match error {
+        RuntimeError::Init(report) => Some(report.failed),
+        _ => None,
+    });
+    match failed? {
+        Failed::NoProgram => Some(127),
+        Failed::Program => Some(126),
+        Failed::Hook | Failed::Step => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::Report;
+
+    #[test]
+    fn a_program_that_cannot_be_executed_has_a_shells_status() {
+        let status = |failed| {
+            let text = "exec: \"x\": no such file or directory".to_owned();
+            status_of(&RuntimeError::Init(Report { failed, text }).into())
+        };
+        assert_eq!(status(Failed::NoProgram), Some(127));
+        assert_eq!(status(Failed::Program), Some(126));
+        assert_eq!(status(Failed::Step), None);
+        assert_eq!(status_of(&anyhow::anyhow!("exec: \"x\"")), None);
+    }
+}
