@@ -158,7 +158,7 @@ def difference(control: str, seen: str) -> str:
     return "\n".join(f"      {line}" for line in list(lines)[2:60])
 
 
-# podman hands on an image's annotations with the caller's: the node gives leave for what the cases ask.
+# podman hands on an image's annotations with the caller's: the node permits what the cases ask for.
 LEAVE = '[allow]\nannotations = ["network.allow"]\n'
 
 

@@ -124,7 +124,7 @@ fn without_leave_an_annotation_loosens_nothing_and_the_error_says_who_gives_it()
     ] {
         let refused = run(annotation).failed();
         let leave =
-            format!("annotations = [\\\"{field}\\\"] under [allow] of the node's file gives leave");
+            format!("annotations = [\\\"{field}\\\"] under [allow] of the node's file permits it");
         let said = refused.replace('"', "\\\"").replace("\\\\\"", "\\\"");
         assert!(said.contains(&leave), "{annotation}: {refused}");
     }

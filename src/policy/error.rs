@@ -115,7 +115,7 @@ pub enum PolicyError {
         field: Field,
         /// The rule.
         rule: NetworkRule,
-        /// The reason, and what gives leave.
+        /// The reason, and what permits it.
         why: String,
     },
 

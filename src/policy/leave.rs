@@ -73,7 +73,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The fields in which annotations may ask for more than the policy that was chosen: the policy itself gives leave to
+    /// The fields in which annotations may ask for more than the policy that was chosen: the policy itself permits it to
     /// those that are surely the caller's, the node's file to any.
     pub fn fields_with_leave(&self, own: &Policy, authors: Authors) -> BTreeSet<Field> {
         let node = self.sources.node.allow.annotations.iter();

@@ -32,9 +32,9 @@ impl<T: fmt::Display> fmt::Display for LeaveHint<T> {
         match image {
             true => write!(
                 f,
-                "the image may have written the annotation: {line} or --policy gives leave"
+                "the image may have written the annotation: {line} or --policy permits it"
             ),
-            false => write!(f, "{line} gives leave, and so does a ceiling there"),
+            false => write!(f, "{line} permits it, and so does a ceiling there"),
         }
     }
 }

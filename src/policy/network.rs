@@ -46,7 +46,7 @@ pub(super) fn check(
         if let Some(why) = wide
             && !leave.open_egress
         {
-            let why = format!("{why}; allow.open-egress of the node's file gives leave");
+            let why = format!("{why}; allow.open-egress of the node's file permits it");
             return Err((Field::NetworkAllow, rule.clone(), why));
         }
     }

@@ -17,7 +17,7 @@ pub(super) enum Narrow {
 pub(super) enum SetBy {
     /// Policy files and annotations.
     Annotated,
-    /// Policy files. What gives leave to annotations is none of theirs, and what counts in a ceiling alone would do nothing in a
+    /// Policy files. What permits it to annotations is none of theirs, and what counts in a ceiling alone would do nothing in a
     /// container.
     FilesAlone,
 }

@@ -73,7 +73,7 @@ pub enum Target {
     Name(HostName),
     /// Every name that has exactly one label more: neither the name itself nor two labels deep.
     Below(HostName),
-    /// Every name. Only a limit may say it, and a policy where the node gives leave.
+    /// Every name. Only a limit may say it, and a policy where the node permits it.
     Any,
     /// Addresses that share their first bits with this one; all bits for a single address.
     Addresses(IpAddr, u8),

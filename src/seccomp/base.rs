@@ -33,74 +33,74 @@ pub(super) static REASONS: &[&str] = &[
     "PER_LINUX, PER_LINUX32, UNAME26 and the query; READ_IMPLIES_EXEC, ADDR_NO_RANDOMIZE and MMAP_PAGE_ZERO weaken",
     "System V and POSIX IPC inside the container's own ipc namespace",
     "UNIX, TCP, UDP and NETLINK_ROUTE (getaddrinfo and getifaddrs need it); no raw, packet, ICMP, UDP-Lite, SCTP, DCCP, MPTCP, L2TP or SMC sockets, no other family",
-    "a root of one's own; it needs CAP_SYS_CHROOT. The walls are mounts, which every root below the container's shows, and above that there is nothing (pivot_root)",
+    "a root directory of the process's own; it needs CAP_SYS_CHROOT. The walls are mounts, which every root below the container's shows, and above that there is nothing (pivot_root)",
     "acting on another process's memory; allocators and memory managers fall back",
     "administration of the machine",
     "anonymous files; compilers, browsers and language runtimes pass data in them, and a file in /tmp can do the same",
-    "called by code that the kernel plants when an operator traces from outside; anybody else gets a signal for it",
     "extended attributes; the security and trusted ones need a capability that no policy gives",
     "facts about the machine and the process",
     "file handles bypass the path and so the mounts (the shocker exploit of 2014)",
     "files by name: mounts and the files' own permissions decide what may be touched, not this filter",
+    "ids of users and groups; a change of them needs CAP_SETUID or CAP_SETGID, which package managers use under standard and permissive",
     "io_uring does the work of other calls without passing any filter",
     "its flags are behind a pointer, where a filter cannot look; libcs fall back to clone(2)",
     "keyrings are not namespaced: keys of the host and of other containers",
-    "limits of the process; that of core files stays as it is, since any other value starts the node's crash helper, as root",
+    "limits of the process; the limit of core files stays as it is, since any other value starts the node's crash helper as root",
     "memory of the process itself; JITs need W+X, which is another wall's business",
     "mounting would undo the filesystem wall",
     "new, and nothing ordinary needs them yet",
     "other namespaces are other walls: of networks, of users with all capabilities, of mounts",
-    "pairs of UNIX sockets; no other family has ordinary ones",
+    "pairs of UNIX sockets; other families have no ordinary pairs",
     "placement of memory on NUMA nodes; libnuma takes this for a machine without, as its probe does",
     "processes and their ends; execve is also how the runtime itself starts the program behind this filter",
     "programs inside the kernel, and windows into it that exploits are built on",
-    "programs may fence themselves further in: verdicts only get stricter. No listener: whoever holds one could answer CONTINUE for a child",
+    "programs may fence themselves further in: verdicts only get stricter. No listener: its holder could answer CONTINUE for a child",
     "programs that fence themselves further in",
-    "rare, and a part of many exploits; programs that use them have another way",
-    "reading and steering other processes, and taking their files; of those, what a debugger needs is within syscalls.limit of standard",
+    "rare, and a part of many exploits; programs that try them fall back",
+    "reading and steering other processes, and taking their files; the calls that a debugger needs are within syscalls.limit of standard",
     "reading, writing and multiplexing of files that are open already",
     "relics: never implemented on x86_64, removed since, or without a user",
+    "requests of terminals, readiness, flags of descriptors, copies of files and facts about files and interfaces; no request of a driver, file system or socket",
     "setting the clock; the modes of the adjtimex family are behind a pointer, so reading goes with it",
     "signals",
     "sockets that exist already; which kinds may be made is checked in socket(2)",
-    "terminals, what is readable, how a descriptor behaves, copies of files and facts about files and interfaces; no driver's, file system's or socket's own",
+    "the kernel plants code that makes this call when an operator traces from outside; any other caller gets a signal for it",
     "the new mount API; programs fall back to mount(2), which is denied",
     "the old asynchronous I/O of databases; it acts on open files only, unlike io_uring",
-    "the ordinary ones; PR_SET_MM forges /proc, securebits change what capabilities mean, syscall user dispatch and KSM are not for guests",
+    "the ordinary options; PR_SET_MM forges /proc, securebits change the meaning of capabilities, syscall user dispatch and KSM are not for guests",
     "thread-local storage, AMX permission and shadow stacks; not the vDSO mappings that CRIU makes",
     "threads and children, but no new namespaces (CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET)",
     "threads and their locks",
     "time and timers; reading only, and mostly served by the vDSO",
-    "who am I; changing it needs CAP_SETUID or CAP_SETGID, which package managers use under standard and permissive",
 ];
 
 /// The rule of every x86_64 call, sorted by number.
 pub(super) static BASE: &[Base] = &[
     allow(0, 29), // read
     allow(1, 29), // write
-    allow(2, 12), // open
+    allow(2, 11), // open
     allow(3, 29), // close
-    allow(4, 12), // stat
+    allow(4, 11), // stat
     allow(5, 29), // fstat
-    allow(6, 12), // lstat
+    allow(6, 11), // lstat
     allow(7, 29), // poll
     allow(8, 29), // lseek
     allow(9, 17), // mmap
     allow(10, 17), // mprotect
     allow(11, 17), // munmap
     allow(12, 17), // brk
-    allow(13, 32), // rt_sigaction
-    allow(14, 32), // rt_sigprocmask
-    allow(15, 32), // rt_sigreturn
-    check(16, 34, &IOCTL, 25), // ioctl
+    allow(13, 33), // rt_sigaction
+    allow(14, 33), // rt_sigprocmask
+    allow(15, 33), // rt_sigreturn
+    check(16, 31, &IOCTL, 25), // ioctl
     allow(17, 29), // pread64
     allow(18, 29), // pwrite64
     allow(19, 29), // readv
     allow(20, 29), // writev
-    allow(21, 12), // access
+    allow(21, 11), // access
     allow(22, 29), // pipe
     allow(23, 29), // select
-    allow(24, 40), // sched_yield
+    allow(24, 41), // sched_yield
     allow(25, 17), // mremap
     allow(26, 17), // msync
     allow(27, 17), // mincore
@@ -110,36 +110,36 @@ pub(super) static BASE: &[Base] = &[
     allow(31, 2), // shmctl
     allow(32, 29), // dup
     allow(33, 29), // dup2
-    allow(34, 32), // pause
-    allow(35, 41), // nanosleep
-    allow(36, 41), // getitimer
-    allow(37, 41), // alarm
-    allow(38, 41), // setitimer
+    allow(34, 33), // pause
+    allow(35, 42), // nanosleep
+    allow(36, 42), // getitimer
+    allow(37, 42), // alarm
+    allow(38, 42), // setitimer
     allow(39, 23), // getpid
     allow(40, 29), // sendfile
     check(41, 3, &SOCKET, 97), // socket
-    allow(42, 33), // connect
-    allow(43, 33), // accept
-    allow(44, 33), // sendto
-    allow(45, 33), // recvfrom
-    allow(46, 33), // sendmsg
-    allow(47, 33), // recvmsg
-    allow(48, 33), // shutdown
-    allow(49, 33), // bind
-    allow(50, 33), // listen
-    allow(51, 33), // getsockname
-    allow(52, 33), // getpeername
+    allow(42, 34), // connect
+    allow(43, 34), // accept
+    allow(44, 34), // sendto
+    allow(45, 34), // recvfrom
+    allow(46, 34), // sendmsg
+    allow(47, 34), // recvmsg
+    allow(48, 34), // shutdown
+    allow(49, 34), // bind
+    allow(50, 34), // listen
+    allow(51, 34), // getsockname
+    allow(52, 34), // getpeername
     check(53, 21, &SOCKETPAIR, 97), // socketpair
-    allow(54, 33), // setsockopt
-    allow(55, 33), // getsockopt
-    check(56, 39, &CLONE, 1), // clone
+    allow(54, 34), // setsockopt
+    allow(55, 34), // getsockopt
+    check(56, 40, &CLONE, 1), // clone
     allow(57, 23), // fork
     allow(58, 23), // vfork
     allow(59, 23), // execve
     allow(60, 23), // exit
     allow(61, 23), // wait4
     allow(62, 23), // kill
-    allow(63, 10), // uname
+    allow(63, 9), // uname
     allow(64, 2), // semget
     allow(65, 2), // semop
     allow(66, 2), // semctl
@@ -152,79 +152,79 @@ pub(super) static BASE: &[Base] = &[
     allow(73, 29), // flock
     allow(74, 29), // fsync
     allow(75, 29), // fdatasync
-    allow(76, 12), // truncate
+    allow(76, 11), // truncate
     allow(77, 29), // ftruncate
     allow(78, 29), // getdents
-    allow(79, 12), // getcwd
-    allow(80, 12), // chdir
+    allow(79, 11), // getcwd
+    allow(80, 11), // chdir
     allow(81, 29), // fchdir
-    allow(82, 12), // rename
-    allow(83, 12), // mkdir
-    allow(84, 12), // rmdir
-    allow(85, 12), // creat
-    allow(86, 12), // link
-    allow(87, 12), // unlink
-    allow(88, 12), // symlink
-    allow(89, 12), // readlink
-    allow(90, 12), // chmod
+    allow(82, 11), // rename
+    allow(83, 11), // mkdir
+    allow(84, 11), // rmdir
+    allow(85, 11), // creat
+    allow(86, 11), // link
+    allow(87, 11), // unlink
+    allow(88, 11), // symlink
+    allow(89, 11), // readlink
+    allow(90, 11), // chmod
     allow(91, 29), // fchmod
-    allow(92, 12), // chown
+    allow(92, 11), // chown
     allow(93, 29), // fchown
-    allow(94, 12), // lchown
-    allow(95, 12), // umask
-    allow(96, 41), // gettimeofday
-    allow(97, 10), // getrlimit
-    allow(98, 10), // getrusage
-    allow(99, 10), // sysinfo
-    allow(100, 41), // times
+    allow(94, 11), // lchown
+    allow(95, 11), // umask
+    allow(96, 42), // gettimeofday
+    allow(97, 9), // getrlimit
+    allow(98, 9), // getrusage
+    allow(99, 9), // sysinfo
+    allow(100, 42), // times
     deny(101, 28, 1), // ptrace
-    allow(102, 42), // getuid
+    allow(102, 12), // getuid
     deny(103, 6, 1), // syslog
-    allow(104, 42), // getgid
-    allow(105, 42), // setuid
-    allow(106, 42), // setgid
-    allow(107, 42), // geteuid
-    allow(108, 42), // getegid
+    allow(104, 12), // getgid
+    allow(105, 12), // setuid
+    allow(106, 12), // setgid
+    allow(107, 12), // geteuid
+    allow(108, 12), // getegid
     allow(109, 23), // setpgid
     allow(110, 23), // getppid
     allow(111, 23), // getpgrp
     allow(112, 23), // setsid
-    allow(113, 42), // setreuid
-    allow(114, 42), // setregid
-    allow(115, 42), // getgroups
-    allow(116, 42), // setgroups
-    allow(117, 42), // setresuid
-    allow(118, 42), // getresuid
-    allow(119, 42), // setresgid
-    allow(120, 42), // getresgid
+    allow(113, 12), // setreuid
+    allow(114, 12), // setregid
+    allow(115, 12), // getgroups
+    allow(116, 12), // setgroups
+    allow(117, 12), // setresuid
+    allow(118, 12), // getresuid
+    allow(119, 12), // setresgid
+    allow(120, 12), // getresgid
     allow(121, 23), // getpgid
-    allow(122, 42), // setfsuid
-    allow(123, 42), // setfsgid
+    allow(122, 12), // setfsuid
+    allow(123, 12), // setfsgid
     allow(124, 23), // getsid
-    allow(125, 42), // capget
-    allow(126, 42), // capset
-    allow(127, 32), // rt_sigpending
-    allow(128, 32), // rt_sigtimedwait
-    allow(129, 32), // rt_sigqueueinfo
-    allow(130, 32), // rt_sigsuspend
-    allow(131, 32), // sigaltstack
-    allow(132, 12), // utime
+    allow(125, 12), // capget
+    allow(126, 12), // capset
+    allow(127, 33), // rt_sigpending
+    allow(128, 33), // rt_sigtimedwait
+    allow(129, 33), // rt_sigqueueinfo
+    allow(130, 33), // rt_sigsuspend
+    allow(131, 33), // sigaltstack
+    allow(132, 11), // utime
     check(133, 0, &MKNOD, 1), // mknod
     deny(134, 30, 38), // uselib
     check(135, 1, &PERSONALITY, 1), // personality
     deny(136, 30, 38), // ustat
-    allow(137, 12), // statfs
+    allow(137, 11), // statfs
     allow(138, 29), // fstatfs
     deny(139, 30, 38), // sysfs
-    allow(140, 40), // getpriority
-    allow(141, 40), // setpriority
-    allow(142, 40), // sched_setparam
-    allow(143, 40), // sched_getparam
-    allow(144, 40), // sched_setscheduler
-    allow(145, 40), // sched_getscheduler
-    allow(146, 40), // sched_get_priority_max
-    allow(147, 40), // sched_get_priority_min
-    allow(148, 40), // sched_rr_get_interval
+    allow(140, 41), // getpriority
+    allow(141, 41), // setpriority
+    allow(142, 41), // sched_setparam
+    allow(143, 41), // sched_getparam
+    allow(144, 41), // sched_setscheduler
+    allow(145, 41), // sched_getscheduler
+    allow(146, 41), // sched_get_priority_max
+    allow(147, 41), // sched_get_priority_min
+    allow(148, 41), // sched_rr_get_interval
     allow(149, 17), // mlock
     allow(150, 17), // munlock
     allow(151, 17), // mlockall
@@ -233,14 +233,14 @@ pub(super) static BASE: &[Base] = &[
     deny(154, 27, 38), // modify_ldt
     deny(155, 18, 1), // pivot_root
     deny(156, 30, 38), // _sysctl
-    check(157, 37, &PRCTL, 22), // prctl
-    check(158, 38, &ARCH_PRCTL, 22), // arch_prctl
-    deny(159, 31, 1), // adjtimex
+    check(157, 38, &PRCTL, 22), // prctl
+    check(158, 39, &ARCH_PRCTL, 22), // arch_prctl
+    deny(159, 32, 1), // adjtimex
     check(160, 16, &SETRLIMIT, 0), // setrlimit
     allow(161, 4), // chroot
     allow(162, 29), // sync
     deny(163, 6, 1), // acct
-    deny(164, 31, 1), // settimeofday
+    deny(164, 32, 1), // settimeofday
     deny(165, 18, 1), // mount
     deny(166, 18, 1), // umount2
     deny(167, 6, 1), // swapon
@@ -262,31 +262,31 @@ pub(super) static BASE: &[Base] = &[
     deny(183, 30, 38), // afs_syscall
     deny(184, 30, 38), // tuxcall
     deny(185, 30, 38), // security
-    allow(186, 40), // gettid
+    allow(186, 41), // gettid
     allow(187, 29), // readahead
-    allow(188, 9), // setxattr
-    allow(189, 9), // lsetxattr
-    allow(190, 9), // fsetxattr
-    allow(191, 9), // getxattr
-    allow(192, 9), // lgetxattr
-    allow(193, 9), // fgetxattr
-    allow(194, 9), // listxattr
-    allow(195, 9), // llistxattr
-    allow(196, 9), // flistxattr
-    allow(197, 9), // removexattr
-    allow(198, 9), // lremovexattr
-    allow(199, 9), // fremovexattr
+    allow(188, 8), // setxattr
+    allow(189, 8), // lsetxattr
+    allow(190, 8), // fsetxattr
+    allow(191, 8), // getxattr
+    allow(192, 8), // lgetxattr
+    allow(193, 8), // fgetxattr
+    allow(194, 8), // listxattr
+    allow(195, 8), // llistxattr
+    allow(196, 8), // flistxattr
+    allow(197, 8), // removexattr
+    allow(198, 8), // lremovexattr
+    allow(199, 8), // fremovexattr
     allow(200, 23), // tkill
-    allow(201, 41), // time
-    allow(202, 40), // futex
-    allow(203, 40), // sched_setaffinity
-    allow(204, 40), // sched_getaffinity
+    allow(201, 42), // time
+    allow(202, 41), // futex
+    allow(203, 41), // sched_setaffinity
+    allow(204, 41), // sched_getaffinity
     deny(205, 30, 38), // set_thread_area
-    allow(206, 36), // io_setup
-    allow(207, 36), // io_destroy
-    allow(208, 36), // io_getevents
-    allow(209, 36), // io_submit
-    allow(210, 36), // io_cancel
+    allow(206, 37), // io_setup
+    allow(207, 37), // io_destroy
+    allow(208, 37), // io_getevents
+    allow(209, 37), // io_submit
+    allow(210, 37), // io_cancel
     deny(211, 30, 38), // get_thread_area
     deny(212, 6, 1), // lookup_dcookie
     allow(213, 29), // epoll_create
@@ -294,24 +294,24 @@ pub(super) static BASE: &[Base] = &[
     deny(215, 30, 38), // epoll_wait_old
     deny(216, 27, 38), // remap_file_pages
     allow(217, 29), // getdents64
-    allow(218, 40), // set_tid_address
-    allow(219, 32), // restart_syscall
+    allow(218, 41), // set_tid_address
+    allow(219, 33), // restart_syscall
     allow(220, 2), // semtimedop
     allow(221, 29), // fadvise64
-    allow(222, 41), // timer_create
-    allow(223, 41), // timer_settime
-    allow(224, 41), // timer_gettime
-    allow(225, 41), // timer_getoverrun
-    allow(226, 41), // timer_delete
-    deny(227, 31, 1), // clock_settime
-    allow(228, 41), // clock_gettime
-    allow(229, 41), // clock_getres
-    allow(230, 41), // clock_nanosleep
+    allow(222, 42), // timer_create
+    allow(223, 42), // timer_settime
+    allow(224, 42), // timer_gettime
+    allow(225, 42), // timer_getoverrun
+    allow(226, 42), // timer_delete
+    deny(227, 32, 1), // clock_settime
+    allow(228, 42), // clock_gettime
+    allow(229, 42), // clock_getres
+    allow(230, 42), // clock_nanosleep
     allow(231, 23), // exit_group
     allow(232, 29), // epoll_wait
     allow(233, 29), // epoll_ctl
     allow(234, 23), // tgkill
-    allow(235, 12), // utimes
+    allow(235, 11), // utimes
     deny(236, 30, 38), // vserver
     deny(237, 22, 38), // mbind
     deny(238, 22, 38), // set_mempolicy
@@ -327,36 +327,36 @@ pub(super) static BASE: &[Base] = &[
     deny(248, 15, 1), // add_key
     deny(249, 15, 1), // request_key
     deny(250, 15, 1), // keyctl
-    allow(251, 40), // ioprio_set
-    allow(252, 40), // ioprio_get
+    allow(251, 41), // ioprio_set
+    allow(252, 41), // ioprio_get
     allow(253, 29), // inotify_init
     allow(254, 29), // inotify_add_watch
     allow(255, 29), // inotify_rm_watch
     deny(256, 22, 38), // migrate_pages
-    allow(257, 12), // openat
-    allow(258, 12), // mkdirat
+    allow(257, 11), // openat
+    allow(258, 11), // mkdirat
     check(259, 0, &MKNODAT, 1), // mknodat
-    allow(260, 12), // fchownat
-    allow(261, 12), // futimesat
-    allow(262, 12), // newfstatat
-    allow(263, 12), // unlinkat
-    allow(264, 12), // renameat
-    allow(265, 12), // linkat
-    allow(266, 12), // symlinkat
-    allow(267, 12), // readlinkat
-    allow(268, 12), // fchmodat
-    allow(269, 12), // faccessat
+    allow(260, 11), // fchownat
+    allow(261, 11), // futimesat
+    allow(262, 11), // newfstatat
+    allow(263, 11), // unlinkat
+    allow(264, 11), // renameat
+    allow(265, 11), // linkat
+    allow(266, 11), // symlinkat
+    allow(267, 11), // readlinkat
+    allow(268, 11), // fchmodat
+    allow(269, 11), // faccessat
     allow(270, 29), // pselect6
     allow(271, 29), // ppoll
     deny(272, 20, 1), // unshare
-    allow(273, 40), // set_robust_list
-    allow(274, 40), // get_robust_list
+    allow(273, 41), // set_robust_list
+    allow(274, 41), // get_robust_list
     allow(275, 29), // splice
     allow(276, 29), // tee
     allow(277, 29), // sync_file_range
     deny(278, 27, 38), // vmsplice
     deny(279, 22, 38), // move_pages
-    allow(280, 12), // utimensat
+    allow(280, 11), // utimensat
     allow(281, 29), // epoll_pwait
     allow(282, 29), // signalfd
     allow(283, 29), // timerfd_create
@@ -364,7 +364,7 @@ pub(super) static BASE: &[Base] = &[
     allow(285, 29), // fallocate
     allow(286, 29), // timerfd_settime
     allow(287, 29), // timerfd_gettime
-    allow(288, 33), // accept4
+    allow(288, 34), // accept4
     allow(289, 29), // signalfd4
     allow(290, 29), // eventfd2
     allow(291, 29), // epoll_create1
@@ -373,34 +373,34 @@ pub(super) static BASE: &[Base] = &[
     allow(294, 29), // inotify_init1
     allow(295, 29), // preadv
     allow(296, 29), // pwritev
-    allow(297, 32), // rt_tgsigqueueinfo
+    allow(297, 33), // rt_tgsigqueueinfo
     deny(298, 24, 1), // perf_event_open
-    allow(299, 33), // recvmmsg
+    allow(299, 34), // recvmmsg
     deny(300, 6, 1), // fanotify_init
     deny(301, 6, 1), // fanotify_mark
     check(302, 16, &PRLIMIT64, 0), // prlimit64
-    deny(303, 11, 1), // name_to_handle_at
-    deny(304, 11, 1), // open_by_handle_at
-    deny(305, 31, 1), // clock_adjtime
+    deny(303, 10, 1), // name_to_handle_at
+    deny(304, 10, 1), // open_by_handle_at
+    deny(305, 32, 1), // clock_adjtime
     allow(306, 29), // syncfs
-    allow(307, 33), // sendmmsg
+    allow(307, 34), // sendmmsg
     deny(308, 20, 1), // setns
-    allow(309, 40), // getcpu
+    allow(309, 41), // getcpu
     deny(310, 28, 1), // process_vm_readv
     deny(311, 28, 1), // process_vm_writev
     deny(312, 28, 1), // kcmp
     deny(313, 6, 1), // finit_module
-    allow(314, 40), // sched_setattr
-    allow(315, 40), // sched_getattr
-    allow(316, 12), // renameat2
+    allow(314, 41), // sched_setattr
+    allow(315, 41), // sched_getattr
+    allow(316, 11), // renameat2
     check(317, 25, &SECCOMP, 1), // seccomp
-    allow(318, 10), // getrandom
+    allow(318, 9), // getrandom
     allow(319, 7), // memfd_create
     deny(320, 6, 1), // kexec_file_load
     deny(321, 24, 1), // bpf
     allow(322, 23), // execveat
     deny(323, 24, 1), // userfaultfd
-    allow(324, 40), // membarrier
+    allow(324, 41), // membarrier
     allow(325, 17), // mlock2
     allow(326, 29), // copy_file_range
     allow(327, 29), // preadv2
@@ -408,55 +408,55 @@ pub(super) static BASE: &[Base] = &[
     allow(329, 17), // pkey_mprotect
     allow(330, 17), // pkey_alloc
     allow(331, 17), // pkey_free
-    allow(332, 12), // statx
-    allow(333, 36), // io_pgetevents
-    allow(334, 40), // rseq
-    allow(335, 8), // uretprobe
-    allow(336, 8), // uprobe
+    allow(332, 11), // statx
+    allow(333, 37), // io_pgetevents
+    allow(334, 41), // rseq
+    allow(335, 35), // uretprobe
+    allow(336, 35), // uprobe
     allow(424, 23), // pidfd_send_signal
     deny(425, 13, 38), // io_uring_setup
     deny(426, 13, 38), // io_uring_enter
     deny(427, 13, 38), // io_uring_register
-    deny(428, 35, 38), // open_tree
-    deny(429, 35, 38), // move_mount
-    deny(430, 35, 38), // fsopen
-    deny(431, 35, 38), // fsconfig
-    deny(432, 35, 38), // fsmount
-    deny(433, 35, 38), // fspick
+    deny(428, 36, 38), // open_tree
+    deny(429, 36, 38), // move_mount
+    deny(430, 36, 38), // fsopen
+    deny(431, 36, 38), // fsconfig
+    deny(432, 36, 38), // fsmount
+    deny(433, 36, 38), // fspick
     allow(434, 23), // pidfd_open
     deny(435, 14, 38), // clone3
     allow(436, 29), // close_range
-    allow(437, 12), // openat2
+    allow(437, 11), // openat2
     deny(438, 28, 1), // pidfd_getfd
-    allow(439, 12), // faccessat2
+    allow(439, 11), // faccessat2
     deny(440, 5, 38), // process_madvise
     allow(441, 29), // epoll_pwait2
-    deny(442, 35, 38), // mount_setattr
+    deny(442, 36, 38), // mount_setattr
     deny(443, 6, 1), // quotactl_fd
     allow(444, 26), // landlock_create_ruleset
     allow(445, 26), // landlock_add_rule
     allow(446, 26), // landlock_restrict_self
     deny(447, 27, 38), // memfd_secret
     deny(448, 5, 38), // process_mrelease
-    allow(449, 40), // futex_waitv
+    allow(449, 41), // futex_waitv
     deny(450, 22, 38), // set_mempolicy_home_node
     allow(451, 29), // cachestat
-    allow(452, 12), // fchmodat2
+    allow(452, 11), // fchmodat2
     allow(453, 17), // map_shadow_stack
-    allow(454, 40), // futex_wake
-    allow(455, 40), // futex_wait
-    allow(456, 40), // futex_requeue
-    deny(457, 35, 38), // statmount
-    deny(458, 35, 38), // listmount
+    allow(454, 41), // futex_wake
+    allow(455, 41), // futex_wait
+    allow(456, 41), // futex_requeue
+    deny(457, 36, 38), // statmount
+    deny(458, 36, 38), // listmount
     deny(459, 19, 38), // lsm_get_self_attr
     deny(460, 19, 38), // lsm_set_self_attr
     deny(461, 19, 38), // lsm_list_modules
     allow(462, 17), // mseal
-    allow(463, 9), // setxattrat
-    allow(464, 9), // getxattrat
-    allow(465, 9), // listxattrat
-    allow(466, 9), // removexattrat
-    deny(467, 35, 38), // open_tree_attr
+    allow(463, 8), // setxattrat
+    allow(464, 8), // getxattrat
+    allow(465, 8), // listxattrat
+    allow(466, 8), // removexattrat
+    deny(467, 36, 38), // open_tree_attr
     deny(468, 19, 38), // file_getattr
     deny(469, 19, 38), // file_setattr
 ];

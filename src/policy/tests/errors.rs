@@ -142,7 +142,7 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
             case().field("network.allow", "*.com"),
             "RuleNotAllowed",
             "annotation dev.agentbox.network.allow: network.allow may not have *.com: anybody can register a name \
-             below com (the public suffix list); allow.open-egress of the node's file gives leave",
+             below com (the public suffix list); allow.open-egress of the node's file permits it",
         ),
         (
             case().flag("unconfined").field("network.mode", "none"),
@@ -302,7 +302,7 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
             case().field("privileges.set-id", "on"),
             "Loosened",
             "policy standard (the default) is exceeded by annotations: privileges.set-id asks for on (annotation), \
-             allowed is at most off; annotations = [\"privileges.set-id\"] under [allow] of the node's file gives leave, \
+             allowed is at most off; annotations = [\"privileges.set-id\"] under [allow] of the node's file permits it, \
              and so does a ceiling there",
         ),
         (
@@ -312,21 +312,21 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
             "Loosened",
             "policy strict (annotation) is exceeded by annotations: network.mode asks for allowlist \
              (annotation), allowed is at most none; and 1 more field; the image may have written the annotation: \
-             annotations = [\"network.mode\", ...] under [allow] of the node's file or --policy gives leave",
+             annotations = [\"network.mode\", ...] under [allow] of the node's file or --policy permits it",
         ),
         (
             podman().field("policy", "permissive"),
             "ChosenByImage",
             "annotation dev.agentbox.policy asks for more than policy standard (the default): policy permissive has \
              more, such as filesystem.scratch; the image may have written the annotation: annotations = [\"policy\"] under \
-             [allow] of the node's file or --policy gives leave",
+             [allow] of the node's file or --policy permits it",
         ),
         (
             podman().field("workspace", "/ref"),
             "ChosenByImage",
             "annotation dev.agentbox.workspace asks for more than policy standard (the default): it makes /ref the mount \
              that may be written; the image may have written the annotation: annotations = [\"workspace\"] under [allow] of \
-             the node's file or --policy gives leave",
+             the node's file or --policy permits it",
         ),
         (
             case()

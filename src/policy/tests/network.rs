@@ -10,7 +10,7 @@ fn rules(list: &[&str]) -> BTreeSet<NetworkRule> {
     list.iter().map(|rule| rule.parse().unwrap()).collect()
 }
 
-/// A node whose ceiling allows all that the node itself gives leave for.
+/// A node whose ceiling allows all that the node itself permits it for.
 fn roomy(leave: &str) -> Case {
     case()
         .node(&format!(
