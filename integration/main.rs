@@ -31,3 +31,4 @@ mod review;
 mod sidecar;
 mod spec;
 mod warden;
+mod wrap;

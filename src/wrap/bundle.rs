@@ -1,12 +1,13 @@
 //! SHELL. The bundle that is made for a command, and removed with it.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use super::layout::Layout;
+use super::person::Person;
 use crate::runtime::state::store;
 
 /// A bundle in the runtime's own directory, removed with the value.
@@ -19,7 +20,7 @@ pub struct WrapBundle {
 
 impl WrapBundle {
     /// Makes the directory, and the root file system's empty directories and links.
-    pub fn new(layout: &Layout) -> Result<Self> {
+    pub fn new(layout: &Layout, person: &Person) -> Result<Self> {
         let base = store::private_dir("wrap")?;
         // The number of a live process is nobody else's; one that a killed `wrap` left behind is cleared.
         let id = format!("wrap-{}", std::process::id());
@@ -31,7 +32,16 @@ impl WrapBundle {
         let root = bundle.dir.join("rootfs");
         make_dir(&root)?;
         for path in layout.directories() {
-            make_dir(&inside(&root, &path))?;
+            match layout.home.as_deref().filter(|home| path.starts_with(home)) {
+                Some(home) => make_in_home(&root, home, &path, person)?,
+                None => make_dir(&inside(&root, &path))?,
+            }
+        }
+        let shared = fs::Permissions::from_mode(0o1777);
+        let var_tmp = root.join("var/tmp");
+        if var_tmp.is_dir() {
+            fs::set_permissions(&var_tmp, shared)
+                .with_context(|| format!("open up {var_tmp:?}"))?;
         }
         for (link, target) in &layout.links {
             std::os::unix::fs::symlink(target, inside(&root, link))
@@ -61,6 +71,29 @@ fn make_dir(path: &Path) -> Result<()> {
         .mode(0o755)
         .create(path)
         .with_context(|| format!("make {path:?}"))
+}
+
+/// Makes a directory in the home, or the home itself. All that is made there is the person's: a program makes its own
+/// directories beside a mount.
+fn make_in_home(root: &Path, home: &Path, path: &Path, person: &Person) -> Result<()> {
+    let mut above: Vec<&Path> = path
+        .ancestors()
+        .take_while(|p| p.starts_with(home))
+        .collect();
+    above.reverse();
+    make_dir(&inside(root, home.parent().unwrap_or(home)))?;
+    for directory in above {
+        let made = inside(root, directory);
+        if made.is_dir() {
+            continue;
+        }
+        let mode = if directory == home { 0o700 } else { 0o755 };
+        let maker = fs::DirBuilder::new().mode(mode).create(&made);
+        maker.with_context(|| format!("make {made:?}"))?;
+        chown(&made, Some(person.uid), Some(person.gid))
+            .with_context(|| format!("give {made:?} to {}", person.name()))?;
+    }
+    Ok(())
 }
 
 /// A path of the container below the root directory.

@@ -1,16 +1,35 @@
 //! SHELL. The environment of the command.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 
 use super::error::WrapRefused;
 use super::list::List;
+use super::person::{Environment, Person};
+
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The environment of the command: what the list passes on, and what was asked for.
-pub fn passed(list: &List, asked: &[String]) -> Result<Vec<String>> {
+///
+/// Where sudo or its like was between, HOME, USER, LOGNAME and SHELL are the person's of passwd(5), and PATH has the
+/// person's directories, unless the caller's own PATH was kept and has some.
+pub fn passed(list: &List, person: &Person, asked: &[String]) -> Result<Vec<String>> {
     let mut env: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
         .collect();
     env.retain(|(key, _)| list.passes(key));
+    match person.environment {
+        Environment::Changed => {
+            let login = of_login(list, person, value(&env, "PATH"));
+            set_all(&mut env, login);
+        }
+        Environment::Own => {
+            if let (None, Some(home)) = (value(&env, "HOME"), person.home()) {
+                set_all(&mut env, [("HOME", home.display().to_string())]);
+            }
+        }
+    }
     for pair in asked {
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
             bail!(WrapRefused::Env(pair.clone()));
@@ -19,10 +38,99 @@ pub fn passed(list: &List, asked: &[String]) -> Result<Vec<String>> {
         env.push((key.to_owned(), value.to_owned()));
     }
     if !env.iter().any(|(k, _)| k == "PATH") {
-        env.push((
-            "PATH".to_owned(),
-            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
-        ));
+        env.push(("PATH".to_owned(), SYSTEM_PATH.to_owned()));
     }
     Ok(env.into_iter().map(|(k, v)| format!("{k}={v}")).collect())
+}
+
+fn value<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let found = env.iter().find(|(key, _)| key == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+fn set_all<'a>(env: &mut Vec<(String, String)>, new: impl IntoIterator<Item = (&'a str, String)>) {
+    for (key, value) in new {
+        env.retain(|(k, _)| k != key);
+        env.push((key.to_owned(), value));
+    }
+}
+
+/// What a login of the person would set.
+fn of_login(list: &List, person: &Person, path: Option<&str>) -> Vec<(&'static str, String)> {
+    let Some(account) = &person.account else {
+        return Vec::new();
+    };
+    let mut set = vec![
+        ("USER", account.name.clone()),
+        ("LOGNAME", account.name.clone()),
+        ("SHELL", account.shell.clone()),
+    ];
+    let home = person.home();
+    if let Some(home) = &home {
+        set.push(("HOME", home.display().to_string()));
+    }
+    set.push(("PATH", login_path(list, home.as_deref(), path)));
+    set.retain(|(_, value)| !value.is_empty());
+    set
+}
+
+/// The PATH that was kept, if it has a directory of the home; else the usual directories of the home that are there, then
+/// ENV_PATH of login.defs(5), then what the caller had.
+fn login_path(list: &List, home: Option<&Path>, kept: Option<&str>) -> String {
+    let kept = kept.unwrap_or_default();
+    let mut parts = kept.split(':');
+    if home.is_some_and(|home| parts.any(|part| Path::new(part).starts_with(home))) {
+        return kept.to_owned();
+    }
+    let own = home.map(|home| list.login_path(home)).unwrap_or_default();
+    let mut all: Vec<String> = own.iter().map(|dir| dir.display().to_string()).collect();
+    let defaults = std::fs::read_to_string("/etc/login.defs").unwrap_or_default();
+    for part in env_path(&defaults)
+        .unwrap_or(SYSTEM_PATH)
+        .split(':')
+        .chain(kept.split(':'))
+    {
+        // Of a directory that only root reads, such as one in root's home, the person has nothing.
+        let known = all.iter().any(|known| known == part);
+        if !known && std::fs::read_dir(part).is_ok() {
+            all.push(part.to_owned());
+        }
+    }
+    all.join(":")
+}
+
+/// `ENV_PATH PATH=/usr/bin:...` of login.defs(5).
+fn env_path(text: &str) -> Option<&str> {
+    let mut lines = text.lines().map(str::trim);
+    let value = lines.find_map(|line| line.strip_prefix("ENV_PATH"))?.trim();
+    Some(value.strip_prefix("PATH=").unwrap_or(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_login_is_read() {
+        let text = "# ENV_PATH PATH=/no\nENV_SUPATH PATH=/sbin\nENV_PATH\tPATH=/a:/b\n";
+        assert_eq!(env_path(text), Some("/a:/b"));
+        assert_eq!(env_path("ENV_PATH /a"), Some("/a"));
+        assert_eq!(env_path("UMASK 022"), None);
+    }
+
+    #[test]
+    fn a_path_that_was_kept_stays_as_it_is() {
+        let list = List::builtin();
+        let home = Some(Path::new("/home/alice"));
+        let kept = "/home/alice/.local/bin:/usr/bin";
+        assert_eq!(login_path(&list, home, Some(kept)), kept);
+        let made = login_path(&list, home, Some("/none/such:/usr/bin"));
+        let parts: Vec<&str> = made.split(':').collect();
+        assert_eq!(
+            parts.iter().filter(|p| **p == "/usr/bin").count(),
+            1,
+            "{made}"
+        );
+        assert!(!parts.contains(&"/none/such"), "{made}");
+    }
 }

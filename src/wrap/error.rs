@@ -24,6 +24,22 @@ pub enum WrapRefused {
         "the workspace {0:?} is a whole home directory, all of which would be written: cd into a project's directory"
     )]
     Home(PathBuf),
+    /// A file as the workspace.
+    #[error("the workspace {0:?} is no directory: choose a project's directory")]
+    NoDirectory(PathBuf),
+    /// A workspace that the person cannot read.
+    #[error(
+        "the workspace {0:?} cannot be read by {1}, as whom the command runs: {2}: choose a directory of theirs"
+    )]
+    NotYours(PathBuf, String, std::io::Error),
+    /// SUDO_UID and its like name nobody.
+    #[error(
+        "{0}={1} names nobody on this node, so nobody can tell as whom the command is to run: unset {0} to run it as root"
+    )]
+    Nobody(&'static str, String),
+    /// Two of them name different people.
+    #[error("{0} and {1} name different people: unset the one that is not meant")]
+    TwoPeople(&'static str, &'static str),
     /// `--env`
     #[error("--env {0:?} is not NAME=VALUE")]
     Env(String),

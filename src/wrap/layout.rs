@@ -33,14 +33,14 @@ pub struct Layout {
 pub enum Shown {
     /// What the list names.
     Listed,
-    /// The whole root file system, but for what the list hides.
-    Everything,
+    /// Likewise, and the person's whole home.
+    Home,
 }
 
 impl Layout {
     /// Looks at the node.
     pub fn of(list: &List, workspace: &Path, environment: &[String], shown: Shown) -> Self {
-        let everything = shown == Shown::Everything;
+        let home = variable(environment, "HOME").map(PathBuf::from);
         let mut layout = Self {
             binds: Vec::new(),
             system: BTreeSet::new(),
@@ -48,38 +48,20 @@ impl Layout {
             links: Vec::new(),
             masked: Vec::new(),
             workspace: workspace.to_owned(),
-            home: variable(environment, "HOME")
-                .map(PathBuf::from)
-                .filter(|h| h.is_absolute()),
+            home: home.filter(|h| h.is_absolute()),
         };
-        let top = if everything {
-            top_level(list)
-        } else {
-            list.system.clone()
-        };
-        for path in &top {
+        for path in &list.system {
             layout.add(path);
+        }
+        for name in &list.etc {
+            layout.add(&Path::new("/etc").join(name));
         }
         // The list's, before anything is added that the caller names.
         layout.system = layout.binds.iter().cloned().collect();
-        layout.system.retain(|path| list.system.contains(path));
-        let before = layout.binds.len();
-        if everything {
-            layout.add(Path::new("/etc"));
-            layout.masked = list
-                .etc_secrets
-                .iter()
-                .map(|s| Path::new("/etc").join(s))
-                .collect();
-        } else {
-            for name in &list.etc {
-                layout.add(&Path::new("/etc").join(name));
-            }
+        if shown == Shown::Home {
+            layout.add_home();
         }
-        layout.system.extend(layout.binds[before..].iter().cloned());
-        if !everything {
-            layout.add_toolchains(list, environment);
-        }
+        layout.add_toolchains(list, environment);
         // By name, wherever the home is: the search inside a mount goes only so deep.
         if let Some(home) = &layout.home {
             let never = Never::builtin();
@@ -112,6 +94,18 @@ impl Layout {
         } else if path.exists() {
             // Inside /etc: mounted as what it leads to.
             self.binds.push(path.to_owned());
+        }
+    }
+
+    /// The person's own home. It is judged, and searched for credentials, like an engine's mount.
+    fn add_home(&mut self) {
+        let Some(home) = self.home.clone().filter(|home| home.is_dir()) else {
+            return;
+        };
+        let never = Never::builtin();
+        match never.refuses(&home) {
+            None => self.binds.push(home),
+            Some(why) => self.drop(&home, why.to_owned()),
         }
     }
 
@@ -194,19 +188,17 @@ impl Layout {
         .into();
         all.extend(self.home.clone());
         all.insert(self.workspace.clone());
+        // What mounts in the home lie in: made here, since the runtime would make it root's.
+        let homes = self.home.iter().flat_map(|home| {
+            let places = self.binds.iter().chain([&self.workspace]);
+            let below = places.filter(move |place| *place != home && place.starts_with(home));
+            below.filter_map(|place| place.parent())
+        });
+        all.extend(homes.map(Path::to_owned));
         // Below a bind mount the directory is the node's own.
         all.retain(|d| !self.binds.iter().any(|b| d.starts_with(b)));
         all
     }
-}
-
-fn top_level(list: &List) -> Vec<PathBuf> {
-    let entries = fs::read_dir("/").into_iter().flatten().flatten();
-    let shown = entries.filter(|e| {
-        !list.not_shown.iter().any(|n| e.file_name() == n.as_str()) && e.file_name() != "etc"
-    });
-    let usable = shown.filter(|e| e.file_type().is_ok_and(|t| t.is_dir() || t.is_symlink()));
-    usable.map(|e| e.path()).collect()
 }
 
 fn variable<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {

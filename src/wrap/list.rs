@@ -12,11 +12,8 @@ pub struct List {
     pub system: Vec<PathBuf>,
     /// Files and directories of /etc.
     pub etc: Vec<PathBuf>,
-    /// Files and directories of /etc that are never shown.
-    pub etc_secrets: Vec<PathBuf>,
-    /// Top-level directories that are never shown.
-    pub not_shown: Vec<String>,
     environment: Vec<String>,
+    login_path: Vec<PathBuf>,
     #[serde(rename = "toolchain")]
     toolchains: Vec<Toolchain>,
 }
@@ -45,6 +42,12 @@ impl List {
             })
     }
 
+    /// The usual directories of a person's programs that are there. For `*` stands the highest version.
+    pub fn login_path(&self, home: &Path) -> Vec<PathBuf> {
+        let found = self.login_path.iter().filter_map(|p| newest(home, p));
+        found.collect()
+    }
+
     /// What a directory of PATH needs to be of use: its toolchain's parts, or itself.
     pub fn toolchain(&self, bin: &Path) -> Vec<PathBuf> {
         let known = self.toolchains.iter().find(|t| bin.ends_with(&t.bin));
@@ -55,6 +58,27 @@ impl List {
         let base = bin.ancestors().nth(depth).unwrap_or(bin);
         known.needs.iter().map(|n| base.join(n)).collect()
     }
+}
+
+/// The directory that a pattern below `base` names, the highest of several.
+fn newest(base: &Path, pattern: &Path) -> Option<PathBuf> {
+    let mut found = base.to_owned();
+    for part in pattern.components() {
+        if part.as_os_str() != "*" {
+            found.push(part);
+            continue;
+        }
+        let entries = std::fs::read_dir(&found).ok()?.flatten();
+        found = entries.map(|e| e.path()).max_by_key(|path| version(path))?;
+    }
+    found.is_dir().then_some(found)
+}
+
+/// The numbers in a name: v9 comes before v10.
+fn version(path: &Path) -> Vec<u64> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let numbers = name.split(|c: char| !c.is_ascii_digit());
+    numbers.filter_map(|n| n.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The bundle is made from the node itself: an empty root, the system's directories and toolchains read-only, a listed
 //! part of /etc, and the workspace. From there on it is a container like any other: the same plan, the same walls.
 
+mod accounts;
 mod bundle;
 mod environment;
 mod error;
@@ -25,6 +26,7 @@ use crate::runtime::input::node_files;
 use bundle::WrapBundle;
 use layout::{Layout, Shown};
 use list::List;
+use person::Person;
 
 /// Runs a command; its exit status.
 pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
@@ -86,7 +88,7 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
             bail!(WrapRefused::NoPolicy)
         }
         Selection::Policy(resolved) => match resolved.policy.filesystem.mounts {
-            MountRule::Keep => Shown::Everything,
+            MountRule::Keep => Shown::Home,
             MountRule::Drop | MountRule::ReadOnly => Shown::Listed,
         },
     };
@@ -94,10 +96,12 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
         bail!(WrapRefused::NotRoot);
     }
     let list = List::builtin();
-    let workspace = workspace::choose(args.workspace.as_deref(), &list)?;
-    let environment = environment::passed(&list, &args.env)?;
-    let layout = Layout::of(&list, &workspace, &environment, shown);
-    let bundle = WrapBundle::new(&layout)?;
+    let asked = workspace::asked(args.workspace.as_deref())?;
+    let person = Person::of_caller(&asked)?;
+    let workspace = person.looking(|| workspace::choose(&asked, &list, &person))??;
+    let environment = person.looking(|| environment::passed(&list, &person, &args.env))??;
+    let layout = person.looking(|| Layout::of(&list, &workspace, &environment, shown))?;
+    let bundle = WrapBundle::new(&layout, &person)?;
     let stdio = [
         rustix::stdio::stdin(),
         rustix::stdio::stdout(),
@@ -106,7 +110,7 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     let command = spec::Command {
         args: &args.command,
         environment,
-        user: person::user(),
+        person: &person,
         terminal: stdio.into_iter().all(rustix::termios::isatty),
         id: &bundle.id,
     };

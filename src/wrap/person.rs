@@ -1,21 +1,176 @@
-//! SHELL. Whose work it is: the person who called, also by way of sudo.
+//! SHELL. Whose work it is: the person who called, also by way of sudo, doas, pkexec and su.
 
-/// User and groups of the command.
-pub struct User {
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Gid, getgid, getgroups, getuid};
+
+use super::accounts::Account;
+use super::error::WrapRefused;
+
+/// Who the command runs as.
+#[derive(Debug, Clone)]
+pub struct Person {
     /// User id.
     pub uid: u32,
-    /// Group id.
+    /// Primary group.
     pub gid: u32,
+    /// Supplementary groups of the person, none of the caller's.
+    pub groups: Vec<u32>,
+    /// The line of passwd(5), where there is one.
+    pub account: Option<Account>,
+    /// Whether the caller's environment is the person's own.
+    pub environment: Environment,
 }
 
-/// The person behind sudo, else root.
-pub fn user() -> User {
-    let id = |name| std::env::var(name).ok().and_then(|v| v.parse::<u32>().ok());
-    match (id("SUDO_UID"), id("SUDO_GID")) {
-        (Some(uid), Some(gid)) => User { uid, gid },
-        _ => User {
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-        },
+/// Whose HOME, USER and PATH the caller's environment has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Environment {
+    /// The person's: they called.
+    Own,
+    /// Perhaps root's: sudo and its like were between.
+    Changed,
+}
+
+impl Person {
+    /// The person behind the call. `workspace` is the directory that was asked for.
+    ///
+    /// Variables of sudo, doas and pkexec count only for root, who alone can set them without lying about somebody else.
+    /// su leaves no variable: there the audit login id (pam_loginuid(8)) counts where the workspace is that person's.
+    pub fn of_caller(workspace: &Path) -> Result<Self> {
+        if !getuid().is_root() {
+            return Ok(Self::caller());
+        }
+        let said = [
+            by_number("SUDO_UID")?,
+            by_name("DOAS_USER")?,
+            by_number("PKEXEC_UID")?,
+        ];
+        let mut said = said.into_iter().flatten();
+        let Some((variable, account)) = said.next() else {
+            return Ok(by_login(workspace).map_or_else(Self::caller, Self::behind));
+        };
+        if let Some((other, _)) = said.find(|(_, other)| other.uid != account.uid) {
+            bail!(WrapRefused::TwoPeople(variable, other));
+        }
+        Ok(match account.uid {
+            0 => Self::caller(),
+            _ => Self::behind(account),
+        })
     }
+
+    fn caller() -> Self {
+        let uid = getuid().as_raw();
+        let account = Account::of_uid(uid);
+        // An ordinary user keeps what the kernel says; of root's caller nothing stays.
+        let groups = match (&account, uid) {
+            (Some(account), 0) => account.groups(),
+            _ => Vec::new(),
+        };
+        Self {
+            uid,
+            gid: getgid().as_raw(),
+            groups,
+            account,
+            environment: Environment::Own,
+        }
+    }
+
+    fn behind(account: Account) -> Self {
+        Self {
+            uid: account.uid,
+            gid: account.gid,
+            groups: account.groups(),
+            account: Some(account),
+            environment: Environment::Changed,
+        }
+    }
+
+    /// The home directory of passwd(5), if it is one.
+    pub fn home(&self) -> Option<PathBuf> {
+        let home = self.account.as_ref().map(|a| a.home.clone())?;
+        (home.is_absolute() && home != Path::new("/")).then_some(home)
+    }
+
+    /// How the person is called in a message.
+    pub fn name(&self) -> String {
+        match &self.account {
+            Some(account) => account.name.clone(),
+            None => format!("user {}", self.uid),
+        }
+    }
+
+    /// Looks at files with the person's rights: what they cannot open is not found for them either. The kernel takes
+    /// away CAP_DAC_OVERRIDE and its like while the file-system user id is not root's, and gives it back afterwards
+    /// (capabilities(7)).
+    pub fn looking<T>(&self, look: impl FnOnce() -> T) -> Result<T> {
+        if self.uid == getuid().as_raw() {
+            return Ok(look());
+        }
+        let before = getgroups().context("read the supplementary groups")?;
+        let theirs: Vec<Gid> = self.groups.iter().map(|g| Gid::from_raw(*g)).collect();
+        let groups = |groups: &[Gid]| {
+            rustix::thread::set_thread_groups(groups)
+                .context("set the groups to look at files with")
+        };
+        groups(&theirs)?;
+        let seen = files_as(self.uid, self.gid).map(|()| look());
+        let back = files_as(0, getgid().as_raw());
+        groups(&before)?;
+        back.context("look at files as root again")?;
+        seen.context("look at files as the person")
+    }
+}
+
+/// Sets the ids by which the kernel judges access to files; the calls report no error, so each is asked back.
+fn files_as(uid: u32, gid: u32) -> io::Result<()> {
+    let (user, group) = (
+        nix::unistd::Uid::from_raw(uid),
+        nix::unistd::Gid::from_raw(gid),
+    );
+    nix::unistd::setfsgid(group);
+    nix::unistd::setfsuid(user);
+    let set = nix::unistd::setfsuid(user) == user && nix::unistd::setfsgid(group) == group;
+    set.then_some(())
+        .ok_or(io::ErrorKind::PermissionDenied.into())
+}
+
+/// The person whom a variable names by number. One that names nobody is an error: nobody can tell whose groups count.
+fn by_number(variable: &'static str) -> Result<Option<(&'static str, Account)>> {
+    let Some(value) = std::env::var_os(variable) else {
+        return Ok(None);
+    };
+    let number = value.to_str().and_then(|v| v.parse::<u32>().ok());
+    let account = number.and_then(Account::of_uid);
+    named(variable, value.to_string_lossy().into_owned(), account)
+}
+
+fn by_name(variable: &'static str) -> Result<Option<(&'static str, Account)>> {
+    let Some(value) = std::env::var_os(variable) else {
+        return Ok(None);
+    };
+    let account = value.to_str().and_then(Account::of_name);
+    named(variable, value.to_string_lossy().into_owned(), account)
+}
+
+fn named(
+    variable: &'static str,
+    value: String,
+    account: Option<Account>,
+) -> Result<Option<(&'static str, Account)>> {
+    match account {
+        Some(account) => Ok(Some((variable, account))),
+        None => bail!(WrapRefused::Nobody(variable, value)),
+    }
+}
+
+/// The person who logged in, if the directory is theirs: the login id alone may be a container engine's caller.
+fn by_login(workspace: &Path) -> Option<Account> {
+    use std::os::unix::fs::MetadataExt;
+    let text = std::fs::read_to_string("/proc/self/loginuid").ok()?;
+    let uid: u32 = text.trim().parse().ok()?;
+    let owner = std::fs::metadata(workspace).ok()?.uid();
+    let person = uid != 0 && uid != u32::MAX && uid == owner;
+    person.then(|| Account::of_uid(uid)).flatten()
 }

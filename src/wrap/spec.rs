@@ -9,7 +9,7 @@ use oci_spec::runtime::{
 };
 
 use super::layout::Layout;
-use super::person::User;
+use super::person::Person;
 use crate::plan::{CapabilitySets, process};
 use crate::policy::Capability;
 
@@ -20,7 +20,7 @@ pub struct Command<'a> {
     /// Environment.
     pub environment: Vec<String>,
     /// Who runs it.
-    pub user: User,
+    pub person: &'a Person,
     /// Whether it gets a pseudo-terminal.
     pub terminal: bool,
     /// The container's id.
@@ -62,13 +62,14 @@ pub fn build(layout: &Layout, command: &Command<'_>) -> Spec {
 
 fn wrapped(layout: &Layout, command: &Command<'_>) -> oci_spec::runtime::Process {
     let user = UserBuilder::default()
-        .uid(command.user.uid)
-        .gid(command.user.gid)
+        .uid(command.person.uid)
+        .gid(command.person.gid)
+        .additional_gids(command.person.groups.clone())
         .build()
         .expect("both ids are set");
     // Like an engine: root gets what the policy may leave, an ordinary user nothing.
     let mut sets = CapabilitySets::default();
-    if command.user.uid == 0 {
+    if command.person.uid == 0 {
         let all = BTreeSet::from(Capability::ORDINARY);
         sets = CapabilitySets {
             bounding: all.clone(),

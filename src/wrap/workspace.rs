@@ -1,29 +1,43 @@
 //! SHELL. The project's directory.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
 use super::error::WrapRefused;
 use super::list::List;
+use super::person::Person;
 use crate::probe::is_home;
 
-/// The directory that was asked for, or the current one. Refused is what is no project's: a part of the system, a home.
-pub fn choose(asked: Option<&Path>, list: &List) -> Result<PathBuf> {
-    let workspace = match asked {
-        Some(dir) => dir.to_owned(),
-        None => std::env::current_dir().context("find the current directory")?,
-    };
-    let workspace = workspace
+/// The directory that was asked for, or the current one, as it was named.
+pub fn asked(option: Option<&Path>) -> Result<PathBuf> {
+    match option {
+        Some(dir) => Ok(dir.to_owned()),
+        None => std::env::current_dir().context("find the current directory"),
+    }
+}
+
+/// The project's directory, without links. Refused is what is no project's: a part of the system, a home, and what the
+/// person cannot enter.
+pub fn choose(asked: &Path, list: &List, person: &Person) -> Result<PathBuf> {
+    let workspace = asked
         .canonicalize()
-        .with_context(|| format!("open the workspace {workspace:?}"))?;
+        .with_context(|| format!("open the workspace {asked:?} as {}", person.name()))?;
+    if !workspace.is_dir() {
+        bail!(WrapRefused::NoDirectory(workspace));
+    }
     if workspace == Path::new("/") || list.system.iter().any(|s| workspace.starts_with(s)) {
         bail!(WrapRefused::SystemDirectory(workspace));
     }
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let home = home.and_then(|home| home.canonicalize().ok());
-    if is_home(&workspace) || home.is_some_and(|home| home.starts_with(&workspace)) {
+    let homes = home.into_iter().chain(person.home());
+    let mut homes = homes.filter_map(|home| home.canonicalize().ok());
+    if is_home(&workspace) || homes.any(|home| home.starts_with(&workspace)) {
         bail!(WrapRefused::Home(workspace));
+    }
+    if let Err(error) = fs::read_dir(&workspace) {
+        bail!(WrapRefused::NotYours(workspace, person.name(), error));
     }
     Ok(workspace)
 }

@@ -93,7 +93,7 @@ fn review_f_h6_wrap_hands_on_no_group() {
         let mut command = Command::new(IN_GROUPS[0]);
         command.args(&IN_GROUPS[1..]).arg(program());
         command.args(["wrap", "--policy", policy, "--"]).args(SHOW);
-        command.env("SUDO_UID", "1000").env("SUDO_GID", "1000");
+        command.env("SUDO_UID", "65534").env("SUDO_GID", "65534");
         command.current_dir(scratch.dir("project"));
         let seen = run_for(std::time::Duration::from_secs(60), &mut command).ok();
         assert!(groups(&seen).is_empty(), "{policy}: {seen}");
