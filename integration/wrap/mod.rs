@@ -1,4 +1,8 @@
-//! `agentbox wrap` as people meet it: whose work it is, what of the node is there, what git and toolchains find.
+//! `agentbox wrap` as people meet it: whose work it is, what of the node is there, what git and toolchains find, and that a command
+//! ends, stops and is signalled as without it.
 
 mod account;
 mod person;
+mod pid1;
+mod shell;
+mod terminal;

@@ -7,8 +7,7 @@ use anyhow::Result;
 use super::exit_code;
 use crate::cli::{Global, Run};
 use crate::plan::wrapped::Wrapped;
-use crate::runtime::foreground::wait::OnDefault;
-use crate::runtime::foreground::{self, Afterwards};
+use crate::runtime::foreground::{self, Afterwards, Front};
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
 
@@ -25,7 +24,7 @@ pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
         &args.create,
         &Wrapped::default(),
         afterwards,
-        OnDefault::Ignore,
+        Front::Program,
     )?;
     Ok(status.map_or(ExitCode::SUCCESS, exit_code))
 }

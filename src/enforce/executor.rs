@@ -7,7 +7,7 @@
 //!            -> cgroups read-only -> masks looked at again -> program found
 //! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> groups read back
 //!            -> session keyring -> SELinux label -> no_new_privs read back -> not dumpable, read back -> capabilities
-//!            dropped and read back -> filter loaded and read back -> startContainer hooks -> execve
+//!            dropped and read back -> filter loaded and read back -> startContainer hooks -> (wrap: a child) -> execve
 //! ```
 //!
 //! Between the two the process holds the capabilities of [`privileges::for_setup`], runs no code but ours, is not
@@ -32,14 +32,15 @@ use super::cover::Follow;
 use super::disk::{self, Arrived};
 use super::hidden::{self, Promised};
 use super::hooks::{HookMoment, PreparedHooks};
+use super::leader::Leader;
 use super::privileges::GroupsSet;
 use super::report::Report;
 use super::walls::{
     Common, FirstProcess, InitWork, InnerNetwork, PolicyWalls, Role, Ruler, ScratchSource, Walls,
 };
 use super::{
-    EnforceError, Wall, home, kernel, keyring, label, privileges, process, program, rootfs, stdio,
-    verify,
+    EnforceError, Wall, home, kernel, keyring, label, privileges, process, program, reaper, rootfs,
+    stdio, verify,
 };
 use crate::network::inner;
 use crate::plan::FilesystemPlan;
@@ -251,9 +252,17 @@ impl WallExecutor {
             }
         }
         home::resolve(&mut env, process::uid(spec));
-        match self.raise_and_run_hooks(spec, prepared, &env) {
-            Ok(()) => program::execute(&prepared.program, &process::args(spec), &env),
-            Err(error) => error,
+        if let Err(error) = self.raise_and_run_hooks(spec, prepared, &env) {
+            return error;
+        }
+        let execute = || program::execute(&prepared.program, &process::args(spec), &env);
+        match self.walls.first_process().map(|first| &first.leader) {
+            None | Some(Leader::Program) => execute(),
+            Some(Leader::Reaper(channel)) => reaper::become_reaper(channel.as_fd(), || {
+                let error = execute();
+                self.report(&error);
+                Report::from(&error).failed.status()
+            }),
         }
     }
 

@@ -77,6 +77,18 @@ pub fn drop_to(sets: &CapabilitySets) -> Result<(), EnforceError> {
     Ok(())
 }
 
+/// Leaves the calling process CAP_KILL, if it has that, and no other capability.
+pub fn keep_kill() -> Result<(), EnforceError> {
+    let step = "give up the capabilities";
+    let has = caps::has_cap(None, CapSet::Effective, Capability::CAP_KILL).map_err(failed(step))?;
+    let left: CapsHashSet = has.then_some(Capability::CAP_KILL).into_iter().collect();
+    caps::clear(None, CapSet::Ambient).map_err(failed(step))?;
+    for set in [CapSet::Effective, CapSet::Permitted] {
+        caps::set(None, set, &left).map_err(failed(step))?;
+    }
+    caps::clear(None, CapSet::Inheritable).map_err(failed(step))
+}
+
 /// Whether a process could choose its supplementary groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupsSet {

@@ -24,6 +24,17 @@ pub enum Failed {
     Step,
 }
 
+impl Failed {
+    /// The status that a shell has for it.
+    pub fn status(self) -> i32 {
+        match self {
+            Self::NoProgram => 127,
+            Self::Program => 126,
+            Self::Hook | Self::Step => 1,
+        }
+    }
+}
+
 /// Why a process did not execute its program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{text}")]

@@ -9,6 +9,7 @@ use oci_spec::runtime::{Hooks, Spec};
 
 use super::hooks::HookState;
 use super::kernel::KernelFiles;
+use super::leader::Leader;
 use super::listener::{self, AgentSocket};
 use super::privileges::{self, GroupsSet};
 use super::rootfs::OwnMount;
@@ -86,6 +87,8 @@ pub struct FirstProcess {
     pub cwd: Option<PathBuf>,
     /// Kill the process when the runtime that started it ends; a command of `wrap` must not outlive it.
     pub die_with_parent: bool,
+    /// The program, or ours in front of it.
+    pub leader: Leader,
     /// The spec's hooks, of which startContainer's are run here, and the container's state for them.
     pub hooks: Option<(Hooks, HookState)>,
 }

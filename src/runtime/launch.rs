@@ -10,6 +10,7 @@ use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
 
 use crate::enforce::executor::WallExecutor;
+use crate::enforce::leader::Leader;
 use crate::enforce::unconfined::Keyring;
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
@@ -26,6 +27,8 @@ pub struct Streams<'a> {
     pub stdio: Stdio,
     /// Whether the caller stays to relay them.
     pub relayed: bool,
+    /// Who is the first process.
+    pub leader: Leader,
 }
 
 /// Refuses capability sets that the kernel would refuse, before anything of the container runs.

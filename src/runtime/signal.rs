@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Result<Option<Signal>, RuntimeError> {
 fn parse_real(text: &str) -> Result<Signal, RuntimeError> {
     let unknown = || RuntimeError::Signal(text.chars().take(40).collect());
     if let Ok(number) = text.parse::<i32>() {
-        return from_number(number).ok_or_else(unknown);
+        return crate::sys::signal::of(number).ok_or_else(unknown);
     }
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
@@ -35,14 +35,10 @@ fn parse_real(text: &str) -> Result<Signal, RuntimeError> {
         } else {
             offset.parse().map_err(|_| unknown())?
         };
-        return from_number(libc::SIGRTMIN() + offset).ok_or_else(unknown);
+        return crate::sys::signal::of(libc::SIGRTMIN() + offset).ok_or_else(unknown);
     }
     let signal: nix::sys::signal::Signal = format!("SIG{name}").parse().map_err(|_| unknown())?;
-    from_number(signal as i32).ok_or_else(unknown)
-}
-
-fn from_number(number: i32) -> Option<Signal> {
-    Signal::from_named_raw(number).or_else(|| crate::sys::signal::realtime(number))
+    crate::sys::signal::of(signal as i32).ok_or_else(unknown)
 }
 
 /// Sends a signal to the process with this number and start time; `false` when it has ended.

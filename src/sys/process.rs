@@ -307,6 +307,29 @@ pub fn keep_only(kept: [BorrowedFd<'_>; 2]) -> io::Result<()> {
     }
 }
 
+/// Overwrites the arguments and the environment that this process was executed with, as /proc/PID/cmdline and environ show
+/// them. For a forked child that never asks for either again.
+pub fn forget_arguments() -> io::Result<()> {
+    // arg_start, arg_end, env_start and env_end are the fields 48 to 51 (proc_pid_stat(5)); the third comes after the name.
+    const FIRST: usize = 48 - 3;
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let mut bounds = fields
+        .split_whitespace()
+        .skip(FIRST)
+        .map(str::parse::<usize>);
+    let mut bound = || bounds.next().and_then(Result::ok).unwrap_or_default();
+    for (start, end) in [(bound(), bound()), (bound(), bound())] {
+        if start == 0 || end < start {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        // SAFETY: these bounds are the kernel's for the strings that it put on this process's stack at execve(2), which stay
+        // writable; one thread, and by this function's contract nobody reads them from here on.
+        unsafe { std::ptr::write_bytes(start as *mut u8, 0, end - start) };
+    }
+    Ok(())
+}
+
 /// A descriptor that was inherited under this number; `None` if nothing is open there.
 pub fn borrow_inherited(number: i32) -> Option<std::os::fd::BorrowedFd<'static>> {
     // SAFETY: fcntl(2) with F_GETFD takes an integer and touches no memory.

@@ -4,12 +4,17 @@
 use rustix::process::Signal;
 
 /// The real-time signal with this number, if the C library leaves it to programs (signal(7)).
-pub fn realtime(number: i32) -> Option<Signal> {
+fn realtime(number: i32) -> Option<Signal> {
     if !(libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) {
         return None;
     }
     // SAFETY: the number is a valid signal, and not one of those that the C library keeps for itself.
     Some(unsafe { Signal::from_raw_unchecked(number) })
+}
+
+/// The signal with this number, if programs may use it.
+pub fn of(number: i32) -> Option<Signal> {
+    Signal::from_named_raw(number).or_else(|| realtime(number))
 }
 
 /// Gives every signal its default disposition, and blocks none: an ignored signal stays so over execve(2), and an engine

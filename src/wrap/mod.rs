@@ -20,8 +20,7 @@ use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::policy::{MountRule, Selection};
 use crate::runtime::create::{self, BundleDecision};
-use crate::runtime::foreground::wait::OnDefault;
-use crate::runtime::foreground::{self, Afterwards};
+use crate::runtime::foreground::{self, Afterwards, Front};
 use crate::runtime::input::node_files;
 use bundle::WrapBundle;
 use layout::{Layout, Shown};
@@ -36,7 +35,7 @@ pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
         &prepared.create(),
         &prepared.wrapped,
         Afterwards::Delete,
-        OnDefault::End,
+        Front::Reaper,
     )?;
     Ok(status.unwrap_or_default())
 }

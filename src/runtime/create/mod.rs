@@ -68,7 +68,7 @@ pub fn create(
 /// The list. What one step hands to a later one is a value here; what must be ended or removed again is in `creation`.
 fn make(
     creation: &mut Creation<'_>,
-    streams: Streams<'_>,
+    mut streams: Streams<'_>,
     agent: Option<Agent>,
 ) -> Result<(), RuntimeError> {
     // It changes the spec, from which all of the following is made.
@@ -101,6 +101,7 @@ fn make(
         judged_mounts,
         unfinished: shadow.unfinished,
         keep_newlines: streams.relayed && creation.has_terminal(),
+        leader: std::mem::take(&mut streams.leader),
     })?;
     // As late as possible, when its files have been written, and before libcontainer keeps this process busy.
     creation.configure_sidecar()?;

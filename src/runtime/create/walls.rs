@@ -9,6 +9,7 @@ use super::creation::Creation;
 use super::scratch::DiskMaker;
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::kernel::KernelFiles;
+use crate::enforce::leader::Leader;
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::rootfs::OwnMount;
 use crate::enforce::unconfined::setup::Setup;
@@ -38,6 +39,8 @@ pub(super) struct InitInherited {
     pub(super) unfinished: Option<Setup>,
     /// Its terminal is relayed to the caller, whose own makes carriage returns.
     pub(super) keep_newlines: bool,
+    /// Who it is.
+    pub(super) leader: Leader,
 }
 
 impl Creation<'_> {
@@ -75,7 +78,7 @@ impl Creation<'_> {
             },
             filter: FilterWall::planned(self.filter(), inherited.agent)?,
             role: Role::Init(InitWork {
-                process: self.first_process(),
+                process: self.first_process(inherited.leader),
                 network: InnerNetwork::planned(&plan, sidecar)?,
                 files: InitFiles::planned(&plan, kernel, judged, disk, user_namespace)?,
                 plan,
@@ -100,7 +103,7 @@ impl Creation<'_> {
             keyring: keyring(&self.record),
             filter: filter.map(|filter| FilterWall::new(filter, inherited.agent)),
             role: Role::Init(ParityInit {
-                process: self.first_process(),
+                process: self.first_process(inherited.leader),
                 unfinished: unfinished.ok_or(EnforceError::Incomplete(Wall::Files))?,
                 cgroup_read_only: cgroup_read_only(spec),
             }),
@@ -111,11 +114,12 @@ impl Creation<'_> {
         self.decision.filter.as_ref().map(SavedFilter::from)
     }
 
-    fn first_process(&self) -> FirstProcess {
+    fn first_process(&self, leader: Leader) -> FirstProcess {
         let spec = &self.decision.bundle.spec;
         FirstProcess {
             cwd: spec.process().as_ref().map(|p| p.cwd().clone()),
             die_with_parent: self.decision.wrapped,
+            leader,
             hooks: spec
                 .hooks()
                 .clone()

@@ -7,6 +7,7 @@ use oci_spec::runtime::Process;
 use super::ExecError;
 use super::target::ExecTarget;
 use crate::cli;
+use crate::enforce::leader::Leader;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::{self, Relay, Stdio};
 use crate::runtime::foreground::tty;
@@ -61,6 +62,7 @@ impl TenantStreams {
             console: self.console.as_deref(),
             stdio: std::mem::take(&mut self.stdio),
             relayed: self.listener.is_some(),
+            leader: Leader::Program,
         }
     }
 }

@@ -1,18 +1,19 @@
 //! `run` and `wrap`: create, start, wait, delete, in one process.
 
+pub mod job;
 pub mod notify;
 pub mod relay;
 pub mod tty;
 pub mod wait;
-pub mod watcher;
 
 use crate::cli::{self, Global};
 use crate::plan::wrapped::Wrapped;
 use crate::runtime::RuntimeError;
 use crate::runtime::create;
 use crate::runtime::delete::{self, Deletes};
+use crate::runtime::foreground::job::Job;
 use crate::runtime::foreground::notify::ReadinessRelay;
-use crate::runtime::foreground::wait::{Foreground, OnDefault};
+use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::launch::Streams;
 use crate::runtime::start;
@@ -49,13 +50,22 @@ pub enum Afterwards {
     Delete,
 }
 
+/// Who is the container's first process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Front {
+    /// The program, as with every container.
+    Program,
+    /// One of ours, so that the program behaves as it would without a pid namespace ([`crate::enforce::leader`]).
+    Reaper,
+}
+
 /// Runs a container; its exit status unless it is detached.
 pub fn run(
     global: &Global,
     args: &cli::Create,
     wrapped: &Wrapped,
     afterwards: Afterwards,
-    on_default: OnDefault,
+    front: Front,
 ) -> Result<Option<i32>, RuntimeError> {
     let listener = listener(args, afterwards)?;
     let console = args
@@ -68,17 +78,19 @@ pub fn run(
     } else {
         Default::default()
     };
+    let (leader, job) = match front {
+        Front::Program => Default::default(),
+        Front::Reaper => Job::new().map(|(leader, job)| (leader, Some(job)))?,
+    };
     let streams = Streams {
         console,
         stdio,
         relayed,
+        leader,
     };
     let (place, lock) = create::create(global, args, streams, wrapped)?;
     let started = Record::read(&place.dir()).and_then(|record| {
         let init = record.init.ok_or(RuntimeError::NotRunning)?;
-        if on_default == OnDefault::End {
-            watcher::begin(init)?;
-        }
         // Watched before it may run: a program that ends at once is not lost.
         let foreground = if afterwards == Afterwards::Detach {
             None
@@ -92,7 +104,7 @@ pub fn run(
     let status = started.and_then(|(foreground, notify)| match foreground {
         Some(mut foreground) => {
             foreground.notify = notify;
-            foreground.on_default = on_default;
+            foreground.job = job;
             foreground.relay = relay;
             foreground
                 .wait(listener.map(tty::Listener::receive).transpose()?)

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
 use crate::runtime::RuntimeError;
-use crate::runtime::foreground::ForegroundError;
+use crate::runtime::foreground::{ForegroundError, tty};
 
 /// A process's standard descriptors; `None` for one that is the caller's own.
 pub type Stdio = [Option<OwnedFd>; 3];
@@ -92,6 +92,11 @@ impl Relay {
         self.0.iter().map(Flow::waits)
     }
 
+    /// Whether it must be asked now and then whose turn it is to read what is typed.
+    pub fn waits_for_its_turn(&self) -> bool {
+        self.0.iter().any(Flow::waits_for_its_turn)
+    }
+
     /// Moves what can be moved; `ready` is for each of [`Self::waits`].
     pub fn pump(&mut self, ready: &[bool]) {
         let mut ready = ready.iter();
@@ -119,8 +124,14 @@ impl Flow {
     fn waits(&self) -> (BorrowedFd<'_>, PollFlags) {
         match &self.to {
             To::Container(to) if !self.pending.is_empty() => (to.as_fd(), PollFlags::OUT),
+            // What is typed meanwhile is for somebody else, and reading would be an error (EIO).
+            To::Container(_) if self.waits_for_its_turn() => (self.source(), PollFlags::empty()),
             _ => (self.source(), PollFlags::IN),
         }
+    }
+
+    fn waits_for_its_turn(&self) -> bool {
+        self.from.is_none() && !tty::in_foreground()
     }
 
     fn is_readable(&self) -> bool {

@@ -5,11 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use nix::sys::signal::Signal;
-use nix::unistd::Pid;
-use rustix::termios::{
-    LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize,
-};
+use rustix::event::{PollFd, PollFlags};
+use rustix::termios::{OptionalActions, OutputModes, Termios, Winsize};
 
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::ForegroundError;
@@ -59,14 +56,109 @@ impl Drop for Listener {
     }
 }
 
+/// A pseudo-terminal that is relayed to the caller's terminal.
+pub struct Terminal {
+    master: OwnedFd,
+    /// The caller's in raw mode, while what is typed is the program's.
+    raw: Option<RawTerminal>,
+    /// What is typed may still come.
+    input: bool,
+    /// What the program writes may still come.
+    output: bool,
+}
+
+impl Terminal {
+    /// Relays this one from now on.
+    pub fn new(master: OwnedFd) -> Self {
+        copy_size(master.as_fd());
+        let mut terminal = Self {
+            master,
+            raw: None,
+            input: true,
+            output: true,
+        };
+        terminal.take();
+        terminal
+    }
+
+    /// Takes what is typed, if it is this process's turn: in the background it is the shell's, or another job's.
+    pub fn take(&mut self) {
+        if self.raw.is_none() && in_foreground() {
+            self.raw = Some(RawTerminal::new());
+            copy_size(self.master.as_fd());
+        }
+    }
+
+    /// Gives the caller's terminal back as it was.
+    pub fn give_back(&mut self) {
+        self.raw = None;
+    }
+
+    /// Whether it must be asked now and then whose turn it is: nothing else tells that a job has come to the foreground.
+    pub fn waits_for_its_turn(&self) -> bool {
+        self.raw.is_none() && self.input
+    }
+
+    /// What to wait for, output and input; `idle` where there is nothing to wait for, because a side that was closed is always
+    /// ready.
+    pub fn waits<'a>(&'a self, idle: BorrowedFd<'a>) -> [PollFd<'a>; 2] {
+        let output = match self.output {
+            true => PollFd::from_borrowed_fd(self.master.as_fd(), PollFlags::IN),
+            false => PollFd::from_borrowed_fd(idle, PollFlags::empty()),
+        };
+        let input = match self.input && self.raw.is_some() {
+            true => PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN),
+            false => PollFd::from_borrowed_fd(idle, PollFlags::empty()),
+        };
+        [output, input]
+    }
+
+    /// Moves what can be moved; `ready` is for each of [`Self::waits`].
+    pub fn pump(&mut self, ready: &[bool]) {
+        if self.output && ready.first() == Some(&true) {
+            self.output = copy(self.master.as_fd(), rustix::stdio::stdout());
+        }
+        if self.input && self.raw.is_some() && ready.get(1) == Some(&true) {
+            self.input = copy(rustix::stdio::stdin(), self.master.as_fd());
+        }
+    }
+
+    /// The caller's has another size.
+    pub fn resize(&self) {
+        copy_size(self.master.as_fd());
+    }
+
+    /// What the program wrote before it ended and nobody has read yet.
+    pub fn drain(&mut self) {
+        while self.output {
+            let mut fds = [PollFd::from_borrowed_fd(self.master.as_fd(), PollFlags::IN)];
+            let now = rustix::event::Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            self.output = matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0)
+                && copy(self.master.as_fd(), rustix::stdio::stdout());
+        }
+    }
+}
+
+/// Whether this process may read the terminal at its standard input, and set it. One that controls no session has no
+/// foreground.
+pub fn in_foreground() -> bool {
+    match rustix::termios::tcgetpgrp(rustix::stdio::stdin()) {
+        Ok(group) => group == rustix::process::getpgrp(),
+        Err(_) => true,
+    }
+}
+
 /// The caller's terminal in raw mode; as before when dropped.
-pub struct RawTerminal {
+struct RawTerminal {
     before: Option<Termios>,
 }
 
 impl RawTerminal {
     /// Switches standard input to raw mode, if it is a terminal.
-    pub fn new() -> Self {
+    fn new() -> Self {
         let stdin = rustix::stdio::stdin();
         let before = rustix::termios::tcgetattr(stdin).ok();
         if let Some(before) = &before {
@@ -82,12 +174,6 @@ impl RawTerminal {
     }
 }
 
-impl Default for RawTerminal {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Drop for RawTerminal {
     fn drop(&mut self) {
         if let Some(before) = &self.before
@@ -100,7 +186,7 @@ impl Drop for RawTerminal {
 }
 
 /// Gives the container's terminal the size of the caller's.
-pub fn copy_size(master: BorrowedFd<'_>) {
+fn copy_size(master: BorrowedFd<'_>) {
     let size: Option<Winsize> = rustix::termios::tcgetwinsize(rustix::stdio::stdin()).ok();
     if let Some(size) = size
         && let Err(e) = rustix::termios::tcsetwinsize(master, size)
@@ -110,34 +196,7 @@ pub fn copy_size(master: BorrowedFd<'_>) {
 }
 
 /// Moves what can be read from one descriptor to another; `false` at the end.
-pub fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
-    copy_seen(from, to, &mut Vec::new())
-}
-
-/// The signals that typed characters mean to a process: those of the terminal's settings, if it is the process whose
-/// turn it is (termios(3), ISIG).
-pub fn signals_of(master: BorrowedFd<'_>, typed: &[u8], pid: Pid) -> Vec<Signal> {
-    let Ok(settings) = rustix::termios::tcgetattr(master) else {
-        return Vec::new();
-    };
-    let foreground = rustix::termios::tcgetpgrp(master).map(|p| p.as_raw_nonzero().get());
-    if !settings.local_modes.contains(LocalModes::ISIG) || foreground != Ok(pid.as_raw()) {
-        return Vec::new();
-    }
-    let meanings = [
-        (SpecialCodeIndex::VINTR, Signal::SIGINT),
-        (SpecialCodeIndex::VQUIT, Signal::SIGQUIT),
-    ];
-    let typed = |code| typed.contains(&settings.special_codes[code]);
-    meanings
-        .into_iter()
-        .filter(|(code, _)| typed(*code))
-        .map(|(_, signal)| signal)
-        .collect()
-}
-
-/// [`copy`], and what was moved.
-pub fn copy_seen(from: BorrowedFd<'_>, to: BorrowedFd<'_>, seen: &mut Vec<u8>) -> bool {
+fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
     let mut buffer = [0; 16384];
     let length = match rustix::io::read(from, &mut buffer) {
         // A pseudo-terminal whose other side is closed answers EIO.
@@ -146,7 +205,6 @@ pub fn copy_seen(from: BorrowedFd<'_>, to: BorrowedFd<'_>, seen: &mut Vec<u8>) -
         Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return true,
         Err(_) => return false,
     };
-    seen.extend_from_slice(&buffer[..length]);
     let mut rest = &buffer[..length];
     while !rest.is_empty() {
         match rustix::io::write(to, rest) {

@@ -3,18 +3,19 @@
 //! A pidfd, opened before the child could be reaped, watches the child, so that the end of a very short program is
 //! never lost (youki's `run` loses it: SIGCHLD before it is blocked).
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::runtime::RuntimeError;
+use crate::runtime::foreground::job::Job;
 use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::relay;
-use crate::runtime::foreground::tty;
+use crate::runtime::foreground::tty::Terminal;
 
 /// Signals that mean this process, or the terminal's job control, and are not passed on.
 const KEPT: &[Signal] = &[
@@ -29,15 +30,11 @@ const KEPT: &[Signal] = &[
     Signal::SIGTTOU,
 ];
 
-/// What a signal does that the first process of a pid namespace neither handles nor ignores. To every other process
-/// most are deadly; to this one they do nothing (pid_namespaces(7)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnDefault {
-    /// Nothing, as with every container.
-    Ignore,
-    /// It ends the process, so that a command ends as it would without a pid namespace.
-    End,
-}
+/// How often a job in the background looks whether it is in the foreground.
+const TURN: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 300_000_000,
+};
 
 /// A child in the foreground.
 pub struct Foreground {
@@ -45,9 +42,8 @@ pub struct Foreground {
     pub notify: Option<ReadinessRelay>,
     /// Pipes in place of the caller's terminal.
     pub relay: Option<relay::Relay>,
-    /// What signals do that it leaves to the kernel.
-    pub on_default: OnDefault,
-    ended_by: Option<Signal>,
+    /// The way to the program, where the child is a first process of ours in front of it.
+    pub job: Option<Job>,
     pid: Pid,
     pidfd: OwnedFd,
     signals: SignalFd,
@@ -70,8 +66,7 @@ impl Foreground {
         Ok(Self {
             notify: None,
             relay: None,
-            on_default: OnDefault::Ignore,
-            ended_by: None,
+            job: None,
             pid: Pid::from_raw(pid),
             pidfd,
             signals,
@@ -81,108 +76,113 @@ impl Foreground {
 
     /// Waits for the child's end and returns its status as a shell would: 128 + n for signal n.
     pub fn wait(mut self, terminal: Option<OwnedFd>) -> Result<i32, RuntimeError> {
-        let raw = terminal.as_ref().map(|_| tty::RawTerminal::new());
-        if let Some(master) = &terminal {
-            tty::copy_size(master.as_fd());
-        }
-        let (mut input, mut output) = (terminal.is_some(), terminal.is_some());
-        loop {
-            let ended = self.turn(terminal.as_ref(), &mut input, &mut output)?;
-            if ended {
-                break;
-            }
-        }
-        if let Some(master) = terminal.as_ref().filter(|_| output) {
-            drain(master);
+        let mut terminal = terminal.map(Terminal::new);
+        while !self.turn(&mut terminal)? {}
+        if let Some(terminal) = &mut terminal {
+            terminal.drain();
         }
         if let Some(relay) = &mut self.relay {
             relay.drain();
         }
-        drop(raw);
+        drop(terminal);
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)
             .map_err(RuntimeError::io("restore the signal mask"))?;
-        let status = status(self.pid)?;
-        Ok(self.ended_by.map_or(status, |signal| 128 + signal as i32))
+        status(self.pid)
     }
 
     /// Waits for the next event and handles it; `true` when the child has ended.
-    fn turn(
-        &mut self,
-        terminal: Option<&OwnedFd>,
-        input: &mut bool,
-        output: &mut bool,
-    ) -> Result<bool, RuntimeError> {
-        let stdin = rustix::stdio::stdin();
-        let mut fds = vec![
-            PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-        ];
-        if let Some(master) = terminal {
-            let (none, read) = (PollFlags::empty(), PollFlags::IN);
-            fds.push(PollFd::from_borrowed_fd(
-                master.as_fd(),
-                if *output { read } else { none },
-            ));
-            fds.push(PollFd::from_borrowed_fd(
-                stdin,
-                if *input { read } else { none },
-            ));
-        }
-        let piped = fds.len();
-        let waits = self.relay.iter().flat_map(relay::Relay::waits);
-        fds.extend(waits.map(|(fd, what)| PollFd::from_borrowed_fd(fd, what)));
-        // Last, because it comes and goes.
-        let relayed = fds.len();
-        if let Some(relay) = &self.notify {
-            fds.push(PollFd::from_borrowed_fd(relay.fd(), PollFlags::IN));
-        }
-        match rustix::event::poll(&mut fds, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
-        }
-        let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
-        drop(fds);
-        if let Some(master) = terminal {
-            if *output && ready[2] {
-                *output = tty::copy(master.as_fd(), rustix::stdio::stdout());
-            }
-            if *input && ready[3] {
-                *input = self.type_in(stdin, master)?;
-            }
+    fn turn(&mut self, terminal: &mut Option<Terminal>) -> Result<bool, RuntimeError> {
+        let ready = self.poll(terminal.as_ref())?;
+        let mut ready = ready.into_iter();
+        let mut next = |count: usize| ready.by_ref().take(count).collect::<Vec<_>>();
+        let (ended, signalled) = (next(1) == [true], next(1) == [true]);
+        if let Some(terminal) = terminal {
+            terminal.pump(&next(2));
+            terminal.take();
         }
         if let Some(relay) = &mut self.relay {
-            relay.pump(&ready[piped..relayed]);
+            relay.pump(&next(relay.waits().count()));
         }
-        if ready.get(relayed) == Some(&true) {
+        if self.job.is_some() && next(1) == [true] {
+            self.stop(terminal);
+        }
+        if self.notify.is_some() && next(1) == [true] {
             // The caller supervises this process, so it must live as long as the container.
             let own = i32::try_from(std::process::id()).unwrap_or_default();
             self.notify = self.notify.take().filter(|relay| !relay.pump(own));
         }
-        if ready[1] {
-            self.pass_signals(terminal)?;
+        if signalled {
+            self.pass_signals(terminal.as_ref())?;
         }
-        Ok(ready[0])
+        Ok(ended)
     }
 
-    fn pass_signals(&mut self, terminal: Option<&OwnedFd>) -> Result<(), RuntimeError> {
+    /// What is ready: the child, signals, the terminal, the relay, the job, the notifications.
+    fn poll(&self, terminal: Option<&Terminal>) -> Result<Vec<bool>, RuntimeError> {
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+        ];
+        fds.extend(
+            terminal
+                .iter()
+                .flat_map(|terminal| terminal.waits(self.pidfd.as_fd())),
+        );
+        let waits = self.relay.iter().flat_map(relay::Relay::waits);
+        fds.extend(waits.map(|(fd, what)| PollFd::from_borrowed_fd(fd, what)));
+        let others = [
+            self.job.as_ref().map(Job::fd),
+            self.notify.as_ref().map(ReadinessRelay::fd),
+        ];
+        let others = others.into_iter().flatten();
+        fds.extend(others.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let background = terminal.is_some_and(Terminal::waits_for_its_turn)
+            || self
+                .relay
+                .as_ref()
+                .is_some_and(relay::Relay::waits_for_its_turn);
+        match rustix::event::poll(&mut fds, background.then_some(&TURN)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
+        }
+        Ok(fds.iter().map(|f| !f.revents().is_empty()).collect())
+    }
+
+    /// The program has stopped, and so does this process until somebody lets it go on.
+    fn stop(&mut self, terminal: &mut Option<Terminal>) {
+        let Some((job, signal)) = self.job.as_mut().and_then(|job| {
+            let signal = job.stopped()?;
+            Some((job, signal))
+        }) else {
+            return;
+        };
+        if let Some(terminal) = terminal {
+            terminal.give_back();
+        }
+        job.stop(signal);
+        if let Some(terminal) = terminal {
+            terminal.take();
+        }
+        job.go_on();
+    }
+
+    fn pass_signals(&mut self, terminal: Option<&Terminal>) -> Result<(), RuntimeError> {
         while let Some(info) = self
             .signals
             .read_signal()
             .map_err(RuntimeError::io("read signals"))?
         {
-            let signal = Signal::try_from(i32::try_from(info.ssi_signo).unwrap_or_default()).ok();
-            match (signal, terminal) {
-                (Some(Signal::SIGWINCH), Some(master)) => tty::copy_size(master.as_fd()),
-                (Some(signal), _) if !KEPT.contains(&signal) => self.pass(signal)?,
-                _ => {}
+            let number = i32::try_from(info.ssi_signo).unwrap_or_default();
+            let signal = Signal::try_from(number).ok();
+            match (signal, terminal, &mut self.job) {
+                (Some(Signal::SIGWINCH), Some(terminal), _) => terminal.resize(),
+                (Some(signal), _, _) if KEPT.contains(&signal) => {}
+                (_, _, Some(job)) => job.pass(number, info.ssi_code),
+                (Some(signal), _, None) => self.kill(signal)?,
+                (None, _, None) => {}
             }
         }
         Ok(())
-    }
-
-    fn pass(&mut self, signal: Signal) -> Result<(), RuntimeError> {
-        self.end_by_default(signal)?;
-        self.kill(signal)
     }
 
     fn kill(&self, signal: Signal) -> Result<(), RuntimeError> {
@@ -190,69 +190,6 @@ impl Foreground {
             Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
             Err(e) => Err(RuntimeError::io("pass on a signal")(e)),
         }
-    }
-
-    /// Ends the process where the kernel would end any other.
-    fn end_by_default(&mut self, signal: Signal) -> Result<(), RuntimeError> {
-        if self.on_default == OnDefault::End && is_deadly(signal) && is_default(self.pid, signal) {
-            self.ended_by = Some(signal);
-            self.kill(Signal::SIGKILL)?;
-        }
-        Ok(())
-    }
-
-    /// Moves what was typed to the container's terminal. `false` at the end.
-    fn type_in(&mut self, stdin: BorrowedFd<'_>, master: &OwnedFd) -> Result<bool, RuntimeError> {
-        let mut typed = Vec::new();
-        let open = tty::copy_seen(stdin, master.as_fd(), &mut typed);
-        for signal in tty::signals_of(master.as_fd(), &typed, self.pid) {
-            self.end_by_default(signal)?;
-        }
-        Ok(open)
-    }
-}
-
-/// What the program wrote before it ended and nobody has read yet.
-fn drain(master: &OwnedFd) {
-    let mut open = true;
-    while open {
-        let mut fds = [PollFd::from_borrowed_fd(master.as_fd(), PollFlags::IN)];
-        let none = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        open = matches!(rustix::event::poll(&mut fds, Some(&none)), Ok(n) if n > 0)
-            && tty::copy(master.as_fd(), rustix::stdio::stdout());
-    }
-}
-
-/// Signals whose default is to end the process (signal(7)), of those that are passed on.
-fn is_deadly(signal: Signal) -> bool {
-    !matches!(
-        signal,
-        Signal::SIGCHLD
-            | Signal::SIGURG
-            | Signal::SIGWINCH
-            | Signal::SIGCONT
-            | Signal::SIGSTOP
-            | Signal::SIGTSTP
-            | Signal::SIGTTIN
-            | Signal::SIGTTOU
-    )
-}
-
-/// Whether a process neither handles nor ignores a signal (proc_pid_status(5), SigCgt and SigIgn).
-fn is_default(pid: Pid, signal: Signal) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let mask = |name: &str| {
-        let line = text.lines().find_map(|l| l.strip_prefix(name));
-        line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok())
-    };
-    let bit = 1 << (signal as u64 - 1);
-    match (mask("SigCgt:"), mask("SigIgn:")) {
-        (Some(caught), Some(ignored)) => (caught | ignored) & bit == 0,
-        // It has ended.
-        _ => false,
     }
 }
 
@@ -264,19 +201,5 @@ fn status(pid: Pid) -> Result<i32, RuntimeError> {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_process_leaves_to_the_kernel_is_in_proc() {
-        let own = Pid::this();
-        // The Rust runtime ignores it.
-        assert!(!is_default(own, Signal::SIGPIPE));
-        assert!(is_default(own, Signal::SIGUSR2));
-        assert!(is_deadly(Signal::SIGTERM) && !is_deadly(Signal::SIGCONT));
     }
 }

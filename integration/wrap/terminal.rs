@@ -1,0 +1,97 @@
+//! U-A6, F-H7: `wrap` at a terminal is a job like any other, and the terminal is the person's again whenever it is not the
+//! command's turn.
+
+use std::time::Duration;
+
+use super::shell::Shell;
+use crate::direct::{Scratch, program};
+use crate::docker::Docker;
+
+/// Nothing before the command, or `wrap`.
+fn both() -> [String; 2] {
+    [String::new(), format!("{} wrap --", program())]
+}
+
+/// The settings of an ordinary terminal that are on.
+const COOKED: &str = "stty -a | tr ' ' '\\n' | grep -xE 'icanon|isig|echo' | sort | xargs";
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_u_a6_a_command_is_stopped_and_goes_on_like_any_job() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    for before in both() {
+        let mut shell = Shell::new(&scratch.dir("project"));
+        let script = "echo rea''dy; read -r line; echo \"got <$line>\"; exit 7";
+        shell.line(&format!(
+            "{before} bash -c '{}'",
+            script.replace("''", "\"\"")
+        ));
+        shell.wait_for("ready\r\n");
+        shell.keys("\u{1a}");
+        let shown = shell.wait_for("<prompt>");
+        assert!(shown.contains("Stopped"), "{before}: {shown}");
+        assert_eq!(shell.ask("echo $?"), "148\n<prompt>", "{before}");
+        assert_eq!(shell.ask(COOKED), "echo icanon isig\n<prompt>", "{before}");
+        shell.line("fg");
+        shell.wait_for("read -r line");
+        shell.line("typed");
+        let shown = shell.wait_for("<prompt>");
+        assert!(shown.contains("got <typed>"), "{before}: {shown}");
+        assert_eq!(shell.ask("echo $?"), "7\n<prompt>", "{before}");
+        assert_eq!(shell.ask(COOKED), "echo icanon isig\n<prompt>", "{before}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_u_a6_one_interrupt_is_enough_and_reaches_the_whole_group() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    // A pipe in place of some of it: then the terminal's own signals come to `wrap`.
+    for streams in ["", "</dev/null", "| cat", "2>/dev/null"] {
+        for before in both() {
+            let mut shell = Shell::new(&scratch.dir("project"));
+            shell.line("set -o pipefail");
+            shell.wait_for("<prompt>");
+            let script = "sleep 60; echo rc $? >result; exit 9";
+            let trap = "trap \"echo trapped >trap\" INT; echo \"rea\"dy; ";
+            shell.line(&format!("{before} bash -c '{trap}{script}' {streams}"));
+            shell.wait_for("ready\r\n");
+            std::thread::sleep(Duration::from_millis(200));
+            shell.keys("\u{3}");
+            shell.wait_for("<prompt>");
+            let read = |name: &str| std::fs::read_to_string(scratch.path(name)).unwrap_or_default();
+            assert_eq!(read("project/trap"), "trapped\n", "{before} {streams}");
+            assert_eq!(read("project/result"), "rc 130\n", "{before} {streams}");
+            for name in ["project/trap", "project/result"] {
+                std::fs::remove_file(scratch.path(name)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_u_a6_a_job_in_the_background_leaves_the_terminal_to_the_shell() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    for streams in ["", "2>/dev/null"] {
+        let mut shell = Shell::new(&scratch.dir("project"));
+        let wrap = format!("{} wrap --", program());
+        shell.line(&format!(
+            "{wrap} bash -c 'echo \"rea\"dy; sleep 2; read -r line; echo \"got <$line>\"' {streams} &"
+        ));
+        shell.wait_for("ready\r\n");
+        // Each key is the shell's.
+        for _ in 0..5 {
+            assert_eq!(shell.ask(COOKED), "echo icanon isig\n<prompt>");
+        }
+        shell.line("fg");
+        shell.wait_for("bash -c");
+        std::thread::sleep(Duration::from_millis(2500));
+        shell.line("typed");
+        let shown = shell.wait_for("<prompt>");
+        assert!(shown.contains("got <typed>"), "{shown}");
+    }
+}
