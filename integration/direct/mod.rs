@@ -4,6 +4,7 @@
 //! In a rig as well, because containers need mounts and cgroups; an engine gives the root file system.
 
 mod agents;
+mod birth;
 mod cdi;
 mod devices;
 mod input;

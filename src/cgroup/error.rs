@@ -86,8 +86,10 @@ pub enum PathRefusal {
     #[error("{0:?} has processes already: it is somebody else's")]
     Busy(PathBuf),
     /// Nothing in it would run.
-    #[error("container's cgroup unexpectedly frozen: whatever is put into it would never run")]
-    Frozen,
+    #[error(
+        "container's cgroup unexpectedly frozen: nothing that is put into it would run until {0:?} is thawed"
+    )]
+    Frozen(PathBuf),
 }
 
 /// Not as its source: the words are the error's own already.

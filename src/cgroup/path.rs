@@ -94,18 +94,30 @@ pub fn check(spec: &Spec) -> Result<(), CgroupError> {
         if let Some(busy) = populated(&mount.join(relative), 0) {
             return Err(refused(PathRefusal::Busy(busy)));
         }
-        if is_frozen(&mount.join(relative)) {
-            return Err(refused(PathRefusal::Frozen));
-        }
     }
-    Ok(())
+    match frozen(&hierarchies, relative) {
+        Some(above) => Err(refused(PathRefusal::Frozen(above))),
+        None => Ok(()),
+    }
 }
 
-/// cgroup v1, and v2.
-fn is_frozen(dir: &Path) -> bool {
-    let read = |file| fs::read_to_string(dir.join(file)).unwrap_or_default();
-    matches!(read("freezer.state").trim(), "FROZEN" | "FREEZING")
-        || read("cgroup.freeze").trim() == "1"
+/// The cgroup that is frozen: this one, or one above it, whose state is that of all below.
+fn frozen(hierarchies: &Hierarchies, relative: &Path) -> Option<PathBuf> {
+    let files = [
+        (hierarchies.v1("freezer"), "freezer.state"),
+        (hierarchies.v2(), "cgroup.freeze"),
+    ];
+    let mut known = files
+        .into_iter()
+        .filter_map(|(mount, file)| Some((mount?, file)));
+    known.find_map(|(mount, file)| {
+        let parts = relative.ancestors().filter(|a| !a.as_os_str().is_empty());
+        let mut dirs = parts.map(|part| mount.join(part));
+        dirs.find(|dir| {
+            let state = fs::read_to_string(dir.join(file)).unwrap_or_default();
+            matches!(state.trim(), "FROZEN" | "FREEZING" | "1")
+        })
+    })
 }
 
 /// Removes what the container made below its cgroup, which libcontainer leaves alone and fails over. Its processes have

@@ -48,7 +48,7 @@ pub enum RuntimeError {
     /// What was begun in a container did not get to its end.
     #[error(
         "the {what} did not get ready within {seconds} s and was killed: something that shares its processes, files or limits \
-         holds it up (a stop signal, a lease on the program's file, too little processor time)"
+         holds it up (a stop signal, a freezer, a lease on the program's file, too little processor time)"
     )]
     HeldUp {
         /// "process of exec", say.

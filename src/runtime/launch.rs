@@ -75,12 +75,10 @@ pub fn builder(
     place: &Place,
     executor: WallExecutor,
     stdio: Stdio,
-    pid_file: Option<&Path>,
 ) -> Result<ContainerBuilder, LibcontainerError> {
     let mut builder = ContainerBuilder::new(place.id.as_str().to_owned(), SyscallType::default())
         .with_executor(executor)
-        .with_root_path(&place.root)
-        .and_then(|b| b.with_pid_file(pid_file))?;
+        .with_root_path(&place.root)?;
     let [input, output, error] = stdio;
     if let Some(fd) = input {
         builder = builder.with_stdin(fd);

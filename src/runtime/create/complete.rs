@@ -1,5 +1,7 @@
 //! The steps of `create` after the process exists, while it waits for `start`.
 
+use std::fs;
+
 use libcontainer::container::Container;
 use oci_spec::runtime::Spec;
 
@@ -104,8 +106,12 @@ impl Creation<'_> {
         Census::of_node().enter(&self.place, &inside)
     }
 
-    /// For the caller, if it asked for one.
-    pub(super) fn send_pidfd(&self, init: ProcessId) -> Result<(), RuntimeError> {
+    /// Tells the caller of the process. Whoever cannot be told would not know of it: libcontainer would go on.
+    pub(super) fn announce(&self, init: ProcessId) -> Result<(), RuntimeError> {
+        if let Some(path) = &self.args.pid_file {
+            fs::write(path, init.pid.to_string())
+                .map_err(RuntimeError::io(format!("write {path:?}")))?;
+        }
         match &self.args.pidfd_socket {
             Some(socket) => pidfd::send(socket, init.pid),
             None => Ok(()),

@@ -6,9 +6,10 @@
 //! already, systemd, and resources that nobody else uses.
 
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use libcgroups::common::CgroupConfig;
 use libcontainer::config::YoukiConfig;
@@ -34,6 +35,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::Stdio;
 use crate::runtime::state::store::Place;
 use crate::sys::process::{self, Birth, Child};
+use crate::sys::socket;
 
 /// What `create` was asked for.
 pub struct Asked<'a> {
@@ -45,8 +47,6 @@ pub struct Asked<'a> {
     pub stdio: Stdio,
     /// The socket that gets the pseudo-terminal, where the process has one.
     pub console: Option<&'a Path>,
-    /// File to write its number to.
-    pub pid_file: Option<&'a Path>,
     /// How many descriptors after standard error it keeps.
     pub preserve_fds: i32,
     /// MS_MOVE in place of pivot_root.
@@ -158,7 +158,7 @@ fn begin(
     let ready = ends
         .close()
         .map_err(main)
-        .and_then(|()| attend(&args, asked.pid_file, &child, main_receiver, init_sender));
+        .and_then(|()| attend(&args, &child, main_receiver, init_sender));
     if let Err(error) = ready {
         end(&child);
         return Err(failed(error));
@@ -178,6 +178,9 @@ fn begin(
 
 /// `CLONE_NEWPID`
 const NEW_PIDS: u64 = libc::CLONE_NEWPID as u64;
+
+/// How long the killed process may take to end.
+const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// The process's name until it executes its program.
 const NAME: &std::ffi::CStr = c"agentbox-init";
@@ -303,20 +306,14 @@ fn settle(args: &ContainerArgs, born: &Birthplace) -> Result<(), String> {
     Ok(())
 }
 
-/// The runtime's side: writes the number down, runs the hooks, and waits until the process is ready.
+/// The runtime's side: runs the hooks, and waits until the process is ready.
 fn attend(
     args: &ContainerArgs,
-    pid_file: Option<&Path>,
     child: &Child,
     mut from_init: MainReceiver,
     mut to_init: InitSender,
 ) -> Result<(), LibcontainerError> {
     let pid = nix::unistd::Pid::from_raw(child.pid.as_raw_pid());
-    if let Some(file) = pid_file
-        && let Err(error) = fs::write(file, pid.to_string())
-    {
-        log::warn!("write {file:?}: {error}");
-    }
     if let Some(hooks) = args.spec.hooks() {
         from_init.wait_for_hook_request().map_err(main)?;
         let state = args.container.as_ref().map(|c| &c.state);
@@ -331,15 +328,23 @@ fn attend(
     from_init.close().map_err(main)
 }
 
-/// Ends a process that is not to be.
+/// Ends a process that is not to be. One that a freezer of cgroup v1 holds ends when it is thawed: nobody waits for that, and
+/// the caller, whose time is up then, says so (`half_made::kill`).
 fn end(child: &Child) {
     if let Err(error) = rustix::process::pidfd_send_signal(&child.pidfd, Signal::KILL) {
         log::debug!("kill the container's first process: {error}");
     }
-    let reaped = rustix::io::retry_on_intr(|| {
-        rustix::process::waitpid(Some(child.pid), WaitOptions::empty())
-    });
-    if let Err(error) = reaped {
-        log::debug!("reap the container's first process: {error}");
+    // It is readable when the process has ended (pidfd_open(2)).
+    match socket::wait_readable(child.pidfd.as_fd(), END_WITHIN) {
+        Ok(true) => {
+            let reaped = rustix::io::retry_on_intr(|| {
+                rustix::process::waitpid(Some(child.pid), WaitOptions::empty())
+            });
+            if let Err(error) = reaped {
+                log::debug!("reap the container's first process: {error}");
+            }
+        }
+        Ok(false) => log::warn!("the container's first process was killed and has not ended"),
+        Err(error) => log::debug!("wait for the container's first process: {error}"),
     }
 }

@@ -127,6 +127,6 @@ fn make(
     let inner_network = creation.finish_network(init)?;
     // Other verbs find the container from here on, so it is complete but for those who are told of it.
     creation.enter_index(init, inner_network)?;
-    creation.send_pidfd(init)?;
+    creation.announce(init)?;
     creation.save_record()
 }

@@ -67,14 +67,13 @@ impl Creation<'_> {
                 spec,
                 stdio: streams.stdio,
                 console,
-                pid_file: args.pid_file.as_deref(),
                 preserve_fds: args.preserve_fds,
                 no_pivot: args.no_pivot,
             };
             let (container, born) = first_process::make(asked, executor)?;
             return Ok((container, Some(born)));
         }
-        let builder = match builder(place, executor, streams.stdio, args.pid_file.as_deref()) {
+        let builder = match builder(place, executor, streams.stdio) {
             Ok(builder) => builder,
             Err(e) => return Err(failed(e)),
         };

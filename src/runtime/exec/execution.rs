@@ -184,7 +184,7 @@ impl<'a> Execution<'a> {
         let failed = RuntimeError::process("exec in the container", cwd);
         crate::log::keep_causes().map_err(RuntimeError::io("make a pipe"))?;
         let root = self.files.state_root(self.place)?;
-        let builder = launch::builder(self.place, executor, streams.stdio, None)
+        let builder = launch::builder(self.place, executor, streams.stdio)
             .and_then(|builder| builder.with_root_path(root));
         let builder = match builder {
             Ok(builder) => builder,
