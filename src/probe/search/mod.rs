@@ -10,6 +10,7 @@
 mod content;
 mod cost;
 mod git;
+mod handles;
 mod index;
 mod places;
 mod sha1;
@@ -26,12 +27,12 @@ use rustix::io::Errno;
 
 use crate::plan::never::{Meant, Never};
 use crate::plan::{InGit, Inside, Seen, SourceFacts};
-use crate::sys::handle;
 use content::Content;
 pub(super) use cost::Budget;
 use cost::Cost;
 pub(super) use git::View;
 use git::{Known, Repositories, Spot};
+use handles::Handles;
 use places::Places;
 
 /// How often a mount in which directories are moved meanwhile is searched.
@@ -124,6 +125,7 @@ struct Search<'a> {
     runtime: Option<u64>,
     found_runtime: Option<PathBuf>,
     cost: Cost,
+    handles: Handles,
     /// A directory that was seen, and was elsewhere when it was to be looked at.
     moved: Option<PathBuf>,
 }
@@ -160,6 +162,7 @@ impl<'a> Search<'a> {
             runtime: None,
             found_runtime: None,
             cost: Cost::new(budget),
+            handles: Handles::default(),
             moved: None,
         }
     }
@@ -211,7 +214,8 @@ impl<'a> Search<'a> {
         let fd = match rustix::fs::openat2(self.root, name, flags, Mode::empty(), resolve) {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                if !self.is_removed(number) {
+                let handle = self.places.handle(number);
+                if !handle.is_some_and(|h| handles::is_removed(self.root, &h)) {
                     self.moved = Some(relative);
                 }
                 return Ok(());
@@ -249,22 +253,6 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Whether a directory is known to be gone, and has not merely another name: a build removes directories at any time.
-    fn is_removed(&self, number: u32) -> bool {
-        let Some(handle) = self.places.handle(number) else {
-            return false;
-        };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(on) = rustix::fs::openat(self.root, ".", flags, Mode::empty()) else {
-            return false;
-        };
-        match handle::open(on.as_fd(), &handle) {
-            // Removed, and somebody still has it open.
-            Ok(fd) => rustix::fs::fstat(&fd).is_ok_and(|s| s.st_nlink == 0),
-            Err(e) => e.raw_os_error() == Some(libc::ESTALE),
-        }
-    }
-
     fn entry(&mut self, at: &Directory<'_>, name: &CStr, kind: FileType) {
         let next = match self.places.within(at.number) {
             Some(whole) => self.in_hidden(at, whole, name, kind),
@@ -274,7 +262,7 @@ impl<'a> Search<'a> {
         if let Next::Into(within) = next
             && directory
         {
-            let handle = handle::of(at.fd.as_fd(), name).ok();
+            let handle = self.handles.of(at.fd.as_fd(), name);
             let name = name.to_bytes();
             let cost = Places::cost(name, handle.as_ref());
             if self.cost.keep(cost).is_ok() {

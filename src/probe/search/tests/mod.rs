@@ -172,7 +172,7 @@ fn a_directory_that_is_moved_while_it_is_searched_is_not_passed_over() {
     let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
     let (never, meant) = (Never::builtin(), Meant::new());
     let names = [c"moved", c"removed", c"replaced"];
-    let handles = names.map(|name| handle::of(root.as_fd(), name).ok());
+    let handles = names.map(|name| Handles::default().of(root.as_fd(), name));
     let told = handles[0].is_some() && rustix::process::geteuid().is_root();
     fs::rename(scratch.0.join("moved"), scratch.0.join("elsewhere")).unwrap();
     fs::remove_dir(scratch.0.join("removed")).unwrap();
