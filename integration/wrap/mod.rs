@@ -2,6 +2,7 @@
 //! ends, stops and is signalled as without it.
 
 mod account;
+mod mcp;
 mod person;
 mod pid1;
 mod shell;
