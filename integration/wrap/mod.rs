@@ -3,7 +3,9 @@
 
 mod account;
 mod mcp;
+mod named;
 mod person;
 mod pid1;
 mod shell;
 mod terminal;
+mod toolchains;

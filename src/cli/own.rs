@@ -151,6 +151,15 @@ pub struct Wrap {
     /// Environment variable, repeatable; of the caller's own only HOME, PATH, TERM, LANG and the like are passed on
     #[arg(long, short, value_name = "K=V")]
     pub env: Vec<String>,
+    /// Show this file or directory too, read-only, repeatable; credentials in it stay hidden
+    #[arg(long, value_name = "PATH")]
+    pub read: Vec<PathBuf>,
+    /// Let this file or directory be written too, repeatable; what the node runs as root and whole homes never are
+    #[arg(long, value_name = "PATH")]
+    pub write: Vec<PathBuf>,
+    /// Hide this file or directory, in the workspace too, repeatable: it looks empty
+    #[arg(long, value_name = "PATH")]
+    pub hide: Vec<PathBuf>,
     /// Command and arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     pub command: Vec<String>,

@@ -74,6 +74,9 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
+    /// What the person named for `wrap` is not given.
+    #[error("{0:?} was named for this command and is not mounted: {1}")]
+    Named(PathBuf, String),
     /// A section that every container needs is missing from config.json.
     #[error("config.json has no `{0}` section")]
     Missing(&'static str),

@@ -132,7 +132,7 @@ fn sort(
         };
         match bundle.sources.get(index).and_then(Option::as_ref) {
             Some(facts) if bundle.wrapped.contains(place.path) => {
-                out.wrapped(rules, &bundle.wrapped, mount, facts, warnings);
+                out.wrapped(rules, &bundle.wrapped, mount, facts, warnings)?;
             }
             Some(facts) => out.bind(rules, place, mount, facts, warnings)?,
             None => out.unjudged(mount, most_of_a_tmpfs(policy)),

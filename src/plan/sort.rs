@@ -186,7 +186,7 @@ impl Sorted {
     }
 
     /// Masks what was found in a mount that is kept, and refuses what nobody could look through.
-    fn hide_inside(
+    pub(super) fn hide_inside(
         &mut self,
         rules: Rules<'_>,
         destination: &Path,

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
 
-use super::judge::{by_link, refusal};
+use super::judge::{by_link, read_only, refusal};
 use super::never::Never;
 use super::sort::{Rules, Sorted};
-use super::{BindAccess, FileKind, Pruned, SourceFacts, Warning};
-use crate::policy::SearchRule;
+use super::{BindAccess, FileKind, PlanError, Pruned, SourceFacts, Warning};
+use crate::policy::{Access, SearchRule};
 
 /// Where `wrap` mounts what, and what it does not mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub struct Wrapped {
     pub system: BTreeSet<PathBuf>,
     /// All others: toolchains of PATH, and under `permissive` the directories of the root.
     pub judged: BTreeSet<PathBuf>,
+    /// Those of them that the person named: one that is refused is an error.
+    pub asked: BTreeSet<PathBuf>,
+    /// What the person named to be written, and the repository of a work tree.
+    pub written: BTreeSet<PathBuf>,
     /// What was left out before anything was opened.
     pub dropped: Vec<Pruned>,
 }
@@ -28,12 +32,12 @@ pub struct Wrapped {
 impl Wrapped {
     /// Whether a mount point is one of `wrap`'s own; the workspace is not.
     pub fn contains(&self, place: &Path) -> bool {
-        self.system.contains(place) || self.judged.contains(place)
+        self.system.contains(place) || self.judged.contains(place) || self.written.contains(place)
     }
 
     /// Whether there are none: it is no bundle of `wrap`.
     pub fn is_empty(&self) -> bool {
-        self.system.is_empty() && self.judged.is_empty()
+        self.system.is_empty() && self.judged.is_empty() && self.written.is_empty()
     }
 
     /// Whether what lies at a mount point is the node's system itself.
@@ -63,7 +67,7 @@ fn not_the_nodes(never: &Never, facts: &SourceFacts) -> Option<String> {
 }
 
 impl Sorted {
-    /// A mount of `wrap`'s own: read-only, and where it is not the node's system judged like an engine's.
+    /// A mount of `wrap`'s own: read-only unless it was named to be written, and where it is not the node's system judged like an engine's.
     pub(super) fn wrapped(
         &mut self,
         rules: Rules<'_>,
@@ -71,25 +75,70 @@ impl Sorted {
         mount: &Mount,
         facts: &SourceFacts,
         warnings: &mut Vec<Warning>,
-    ) {
+    ) -> Result<(), PlanError> {
         let destination = mount.destination();
+        if wrapped.written.contains(destination) {
+            return self.written(rules, mount, facts, warnings);
+        }
         let mut why = "the node's, for programs to run";
         if !wrapped.is_system(rules.never, destination, facts) {
             if let Some(refused) = refusal(rules.never, rules.meant, destination, facts) {
-                return self.prune(mount, &refused);
+                return self.left_out(wrapped, mount, refused);
             }
             if let (Some(rest), SearchRule::Complete) =
                 (&facts.unsearched, rules.policy.filesystem.search)
             {
                 let rest =
                     format!("it cannot be searched for sockets and credentials as a whole: {rest}");
-                return self.prune(mount, &rest);
+                return self.left_out(wrapped, mount, rest);
             }
-            why = "the node's, judged like an engine's mount";
+            why = match wrapped.asked.contains(destination) {
+                true => "named by --read",
+                false => "the node's, judged like an engine's mount",
+            };
         }
         self.keep_bind(mount, facts, BindAccess::ReadOnly, why.to_owned());
         self.mask_inside(rules.never, destination, facts);
         self.warn_of_rest(destination, facts, warnings);
+        Ok(())
+    }
+
+    /// What the person asked for by name is not left out in silence.
+    fn left_out(&mut self, wrapped: &Wrapped, mount: &Mount, why: String) -> Result<(), PlanError> {
+        let destination = mount.destination();
+        if wrapped.asked.contains(destination) {
+            return Err(PlanError::Named(destination.clone(), why));
+        }
+        self.prune(mount, &why);
+        Ok(())
+    }
+
+    /// Named to be written: judged as the workspace is.
+    fn written(
+        &mut self,
+        rules: Rules<'_>,
+        mount: &Mount,
+        facts: &SourceFacts,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), PlanError> {
+        let destination = mount.destination();
+        let home = facts.home.as_ref();
+        let refused = refusal(rules.never, rules.meant, destination, facts)
+            .or_else(|| read_only(rules.never, facts))
+            .or_else(|| home.map(|_| "it is a whole home directory".to_owned()));
+        if let Some(why) = refused {
+            return Err(PlanError::Named(destination.clone(), why));
+        }
+        let access = match rules.policy.filesystem.workspace {
+            Access::ReadWrite => BindAccess::ReadWrite,
+            Access::None | Access::ReadOnly => {
+                let name = &rules.policy.name;
+                let why = format!("policy '{name}' lets nothing of the node be written");
+                return Err(PlanError::Named(destination.clone(), why));
+            }
+        };
+        self.keep_bind(mount, facts, access, "named to be written".to_owned());
+        self.hide_inside(rules, destination, facts, warnings)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use super::error::WrapRefused;
+use super::layout::Layout;
 use super::list::List;
 use super::person::{Environment, Person};
 
@@ -41,6 +42,28 @@ pub fn passed(list: &List, person: &Person, asked: &[String]) -> Result<Vec<Stri
         env.push(("PATH".to_owned(), SYSTEM_PATH.to_owned()));
     }
     Ok(env.into_iter().map(|(k, v)| format!("{k}={v}")).collect())
+}
+
+/// PATH as the layout has it, and the variables of toolchains that are shown.
+pub fn add_toolchains(environment: &mut Vec<String>, list: &List, layout: &Layout) {
+    environment.retain(|pair| !pair.starts_with("PATH="));
+    environment.push(format!("PATH={}", layout.path));
+    for (key, value) in std::env::vars_os() {
+        let (Some(key), Some(value)) = (key.to_str(), value.to_str()) else {
+            continue;
+        };
+        let asked = environment.iter().any(|pair| {
+            pair.strip_prefix(key)
+                .is_some_and(|rest| rest.starts_with('='))
+        });
+        if asked || !list.names_toolchain(key) || !value.starts_with('/') {
+            continue;
+        }
+        let real = Path::new(value).canonicalize();
+        if real.is_ok_and(|real| layout.shows(&real)) {
+            environment.push(format!("{key}={value}"));
+        }
+    }
 }
 
 fn value<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {

@@ -40,6 +40,33 @@ pub enum WrapRefused {
     /// Two of them name different people.
     #[error("{0} and {1} name different people: unset the one that is not meant")]
     TwoPeople(&'static str, &'static str),
+    /// `--read` and its like
+    #[error("{0} {1:?}: {2}")]
+    Named(&'static str, PathBuf, String),
+    /// The command leads out of what is shown.
+    #[error(
+        "the command {name:?} is {found:?} and leads to {real:?}, which is not shown to it: add --read {}",
+        real.parent().unwrap_or(real).display()
+    )]
+    Hidden {
+        /// As it was asked for.
+        name: String,
+        /// The program, or the interpreter of the script.
+        found: PathBuf,
+        /// Where its links lead.
+        real: PathBuf,
+    },
+    /// A virtual environment on PATH without its Python.
+    #[error(
+        "the virtual environment {venv:?} on PATH needs {hidden:?}, which is not shown, and without it the system's Python would run: add --read {}, or take it from PATH",
+        hidden.parent().unwrap_or(hidden).display()
+    )]
+    Venv {
+        /// The environment.
+        venv: PathBuf,
+        /// What is missing.
+        hidden: PathBuf,
+    },
     /// `--env`
     #[error("--env {0:?} is not NAME=VALUE")]
     Env(String),

@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use anyhow::{Result, bail};
+
+use super::error::WrapRefused;
 use super::list::List;
+use super::toolchain::Toolchains;
 use crate::plan::Pruned;
 use crate::plan::never::Never;
 use crate::plan::wrapped::Wrapped;
@@ -18,6 +22,14 @@ pub struct Layout {
     pub system: BTreeSet<PathBuf>,
     /// Toolchains of PATH that are not mounted, and why.
     pub dropped: Vec<Pruned>,
+    /// Those of them that `--read` named.
+    pub asked: BTreeSet<PathBuf>,
+    /// What `--write` named.
+    pub written: BTreeSet<PathBuf>,
+    /// Virtual environments on PATH, and the Python that each needs.
+    pub venvs: Vec<(PathBuf, PathBuf)>,
+    /// PATH, with directories by their own paths.
+    pub path: String,
     /// Links to make again: path and target.
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Paths to make empty.
@@ -45,6 +57,10 @@ impl Layout {
             binds: Vec::new(),
             system: BTreeSet::new(),
             dropped: Vec::new(),
+            asked: BTreeSet::new(),
+            written: BTreeSet::new(),
+            venvs: Vec::new(),
+            path: variable(environment, "PATH").unwrap_or_default().to_owned(),
             links: Vec::new(),
             masked: Vec::new(),
             workspace: workspace.to_owned(),
@@ -61,7 +77,7 @@ impl Layout {
         if shown == Shown::Home {
             layout.add_home();
         }
-        layout.add_toolchains(list, environment);
+        layout.add_toolchains(list);
         // By name, wherever the home is: the search inside a mount goes only so deep.
         if let Some(home) = &layout.home {
             let never = Never::builtin();
@@ -69,15 +85,37 @@ impl Layout {
                 .masked
                 .extend(never.credentials().map(|c| home.join(c)));
         }
-        layout.binds.sort();
-        layout.binds.dedup();
-        // What another bind shows already, or the workspace is, needs no mount of its own.
-        let all: BTreeSet<PathBuf> = layout.binds.iter().cloned().collect();
-        let workspace = layout.workspace.clone();
         layout
+    }
+
+    /// Sorts the binds; what another shows already, or the workspace is, needs no mount of its own.
+    pub fn settle(&mut self) {
+        self.binds.sort();
+        self.binds.dedup();
+        let all: BTreeSet<PathBuf> = self.binds.iter().cloned().collect();
+        self.binds
+            .retain(|b| *b != self.workspace && !b.ancestors().skip(1).any(|a| all.contains(a)));
+    }
+
+    /// Whether a path without links lies in what is shown.
+    pub fn shows(&self, real: &Path) -> bool {
+        let places = self
             .binds
-            .retain(|b| *b != workspace && !b.ancestors().skip(1).any(|a| all.contains(a)));
-        layout
+            .iter()
+            .chain(&self.written)
+            .chain([&self.workspace]);
+        let mut places = places.filter(|place| !self.masked.contains(*place));
+        places.any(|place| {
+            real.starts_with(place)
+                || place
+                    .canonicalize()
+                    .is_ok_and(|place| real.starts_with(place))
+        })
+    }
+
+    /// Whether a path as it was named leads to what is shown.
+    pub fn shows_name(&self, path: &Path) -> bool {
+        self.shows(path) || self.links.iter().any(|(link, _)| path.starts_with(link))
     }
 
     /// A directory or file as a bind mount, a link as a link.
@@ -109,26 +147,29 @@ impl Layout {
         }
     }
 
-    fn add_toolchains(&mut self, list: &List, environment: &[String]) {
-        for dir in variable(environment, "PATH")
-            .unwrap_or_default()
-            .split(':')
-            .map(Path::new)
-        {
-            if !dir.is_absolute() || list.system.iter().any(|s| dir.starts_with(s)) {
-                continue;
-            }
-            for part in list.toolchain(dir).iter().filter(|p| p.is_dir()) {
-                // What lies in the workspace is seen there.
-                if part.starts_with(&self.workspace) {
-                    continue;
-                }
-                match self.no_toolchain(part) {
-                    None => self.binds.push(part.clone()),
-                    Some(why) => self.drop(part, why),
-                }
+    fn add_toolchains(&mut self, list: &List) {
+        let (workspace, path) = (self.workspace.clone(), self.path.clone());
+        let found = Toolchains::of(list, &workspace, self.home.as_deref(), &path);
+        self.path = found.path.join(":");
+        for part in found.parts.iter().filter(|p| !p.starts_with(&workspace)) {
+            match self.no_toolchain(part) {
+                None => self.binds.push(part.clone()),
+                Some(why) => self.drop(part, why),
             }
         }
+        self.venvs = found.venvs;
+    }
+
+    /// A virtual environment without its Python would silently be the system's.
+    pub fn check_venvs(&self) -> Result<()> {
+        for (venv, python) in &self.venvs {
+            if !self.shows(venv) || !self.shows(python) {
+                let hidden = if self.shows(venv) { python } else { venv };
+                let (venv, hidden) = (venv.clone(), hidden.clone());
+                bail!(WrapRefused::Venv { venv, hidden });
+            }
+        }
+        Ok(())
     }
 
     /// Why a directory that PATH names is not to be a mount. What is mounted is judged once more, by what was opened; here
@@ -175,6 +216,8 @@ impl Layout {
         Wrapped {
             system: self.system.clone(),
             judged: judged.cloned().collect(),
+            asked: self.asked.clone(),
+            written: self.written.clone(),
             dropped: self.dropped.clone(),
         }
     }
@@ -190,7 +233,11 @@ impl Layout {
         all.insert(self.workspace.clone());
         // What mounts in the home lie in: made here, since the runtime would make it root's.
         let homes = self.home.iter().flat_map(|home| {
-            let places = self.binds.iter().chain([&self.workspace]);
+            let places = self
+                .binds
+                .iter()
+                .chain(&self.written)
+                .chain([&self.workspace]);
             let below = places.filter(move |place| *place != home && place.starts_with(home));
             below.filter_map(|place| place.parent())
         });

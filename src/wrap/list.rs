@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::toolchain::prefix_of;
+
 /// The parsed list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -13,6 +15,11 @@ pub struct List {
     /// Files and directories of /etc.
     pub etc: Vec<PathBuf>,
     environment: Vec<String>,
+    tool_variables: Vec<String>,
+    /// What makes `X` belong to a directory `X/bin` of PATH.
+    pub beside_bin: Vec<PathBuf>,
+    /// Where links, scripts and virtual environments may lead: below the home, or absolute.
+    pub places: Vec<PathBuf>,
     login_path: Vec<PathBuf>,
     #[serde(rename = "toolchain")]
     toolchains: Vec<Toolchain>,
@@ -23,6 +30,8 @@ pub struct List {
 struct Toolchain {
     bin: PathBuf,
     needs: Vec<PathBuf>,
+    #[serde(default)]
+    follow: Vec<PathBuf>,
 }
 
 impl List {
@@ -48,16 +57,35 @@ impl List {
         found.collect()
     }
 
-    /// What a directory of PATH needs to be of use: its toolchain's parts, or itself.
-    pub fn toolchain(&self, bin: &Path) -> Vec<PathBuf> {
-        let known = self.toolchains.iter().find(|t| bin.ends_with(&t.bin));
-        let Some(known) = known else {
-            return vec![bin.to_owned()];
-        };
-        let depth = known.bin.components().count();
-        let base = bin.ancestors().nth(depth).unwrap_or(bin);
-        known.needs.iter().map(|n| base.join(n)).collect()
+    /// Whether an environment variable that names a directory belongs to a toolchain.
+    pub fn names_toolchain(&self, key: &str) -> bool {
+        self.tool_variables.iter().any(|name| key == name)
     }
+
+    /// The toolchain of a directory of PATH, if it is listed.
+    pub fn known(&self, bin: &Path) -> Option<Known<'_>> {
+        self.toolchains.iter().find_map(|toolchain| {
+            let depth = toolchain.bin.components().count();
+            let base = bin.ancestors().nth(depth)?;
+            let pattern = std::slice::from_ref(&toolchain.bin);
+            let is_it = prefix_of(base, pattern, bin).is_some();
+            is_it.then(|| Known {
+                base: base.to_owned(),
+                needs: &toolchain.needs,
+                follow: &toolchain.follow,
+            })
+        })
+    }
+}
+
+/// A directory of PATH that the list knows.
+pub struct Known<'a> {
+    /// What the paths of the rule are relative to: most often the home.
+    pub base: PathBuf,
+    /// What is shown.
+    pub needs: &'a [PathBuf],
+    /// Where links of the directory may lead.
+    pub follow: &'a [PathBuf],
 }
 
 /// The directory that a pattern below `base` names, the highest of several.
@@ -88,18 +116,14 @@ mod tests {
     #[test]
     fn a_toolchain_brings_its_parts_and_not_its_credentials() {
         let list = List::builtin();
-        let cargo = list.toolchain(Path::new("/home/me/.cargo/bin"));
-        assert_eq!(
-            cargo,
-            [
-                PathBuf::from("/home/me/.cargo/bin"),
-                PathBuf::from("/home/me/.rustup")
-            ]
-        );
-        assert_eq!(
-            list.toolchain(Path::new("/srv/tools")),
-            [PathBuf::from("/srv/tools")]
-        );
+        let cargo = list.known(Path::new("/home/me/.cargo/bin")).unwrap();
+        assert_eq!(cargo.base, Path::new("/home/me"));
+        assert!(cargo.needs.contains(&PathBuf::from(".rustup")));
+        assert!(!cargo.needs.contains(&PathBuf::from(".cargo")));
+        let node = list.known(Path::new("/home/me/.nvm/versions/node/v22.1.0/bin"));
+        assert_eq!(node.unwrap().needs, [PathBuf::from(".nvm")]);
+        assert!(list.known(Path::new("/srv/tools")).is_none());
+        assert!(list.known(Path::new("/home/me/x.cargo/bin")).is_none());
     }
 
     #[test]

@@ -5,12 +5,16 @@
 
 mod accounts;
 mod bundle;
+mod command;
 mod environment;
 mod error;
 mod layout;
 mod list;
+mod named;
 mod person;
+mod script;
 mod spec;
+mod toolchain;
 mod workspace;
 
 use anyhow::{Result, bail};
@@ -47,6 +51,9 @@ pub fn decide(global: &Global, policy: Option<&str>) -> Result<BundleDecision> {
         policy: policy.map(str::to_owned),
         workspace: None,
         env: Vec::new(),
+        read: Vec::new(),
+        write: Vec::new(),
+        hide: Vec::new(),
         command,
     };
     let prepared = prepare(global, &args)?;
@@ -98,8 +105,16 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     let asked = workspace::asked(args.workspace.as_deref())?;
     let person = Person::of_caller(&asked)?;
     let workspace = person.looking(|| workspace::choose(&asked, &list, &person))??;
-    let environment = person.looking(|| environment::passed(&list, &person, &args.env))??;
-    let layout = person.looking(|| Layout::of(&list, &workspace, &environment, shown))?;
+    let mut environment = person.looking(|| environment::passed(&list, &person, &args.env))??;
+    let layout = person.looking(|| {
+        let mut layout = Layout::of(&list, &workspace, &environment, shown);
+        layout.add_named(args)?;
+        layout.check_venvs()?;
+        environment::add_toolchains(&mut environment, &list, &layout);
+        command::check(&args.command[0], &layout.path, &layout)?;
+        layout.settle();
+        anyhow::Ok(layout)
+    })??;
     let bundle = WrapBundle::new(&layout, &person)?;
     let stdio = [
         rustix::stdio::stdin(),

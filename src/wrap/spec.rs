@@ -134,7 +134,10 @@ fn mounts(layout: &Layout) -> Vec<Mount> {
         ["/etc/hosts", "/etc/resolv.conf"]
             .map(|path| mount(path, "bind", Path::new("/dev/null"), &["bind", "ro"])),
     );
-    all.push(bind(&layout.workspace, "rw"));
+    // Parents first: one may lie in the other.
+    let mut written: Vec<&PathBuf> = layout.written.iter().chain([&layout.workspace]).collect();
+    written.sort();
+    all.extend(written.into_iter().map(|path| bind(path, "rw")));
     all
 }
 

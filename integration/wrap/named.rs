@@ -1,0 +1,108 @@
+//! `--read`, `--write`, `--hide`.
+
+use std::path::Path;
+
+use super::account::Account;
+use crate::direct::Scratch;
+use crate::docker::Docker;
+
+const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_reads_writes_and_hides_what_is_named() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file("data/in/table", "a table");
+    person.file("data/in/.aws/credentials", "the-secret-of-the-node");
+    person.file("out/old", "old");
+    let scratch = Scratch::new();
+    let elsewhere = scratch.file("shared/file", "elsewhere");
+    let (read, write) = (
+        format!("{}/data/in", person.home),
+        format!("{}/out", person.home),
+    );
+    let script = "cat ~/data/in/table ~/data/in/.aws/credentials; touch ~/data/in/new; cat ~/out/old; echo new >~/out/new; \
+                  echo \"[$(cat hidden)]\"; ls -A private; ls -A ~/data; cat \"$1\"; true";
+    for policy in POLICIES {
+        person.file("src/project/hidden", "the-secret-of-the-node");
+        person.file("src/project/private/x", "the-secret-of-the-node");
+        let options = [
+            "wrap", "--policy", policy, "--read", &read, "--read", &elsewhere, "--write", &write,
+            "--hide", "hidden", "--hide", "private", "--", "bash", "-c", script, "-", &elsewhere,
+        ];
+        let seen = crate::command::run_for(
+            std::time::Duration::from_secs(60),
+            &mut person.sudo(&options),
+        );
+        assert_eq!(seen.code, 0, "{policy}: {seen}");
+        assert_eq!(
+            seen.stdout, "a tableold[]\nin\nelsewhere",
+            "{policy}: {seen}"
+        );
+        assert!(!seen.to_string().contains("the-secret"), "{policy}: {seen}");
+        assert!(!Path::new(&format!("{read}/new")).exists());
+        assert_eq!(
+            person.does("stat -c %U ~/out/new; rm ~/out/new"),
+            format!("{}\n", person.name)
+        );
+        // The control: unnamed, the directories are not there, and what was hidden is.
+        let plain = person.wrap_by(policy, "cat ~/data/in/table ~/out/old; cat hidden");
+        assert!(plain.stdout.contains("the-secret"), "{policy}: {plain}");
+        assert_eq!(
+            plain.stdout.contains("a table"),
+            policy == "permissive",
+            "{policy}: {plain}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_refuses_what_is_named_and_cannot_be_given() {
+    let _docker = Docker::connect();
+    let (person, other) = (Account::new(), Account::new());
+    person.file(".ssh/id", "the-secret-of-the-node");
+    other.file("private/notes", "the-secret-of-the-node");
+    other.does("chmod 700 ~");
+    let (ssh, home) = (format!("{}/.ssh", person.home), person.home.clone());
+    let private = format!("{}/private", other.home);
+    person.does("ln -s ~/.ssh ~/innocent; ln -s / ~/src/project/root");
+    let innocent = format!("{home}/innocent");
+    for (option, path) in [
+        ("--read", ssh.as_str()),
+        ("--read", &innocent),
+        ("--read", &home),
+        ("--read", "/home"),
+        ("--read", "/"),
+        ("--read", "/etc/shadow"),
+        ("--read", "/run"),
+        ("--read", "/none/such"),
+        ("--read", &private),
+        ("--read", "root"),
+        ("--write", "/usr/local"),
+        ("--write", &ssh),
+        ("--write", &home),
+        ("--write", "/"),
+        ("--write", "/etc"),
+        ("--write", &private),
+        ("--hide", "/none/such"),
+        ("--hide", "."),
+        ("--hide", &home),
+        ("--write", "/proc/sys"),
+        ("--read", "/dev/sda"),
+        ("--write", "/var/lib/docker"),
+    ] {
+        let refused = person.wrap(&[option, path], "true").failed();
+        assert!(!refused.contains("the-secret"), "{refused}");
+        assert_eq!(refused.lines().count(), 1, "{option} {path}: {refused}");
+        assert!(refused.contains(path), "{option} {path}: {refused}");
+    }
+    // The control.
+    person
+        .wrap(
+            &["--read", "/usr/share", "--hide", "/usr/share/doc"],
+            "true",
+        )
+        .ok();
+}

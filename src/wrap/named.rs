@@ -1,0 +1,81 @@
+//! SHELL. What the person named: `--read`, `--write`, `--hide`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use super::error::WrapRefused;
+use super::layout::Layout;
+use crate::cli;
+use crate::plan::never::Never;
+use crate::probe::is_home;
+
+impl Layout {
+    /// Adds what was named. Nothing of it is dropped in silence: what cannot be given is an error with its reason.
+    pub fn add_named(&mut self, args: &cli::Wrap) -> Result<()> {
+        for path in &args.read {
+            let real = self.open_named("--read", path)?;
+            if !self.shows(&real) {
+                self.asked.insert(real.clone());
+                self.binds.push(real);
+            }
+        }
+        for path in &args.write {
+            let real = self.open_named("--write", path)?;
+            if !real.starts_with(&self.workspace) {
+                self.binds.retain(|bind| *bind != real);
+                self.written.insert(real);
+            }
+        }
+        for path in &args.hide {
+            let real = self.real("--hide", path)?;
+            if self.workspace.starts_with(&real) {
+                let why = "it is the workspace, or holds it".to_owned();
+                bail!(WrapRefused::Named("--hide", path.clone(), why));
+            }
+            self.masked.push(real);
+        }
+        Ok(())
+    }
+
+    /// The path without links. A link that was named is made again, so that the name leads there inside too.
+    fn open_named(&mut self, option: &'static str, path: &Path) -> Result<PathBuf> {
+        let real = self.real(option, path)?;
+        let never = Never::builtin();
+        let why = match never.refuses(&real) {
+            Some(why) => Some(why.to_owned()),
+            None if is_home(&real) || never.is_common(&real) => {
+                Some("name a directory in it, not all of it".to_owned())
+            }
+            None if self.workspace.starts_with(&real) && real != self.workspace => {
+                Some("it holds the workspace".to_owned())
+            }
+            None => option_of_system(option, &real, never),
+        };
+        if let Some(why) = why {
+            bail!(WrapRefused::Named(option, path.to_owned(), why));
+        }
+        let is_link = path.is_absolute() && path.is_symlink();
+        let above = path.parent().unwrap_or(path);
+        if is_link && !self.shows(above) && above.canonicalize().is_ok_and(|real| real == above) {
+            self.links.push((path.to_owned(), real.clone()));
+        }
+        Ok(real)
+    }
+
+    fn real(&self, option: &'static str, path: &Path) -> Result<PathBuf> {
+        match path.canonicalize() {
+            Ok(real) => Ok(real),
+            Err(error) => bail!(WrapRefused::Named(
+                option,
+                path.to_owned(),
+                error.to_string()
+            )),
+        }
+    }
+}
+
+fn option_of_system(option: &str, real: &Path, never: &Never) -> Option<String> {
+    let why = never.read_only(real).filter(|_| option == "--write")?;
+    Some(format!("nobody writes it: {why}"))
+}

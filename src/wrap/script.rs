@@ -1,0 +1,47 @@
+//! SHELL. The first line of a script.
+
+use std::fs::{DirEntry, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Longest first line of a script that the kernel reads (BINPRM_BUF_SIZE).
+const FIRST_LINE: u64 = 256;
+/// More than any pyvenv.cfg has.
+const LONGEST_TEXT: u64 = 64 << 10;
+
+/// The words after `#!`, if it is a script.
+pub fn interpreter(path: &Path) -> Vec<String> {
+    let text = beginning(path, FIRST_LINE);
+    let line = text.lines().next().and_then(|line| line.strip_prefix("#!"));
+    let words = line.unwrap_or_default().split_whitespace();
+    words.map(str::to_owned).collect()
+}
+
+/// The directory of the Python that a virtual environment was made with: `home` of pyvenv.cfg (PEP 405).
+pub fn venv_home(config: &Path) -> Option<String> {
+    let text = beginning(config, LONGEST_TEXT);
+    let mut pairs = text.lines().filter_map(|line| line.split_once('='));
+    let home = pairs.find(|(key, _)| key.trim() == "home");
+    home.map(|(_, value)| value.trim().to_owned())
+}
+
+/// Whether an entry is a regular file and no link.
+pub fn is_file(entry: &DirEntry) -> bool {
+    entry.file_type().is_ok_and(|kind| kind.is_file())
+}
+
+/// The first bytes of a regular file. Opened without waiting: a pipe may have taken its place.
+fn beginning(path: &Path, most: u64) -> String {
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let Ok(file) = opened else {
+        return String::new();
+    };
+    let mut bytes = Vec::new();
+    let is_file = file.metadata().is_ok_and(|m| m.is_file());
+    if !is_file || file.take(most).read_to_end(&mut bytes).is_err() {
+        return String::new();
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,225 @@
+//! SHELL. What the directories of PATH need to be of use: the rest of their toolchains, by the rules of policies/wrap.toml.
+//!
+//! A directory of PATH is named by the person. What it leads to (links, first lines of scripts, the base of a virtual
+//! environment) may be an agent's making, so that is followed only into the places that the list names.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::list::List;
+use super::script;
+use crate::plan::never::Never;
+use crate::probe::is_home;
+
+/// Entries of a directory that are looked at.
+const MOST_ENTRIES: usize = 4096;
+
+/// What was found so far.
+pub struct Toolchains<'a> {
+    list: &'a List,
+    workspace: &'a Path,
+    homes: Vec<PathBuf>,
+    /// Directories and files to show, not judged yet.
+    pub parts: BTreeSet<PathBuf>,
+    /// PATH, where a directory behind a link is named by its own path.
+    pub path: Vec<String>,
+    /// Virtual environments on PATH, and the Python that each needs.
+    pub venvs: Vec<(PathBuf, PathBuf)>,
+}
+
+impl<'a> Toolchains<'a> {
+    /// Looks at each directory of `path`.
+    pub fn of(list: &'a List, workspace: &'a Path, home: Option<&Path>, path: &str) -> Self {
+        let mut homes: Vec<PathBuf> = home.map(Path::to_owned).into_iter().collect();
+        homes.extend(home.and_then(|home| home.canonicalize().ok()));
+        let mut found = Self {
+            list,
+            workspace,
+            homes,
+            parts: BTreeSet::new(),
+            path: Vec::new(),
+            venvs: Vec::new(),
+        };
+        let mut seen = BTreeSet::new();
+        for name in path.split(':').filter(|name| seen.insert(*name)) {
+            let entry = found.directory(Path::new(name));
+            let entry = entry.and_then(|dir| dir.to_str().map(str::to_owned));
+            found.path.push(entry.unwrap_or_else(|| name.to_owned()));
+        }
+        found
+    }
+
+    /// One directory of PATH; its own path, where that is another.
+    fn directory(&mut self, dir: &Path) -> Option<PathBuf> {
+        if !dir.is_absolute() || self.is_system(dir) || !dir.is_dir() {
+            return None;
+        }
+        self.venv(dir);
+        // What lies in the workspace is seen there.
+        if dir.starts_with(self.workspace) {
+            return None;
+        }
+        if let Some(known) = self.list.known(dir) {
+            let needs = known.needs.iter().map(|need| known.base.join(need));
+            self.parts.extend(needs.filter(|part| part.exists()));
+            for entry in fs::read_dir(dir)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .take(MOST_ENTRIES)
+            {
+                self.follow(&entry, &known.base, known.follow);
+            }
+            return None;
+        }
+        let real = dir.canonicalize().ok()?;
+        if real == dir {
+            let part = self.around(dir).unwrap_or(dir);
+            self.parts.insert(part.to_owned());
+            return None;
+        }
+        if self.is_system(&real) {
+            return Some(real);
+        }
+        match self.place(&real) {
+            Some(place) => {
+                self.parts.insert(place);
+                Some(real)
+            }
+            // The link may be an agent's: it is reported with the reason.
+            None => {
+                self.parts.insert(dir.to_owned());
+                None
+            }
+        }
+    }
+
+    /// `X` of a directory `X/bin` that works with its neighbours.
+    fn around<'d>(&self, dir: &'d Path) -> Option<&'d Path> {
+        let above = dir.parent().filter(|_| dir.ends_with("bin"))?;
+        let has = |name: &PathBuf| above.join(name).exists();
+        let whole = self.list.beside_bin.iter().any(has) && !has(&PathBuf::from(".git"));
+        let holds = |path: &Path| path.starts_with(above);
+        let too_much = is_home(above)
+            || holds(self.workspace)
+            || self.homes.iter().any(|home| holds(home))
+            || Never::builtin().is_common(above);
+        (whole && !too_much).then_some(above)
+    }
+
+    /// What an entry of a directory of PATH leads to: a link's target, a script's interpreter.
+    fn follow(&mut self, entry: &fs::DirEntry, base: &Path, patterns: &[PathBuf]) {
+        let path = entry.path();
+        let target = match script::is_file(entry) {
+            true => script::interpreter(&path).first().map(PathBuf::from),
+            false => Some(path),
+        };
+        let Some((target, real)) = target.and_then(|t| Some((t.clone(), t.canonicalize().ok()?)))
+        else {
+            return;
+        };
+        let mut bases = vec![base.to_owned()];
+        bases.extend(base.canonicalize());
+        // A venv's python is a link out of it: each step counts.
+        let step = fs::read_link(&target).ok();
+        let step = step.map(|step| target.parent().unwrap_or(&target).join(step));
+        for leads in [Some(&target), step.as_ref(), Some(&real)]
+            .into_iter()
+            .flatten()
+        {
+            let below = bases
+                .iter()
+                .find_map(|base| prefix_of(base, patterns, leads));
+            self.parts.extend(below.or_else(|| self.place(leads)));
+            if let Some(dir) = leads.parent() {
+                self.venv(dir);
+            }
+        }
+    }
+
+    /// The Python of a virtual environment, if the directory is one's.
+    fn venv(&mut self, bin: &Path) {
+        let Some(venv) = bin.parent() else {
+            return;
+        };
+        let config = venv.join("pyvenv.cfg");
+        if self.venvs.iter().any(|(known, _)| known == venv) || !config.is_file() {
+            return;
+        }
+        let base = script::venv_home(&config).map(PathBuf::from);
+        let base = base.filter(|base| base.is_absolute() && base.is_dir());
+        let pythons = ["python3", "python"].map(|name| bin.join(name));
+        for needed in base.into_iter().chain(pythons) {
+            let Ok(real) = needed.canonicalize() else {
+                continue;
+            };
+            if !self.is_system(&real) && !real.starts_with(venv) {
+                self.parts.extend(self.place(&real));
+            }
+            self.venvs.push((venv.to_owned(), real));
+        }
+    }
+
+    /// The place of the list in which a path lies.
+    fn place(&self, path: &Path) -> Option<PathBuf> {
+        let bases = self.homes.iter().map(PathBuf::as_path);
+        let mut bases = bases.chain([Path::new("/")]);
+        bases.find_map(|base| {
+            let absolute = base == Path::new("/");
+            let places = self.list.places.iter();
+            let places = places.filter(|place| place.is_absolute() == absolute);
+            let places: Vec<PathBuf> = places
+                .map(|p| p.strip_prefix("/").unwrap_or(p).to_owned())
+                .collect();
+            prefix_of(base, &places, path)
+        })
+    }
+
+    fn is_system(&self, path: &Path) -> bool {
+        self.list.system.iter().any(|s| path.starts_with(s))
+    }
+}
+
+/// The beginning of a path that a pattern below `base` names; `*` stands for one component.
+pub fn prefix_of(base: &Path, patterns: &[PathBuf], path: &Path) -> Option<PathBuf> {
+    let rest = path.strip_prefix(base).ok()?;
+    patterns.iter().find_map(|pattern| {
+        let mut found = base.to_owned();
+        let mut have = rest.components();
+        for want in pattern.components() {
+            let part = have.next()?;
+            let plain = matches!(part, std::path::Component::Normal(_));
+            if !plain || (want.as_os_str() != "*" && want != part) {
+                return None;
+            }
+            found.push(part);
+        }
+        Some(found)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_names_the_beginning_of_a_path() {
+        let patterns = [PathBuf::from(".local/share/*"), PathBuf::from("miniconda3")];
+        let of = |path: &str| prefix_of(Path::new("/home/me"), &patterns, Path::new(path));
+        let claude = Some(PathBuf::from("/home/me/.local/share/claude"));
+        assert_eq!(of("/home/me/.local/share/claude/versions/1"), claude);
+        assert_eq!(
+            of("/home/me/miniconda3"),
+            Some("/home/me/miniconda3".into())
+        );
+        for not in [
+            "/home/me/.local/share",
+            "/home/me/x",
+            "/home/you/miniconda3",
+            "/home/me/.local/share/..",
+        ] {
+            assert_eq!(of(not), None, "{not}");
+        }
+    }
+}
