@@ -124,3 +124,52 @@ fn hostile_cve_2019_5736_the_runtimes_file_is_not_written() {
         );
     }
 }
+
+/// CVE-2019-5736, on a node whose programs lie on a read-only mount that is made writable for an upgrade: a process that kept a
+/// descriptor of the runtime's file would write to it then.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_cve_2019_5736_a_read_only_mount_of_the_node_is_no_seal() {
+    struct Mounted(String);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").args(["-l", &self.0]).status();
+        }
+    }
+    let stage = Stage::new();
+    let scratch = &stage.node.scratch;
+    // A directory that is read-only, and a file that is.
+    for place in ["programs", "programs/agentbox"] {
+        let programs = scratch.dir("programs");
+        let installed = format!("{programs}/agentbox");
+        fs::copy(program(), &installed).unwrap();
+        let mounted = Mounted(scratch.path(place));
+        run("mount", &["--bind", &mounted.0, &mounted.0]).ok();
+        run("mount", &["-o", "remount,bind,ro", &mounted.0]).ok();
+        for policy in ["unconfined", "standard"] {
+            let (bundle, id) = stage.bundle(&stage.config("sleep 100"));
+            let call = |arguments: &[&str]| {
+                let mut command = Command::new(&installed);
+                command
+                    .args(["--root", &stage.node.root, "--policy", policy])
+                    .args(arguments);
+                stage.node.finish(command)
+            };
+            call(&["create", "--bundle", &bundle, &id]).ok();
+            let state: Value = serde_json::from_str(&call(&["state", &id]).ok()).unwrap();
+            let exe = format!("/proc/{}/exe", state["pid"]);
+            run("mount", &["-o", "remount,bind,rw", &mounted.0]).ok();
+            let is_read_only = |path: &str| {
+                let flags = rustix::fs::statvfs(path).unwrap().f_flag;
+                flags.contains(rustix::fs::StatVfsMountFlags::RDONLY)
+            };
+            assert!(
+                !is_read_only(&installed),
+                "the control: the node's is writable"
+            );
+            assert!(is_read_only(&exe), "{policy}, {place}");
+            run("mount", &["-o", "remount,bind,ro", &mounted.0]).ok();
+            call(&["delete", "--force", &id]).ok();
+        }
+    }
+}

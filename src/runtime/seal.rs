@@ -9,7 +9,8 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, StatxAttributes, StatxFlags};
+use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::kernel::mount_options::{Bits, Reach};
@@ -43,22 +44,39 @@ pub fn ensure(listen: Listen) -> Result<(), RuntimeError> {
     let step = "protect the runtime's own file (CVE-2019-5736)";
     let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(RuntimeError::io(step))?;
-    let flags = rustix::fs::fstatvfs(&exe)
-        .map_err(RuntimeError::io(step))?
-        .f_flag;
+    let sealed = is_sealed(&exe).map_err(RuntimeError::io(step))?;
     let clean = std::env::vars_os().all(|(name, _)| listen.keeps(&name));
-    if flags.contains(StatVfsMountFlags::RDONLY) && clean {
+    if sealed && clean {
         return Ok(());
     }
-    let tree = open_tree(
-        CWD,
-        EXE,
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
-    )
-    .map_err(RuntimeError::io(step))?;
+    let tree = open_tree(CWD, EXE, CLONE).map_err(RuntimeError::io(step))?;
     change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(RuntimeError::io(step))?;
     Err(RuntimeError::io(step)(execute_again(&tree, listen)))
 }
+
+/// Whether it runs from a mount as [`ensure`] makes it: read-only, of the file alone, and in no mount namespace, where somebody could
+/// make it writable again. A node may have the file on a read-only mount of its own, which is remounted for upgrades; a process
+/// of a container that keeps a descriptor would wait for that.
+fn is_sealed(exe: &OwnedFd) -> rustix::io::Result<bool> {
+    let read_only = rustix::fs::fstatvfs(exe)?
+        .f_flag
+        .contains(StatVfsMountFlags::RDONLY);
+    // Since Linux 5.8; statx(2).
+    let known = rustix::fs::statx(exe, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())?;
+    let alone = known.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+    if !(read_only && alone) {
+        return Ok(false);
+    }
+    // Only what is mounted can be cloned (open_tree(2)).
+    match open_tree(CWD, EXE, CLONE) {
+        Err(Errno::INVAL) => Ok(true),
+        Ok(_) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// For open_tree(2).
+const CLONE: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC);
 
 fn execute_again(tree: &OwnedFd, listen: Listen) -> std::io::Error {
     let strings = |items: Vec<std::ffi::OsString>| {

@@ -63,27 +63,19 @@ agentbox_start:
     je 9f
     jmp 5b
 
-    # Already there?  open("/proc/self/exe", O_PATH | O_CLOEXEC), fstatfs(fd): f_flags, ST_RDONLY
-6:  sub rsp, 128
-    mov eax, 2
-    lea rdi, [rip + 70f]
-    mov esi, 0x280000
+    # Already there?  statx(AT_FDCWD, "/proc/self/exe", 0, 0, buffer): stx_attributes, STATX_ATTR_MOUNT_ROOT. A read-only mount is no
+    # answer: the node's own may become writable again. A file that is mounted by itself is the seal's to judge.
+6:  sub rsp, 256
+    mov eax, 332
+    mov edi, -100
+    lea rsi, [rip + 70f]
     xor edx, edx
+    xor r10d, r10d
+    mov r8, rsp
     syscall
     test eax, eax
-    js 8f
-    mov ebx, eax
-    mov eax, 138
-    mov edi, ebx
-    mov rsi, rsp
-    syscall
-    mov ebp, eax
-    mov eax, 3
-    mov edi, ebx
-    syscall
-    test ebp, ebp
     jnz 8f
-    test byte ptr [rsp + 80], 1
+    test byte ptr [rsp + 9], 0x20
     jnz 8f
 
     # open_tree(AT_FDCWD, "/proc/self/exe", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
