@@ -6,6 +6,7 @@ mod mcp;
 mod named;
 mod person;
 mod pid1;
+mod repository;
 mod shell;
 mod terminal;
 mod toolchains;

@@ -10,6 +10,9 @@ use super::layout::Layout;
 use super::person::Person;
 use crate::runtime::state::store;
 
+/// Where git looks for the system's configuration: GIT_CONFIG_SYSTEM says so, since that depends on how it was built.
+pub const GIT_CONFIG: &str = "/etc/gitconfig";
+
 /// A bundle in the runtime's own directory, removed with the value.
 pub struct WrapBundle {
     /// The bundle.
@@ -43,6 +46,8 @@ impl WrapBundle {
             fs::set_permissions(&var_tmp, shared)
                 .with_context(|| format!("open up {var_tmp:?}"))?;
         }
+        let git = inside(&root, Path::new(GIT_CONFIG));
+        fs::write(&git, &layout.git).with_context(|| format!("write {git:?}"))?;
         for (link, target) in &layout.links {
             std::os::unix::fs::symlink(target, inside(&root, link))
                 .with_context(|| format!("make the link {link:?}"))?;

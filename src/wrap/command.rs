@@ -14,11 +14,11 @@ use super::script;
 /// Refuses a command that the caller has and that would be missing or another inside. One that nobody has is the runtime's
 /// to report.
 pub fn check(name: &str, path: &str, layout: &Layout) -> Result<()> {
-    let Some(found) = find(name, path, &layout.workspace) else {
+    let Some(found) = find(name, path, &layout.cwd) else {
         return Ok(());
     };
     let real = shown(name, &found, layout)?;
-    for interpreter in interpreters(&real, path, &layout.workspace) {
+    for interpreter in interpreters(&real, path, &layout.cwd) {
         shown(name, &interpreter, layout)?;
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
+use super::bundle::GIT_CONFIG;
 use super::error::WrapRefused;
 use super::layout::Layout;
 use super::list::List;
@@ -48,6 +49,12 @@ pub fn passed(list: &List, person: &Person, asked: &[String]) -> Result<Vec<Stri
 pub fn add_toolchains(environment: &mut Vec<String>, list: &List, layout: &Layout) {
     environment.retain(|pair| !pair.starts_with("PATH="));
     environment.push(format!("PATH={}", layout.path));
+    if !environment
+        .iter()
+        .any(|pair| pair.starts_with("GIT_CONFIG_SYSTEM="))
+    {
+        environment.push(format!("GIT_CONFIG_SYSTEM={GIT_CONFIG}"));
+    }
     for (key, value) in std::env::vars_os() {
         let (Some(key), Some(value)) = (key.to_str(), value.to_str()) else {
             continue;

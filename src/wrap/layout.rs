@@ -8,6 +8,8 @@ use anyhow::{Result, bail};
 
 use super::error::WrapRefused;
 use super::list::List;
+use super::person::Person;
+use super::repository;
 use super::toolchain::Toolchains;
 use crate::plan::Pruned;
 use crate::plan::never::Never;
@@ -36,6 +38,12 @@ pub struct Layout {
     pub masked: Vec<PathBuf>,
     /// The workspace.
     pub workspace: PathBuf,
+    /// The working directory, in the workspace.
+    pub cwd: PathBuf,
+    /// What of a repository elsewhere is not written: what git runs, and what names it.
+    pub readonly: Vec<PathBuf>,
+    /// What the command's git finds as the system's configuration.
+    pub git: String,
     /// HOME of the command, if it is a usable path.
     pub home: Option<PathBuf>,
 }
@@ -64,6 +72,9 @@ impl Layout {
             links: Vec::new(),
             masked: Vec::new(),
             workspace: workspace.to_owned(),
+            cwd: workspace.to_owned(),
+            readonly: Vec::new(),
+            git: String::new(),
             home: home.filter(|h| h.is_absolute()),
         };
         for path in &list.system {
@@ -133,6 +144,22 @@ impl Layout {
             // Inside /etc: mounted as what it leads to.
             self.binds.push(path.to_owned());
         }
+    }
+
+    /// What git needs beside the workspace.
+    pub fn add_repository(&mut self, person: &Person) {
+        match repository::elsewhere(&self.workspace, person) {
+            Ok(Some(common)) => {
+                let closed = ["hooks", "config", "info"].map(|name| common.join(name));
+                self.readonly
+                    .extend(closed.into_iter().filter(|p| p.exists()));
+                self.written.insert(common);
+            }
+            Ok(None) => {}
+            Err((named, why)) => self.drop(&named, why),
+        }
+        let home = self.home.clone().or_else(|| person.home());
+        self.git = repository::configuration(home.as_deref(), &self.workspace);
     }
 
     /// The person's own home. It is judged, and searched for credentials, like an engine's mount.

@@ -12,6 +12,7 @@ mod layout;
 mod list;
 mod named;
 mod person;
+mod repository;
 mod script;
 mod spec;
 mod toolchain;
@@ -104,10 +105,15 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     let list = List::builtin();
     let asked = workspace::asked(args.workspace.as_deref())?;
     let person = Person::of_caller(&asked)?;
-    let workspace = person.looking(|| workspace::choose(&asked, &list, &person))??;
+    let cwd = person.looking(|| workspace::choose(&asked, &list, &person))??;
+    // A directory that was named is meant as it is.
+    let top = || repository::top(&cwd, &person).filter(|_| args.workspace.is_none());
+    let workspace = person.looking(top)?.unwrap_or_else(|| cwd.clone());
     let mut environment = person.looking(|| environment::passed(&list, &person, &args.env))??;
     let layout = person.looking(|| {
         let mut layout = Layout::of(&list, &workspace, &environment, shown);
+        layout.cwd = cwd;
+        layout.add_repository(&person);
         layout.add_named(args)?;
         layout.check_venvs()?;
         environment::add_toolchains(&mut environment, &list, &layout);

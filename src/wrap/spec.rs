@@ -52,6 +52,13 @@ pub fn build(layout: &Layout, command: &Command<'_>) -> Spec {
                 .map(|p| p.display().to_string())
                 .collect::<Vec<_>>(),
         )
+        .readonly_paths(
+            layout
+                .readonly
+                .iter()
+                .map(|p| p.display().to_string())
+                .collect::<Vec<_>>(),
+        )
         .build()
         .expect("the other fields have defaults");
     linux.set_seccomp(None);
@@ -81,7 +88,7 @@ fn wrapped(layout: &Layout, command: &Command<'_>) -> oci_spec::runtime::Process
     ProcessBuilder::default()
         .args(command.args.to_vec())
         .env(command.environment.clone())
-        .cwd(layout.workspace.clone())
+        .cwd(layout.cwd.clone())
         .user(user)
         .terminal(command.terminal)
         .no_new_privileges(true)

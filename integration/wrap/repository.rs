@@ -1,0 +1,144 @@
+//! U-A9: git works at once, from a directory of a repository, a work tree and a submodule, and a crafted `.git` brings nothing.
+
+use std::time::Duration;
+
+use super::account::Account;
+use crate::command::{Finished, run_for};
+use crate::docker::Docker;
+
+const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
+const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; set -e; ";
+
+/// `wrap` below a directory of the person's home.
+fn wrap_in(person: &Account, directory: &str, policy: &str, script: &str) -> Finished {
+    let mut command = person.sudo(&["wrap", "--policy", policy, "--", "bash", "-c", script]);
+    command.current_dir(format!("{}/{directory}", person.home));
+    run_for(Duration::from_secs(60), &mut command)
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_commits_from_a_subdirectory_a_work_tree_and_a_submodule() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file(
+        ".gitconfig",
+        "[credential]\n\thelper = store\n[user]\n\tname = The Person\n\temail = p@example.org\n",
+    );
+    person.does(&format!(
+        "{GIT} cd ~/src/project; git init -q; mkdir -p a/b; echo 1 >a/b/f; git add .; git commit -qm one; \
+         git worktree add -q ~/src/tree; git init -q ~/src/sub; cd ~/src/sub; git commit -q --allow-empty -m s; \
+         cd ~/src/project; git -c protocol.file.allow=always submodule --quiet add ~/src/sub sub; git commit -qm sub"
+    ));
+    let script = "pwd; git rev-parse --show-toplevel; echo x >>new-$$; git add . && git commit -qm inside && git log -1 --format='%an <%ae>'; \
+                  git config --get-all credential.helper; true";
+    for policy in POLICIES {
+        for (directory, top) in [
+            ("src/project/a/b", "src/project"),
+            ("src/project", "src/project"),
+            ("src/tree", "src/tree"),
+            ("src/tree/a", "src/tree"),
+            ("src/project/sub", "src/project/sub"),
+        ] {
+            let seen = wrap_in(&person, directory, policy, script);
+            let home = &person.home;
+            let helper = if policy == "permissive" {
+                "store\n"
+            } else {
+                ""
+            };
+            let expected =
+                format!("{home}/{directory}\n{home}/{top}\nThe Person <p@example.org>\n{helper}");
+            assert_eq!(seen.stdout, expected, "{policy} {directory}: {seen}");
+            // The control: what was committed inside is committed.
+            let said = person.does(&format!("cd {directory}; git log -1 --format=%s"));
+            assert_eq!(said, "inside\n", "{policy} {directory}");
+        }
+    }
+    // A work tree's agent plants nothing that git of the repository would run.
+    let plant = "c=$(git rev-parse --git-common-dir); echo x >$c/hooks/post-commit; git config core.hooksPath /tmp; mv $c/hooks $c/h; \
+                 test -w $c/objects && echo writable";
+    let seen = wrap_in(&person, "src/tree", "standard", plant);
+    assert_eq!(seen.stdout, "writable\n", "{seen}");
+    let left = person.does("cd ~/src/project; ls .git/hooks; git config core.hooksPath || true");
+    assert!(
+        !left.lines().any(|l| l == "post-commit" || l == "/tmp"),
+        "{left}"
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_brings_nothing_for_a_crafted_git_file() {
+    let _docker = Docker::connect();
+    let (person, other) = (Account::new(), Account::new());
+    let secret = "the-secret-of-the-node";
+    for account in [&person, &other] {
+        account.does(&format!("{GIT} git init -q ~/other; cd ~/other; echo {secret} >.git/notes; git commit -q --allow-empty -m s; chmod 755 ~"));
+    }
+    let (home, theirs) = (&person.home, &other.home);
+    for (target, shown) in [
+        (
+            format!("{home}/other/.git"),
+            format!("{home}/other/.git/notes"),
+        ),
+        (
+            format!("{theirs}/other/.git"),
+            format!("{theirs}/other/.git/notes"),
+        ),
+        (home.clone(), format!("{home}/other/.git/notes")),
+        ("/".to_owned(), format!("{theirs}/other/.git/notes")),
+        (
+            "../../other/.git".to_owned(),
+            format!("{home}/other/.git/notes"),
+        ),
+        ("/etc".to_owned(), "/etc/shadow".to_owned()),
+    ] {
+        person.file("src/project/.git", &format!("gitdir: {target}\n"));
+        for policy in ["strict", "standard"] {
+            let seen = wrap_in(
+                &person,
+                "src/project",
+                policy,
+                &format!("cat {shown}; true"),
+            );
+            assert_eq!(seen.code, 0, "{target}: {seen}");
+            assert!(
+                !seen.stdout.contains(secret) && !seen.stdout.contains("root:"),
+                "{target}: {seen}"
+            );
+        }
+    }
+    // A git directory in the workspace that names another's as its common one.
+    person.does("rm -rf ~/src/project/.git; mkdir -p ~/src/project/g; cd ~/src/project; echo 'gitdir: g' >.git; \
+                 echo ~/other/.git >g/commondir; echo $PWD/.git >g/gitdir; cp ~/other/.git/HEAD g");
+    let seen = wrap_in(
+        &person,
+        "src/project",
+        "standard",
+        "cat ~/other/.git/notes; true",
+    );
+    assert!(!seen.stdout.contains(secret), "{seen}");
+    // The control: the file is the person's to read.
+    assert!(person.does("cat ~/other/.git/notes").contains(secret));
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_takes_no_home_for_a_repository() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.does(&format!("{GIT} git init -q ~; echo x >~/src/beside"));
+    let seen = wrap_in(
+        &person,
+        "src/project",
+        "standard",
+        "pwd; touch new; ls ~/src; echo x >../planted; true",
+    );
+    assert_eq!(
+        seen.stdout,
+        format!("{}\nproject\n", person.project),
+        "{seen}"
+    );
+    assert!(!person.does("ls ~/src ~/src/project").contains("planted"));
+}

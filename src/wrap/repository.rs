@@ -1,0 +1,162 @@
+//! SHELL. The git repository of a workspace: its top, and the directory that a work tree or a submodule keeps elsewhere.
+//!
+//! An agent can write a `.git` file into its workspace. So what that names comes in only if it is a git directory of the
+//! person's that itself points back to this workspace, which is written where the agent does not write.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::person::Person;
+use crate::plan::never::Never;
+use crate::probe::is_home;
+
+/// Longest text that git keeps in such a file.
+const LONGEST: u64 = 64 << 10;
+
+/// The top of the repository in which a directory lies; nothing where that is a home or what holds one, or not the
+/// person's.
+pub fn top(directory: &Path, person: &Person) -> Option<PathBuf> {
+    let home = person.home().and_then(|home| home.canonicalize().ok());
+    let is_project = |path: &&Path| {
+        let holds_home = home.as_ref().is_some_and(|home| home.starts_with(path));
+        !is_home(path) && !holds_home && !Never::builtin().is_common(path)
+    };
+    let mut above = directory.ancestors().take_while(is_project);
+    let top = above.find(|path| is_theirs(&path.join(".git"), person))?;
+    is_theirs(top, person).then(|| top.to_owned())
+}
+
+fn is_theirs(path: &Path, person: &Person) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|m| m.uid() == person.uid && !m.is_symlink())
+}
+
+/// The git directory outside of the workspace that it needs, by `git worktree` (gitrepository-layout(5)) or as a submodule.
+/// The reason, where a `.git` file names one that is not to come in.
+pub fn elsewhere(workspace: &Path, person: &Person) -> Result<Option<PathBuf>, (PathBuf, String)> {
+    let link = workspace.join(".git");
+    let Some(text) = text_of(&link) else {
+        return Ok(None);
+    };
+    let Some(named) = text.strip_prefix("gitdir:") else {
+        return Ok(None);
+    };
+    let named = workspace.join(named.trim());
+    let refused = |why: &str| Err((named.clone(), why.to_owned()));
+    let Ok(own) = named.canonicalize() else {
+        return refused("the .git file of the workspace names it, and it cannot be opened");
+    };
+    let common = match text_of(&own.join("commondir")) {
+        Some(common) => own.join(common.trim()).canonicalize().unwrap_or_default(),
+        None => own.clone(),
+    };
+    if common.starts_with(workspace) {
+        return Ok(None);
+    }
+    if !is_git_directory(&common, person) || !is_theirs(&own, person) {
+        return refused(
+            "the .git file of the workspace names it, and it is no git directory of the person's",
+        );
+    }
+    let is_back = match own == common {
+        true => worktree_of(&own).is_some_and(|back| back == workspace),
+        false => {
+            let back = text_of(&own.join("gitdir"));
+            let back = back.and_then(|back| own.join(back.trim()).canonicalize().ok());
+            own.parent() == Some(&common.join("worktrees")) && back.as_ref() == Some(&link)
+        }
+    };
+    if !is_back {
+        return refused(
+            "the .git file of the workspace names it, and it does not name the workspace in return",
+        );
+    }
+    Ok(Some(common))
+}
+
+/// What git itself looks for (is_git_directory in setup.c), all of it the person's.
+fn is_git_directory(path: &Path, person: &Person) -> bool {
+    let parts = [
+        path.to_owned(),
+        path.join("HEAD"),
+        path.join("objects"),
+        path.join("refs"),
+    ];
+    parts.iter().all(|part| is_theirs(part, person)) && path.join("objects").is_dir()
+}
+
+/// `core.worktree` of a submodule's configuration.
+fn worktree_of(own: &Path) -> Option<PathBuf> {
+    let text = text_of(&own.join("config"))?;
+    let mut pairs = text.lines().filter_map(|line| line.split_once('='));
+    let (_, value) = pairs.find(|(key, _)| key.trim() == "worktree")?;
+    own.join(value.trim()).canonicalize().ok()
+}
+
+/// A small regular file.
+fn text_of(path: &Path) -> Option<String> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    let small = meta.is_file() && meta.len() <= LONGEST;
+    small.then(|| fs::read_to_string(path).ok()).flatten()
+}
+
+/// The person's name and e-mail, for a configuration file that holds nothing else: no helper, no alias, no URL.
+///
+/// Only `[user]` of the two global files is read; what they include is not.
+pub fn configuration(home: Option<&Path>, workspace: &Path) -> String {
+    let files = [".config/git/config", ".gitconfig"];
+    let texts = files.iter().filter_map(|file| text_of(&home?.join(file)));
+    let text = texts.collect::<Vec<_>>().join("\n");
+    let mut out = String::new();
+    for key in ["name", "email"] {
+        if let Some(value) = user_value(&text, key) {
+            out.push_str(&format!("[user]\n\t{key} = {}\n", quoted(&value)));
+        }
+    }
+    if let Some(workspace) = workspace.to_str() {
+        out.push_str(&format!("[safe]\n\tdirectory = {}\n", quoted(workspace)));
+    }
+    out
+}
+
+/// The last value of a key of `[user]` (git-config(1)).
+fn user_value(text: &str, key: &str) -> Option<String> {
+    let mut section = String::new();
+    let mut found = None;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line.to_ascii_lowercase();
+        } else if section == "[user]"
+            && let Some((name, value)) = line.split_once('=')
+            && name.trim().eq_ignore_ascii_case(key)
+        {
+            let value = value.trim();
+            let plain = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
+            found = Some(plain.unwrap_or(value).to_owned());
+        }
+    }
+    found.filter(|value| !value.is_empty())
+}
+
+fn quoted(value: &str) -> String {
+    let plain = value.chars().filter(|c| !c.is_control());
+    let escaped = plain.flat_map(|c| match c {
+        '"' | '\\' => vec!['\\', c],
+        _ => vec![c],
+    });
+    format!("\"{}\"", escaped.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_name_and_the_address_are_taken() {
+        let text = "[credential]\n\thelper = store\n[User]\n name = \"A \\\"B\"\n\temail=a@b\n[url \"x\"]\n name = no\n";
+        assert_eq!(user_value(text, "email").as_deref(), Some("a@b"));
+        assert_eq!(user_value(text, "helper"), None);
+        assert_eq!(user_value("[user]\nname=\n", "name"), None);
+        assert_eq!(quoted("a\"b\nc"), "\"a\\\"bc\"");
+    }
+}
