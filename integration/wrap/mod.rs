@@ -2,11 +2,13 @@
 //! ends, stops and is signalled as without it.
 
 mod account;
+mod leftovers;
 mod mcp;
 mod named;
 mod person;
 mod pid1;
 mod repository;
 mod shell;
+mod summary;
 mod terminal;
 mod toolchains;

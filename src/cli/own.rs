@@ -160,6 +160,12 @@ pub struct Wrap {
     /// Hide this file or directory, in the workspace too, repeatable: it looks empty
     #[arg(long, value_name = "PATH")]
     pub hide: Vec<PathBuf>,
+    /// Do not say on standard error, when the command has ended, which hosts were refused
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// File for a summary of what was refused, in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub summary: Option<PathBuf>,
     /// Command and arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     pub command: Vec<String>,

@@ -9,6 +9,7 @@ use crate::runtime::delete::{self, Deletes};
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
+use crate::wrap::leftovers;
 
 /// Deletes a container.
 pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {
@@ -24,6 +25,9 @@ pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {
         false => Deletes::Ended,
     };
     delete::delete(&place, deletes)?;
+    if args.force {
+        leftovers::sweep();
+    }
     if let Some(name) = name {
         // Its engine learns of it when it looks next; the person at once.
         log::warn!("deleted container {} ({name})", place.id.as_str());

@@ -16,6 +16,7 @@ use crate::runtime::start;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, Place};
+use crate::wrap::leftovers;
 
 /// What `--all` says of a container besides its state.
 #[derive(Debug, Serialize)]
@@ -43,6 +44,7 @@ struct Line {
 
 /// Lists the containers of this root directory, or of every engine on this node.
 pub fn run(global: &Global, args: &List) -> Result<ExitCode> {
+    leftovers::sweep();
     let records = match args.all {
         true => store::all()?,
         false => store::of_root(&std::path::absolute(&global.root)?)?,

@@ -25,6 +25,7 @@ pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
         &Wrapped::default(),
         afterwards,
         Front::Program,
+        &mut |_| (),
     )?;
     Ok(status.map_or(ExitCode::SUCCESS, exit_code))
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::layout::Layout;
+use super::leftovers::{self, Claim};
 use super::person::Person;
-use crate::runtime::state::store;
 
 /// Where git looks for the system's configuration: GIT_CONFIG_SYSTEM says so, since that depends on how it was built.
 pub const GIT_CONFIG: &str = "/etc/gitconfig";
@@ -19,19 +19,19 @@ pub struct WrapBundle {
     pub dir: PathBuf,
     /// The container's id.
     pub id: String,
+    /// Keeps others from taking it for a leftover.
+    _claim: Claim,
 }
 
 impl WrapBundle {
     /// Makes the directory, and the root file system's empty directories and links.
-    pub fn new(layout: &Layout, person: &Person) -> Result<Self> {
-        let base = store::private_dir("wrap")?;
-        // The number of a live process is nobody else's; one that a killed `wrap` left behind is cleared.
-        let id = format!("wrap-{}", std::process::id());
-        let dir = base.join(&id);
-        if dir.exists() {
-            fs::remove_dir_all(&dir).with_context(|| format!("remove {dir:?}"))?;
-        }
-        let bundle = Self { dir, id };
+    pub fn new(layout: &Layout, person: &Person, runtime_root: &Path) -> Result<Self> {
+        let claim = leftovers::claim(runtime_root)?;
+        let bundle = Self {
+            dir: claim.dir.clone(),
+            id: claim.id.clone(),
+            _claim: claim,
+        };
         let root = bundle.dir.join("rootfs");
         make_dir(&root)?;
         for path in layout.directories() {

@@ -67,6 +67,14 @@ pub enum WrapRefused {
         /// What is missing.
         hidden: PathBuf,
     },
+    /// `--summary`
+    #[error("--summary {path:?} cannot be written: {why}")]
+    Summary {
+        /// As given.
+        path: PathBuf,
+        /// The kernel's word.
+        why: std::io::Error,
+    },
     /// `--env`
     #[error("--env {0:?} is not NAME=VALUE")]
     Env(String),

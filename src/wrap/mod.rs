@@ -9,16 +9,21 @@ mod command;
 mod environment;
 mod error;
 mod layout;
+pub mod leftovers;
 mod list;
 mod named;
 mod person;
 mod repository;
 mod script;
 mod spec;
+mod summary;
 mod toolchain;
 mod workspace;
 
-use anyhow::{Result, bail};
+use std::fs::File;
+use std::io::Write;
+
+use anyhow::{Context, Result, bail};
 
 pub use self::error::{WrapRefused, status_of};
 use crate::cli::{self, Global};
@@ -27,22 +32,28 @@ use crate::policy::{MountRule, Selection};
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::{self, Afterwards, Front};
 use crate::runtime::input::node_files;
+use crate::runtime::network::wall::VIOLATIONS;
 use bundle::WrapBundle;
 use layout::{Layout, Shown};
 use list::List;
 use person::Person;
+use summary::Summary;
 
 /// Runs a command; its exit status.
 pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
+    leftovers::sweep();
     let prepared = prepare(global, args)?;
+    let mut refused = Summary::default();
     let status = foreground::run(
         &prepared.global,
         &prepared.create(),
         &prepared.wrapped,
         Afterwards::Delete,
         Front::Reaper,
-    )?;
-    Ok(status.unwrap_or_default())
+        &mut |place| refused = Summary::read(&place.dir().join(VIOLATIONS)),
+    );
+    prepared.tell(args, &refused)?;
+    Ok(status?.unwrap_or_default())
 }
 
 /// What would be enforced for a command in the current directory.
@@ -55,6 +66,8 @@ pub fn decide(global: &Global, policy: Option<&str>) -> Result<BundleDecision> {
         read: Vec::new(),
         write: Vec::new(),
         hide: Vec::new(),
+        quiet: true,
+        summary: None,
         command,
     };
     let prepared = prepare(global, &args)?;
@@ -70,9 +83,25 @@ struct Prepared {
     global: Global,
     bundle: WrapBundle,
     wrapped: Wrapped,
+    /// Where the summary is to be written.
+    summary: Option<File>,
 }
 
 impl Prepared {
+    /// What was refused, on standard error and in the file for it.
+    fn tell(&self, args: &cli::Wrap, refused: &Summary) -> Result<()> {
+        if !args.quiet {
+            for line in refused.lines() {
+                // Nobody may read on.
+                writeln!(std::io::stderr(), "agentbox: {line}").ok();
+            }
+        }
+        match &self.summary {
+            Some(file) => refused.write(file).context("write the summary"),
+            None => Ok(()),
+        }
+    }
+
     fn create(&self) -> cli::Create {
         cli::Create {
             bundle: self.bundle.dir.clone(),
@@ -121,7 +150,9 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
         layout.settle();
         anyhow::Ok(layout)
     })??;
-    let bundle = WrapBundle::new(&layout, &person)?;
+    let summary = args.summary.as_deref();
+    let summary = person.looking(|| summary.map(summary::open).transpose())??;
+    let bundle = WrapBundle::new(&layout, &person, &global.root)?;
     let stdio = [
         rustix::stdio::stdin(),
         rustix::stdio::stdout(),
@@ -139,5 +170,6 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
         global,
         bundle,
         wrapped: layout.wrapped(),
+        summary,
     })
 }

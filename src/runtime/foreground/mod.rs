@@ -18,6 +18,7 @@ use crate::runtime::input::bundle::Bundle;
 use crate::runtime::launch::Streams;
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
+use crate::runtime::state::store::Place;
 
 /// Why a caller's terminal does not go with a container.
 #[derive(Debug, thiserror::Error)]
@@ -59,13 +60,14 @@ pub enum Front {
     Reaper,
 }
 
-/// Runs a container; its exit status unless it is detached.
+/// Runs a container, of which `before_deletion` may look at what it leaves; its exit status unless it is detached.
 pub fn run(
     global: &Global,
     args: &cli::Create,
     wrapped: &Wrapped,
     afterwards: Afterwards,
     front: Front,
+    before_deletion: &mut dyn FnMut(&Place),
 ) -> Result<Option<i32>, RuntimeError> {
     let listener = listener(args, afterwards)?;
     let console = args
@@ -120,6 +122,7 @@ pub fn run(
         (Ok(_), Afterwards::Detach | Afterwards::Keep)
     );
     if !stays {
+        before_deletion(&place);
         delete::delete(&place, Deletes::Any)?;
     }
     status

@@ -1,0 +1,59 @@
+//! U-A14: what a killed `wrap` leaves is removed by the next one, by `list` and by `delete --force`, and a living one is left alone.
+
+use std::time::Duration;
+
+use crate::command::{Finished, run_for};
+use crate::direct::{Scratch, program};
+use crate::docker::Docker;
+
+/// With a run directory of its own, so that no other test tidies up. `has` says whether anything of an id is there.
+const KILLED: &str = r#"
+mkdir -p /run/agentbox && mount -t tmpfs none /run/agentbox && cd "$1" || exit 9
+has() {
+    found=$(find /run/agentbox/wrap /run/agentbox/index /sys/fs/cgroup -name "*$1*" 2>/dev/null)
+    [ -n "$found" ] && echo yes || echo no
+}
+begin() {
+    rm -f ready
+    "$AGENTBOX" wrap -- bash -c 'echo >ready; sleep 50' &
+    for n in {1..400}; do [ -e ready ] && return; sleep 0.05; done
+    exit 8
+}
+begin; living=$!
+alive=$(cd /run/agentbox/wrap; echo wrap-*)
+begin; kill -9 $!; wait $! 2>/dev/null
+dead=$(cd /run/agentbox/wrap; echo wrap-* | sed "s/$alive//; s/ //g")
+echo "killed: $(has "$dead")"
+eval "$2" >&2
+echo "after: $(has "$dead")"
+echo "living: $(has "$alive")"
+kill -TERM $living; wait $living
+echo "status: $?"
+echo "rest: $(has "$alive")"
+"#;
+
+fn after(verb: &str) -> Finished {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let dir = scratch.dir("project");
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "bash", "-c", KILLED, "-", &dir, verb]);
+    run_for(Duration::from_secs(50), command.env("AGENTBOX", program()))
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_u_a14_what_a_killed_one_left_is_removed_by_the_next_and_a_living_one_stays() {
+    for verb in [
+        "\"$AGENTBOX\" wrap -- true",
+        "\"$AGENTBOX\" list",
+        "\"$AGENTBOX\" delete --force $dead",
+    ] {
+        let seen = after(verb).ok();
+        let wanted = "killed: yes\nafter: no\nliving: yes\nstatus: 143\nrest: no\n";
+        assert_eq!(seen, wanted, "{verb}");
+    }
+    // The control: nothing removes it by itself.
+    let seen = after("true").ok();
+    assert!(seen.contains("killed: yes\nafter: yes\n"), "{seen}");
+}

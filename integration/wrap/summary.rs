@@ -1,0 +1,102 @@
+//! U-A7: what was refused is said when the command has ended.
+
+use std::time::Duration;
+
+use crate::command::{Finished, run_for};
+use crate::direct::{Scratch, program};
+use crate::docker::Docker;
+
+/// Asks the proxy for a host seven times, for another by its name alone, and prints a line.
+const REFUSED: &str = "for n in 1 2 3 4 5 6 7; do curl -sS -o /dev/null https://files.example.org/ 2>&1; done; \
+    curl -sS -o /dev/null http://other.example.org:8080/; echo done";
+
+fn wrap(scratch: &Scratch, options: &[&str], script: &str) -> Finished {
+    let policies = scratch.dir("policies");
+    let policy =
+        "base = \"standard\"\n[network]\nmode = \"allowlist\"\nallow = [\"listed.example.org\"]\n";
+    scratch.file("policies/net.toml", policy);
+    let config = scratch.file("config.toml", &format!("policy-dir = \"{policies}\"\n"));
+    let mut command = std::process::Command::new(program());
+    command.args(["--config", &config, "wrap", "--policy", "net"]);
+    command.args(options).args(["--", "bash", "-c", script]);
+    command.current_dir(scratch.dir("project"));
+    run_for(Duration::from_secs(50), &mut command)
+}
+
+fn said(seen: &Finished) -> Vec<&str> {
+    let lines = seen.stderr.lines();
+    lines
+        .filter(|l| l.starts_with("agentbox: refused"))
+        .collect()
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_u_a7_what_was_refused_is_said_at_the_end() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let seen = wrap(&scratch, &[], REFUSED);
+    let lines = said(&seen);
+    assert_eq!(lines.len(), 2, "{seen}");
+    assert!(
+        lines[0].starts_with("agentbox: refused: files.example.org:443 x7; "),
+        "{seen}"
+    );
+    assert!(
+        lines[0].contains("files.example.org in network.allow"),
+        "{seen}"
+    );
+    assert!(
+        lines[1].starts_with("agentbox: refused: other.example.org:8080; "),
+        "{seen}"
+    );
+    assert!(
+        lines[1].contains("other.example.org:8080 in network.allow"),
+        "{seen}"
+    );
+    // It comes last, and the command's own output is untouched.
+    assert!(seen.stderr.trim_end().ends_with(lines[1]), "{seen}");
+    assert!(
+        seen.stdout.ends_with("done\n") && !seen.stdout.contains("agentbox: refused"),
+        "{seen}"
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_u_a7_nothing_is_said_of_nothing_or_to_who_wants_quiet_and_a_file_has_all() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    assert!(said(&wrap(&scratch, &[], "true")).is_empty());
+    let file = scratch.path("summary.md");
+    let options = ["--quiet", "--summary", &file];
+    // What the command puts in its place is not what is written.
+    let seen = wrap(&scratch, &options, REFUSED);
+    assert!(said(&seen).is_empty(), "{seen}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("| `files.example.org:443` | 7 | "), "{text}");
+    wrap(&scratch, &options, "true").ok();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("Nothing was refused."), "{text}");
+    // The workspace's own place for it: the command replaces it by a link, and the link's target stays as it is.
+    let target = scratch.file("target", "untouched");
+    let inside = scratch.path("project/summary.md");
+    let swap = format!("rm summary.md; ln -s {target} summary.md; {REFUSED}");
+    wrap(&scratch, &["--summary", &inside], &swap).ok();
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "untouched");
+    let nowhere = wrap(&scratch, &["--summary", "/none/such"], "echo ran");
+    assert!(nowhere.code != 0 && nowhere.stdout.is_empty(), "{nowhere}");
+}
+
+/// Refusals without end leave a few lines.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_u_a7_a_flood_of_refusals_is_few_lines() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let script = "for n in {1..40}; do curl -s -o /dev/null http://h$n.example.org/; done; true";
+    let seen = wrap(&scratch, &[], script);
+    let lines = said(&seen);
+    assert!(lines.len() <= 12, "{seen}");
+    assert!(lines[10].contains("and 30 more"), "{seen}");
+}

@@ -1,0 +1,132 @@
+//! SHELL. What a killed `wrap` leaves behind: a bundle, a container that has ended, its cgroup. A living `wrap` holds a lock in its
+//! bundle's directory; one that nobody holds is of the dead. The number of a process would not say so: two pid namespaces may
+//! share /run.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rustix::fs::FlockOperation;
+
+use crate::runtime::delete::{self, Deletes};
+use crate::runtime::state::store::{self, Place};
+
+/// Below /run/agentbox.
+const DIR: &str = "wrap";
+/// Held while a bundle is begun, and while one is looked at.
+const TURN: &str = ".turn";
+/// In a bundle: held by its `wrap`. It has the runtime's root directory, where the container is.
+const ALIVE: &str = "alive";
+
+/// A directory of its own for a `wrap` that lives.
+pub struct Claim {
+    /// The directory.
+    pub dir: PathBuf,
+    /// The container's id, which nobody else has.
+    pub id: String,
+    /// A POSIX lock (fcntl_locking(2)): no child has it, and it ends with the process.
+    _alive: File,
+}
+
+/// Makes a directory that is not taken for a leftover.
+pub fn claim(root: &Path) -> Result<Claim> {
+    let base = store::private_dir(DIR)?;
+    let turn = open(&base.join(TURN))?;
+    rustix::fs::fcntl_lock(turn.as_fd(), FlockOperation::LockExclusive)
+        .with_context(|| format!("lock {base:?}"))?;
+    let mut random = [0; 6];
+    getrandom::fill(&mut random).context("the kernel gives no random bytes")?;
+    let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = format!("wrap-{hex}");
+    let dir = base.join(&id);
+    let made = fs::DirBuilder::new().mode(0o700).create(&dir);
+    made.with_context(|| format!("make {dir:?}"))?;
+    let mut alive = open(&dir.join(ALIVE))?;
+    rustix::fs::fcntl_lock(alive.as_fd(), FlockOperation::NonBlockingLockExclusive)
+        .with_context(|| format!("lock {dir:?}"))?;
+    let root = std::path::absolute(root).with_context(|| format!("resolve --root {root:?}"))?;
+    // By this descriptor: the process loses its lock when it closes any other of the file.
+    let written = alive.write_all(root.as_os_str().as_bytes());
+    written.with_context(|| format!("write in {dir:?}"))?;
+    Ok(Claim {
+        dir,
+        id,
+        _alive: alive,
+    })
+}
+
+/// Ends and removes what the dead have left. Whatever hinders that is logged, and is tried again by the next one.
+pub fn sweep() {
+    if let Err(error) = sweep_all() {
+        log::debug!("remove what killed commands left: {error:#}");
+    }
+}
+
+fn sweep_all() -> Result<()> {
+    let base = store::run_dir().join(DIR);
+    if !base.exists() {
+        return Ok(());
+    }
+    for dead in find(&base)? {
+        if let Err(error) = dead.remove() {
+            log::warn!(
+                "remove what a killed `wrap` left in {:?}: {error:#}",
+                dead.dir
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A directory of a `wrap` that has ended, claimed by its lock.
+struct Dead {
+    dir: PathBuf,
+    id: String,
+    alive: File,
+}
+
+fn find(base: &Path) -> Result<Vec<Dead>> {
+    let turn = open(&base.join(TURN))?;
+    // Somebody else looks, or begins; it will be there the next time too.
+    if rustix::fs::fcntl_lock(turn.as_fd(), FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(Vec::new());
+    }
+    let mut dead = Vec::new();
+    for entry in fs::read_dir(base)?.flatten() {
+        let (dir, id) = (entry.path(), entry.file_name().into_string());
+        let lock = File::options().read(true).write(true).open(dir.join(ALIVE));
+        // One of an earlier version has no lock, and may live.
+        let (Ok(id), Ok(alive)) = (id, lock) else {
+            continue;
+        };
+        let free = rustix::fs::fcntl_lock(alive.as_fd(), FlockOperation::NonBlockingLockExclusive);
+        if free.is_ok() {
+            dead.push(Dead { dir, id, alive });
+        }
+    }
+    Ok(dead)
+}
+
+impl Dead {
+    fn remove(&self) -> Result<()> {
+        let mut root = Vec::new();
+        (&self.alive).read_to_end(&mut root)?;
+        // Killed before it wrote that: nothing was made of the container.
+        if !root.is_empty() {
+            let root = PathBuf::from(std::ffi::OsString::from_vec(root));
+            delete::delete(&Place::new(&root, &self.id)?, Deletes::Any)?;
+        }
+        fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir))
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true);
+    let opened = options.mode(0o600).open(path);
+    opened.with_context(|| format!("open {path:?}"))
+}

@@ -1,0 +1,264 @@
+//! What was refused is said when the command has ended: an agent repeats what it was told in its own words, or not at all.
+//!
+//! The source is the violation log, which is bounded, so a command that makes refusals without end makes no longer summary. Files
+//! are not in it: a path that is not shown is absent, which nobody counts.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// Lines at a terminal.
+const MOST: usize = 10;
+/// Bytes of the log that are read. The log's own limit is lower.
+const MOST_BYTES: u64 = 1 << 20;
+/// Characters of a reason.
+const LONGEST: usize = 120;
+/// A reason that a rule takes away; others say themselves what hinders.
+const NO_RULE: &str = "no rule of network.allow names it";
+
+#[derive(Deserialize)]
+struct LogLine {
+    verdict: Option<String>,
+    host: Option<String>,
+    port: Option<u16>,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    left_out: u64,
+}
+
+/// A host and port that were refused for a reason.
+#[derive(Debug, PartialEq, Eq)]
+struct Refused {
+    host: String,
+    /// `None` for a name that was looked up.
+    port: Option<u16>,
+    reason: String,
+    count: u64,
+}
+
+/// All that was refused, the first first.
+#[derive(Debug, Default)]
+pub struct Summary {
+    refused: Vec<Refused>,
+    /// Refusals without a line in the log.
+    left_out: u64,
+}
+
+impl Summary {
+    /// Reads a violation log. A command without a network wall that listens has none.
+    pub fn read(log: &Path) -> Self {
+        use std::io::Read;
+        let mut text = Vec::new();
+        let read =
+            std::fs::File::open(log).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
+        if let Err(error) = read {
+            log::debug!("read {log:?}: {error}");
+        }
+        Self::of(&String::from_utf8_lossy(&text))
+    }
+
+    fn of(log: &str) -> Self {
+        let mut summary = Self::default();
+        for line in log.lines() {
+            // The last one may be cut.
+            if let Ok(line) = serde_json::from_str(line) {
+                summary.count(line);
+            }
+        }
+        // A name that was also connected to is told with its port.
+        let connected: Vec<String> = summary
+            .refused
+            .iter()
+            .filter(|r| r.port.is_some())
+            .map(|r| r.host.clone())
+            .collect();
+        let all = &mut summary.refused;
+        all.retain(|r| r.port.is_some() || !connected.contains(&r.host));
+        summary
+    }
+
+    fn count(&mut self, line: LogLine) {
+        self.left_out = self.left_out.saturating_add(line.left_out);
+        let (Some("denied"), Some(host)) = (line.verdict.as_deref(), line.host) else {
+            return;
+        };
+        let (host, reason) = (plain(&host, true), plain(&line.reason, false));
+        let same = |r: &&mut Refused| (&r.host, r.port, &r.reason) == (&host, line.port, &reason);
+        match self.refused.iter_mut().find(same) {
+            Some(known) => known.count += 1,
+            None => self.refused.push(Refused {
+                host,
+                port: line.port,
+                reason,
+                count: 1,
+            }),
+        }
+    }
+
+    /// One line for each, for a person at a terminal. Nothing where nothing was refused.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .refused
+            .iter()
+            .take(MOST)
+            .map(|r| format!("refused: {}", r.line()))
+            .collect();
+        let more = self.refused.len().saturating_sub(MOST);
+        if more > 0 {
+            lines.push(format!(
+                "refused: and {more} more; --summary FILE writes all of them"
+            ));
+        }
+        if self.left_out > 0 {
+            lines.push(format!(
+                "refused: {} more times, too often to be written down",
+                self.left_out
+            ));
+        }
+        lines
+    }
+
+    /// All of it in Markdown, for a CI job's page.
+    pub fn write(&self, mut to: &std::fs::File) -> std::io::Result<()> {
+        let mut text = String::from("### agentbox\n\n");
+        match self.refused.is_empty() {
+            true => text.push_str("Nothing was refused.\n"),
+            false => {
+                text.push_str("| Refused | Times | What to do |\n| --- | --- | --- |\n");
+                for r in &self.refused {
+                    let (endpoint, count) = (r.endpoint(), r.count);
+                    text.push_str(&format!("| `{endpoint}` | {count} | {} |\n", r.remedy()));
+                }
+            }
+        }
+        if self.left_out > 0 {
+            text.push_str(&format!(
+                "\n{} more refusals were not written down.\n",
+                self.left_out
+            ));
+        }
+        to.write_all(text.as_bytes())
+    }
+}
+
+impl Refused {
+    fn endpoint(&self) -> String {
+        match (self.port, self.host.contains(':')) {
+            (Some(port), true) => format!("[{}]:{port}", self.host),
+            (Some(port), false) => format!("{}:{port}", self.host),
+            (None, _) => self.host.clone(),
+        }
+    }
+
+    /// The rule that would let it through; 443 need not be said.
+    fn rule(&self) -> String {
+        match self.port {
+            Some(443) | None => self.host.clone(),
+            Some(_) => self.endpoint(),
+        }
+    }
+
+    fn remedy(&self) -> String {
+        match self.reason.starts_with(NO_RULE) {
+            true => REMEDY.replace("RULE", &self.rule()),
+            false => self.reason.clone(),
+        }
+    }
+
+    fn line(&self) -> String {
+        let times = match self.count {
+            1 => String::new(),
+            count => format!(" x{count}"),
+        };
+        format!("{}{times}; {}", self.endpoint(), self.remedy())
+    }
+}
+
+/// What a person does about a missing rule.
+const REMEDY: &str = "RULE in network.allow of the policy allows it";
+
+/// What the command said of itself, on one line, without a character that a terminal or Markdown takes for its own.
+fn plain(text: &str, is_host: bool) -> String {
+    text.chars()
+        .take(LONGEST)
+        .map(|c| match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | ':' => c,
+            ' ' | ',' | '/' | '(' | ')' | ';' if !is_host => c,
+            _ => '?',
+        })
+        .collect()
+}
+
+/// A file for the summary, opened before the command may put something else in its place.
+pub fn open(path: &Path) -> Result<std::fs::File, super::WrapRefused> {
+    std::fs::File::create(path).map_err(|why| super::WrapRefused::Summary {
+        path: PathBuf::from(path),
+        why,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(host: &str, port: Option<u16>, reason: &str) -> String {
+        let port = port.map(|p| format!("\"port\":{p},")).unwrap_or_default();
+        let host = serde_json::to_string(host).unwrap();
+        format!(
+            "{{\"time\":\"x\",\"verdict\":\"denied\",\"host\":{host},{port}\"reason\":\"{reason}\"}}\n"
+        )
+    }
+
+    #[test]
+    fn each_is_said_once_with_its_count_and_its_remedy() {
+        let mut log = String::from("{\"time\":\"x\",\"container\":\"a\"}\n");
+        log += &line("a.example.org", None, NO_RULE);
+        log += &line("a.example.org", Some(443), NO_RULE).repeat(7);
+        log += &line("b.example.org", Some(8443), NO_RULE);
+        log += &line("c.example.org", None, NO_RULE);
+        log += &line("::1", Some(80), "it is closed");
+        log += "{\"verdict\":\"failed\",\"host\":\"d.example.org\",\"reason\":\"x\"}\n{\"verd";
+        assert_eq!(
+            Summary::of(&log).lines(),
+            [
+                format!(
+                    "refused: a.example.org:443 x7; {}",
+                    REMEDY.replace("RULE", "a.example.org")
+                ),
+                format!(
+                    "refused: b.example.org:8443; {}",
+                    REMEDY.replace("RULE", "b.example.org:8443")
+                ),
+                format!(
+                    "refused: c.example.org; {}",
+                    REMEDY.replace("RULE", "c.example.org")
+                ),
+                "refused: [::1]:80; it is closed".to_owned(),
+            ]
+        );
+        assert!(Summary::of("").lines().is_empty());
+    }
+
+    #[test]
+    fn a_flood_makes_few_lines_and_no_text_of_the_command_is_a_terminals() {
+        let mut log: String = (0..50)
+            .map(|n| line(&format!("h{n}\u{1b}[2J|`\u{202e}"), Some(1), NO_RULE))
+            .collect();
+        log += "{\"left_out\":9,\"reason\":\"too many in a short time\"}\n";
+        let lines = Summary::of(&log).lines();
+        assert_eq!(lines.len(), MOST + 2);
+        assert!(
+            lines[0].starts_with("refused: h0??2J???:1; "),
+            "{}",
+            lines[0]
+        );
+        assert!(lines[MOST].contains("40 more") && lines[MOST + 1].contains('9'));
+        assert!(
+            lines
+                .iter()
+                .all(|l| l.chars().all(|c| (' '..='~').contains(&c)))
+        );
+    }
+}
