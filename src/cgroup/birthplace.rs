@@ -42,6 +42,14 @@ impl Birthplace {
         }
     }
 
+    /// The caller's own cgroup, for somebody who may make none: the process is where its parent is.
+    pub fn callers() -> Self {
+        Self {
+            made: Controllers::default(),
+            unified: None,
+        }
+    }
+
     fn make_unified(
         made: Controllers,
         dir: &Path,

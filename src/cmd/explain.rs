@@ -10,9 +10,11 @@ use crate::plan::wrapped::Wrapped;
 use crate::render::explain::{self, Subject};
 use crate::runtime::create;
 use crate::runtime::filter;
+use crate::runtime::seal::{self, Listen};
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::store::Place;
+use crate::runtime::unprivileged;
 use crate::wrap;
 
 /// Shows what is, or would be, enforced.
@@ -32,6 +34,9 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             }
         }
         (None, None) => {
+            // What would hold is found out where it would be made.
+            unprivileged::enter(global)?;
+            seal::ensure(Listen::Forget)?;
             let decision = wrap::decide(global, args.policy.as_deref())?;
             Subject {
                 name: "wrap in this directory".to_owned(),

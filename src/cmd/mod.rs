@@ -28,10 +28,11 @@ use anyhow::{Result, bail};
 use clap::CommandFactory;
 
 use crate::cli::{Cli, Verb};
+use crate::runtime::state::store;
 
 /// Does what was typed.
 pub fn run(cli: Cli) -> Result<ExitCode> {
-    let Cli { global, verb } = cli;
+    let Cli { mut global, verb } = cli;
     if global.version {
         version()?;
         return Ok(ExitCode::SUCCESS);
@@ -46,6 +47,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         out::text(&Cli::command().render_help().to_string())?;
         return Ok(ExitCode::FAILURE);
     };
+    store::settle(&mut global)?;
     match verb {
         Verb::Create(args) => create::run(&global, &args),
         Verb::Start(args) => start::run(&global, &args),

@@ -6,8 +6,9 @@
 //! validate   supplementary groups -> the kernel's file systems, masked -> judged mounts attached, private directories, masks
 //!            -> cgroups read-only -> masks looked at again -> program found
 //! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> groups read back
-//!            -> session keyring -> SELinux label -> no_new_privs read back -> not dumpable, read back -> capabilities
-//!            dropped and read back -> filter loaded and read back -> startContainer hooks -> (wrap: a child) -> execve
+//!            -> session keyring -> SELinux label -> no_new_privs read back -> the person's user namespace, read back
+//!            (callers without root's rights) -> not dumpable, read back -> capabilities dropped and read back -> filter
+//!            loaded and read back -> startContainer hooks -> (wrap: a child) -> execve
 //! ```
 //!
 //! Between the two the process holds the capabilities of [`privileges::for_setup`], runs no code but ours, is not
@@ -35,6 +36,7 @@ use super::hooks::{HookMoment, PreparedHooks};
 use super::leader::Leader;
 use super::privileges::GroupsSet;
 use super::report::Report;
+use super::rootfs::SysfsBefore;
 use super::walls::{
     Common, FirstProcess, InitWork, InnerNetwork, PolicyWalls, Role, Ruler, ScratchSource, Walls,
 };
@@ -58,7 +60,10 @@ impl PolicyWalls {
         // First: nothing of the container is looked at with the rights of the caller's groups.
         let groups = match &self.role {
             Role::Init(work) => {
-                let groups = privileges::set_groups(process::groups(spec))?;
+                let groups = match work.person() {
+                    Some(_) => GroupsSet::Persons,
+                    None => privileges::set_groups(process::groups(spec))?,
+                };
                 stdio::make_null_writable()?;
                 self.common.make_streams(spec, Ruler::Policy)?;
                 make_files(work, spec)?;
@@ -89,6 +94,10 @@ impl PolicyWalls {
         privileges::set_no_new_privs()?;
         verify::no_new_privs()?;
         if let Role::Init(work) = &self.role {
+            // The last step that needs rights over the mounts and the network is done; what follows takes away what is left.
+            if let Some(person) = work.person() {
+                privileges::become_person(person)?;
+            }
             work.process.die_with_parent()?;
         }
         privileges::hide_from_tracers()?;
@@ -157,7 +166,13 @@ fn enter_network(work: &InitWork) -> Result<(), EnforceError> {
         .map_err(|e| EnforceError::Sidecar(SidecarError::Protocol(e)))?;
     inner::enter(handover.netns.as_fd(), handover.cookie)?;
     match work.plan.network.sysfs {
-        true => rootfs::replace_sysfs(&handover.sysfs, &work.plan.filesystem),
+        true => {
+            let before = match work.person() {
+                Some(_) => SysfsBefore::None,
+                None => SysfsBefore::Engines,
+            };
+            rootfs::replace_sysfs(&handover.sysfs, &work.plan.filesystem, before)
+        }
         false => Ok(()),
     }
 }
@@ -168,6 +183,18 @@ impl Walls {
             Self::Policy(walls) => &walls.common,
             Self::Unconfined(parity) => &parity.common,
         }
+    }
+
+    /// Whom the program runs as.
+    fn uid(&self, spec: &Spec) -> u32 {
+        let person = match self {
+            Self::Policy(walls) => match &walls.role {
+                Role::Init(work) => work.person(),
+                Role::Tenant(_) => None,
+            },
+            Self::Unconfined(_) => None,
+        };
+        person.map_or_else(|| process::uid(spec), |person| person.uid)
     }
 
     fn first_process(&self) -> Option<&FirstProcess> {
@@ -251,7 +278,7 @@ impl WallExecutor {
                 env.push(format!("{key}={value}"));
             }
         }
-        home::resolve(&mut env, process::uid(spec));
+        home::resolve(&mut env, self.walls.uid(spec));
         if let Err(error) = self.raise_and_run_hooks(spec, prepared, &env) {
             return error;
         }

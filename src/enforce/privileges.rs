@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use caps::{CapSet, Capability, CapsHashSet};
 use oci_spec::runtime::{Capability as SpecCapability, LinuxCapabilities};
 
-use super::EnforceError;
+use super::{EnforceError, verify};
 use crate::plan::CapabilitySets;
 use crate::policy;
+use crate::sys::user_namespace::{self, Ids};
 
 /// The capabilities that the steps between libcontainer's own drop and ours need, and why.
 const SETUP: &[SpecCapability] = &[
@@ -96,6 +97,8 @@ pub enum GroupsSet {
     Done,
     /// The user namespace forbids setgroups(2): they are the caller's (user_namespaces(7)).
     Forbidden,
+    /// They are the person's, who runs the command without root's rights and has nobody to take them away. The plan says so.
+    Persons,
 }
 
 /// Gives the process exactly these supplementary groups. libcontainer calls setgroups(2) only where the spec names some:
@@ -109,6 +112,15 @@ pub fn set_groups(groups: &[u32]) -> Result<GroupsSet, EnforceError> {
         }
         Err(e) => Err(EnforceError::step("set the supplementary groups")(e)),
     }
+}
+
+/// Makes the process the person again: in a user namespace below the one in which it was root, from which it has no right
+/// over any mount or network. It has all capabilities there until they are dropped.
+pub fn become_person(person: Ids) -> Result<(), EnforceError> {
+    let step = "become the person who called";
+    user_namespace::unshare_user().map_err(EnforceError::step(step))?;
+    user_namespace::map_one(person, Ids { uid: 0, gid: 0 }).map_err(EnforceError::step(step))?;
+    verify::person(person)
 }
 
 /// The sets of the calling process, as the kernel reports them.

@@ -230,9 +230,22 @@ pub(super) fn lock_cgroups(path: &Path, follow: Follow) -> Result<(), EnforceErr
         .map_err(EnforceError::step("make the cgroup mounts read-only"))
 }
 
+/// What is at /sys until the inner network namespace's own is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SysfsBefore {
+    /// That of the engine's network namespace.
+    Engines,
+    /// An empty directory: the caller may not mount that one.
+    None,
+}
+
 /// Replaces /sys by the inner namespace's own sysfs, and masks the plan's paths there again: a sysfs that was
 /// mounted before the move goes on showing the engine's interfaces.
-pub fn replace_sysfs(sysfs: &OwnedFd, plan: &FilesystemPlan) -> Result<(), EnforceError> {
+pub fn replace_sysfs(
+    sysfs: &OwnedFd,
+    plan: &FilesystemPlan,
+    before: SysfsBefore,
+) -> Result<(), EnforceError> {
     let sys = Path::new("/sys");
     let below = plan.mounts.iter().map(|m| &m.destination);
     let kept = below
@@ -240,7 +253,11 @@ pub fn replace_sysfs(sysfs: &OwnedFd, plan: &FilesystemPlan) -> Result<(), Enfor
         .map(|path| Ok((path, keep(path)?)))
         .collect::<Result<Vec<_>, EnforceError>>()?;
     // The engine's goes, rather than lying below ours: /proc/mounts then names one.
-    unmount(sys, UnmountFlags::DETACH).map_err(EnforceError::step("unmount the engine's sysfs"))?;
+    match before {
+        SysfsBefore::Engines => unmount(sys, UnmountFlags::DETACH)
+            .map_err(EnforceError::step("unmount the engine's sysfs"))?,
+        SysfsBefore::None => {}
+    }
     attach_at(sysfs, sys)?;
     kept.iter()
         .try_for_each(|(path, tree)| attach_at(tree, path))?;

@@ -182,7 +182,7 @@ impl<'a> Scratch<'a> {
         fs.set("workdir", format!("{WORKBENCH}/{name}.work"))?;
         // Nothing of it outlives the container: no write waits for the disk (since Linux 5.10).
         fs.set_flag("volatile")?;
-        if self.user_namespace == UserNamespace::Own {
+        if self.user_namespace != UserNamespace::Nodes {
             // Without it an overlay needs trusted.* attributes, which only the host's root may set.
             fs.set_flag("userxattr")?;
         }

@@ -10,6 +10,7 @@ use super::privileges::GroupsSet;
 use super::walls::Ruler;
 use super::{EnforceError, privileges, process};
 use crate::plan::CapabilitySets;
+use crate::sys::user_namespace::Ids;
 
 /// The capability sets are those that were planned.
 pub fn capabilities(planned: &CapabilitySets) -> Result<(), EnforceError> {
@@ -74,7 +75,9 @@ pub fn groups(spec: &Spec, set: GroupsSet, ruler: Ruler) -> Result<(), EnforceEr
     let found = crate::sys::user::groups().map_err(EnforceError::step("read the groups"))?;
     let forbidden = set == GroupsSet::Forbidden;
     let lenient = forbidden && ruler == Ruler::Engine;
-    if lenient || are_planned(planned, own, &found, set) {
+    // Nothing can have added any since `create`: setgroups(2) is forbidden there.
+    let kept = set == GroupsSet::Persons;
+    if lenient || kept || are_planned(planned, own, &found, set) {
         return Ok(());
     }
     let why = if forbidden {
@@ -87,6 +90,21 @@ pub fn groups(spec: &Spec, set: GroupsSet, ruler: Ruler) -> Result<(), EnforceEr
         what: "the list of supplementary groups",
         planned: format!("{planned:?}"),
         found: format!("{found:?}{why}"),
+    })
+}
+
+/// The process is this person by all of its ids.
+pub fn person(planned: Ids) -> Result<(), EnforceError> {
+    let step = || EnforceError::step("read the ids");
+    let uids = crate::sys::process::user_ids().map_err(step())?;
+    let gids = crate::sys::process::group_ids().map_err(step())?;
+    if uids == [planned.uid; 3] && gids == [planned.gid; 3] {
+        return Ok(());
+    }
+    Err(EnforceError::Verify {
+        what: "the user",
+        planned: format!("{planned:?}"),
+        found: format!("{uids:?} {gids:?}"),
     })
 }
 

@@ -18,6 +18,7 @@ use super::{EnforceError, Wall, process, stdio, verify};
 use crate::plan::{CapabilitySets, Plan, ScratchPlace};
 use crate::seccomp::SavedFilter;
 use crate::sys::user::JoinedUser;
+use crate::sys::user_namespace::Ids;
 
 /// The surroundings of a process of a container.
 pub enum Walls {
@@ -190,6 +191,14 @@ pub struct InitWork {
 }
 
 impl InitWork {
+    /// The person that the process ends as, where its caller has no root's rights.
+    pub(super) fn person(&self) -> Option<Ids> {
+        match self.files.user_namespace {
+            UserNamespace::Persons(person) => Some(person),
+            UserNamespace::Nodes | UserNamespace::Own => None,
+        }
+    }
+
     /// The one cgroup mount of the plan.
     pub(super) fn cgroup_mount(&self) -> Option<&Path> {
         let mut mounts = self.plan.filesystem.mounts.iter();
@@ -270,6 +279,8 @@ pub enum UserNamespace {
     Nodes,
     /// One of its own.
     Own,
+    /// The caller's, who has no root's rights: the process ends in one below it, as this person.
+    Persons(Ids),
 }
 
 /// A process of `exec` under a policy.

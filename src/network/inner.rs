@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, accessat};
+use rustix::fs::{AtFlags, Mode, OFlags, accessat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
     fsopen,
@@ -139,8 +139,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
     } = config;
     // First, with the node's privileges: whatever is mounted over /proc here, and although a
     // container's user namespace may not mount one.
-    let procfs = detached("proc", MountAttrFlags::empty())
-        .map_err(NetworkError::step("mount a private procfs"))?;
+    let procfs = procfs().map_err(NetworkError::step("mount a private procfs"))?;
     if let Some(user) = user_namespace {
         netns::enter_user(*user).map_err(NetworkError::step("join the user namespace"))?;
         // fsopen asks for CAP_SYS_ADMIN over the mount namespace: one that this user owns.
@@ -181,6 +180,22 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         dialers,
         families,
     })
+}
+
+/// A private procfs; or the one in sight, where the pid namespace is not this user namespace's and only its owner could mount
+/// another. Its `sys/net` is that of whoever reads it (proc_tgid_net_lookup, net/sysctl_net.c).
+fn procfs() -> io::Result<OwnedFd> {
+    match detached("proc", MountAttrFlags::empty()) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let seen = rustix::fs::open("/proc", flags, Mode::empty())?;
+            match rustix::fs::fstatfs(&seen)?.f_type {
+                libc::PROC_SUPER_MAGIC => Ok(seen),
+                _ => Err(error),
+            }
+        }
+        made => made,
+    }
 }
 
 /// Whether this kernel has IPv6 at all (`ipv6.disable=1` leaves no such directory): without it

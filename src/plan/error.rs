@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::policy::Field;
+
 /// Why a container cannot be planned. Nothing has been created when one is returned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,6 +39,16 @@ pub enum PlanError {
         bound: String,
         /// The controller that is missing.
         controller: &'static str,
+    },
+    /// A limit that somebody set, for a caller who can make no cgroup.
+    #[error(
+        "{field} is set by {origin}, and nothing can hold it: making a cgroup takes root's rights; run it with sudo, or set {field} = \"unlimited\""
+    )]
+    NoCgroup {
+        /// The field.
+        field: Field,
+        /// Who set it.
+        origin: String,
     },
     /// A mask that git would take for a change of the project.
     #[error(

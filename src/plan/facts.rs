@@ -37,6 +37,17 @@ pub struct HostFacts {
     /// Why what is thrown away cannot lie on a disk of the node, where it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_disk: Option<String>,
+    /// What a caller without root's rights lacks; nothing for root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub person: Option<PersonFacts>,
+}
+
+/// A caller without root's rights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PersonFacts {
+    /// How many supplementary groups they have, which nobody can take away.
+    pub groups: usize,
 }
 
 impl HostFacts {

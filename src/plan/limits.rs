@@ -3,9 +3,9 @@
 use oci_spec::runtime::{LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 use serde::{Deserialize, Serialize};
 
-use super::{HostFacts, PlanError};
+use super::{HostFacts, PersonFacts, PlanError, Warning};
 use crate::policy::bound::Bound;
-use crate::policy::{Limits, Policy};
+use crate::policy::{Field, Limits, Origin, Policy, Resolved};
 
 /// The period of a quota where nobody names one, in microseconds: the kernel's own (sched-bwc.rst).
 const PERIOD: u64 = 100_000;
@@ -94,6 +94,54 @@ impl LimitsPlan {
             }
         }
         Ok(())
+    }
+
+    /// What is left of the bounds for somebody without root's rights, who can make no cgroup: nothing. Those of the policies that
+    /// are part of the program are given up with a word. One that somebody wrote down is refused.
+    pub(super) fn of_person(
+        self,
+        person: PersonFacts,
+        resolved: &Resolved,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, PlanError> {
+        let asked = [
+            (Field::LimitsPids, self.pids.is_some()),
+            (Field::LimitsMemory, self.memory_bytes.is_some()),
+            (Field::LimitsCpus, self.cpu_milli.is_some()),
+        ];
+        let mut given_up = Vec::new();
+        for (field, is_bounded) in asked {
+            let origin = resolved.origins.get(&field).unwrap_or(&Origin::Default);
+            match origin {
+                _ if !is_bounded => {}
+                Origin::Builtin(_) | Origin::Default => {
+                    given_up.push(field.to_string());
+                }
+                Origin::Annotation(_)
+                | Origin::Flag
+                | Origin::Node
+                | Origin::File(_)
+                | Origin::Ceiling(_)
+                | Origin::Update => {
+                    return Err(PlanError::NoCgroup {
+                        field,
+                        origin: origin.to_string(),
+                    });
+                }
+            }
+        }
+        if !given_up.is_empty() {
+            warnings.push(Warning::NotLimited {
+                fields: given_up.join(", "),
+            });
+        }
+        warnings.push(Warning::SidecarOfPerson);
+        if person.groups > 0 {
+            warnings.push(Warning::GroupsStay {
+                count: person.groups,
+            });
+        }
+        Ok(Self::default())
     }
 
     /// Sets each bound where the engine gives none, or a larger one: for `create`.

@@ -58,7 +58,7 @@ pub use decided::Decided;
 pub use error::PlanError;
 pub use facts::{
     BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
-    NetworkState, Seen, SeenAs, SourceFacts,
+    NetworkState, PersonFacts, Seen, SeenAs, SourceFacts,
 };
 pub use filesystem::{Ephemeral, EphemeralContent, FilesystemPlan, ScratchPlace, SeenIn};
 pub use git::{Exclude, InGit, Untracked};
@@ -186,7 +186,13 @@ pub fn plan(
     let capability_limit = privileges::limit(privileges);
     let not_given = asked.not_given(&capability_limit, &devices, &filesystem);
     let bounds = LimitsPlan::smallest(governing.bounds.iter().chain([limits]), host);
-    bounds.require(&governing.policy, host)?;
+    let bounds = match &host.person {
+        Some(person) => bounds.of_person(*person, &governing, &mut warnings)?,
+        None => {
+            bounds.require(&governing.policy, host)?;
+            bounds
+        }
+    };
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
     let own_names = own_names(spec.hostname().as_deref());
     let network = match &joined {

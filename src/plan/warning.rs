@@ -88,6 +88,18 @@ pub enum Warning {
         /// What there is not.
         why: String,
     },
+    /// Limits of a built-in policy that nothing holds, because the caller can make no cgroup.
+    NotLimited {
+        /// The fields.
+        fields: String,
+    },
+    /// The sidecar of a caller without root's rights.
+    SidecarOfPerson,
+    /// Supplementary groups that nobody can take away.
+    GroupsStay {
+        /// How many.
+        count: usize,
+    },
     /// A file with names that is not the engine's is not read.
     NamesNotTaken {
         /// What is mounted.
@@ -165,6 +177,20 @@ impl fmt::Display for Warning {
             Self::InMemory { why } => write!(
                 f,
                 "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
+            ),
+            Self::NotLimited { fields } => write!(
+                f,
+                "{fields}: nothing holds these limits, since making a cgroup for them takes root's rights: run it with sudo where \
+                 they matter"
+            ),
+            Self::SidecarOfPerson => f.write_str(
+                "without root's rights the sidecar has no user and no cgroup of its own: it is the caller's user, whose other \
+                 processes outside can end it, and its use of memory and time is not bounded",
+            ),
+            Self::GroupsStay { count } => write!(
+                f,
+                "the command keeps the caller's {count} supplementary groups, which only root can take away: a mounted file that one \
+                 of them may read or write, it may too"
             ),
             Self::NamesNotTaken { source, place } => write!(
                 f,

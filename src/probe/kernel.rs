@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::disk;
 use crate::cgroup::hierarchies::Hierarchies;
-use crate::plan::HostFacts;
+use crate::plan::{HostFacts, PersonFacts};
+use crate::sys::user_namespace;
 
 /// Asks the kernel what it can do.
 pub fn host() -> HostFacts {
@@ -13,16 +14,28 @@ pub fn host() -> HostFacts {
     let version = parse_release(&release);
     let memory = rustix::system::sysinfo();
     let processors = rustix::thread::sched_getaffinity(None);
+    // Root of a namespace with one user.
+    let person = user_namespace::only_user().ok().flatten();
     HostFacts {
         landlock_abi: crate::sys::process::landlock_abi().unwrap_or(0),
         seccomp: crate::sys::signal::can_kill_by_seccomp(),
         overlayfs: knows_file_system("overlay"),
-        controllers: controllers(),
+        // What is mounted is root's to use.
+        controllers: match person {
+            Some(_) => BTreeSet::new(),
+            None => controllers(),
+        },
         memory_bytes: memory.totalram.saturating_mul(u64::from(memory.mem_unit)),
         processors: processors.map_or(1, |set| set.count()),
         core_socket: std::fs::read("/proc/sys/kernel/core_pattern")
             .is_ok_and(|pattern| pattern.starts_with(b"@")),
-        no_disk: disk::why_not(),
+        no_disk: match person {
+            Some(_) => Some("only root can make one".to_owned()),
+            None => disk::why_not(),
+        },
+        person: person.map(|person| PersonFacts {
+            groups: other_groups(person.gid),
+        }),
         release,
         version,
     }
@@ -42,6 +55,13 @@ fn controllers() -> BTreeSet<String> {
         .filter(|name| !found.usual_v1(&[name]).is_empty())
         .map(str::to_owned)
         .collect()
+}
+
+/// How many groups the caller has beside the one that is mapped.
+fn other_groups(own: u32) -> usize {
+    let groups = crate::sys::user::groups().unwrap_or_default();
+    // The mapped one shows as 0, the others as the overflow group, each once.
+    groups.iter().filter(|g| **g != 0 && **g != own).count()
 }
 
 /// `6.1.0-37-amd64` -> (6, 1); an unreadable one is the oldest kernel there is, so that it is refused.

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::{open_path, real_path};
 use crate::plan::Link;
+use crate::sys::user_namespace::owner;
 
 /// As many as the kernel follows (MAXSYMLINKS).
 const MOST: usize = 40;
@@ -61,7 +62,7 @@ fn walk(path: &Path) -> rustix::io::Result<(OwnedFd, Vec<Link>)> {
         let target = OsString::from_vec(target.into_bytes());
         links.push(Link {
             path: real_path(next.as_fd()).map_err(|_| Errno::IO)?,
-            owner: stat.st_uid,
+            owner: owner(stat.st_uid),
         });
         let target = Path::new(&target);
         if target.is_absolute() {

@@ -16,6 +16,7 @@ use crate::plan::mountinfo::{MountTable, join};
 use crate::plan::never::Never;
 use crate::plan::volumes;
 use crate::plan::{FileKind, FileSystem, Home, Inside, SourceFacts};
+use crate::sys::user_namespace::owner;
 
 /// TMPFS_MAGIC of linux/magic.h.
 const TMPFS: i64 = 0x0102_1994;
@@ -137,9 +138,10 @@ impl Judge {
             source,
         })?;
         let kind = FileKind::of(stat.st_mode);
+        let owner = owner(stat.st_uid);
         let mut facts = SourceFacts {
-            roots: stat.st_uid == 0 && stat.st_mode & 0o022 == 0,
-            trusted: stat.st_uid == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
+            roots: owner == 0 && stat.st_mode & 0o022 == 0,
+            trusted: owner == 0 && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0,
             tmpfs: magic == TMPFS,
             hard_linked: kind == FileKind::File && stat.st_nlink > 1,
             same_as: hard_link(&stat),
@@ -288,7 +290,7 @@ fn mount_id(fd: &OwnedFd) -> Option<u64> {
 /// A file of root's that others may not read, under one of several names: a hard link of /etc/shadow has its inode.
 fn hard_link(stat: &rustix::fs::Stat) -> Option<PathBuf> {
     let secret = FileKind::of(stat.st_mode) == FileKind::File
-        && stat.st_uid == 0
+        && owner(stat.st_uid) == 0
         && stat.st_mode & 0o004 == 0;
     (secret && stat.st_nlink > 1).then(|| PathBuf::from("a file of root's with several names"))
 }

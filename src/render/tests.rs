@@ -93,6 +93,7 @@ fn decided(spec: &Spec, node: &str) -> Decided {
         processors: 8,
         core_socket: false,
         no_disk: None,
+        person: None,
     };
     plan(&resolved, spec, &facts, &host).unwrap()
 }

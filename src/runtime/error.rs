@@ -121,6 +121,12 @@ pub enum RuntimeError {
     /// The hooks of `create` are refused, or failed.
     #[error(transparent)]
     Hooks(#[from] crate::runtime::hooks::HooksError),
+    /// A caller without root's rights gets no user namespace.
+    #[error(transparent)]
+    NoNamespace(#[from] crate::runtime::unprivileged::NoNamespace),
+    /// A caller without root's rights has no safe place for what is remembered of containers.
+    #[error(transparent)]
+    Home(#[from] crate::runtime::state::persons::NoPlace),
     /// A policy names a system call that does not exist.
     #[error(transparent)]
     SyscallName(#[from] crate::seccomp::SyscallNameError),

@@ -9,6 +9,7 @@
 //! | [`input`] | what callers hand in: bundle, node's files, descriptors |
 //! | [`network`] | the wall, the sidecar's orders, names and what was refused |
 //! | [`state`] | what is remembered of containers, and how they are found |
+//! | [`unprivileged`] | the user namespace of a caller without root's rights |
 //! | [`hooks`], [`agent`] | programs of the engine's that have a say |
 //! | [`filter`], [`seal`], [`pidfd`] | the system call filter as kept bytes; the runtime's own file; descriptors of processes |
 
@@ -28,6 +29,7 @@ pub mod seal;
 pub mod signal;
 pub mod start;
 pub mod state;
+pub mod unprivileged;
 
 pub use crate::enforce::report::{Failed, Report};
 pub use error::RuntimeError;

@@ -49,7 +49,7 @@ pub fn ensure(listen: Listen) -> Result<(), RuntimeError> {
     if sealed && clean {
         return Ok(());
     }
-    let tree = open_tree(CWD, EXE, CLONE).map_err(RuntimeError::io(step))?;
+    let tree = own_tree(&exe).map_err(RuntimeError::io(step))?;
     change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(RuntimeError::io(step))?;
     Err(RuntimeError::io(step)(execute_again(&tree, listen)))
 }
@@ -77,6 +77,23 @@ fn is_sealed(exe: &OwnedFd) -> rustix::io::Result<bool> {
 
 /// For open_tree(2).
 const CLONE: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC);
+
+/// A detached mount of the program's file.
+fn own_tree(exe: &OwnedFd) -> std::io::Result<OwnedFd> {
+    match open_tree(CWD, EXE, CLONE) {
+        // The process has a new mount namespace ([`super::unprivileged`]) and was executed from the old one, of which nothing
+        // can be cloned: by its path it is found in the new one too.
+        Err(Errno::INVAL) => {
+            let tree = open_tree(CWD, std::fs::read_link(EXE)?, CLONE)?;
+            let [found, own] = [rustix::fs::fstat(&tree)?, rustix::fs::fstat(exe)?];
+            match (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino) {
+                true => Ok(tree),
+                false => Err(std::io::Error::other("another file has taken its place")),
+            }
+        }
+        opened => Ok(opened?),
+    }
+}
 
 fn execute_again(tree: &OwnedFd, listen: Listen) -> std::io::Error {
     let strings = |items: Vec<std::ffi::OsString>| {

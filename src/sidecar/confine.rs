@@ -98,6 +98,14 @@ pub(super) struct Identity {
     pub gid: u32,
 }
 
+impl Identity {
+    /// Whether it stays the person who called, as root of a user namespace that has no other user ([`super::spawn`] lets it be
+    /// root nowhere else). The person's supplementary groups stay too: setgroups(2) is forbidden there.
+    fn is_callers(self) -> bool {
+        self.uid == 0
+    }
+}
+
 /// Leaves the node's files behind and sets the limits, while there is still the right to.
 pub(super) fn hide(limits: Limits) -> Result<(), ConfineError> {
     empty_root()?;
@@ -233,7 +241,9 @@ fn change_identity(identity: Identity) -> Result<(), ConfineError> {
     let gid = rustix::process::Gid::from_raw(gid);
     let uid = rustix::process::Uid::from_raw(uid);
     // The calls of one thread are enough: there is one.
-    set_thread_groups(&[]).map_err(ConfineError::step("clear the groups"))?;
+    if !identity.is_callers() {
+        set_thread_groups(&[]).map_err(ConfineError::step("clear the groups"))?;
+    }
     set_thread_res_gid(gid, gid, gid).map_err(ConfineError::step("set the gid"))?;
     set_thread_res_uid(uid, uid, uid).map_err(ConfineError::step("set the uid"))
 }
@@ -324,7 +334,7 @@ fn verify_identity(identity: Identity) -> Result<(), ConfineError> {
     }
     let groups = rustix::process::getgroups();
     let groups = groups.map_err(ConfineError::step("read the groups"))?;
-    if !groups.is_empty() {
+    if !groups.is_empty() && !identity.is_callers() {
         return Err(not_held("no supplementary group", groups));
     }
     Ok(())

@@ -18,6 +18,7 @@ use crate::sidecar::{ARGV0, LandlockNeed, Limits, SidecarError, VERB};
 use crate::sys::process::{self, NewProgram};
 use crate::sys::process_id::ProcessId;
 use crate::sys::socket;
+use crate::sys::user_namespace;
 
 /// From the attachment to the acknowledgement; measured in milliseconds.
 const READY_WITHIN: Duration = Duration::from_secs(10);
@@ -25,7 +26,7 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// What a sidecar is to be.
 #[derive(Debug)]
 pub struct SidecarConfig<'a> {
-    /// Its uid, of no other sandbox and never root's.
+    /// Its uid, of no other sandbox and never root's; 0 in a user namespace that has no other user.
     pub uid: u32,
     /// Its gid.
     pub gid: u32,
@@ -107,8 +108,10 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
     } = config;
     // Root, even without a capability, may signal and trace every other root process; the largest
     // number means "leave it as it is" to setresuid(2).
+    // In a user namespace with one user there is no other, and root there is a person outside.
+    let alone = user_namespace::only_user().map_err(SidecarError::step("read the user's map"))?;
     for id in [*uid, *gid] {
-        if id == 0 || id == u32::MAX {
+        if id == 0 && alone.is_none() || id == u32::MAX {
             return Err(SidecarError::BadIdentity { id });
         }
     }

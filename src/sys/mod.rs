@@ -21,3 +21,4 @@ pub mod socket;
 #[cfg(target_arch = "x86_64")]
 pub mod start;
 pub mod user;
+pub mod user_namespace;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use super::layout::Layout;
 use super::leftovers::{self, Claim};
 use super::person::Person;
+use crate::runtime::unprivileged;
 
 /// Where git looks for the system's configuration: GIT_CONFIG_SYSTEM says so, since that depends on how it was built.
 pub const GIT_CONFIG: &str = "/etc/gitconfig";
@@ -95,8 +96,11 @@ fn make_in_home(root: &Path, home: &Path, path: &Path, person: &Person) -> Resul
         let mode = if directory == home { 0o700 } else { 0o755 };
         let maker = fs::DirBuilder::new().mode(mode).create(&made);
         maker.with_context(|| format!("make {made:?}"))?;
-        chown(&made, Some(person.uid), Some(person.gid))
-            .with_context(|| format!("give {made:?} to {}", person.name()))?;
+        // Without root's rights all that is made is the person's.
+        if unprivileged::inside().is_none() {
+            chown(&made, Some(person.uid), Some(person.gid))
+                .with_context(|| format!("give {made:?} to {}", person.name()))?;
+        }
     }
     Ok(())
 }

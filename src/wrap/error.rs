@@ -11,11 +11,16 @@ pub enum WrapRefused {
     /// `--policy unconfined`
     #[error("`wrap` without walls is the command itself: choose a policy with --policy")]
     NoPolicy,
-    /// The caller is an ordinary user.
+    /// A directory with the records of the caller's own containers.
     #[error(
-        "`wrap` needs root, to make namespaces and mounts: run it with sudo, the command itself runs as you"
+        "{path:?} is not shown to the command, since agentbox keeps its records in {records:?}: choose another directory"
     )]
-    NotRoot,
+    HoldsRecords {
+        /// The directory.
+        path: PathBuf,
+        /// Where the records are.
+        records: PathBuf,
+    },
     /// A workspace below /usr, say.
     #[error("the workspace {0:?} is part of the system: choose a project's directory")]
     SystemDirectory(PathBuf),

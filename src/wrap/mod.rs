@@ -128,9 +128,6 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
             MountRule::Drop | MountRule::ReadOnly => Shown::Listed,
         },
     };
-    if !rustix::process::geteuid().is_root() {
-        bail!(WrapRefused::NotRoot);
-    }
     let list = List::builtin();
     let asked = workspace::asked(args.workspace.as_deref())?;
     let person = Person::of_caller(&asked)?;
@@ -150,6 +147,7 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
         layout.settle();
         anyhow::Ok(layout)
     })??;
+    workspace::check_state(layout.binds.iter().chain([&layout.workspace]))?;
     let summary = args.summary.as_deref();
     let summary = person.looking(|| summary.map(summary::open).transpose())??;
     let bundle = WrapBundle::new(&layout, &person, &global.root)?;

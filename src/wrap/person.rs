@@ -8,6 +8,7 @@ use rustix::process::{Gid, getgid, getgroups, getuid};
 
 use super::accounts::Account;
 use super::error::WrapRefused;
+use crate::runtime::unprivileged;
 
 /// Who the command runs as.
 #[derive(Debug, Clone)]
@@ -39,8 +40,9 @@ impl Person {
     /// Variables of sudo, doas and pkexec count only for root, who alone can set them without lying about somebody else.
     /// su leaves no variable: there the audit login id (pam_loginuid(8)) counts where the workspace is that person's.
     pub fn of_caller(workspace: &Path) -> Result<Self> {
-        if !getuid().is_root() {
-            return Ok(Self::caller());
+        // In a user namespace of their own the caller is root by number alone, and SUDO_UID says nothing.
+        if let Some(ids) = unprivileged::inside() {
+            return Ok(Self::alone(ids.uid, ids.gid));
         }
         let said = [
             by_number("SUDO_UID")?,
@@ -58,6 +60,17 @@ impl Person {
             0 => Self::caller(),
             _ => Self::behind(account),
         })
+    }
+
+    /// Somebody without root's rights. Their supplementary groups are what the kernel leaves, and nobody sets others.
+    fn alone(uid: u32, gid: u32) -> Self {
+        Self {
+            uid,
+            gid,
+            groups: Vec::new(),
+            account: Account::of_uid(uid),
+            environment: Environment::Own,
+        }
     }
 
     fn caller() -> Self {
@@ -105,7 +118,8 @@ impl Person {
     /// away CAP_DAC_OVERRIDE and its like while the file-system user id is not root's, and gives it back afterwards
     /// (capabilities(7)).
     pub fn looking<T>(&self, look: impl FnOnce() -> T) -> Result<T> {
-        if self.uid == getuid().as_raw() {
+        let has_no_more = unprivileged::inside().is_some();
+        if has_no_more || self.uid == getuid().as_raw() {
             return Ok(look());
         }
         let before = getgroups().context("read the supplementary groups")?;

@@ -9,6 +9,22 @@ use super::error::WrapRefused;
 use super::list::List;
 use super::person::Person;
 use crate::probe::is_home;
+use crate::runtime::state::store;
+use crate::runtime::unprivileged;
+
+/// Refuses what would show the command the records of its caller's containers, as /tmp may for somebody without root's rights.
+/// Root's are in a directory that no policy lets in.
+pub fn check_state<'a>(mut shown: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
+    let records = store::run_dir();
+    let found = shown.find(|path| records.starts_with(path) || path.starts_with(records));
+    match found.filter(|_| unprivileged::inside().is_some()) {
+        Some(path) => bail!(WrapRefused::HoldsRecords {
+            path: path.to_owned(),
+            records: records.to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
 
 /// The directory that was asked for, or the current one, as it was named.
 pub fn asked(option: Option<&Path>) -> Result<PathBuf> {

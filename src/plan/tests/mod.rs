@@ -227,6 +227,7 @@ pub(super) fn host() -> HostFacts {
         processors: 8,
         core_socket: false,
         no_disk: None,
+        person: None,
     }
 }
 

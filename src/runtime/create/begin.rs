@@ -23,6 +23,7 @@ use crate::runtime::foreground::notify;
 use crate::runtime::hooks::{self, CreateHooks};
 use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::state::report;
+use crate::runtime::unprivileged;
 
 impl Creation<'_> {
     /// sd_notify(3) for a container without a policy.
@@ -78,7 +79,12 @@ impl Creation<'_> {
         &self,
         spec: &Spec,
     ) -> Result<Option<DeviceProgram>, RuntimeError> {
-        Ok(devices::compile(spec, self.ruler())?)
+        match unprivileged::inside() {
+            // It may not load one, and needs none: the kernel lets nobody make a node in a user namespace (mknod(2)), and those
+            // of the container are the node's harmless ones, with their own modes.
+            Some(_) => Ok(None),
+            None => Ok(devices::compile(spec, self.ruler())?),
+        }
     }
 
     /// Detached copies of what was judged, and the places in the image where they go.

@@ -34,6 +34,7 @@ use crate::enforce::executor::WallExecutor;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::Stdio;
 use crate::runtime::state::store::Place;
+use crate::runtime::unprivileged;
 use crate::sys::process::{self, Birth, Child};
 use crate::sys::socket;
 
@@ -77,7 +78,9 @@ fn is_plain(spec: &Spec) -> bool {
     let mapped = mapped
         .filter(|m| m.uid_mappings().is_some() || m.gid_mappings().is_some())
         .count();
-    let rootless = rootless_required(create_syscall().as_ref()).unwrap_or(true);
+    // Root of a user namespace of its own makes what it is root of; a map that engines wrote is libcontainer's business.
+    let rootless = unprivileged::inside().is_none()
+        && rootless_required(create_syscall().as_ref()).unwrap_or(true);
     !other && !rare && mapped == 0 && !rootless && path::named(spec).is_some()
 }
 
@@ -129,7 +132,12 @@ fn begin(
     let Asked { place, spec, .. } = asked;
     let linux = spec.linux().as_ref();
     let named = path::named(spec).unwrap_or_default();
-    let born = Birthplace::make(&named, linux.and_then(|l| l.resources().as_ref()))?;
+    let resources = linux.and_then(|l| l.resources().as_ref());
+    let born = match unprivileged::inside() {
+        // The plan has no limits then that a cgroup would have to hold.
+        Some(_) => Birthplace::callers(),
+        None => Birthplace::make(&named, resources)?,
+    };
     let prepared = prepare(&asked, dir, executor).map_err(&failed)?;
     let Prepared { args, console } = prepared;
     let own_pids = linux

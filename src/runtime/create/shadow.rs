@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::{Capability, LinuxNamespaceType, Spec};
+use oci_spec::runtime::{Capability, LinuxNamespaceType, Spec, User};
 
 use super::decide::BundleDecision;
 use super::kernel_mounts;
@@ -21,6 +21,7 @@ use crate::runtime::hooks::CreateHooks;
 use crate::runtime::launch::own_oom_score;
 use crate::runtime::network::resolver;
 use crate::runtime::state::record::write_whole;
+use crate::runtime::unprivileged;
 
 /// libcontainer's spec, and what is left to the container's first process.
 pub(super) struct Shadow {
@@ -71,20 +72,29 @@ pub(super) fn write_shadow(
     let thrown_away = decision
         .plan()
         .is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
-    let more: &[Capability] = match (makes_nodes, thrown_away) {
+    let more: &[Capability] = match (makes_nodes, thrown_away || unprivileged::inside().is_some()) {
         (true, _) => &[Capability::Mknod],
         // The kernel copies the image's files up with the rights of whoever mounted the overlay, and some of them have
-        // capabilities or set-group-ID bits.
+        // capabilities or set-group-ID bits. And a user namespace is mapped to root of the one above by whoever has Setfcap there
+        // (verify_root_map, kernel/user_namespace.c).
         (false, true) => &[Capability::Setfcap, Capability::Fsetid],
         (false, false) => &[],
     };
     if shadow::joins(&spec, LinuxNamespaceType::Pid) {
         joined_mount::replace(&mut spec);
     }
-    let kernel = match decision.plan() {
+    let person = unprivileged::inside().filter(|_| decision.plan().is_some());
+    if person.is_some() {
+        as_the_only_user(&mut spec);
+    }
+    let mut kernel = match decision.plan() {
         Some(_) => kernel_mounts::split(&mut spec, &places.rootfs)?,
         None => KernelFiles::default(),
     };
+    if person.is_some() {
+        // The kernel mounts it for the owner of the network namespace alone: it comes with the inner one (fs/sysfs/mount.c).
+        kernel.mounts.retain(|m| !m.is(Path::new("/sys"), "sysfs"));
+    }
     if let Some(process) = spec.process_mut() {
         home::settle(process);
         if decision.plan().is_some() {
@@ -107,6 +117,20 @@ pub(super) fn write_shadow(
         unfinished,
         user_namespace,
     })
+}
+
+/// What a caller without root's rights can have made, as root of their own user namespace.
+fn as_the_only_user(spec: &mut Spec) {
+    if let Some(process) = spec.process_mut() {
+        // There is no other; the process becomes the person at the end.
+        process.set_user(User::default());
+    }
+    if let Some(linux) = spec.linux_mut() {
+        // The process is in the node's network until it enters the inner one, and nobody but root joins the node's (setns(2)).
+        let mut namespaces = linux.namespaces().clone().unwrap_or_default();
+        namespaces.retain(|n| n.typ() != LinuxNamespaceType::Network);
+        linux.set_namespaces(Some(namespaces));
+    }
 }
 
 fn save_json(path: &Path, value: &impl serde::Serialize) -> Result<(), RuntimeError> {

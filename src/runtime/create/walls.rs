@@ -23,6 +23,7 @@ use crate::plan::{CapabilitySets, Plan};
 use crate::runtime::RuntimeError;
 use crate::runtime::launch::{has_user_namespace, keyring};
 use crate::runtime::network::wall::NetworkWall;
+use crate::runtime::unprivileged;
 use crate::seccomp::SavedFilter;
 
 /// What the process inherits that is in no record and not in [`Creation`].
@@ -65,9 +66,11 @@ impl Creation<'_> {
         let running = &mut self.running;
         let sidecar = running.network.as_mut().and_then(NetworkWall::init_end);
         let disk = running.disk.as_mut().and_then(DiskMaker::take_end);
-        let user_namespace = match has_user_namespace(&self.decision.bundle.spec) {
-            true => UserNamespace::Own,
-            false => UserNamespace::Nodes,
+        let own = has_user_namespace(&self.decision.bundle.spec);
+        let user_namespace = match (own, unprivileged::inside()) {
+            (true, _) => UserNamespace::Own,
+            (false, Some(person)) => UserNamespace::Persons(person),
+            (false, None) => UserNamespace::Nodes,
         };
         let (kernel, judged) = (inherited.kernel, inherited.judged_mounts);
         Ok(PolicyWalls {

@@ -15,6 +15,7 @@ use crate::policy::{
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::network::upstream;
+use crate::sys::user_namespace::owner;
 
 /// Where the node's file is unless the call names another. There may be none.
 const CONFIG: &str = "/etc/agentbox/config.toml";
@@ -192,7 +193,9 @@ fn trusted(file: &File, path: &Path, excused_by: u32) -> Result<(), RuntimeError
         true => 0,
         false => stat.mode() & 0o022,
     };
-    if (stat.uid() == 0 || stat.uid() == own) && writes == 0 {
+    // In the user namespace of one person this is the second look: `unprivileged::enter` has taken the first.
+    let owner = owner(stat.uid());
+    if (owner == 0 || stat.uid() == own) && writes == 0 {
         return Ok(());
     }
     Err(RuntimeError::Input {
@@ -200,7 +203,7 @@ fn trusted(file: &File, path: &Path, excused_by: u32) -> Result<(), RuntimeError
         why: format!(
             "others than root may write it (owner {}, mode {:o}), and it says what containers may do: chown root it and \
              chmod go-w it",
-            stat.uid(),
+            owner,
             stat.mode() & 0o7777
         ),
     })

@@ -14,6 +14,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::input::node_files::NodeFiles;
 use crate::sidecar::{Proxy, Tls};
+use crate::sys::user_namespace::owner;
 
 /// The most addresses of the proxy that are kept.
 const ADDRESSES: usize = 8;
@@ -180,7 +181,8 @@ fn open_of_root(path: &Path, rule: &FileRule) -> Result<File, RuntimeError> {
     let stat = file
         .metadata()
         .map_err(RuntimeError::io(format!("look at {path:?}")))?;
-    if stat.uid() == 0 && stat.mode() & rule.denied == 0 {
+    let owner = owner(stat.uid());
+    if owner == 0 && stat.mode() & rule.denied == 0 {
         return Ok(file);
     }
     Err(RuntimeError::Input {
@@ -188,7 +190,7 @@ fn open_of_root(path: &Path, rule: &FileRule) -> Result<File, RuntimeError> {
         why: format!(
             "it holds {} (owner {}, mode {:o}): chown root it and chmod {:o} it",
             rule.what,
-            stat.uid(),
+            owner,
             stat.mode() & 0o777,
             rule.cure
         ),

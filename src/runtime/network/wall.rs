@@ -23,6 +23,7 @@ use crate::runtime::state::census::Namespace;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
 use crate::runtime::state::store::{self, Place};
+use crate::runtime::unprivileged;
 use crate::sidecar::{
     self, Attach, CgroupConfig, CgroupLimits, Duty, EngineNetworks, LandlockNeed, Limits, Loss,
     Serving, ServingFds, SidecarConfig, SidecarRecord,
@@ -43,6 +44,8 @@ pub struct NetworkWall {
     kept: Option<OwnedFd>,
     mode: NetworkMode,
     proxy_port: u16,
+    /// Whether the caller has no root's rights.
+    persons: bool,
 }
 
 impl NetworkWall {
@@ -98,6 +101,7 @@ impl NetworkWall {
             kept: kept.map(|kept| kept.file),
             mode,
             proxy_port: plan.network.proxy_port,
+            persons: unprivileged::inside().is_some(),
         })
     }
 
@@ -148,7 +152,8 @@ impl NetworkWall {
             Some((serving, dir)) => {
                 let identity = identity::of(record);
                 serving.families = inner.families;
-                let nodes_own = is_own_namespace(engine.as_fd())?;
+                // Somebody without root's rights has no engine's network to choose.
+                let nodes_own = self.persons || is_own_namespace(engine.as_fd())?;
                 let (bundle, annotations) = (&record.bundle, &record.annotations);
                 serving.engine_networks = match nodes_own {
                     false if engine_networks::makes_networks(&identity, bundle, annotations) => {
@@ -171,7 +176,8 @@ impl NetworkWall {
         };
         let attach = Attach {
             serving,
-            engine_netns: Some(engine.as_fd()),
+            // The sidecar is in the node's own already, which only root may join.
+            engine_netns: (!self.persons).then(|| engine.as_fd()),
             init_pidfd: init_pidfd.as_fd(),
             inner,
         };
@@ -328,7 +334,11 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
             cpu_period_us: 100_000,
         },
     };
-    let uid = sidecar_uid(&place.dir());
+    // The only user there is is the person: no other can be had.
+    let (uid, cgroup) = match unprivileged::inside() {
+        Some(_) => (0, None),
+        None => (sidecar_uid(&place.dir()), Some(cgroup)),
+    };
     SidecarConfig {
         uid,
         gid: uid,
@@ -337,7 +347,7 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
             file_bytes: 1 << 20,
         },
         landlock: LandlockNeed::Required,
-        cgroup: Some(cgroup),
+        cgroup,
         log: None,
         duty: duty(&plan.network),
         loss: loss(&plan.network, spec, place),

@@ -6,6 +6,7 @@
 //! | [`census`], [`half_made`] | which containers share namespaces; processes that are not their program yet |
 //! | [`find`], [`identity`] | which container somebody means, and who it is for people |
 //! | [`report`] | the pipe by which a container's process says why it did not start |
+//! | [`persons`] | where all of it lies for somebody without root's rights |
 //! | [`older`], [`overlay`] | records and mounts of earlier versions |
 
 pub mod census;
@@ -14,6 +15,7 @@ pub mod half_made;
 pub mod identity;
 mod older;
 pub mod overlay;
+pub mod persons;
 pub mod record;
 pub mod report;
 pub mod store;

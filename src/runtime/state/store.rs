@@ -6,27 +6,50 @@
 //!   locks/<root>-<id>           a POSIX record lock; verbs on one id take turns
 //!   namespaces/                 which container is in which namespace (census.rs)
 //! ```
+//! Somebody without root's rights has the same below a directory of their own ([`super::persons`]).
 //! `<root>` is a short hash of the engine's `--root`, so that two engines may use one id.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use nix::fcntl::FcntlArg;
 use rustix::fs::FlockOperation;
 
+use crate::cli::Global;
 use crate::runtime::RuntimeError;
+use crate::runtime::state::persons;
 use crate::runtime::state::record::Record;
+use crate::runtime::unprivileged;
 use crate::sys::deadline::Deadline;
 
-/// The run directory: a tmpfs on every system that containers run on, so that nothing outlives a boot.
+/// Root's run directory: a tmpfs on every system that containers run on, so that nothing outlives a boot.
 const RUN: &str = "/run/agentbox";
 
-/// The run directory.
+/// A person's own, once [`settle`] has found it.
+static OWN: OnceLock<PathBuf> = OnceLock::new();
+
+/// The run directory of whoever calls.
 pub fn run_dir() -> &'static Path {
-    Path::new(RUN)
+    OWN.get().map_or(Path::new(RUN), PathBuf::as_path)
+}
+
+/// Chooses the run directory of a caller without root's rights, and the `--root` that they get unless they name another. To be
+/// called before anything else of this module.
+pub fn settle(global: &mut Global) -> Result<(), RuntimeError> {
+    // Root's own is root's in each namespace in which it is root.
+    let Some(person) = unprivileged::person().filter(|person| person.uid != 0) else {
+        return Ok(());
+    };
+    let dir = OWN.get_or_init(|| persons::choose(person.uid));
+    persons::check(dir)?;
+    if !global.root_given {
+        global.root = dir.join("containers");
+    }
+    Ok(())
 }
 
 /// How long a verb waits for another one on the same container. Each that holds the lock has deadlines of its own, `start`
@@ -149,7 +172,7 @@ impl Place {
 
     /// Whether another process has the container's lock: a verb is under way. Looks without waiting.
     pub fn is_busy(&self) -> bool {
-        let path = Path::new(RUN).join("locks").join(&self.key);
+        let path = run_dir().join("locks").join(&self.key);
         let Ok(file) = File::options().write(true).open(&path) else {
             return false;
         };
@@ -175,7 +198,7 @@ impl Place {
 
     /// As [`Self::lock`], but `None` after this time.
     fn lock_within(&self, within: Duration) -> Result<Option<Lock>, RuntimeError> {
-        let dir = Path::new(RUN).join("locks");
+        let dir = run_dir().join("locks");
         make_private(&dir)?;
         let path = dir.join(&self.key);
         let step = || format!("lock {path:?}");
@@ -234,12 +257,12 @@ impl Lock {
 
 /// Where our directories of all containers are.
 pub fn index() -> PathBuf {
-    Path::new(RUN).join("index")
+    run_dir().join("index")
 }
 
 /// Where it is kept what containers used of their budgets.
 pub fn kept() -> PathBuf {
-    Path::new(RUN).join("kept")
+    run_dir().join("kept")
 }
 
 /// Every container on this node, whatever its engine.
@@ -273,7 +296,7 @@ fn read_where(wanted: impl Fn(&str) -> bool) -> Result<Vec<Record>, RuntimeError
 fn dirs_where(
     wanted: impl Fn(&str) -> bool,
 ) -> Result<impl Iterator<Item = PathBuf>, RuntimeError> {
-    let index = Path::new(RUN).join("index");
+    let index = run_dir().join("index");
     let entries = match fs::read_dir(&index) {
         Ok(entries) => Some(entries),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
@@ -288,12 +311,15 @@ fn dirs_where(
 
 /// A directory of the runtime's own below its run directory.
 pub fn private_dir(name: &str) -> Result<PathBuf, RuntimeError> {
-    let dir = Path::new(RUN).join(name);
+    let dir = run_dir().join(name);
     make_private(&dir)?;
     Ok(dir)
 }
 
 pub(in crate::runtime) fn make_private(dir: &Path) -> Result<(), RuntimeError> {
+    if let Some(own) = OWN.get() {
+        persons::make(own)?;
+    }
     let made = fs::DirBuilder::new()
         .mode(0o700)
         .recursive(true)

@@ -1,0 +1,127 @@
+//! The run directory of a caller without root's rights: nobody else may write there, or lead there.
+//!
+//! `$XDG_RUNTIME_DIR/agentbox`, else `/run/user/UID/agentbox`, else `/tmp/agentbox-UID`. The first two go at logout, the last at the
+//! next boot on most systems. In /tmp anybody can make a directory of that name first, or a link: it is used only while it is a
+//! directory of this person's that nobody else may enter.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Why there is no place.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoPlace {
+    /// Somebody else's, a link, or open to others.
+    #[error(
+        "{dir:?} is not used for containers ({why}): remove it, or set XDG_RUNTIME_DIR to a directory of yours with mode 0700"
+    )]
+    Unsafe {
+        /// The directory.
+        dir: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// It cannot be made.
+    #[error("make {dir:?} for containers, or set XDG_RUNTIME_DIR to a directory of yours")]
+    NotMade {
+        /// The directory.
+        dir: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Where no policy shows anything of the node.
+const OUT_OF_SIGHT: [&str; 2] = ["/run", "/tmp"];
+
+/// The directory of this user. XDG_RUNTIME_DIR counts where it is below /run or /tmp: a wrapped command may see other directories of
+/// its person's, and must not meet its own records there.
+pub fn choose(uid: u32) -> PathBuf {
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let logged_in = PathBuf::from(format!("/run/user/{uid}"));
+    let mut usual = named.into_iter().chain([logged_in]);
+    let is_hidden = |dir: &Path| {
+        let real = dir.canonicalize().unwrap_or_default();
+        real == dir && OUT_OF_SIGHT.iter().any(|top| real.starts_with(top))
+    };
+    match usual.find(|dir| is_hidden(dir) && wrong(dir).is_ok_and(|why| why.is_none())) {
+        Some(dir) => dir.join("agentbox"),
+        None => PathBuf::from(format!("/tmp/agentbox-{uid}")),
+    }
+}
+
+/// Refuses a directory that is there and is not this person's alone.
+pub fn check(dir: &Path) -> Result<(), NoPlace> {
+    match wrong(dir) {
+        Ok(None) => Ok(()),
+        Ok(Some(why)) => Err(NoPlace::Unsafe {
+            dir: dir.to_owned(),
+            why,
+        }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(NoPlace::NotMade {
+            dir: dir.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Makes it if it is missing, and looks at what is there then.
+pub fn make(dir: &Path) -> Result<(), NoPlace> {
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(source) if source.kind() != ErrorKind::AlreadyExists => Err(NoPlace::NotMade {
+            dir: dir.to_owned(),
+            source,
+        }),
+        _ => check(dir),
+    }
+}
+
+/// What is wrong with a directory, as far as others are concerned.
+fn wrong(dir: &Path) -> std::io::Result<Option<&'static str>> {
+    let found = fs::symlink_metadata(dir)?;
+    Ok(if !found.is_dir() {
+        Some("it is no directory, or a link to one")
+    } else if found.uid() != rustix::process::geteuid().as_raw() {
+        Some("it belongs to somebody else")
+    } else if found.mode() & 0o077 != 0 {
+        Some("others than its owner have rights in it")
+    } else {
+        None
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn only_a_directory_that_is_ones_own_alone_is_used() {
+        let base = std::env::temp_dir().join(format!("agentbox-persons-{}", std::process::id()));
+        fs::create_dir_all(&base).unwrap();
+        let own = base.join("own");
+        assert!(check(&own).is_ok(), "not there yet");
+        make(&own).unwrap();
+        assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
+        let link = base.join("link");
+        symlink(&own, &link).unwrap();
+        let open = base.join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o750)).unwrap();
+        for (bad, word) in [(&link, "link"), (&open, "rights in it")] {
+            let refused = make(bad).unwrap_err().to_string();
+            assert!(refused.contains(word), "{refused}");
+            assert!(check(bad).is_err());
+        }
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&own, Some(1), None).unwrap();
+            assert!(check(&own).unwrap_err().to_string().contains("somebody"));
+        }
+        fs::remove_dir_all(base).unwrap();
+    }
+}

@@ -1,0 +1,251 @@
+//! A caller without root's rights: the user namespace in which `wrap` does for them what it does for root.
+//!
+//! ```text
+//! node's user namespace      the person, without any capability
+//!   U1  0 -> person          this program: mounts, namespaces, the sidecar; made by [`enter`], with a mount namespace of its own
+//!     U2  person -> 0        the command: the person again, without any capability, and no way back to U1
+//! ```
+//! In U1 the program is root of what it makes, and nobody outside: the kernel lets it mount, and judges every file by the
+//! person's own rights. U2 is made by the command's process itself, as its last step but the filter ([`crate::enforce`]).
+//! Mounts belong to U1, so that not even a process with all capabilities of U2 could change them (mount_namespaces(7)).
+//!
+//! Two namespaces, because one cannot do both: a process that is root in U1 is shown as root inside, and one that is the
+//! person has no right to mount.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::thread::CapabilitySet;
+
+use crate::runtime::RuntimeError;
+use crate::runtime::input::node_files::NodeFiles;
+use crate::sys::user_namespace::{self, Ids};
+
+/// Why there is no user namespace to work in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoNamespace {
+    /// unshare(2) refuses.
+    #[error(
+        "`wrap` without root needs a user namespace, and the kernel refuses one ({errno}): {why}"
+    )]
+    Refused {
+        /// What the kernel said.
+        errno: io::Error,
+        /// The likely reason, and what to do.
+        why: String,
+    },
+    /// It is there, and its user cannot be mapped or has no rights in it.
+    #[error(
+        "`wrap` without root needs rights in its own user namespace, and the kernel gives none ({errno}): {why}"
+    )]
+    NoRights {
+        /// What the kernel said.
+        errno: io::Error,
+        /// The likely reason, and what to do.
+        why: String,
+    },
+    /// The program could not find out where it is.
+    #[error("look at this process's own user namespace")]
+    Unknown(#[source] io::Error),
+}
+
+/// What the calling process may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rights {
+    /// Root's, on the node.
+    Root,
+    /// Root's in a user namespace that stands for one person.
+    Inside(Ids),
+    /// None: a namespace is to be made for this person.
+    None(Ids),
+}
+
+fn rights() -> Result<Rights, NoNamespace> {
+    let own = Ids {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    };
+    let sets = rustix::thread::capabilities(None).map_err(|e| NoNamespace::Unknown(e.into()))?;
+    if own.uid != 0 || !sets.effective.contains(CapabilitySet::SYS_ADMIN) {
+        return Ok(Rights::None(own));
+    }
+    let person = user_namespace::only_user().map_err(NoNamespace::Unknown)?;
+    Ok(person.map_or(Rights::Root, Rights::Inside))
+}
+
+/// The person for whom this process works without root's rights; `None` where it has them. Where that cannot be told, nobody
+/// has them.
+pub fn person() -> Option<Ids> {
+    match rights() {
+        Ok(Rights::Root) => None,
+        Ok(Rights::Inside(person) | Rights::None(person)) => Some(person),
+        Err(_) => Some(Ids {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        }),
+    }
+}
+
+/// The person whose user namespace this process is root of, if it is in one.
+pub fn inside() -> Option<Ids> {
+    match rights() {
+        Ok(Rights::Inside(person)) => Some(person),
+        Ok(Rights::Root | Rights::None(_)) | Err(_) => None,
+    }
+}
+
+/// Moves a process without root's rights, which must have one thread, to a user namespace for one person and a mount namespace
+/// that belongs to it. To be followed by [`super::seal::ensure`], which executes the program again there.
+///
+/// The node's files are read and judged here once more than later: inside, root's files and a stranger's look alike.
+pub fn enter(global: &crate::cli::Global) -> Result<(), RuntimeError> {
+    let Rights::None(person) = rights()? else {
+        return Ok(());
+    };
+    NodeFiles::of(global)?;
+    user_namespace::unshare_with_mounts().map_err(|errno| NoNamespace::Refused {
+        why: reason(&errno, &Sysctls::read()),
+        errno,
+    })?;
+    let no_rights = |errno: io::Error| NoNamespace::NoRights {
+        why: reason(&errno, &Sysctls::read()),
+        errno,
+    };
+    user_namespace::map_one(Ids { uid: 0, gid: 0 }, person).map_err(no_rights)?;
+    // AppArmor lets the namespace be made and takes its rights away (Ubuntu since 23.10).
+    rustix::mount::mount_change(
+        "/",
+        rustix::mount::MountPropagationFlags::DOWNSTREAM
+            | rustix::mount::MountPropagationFlags::REC,
+    )
+    .map_err(|errno| no_rights(errno.into()))?;
+    Ok(())
+}
+
+/// What the node says about user namespaces of ordinary users.
+#[derive(Debug, Default)]
+struct Sysctls {
+    /// user.max_user_namespaces
+    most: Option<u64>,
+    /// kernel.unprivileged_userns_clone, of Debian's and Arch's kernels
+    clone: Option<u64>,
+    /// kernel.apparmor_restrict_unprivileged_userns, of Ubuntu's
+    apparmor: Option<u64>,
+    /// Whether this process is under a seccomp filter.
+    filtered: bool,
+}
+
+impl Sysctls {
+    fn read() -> Self {
+        let number = |name: &str| {
+            let text = fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?;
+            text.trim().parse().ok()
+        };
+        let mode = rustix::thread::secure_computing_mode();
+        Self {
+            most: number("user/max_user_namespaces"),
+            clone: number("kernel/unprivileged_userns_clone"),
+            apparmor: number("kernel/apparmor_restrict_unprivileged_userns"),
+            filtered: mode.is_ok_and(|m| m == rustix::thread::SecureComputingMode::Filter),
+        }
+    }
+}
+
+/// The words for the reason, the most certain one first. unshare(2) and user_namespaces(7) name the errnos.
+fn reason(errno: &io::Error, node: &Sysctls) -> String {
+    const ELSE: &str = "or run it as root (sudo agentbox wrap ...)";
+    const LANDLOCK: &str =
+        "where no namespace can be had at all, `--walls landlock` raises weaker walls without one";
+    let why = match (errno.raw_os_error(), node) {
+        (_, Sysctls { most: Some(0), .. }) | (Some(libc::ENOSPC), _) => {
+            "user.max_user_namespaces leaves none: let root set it (sysctl user.max_user_namespaces=10000)"
+        }
+        (Some(libc::EUSERS), _) => "user namespaces are nested too deeply here (32 levels)",
+        (_, Sysctls { clone: Some(0), .. }) => {
+            "kernel.unprivileged_userns_clone is 0: let root set it to 1"
+        }
+        (
+            _,
+            Sysctls {
+                apparmor: Some(1..),
+                ..
+            },
+        ) => {
+            "kernel.apparmor_restrict_unprivileged_userns lets only programs with an AppArmor profile for it: let root install \
+             agentbox's (hack/install does, as /etc/apparmor.d/agentbox)"
+        }
+        (_, Sysctls { filtered: true, .. }) => {
+            "this process is under a seccomp filter, as Docker's default one, which denies unshare: start the container or \
+             service around it with a filter that allows user namespaces"
+        }
+        _ => {
+            "a security module, a chroot or the kernel's configuration (CONFIG_USER_NS) is in the way: look into the kernel's log"
+        }
+    };
+    format!("{why}; {ELSE}; {LANDLOCK}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_names_what_the_node_says() {
+        let eperm = || io::Error::from_raw_os_error(libc::EPERM);
+        let none = Sysctls::default;
+        for (errno, node, word) in [
+            (
+                io::Error::from_raw_os_error(libc::ENOSPC),
+                none(),
+                "user.max_user_namespaces",
+            ),
+            (
+                eperm(),
+                Sysctls {
+                    most: Some(0),
+                    filtered: true,
+                    ..none()
+                },
+                "user.max_user_namespaces",
+            ),
+            (
+                eperm(),
+                Sysctls {
+                    clone: Some(0),
+                    ..none()
+                },
+                "kernel.unprivileged_userns_clone",
+            ),
+            (
+                io::Error::from_raw_os_error(libc::EACCES),
+                Sysctls {
+                    apparmor: Some(1),
+                    filtered: true,
+                    ..none()
+                },
+                "/etc/apparmor.d/agentbox",
+            ),
+            (
+                eperm(),
+                Sysctls {
+                    filtered: true,
+                    clone: Some(1),
+                    ..none()
+                },
+                "seccomp",
+            ),
+            (
+                io::Error::from_raw_os_error(libc::EUSERS),
+                none(),
+                "too deeply",
+            ),
+            (eperm(), none(), "CONFIG_USER_NS"),
+        ] {
+            let text = reason(&errno, &node);
+            assert!(text.contains(word), "{word}: {text}");
+            assert!(text.contains("sudo") && text.contains("--walls landlock"));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+#![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
+//! User namespaces with one user and one group (user_namespaces(7)), the only ones that an ordinary user can make alone.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::thread::UnshareFlags;
+
+use crate::sys::procfs;
+
+/// kernel.overflowuid, as every distribution leaves it.
+const OVERFLOW: u32 = 65534;
+
+/// What [`only_user`] said last, since it is asked for every file.
+static ONLY: Mutex<Option<Option<Ids>>> = Mutex::new(None);
+
+/// The one user and the one group of a user namespace, as the namespace above knows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ids {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// Moves the calling process, which must have one thread, to a new user namespace and a new mount namespace that belongs to
+/// it. It has all capabilities there, and nobody is mapped yet.
+pub fn unshare_with_mounts() -> io::Result<()> {
+    unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)
+}
+
+/// Moves the calling process, which must have one thread, to a new user namespace below its own.
+pub fn unshare_user() -> io::Result<()> {
+    unshare(UnshareFlags::NEWUSER)
+}
+
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    *ONLY.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    // SAFETY: `unshare_unsafe` is unsafe because CLONE_FILES would leave other threads with another descriptor table than this
+    // one; only NEWUSER and NEWNS get here, which leave memory and descriptors as they are.
+    Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+}
+
+/// Maps one user and one group: `inside` are their numbers in the calling process's namespace, which has no map yet, and
+/// `above` those of the namespace above, which are the caller's. setgroups(2) is given up first: the kernel wants that of
+/// whoever has no capability above.
+pub fn map_one(inside: Ids, above: Ids) -> io::Result<()> {
+    write("/proc/self/setgroups", "deny")?;
+    write(
+        "/proc/self/uid_map",
+        &format!("{} {} 1\n", inside.uid, above.uid),
+    )?;
+    write(
+        "/proc/self/gid_map",
+        &format!("{} {} 1\n", inside.gid, above.gid),
+    )
+}
+
+/// One write, as the kernel wants a map.
+fn write(path: &str, text: &str) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+    match rustix::io::write(file, text.as_bytes())? {
+        length if length == text.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// Whom root of the calling process's user namespace is above, if it is the only user there; `None` where the namespace has
+/// other users, as the node's first one has all.
+pub fn only_user() -> io::Result<Option<Ids>> {
+    let uid = only(&procfs::text("/proc/self/uid_map")?);
+    let gid = only(&procfs::text("/proc/self/gid_map")?);
+    Ok(uid.zip(gid).map(|(uid, gid)| Ids { uid, gid }))
+}
+
+/// Who owns a file, as far as that can be told: in a user namespace with one user the kernel shows that person as root, and
+/// everybody else, root among them, as the overflow user (user_namespaces(7), "Unmapped user and group IDs"). Nobody's files are
+/// taken for root's then, and the person's for the person's. What counts is that the person cannot have made it.
+pub fn owner(shown: u32) -> u32 {
+    // A user namespace is entered by one's own making alone, below.
+    let mut known = ONLY.lock().unwrap_or_else(PoisonError::into_inner);
+    owner_in(
+        shown,
+        *known.get_or_insert_with(|| only_user().ok().flatten()),
+    )
+}
+
+fn owner_in(shown: u32, only: Option<Ids>) -> u32 {
+    match (only, shown) {
+        (Some(Ids { uid, .. }), 0) => uid,
+        (Some(Ids { uid: 1.., .. }), OVERFLOW) => 0,
+        _ => shown,
+    }
+}
+
+/// Reads a map of one line for one id that begins at 0: the id above.
+fn only(map: &str) -> Option<u32> {
+    let mut lines = map.lines();
+    let (line, None) = (lines.next()?, lines.next()) else {
+        return None;
+    };
+    let numbers: Vec<u32> = line
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .ok()?;
+    match numbers[..] {
+        [0, above, 1] => Some(above),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_person_is_never_taken_for_root() {
+        let me = Some(Ids {
+            uid: 1000,
+            gid: 1000,
+        });
+        assert_eq!((owner_in(0, me), owner_in(OVERFLOW, me)), (1000, 0));
+        // Without a namespace of one's own, and for root's own in one, numbers are what they are.
+        let root = Some(Ids { uid: 0, gid: 0 });
+        for only in [None, root] {
+            assert_eq!((owner_in(0, only), owner_in(OVERFLOW, only)), (0, OVERFLOW));
+        }
+        assert_eq!(owner_in(7, me), 7);
+    }
+
+    #[test]
+    fn only_a_map_of_root_alone_is_one_users() {
+        assert_eq!(only("         0       1000          1\n"), Some(1000));
+        for other in [
+            "",
+            "0 0 4294967295\n",
+            "0 100000 65536\n",
+            "1000 0 1\n",
+            "0 1000 1\n1 100000 65536\n",
+            "0 x 1\n",
+        ] {
+            assert_eq!(only(other), None, "{other:?}");
+        }
+    }
+}
