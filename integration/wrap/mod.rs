@@ -12,3 +12,4 @@ mod shell;
 mod summary;
 mod terminal;
 mod toolchains;
+mod rootless;

@@ -42,7 +42,7 @@ pub enum PlanError {
     },
     /// A limit that somebody set, for a caller who can make no cgroup.
     #[error(
-        "{field} is set by {origin}, and nothing can hold it: making a cgroup takes root's rights; run it with sudo, or set {field} = \"unlimited\""
+        "{field} is set by {origin}, and nothing can hold it: making a cgroup takes root's rights: run it with sudo, or leave {field} out"
     )]
     NoCgroup {
         /// The field.

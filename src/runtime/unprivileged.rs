@@ -27,9 +27,7 @@ use crate::sys::user_namespace::{self, Ids};
 #[non_exhaustive]
 pub enum NoNamespace {
     /// unshare(2) refuses.
-    #[error(
-        "`wrap` without root needs a user namespace, and the kernel refuses one ({errno}): {why}"
-    )]
+    #[error("the kernel refuses `wrap` a user namespace ({errno}): {why}")]
     Refused {
         /// What the kernel said.
         errno: io::Error,
@@ -37,9 +35,7 @@ pub enum NoNamespace {
         why: String,
     },
     /// It is there, and its user cannot be mapped or has no rights in it.
-    #[error(
-        "`wrap` without root needs rights in its own user namespace, and the kernel gives none ({errno}): {why}"
-    )]
+    #[error("the kernel gives `wrap` no rights in its own user namespace ({errno}): {why}")]
     NoRights {
         /// What the kernel said.
         errno: io::Error,
@@ -155,9 +151,7 @@ impl Sysctls {
 
 /// The words for the reason, the most certain one first. unshare(2) and user_namespaces(7) name the errnos.
 fn reason(errno: &io::Error, node: &Sysctls) -> String {
-    const ELSE: &str = "or run it as root (sudo agentbox wrap ...)";
-    const LANDLOCK: &str =
-        "where no namespace can be had at all, `--walls landlock` raises weaker walls without one";
+    const ELSE: &str = "or run it with sudo; `--walls landlock` needs no namespace";
     let why = match (errno.raw_os_error(), node) {
         (_, Sysctls { most: Some(0), .. }) | (Some(libc::ENOSPC), _) => {
             "user.max_user_namespaces leaves none: let root set it (sysctl user.max_user_namespaces=10000)"
@@ -173,18 +167,18 @@ fn reason(errno: &io::Error, node: &Sysctls) -> String {
                 ..
             },
         ) => {
-            "kernel.apparmor_restrict_unprivileged_userns lets only programs with an AppArmor profile for it: let root install \
-             agentbox's (hack/install does, as /etc/apparmor.d/agentbox)"
+            "kernel.apparmor_restrict_unprivileged_userns wants an AppArmor profile: let root install agentbox's \
+             (hack/install puts it into /etc/apparmor.d)"
         }
         (_, Sysctls { filtered: true, .. }) => {
-            "this process is under a seccomp filter, as Docker's default one, which denies unshare: start the container or \
-             service around it with a filter that allows user namespaces"
+            "a seccomp filter around it, such as Docker's default one, denies unshare: give the container or service one \
+             that allows it"
         }
         _ => {
-            "a security module, a chroot or the kernel's configuration (CONFIG_USER_NS) is in the way: look into the kernel's log"
+            "a security module, a chroot, a missing CAP_SETFCAP or the kernel's configuration (CONFIG_USER_NS) is in the way"
         }
     };
-    format!("{why}; {ELSE}; {LANDLOCK}")
+    format!("{why}; {ELSE}")
 }
 
 #[cfg(test)]
@@ -225,7 +219,7 @@ mod tests {
                     filtered: true,
                     ..none()
                 },
-                "/etc/apparmor.d/agentbox",
+                "/etc/apparmor.d",
             ),
             (
                 eperm(),

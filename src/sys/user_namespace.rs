@@ -12,8 +12,10 @@ use crate::sys::procfs;
 /// kernel.overflowuid, as every distribution leaves it.
 const OVERFLOW: u32 = 65534;
 
-/// What [`only_user`] said last, since it is asked for every file.
-static ONLY: Mutex<Option<Option<Ids>>> = Mutex::new(None);
+/// What uid_map said last, since it is asked for every file.
+static ONLY: Mutex<Option<Option<One>>> = Mutex::new(None);
+
+const UID_MAP: &str = "/proc/self/uid_map";
 
 /// The one user and the one group of a user namespace, as the namespace above knows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,33 +72,39 @@ fn write(path: &str, text: &str) -> io::Result<()> {
 /// Whom root of the calling process's user namespace is above, if it is the only user there; `None` where the namespace has
 /// other users, as the node's first one has all.
 pub fn only_user() -> io::Result<Option<Ids>> {
-    let uid = only(&procfs::text("/proc/self/uid_map")?);
+    let uid = only(&procfs::text(UID_MAP)?);
     let gid = only(&procfs::text("/proc/self/gid_map")?);
     Ok(uid.zip(gid).map(|(uid, gid)| Ids { uid, gid }))
 }
 
-/// Who owns a file, as far as that can be told: in a user namespace with one user the kernel shows that person as root, and
-/// everybody else, root among them, as the overflow user (user_namespaces(7), "Unmapped user and group IDs"). Nobody's files are
+/// Who owns a file, as far as that can be told: in a user namespace with one user the kernel shows that person by the
+/// number there, root's in [`unshare_with_mounts`]'s, and everybody else, root among them, as the overflow user (user_namespaces(7), "Unmapped user and group IDs"). Nobody's files are
 /// taken for root's then, and the person's for the person's. What counts is that the person cannot have made it.
 pub fn owner(shown: u32) -> u32 {
     // A user namespace is entered by one's own making alone, below.
     let mut known = ONLY.lock().unwrap_or_else(PoisonError::into_inner);
     owner_in(
         shown,
-        *known.get_or_insert_with(|| only_user().ok().flatten()),
+        *known.get_or_insert_with(|| one(&procfs::text(UID_MAP).ok()?)),
     )
 }
 
-fn owner_in(shown: u32, only: Option<Ids>) -> u32 {
-    match (only, shown) {
-        (Some(Ids { uid, .. }), 0) => uid,
-        (Some(Ids { uid: 1.., .. }), OVERFLOW) => 0,
+fn owner_in(shown: u32, only: Option<One>) -> u32 {
+    match only {
+        Some(one) if shown == one.inside => one.above,
+        Some(One { above: 1.., .. }) if shown == OVERFLOW => 0,
         _ => shown,
     }
 }
 
-/// Reads a map of one line for one id that begins at 0: the id above.
-fn only(map: &str) -> Option<u32> {
+/// The only line of a map, for one id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct One {
+    inside: u32,
+    above: u32,
+}
+
+fn one(map: &str) -> Option<One> {
     let mut lines = map.lines();
     let (line, None) = (lines.next()?, lines.next()) else {
         return None;
@@ -107,9 +115,14 @@ fn only(map: &str) -> Option<u32> {
         .collect::<Result<_, _>>()
         .ok()?;
     match numbers[..] {
-        [0, above, 1] => Some(above),
+        [inside, above, 1] => Some(One { inside, above }),
         _ => None,
     }
+}
+
+/// Whom root is above, where there is nobody else.
+fn only(map: &str) -> Option<u32> {
+    one(map).filter(|one| one.inside == 0).map(|one| one.above)
 }
 
 #[cfg(test)]
@@ -118,14 +131,15 @@ mod tests {
 
     #[test]
     fn the_person_is_never_taken_for_root() {
-        let me = Some(Ids {
-            uid: 1000,
-            gid: 1000,
-        });
+        let me = one("0 1000 1");
         assert_eq!((owner_in(0, me), owner_in(OVERFLOW, me)), (1000, 0));
+        let myself = one("1000 1000 1");
+        assert_eq!(
+            (owner_in(1000, myself), owner_in(OVERFLOW, myself)),
+            (1000, 0)
+        );
         // Without a namespace of one's own, and for root's own in one, numbers are what they are.
-        let root = Some(Ids { uid: 0, gid: 0 });
-        for only in [None, root] {
+        for only in [None, one("0 0 1"), one("0 0 4294967295")] {
             assert_eq!((owner_in(0, only), owner_in(OVERFLOW, only)), (0, OVERFLOW));
         }
         assert_eq!(owner_in(7, me), 7);

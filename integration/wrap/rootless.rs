@@ -1,0 +1,395 @@
+//! U-A3: `wrap` by somebody without root's rights, in a user namespace. The attacks are tried by the person's own rights: what a
+//! control does without walls, the wrapped command must not.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::account::Account;
+use crate::command::{Finished, run, run_for};
+use crate::direct::program;
+use crate::docker::Docker;
+use crate::docker::allowlist::{arrived, internet, witness};
+
+const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
+
+impl Account {
+    /// Any program as the person: no capability, no variable of sudo, no login.
+    fn alone(&self, arguments: &[&str]) -> Command {
+        let ids = [self.uid.to_string(), self.gid.to_string()];
+        let options = ["--reuid", &ids[0], "--regid", &ids[1], "--init-groups"];
+        let mut command = Command::new("setpriv");
+        command.args(options).args(arguments);
+        command.current_dir(&self.project);
+        command.env("HOME", &self.home).env("USER", &self.name);
+        command.env_remove("XDG_RUNTIME_DIR");
+        command
+    }
+
+    /// `agentbox ARGUMENTS...` as the person.
+    fn agentbox(&self, arguments: &[&str]) -> Finished {
+        let program = program();
+        let all = [&[program.as_str()], arguments].concat();
+        run_for(Duration::from_secs(60), &mut self.alone(&all))
+    }
+
+    /// `agentbox wrap OPTIONS... -- bash -c SCRIPT` as the person.
+    fn wraps(&self, options: &[&str], script: &str) -> Finished {
+        self.agentbox(&[&["wrap"], options, &["--", "bash", "-c", script]].concat())
+    }
+
+    /// Where agentbox keeps the person's records.
+    fn records(&self) -> String {
+        format!("/tmp/agentbox-{}", self.uid)
+    }
+
+    /// What is left of containers.
+    fn left(&self) -> String {
+        let records = self.records();
+        self.does(&format!(
+            "cd {records} && ls index wrap containers locks && find . -type f"
+        ))
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_runs_as_the_person_and_leaves_nothing() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file(".ssh/id_ed25519", "a key");
+    let stranger = Account::new();
+    let script = format!(
+        "id -u; id -g; touch made; stat -c %u made; cat ~/.ssh/id_ed25519 /etc/shadow {} >&2; exit 7",
+        stranger.file("secret", "of a stranger")
+    );
+    for policy in POLICIES {
+        let seen = person.wraps(&["--policy", policy], &script);
+        assert_eq!(seen.code, 7, "{policy}: {seen}");
+        let expected = format!("{0}\n{1}\n{0}\n", person.uid, person.gid);
+        assert_eq!(seen.stdout, expected, "{policy}");
+        assert!(!seen.stderr.contains("a key"), "{policy}: {seen}");
+        assert!(!seen.stderr.contains("stranger\n"), "{policy}: {seen}");
+        assert_eq!(
+            person.does("stat -c %U src/project/made"),
+            format!("{}\n", person.name)
+        );
+        person.does("rm src/project/made");
+        let left = person.left();
+        assert_eq!(
+            left, "containers:\n\nindex:\n\nlocks:\n\nwrap:\n",
+            "{policy}"
+        );
+    }
+    let absent = person.agentbox(&["wrap", "--", "no-such-program"]);
+    assert_eq!(absent.code, 127, "{absent}");
+    // The control: the key is there for the person.
+    assert_eq!(person.does("cat ~/.ssh/id_ed25519"), "a key");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_has_no_capability_and_a_filter_in_a_namespace_of_its_own() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let script = "grep -E '^(CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):' /proc/self/status; cat /proc/self/uid_map; \
+                  ls /sys/class/net; cat /proc/net/route | wc -l";
+    let none = "0000000000000000";
+    for policy in POLICIES {
+        let seen = person.wraps(&["--policy", policy], script).ok();
+        let words: Vec<&str> = seen.split_whitespace().collect();
+        let uid = person.uid.to_string();
+        let expected = [
+            "CapInh:",
+            none,
+            "CapPrm:",
+            none,
+            "CapEff:",
+            none,
+            "CapBnd:",
+            none,
+            "CapAmb:",
+            none,
+            "NoNewPrivs:",
+            "1",
+            "Seccomp:",
+            "2",
+            &uid,
+            "0",
+            "1",
+            "lo",
+            "1",
+        ];
+        assert_eq!(words, expected, "{policy}");
+    }
+}
+
+/// Tries a system call and says how it ended.
+const ATTACKS: &str = r#"
+import ctypes, os, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def said(name, rc):
+    print(name, 'ok' if rc >= 0 else 'refused', flush=True)
+def forked(name, act):
+    pid = os.fork()
+    if pid == 0:
+        said(name, act())
+        os._exit(0)
+    os.waitpid(pid, 0)
+port, name, victim = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+forked('user namespace', lambda: libc.unshare(0x10000000))
+forked('mount namespace', lambda: libc.unshare(0x10000000 | 0x20000))
+def rejoin():
+    libc.unshare(0x10000000 | 0x20000)
+    return libc.setns(os.open('/proc/self/ns/mnt', os.O_RDONLY), 0)
+forked('setns', rejoin)
+forked('keyctl', lambda: libc.syscall(250, 1, 0))
+def inet(family, address):
+    try:
+        socket.socket(family).connect(address)
+        return 0
+    except OSError:
+        return -1
+forked('loopback', lambda: inet(socket.AF_INET, ('127.0.0.1', port)))
+forked('abstract', lambda: inet(socket.AF_UNIX, '\0' + name))
+def signal():
+    try:
+        os.kill(victim, 0)
+        return 0
+    except OSError:
+        return -1
+forked('signal', signal)
+forked('trace', lambda: libc.ptrace(0x4206, victim, 0, 0))
+try:
+    open('/proc/%d/environ' % victim, 'rb').read()
+    said('memory', 0)
+except OSError:
+    said('memory', -1)
+"#;
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_keeps_the_command_from_the_persons_other_processes() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let attacks = person.file("src/project/attacks.py", ATTACKS);
+    // A service of the person's, with a port on the loopback and an abstract socket. It may be traced by anybody of theirs.
+    let service = "import ctypes, socket, time\n\
+        ctypes.CDLL(None).prctl(0x59616d61, -1, 0, 0, 0)\n\
+        s = socket.create_server(('127.0.0.1', 0)); a = socket.socket(socket.AF_UNIX)\n\
+        a.bind('\\0service-' + str(s.getsockname()[1])); a.listen()\n\
+        print(s.getsockname()[1], flush=True); time.sleep(50)\n";
+    let mut service = person
+        .alone(&["/usr/bin/python3", "-c", service])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stdout = service.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
+    let (port, pid) = (line.trim().to_owned(), service.id());
+    let script = format!("/usr/bin/python3 {attacks} {port} service-{port} {pid}");
+    let tried = [
+        "user namespace",
+        "mount namespace",
+        "setns",
+        "keyctl",
+        "loopback",
+        "abstract",
+        "signal",
+        "trace",
+        "memory",
+    ];
+    let all = |how: &str| -> String { tried.map(|what| format!("{what} {how}\n")).concat() };
+    // The control: the person's own rights are enough for each of them.
+    assert_eq!(person.does(&script), all("ok"));
+    for policy in POLICIES {
+        assert_eq!(
+            person.wraps(&["--policy", policy], &script).ok(),
+            all("refused"),
+            "{policy}"
+        );
+    }
+    service.kill().unwrap();
+    service.wait().unwrap();
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_changes_no_mount_and_no_setting_of_the_kernel() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    for policy in POLICIES {
+        let script = "for p in /proc/sys/kernel/core_pattern /proc/sys/net/ipv4/ip_forward /proc/sysrq-trigger /sys/power/state; do \
+                        (echo 1 >$p) 2>/dev/null && echo wrote $p; done; \
+                      for c in 'mount -t tmpfs x /tmp' 'mount -o remount,rw /usr' 'umount /proc' 'umount -l /tmp' \
+                        'touch /usr/bin/x' 'mknod /tmp/d c 1 3' 'nsenter -t 1 -U true'; do $c 2>/dev/null && echo did $c; done; true";
+        assert_eq!(
+            person.wraps(&["--policy", policy], script).ok(),
+            "",
+            "{policy}"
+        );
+    }
+    // The control: a user namespace of the person's own lets such mounts be made.
+    assert_eq!(
+        person.does("unshare -Urm sh -c 'mount -t tmpfs x /tmp && echo did'"),
+        "did\n"
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_reaches_what_is_listed_and_nothing_else() {
+    let _docker = Docker::connect();
+    internet();
+    let _turn = witness();
+    let person = Account::new();
+    person.file(
+        "policies/online.toml",
+        "base = \"standard\"\n[network]\nmode = \"allowlist\"\nallow = [\"api.example.test:80\"]\n",
+    );
+    let config = person.file(
+        "config.toml",
+        &format!("policy-dir = \"{}/policies\"\n", person.home),
+    );
+    let wrap = |script: &str| {
+        let command = [
+            "--config", &config, "wrap", "--policy", "online", "--", "bash", "-c", script,
+        ];
+        person.agentbox(&command)
+    };
+    let before = arrived(&["other.example.test"]);
+    let listed = wrap("curl -sS --noproxy '*' --max-time 20 http://api.example.test/x").ok();
+    assert!(listed.contains("api.example.test"), "{listed}");
+    wrap("curl -sSf --noproxy '*' --max-time 20 http://other.example.test/x").failed();
+    wrap("curl -sSf --noproxy '*' --max-time 20 http://198.51.100.10/other.example.test").failed();
+    assert_eq!(arrived(&["other.example.test"]), before);
+    // The control.
+    person.does("curl -sS --max-time 20 http://other.example.test/x");
+    assert!(arrived(&["other.example.test"]) > before);
+    // A limit that somebody wrote down is not given up without a word.
+    person.file(
+        "policies/online.toml",
+        "base = \"standard\"\n[limits]\npids = 100\n",
+    );
+    let refused = wrap("true").failed();
+    assert!(
+        refused.contains("limits.pids") && refused.contains("cgroup"),
+        "{refused}"
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_ends_with_its_caller_and_is_found_by_the_verbs() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let program = program();
+    let mark = format!("{}", 700_000 + person.uid);
+    let start = || {
+        let child = person
+            .alone(&[&program, "wrap", "--", "sleep", &mark])
+            .spawn()
+            .unwrap();
+        let mut id = String::new();
+        for _ in 0..100 {
+            let list = person.agentbox(&["list", "-q"]).ok();
+            let running = run("pgrep", &["-f", &format!("^sleep {mark}")]).code == 0;
+            if let (true, Some(found)) = (running, list.lines().next()) {
+                id = found.to_owned();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(!id.is_empty(), "it never ran");
+        (child, id)
+    };
+    let (mut child, id) = start();
+    let explained = person.agentbox(&["explain", &id]).ok();
+    for word in ["limits.pids", "sidecar", "supplementary"] {
+        assert!(explained.contains(word), "{word}: {explained}");
+    }
+    // Root's list is another one, and nobody else looks into the person's.
+    assert!(!run(&program, &["list", "-q"]).ok().contains(&id));
+    assert_eq!(
+        run("stat", &["-c", "%a %U", &person.records()]).ok(),
+        format!("700 {}\n", person.name)
+    );
+    person.agentbox(&["kill", &id, "KILL"]).ok();
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+
+    let (mut child, id) = start();
+    let record = std::fs::read_dir(format!("{}/index", person.records())).unwrap();
+    let record = record
+        .map(|e| e.unwrap().path().join("record.json"))
+        .next()
+        .unwrap();
+    let record: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();
+    let sidecar = record["sidecar"]["pid"].as_i64().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let gone = || {
+        let sleeper = run("pgrep", &["-f", &format!("^sleep {mark}")]).code;
+        let stat = std::fs::read_to_string(format!("/proc/{sidecar}/stat")).unwrap_or_default();
+        sleeper != 0 && (stat.is_empty() || stat.contains(") Z "))
+    };
+    for _ in 0..100 {
+        if gone() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(gone(), "kill -9 of wrap ends all");
+    person.agentbox(&["delete", "--force", &id]).ok();
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_says_why_there_is_no_namespace() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    // user.max_user_namespaces is of each namespace its own: only this one has none.
+    let script = format!(
+        "cd src/project; unshare -c --keep-caps sh -c 'echo 0 >/proc/sys/user/max_user_namespaces; exec setpriv --ambient-caps=-all \
+         --inh-caps=-all --bounding-set=-all {} wrap -- true'",
+        program()
+    );
+    let refused = person.tries(&script).failed();
+    assert!(refused.contains("user.max_user_namespaces"), "{refused}");
+    assert!(
+        refused.contains("--walls landlock") && refused.contains("sudo"),
+        "{refused}"
+    );
+    assert_eq!(refused.lines().count(), 1, "{refused}");
+    // The control: with one it works from there.
+    person.tries(&script.replace("echo 0", "echo 100")).ok();
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_uses_no_directory_that_is_not_the_persons() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let (records, stranger) = (person.records(), Account::new());
+    for (make, word) in [
+        (
+            format!("mkdir -m 0777 {records}"),
+            "belongs to somebody else",
+        ),
+        (format!("ln -s {} {records}", person.home), "link"),
+    ] {
+        stranger.does(&make);
+        let refused = person.wraps(&[], "true").failed();
+        assert!(
+            refused.contains(word) && refused.contains(&records),
+            "{refused}"
+        );
+        stranger.does(&format!("rm -rf {records}"));
+    }
+    person.wraps(&[], "true").ok();
+    // What wrap keeps is not the project.
+    let refused = person
+        .agentbox(&["wrap", "--workspace", "/tmp", "--", "true"])
+        .failed();
+    assert!(refused.contains("/tmp"), "{refused}");
+}
