@@ -1,4 +1,4 @@
-//! What the kernel says of a process of the sidecar's: its status is opened while /proc is in sight, and read after everything has
+//! Whom the sidecar becomes, and what the kernel says of a process of the sidecar's: its status is opened while /proc is in sight, and read after everything has
 //! been given away.
 
 use std::os::fd::OwnedFd;
@@ -6,6 +6,21 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 
 use crate::sidecar::confine::{ConfineError, not_held};
+
+/// Whom the sidecar becomes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Identity {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Identity {
+    /// Whether it stays the person who called, as root of a user namespace that has no other user ([`super::spawn`] lets it be
+    /// root nowhere else). The person's supplementary groups stay too: setgroups(2) is forbidden there.
+    pub(super) fn is_callers(self) -> bool {
+        self.uid == 0
+    }
+}
 
 /// The node's /proc, opened before the root goes.
 pub(super) struct Procfs(OwnedFd);

@@ -18,7 +18,7 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
-use crate::sidecar::account::Account;
+use crate::sidecar::account::{Account, Identity};
 use crate::sidecar::protocol::Duty;
 use crate::sys::{netns, process, seccomp};
 
@@ -88,21 +88,6 @@ impl ConfineError {
             step,
             source: source.into(),
         }
-    }
-}
-
-/// Whom the sidecar becomes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Identity {
-    pub uid: u32,
-    pub gid: u32,
-}
-
-impl Identity {
-    /// Whether it stays the person who called, as root of a user namespace that has no other user ([`super::spawn`] lets it be
-    /// root nowhere else). The person's supplementary groups stay too: setgroups(2) is forbidden there.
-    fn is_callers(self) -> bool {
-        self.uid == 0
     }
 }
 

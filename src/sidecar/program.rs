@@ -9,9 +9,9 @@ use seccompiler::BpfProgram;
 use serde::de::DeserializeOwned;
 
 use crate::network::with_causes;
-use crate::sidecar::account::Procfs;
+use crate::sidecar::account::{Identity, Procfs};
 use crate::sidecar::attach::{Attached, Served, routes};
-use crate::sidecar::confine::{self, Identity, LandlockNeed, Limits};
+use crate::sidecar::confine::{self, LandlockNeed, Limits};
 use crate::sidecar::filter;
 use crate::sidecar::protocol::{self, Duty, Loss, Question, Reply, Setup};
 use crate::sidecar::serve;

@@ -20,8 +20,8 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::Serialize;
 
-use super::account::Account;
-use super::confine::{self, Identity};
+use super::account::{Account, Identity};
+use super::confine;
 use super::protocol::ProtocolError;
 use super::{ConfineError, SidecarError, filter};
 use crate::sys::memory::Code;

@@ -69,17 +69,7 @@ pub(super) fn write_shadow(
         }
     };
     let makes_nodes = split.as_ref().is_some_and(|s| s.for_init.makes_nodes());
-    let thrown_away = decision
-        .plan()
-        .is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
-    let more: &[Capability] = match (makes_nodes, thrown_away || unprivileged::inside().is_some()) {
-        (true, _) => &[Capability::Mknod],
-        // The kernel copies the image's files up with the rights of whoever mounted the overlay, and some of them have
-        // capabilities or set-group-ID bits. And a user namespace is mapped to root of the one above by whoever has Setfcap there
-        // (verify_root_map, kernel/user_namespace.c).
-        (false, true) => &[Capability::Setfcap, Capability::Fsetid],
-        (false, false) => &[],
-    };
+    let more = for_setup(decision, makes_nodes);
     if shadow::joins(&spec, LinuxNamespaceType::Pid) {
         joined_mount::replace(&mut spec);
     }
@@ -117,6 +107,21 @@ pub(super) fn write_shadow(
         unfinished,
         user_namespace,
     })
+}
+
+/// The capabilities that the set-up of this container needs beyond those that each needs.
+fn for_setup(decision: &BundleDecision, makes_nodes: bool) -> &'static [Capability] {
+    let thrown_away = decision
+        .plan()
+        .is_some_and(|p| p.filesystem.root == RootAccess::Ephemeral);
+    match (makes_nodes, thrown_away || unprivileged::inside().is_some()) {
+        (true, _) => &[Capability::Mknod],
+        // The kernel copies the image's files up with the rights of whoever mounted the overlay, and some of them have
+        // capabilities or set-group-ID bits. And a user namespace is mapped to root of the one above by whoever has Setfcap there
+        // (verify_root_map, kernel/user_namespace.c).
+        (false, true) => &[Capability::Setfcap, Capability::Fsetid],
+        (false, false) => &[],
+    }
 }
 
 /// What a caller without root's rights can have made, as root of their own user namespace.
