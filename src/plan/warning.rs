@@ -178,6 +178,29 @@ impl fmt::Display for Warning {
                 f,
                 "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
             ),
+            Self::NotLimited { .. } | Self::SidecarOfPerson | Self::GroupsStay { .. } => {
+                self.without_root(f)
+            }
+            Self::NamesNotTaken { source, place } => write!(
+                f,
+                "no names are taken from {}, which is mounted at {}: it is not the engine's own file for this container",
+                source.display(),
+                place.display()
+            ),
+            Self::UnknownCrio { root } => write!(
+                f,
+                "CRI-O calls with --root {root:?}, by which no pod is known: its volumes are mounts like others, Secrets never come \
+                 in, and a sandbox goes on without its sidecar; the handler needs runtime_root = \"/run/cri-o\""
+            ),
+            Self::InWords(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Warning {
+    /// What a caller without root's rights does not get.
+    fn without_root(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::NotLimited { fields } => write!(
                 f,
                 "{fields}: nothing holds these limits, since making a cgroup for them takes root's rights: run it with sudo where \
@@ -192,18 +215,7 @@ impl fmt::Display for Warning {
                 "the command keeps the caller's {count} supplementary groups, which only root can take away: a mounted file that one \
                  of them may read or write, it may too"
             ),
-            Self::NamesNotTaken { source, place } => write!(
-                f,
-                "no names are taken from {}, which is mounted at {}: it is not the engine's own file for this container",
-                source.display(),
-                place.display()
-            ),
-            Self::UnknownCrio { root } => write!(
-                f,
-                "CRI-O calls with --root {root:?}, by which no pod is known: its volumes are mounts like others, Secrets never come \
-                 in, and a sandbox goes on without its sidecar; the handler needs runtime_root = \"/run/cri-o\""
-            ),
-            Self::InWords(text) => f.write_str(text),
+            _ => Ok(()),
         }
     }
 }
