@@ -105,6 +105,7 @@ pub fn annotations(data: &[u8]) {
             presets: &BTreeMap::new(),
             known_syscall: agentbox::seccomp::is_known,
             asker: Asker::Container,
+            asked: agentbox::policy::Asked::NOTHING,
         });
         match selection {
             Ok(Selection::Policy(resolved)) => {

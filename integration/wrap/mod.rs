@@ -5,6 +5,7 @@ mod account;
 mod leftovers;
 mod mcp;
 mod named;
+mod options;
 mod person;
 mod pid1;
 mod repository;

@@ -140,16 +140,28 @@ pub struct PolicyPresets {
 }
 
 /// `wrap`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Clone, Args)]
 pub struct Wrap {
-    /// Policy: strict, standard, permissive or a policy of this node
-    #[arg(long, value_name = "NAME")]
+    /// Policy: strict, standard, permissive, a policy of this node, or a file of yours (a path with `/` or `.toml`)
+    #[arg(long, value_name = "NAME|FILE")]
     pub policy: Option<String>,
     /// Project directory, mounted with the access that the policy gives [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
-    /// Environment variable, repeatable; of the caller's own only HOME, PATH, TERM, LANG and the like are passed on
-    #[arg(long, short, value_name = "K=V")]
+    /// Let these hosts be reached besides those of the policy, repeatable; without a port, 443
+    #[arg(long, value_name = "HOST[:PORT],@PRESET")]
+    pub allow: Vec<String>,
+    /// Let these hosts never be reached, repeatable; without a port, on none
+    #[arg(long, value_name = "HOST[:PORT],@PRESET")]
+    pub deny: Vec<String>,
+    /// Let a connection to a host that no rule lists wait for `agentbox approve`
+    #[arg(long)]
+    pub ask: bool,
+    /// Set a field of the policy, repeatable; `agentbox policy show standard` prints the fields
+    #[arg(long, value_name = "FIELD=VALUE")]
+    pub set: Vec<String>,
+    /// Environment variable, repeatable; a name alone passes yours on. Of yours only HOME, PATH, TERM, LANG and the like are passed on unasked
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
     /// Show this file or directory too, read-only, repeatable; credentials in it stay hidden
     #[arg(long, value_name = "PATH")]
@@ -166,7 +178,13 @@ pub struct Wrap {
     /// File for a summary of what was refused, in Markdown
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
-    /// Command and arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    /// Read environment variables from this file, repeatable; a line is NAME=VALUE or NAME, as for `docker run`
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
+    /// Print what would be enforced, as `explain` does, and run nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Command and arguments; options of `wrap` come before it
+    #[arg(trailing_var_arg = true, required = true)]
     pub command: Vec<String>,
 }

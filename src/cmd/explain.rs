@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Explain, Global};
+use crate::cli::{Explain, Global, Wrap};
 use crate::cmd::out;
 use crate::plan::wrapped::Wrapped;
 use crate::render::explain::{self, Subject};
-use crate::runtime::create;
+use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::filter;
 use crate::runtime::seal::{self, Listen};
 use crate::runtime::state::find::{self, Purpose};
@@ -22,32 +22,22 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
     let subject = match (&args.bundle, &args.id) {
         (Some(bundle), _) => {
             let decision = create::decide(global, bundle, &Wrapped::default())?;
-            Subject {
-                name: format!("bundle {}", decision.bundle.dir.display()),
-                identity: None,
-                filter: decision
-                    .filter
-                    .as_ref()
-                    .map(|f| explain::filter(&f.program)),
-                chosen_by: decision.chosen_by,
-                decided: decision.decided,
-            }
+            of_bundle(
+                format!("bundle {}", decision.bundle.dir.display()),
+                decision,
+            )
         }
         (None, None) => {
             // What would hold is found out where it would be made.
             unprivileged::enter(global)?;
             seal::ensure(Listen::Forget)?;
-            let decision = wrap::decide(global, args.policy.as_deref())?;
-            Subject {
-                name: "wrap in this directory".to_owned(),
-                identity: None,
-                filter: decision
-                    .filter
-                    .as_ref()
-                    .map(|f| explain::filter(&f.program)),
-                chosen_by: decision.chosen_by,
-                decided: decision.decided,
-            }
+            let wrapped = Wrap {
+                policy: args.policy.clone(),
+                command: vec!["true".to_owned()],
+                ..Wrap::default()
+            };
+            let decision = wrap::decide(global, &wrapped)?;
+            of_bundle("wrap in this directory".to_owned(), decision)
         }
         (None, Some(id)) => {
             let mut record = find::container(id, Purpose::Look)?;
@@ -81,4 +71,18 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
         out::text(&explain::text(&subject))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said of a bundle, of which nothing has been made.
+pub(super) fn of_bundle(name: String, decision: BundleDecision) -> Subject {
+    Subject {
+        name,
+        identity: None,
+        filter: decision
+            .filter
+            .as_ref()
+            .map(|f| explain::filter(&f.program)),
+        chosen_by: decision.chosen_by,
+        decided: decision.decided,
+    }
 }

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::exit_code;
+use super::{exit_code, explain, out};
 use crate::cli::{Global, Wrap};
+use crate::render::explain as page;
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
 use crate::runtime::unprivileged;
@@ -16,6 +17,13 @@ use crate::wrap;
 pub fn run(global: &Global, args: &Wrap) -> Result<ExitCode> {
     // First: sealing takes a mount, for which somebody without root's rights needs a namespace.
     unprivileged::enter(global)?;
+    if args.dry_run {
+        seal::ensure(Listen::Forget)?;
+        let decision = wrap::decide(global, args)?;
+        let subject = explain::of_bundle("wrap with these options".to_owned(), decision);
+        out::text(&page::text(&subject))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     seal::ensure(Listen::Forget)?;
     match wrap::run(global, args) {
         Ok(status) => Ok(exit_code(status)),

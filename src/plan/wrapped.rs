@@ -12,7 +12,7 @@ use super::judge::{by_link, read_only, refusal};
 use super::never::Never;
 use super::sort::{Rules, Sorted};
 use super::{BindAccess, FileKind, PlanError, Pruned, SourceFacts, Warning};
-use crate::policy::{Access, SearchRule};
+use crate::policy::{Access, Asked, SearchRule};
 
 /// Where `wrap` mounts what, and what it does not mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Wrapped {
     pub written: BTreeSet<PathBuf>,
     /// What was left out before anything was opened.
     pub dropped: Vec<Pruned>,
+    /// What the person asks of the policy.
+    pub requests: Asked,
 }
 
 impl Wrapped {

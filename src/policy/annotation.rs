@@ -182,15 +182,7 @@ impl Request {
 
 /// The annotations that a conflict between fields is about.
 fn disagreement(conflict: Conflict) -> PolicyError {
-    let (first, second) = match &conflict {
-        Conflict::Syscall(_) => (Field::SyscallsAllow, Field::SyscallsDeny),
-        Conflict::WriteDropped => (Field::FilesystemMounts, Field::FilesystemWrite),
-        Conflict::NoNetwork => (Field::NetworkMode, Field::NetworkAllow),
-        Conflict::NoneAsked => (Field::NetworkMode, Field::NetworkOnUnknown),
-        Conflict::NoWorkspace | Conflict::WorkspaceInWrite => {
-            (Field::FilesystemWorkspace, Field::FilesystemWrite)
-        }
-    };
+    let (first, second) = conflict.fields();
     disagree(
         AnnotationKey::Field(first),
         AnnotationKey::Field(second),

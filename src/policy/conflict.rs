@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::SyscallName;
+use super::{Field, SyscallName};
 
 /// What two annotations can contradict each other about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,21 @@ pub enum Conflict {
     NoNetwork,
     /// Unknown hosts are to be asked for, and the mode reaches none.
     NoneAsked,
+}
+
+impl Conflict {
+    /// The two fields that it is about.
+    pub(super) fn fields(&self) -> (Field, Field) {
+        match self {
+            Self::Syscall(_) => (Field::SyscallsAllow, Field::SyscallsDeny),
+            Self::WriteDropped => (Field::FilesystemMounts, Field::FilesystemWrite),
+            Self::NoNetwork => (Field::NetworkMode, Field::NetworkAllow),
+            Self::NoneAsked => (Field::NetworkMode, Field::NetworkOnUnknown),
+            Self::NoWorkspace | Self::WorkspaceInWrite => {
+                (Field::FilesystemWorkspace, Field::FilesystemWrite)
+            }
+        }
+    }
 }
 
 impl fmt::Display for Conflict {

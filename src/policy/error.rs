@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::conflict::Conflict;
 use super::message::{AskedPolicy, BaseChain, ByOrigin, LeaveHint, OverLimits};
+use super::option_error::OptionError;
 use super::policy_text::PolicyText;
 use super::text::{DidYouMean, ValueError};
 use super::{
@@ -80,13 +81,17 @@ pub enum PolicyError {
         conflict: Conflict,
     },
 
-    /// An annotation allows what is denied below it, and would do nothing.
+    /// An option of `wrap`.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+
+    /// An author allows what is denied below it, and would do nothing.
     #[error(
-        "annotation {key} names {name}, which {denied_by} denies (syscalls.deny): a denial wins, so leave it out"
+        "{asked_by} names {name}, which {denied_by} denies (syscalls.deny): a denial wins, so leave it out"
     )]
     AllowsDenied {
-        /// The key.
-        key: String,
+        /// Who names it.
+        asked_by: Origin,
         /// The call.
         name: SyscallName,
         /// Who denies it.

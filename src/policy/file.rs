@@ -73,17 +73,38 @@ impl<'a> Library<'a> {
 
     /// Reads one policy and the bases it needs, and nothing else.
     pub fn load(&self, name: &PolicyName, asked_by: &Origin) -> Result<Loaded, PolicyError> {
-        let mut asked_by = asked_by.clone();
-        let mut chain = vec![name.clone()];
+        let (source, text) = self.find(name, asked_by)?;
+        self.load_text(name, source, text)
+    }
+
+    /// Reads a policy file of the person's own, which may build on any policy of the node, also on one of its own name.
+    pub fn load_own(
+        &self,
+        name: &PolicyName,
+        path: &str,
+        text: &str,
+    ) -> Result<Loaded, PolicyError> {
+        self.load_text(name, PolicyText::Own(path.to_owned()), text)
+    }
+
+    fn load_text<'t>(
+        &'t self,
+        name: &PolicyName,
+        mut source: PolicyText,
+        mut text: &'t str,
+    ) -> Result<Loaded, PolicyError> {
+        let mut chain = match source {
+            PolicyText::Own(_) => Vec::new(),
+            _ => vec![name.clone()],
+        };
         let mut layers = Vec::new();
-        let (mut source, mut text) = self.find(name, &asked_by)?;
         let top = source.clone();
         loop {
             let mut file: PolicyFile = parse(&source, text)?;
             let base = file.base.take();
             layers.push((source.clone(), file));
             let Some(base) = base else { break };
-            asked_by = source.origin();
+            let asked_by = source.origin();
             let seen = chain.contains(&base);
             // A file may build on the built-in policy that it replaces.
             let replaced = match &source {

@@ -39,13 +39,13 @@ impl<T: fmt::Display> fmt::Display for LeaveHint<T> {
     }
 }
 
-/// The policy that exceeds a ceiling; where it is the ceiling itself, what annotations made of it.
+/// The policy that exceeds a ceiling; where it is the ceiling itself, what annotations or options made of it.
 pub(super) struct AskedPolicy<'a>(pub &'a PolicyName, pub &'a Ceiling);
 
 impl fmt::Display for AskedPolicy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self.0 == self.1.policy {
-            true => f.write_str("what the annotations ask for"),
+            true => f.write_str("what is asked for"),
             false => write!(f, "policy {}", self.0),
         }
     }

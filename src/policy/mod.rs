@@ -6,11 +6,13 @@
 //!
 //! ```text
 //! annotations --annotation--> Request --+
+//! options of wrap ----asked---> Layer ---+
 //! policies/*.toml --file--> Draft ------+--resolve--> Selection
 //! config.toml --node--> NodeConfig -----+      \--ceiling: field by field
 //! ```
 
 mod annotation;
+mod asked;
 pub mod bound;
 mod builtin;
 pub mod capability;
@@ -36,6 +38,7 @@ mod narrow;
 mod network;
 mod network_limit;
 pub mod node;
+mod option_error;
 pub mod path;
 mod policy_text;
 mod prefix;
@@ -58,6 +61,7 @@ mod word;
 mod tests;
 
 pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
+pub use asked::{Asked, AskedOption, AskedPolicy};
 pub use bound::{CpuLimit, MemoryLimit, ProcessLimit};
 pub use builtin::BUILTIN;
 pub use capability::Capability;
@@ -73,6 +77,7 @@ pub use name::{PolicyChoice, PolicyName, UNCONFINED};
 pub use network::MOST_PORTS;
 pub use network_limit::NetworkLimit;
 pub use node::{AnnotationLeave, DEFAULT_ROOT, NamespaceKind, NodeAllow, NodeConfig};
+pub use option_error::OptionError;
 pub use path::{GuestPath, HostPath};
 pub use prefix::NetworkPrefix;
 pub use preset::misnamed as misnamed_preset;

@@ -11,6 +11,8 @@ pub enum PolicyText {
     Builtin(PolicyName),
     /// A policy file of the node.
     File(PolicyName),
+    /// A policy file of the person who runs `wrap`, by its path.
+    Own(String),
     /// The node's own file.
     Node,
     /// The presets that are part of the program.
@@ -24,6 +26,7 @@ impl fmt::Display for PolicyText {
         match self {
             Self::Builtin(name) => write!(f, "built-in policy {name}"),
             Self::File(name) => write!(f, "policy file {name}.toml"),
+            Self::Own(path) => write!(f, "policy file {path}"),
             Self::Node => f.write_str("the node's file"),
             Self::Presets => f.write_str("the built-in presets"),
             Self::Preset(name) => write!(f, "preset file {name}.toml"),
@@ -37,6 +40,7 @@ impl PolicyText {
         match self {
             Self::Builtin(name) => Origin::Builtin(name.clone()),
             Self::File(name) => Origin::File(name.clone()),
+            Self::Own(path) => Origin::OwnFile(path.clone()),
             Self::Node | Self::Presets | Self::Preset(_) => Origin::Node,
         }
     }

@@ -1,6 +1,7 @@
 //! From annotations, `--policy`, files and defaults to one policy, each field with its origin, within every ceiling.
 
 use super::annotation::{self, Authors, Request};
+use super::asked::Layer;
 use super::check::{check_ceilings, check_default};
 use super::fields::{Fields, Incomplete, Origins};
 use super::file::{Library, Loaded};
@@ -23,21 +24,27 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
         .map(str::parse)
         .transpose()
         .map_err(|problem| PolicyError::Flag { problem })?;
-    let (choice, chosen_by) = match &request.policy {
-        Some(name) => (
+    let (choice, chosen_by) = match (&request.policy, sources.asked.choice()?) {
+        (Some(name), _) => (
             Some(PolicyChoice::Named(name.clone())),
             Origin::Annotation(POLICY_KEY.to_owned()),
         ),
-        None => unasked(flag.clone(), sources.node),
+        (None, Some(choice)) => (Some(choice), Origin::Flag),
+        (None, None) => unasked(flag.clone(), sources.node),
     };
     let resolver = Resolver::new(sources);
+    let file = sources.asked.file()?;
     let name = match choice {
+        _ if file.is_some() => None,
         Some(PolicyChoice::Unconfined) => return unconfined(request, chosen_by),
         Some(PolicyChoice::Named(name)) => Some(name),
         None => None,
     };
     let limits = resolver.limits(flag.as_ref())?;
-    let chosen = resolver.choose(name.as_ref(), &chosen_by, &limits)?;
+    let chosen = match file {
+        Some((name, path, text)) => resolver.choose_file(name, path, text, &limits)?,
+        None => resolver.choose(name.as_ref(), &chosen_by, &limits)?,
+    };
     let authors = Authors::of(sources.annotations);
     if authors == Authors::PerhapsImage && sources.asker == Asker::Container {
         resolver.check_choice(&request, &chosen, flag, &limits)?;
@@ -139,26 +146,35 @@ impl Resolver<'_> {
         by: &Origin,
         limits: &[CeilingPolicy],
     ) -> Result<Chosen, PolicyError> {
-        type Narrow = fn(&mut Policy, &Policy) -> Vec<Field>;
-        let (mut loaded, narrow): (Loaded, Narrow) = match name {
-            Some(name) => (self.load(name, by)?, narrow::unite_denials),
-            None => (
-                self.load(&builtin_name(builtin::DEFAULT), &Origin::Default)?,
-                narrow::meet,
-            ),
-        };
-        for limit in limits {
-            for field in narrow(&mut loaded.policy, &limit.policy) {
-                let origin = Origin::Ceiling(limit.ceiling.policy.clone());
-                loaded.origins.insert(field, origin);
+        let loaded = match name {
+            Some(name) => narrowed(self.load(name, by)?, narrow::unite_denials, limits),
+            None => {
+                let default = self.load(&builtin_name(builtin::DEFAULT), &Origin::Default)?;
+                narrowed(default, narrow::meet, limits)
             }
-        }
+        };
         if *by == Origin::Node {
             check_default(&loaded, limits)?;
         }
         Ok(Chosen {
             loaded,
             by: by.clone(),
+        })
+    }
+
+    /// The policy of the person's own file, with the ceilings' denials.
+    fn choose_file(
+        &self,
+        name: PolicyName,
+        path: &str,
+        text: &str,
+        limits: &[CeilingPolicy],
+    ) -> Result<Chosen, PolicyError> {
+        let loaded = self.library.load_own(&name, path, text)?;
+        self.check_names(&loaded.policy, &loaded.origins)?;
+        Ok(Chosen {
+            loaded: narrowed(loaded, narrow::unite_denials, limits),
+            by: Origin::Flag,
         })
     }
 
@@ -184,12 +200,13 @@ impl Resolver<'_> {
         let (policy, origins) = self.overlaid(request, loaded)?;
         self.check_names(&policy, &origins)?;
         let image = authors == Authors::PerhapsImage;
-        let is_limited = image || !limits.iter().any(CeilingPolicy::is_set);
+        let is_container = self.sources.asker == Asker::Container;
+        let is_limited = is_container && (image || !limits.iter().any(CeilingPolicy::is_set));
         let leave = match is_limited {
             true => Leave::Fields(self.fields_with_leave(&own, authors)),
             false => Leave::UpToCeilings,
         };
-        if self.sources.asker == Asker::Container {
+        if is_container {
             let over = without_leave(&policy, &own, &origins, &leave, mode_implied_by);
             if !over.is_empty() {
                 return Err(PolicyError::Loosened {
@@ -224,24 +241,47 @@ impl Resolver<'_> {
         })
     }
 
-    /// The policy with the annotations' fields in it.
+    /// The policy with the fields in it that `wrap` and the annotations ask for.
     fn overlaid(&self, request: Request, loaded: Loaded) -> Result<(Policy, Origins), PolicyError> {
         let Request {
             policy: _,
             workspace: _,
-            fields: mut asked,
+            fields,
             change: _,
             mode_implied_by,
         } = request;
         let Loaded {
             policy,
             description: _,
-            mut origins,
+            origins,
         } = loaded;
+        let mut below = (policy, origins);
+        for layer in self.sources.asked.layers()? {
+            let Layer { fields, origins } = layer;
+            let origin = |field| origins.get(&field).cloned().unwrap_or(Origin::Default);
+            below = self.put(fields, origin, below)?;
+        }
+        self.put(
+            fields,
+            |field| {
+                let implied_by = mode_implied_by.filter(|_| field == Field::NetworkMode);
+                Origin::Annotation(annotation::key(implied_by.unwrap_or(field)))
+            },
+            below,
+        )
+    }
+
+    /// A policy with one author's fields in it.
+    fn put(
+        &self,
+        mut asked: Fields,
+        origin: impl Fn(Field) -> Origin,
+        (policy, mut origins): (Policy, Origins),
+    ) -> Result<(Policy, Origins), PolicyError> {
         let mut allowed = asked.syscalls.allow.iter().flat_map(|list| &list.items);
         if let Some(name) = allowed.find(|name| policy.syscalls.deny.contains(name)) {
             return Err(PolicyError::AllowsDenied {
-                key: annotation::key(Field::SyscallsAllow),
+                asked_by: origin(Field::SyscallsAllow),
                 name: name.clone(),
                 denied_by: (origins.get(&Field::SyscallsDeny).cloned()).unwrap_or(Origin::Default),
             });
@@ -255,18 +295,30 @@ impl Resolver<'_> {
         }
         let name = policy.name.clone();
         let mut fields = Fields::from(policy);
-        fields.overlay(asked, &mut origins, |field| {
-            let implied_by = mode_implied_by.filter(|_| field == Field::NetworkMode);
-            Origin::Annotation(annotation::key(implied_by.unwrap_or(field)))
-        });
+        fields.overlay(asked, &mut origins, origin);
         match self.library.complete(fields, name, &origins) {
             Ok(policy) => Ok((policy, origins)),
             Err(Incomplete::Preset(error)) => Err(error),
             Err(Incomplete::Missing(_)) => {
-                unreachable!("the policy below the annotations is complete")
+                unreachable!("the policy below is complete")
             }
         }
     }
+}
+
+/// A policy as the ceilings narrow it.
+fn narrowed(
+    mut loaded: Loaded,
+    narrow: fn(&mut Policy, &Policy) -> Vec<Field>,
+    limits: &[CeilingPolicy],
+) -> Loaded {
+    for limit in limits {
+        for field in narrow(&mut loaded.policy, &limit.policy) {
+            let origin = Origin::Ceiling(limit.ceiling.policy.clone());
+            loaded.origins.insert(field, origin);
+        }
+    }
+    loaded
 }
 
 fn builtin_name(name: &str) -> PolicyName {

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Field, GuestPath, Limits, NetworkLimit, NetworkPrefix, NodeAllow, NodeConfig, Policy,
+    Asked, Field, GuestPath, Limits, NetworkLimit, NetworkPrefix, NodeAllow, NodeConfig, Policy,
     PolicyName, Upstream,
 };
 
@@ -27,6 +27,23 @@ pub struct Sources<'a> {
     pub known_syscall: fn(&str) -> bool,
     /// Who asks for what the annotations say.
     pub asker: Asker,
+    /// What the person says who runs `wrap`.
+    pub asked: &'a Asked,
+}
+
+impl<'a> Sources<'a> {
+    /// With what the person says who runs `wrap`, if that is where the container comes from.
+    pub fn asked_by_wrap(self, asked: &'a Asked) -> Self {
+        let asker = match asked.is_empty() {
+            true => self.asker,
+            false => Asker::Operator,
+        };
+        Self {
+            asker,
+            asked,
+            ..self
+        }
+    }
 }
 
 /// Who asks for fields of a policy.
@@ -34,7 +51,7 @@ pub struct Sources<'a> {
 pub enum Asker {
     /// A container's annotations: they need leave to loosen.
     Container,
-    /// Root on the node, by `update`: the ceilings alone limit that.
+    /// Root on the node by `update`, or the person who runs `wrap`: the ceilings alone limit that.
     Operator,
 }
 
@@ -133,6 +150,10 @@ pub enum Origin {
     Annotation(String),
     /// `--policy`.
     Flag,
+    /// Another option of `wrap`, as it was typed.
+    Option(String),
+    /// A policy file of the person who runs `wrap`, by its path.
+    OwnFile(String),
     /// The node's file.
     Node,
     /// Nobody said anything.
@@ -152,6 +173,8 @@ impl fmt::Display for Origin {
         match self {
             Self::Annotation(key) => write!(f, "annotation {key}"),
             Self::Flag => f.write_str("--policy"),
+            Self::Option(option) => write!(f, "option {option}"),
+            Self::OwnFile(path) => write!(f, "policy file {path}"),
             Self::Node => f.write_str("the node's file"),
             Self::Default => f.write_str("the default"),
             Self::Builtin(name) => write!(f, "built-in policy {name}"),

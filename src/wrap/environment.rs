@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::bundle::GIT_CONFIG;
-use super::error::WrapRefused;
 use super::layout::Layout;
 use super::list::List;
 use super::person::{Environment, Person};
+use super::variables;
+use crate::cli;
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -16,10 +17,11 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 ///
 /// Where sudo or its like was between, HOME, USER, LOGNAME and SHELL are the person's of passwd(5), and PATH has the
 /// person's directories, unless the caller's own PATH was kept and has some.
-pub fn passed(list: &List, person: &Person, asked: &[String]) -> Result<Vec<String>> {
-    let mut env: Vec<(String, String)> = std::env::vars_os()
+pub fn passed(list: &List, person: &Person, args: &cli::Wrap) -> Result<Vec<String>> {
+    let own: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
         .collect();
+    let mut env = own.clone();
     env.retain(|(key, _)| list.passes(key));
     match person.environment {
         Environment::Changed => {
@@ -32,13 +34,8 @@ pub fn passed(list: &List, person: &Person, asked: &[String]) -> Result<Vec<Stri
             }
         }
     }
-    for pair in asked {
-        let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            bail!(WrapRefused::Env(pair.clone()));
-        };
-        env.retain(|(k, _)| k != key);
-        env.push((key.to_owned(), value.to_owned()));
-    }
+    let asked = variables::asked(args, |name| value(&own, name).map(str::to_owned))?;
+    set_all(&mut env, asked.iter().map(|(k, v)| (k.as_str(), v.clone())));
     if !env.iter().any(|(k, _)| k == "PATH") {
         env.push(("PATH".to_owned(), SYSTEM_PATH.to_owned()));
     }

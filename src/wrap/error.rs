@@ -81,8 +81,26 @@ pub enum WrapRefused {
         why: std::io::Error,
     },
     /// `--env`
-    #[error("--env {0:?} is not NAME=VALUE")]
+    #[error("--env {0:?} is not NAME=VALUE or NAME")]
     Env(String),
+    /// A line of an `--env-file`.
+    #[error("--env-file {path:?}, line {line}: {why}")]
+    EnvFile {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it. Never the line itself, which may hold a secret.
+        why: &'static str,
+    },
+    /// A file of the person's that is not theirs alone, or no file.
+    #[error("{path:?} {why}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
 }
 
 /// A shell's status for a program that was not executed: 127 where there is none, else 126; nothing for other errors.

@@ -4,6 +4,7 @@
 //! part of /etc, and the workspace. From there on it is a container like any other: the same plan, the same walls.
 
 mod accounts;
+mod asked;
 mod bundle;
 mod command;
 mod environment;
@@ -12,12 +13,14 @@ mod layout;
 pub mod leftovers;
 mod list;
 mod named;
+mod own_file;
 mod person;
 mod repository;
 mod script;
 mod spec;
 mod summary;
 mod toolchain;
+mod variables;
 mod workspace;
 
 use std::fs::File;
@@ -56,21 +59,9 @@ pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
     Ok(status?.unwrap_or_default())
 }
 
-/// What would be enforced for a command in the current directory.
-pub fn decide(global: &Global, policy: Option<&str>) -> Result<BundleDecision> {
-    let command = vec!["true".to_owned()];
-    let args = cli::Wrap {
-        policy: policy.map(str::to_owned),
-        workspace: None,
-        env: Vec::new(),
-        read: Vec::new(),
-        write: Vec::new(),
-        hide: Vec::new(),
-        quiet: true,
-        summary: None,
-        command,
-    };
-    let prepared = prepare(global, &args)?;
+/// What would be enforced for a command.
+pub fn decide(global: &Global, args: &cli::Wrap) -> Result<BundleDecision> {
+    let prepared = prepare(global, args)?;
     Ok(create::decide(
         &prepared.global,
         &prepared.bundle.dir,
@@ -117,9 +108,11 @@ impl Prepared {
 }
 
 fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
-    let mut global = global.clone();
-    global.policy = args.policy.clone().or(global.policy);
-    let shown = match node_files::selection(&global, &Default::default())? {
+    let list = List::builtin();
+    let directory = workspace::asked(args.workspace.as_deref())?;
+    let person = Person::of_caller(&directory)?;
+    let asked = person.looking(|| asked::of(args, &person))??;
+    let shown = match node_files::selection(global, &Default::default(), &asked)? {
         Selection::Unconfined { .. } => {
             bail!(WrapRefused::NoPolicy)
         }
@@ -128,14 +121,11 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
             MountRule::Drop | MountRule::ReadOnly => Shown::Listed,
         },
     };
-    let list = List::builtin();
-    let asked = workspace::asked(args.workspace.as_deref())?;
-    let person = Person::of_caller(&asked)?;
-    let cwd = person.looking(|| workspace::choose(&asked, &list, &person))??;
+    let cwd = person.looking(|| workspace::choose(&directory, &list, &person))??;
     // A directory that was named is meant as it is.
     let top = || repository::top(&cwd, &person).filter(|_| args.workspace.is_none());
     let workspace = person.looking(top)?.unwrap_or_else(|| cwd.clone());
-    let mut environment = person.looking(|| environment::passed(&list, &person, &args.env))??;
+    let mut environment = person.looking(|| environment::passed(&list, &person, args))??;
     let layout = person.looking(|| {
         let mut layout = Layout::of(&list, &workspace, &environment, shown);
         layout.cwd = cwd;
@@ -165,9 +155,9 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     };
     bundle.write(&spec::build(&layout, &command))?;
     Ok(Prepared {
-        global,
+        global: global.clone(),
         bundle,
-        wrapped: layout.wrapped(),
+        wrapped: layout.wrapped(asked),
         summary,
     })
 }

@@ -196,6 +196,7 @@ impl Case {
             known_syscall: |_| true,
             // Whether annotations may ask for it is a question to the policy's tests.
             asker: Asker::Operator,
+            asked: crate::policy::Asked::NOTHING,
         });
         match selection.unwrap() {
             Selection::Policy(mut resolved) => {

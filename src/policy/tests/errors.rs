@@ -33,17 +33,41 @@ fn variant(error: &PolicyError) -> &'static str {
         PolicyError::NothingToApprove { .. } => "NothingToApprove",
         PolicyError::FileUnreadable { .. } => "FileUnreadable",
         PolicyError::FileDisagrees { .. } => "FileDisagrees",
+        PolicyError::Option(_) => "Option",
     }
 }
 
 /// All but `FileName`, which [`misnamed_policy`] gives and which concerns no container.
-const VARIANTS: usize = 27;
+const VARIANTS: usize = 28;
 
 fn table() -> Vec<(Case, &'static str, &'static str)> {
     let mut rows = about_annotations();
     rows.extend(about_names_and_files());
     rows.extend(about_limits());
+    rows.extend(about_options());
     rows
+}
+
+fn about_options() -> Vec<(Case, &'static str, &'static str)> {
+    vec![
+        (
+            case().allow("nowhere:0"),
+            "Option",
+            "option --allow: \"nowhere:0\" is not a rule: HOST, *.DOMAIN, an address or ADDRESS/BITS, with :PORT where it is \
+             not 443; service:, internal: or node: before a name that is not public; or @PRESET",
+        ),
+        (
+            case().allow(&"a.test,".repeat(10_000)),
+            "Option",
+            "option --allow: its value has 70002 bytes, at most 65536 are read",
+        ),
+        (
+            case().allow("a.test").set("network.mode=none"),
+            "Option",
+            "option --set network.mode and option --allow disagree: hosts are allowed, and the mode reaches none; allowlist \
+             does, and need not be named",
+        ),
+    ]
 }
 
 fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
@@ -287,7 +311,7 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
                 .field("network.mode", "local")
                 .field("filesystem.scratch", "1GiB"),
             "ExceedsCeiling",
-            "what the annotations ask for exceeds the ceiling strict (set by --policy): filesystem.scratch asks for 1GiB \
+            "what is asked for exceeds the ceiling strict (set by --policy): filesystem.scratch asks for 1GiB \
              (annotation), allowed is at most 16MiB; and 1 more field",
         ),
         (

@@ -12,6 +12,7 @@ struct Case {
     node: NodeConfig,
     files: BTreeMap<String, String>,
     presets: BTreeMap<String, String>,
+    asked: Asked,
 }
 
 /// Stands for the table of system calls.
@@ -59,6 +60,24 @@ impl Case {
         self
     }
 
+    fn asked(mut self, option: AskedOption) -> Self {
+        self.asked.options.push(option);
+        self
+    }
+
+    fn allow(self, hosts: &str) -> Self {
+        self.asked(AskedOption::adding("--allow", Field::NetworkAllow, hosts))
+    }
+
+    fn set(self, text: &str) -> Self {
+        self.asked(AskedOption::set(text).unwrap())
+    }
+
+    fn chosen(mut self, policy: AskedPolicy) -> Self {
+        self.asked.policy = Some(policy);
+        self
+    }
+
     fn sources(&self) -> Sources<'_> {
         Sources {
             annotations: &self.annotations,
@@ -67,7 +86,11 @@ impl Case {
             files: &self.files,
             presets: &self.presets,
             known_syscall: known,
-            asker: Asker::Container,
+            asker: match self.asked.is_empty() {
+                true => Asker::Container,
+                false => Asker::Operator,
+            },
+            asked: &self.asked,
         }
     }
 
@@ -255,6 +278,7 @@ fn the_built_in_policies_are_what_the_design_says() {
 }
 
 mod annotations;
+mod asked;
 mod ceilings;
 mod errors;
 mod files;

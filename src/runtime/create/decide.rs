@@ -12,7 +12,7 @@ use crate::plan::names::names_file;
 use crate::plan::reach::{self, NetSettings};
 use crate::plan::wrapped::Wrapped;
 use crate::plan::{self, BundleFacts, Decided, Plan, Warning};
-use crate::policy::Selection;
+use crate::policy::{Asked, Selection};
 use crate::probe::Opened;
 use crate::render::refuse;
 use crate::render::spec as shadow;
@@ -45,6 +45,8 @@ pub struct BundleDecision {
     pub engine_files: EngineFiles,
     /// Whether it is a bundle of `wrap`, which always has mounts of its own.
     pub wrapped: bool,
+    /// What the person asked for who runs `wrap`.
+    pub asked: Asked,
 }
 
 impl BundleDecision {
@@ -80,37 +82,39 @@ pub fn decide(
         .and_then(|l| l.seccomp().as_ref());
     let (mut sources, mut joined) = (Vec::new(), Vec::new());
     let mut engine_files = EngineFiles::default();
-    let (decided, chosen_by, filter) = match node_files::selection(global, &annotations)? {
-        Selection::Unconfined { chosen_by } => {
-            reach::check(&bundle.spec, net_settings(&bundle.spec))?;
-            for mount in bundle.spec.mounts().iter().flatten() {
-                let place = crate::probe::destination(&bundle.rootfs, mount.destination());
-                reach::check_mount(mount, &place)?;
+    let (decided, chosen_by, filter) =
+        match node_files::selection(global, &annotations, &wrapped.requests)? {
+            Selection::Unconfined { chosen_by } => {
+                reach::check(&bundle.spec, net_settings(&bundle.spec))?;
+                for mount in bundle.spec.mounts().iter().flatten() {
+                    let place = crate::probe::destination(&bundle.rootfs, mount.destination());
+                    reach::check_mount(mount, &place)?;
+                }
+                (None, chosen_by.to_string(), filter::compile(None, engine)?)
             }
-            (None, chosen_by.to_string(), filter::compile(None, engine)?)
-        }
-        Selection::Policy(resolved) => {
-            reach::check(&bundle.spec, NetSettings::Own)?;
-            let (mut facts, opened) = crate::probe::bundle(&bundle.spec, &bundle.rootfs, wrapped)?;
-            sources = opened;
-            facts.bundle.clone_from(&bundle.dir);
-            facts.cri = cri::is_engines(&global.root, &bundle.dir);
-            (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
-            let host = crate::probe::host();
-            let mut decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
-            // Only what is let in is searched, which takes as long as it is large.
-            let (files, rules) = (&decided.plan.filesystem, &decided.resolved.filesystem);
-            if crate::probe::search(&mut facts, &sources, files, rules) {
-                decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
+            Selection::Policy(resolved) => {
+                reach::check(&bundle.spec, NetSettings::Own)?;
+                let (mut facts, opened) =
+                    crate::probe::bundle(&bundle.spec, &bundle.rootfs, wrapped)?;
+                sources = opened;
+                facts.bundle.clone_from(&bundle.dir);
+                facts.cri = cri::is_engines(&global.root, &bundle.dir);
+                (joined, facts.neighbours) = neighbours::find(&bundle.spec)?;
+                let host = crate::probe::host();
+                let mut decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
+                // Only what is let in is searched, which takes as long as it is large.
+                let (files, rules) = (&decided.plan.filesystem, &decided.resolved.filesystem);
+                if crate::probe::search(&mut facts, &sources, files, rules) {
+                    decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
+                }
+                let plan = &mut decided.plan;
+                plan.warnings
+                    .extend(engine_networks::unknown_crio(&global.root, &annotations));
+                engine_files = names(&bundle.spec, &facts, plan);
+                let filter = filter::compile(Some((&*plan).into()), engine)?;
+                (Some(decided), resolved.chosen_by.to_string(), filter)
             }
-            let plan = &mut decided.plan;
-            plan.warnings
-                .extend(engine_networks::unknown_crio(&global.root, &annotations));
-            engine_files = names(&bundle.spec, &facts, plan);
-            let filter = filter::compile(Some((&*plan).into()), engine)?;
-            (Some(decided), resolved.chosen_by.to_string(), filter)
-        }
-    };
+        };
     Ok(BundleDecision {
         bundle,
         decided,
@@ -120,6 +124,7 @@ pub fn decide(
         joined,
         engine_files,
         wrapped: !wrapped.is_empty(),
+        asked: wrapped.requests.clone(),
     })
 }
 

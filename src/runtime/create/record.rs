@@ -48,6 +48,7 @@ pub(super) fn new_record(global: &Global, place: &Place, decision: &BundleDecisi
             policy: global.policy.clone(),
             config: std::path::absolute(config(global))
                 .unwrap_or_else(|_| config(global).to_owned()),
+            asked: decision.asked.clone(),
         },
         overlay: false,
         init: None,

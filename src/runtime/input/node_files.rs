@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::cli::Global;
 use crate::policy::unreadable;
 use crate::policy::{
-    Asker, HostPath, NodeConfig, PolicyError, Selection, Sources, misnamed_policy, misnamed_preset,
-    resolve,
+    Asked, Asker, HostPath, NodeConfig, PolicyError, Selection, Sources, misnamed_policy,
+    misnamed_preset, resolve,
 };
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::{open_regular, read_open};
@@ -29,14 +29,14 @@ pub fn config(global: &Global) -> &Path {
 pub fn selection(
     global: &Global,
     annotations: &BTreeMap<String, String>,
+    asked: &Asked,
 ) -> Result<Selection, RuntimeError> {
     let files = NodeFiles::of(global)?;
     for problem in files.misnamed() {
         log::warn!("{problem}: it is not read");
     }
-    Ok(resolve(
-        &files.sources(annotations, global.policy.as_deref()),
-    )?)
+    let sources = files.sources(annotations, global.policy.as_deref());
+    Ok(resolve(&sources.asked_by_wrap(asked))?)
 }
 
 /// What the node says of policies.
@@ -112,6 +112,7 @@ impl NodeFiles {
             presets: &self.presets,
             known_syscall: crate::seccomp::is_known,
             asker: Asker::Container,
+            asked: Asked::NOTHING,
         }
     }
 }

@@ -223,7 +223,9 @@ fn select(
     let flag = record.call.policy.as_deref();
     let sources = Sources {
         asker: Asker::Operator,
-        ..files.sources(annotations, flag)
+        ..files
+            .sources(annotations, flag)
+            .asked_by_wrap(&record.call.asked)
     };
     Ok(resolve(&sources)?)
 }

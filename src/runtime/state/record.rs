@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::controllers::Controllers;
 use crate::enforce::hooks::HookState;
 use crate::plan::{CapabilitySets, Decided, Plan, SharedNetwork};
+use crate::policy::Asked;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::resolver::EngineFiles;
 use crate::runtime::state::older;
@@ -95,6 +96,9 @@ pub struct Call {
     pub policy: Option<String>,
     /// `--config`.
     pub config: PathBuf,
+    /// What the person said who ran `wrap`.
+    #[serde(default, skip_serializing_if = "Asked::is_empty")]
+    pub asked: Asked,
 }
 
 impl Default for Call {
@@ -102,6 +106,7 @@ impl Default for Call {
         Self {
             policy: None,
             config: "/etc/agentbox/config.toml".into(),
+            asked: Asked::default(),
         }
     }
 }

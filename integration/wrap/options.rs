@@ -1,0 +1,329 @@
+//! The options of `wrap` (REVIEW U-A5, U-A8, U-A10, U-B5): each by its effect, seen from outside.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, chown};
+
+use crate::command::Finished;
+use crate::direct::{Scratch, program, with_env};
+use crate::docker::Docker;
+
+/// `nobody` of passwd(5): a person who is not root.
+const SOMEBODY: u32 = 65534;
+
+/// A person with a home and a project below it.
+struct Person {
+    scratch: Scratch,
+    home: String,
+    project: String,
+}
+
+impl Person {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        Self {
+            home: scratch.dir("home"),
+            project: scratch.dir("home/project"),
+            scratch,
+        }
+    }
+
+    /// `agentbox WORDS...` in the project.
+    fn run(&self, words: &[&str]) -> Finished {
+        self.run_with(words, &[("FOO", "of the node")])
+    }
+
+    /// Likewise with these variables besides HOME.
+    fn run_with(&self, words: &[&str], more: &[(&str, &str)]) -> Finished {
+        let mut env = vec![("HOME", self.home.as_str())];
+        env.extend(more);
+        with_env(&program(), words, &self.project, &env)
+    }
+
+    /// `agentbox wrap OPTIONS... -- sh -c SCRIPT` in the project.
+    fn wrap(&self, options: &[&str], script: &str) -> Finished {
+        self.run(&[&["wrap"], options, &["--", "sh", "-c", script]].concat())
+    }
+}
+
+/// A server on the rig's side of Docker's bridge, which says hello. It ends with the process of the tests.
+struct Server {
+    address: String,
+    port: u16,
+}
+
+impl Server {
+    fn new(docker: &Docker) -> Self {
+        let gateway = "{{(index .IPAM.Config 0).Gateway}}";
+        let address = docker.call(&["network", "inspect", "bridge", "--format", gateway]);
+        let address = address.ok().trim().to_owned();
+        let listener = TcpListener::bind((address.as_str(), 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                // A client that has gone already is a test's that has ended.
+                client.write_all(b"hello\n").ok();
+            }
+        });
+        Self { address, port }
+    }
+
+    fn rule(&self) -> String {
+        format!("{}:{}", self.address, self.port)
+    }
+
+    /// A script that says what the server says.
+    fn ask(&self) -> String {
+        let Self { address, port } = self;
+        format!("bash -c 'exec 3<>/dev/tcp/{address}/{port} && head -1 <&3'")
+    }
+}
+
+/// A node whose ceiling lets the bridge be listed.
+fn node(person: &Person) -> String {
+    let policies = person.scratch.dir("policies");
+    let ceiling = "base = \"permissive\"\nnetwork.limit = [\"*\", \"172.16.0.0/12\"]\n";
+    person.scratch.file("policies/lab.toml", ceiling);
+    let config = format!("ceiling = \"lab\"\npolicy-dir = \"{policies}\"\n");
+    person.scratch.file("config.toml", &config)
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_allow_and_deny_say_what_is_reached() {
+    let docker = Docker::connect();
+    let person = Person::new();
+    let config = node(&person);
+    let (listed, unlisted) = (Server::new(&docker), Server::new(&docker));
+    let wrap = |options: &[&str], script: &str| {
+        let words = [&["--config", config.as_str(), "wrap"], options];
+        person.run(&[&words.concat()[..], &["--", "sh", "-c", script]].concat())
+    };
+    let (rule, other) = (listed.rule(), unlisted.rule());
+    let allow = ["--allow", rule.as_str()];
+    assert_eq!(wrap(&allow, &listed.ask()).ok(), "hello\n");
+    // The control of what follows: the other server answers whoever may reach it.
+    assert_eq!(
+        wrap(&["--allow", other.as_str()], &unlisted.ask()).ok(),
+        "hello\n"
+    );
+    let both = format!("{rule},{other}");
+    assert_eq!(
+        wrap(&["--allow", both.as_str()], &unlisted.ask()).ok(),
+        "hello\n"
+    );
+    wrap(&allow, &unlisted.ask()).failed();
+    wrap(&[], &listed.ask()).failed();
+    let denied = ["--allow", both.as_str(), "--deny", other.as_str()];
+    wrap(&denied, &unlisted.ask()).failed();
+    assert_eq!(wrap(&denied, &listed.ask()).ok(), "hello\n");
+    // Under every policy it adds; as the field alone it replaces.
+    let strict = ["--policy", "strict", "--allow", rule.as_str()];
+    assert_eq!(wrap(&strict, &listed.ask()).ok(), "hello\n");
+    // The built-in ceiling permits no address.
+    let refused = person.wrap(&allow, "true").failed();
+    for part in ["option --allow", "ceiling permissive", rule.as_str()] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    assert!(!refused.contains("annotation"), "{refused}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_set_is_shown_and_enforced_within_the_ceiling() {
+    let _docker = Docker::connect();
+    let person = Person::new();
+    let pids = "cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null; \
+        i=0; while [ $i -lt 40 ]; do sleep 3 & i=$((i+1)); done; echo all";
+    assert!(person.wrap(&[], pids).ok().contains("all"));
+    let few = person.wrap(&["--set", "limits.pids=16"], pids);
+    assert!(!few.stdout.contains("all"), "{few}");
+    let shown = person
+        .wrap(&["--set", "limits.pids=16", "--dry-run"], "touch ran")
+        .ok();
+    let line = shown.lines().find(|line| line.contains("limits.pids"));
+    assert!(
+        line.is_some_and(|l| l.contains("option --set limits.pids")),
+        "{shown}"
+    );
+    assert!(!std::path::Path::new(&person.project).join("ran").exists());
+    let over = person
+        .wrap(&["--set", "filesystem.scratch=64GiB"], "true")
+        .failed();
+    assert!(over.contains("exceeds the ceiling permissive"), "{over}");
+    assert!(over.contains("option --set filesystem.scratch"), "{over}");
+    for (word, said) in [
+        ("limits.pidz=3", "did you mean limits.pids?"),
+        ("limits.pids", "FIELD=VALUE"),
+        ("network.limit=*", "--policy FILE"),
+        ("limits.pids=many", "is not a number of processes"),
+    ] {
+        let refused = person.wrap(&["--set", word], "true").failed();
+        assert!(refused.contains(said), "{word}: {refused}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_policy_takes_a_file_of_the_persons_own() {
+    let _docker = Docker::connect();
+    let person = Person::new();
+    let text =
+        "base = \"standard\"\ndescription = \"mine\"\n[filesystem]\nworkspace = \"read-only\"\n";
+    let file = person.scratch.file("home/mine.toml", text);
+    person.wrap(&[], "touch by-standard").ok();
+    let refused = person.wrap(&["--policy", &file], "touch here").failed();
+    assert!(refused.contains("Read-only file system"), "{refused}");
+    let shown = person
+        .wrap(&["--policy", "../mine.toml", "--dry-run"], "true")
+        .ok();
+    assert!(shown.contains("policy file ../mine.toml"), "{shown}");
+    // Somebody else's, and one that others may write.
+    chown(&file, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    let refused = person.wrap(&["--policy", &file], "true").failed();
+    assert!(refused.contains("belongs to user 65534"), "{refused}");
+    chown(&file, Some(0), Some(0)).unwrap();
+    for mode in [0o646, 0o666] {
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        let refused = person.wrap(&["--policy", &file], "true").failed();
+        assert!(refused.contains("chmod go-w"), "{refused}");
+    }
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    person.wrap(&["--policy", &file], "true").ok();
+    let missing = person.wrap(&["--policy", "./none.toml"], "true").failed();
+    assert!(missing.contains("none.toml"), "{missing}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_env_passes_on_what_was_named_and_shows_no_secret_in_the_list_of_processes() {
+    let _docker = Docker::connect();
+    let person = Person::new();
+    let script = "echo \"${FOO-unset} ${BAR-unset} ${NONE-unset}\"; tr '\\0' ' ' </proc/1/cmdline";
+    let first = |options: &[&str]| {
+        let all = person.wrap(options, script).ok();
+        all.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(first(&[]), "unset unset unset");
+    assert_eq!(
+        first(&["-e", "FOO", "-e", "NONE"]),
+        "of the node unset unset"
+    );
+    assert_eq!(first(&["--env", "FOO=given", "-e", "BAR="]), "given  unset");
+    let file = person
+        .scratch
+        .file("home/env", "# tokens\nFOO\nBAR=\"two words\"\n");
+    assert_eq!(
+        first(&["--env-file", &file]),
+        "of the node \"two words\" unset"
+    );
+    assert_eq!(
+        first(&["--env-file", &file, "-e", "BAR=1"]),
+        "of the node 1 unset"
+    );
+    let broken = person
+        .scratch
+        .file("home/broken", "FOO=1\nSECRET VALUE=hush\n");
+    let refused = person.wrap(&["--env-file", &broken], "true").failed();
+    assert!(
+        refused.contains("line 2") && !refused.contains("hush"),
+        "{refused}"
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_reads_files_with_the_rights_of_the_person_behind_sudo() {
+    let _docker = Docker::connect();
+    let person = Person::new();
+    let secret = person.scratch.file("secret", "FOO=of root\nnot-toml\n");
+    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();
+    let link = person.scratch.path("home/link.toml");
+    std::os::unix::fs::symlink(&secret, &link).unwrap();
+    chown(&person.project, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    let somebody = SOMEBODY.to_string();
+    let sudo = [
+        ("SUDO_UID", somebody.as_str()),
+        ("SUDO_GID", somebody.as_str()),
+    ];
+    for option in ["--env-file", "--policy"] {
+        // The control: root itself reads both.
+        let root = person.run(&["wrap", option, &link, "--dry-run", "--", "true"]);
+        assert!(!root.stderr.contains("Permission denied"), "{root}");
+        for path in [&secret, &link] {
+            let words = ["wrap", option, path.as_str(), "--dry-run", "--", "true"];
+            let refused = person.run_with(&words, &sudo).failed();
+            assert!(refused.contains("Permission denied"), "{refused}");
+            assert!(!refused.contains("not-toml"), "{refused}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_takes_no_word_for_a_program_that_looks_like_an_option() {
+    let _docker = Docker::connect();
+    let person = Person::new();
+    for words in [
+        &["wrap", "--polciy", "strict", "--", "id"][..],
+        &["wrap", "--config", "/nowhere", "--", "id"],
+        &["wrap", "-x", "id"],
+        &["wrap", "--allow"],
+        &["wrap", "--"],
+        &["wrap"],
+    ] {
+        let refused = person.run(words);
+        assert_eq!(refused.code, 1, "{refused}");
+        assert!(refused.stderr.starts_with("error: "), "{refused}");
+    }
+    // Behind the first word everything is the command's.
+    let words = ["wrap", "echo", "--policy", "-x", "--", "y"];
+    assert_eq!(person.run(&words).ok(), "--policy -x -- y\n");
+    let words = ["wrap", "--", "echo", "--dry-run"];
+    assert_eq!(person.run(&words).ok(), "--dry-run\n");
+}
+
+/// The commands of docs/wrap.md below these headings.
+fn documented() -> Vec<String> {
+    let text = include_str!("../../docs/wrap.md");
+    let sections = text.split("\n## ");
+    let own = sections.filter(|s| ["Start", "Options"].contains(&s.lines().next().unwrap_or("")));
+    let blocks = own.flat_map(|section| section.split("```sh\n").skip(1));
+    let blocks = blocks.map(|block| block.split("```").next().unwrap_or(""));
+    blocks
+        .flat_map(|block| block.lines().map(str::to_owned))
+        .collect()
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_commands_of_the_page_about_it_work() {
+    let _docker = Docker::connect();
+    let person = Person::new();
+    let agent = person
+        .scratch
+        .file("home/project/agent", "#!/bin/sh\necho did\n");
+    std::fs::set_permissions(&agent, PermissionsExt::from_mode(0o755)).unwrap();
+    for (name, text) in [
+        ("script.py", "print('did')\n"),
+        ("Makefile", "all test:\n\t@echo did\n"),
+        ("mine.toml", "base = \"strict\"\n"),
+    ] {
+        person.scratch.file(&format!("home/project/{name}"), text);
+    }
+    let lines = documented();
+    assert!(lines.len() >= 5, "{lines:?}");
+    for line in lines {
+        let words = line
+            .strip_prefix("agentbox ")
+            .unwrap_or_else(|| panic!("{line}"));
+        let words: Vec<&str> = words.split(' ').collect();
+        let seen = person.run(&words).ok();
+        let said = if line.contains("--dry-run") {
+            "strict"
+        } else {
+            "did\n"
+        };
+        assert!(seen.contains(said), "{line}: {seen}");
+    }
+}

@@ -1,0 +1,228 @@
+//! What the person who runs `wrap` asks for besides a policy: settings and options, as texts.
+//!
+//! Whoever runs it is the owner of the account, and no engine or image stands between: nothing of this needs leave to
+//! loosen, the ceilings alone limit it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::conflict::Conflict;
+use super::fields::Fields;
+use super::option_error::OptionError;
+use super::text::{distance, nearest, shown};
+use super::{Field, Origin, PolicyChoice, PolicyError, PolicyName};
+
+/// No value that a person wrote comes near it.
+const LONGEST: usize = 64 << 10;
+
+/// All that the caller of `wrap` says of the policy; nothing for a container of an engine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Asked {
+    /// The policy that was named.
+    pub policy: Option<AskedPolicy>,
+    /// Options, as they were typed.
+    pub options: Vec<AskedOption>,
+}
+
+/// The policy that `wrap --policy` names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum AskedPolicy {
+    /// One of the node's, or a built-in one.
+    Named(String),
+    /// A file of the person's.
+    File {
+        /// Its path.
+        path: String,
+        /// What stands in it.
+        text: String,
+    },
+}
+
+/// An option that sets a field, or adds to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AskedOption {
+    /// As it was typed, such as `--allow`.
+    pub option: String,
+    /// The field.
+    pub field: Field,
+    /// The value, as an annotation would spell it.
+    pub value: String,
+    /// Whether its items come on top of the list that is there.
+    pub adds: bool,
+}
+
+impl AskedOption {
+    /// An option that adds items to a list.
+    pub fn adding(option: &str, field: Field, items: &str) -> Self {
+        Self {
+            option: option.to_owned(),
+            field,
+            value: items.to_owned(),
+            adds: true,
+        }
+    }
+
+    /// An option that sets a field.
+    pub fn setting(option: &str, field: Field, value: &str) -> Self {
+        Self {
+            adds: false,
+            ..Self::adding(option, field, value)
+        }
+    }
+
+    /// What `--set FIELD=VALUE` says.
+    pub fn set(text: &str) -> Result<Self, OptionError> {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| OptionError::SetGrammar { text: shown(text) })?;
+        let settable = || Field::ALL.iter().copied().filter(|f| f.has_annotation());
+        let Some(field) = settable().find(|field| field.as_str() == name) else {
+            return Err(match name.parse() {
+                Ok(field) => OptionError::SetByFilesAlone { field },
+                Err(_) => OptionError::SetField {
+                    name: shown(name),
+                    suggestion: meant(name, settable()).map(Field::as_str),
+                },
+            });
+        };
+        Ok(Self::setting(&format!("--set {field}"), field, value))
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::Option(self.option.clone())
+    }
+}
+
+/// The field that was probably meant: `allow` and `hosts` alone are the ends of fields.
+fn meant(name: &str, fields: impl Iterator<Item = Field> + Clone) -> Option<Field> {
+    let last = |text: &str| text.rsplit('.').next().unwrap_or(text).to_owned();
+    let near = fields.clone().filter(|f| last(f.as_str()) == last(name));
+    let near = near.min_by_key(|field| distance(field.as_str(), name));
+    near.or_else(|| {
+        let word = nearest(name, fields.clone().map(Field::as_str))?;
+        fields.clone().find(|field| field.as_str() == word)
+    })
+}
+
+/// Fields that one author gave, ready to be put on top of others.
+pub(super) struct Layer {
+    /// The fields.
+    pub fields: Fields,
+    /// Who gave each.
+    pub origins: BTreeMap<Field, Origin>,
+}
+
+impl Asked {
+    /// Of a container that does not come from `wrap`.
+    pub const NOTHING: &'static Self = &Self {
+        policy: None,
+        options: Vec::new(),
+    };
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The policy that is named by its name.
+    pub(super) fn choice(&self) -> Result<Option<PolicyChoice>, PolicyError> {
+        match &self.policy {
+            Some(AskedPolicy::Named(name)) => {
+                let parsed = name.parse();
+                parsed
+                    .map(Some)
+                    .map_err(|problem| PolicyError::Flag { problem })
+            }
+            Some(AskedPolicy::File { .. }) | None => Ok(None),
+        }
+    }
+
+    /// The file that is named: the policy's name, which is the file's, its path and its text.
+    pub(super) fn file(&self) -> Result<Option<(PolicyName, &str, &str)>, PolicyError> {
+        let Some(AskedPolicy::File { path, text }) = &self.policy else {
+            return Ok(None);
+        };
+        let file = path.rsplit('/').next().unwrap_or(path);
+        let stem = file.strip_suffix(".toml").unwrap_or(file);
+        let name = stem.parse().map_err(|problem| PolicyError::FileName {
+            kind: "policy",
+            file: shown(path),
+            problem,
+        })?;
+        Ok(Some((name, path, text)))
+    }
+
+    /// What is asked for, lowest first.
+    pub(super) fn layers(&self) -> Result<Vec<Layer>, PolicyError> {
+        match self.options.is_empty() {
+            true => Ok(Vec::new()),
+            false => Ok(vec![options(&self.options)?]),
+        }
+    }
+}
+
+/// The options, which one person typed in one line: the last one sets, and all of those that add do.
+fn options(all: &[AskedOption]) -> Result<Layer, OptionError> {
+    let mut layer = Layer {
+        fields: Fields::default(),
+        origins: BTreeMap::new(),
+    };
+    let fields: BTreeSet<Field> = all.iter().map(|option| option.field).collect();
+    for field in fields {
+        let of_field = || all.iter().filter(|option| option.field == field);
+        let set = of_field().rfind(|option| !option.adds);
+        let mut value = set.map(|option| option.value.clone());
+        for option in of_field().filter(|option| option.adds) {
+            value = Some(match value {
+                None => format!("+,{}", option.value),
+                Some(list) if list.trim().is_empty() => option.value.clone(),
+                Some(list) => format!("{list},{}", option.value),
+            });
+        }
+        let last = of_field().find(|option| option.adds).or(set);
+        let (Some(value), Some(last)) = (value, last) else {
+            continue;
+        };
+        if value.len() > LONGEST {
+            return Err(OptionError::OptionTooLong {
+                option: last.option.clone(),
+                length: value.len(),
+                limit: LONGEST,
+            });
+        }
+        let taken = layer.fields.take(field, &value);
+        taken.map_err(|problem| OptionError::OptionValue {
+            option: last.option.clone(),
+            problem,
+        })?;
+        layer.origins.insert(field, last.origin());
+    }
+    let implied = layer.fields.settle();
+    let implied = implied.map_err(|conflict| disagreement(conflict, &layer.origins))?;
+    layer.mode_follows(implied);
+    Ok(layer)
+}
+
+impl Layer {
+    /// Notes from which field the network's mode follows.
+    fn mode_follows(&mut self, implied_by: Option<Field>) {
+        if let Some(origin) = implied_by.and_then(|field| self.origins.get(&field)) {
+            self.origins.insert(Field::NetworkMode, origin.clone());
+        }
+    }
+}
+
+/// The options that contradict each other.
+fn disagreement(conflict: Conflict, origins: &BTreeMap<Field, Origin>) -> OptionError {
+    let (first, second) = conflict.fields();
+    let named = |field| origins.get(&field).cloned().unwrap_or(Origin::Default);
+    OptionError::OptionsDisagree {
+        first: named(first),
+        second: named(second),
+        conflict,
+    }
+}

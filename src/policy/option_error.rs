@@ -1,0 +1,69 @@
+//! Why the options of `wrap` ask for nothing that can be given.
+
+use thiserror::Error;
+
+use super::conflict::Conflict;
+use super::text::{DidYouMean, ValueError};
+use super::{Field, Origin};
+
+/// An option that cannot be meant.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// `--set` without a field or a value.
+    #[error("option --set {text} is not FIELD=VALUE, such as limits.memory=4GiB")]
+    SetGrammar {
+        /// What was given, escaped and bounded.
+        text: String,
+    },
+
+    /// `--set` with a field that there is not.
+    #[error(
+        "option --set: there is no field {name}{}; `agentbox policy show standard` prints all of them",
+        DidYouMean(*suggestion)
+    )]
+    SetField {
+        /// What was given, escaped and bounded.
+        name: String,
+        /// The nearest field.
+        suggestion: Option<&'static str>,
+    },
+
+    /// A field that only policy files have.
+    #[error("{field} is set by a policy file alone: write one and name it with --policy FILE")]
+    SetByFilesAlone {
+        /// The field.
+        field: Field,
+    },
+
+    /// An option whose value cannot be meant.
+    #[error("option {option}: its value has {length} bytes, at most {limit} are read")]
+    OptionTooLong {
+        /// The option.
+        option: String,
+        /// The value's bytes.
+        length: usize,
+        /// The most that is read.
+        limit: usize,
+    },
+
+    /// An option whose value does not fit.
+    #[error("option {option}: {problem}")]
+    OptionValue {
+        /// The option.
+        option: String,
+        /// The value, or the item of the list, and what is allowed.
+        problem: ValueError,
+    },
+
+    /// Two options of one command line contradict each other.
+    #[error("{first} and {second} disagree: {conflict}")]
+    OptionsDisagree {
+        /// One of them.
+        first: Origin,
+        /// The other.
+        second: Origin,
+        /// About what.
+        conflict: Conflict,
+    },
+}

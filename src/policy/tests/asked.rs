@@ -1,0 +1,197 @@
+//! What the person asks for who runs `wrap`.
+
+use super::*;
+
+fn origin(resolved: &Resolved, field: Field) -> String {
+    resolved.origins[&field].to_string()
+}
+
+fn hosts(resolved: &Resolved) -> Vec<String> {
+    let allow = resolved.policy.network.allow.iter();
+    allow.map(ToString::to_string).collect()
+}
+
+fn own(text: &str) -> AskedPolicy {
+    AskedPolicy::File {
+        path: "./dir/mine.toml".to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+#[test]
+fn options_add_to_the_policy_and_say_so() {
+    let resolved = case()
+        .allow("a.test")
+        .allow("b.test:22,c.test")
+        .set("limits.pids=99")
+        .resolved();
+    assert_eq!(hosts(&resolved), ["a.test", "b.test:22", "c.test"]);
+    assert_eq!(resolved.policy.network.mode, NetworkMode::Allowlist);
+    assert_eq!(origin(&resolved, Field::NetworkAllow), "option --allow");
+    assert_eq!(origin(&resolved, Field::NetworkMode), "option --allow");
+    assert_eq!(
+        origin(&resolved, Field::LimitsPids),
+        "option --set limits.pids"
+    );
+    // On top of what the policy has, and what --set says in its place.
+    let more = case()
+        .chosen(AskedPolicy::Named("permissive".to_owned()))
+        .allow("a.test")
+        .resolved();
+    assert!(hosts(&more).len() > 4, "{:?}", hosts(&more));
+    let instead = case()
+        .chosen(AskedPolicy::Named("permissive".to_owned()))
+        .set("network.allow=b.test")
+        .allow("a.test")
+        .resolved();
+    assert_eq!(hosts(&instead), ["a.test", "b.test"]);
+    let nothing = case().set("network.allow=").allow("a.test").resolved();
+    assert_eq!(hosts(&nothing), ["a.test"]);
+}
+
+#[test]
+fn the_last_set_counts() {
+    let resolved = case()
+        .set("limits.pids=99")
+        .set("limits.pids=77")
+        .resolved();
+    assert_eq!(resolved.policy.limits.pids.to_string(), "77");
+}
+
+#[test]
+fn a_named_policy_is_the_choice_and_no_ceiling() {
+    let resolved = case()
+        .chosen(AskedPolicy::Named("strict".to_owned()))
+        .set("filesystem.scratch=1GiB")
+        .resolved();
+    assert_eq!(resolved.policy.name.as_str(), "strict");
+    assert_eq!(resolved.chosen_by, Origin::Flag);
+    assert_eq!(resolved.ceilings.len(), 1);
+    // The call's own `--policy` stays one.
+    let error = case()
+        .flag("strict")
+        .set("filesystem.scratch=1GiB")
+        .error()
+        .to_string();
+    assert!(
+        error.contains("exceeds the ceiling strict (set by --policy)"),
+        "{error}"
+    );
+    assert!(error.contains("option --set filesystem.scratch"), "{error}");
+}
+
+#[test]
+fn no_leave_is_needed_and_no_ceiling_is_exceeded() {
+    // An annotation has no leave for this one.
+    case().field("privileges.set-id", "on").error();
+    let resolved = case().set("privileges.set-id=on").resolved();
+    assert_eq!(resolved.policy.privileges.set_id, Switch::On);
+    for (case, field) in [
+        (case().allow("internal:wiki"), "network.allow"),
+        (case().set("filesystem.scratch=17GiB"), "filesystem.scratch"),
+        (
+            case()
+                .node("ceiling = \"standard\"")
+                .set("privileges.set-id=on"),
+            "privileges.set-id",
+        ),
+        (
+            case()
+                .chosen(own("base = \"permissive\""))
+                .node("ceiling = \"standard\"\ndefault = \"standard\""),
+            "network.mode",
+        ),
+    ] {
+        let error = case.error();
+        assert!(
+            matches!(error, PolicyError::ExceedsCeiling { .. }),
+            "{error}"
+        );
+        assert!(
+            error
+                .over()
+                .iter()
+                .any(|o| o.exceeded.field.as_str() == field)
+        );
+        assert!(!error.to_string().contains("annotation"), "{error}");
+    }
+    // What no policy may have, no option has.
+    let error = case().set("privileges.capabilities=NET_RAW").error();
+    assert!(
+        matches!(error, PolicyError::CapabilityNotAllowed { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_of_the_persons_is_a_policy_and_no_policy_of_the_node() {
+    let resolved = case()
+        .chosen(own("base = \"strict\"\nlimits.pids = \"99\""))
+        .resolved();
+    assert_eq!(resolved.policy.name.as_str(), "mine");
+    assert_eq!(
+        origin(&resolved, Field::LimitsPids),
+        "policy file ./dir/mine.toml"
+    );
+    // Also one that is called like its base, or like the ceiling, which stays the node's.
+    let like = |name: &str, text: &str| {
+        case().chosen(AskedPolicy::File {
+            path: format!("/p/{name}.toml"),
+            text: text.to_owned(),
+        })
+    };
+    let resolved = like("strict", "base = \"strict\"\nlimits.pids = \"99\"").resolved();
+    assert_eq!(resolved.policy.limits.pids.to_string(), "99");
+    let wide = "base = \"permissive\"\nfilesystem.scratch = \"99GiB\"";
+    let error = like("permissive", wide).error();
+    assert!(
+        matches!(error, PolicyError::ExceedsCeiling { .. }),
+        "{error}"
+    );
+    let error = like("No Name", "").error();
+    assert!(matches!(error, PolicyError::FileName { .. }), "{error}");
+    let error = like("broken", "\nnonsense = 1").error().to_string();
+    assert!(
+        error.starts_with("policy file /p/broken.toml, line 2"),
+        "{error}"
+    );
+}
+
+#[test]
+fn denials_come_on_top() {
+    let resolved = case()
+        .chosen(own("base = \"standard\"\nnetwork.deny = [\"x.test\"]"))
+        .asked(AskedOption::adding("--deny", Field::NetworkDeny, "y.test"))
+        .set("network.deny=z.test")
+        .resolved();
+    assert_eq!(resolved.policy.network.deny.len(), 3);
+}
+
+#[test]
+fn set_knows_the_fields() {
+    let error = |text: &str| AskedOption::set(text).unwrap_err().to_string();
+    assert_eq!(
+        error("limits.pids"),
+        "option --set \"limits.pids\" is not FIELD=VALUE, such as limits.memory=4GiB"
+    );
+    assert_eq!(
+        error("limits.pid=3"),
+        "option --set: there is no field \"limits.pid\"; did you mean limits.pids?; `agentbox policy show standard` \
+         prints all of them"
+    );
+    assert!(error("memory=3").contains("did you mean limits.memory?"));
+    assert_eq!(
+        error("network.limit=*"),
+        "network.limit is set by a policy file alone: write one and name it with --policy FILE"
+    );
+}
+
+#[test]
+fn what_is_asked_survives_the_record() {
+    let asked = case()
+        .chosen(own("base = \"strict\""))
+        .allow("a.test")
+        .asked;
+    let saved = serde_json::to_string(&asked).unwrap();
+    assert_eq!(serde_json::from_str::<Asked>(&saved).unwrap(), asked);
+}

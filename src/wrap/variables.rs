@@ -1,0 +1,129 @@
+//! SHELL. The variables that `--env` and `--env-file` name.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use super::error::WrapRefused;
+use super::own_file;
+use crate::cli;
+
+/// What files say, and on top of it what the options do; `own` are the caller's variables. To be called with the person's rights
+/// over files.
+pub fn asked(
+    args: &cli::Wrap,
+    own: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<(String, String)>> {
+    let mut all = Vec::new();
+    for path in &args.env_file {
+        from_file(path, &own, &mut all)?;
+    }
+    for pair in &args.env {
+        match Assignment::of(pair) {
+            Some(assignment) => all.extend(assignment.pair(&own)),
+            None => bail!(WrapRefused::Env(pair.clone())),
+        }
+    }
+    Ok(all)
+}
+
+/// A variable that was asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Assignment<'a> {
+    name: &'a str,
+    /// None: the caller's own.
+    value: Option<&'a str>,
+}
+
+impl<'a> Assignment<'a> {
+    /// `NAME=VALUE` or `NAME`, as for `docker run --env`.
+    fn of(text: &'a str) -> Option<Self> {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text, None),
+        };
+        let fits = !name.is_empty() && !text.contains('\0');
+        fits.then_some(Self { name, value })
+    }
+
+    /// One that the caller does not have is not there either.
+    fn pair(&self, own: impl Fn(&str) -> Option<String>) -> Option<(String, String)> {
+        let value = self.value.map(str::to_owned).or_else(|| own(self.name))?;
+        Some((self.name.to_owned(), value))
+    }
+}
+
+fn from_file(
+    path: &Path,
+    own: impl Fn(&str) -> Option<String>,
+    all: &mut Vec<(String, String)>,
+) -> Result<()> {
+    let text = own_file::read(path)?;
+    for (line, parsed) in lines(&text) {
+        match parsed {
+            Ok(assignment) => all.extend(assignment.pair(&own)),
+            Err(why) => bail!(WrapRefused::EnvFile {
+                path: path.to_owned(),
+                line,
+                why,
+            }),
+        }
+    }
+    Ok(())
+}
+
+/// The lines that say something, by their numbers. The format is Docker's (`docker run --help`, its opts/file.go): `#` at a
+/// line's beginning is a comment, values are taken as they are, without quotes or substitution.
+fn lines(text: &str) -> impl Iterator<Item = (usize, Result<Assignment<'_>, &'static str>)> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let all = text.lines().map(str::trim_start).enumerate();
+    all.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(index, line)| {
+            let parsed = match Assignment::of(line) {
+                None => Err("it names no variable"),
+                Some(one) if one.name.contains(char::is_whitespace) => {
+                    Err("there is a space in the variable's name")
+                }
+                Some(one) => Ok(one),
+            };
+            (index + 1, parsed)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_as_docker_reads_it() {
+        let text = "\u{feff}# a comment\n\nA=1\n  B= two words \nC=\"quoted\"\nOWN\nMISSING\nE=\n#F=1\nG=a=b\r\n";
+        let own = |name: &str| (name == "OWN").then(|| "mine".to_owned());
+        let pairs = lines(text).filter_map(|(_, parsed)| parsed.unwrap().pair(own));
+        let all: Vec<_> = pairs.map(|(k, v)| format!("{k}={v}")).collect();
+        assert_eq!(
+            all,
+            [
+                "A=1",
+                "B= two words ",
+                "C=\"quoted\"",
+                "OWN=mine",
+                "E=",
+                "G=a=b"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_names_no_variable_is_said_with_its_line() {
+        for (text, line) in [
+            ("A=1\n=x", 2),
+            ("A b=1", 1),
+            ("\nexport A=1", 2),
+            ("\0=1", 1),
+        ] {
+            let wrong: Vec<_> = lines(text).filter(|(_, p)| p.is_err()).collect();
+            assert_eq!(wrong.len(), 1, "{text:?}");
+            assert_eq!(wrong[0].0, line, "{text:?}");
+        }
+    }
+}
