@@ -119,6 +119,8 @@ impl LimitsPlan {
                 }
                 Origin::Annotation(_)
                 | Origin::Flag
+                | Origin::Option(_)
+                | Origin::OwnFile(_)
                 | Origin::Node
                 | Origin::File(_)
                 | Origin::Ceiling(_)

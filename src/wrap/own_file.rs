@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::error::WrapRefused;
 use super::person::Person;
 use crate::runtime::input::bundle::{open_regular, read_open};
+use crate::runtime::unprivileged;
 
 /// The text of a file that the person names, whoever wrote it.
 pub fn read(path: &Path) -> Result<String> {
@@ -26,29 +27,56 @@ pub fn read_trusted(path: &Path, person: &Person) -> Result<String> {
         path: path.to_owned(),
         why,
     };
-    if stat.uid() != person.uid && stat.uid() != 0 {
+    let access = Access::of(&stat);
+    if access.uid != person.uid && access.uid != 0 {
         bail!(refuse(format!(
             "belongs to user {}, and it decides what the command may do: it must be your own file or root's",
-            stat.uid()
+            access.uid
         )));
     }
-    if stat.mode() & 0o022 != 0 && !is_own_group(&stat) {
+    if access.is_written_by_others() {
         bail!(refuse(format!(
             "may be written by others (mode {:o}), and it decides what the command may do: chmod go-w it",
-            stat.mode() & 0o7777
+            access.mode & 0o7777
         )));
     }
     text(file, path)
 }
 
-/// Whether only the group may write besides the owner, and nobody but the owner is in it, as many systems set a person up: its
-/// number is the user's, and group(5) lists no member.
-fn is_own_group(stat: &std::fs::Metadata) -> bool {
-    if stat.mode() & 0o002 != 0 || stat.gid() != stat.uid() {
-        return false;
+/// Who may write a file, by the node's numbers.
+struct Access {
+    uid: u32,
+    gid: u32,
+    mode: u32,
+}
+
+impl Access {
+    /// In the user namespace of a person without root's rights the person's own numbers are 0, and everybody else's are the
+    /// overflow user's, root's among them: a file of theirs is nobody's there.
+    fn of(stat: &std::fs::Metadata) -> Self {
+        let (uid, gid, mode) = (stat.uid(), stat.gid(), stat.mode());
+        match unprivileged::inside() {
+            Some(ids) => Self {
+                uid: if uid == 0 { ids.uid } else { uid },
+                gid: if gid == 0 { ids.gid } else { gid },
+                mode,
+            },
+            None => Self { uid, gid, mode },
+        }
     }
-    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
-    is_without_members(&groups, stat.gid())
+
+    /// A group counts as the owner where nobody else is in it, as many systems set a person up: its number is the user's, and
+    /// group(5) lists no member.
+    fn is_written_by_others(&self) -> bool {
+        if self.mode & 0o022 == 0 {
+            return false;
+        }
+        if self.mode & 0o002 != 0 || self.gid != self.uid {
+            return true;
+        }
+        let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+        !is_without_members(&groups, self.gid)
+    }
 }
 
 fn is_without_members(groups: &str, gid: u32) -> bool {

@@ -177,7 +177,7 @@ impl Refused {
 }
 
 /// What a person does about a missing rule.
-const REMEDY: &str = "RULE in network.allow of the policy allows it";
+const REMEDY: &str = "--allow RULE allows it";
 
 /// What the command said of itself, on one line, without a character that a terminal or Markdown takes for its own.
 fn plain(text: &str, is_host: bool) -> String {
