@@ -100,7 +100,13 @@ const MAY_IMPORT: [(&str, &[&str]); 20] = [
             "sys", "probe", "cgroup", "network", "sidecar", "enforce",
         ],
     ),
-    ("wrap", &["policy", "plan", "cli", "probe", "runtime"]),
+    (
+        "wrap",
+        &[
+            "policy", "egress", "plan", "seccomp", "log", "cli", "sys", "probe", "sidecar",
+            "enforce", "runtime",
+        ],
+    ),
     (
         "cmd",
         &[

@@ -21,7 +21,7 @@ pub use container::{
 };
 pub use own::{
     Approvals, Approve, Deny, Explain, Network, PolicyArgs, PolicyCheck, PolicyPresets, PolicyShow,
-    PolicyVerb, TextFormat, Wrap,
+    PolicyVerb, TextFormat, Walls, Wrap,
 };
 pub use update::Update;
 

@@ -18,6 +18,9 @@ pub struct Explain {
     /// Explain `wrap` under this policy, if neither a bundle nor a container is given
     #[arg(long, value_name = "NAME", conflicts_with_all = ["bundle", "id"])]
     pub policy: Option<String>,
+    /// With which walls `wrap` is explained
+    #[arg(long, value_enum, default_value_t = Walls::Namespaces, conflicts_with_all = ["bundle", "id"])]
+    pub walls: Walls,
     /// Container id, name or unique prefix of the id, of any engine [default: explain `wrap` in this directory]
     pub id: Option<String>,
 }
@@ -139,6 +142,16 @@ pub struct PolicyPresets {
     pub force: bool,
 }
 
+/// What `wrap` builds its walls of.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Walls {
+    /// Namespaces and mounts, as of a container
+    #[default]
+    Namespaces,
+    /// Landlock and a filter of system calls, where no namespace may be made; weaker (docs/wrap.md)
+    Landlock,
+}
+
 /// `wrap`
 #[derive(Debug, Default, Clone, Args)]
 pub struct Wrap {
@@ -184,6 +197,9 @@ pub struct Wrap {
     /// Print what would be enforced, as `explain` does, and run nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// What the walls are made of
+    #[arg(long, value_enum, default_value_t = Walls::Namespaces)]
+    pub walls: Walls,
     /// Command and arguments; options of `wrap` come before it
     #[arg(trailing_var_arg = true, required = true)]
     pub command: Vec<String>,

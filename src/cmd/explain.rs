@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Explain, Global, Wrap};
+use crate::cli::{Explain, Global, Walls, Wrap};
 use crate::cmd::out;
 use crate::plan::wrapped::Wrapped;
 use crate::render::explain::{self, Subject};
@@ -25,19 +25,23 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             of_bundle(
                 format!("bundle {}", decision.bundle.dir.display()),
                 decision,
+                Vec::new(),
             )
         }
         (None, None) => {
-            // What would hold is found out where it would be made.
-            unprivileged::enter(global)?;
-            seal::ensure(Listen::Forget)?;
+            if args.walls == Walls::Namespaces {
+                // What would hold is found out where it would be made.
+                unprivileged::enter(global)?;
+                seal::ensure(Listen::Forget)?;
+            }
             let wrapped = Wrap {
                 policy: args.policy.clone(),
+                walls: args.walls,
                 command: vec!["true".to_owned()],
                 ..Wrap::default()
             };
-            let decision = wrap::decide(global, &wrapped)?;
-            of_bundle("wrap in this directory".to_owned(), decision)
+            let (decision, lacks) = wrap::decide(global, &wrapped)?;
+            of_bundle("wrap in this directory".to_owned(), decision, lacks)
         }
         (None, Some(id)) => {
             let mut record = find::container(id, Purpose::Look)?;
@@ -56,6 +60,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             let saved = filter::read(&Place::new(&record.root, &record.id)?.filter())?;
             Subject {
                 name: format!("container {}", record.id),
+                lacks: Vec::new(),
                 identity: Some(identity::of(&record)),
                 filter: saved.map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
@@ -74,9 +79,11 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
 }
 
 /// What is said of a bundle, of which nothing has been made.
-pub(super) fn of_bundle(name: String, decision: BundleDecision) -> Subject {
+/// `lacks` is what the walls lack beside the full ones.
+pub(super) fn of_bundle(name: String, decision: BundleDecision, lacks: Vec<String>) -> Subject {
     Subject {
         name,
+        lacks,
         identity: None,
         filter: decision
             .filter

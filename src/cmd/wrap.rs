@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::{exit_code, explain, out};
-use crate::cli::{Global, Wrap};
+use crate::cli::{Global, Walls, Wrap};
 use crate::render::explain as page;
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
@@ -15,16 +15,17 @@ use crate::wrap;
 /// Runs a command behind the walls, without an engine. Ends as the command does; 127 where there is no such program,
 /// 126 where it cannot be executed, as with a shell.
 pub fn run(global: &Global, args: &Wrap) -> Result<ExitCode> {
-    // First: sealing takes a mount, for which somebody without root's rights needs a namespace.
-    unprivileged::enter(global)?;
-    if args.dry_run {
+    if args.walls == Walls::Namespaces {
+        // First: sealing takes a mount, for which somebody without root's rights needs a namespace.
+        unprivileged::enter(global)?;
         seal::ensure(Listen::Forget)?;
-        let decision = wrap::decide(global, args)?;
-        let subject = explain::of_bundle("wrap with these options".to_owned(), decision);
+    }
+    if args.dry_run {
+        let (decision, lacks) = wrap::decide(global, args)?;
+        let subject = explain::of_bundle("wrap with these options".to_owned(), decision, lacks);
         out::text(&page::text(&subject))?;
         return Ok(ExitCode::SUCCESS);
     }
-    seal::ensure(Listen::Forget)?;
     match wrap::run(global, args) {
         Ok(status) => Ok(exit_code(status)),
         Err(error) => match wrap::status_of(&error) {

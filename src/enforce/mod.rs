@@ -26,7 +26,7 @@ mod scratch;
 mod seen;
 pub mod stdio;
 pub mod unconfined;
-mod verify;
+pub mod verify;
 pub mod walls;
 
 use std::io;

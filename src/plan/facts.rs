@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::git::InGit;
-use super::wrapped::Wrapped;
+use super::wrapped::{ShownBy, Wrapped};
 use super::{NetworkPlan, PlanError, SharedNetwork};
 use crate::plan::PlannedNamespace;
 use crate::policy::{NodeAllow, Policy};
@@ -52,7 +52,12 @@ pub struct PersonFacts {
 
 impl HostFacts {
     /// Refuses a kernel on which one of the policy's walls could not stand.
-    pub(super) fn require(&self, policy: &Policy, leave: &NodeAllow) -> Result<(), PlanError> {
+    pub(super) fn require(
+        &self,
+        policy: &Policy,
+        leave: &NodeAllow,
+        by: ShownBy,
+    ) -> Result<(), PlanError> {
         let lacks = |need| PlanError::Kernel {
             policy: policy.name.to_string(),
             need,
@@ -72,7 +77,7 @@ impl HostFacts {
                 "Landlock (CONFIG_SECURITY_LANDLOCK, and `landlock` in the lsm= list)",
             ));
         }
-        if !self.overlayfs {
+        if !self.overlayfs && by == ShownBy::Mounts {
             return Err(lacks("the overlay file system (CONFIG_OVERLAY_FS)"));
         }
         if self.core_socket && !leave.core_socket {

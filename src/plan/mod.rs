@@ -50,6 +50,7 @@ use oci_spec::runtime::{Linux, Process, Spec};
 use serde::{Deserialize, Serialize};
 
 use self::join::Joined;
+use self::wrapped::ShownBy;
 use crate::egress::own::own_names;
 use crate::policy::{
     Capability, Leave, LeftOut, Policy, Privileges, Resolved, Switch, SyscallName, Syscalls,
@@ -176,7 +177,8 @@ pub fn plan(
         // What annotations may ask for is nothing that is enforced.
         annotations: _,
     } = &governing.policy;
-    host.require(&governing.policy, &governing.node_allow)?;
+    let by = bundle.wrapped.by;
+    host.require(&governing.policy, &governing.node_allow, by)?;
     hooks::check(&governing, spec, bundle)?;
     let namespaces = namespaces::plan(&governing, linux, bundle, joined.as_ref())?;
     let devices = privileges::devices(&governing, linux, bundle)?;
@@ -186,9 +188,11 @@ pub fn plan(
     let capability_limit = privileges::limit(privileges);
     let not_given = asked.not_given(&capability_limit, &devices, &filesystem);
     let bounds = LimitsPlan::smallest(governing.bounds.iter().chain([limits]), host);
-    let bounds = match &host.person {
-        Some(person) => bounds.of_person(*person, &governing, &mut warnings)?,
-        None => {
+    let bounds = match (&host.person, by) {
+        // Without a cgroup none holds, and `wrap` says so or refuses.
+        (_, ShownBy::Rules) => bounds,
+        (Some(person), ShownBy::Mounts) => bounds.of_person(*person, &governing, &mut warnings)?,
+        (None, ShownBy::Mounts) => {
             bounds.require(&governing.policy, host)?;
             bounds
         }

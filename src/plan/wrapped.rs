@@ -29,6 +29,18 @@ pub struct Wrapped {
     pub dropped: Vec<Pruned>,
     /// What the person asks of the policy.
     pub requests: Asked,
+    /// By what they are shown.
+    pub by: ShownBy,
+}
+
+/// What `wrap` shows the node's directories by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ShownBy {
+    /// Mounts in namespaces of its own, as of a container.
+    #[default]
+    Mounts,
+    /// Rules of Landlock in the caller's namespaces: nothing is mounted, and no cgroup made.
+    Rules,
 }
 
 impl Wrapped {
@@ -164,6 +176,7 @@ mod tests {
             facts.links = vec![link("/etc/localtime", 0)];
             change(&mut facts);
             let wrapped = Wrapped {
+                by: ShownBy::Mounts,
                 system: [place.clone()].into(),
                 ..Wrapped::default()
             };

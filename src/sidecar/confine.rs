@@ -94,6 +94,11 @@ impl ConfineError {
 /// Leaves the node's files behind and sets the limits, while there is still the right to.
 pub(super) fn hide(limits: Limits) -> Result<(), ConfineError> {
     empty_root()?;
+    limit(limits)
+}
+
+/// Sets the resource limits.
+pub(super) fn limit(limits: Limits) -> Result<(), ConfineError> {
     for (resource, value) in resources(limits) {
         let both = Rlimit {
             current: Some(value),
@@ -235,7 +240,7 @@ fn change_identity(identity: Identity) -> Result<(), ConfineError> {
 
 /// Denies all that this kernel's Landlock can deny: files, TCP, and what the scopes cover. Whoever serves may still
 /// connect.
-fn restrict(need: LandlockNeed, duty: Duty) -> Result<u32, ConfineError> {
+pub(super) fn restrict(need: LandlockNeed, duty: Duty) -> Result<u32, ConfineError> {
     let abi = process::landlock_abi().map_err(ConfineError::step("ask for the Landlock ABI"))?;
     if abi == 0 {
         return match need {

@@ -21,6 +21,7 @@
 
 mod account;
 mod attach;
+pub mod bare;
 mod confine;
 mod filter;
 mod program;

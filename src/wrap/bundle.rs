@@ -14,24 +14,45 @@ use crate::runtime::unprivileged;
 /// Where git looks for the system's configuration: GIT_CONFIG_SYSTEM says so, since that depends on how it was built.
 pub const GIT_CONFIG: &str = "/etc/gitconfig";
 
-/// A bundle in the runtime's own directory, removed with the value.
+/// A bundle in a directory that nobody else writes, removed with the value.
 pub struct WrapBundle {
     /// The bundle.
     pub dir: PathBuf,
     /// The container's id.
     pub id: String,
     /// Keeps others from taking it for a leftover.
-    _claim: Claim,
+    _claim: Option<Claim>,
+}
+
+/// Where a bundle is made.
+#[derive(Debug, Clone, Copy)]
+pub enum Base<'a> {
+    /// Among the runtime's own, for a container under this root directory of the runtime.
+    Records {
+        /// `--root`
+        root: &'a Path,
+    },
+    /// In the directory of one run, which keeps it from being taken for a leftover.
+    Run(&'a Path),
 }
 
 impl WrapBundle {
     /// Makes the directory, and the root file system's empty directories and links.
-    pub fn new(layout: &Layout, person: &Person, runtime_root: &Path) -> Result<Self> {
-        let claim = leftovers::claim(runtime_root)?;
-        let bundle = Self {
-            dir: claim.dir.clone(),
-            id: claim.id.clone(),
-            _claim: claim,
+    pub fn new(layout: &Layout, person: &Person, base: Base<'_>) -> Result<Self> {
+        let bundle = match base {
+            Base::Records { root } => {
+                let claim = leftovers::claim(root)?;
+                Self {
+                    dir: claim.dir.clone(),
+                    id: claim.id.clone(),
+                    _claim: Some(claim),
+                }
+            }
+            Base::Run(base) => Self {
+                dir: base.join("bundle"),
+                id: "wrap".to_owned(),
+                _claim: None,
+            },
         };
         let root = bundle.dir.join("rootfs");
         make_dir(&root)?;

@@ -80,6 +80,9 @@ pub enum WrapRefused {
         /// The kernel's word.
         why: std::io::Error,
     },
+    /// What these walls do not hold.
+    #[error("`--walls landlock` cannot hold this: {0}")]
+    NotByLandlock(String),
     /// `--env`
     #[error("--env {0:?} is not NAME=VALUE or NAME")]
     Env(String),

@@ -248,6 +248,7 @@ impl Layout {
             written: self.written.clone(),
             dropped: self.dropped.clone(),
             requests,
+            ..Wrapped::default()
         }
     }
 

@@ -9,6 +9,7 @@ mod bundle;
 mod command;
 mod environment;
 mod error;
+mod landlock;
 mod layout;
 pub mod leftovers;
 mod list;
@@ -24,19 +25,18 @@ mod variables;
 mod workspace;
 
 use std::fs::File;
-use std::io::Write;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 pub use self::error::{WrapRefused, status_of};
-use crate::cli::{self, Global};
-use crate::plan::wrapped::Wrapped;
+use crate::cli::{self, Global, Walls};
+use crate::plan::wrapped::{ShownBy, Wrapped};
 use crate::policy::{MountRule, Selection};
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::{self, Afterwards, Front};
 use crate::runtime::input::node_files;
 use crate::runtime::network::wall::VIOLATIONS;
-use bundle::WrapBundle;
+use bundle::{Base, WrapBundle};
 use layout::{Layout, Shown};
 use list::List;
 use person::Person;
@@ -44,8 +44,16 @@ use summary::Summary;
 
 /// Runs a command; its exit status.
 pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
+    match args.walls {
+        Walls::Namespaces => by_namespaces(global, args),
+        Walls::Landlock => landlock::run(global, args),
+    }
+}
+
+fn by_namespaces(global: &Global, args: &cli::Wrap) -> Result<i32> {
     leftovers::sweep();
-    let prepared = prepare(global, args)?;
+    let base = Base::Records { root: &global.root };
+    let prepared = prepare(global, args, base)?;
     let mut refused = Summary::default();
     let status = foreground::run(
         &prepared.global,
@@ -55,18 +63,19 @@ pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
         Front::Reaper,
         &mut |place| refused = Summary::read(&place.dir().join(VIOLATIONS)),
     );
-    prepared.tell(args, &refused)?;
+    refused.tell(args, prepared.summary.as_ref())?;
     Ok(status?.unwrap_or_default())
 }
 
-/// What would be enforced for a command.
-pub fn decide(global: &Global, args: &cli::Wrap) -> Result<BundleDecision> {
-    let prepared = prepare(global, args)?;
-    Ok(create::decide(
-        &prepared.global,
-        &prepared.bundle.dir,
-        &prepared.wrapped,
-    )?)
+/// What would be enforced for a command, and what that lacks beside the full walls.
+pub fn decide(global: &Global, args: &cli::Wrap) -> Result<(BundleDecision, Vec<String>)> {
+    if args.walls == Walls::Landlock {
+        return landlock::decide(global, args);
+    }
+    let base = Base::Records { root: &global.root };
+    let prepared = prepare(global, args, base)?;
+    let decision = create::decide(&prepared.global, &prepared.bundle.dir, &prepared.wrapped)?;
+    Ok((decision, Vec::new()))
 }
 
 /// A bundle made for a command, and how it is to be run.
@@ -76,23 +85,11 @@ struct Prepared {
     wrapped: Wrapped,
     /// Where the summary is to be written.
     summary: Option<File>,
+    /// What git is told of the person and the workspace.
+    git: String,
 }
 
 impl Prepared {
-    /// What was refused, on standard error and in the file for it.
-    fn tell(&self, args: &cli::Wrap, refused: &Summary) -> Result<()> {
-        if !args.quiet {
-            for line in refused.lines() {
-                // Nobody may read on.
-                writeln!(std::io::stderr(), "agentbox: {line}").ok();
-            }
-        }
-        match &self.summary {
-            Some(file) => refused.write(file).context("write the summary"),
-            None => Ok(()),
-        }
-    }
-
     fn create(&self) -> cli::Create {
         cli::Create {
             bundle: self.bundle.dir.clone(),
@@ -107,7 +104,8 @@ impl Prepared {
     }
 }
 
-fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
+/// Makes the bundle.
+fn prepare(global: &Global, args: &cli::Wrap, base: Base<'_>) -> Result<Prepared> {
     let list = List::builtin();
     let directory = workspace::asked(args.workspace.as_deref())?;
     let person = Person::of_caller(&directory)?;
@@ -140,7 +138,7 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     workspace::check_state(layout.binds.iter().chain([&layout.workspace]))?;
     let summary = args.summary.as_deref();
     let summary = person.looking(|| summary.map(summary::open).transpose())??;
-    let bundle = WrapBundle::new(&layout, &person, &global.root)?;
+    let bundle = WrapBundle::new(&layout, &person, base)?;
     let stdio = [
         rustix::stdio::stdin(),
         rustix::stdio::stdout(),
@@ -157,7 +155,14 @@ fn prepare(global: &Global, args: &cli::Wrap) -> Result<Prepared> {
     Ok(Prepared {
         global: global.clone(),
         bundle,
-        wrapped: layout.wrapped(asked),
+        wrapped: Wrapped {
+            by: match args.walls {
+                Walls::Namespaces => ShownBy::Mounts,
+                Walls::Landlock => ShownBy::Rules,
+            },
+            ..layout.wrapped(asked)
+        },
         summary,
+        git: layout.git,
     })
 }

@@ -3,10 +3,14 @@
 //! The source is the violation log, which is bounded, so a command that makes refusals without end makes no longer summary. Files
 //! are not in it: a path that is not shown is absent, which nobody counts.
 
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use serde::Deserialize;
+
+use crate::cli;
 
 /// Lines at a terminal.
 const MOST: usize = 10;
@@ -47,6 +51,17 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Says it on standard error, and in the file for it.
+    pub fn tell(&self, args: &cli::Wrap, file: Option<&File>) -> Result<()> {
+        if !args.quiet {
+            for line in self.lines() {
+                // Nobody may read on.
+                writeln!(std::io::stderr(), "agentbox: {line}").ok();
+            }
+        }
+        file.map_or(Ok(()), |file| self.write(file).context("write the summary"))
+    }
+
     /// Reads a violation log. A command without a network wall that listens has none.
     pub fn read(log: &Path) -> Self {
         use std::io::Read;

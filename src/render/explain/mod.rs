@@ -32,6 +32,9 @@ pub struct Subject {
     pub decided: Option<Decided>,
     /// The program of the syscall wall in one line.
     pub filter: Option<String>,
+    /// What the walls lack beside those of namespaces, where they are `wrap --walls landlock`'s.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
 }
 
 /// The plan with its policy and origins in it: one object for people's scripts.
@@ -88,6 +91,12 @@ pub fn text(subject: &Subject) -> String {
                 &name,
                 format_args!("policy '{policy}', chosen by {chosen_by}"),
             );
+            if !subject.lacks.is_empty() {
+                page.line("walls of Landlock: what they lack beside those of namespaces, which are described below");
+                for lack in &subject.lacks {
+                    page.item(escape(lack));
+                }
+            }
             walls(&mut page, &decided.plan, filter);
             page.line("where each value comes from");
             for (field, origin) in &decided.origins {

@@ -146,6 +146,17 @@ fn nodes_own(path: &Path) -> Result<String, RuntimeError> {
     }
 }
 
+/// What a sidecar in the node's own network resolves with: the node's resolvers and hosts, and its upstream proxy.
+pub fn names_of_the_node(proxy: Option<Proxy>) -> Result<EngineNames, RuntimeError> {
+    let mut names = resolvers(&nodes_own(Path::new("/etc/resolv.conf"))?);
+    names.hosts = host_entries(&nodes_own(Path::new("/etc/hosts"))?);
+    if let Some(proxy) = &proxy {
+        names.closed.extend(&proxy.addresses);
+    }
+    names.proxy = proxy;
+    Ok(names)
+}
+
 /// An engine's file, by way of no link and judged again by the descriptor that is read: the engine may have written it anew
 /// since `create`.
 fn text(path: &Path) -> Result<String, RuntimeError> {

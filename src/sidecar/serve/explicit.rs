@@ -193,6 +193,12 @@ impl<'a> Explanation<'a> {
 /// What an agent can tell the person who started it.
 fn how_to_ask(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> String {
     let container = &wall.container;
+    if container.is_empty() {
+        return format!(
+            "ask whoever started `agentbox wrap` to start it again with {} in network.allow of its policy",
+            crate::egress::rule_for(host, port)
+        );
+    }
     match refusal {
         Refusal::NotApproved(_) => format!(
             "ask whoever started this container to run `agentbox approve {container} {}`, and try again",

@@ -162,6 +162,47 @@ pub struct Descriptors {
     pub routes: [crate::sys::netlink::RouteSocket; 2],
 }
 
+/// What a proxy serves with that nobody asks or changes while it runs.
+#[derive(Debug)]
+pub(super) struct Alone {
+    /// The proxy's port.
+    pub listener: OwnedFd,
+    /// The violation log, opened to append.
+    pub journal: OwnedFd,
+    /// Routing sockets, as in [`Descriptors::routes`].
+    pub around: [crate::sys::netlink::RouteSocket; 2],
+}
+
+/// Serves as a proxy alone, until `guarded` ends.
+pub(super) fn run_alone(
+    serving: Serving,
+    names: EngineNames,
+    alone: Alone,
+    guarded: &OwnedFd,
+) -> Result<(), SidecarError> {
+    let step = |step| SidecarError::step::<std::io::Error>(step);
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(LocalOptions::default())
+        .map_err(step("make the event loop"))?;
+    runtime.block_on(async move {
+        let Alone {
+            listener,
+            journal,
+            around,
+        } = alone;
+        let wall = Rc::new(Wall::new(serving, journal, None, around));
+        wall.take_names(names)
+            .map_err(|why| step("take the names of the node")(std::io::Error::other(why)))?;
+        accept::serve(&wall, listener, Vec::new()).map_err(step("listen"))?;
+        readable(guarded)
+            .await
+            .map_err(step("wait for the command's end"))?;
+        Ok(())
+    })
+}
+
 /// Serves until init ends. `handover` is called when init asks for its namespace.
 pub(super) fn run(
     serving: Serving,

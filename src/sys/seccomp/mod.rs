@@ -1,6 +1,8 @@
 //! seccomp(2): putting a filter on the calling thread.
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
+pub mod notify;
+
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 

@@ -1,0 +1,118 @@
+//! `agentbox wrap --walls landlock`: each attack fails, and succeeds in the control without walls.
+
+mod files;
+mod network;
+mod others;
+mod places;
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::command::{Finished, run_for};
+use crate::direct::{Scratch, program};
+use crate::docker::Docker;
+
+/// What every script of attacks begins with: `attempt` prints one line for each.
+const PRELUDE: &str = r"
+import ctypes, errno, fcntl, os, signal, socket, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+def syscall(*args):
+    result = libc.syscall(*args)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), 'syscall')
+    return result
+def attempt(name, action):
+    try:
+        result = action()
+        print(name, 'done' if result is None else 'done', flush=True)
+    except OSError as error:
+        word = errno.errorcode.get(error.errno, 'timeout')
+        print(name, word, flush=True)
+";
+
+/// A project, and beside it what is nobody's business.
+struct Place {
+    _docker: Docker,
+    scratch: Scratch,
+    project: String,
+    policy: Option<String>,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self::by(Docker::connect())
+    }
+
+    fn by(docker: Docker) -> Self {
+        let scratch = Scratch::new();
+        Self {
+            _docker: docker,
+            project: scratch.dir("home/project"),
+            scratch,
+            policy: None,
+        }
+    }
+
+    /// `agentbox wrap --walls landlock -- COMMAND` in the project.
+    fn command(&self, command: &[&str]) -> Command {
+        let mut wrap = Command::new(program());
+        let policy = self.policy.as_deref().unwrap_or("standard");
+        wrap.args(["wrap", "--walls", "landlock", "--policy", policy, "--"]);
+        wrap.args(command).current_dir(&self.project);
+        wrap.env("HOME", self.scratch.path("home"));
+        wrap
+    }
+
+    fn wrap(&self, command: &[&str]) -> Finished {
+        run_for(Duration::from_secs(60), &mut self.command(command))
+    }
+
+    fn shell(&self, script: &str) -> Finished {
+        self.wrap(&["bash", "-c", script])
+    }
+
+    /// The outcome of each attempt behind the walls, and of the same without them.
+    fn attempts(&self, script: &str) -> Outcomes {
+        let script = format!("{PRELUDE}{script}");
+        let walled = self.wrap(&["python3", "-c", &script]).ok();
+        let mut control = Command::new("python3");
+        control.args(["-c", &script]).current_dir(&self.project);
+        let control = run_for(Duration::from_secs(60), &mut control).ok();
+        Outcomes {
+            walled: outcomes(&walled),
+            control: outcomes(&control),
+        }
+    }
+}
+
+fn outcomes(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+    lines
+        .map(|(name, word)| (name.to_owned(), word.to_owned()))
+        .collect()
+}
+
+/// What became of attempts.
+struct Outcomes {
+    walled: BTreeMap<String, String>,
+    control: BTreeMap<String, String>,
+}
+
+impl Outcomes {
+    /// Each attempt failed with one of these words, and each succeeded in the control; there are so many.
+    #[track_caller]
+    fn all_fail_with(&self, words: &[&str], count: usize) {
+        assert_eq!(self.walled.len(), count, "{:?}", self.walled);
+        for (name, word) in &self.walled {
+            assert!(words.contains(&word.as_str()), "{name}: {:?}", self.walled);
+            let control = self.control.get(name);
+            assert_eq!(
+                control.map(String::as_str),
+                Some("done"),
+                "{name}: {:?}",
+                self.control
+            );
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Where no namespace may be made: a container without options, one without any right; ordinary work there.
+
+use super::Place;
+use crate::direct::program;
+use crate::docker::Docker;
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_holds_in_a_container_without_options_and_in_one_without_rights() {
+    let docker = Docker::connect();
+    let binary = format!("{}:/ab:ro", program());
+    let script = "mkdir -p /tmp/w && cd /tmp/w && echo mine >/tmp/key && \
+                  /ab wrap --walls landlock -- sh -c 'id -u; cat /etc/shadow; cat /tmp/key; ls /root; echo x >y; cat y; exit 3'";
+    let control = "id -u; cat /tmp/key; ls /root";
+    let common = ["--runtime", "runc", "-v", &binary];
+    let rights = [
+        "--user=1000:1000",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+    ];
+    for (options, user) in [(&[][..], "0"), (&rights[..], "1000")] {
+        let options = [&common[..], options].concat();
+        let seen = docker.run(&options, &["test-workloads", "sh", "-c", script]);
+        assert_eq!(seen.code, 3, "{seen}");
+        assert_eq!(seen.stdout, format!("{user}\nx\n"), "{seen}");
+        assert_eq!(
+            seen.stderr.matches("Permission denied").count(),
+            3,
+            "{seen}"
+        );
+        // The control: no namespace could have been made there, and the files are read without walls.
+        let full = "cd /tmp && /ab wrap -- true";
+        assert_ne!(
+            docker
+                .run(&options, &["test-workloads", "sh", "-c", full])
+                .code,
+            0
+        );
+        let bare = format!("echo mine >/tmp/key; {control}");
+        let bare = docker.run(&options, &["test-workloads", "sh", "-c", &bare]);
+        assert!(
+            bare.stdout.starts_with(&format!("{user}\nmine\n")),
+            "{bare}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_ordinary_work_goes_on() {
+    let docker = Docker::connect();
+    let binary = format!("{}:/ab:ro", program());
+    let work = "set -e
+        git init -q . && git config user.email a@b && git config user.name me
+        printf 'int main(void){return 0;}' >m.c && printf 'all:\\n\\tgcc -o m m.c\\n' >Makefile && make -s && ./m
+        python3 -m venv --without-pip v && v/bin/python -c 'import sys, json, subprocess; print(subprocess.run([\"echo\", \"venv\"], \
+        capture_output=True, text=True).stdout.strip())'
+        git add m.c && git commit -qm one && git log --format=%s
+        node -e 'console.log(require(\"child_process\").execSync(\"echo node\").toString().trim())'
+        echo data | tee f | sort >g; chmod +x f; cp -p f h; tar c f | tar t; find . -name f -newer m.c; python3 -m py_compile v/bin/../pyvenv.cfg 2>/dev/null || echo compiled";
+    let script = format!(
+        "mkdir -p /w/p && cd /w/p && /ab wrap --walls landlock -- bash -c '{}'",
+        work.replace('\'', "'\\''")
+    );
+    for user in ["0:0", "1000:1000"] {
+        let options = [
+            "--runtime",
+            "runc",
+            "-v",
+            &binary,
+            "--tmpfs",
+            "/w:mode=777,exec",
+            "--user",
+            user,
+        ];
+        let seen = docker.run(&options, &["test-workloads", "bash", "-c", &script]);
+        assert_eq!(seen.ok(), "venv\none\nnode\nf\n./f\ncompiled\n", "{user}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_says_what_it_lacks_and_refuses_what_it_cannot_hold() {
+    let place = Place::new();
+    let mut explain = std::process::Command::new(program());
+    explain
+        .args(["explain", "--walls", "landlock"])
+        .current_dir(&place.project);
+    let said = crate::command::run_for(std::time::Duration::from_secs(30), &mut explain).ok();
+    for word in [
+        "refused rather than absent",
+        "/dev/shm",
+        "pid namespace",
+        "no limit",
+        "loopback",
+        "terminal",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    explain = std::process::Command::new(program());
+    explain.args(["explain"]).current_dir(&place.project);
+    let full = crate::command::run_for(std::time::Duration::from_secs(30), &mut explain).ok();
+    assert!(!full.contains("refused rather than absent"), "{full}");
+    let missing = place.wrap(&["no-such-program"]);
+    assert_eq!(missing.code, 127, "{missing}");
+    let denied = place.wrap(&["/etc/passwd"]);
+    assert_eq!(denied.code, 126, "{denied}");
+}
+
+/// The full walls have a filter that lets nobody listen to system calls: the inner wrap says so, and nothing runs.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_within_the_full_walls_is_refused_with_the_reason() {
+    let place = Place::new();
+    let binary = format!("{}/ab", place.project);
+    std::fs::copy(program(), &binary).unwrap();
+    let mut outer = std::process::Command::new(program());
+    let inner = "./ab wrap --walls landlock -- echo ran";
+    outer
+        .args(["wrap", "--", "sh", "-c", inner])
+        .current_dir(&place.project);
+    let seen = crate::command::run_for(std::time::Duration::from_secs(60), &mut outer);
+    assert_ne!(seen.code, 0, "{seen}");
+    assert!(!seen.stdout.contains("ran"), "{seen}");
+    assert!(seen.stderr.contains("listener"), "{seen}");
+}

@@ -1,0 +1,152 @@
+//! The sidecar where nobody may make a namespace: `agentbox wrap --walls landlock`.
+//!
+//! A child of `wrap` with the same user, the same network and the same view of processes as the command. What keeps the command
+//! away from it is the command's Landlock domain: whoever is in one can neither trace nor, from ABI 6 on, signal a process
+//! outside of it. The sidecar itself opens no file, binds no port and has no capability.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::process::{DumpableBehavior, Signal};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::network::with_causes;
+use crate::sidecar::attach::routes;
+use crate::sidecar::confine::{self, LandlockNeed, Limits};
+use crate::sidecar::protocol::{self, Duty, Reply};
+use crate::sidecar::serve::{self, EngineNames, Serving};
+use crate::sidecar::{ARGV0, ConfineError, SidecarError, filter};
+use crate::sys::{process, socket};
+
+/// Measured in milliseconds.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// What it serves, and for how long.
+#[derive(Debug)]
+pub struct Bare {
+    /// Rules and budgets; it has no port but the proxy's.
+    pub serving: Serving,
+    /// The resolvers, and the upstream proxy.
+    pub names: EngineNames,
+    /// The proxy's listener.
+    pub listener: OwnedFd,
+    /// The violation log, opened to append.
+    pub journal: OwnedFd,
+    /// It ends with this process.
+    pub guarded: OwnedFd,
+    /// Resource limits.
+    pub limits: Limits,
+}
+
+/// Starts it, and waits until it is confined. Returns its pidfd. The calling process must be single-threaded.
+pub fn spawn(bare: Bare) -> Result<OwnedFd, SidecarError> {
+    let (ours, theirs) = socket::pair().map_err(SidecarError::step("make a socket pair"))?;
+    // Not clone3(2): filters of engines answer that there is none.
+    let child = process::fork_into(|| {
+        let served = live(bare, &theirs);
+        if let Err(error) = &served {
+            // Whoever cannot hear it is gone.
+            let reason = with_causes(error);
+            let told = protocol::send(theirs.as_fd(), "wrap", &Reply::Failed { reason }, &[]);
+            drop(told);
+        }
+        i32::from(served.is_err())
+    })
+    .map_err(SidecarError::step("make a process"))?;
+    drop(theirs);
+    let pidfd = rustix::process::pidfd_open(child, rustix::process::PidfdFlags::empty())
+        .map_err(SidecarError::step("open the sidecar's pidfd"))?;
+    match protocol::receive(ours.as_fd(), "sidecar", "reply", READY_WITHIN) {
+        Ok((Reply::Ready { .. }, _)) => Ok(pidfd),
+        Ok((Reply::Failed { reason }, _)) => Err(SidecarError::Refused { reason }),
+        Err(error) => {
+            // It must not outlive the error.
+            let _gone = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
+            Err(SidecarError::Protocol(error))
+        }
+    }
+}
+
+fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
+    let Bare {
+        serving,
+        names,
+        listener,
+        journal,
+        guarded,
+        limits,
+    } = bare;
+    process::set_name(ARGV0).map_err(SidecarError::step("set the name"))?;
+    process::block_signals().map_err(SidecarError::step("block the signals"))?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(SidecarError::step("end with the parent"))?;
+    leave_the_streams().map_err(SidecarError::step("leave the standard streams"))?;
+    let program = filter::compile(Duty::Serve)
+        .map_err(ConfineError::Filter)
+        .map_err(SidecarError::Confine)?;
+    // In a static binary the crate reads /dev/urandom, which it opens once.
+    getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
+        step: "open the source of randomness",
+        source: std::io::Error::other(error.to_string()),
+    })?;
+    let around = [
+        routes("open a routing socket")?,
+        routes("open a routing socket")?,
+    ];
+    let landlock_abi = confine(limits).map_err(SidecarError::Confine)?;
+    confine::seal(&program).map_err(SidecarError::Confine)?;
+    let reply = Reply::Ready {
+        landlock_abi,
+        pid: None,
+    };
+    protocol::send(ready.as_fd(), "wrap", &reply, &[]).map_err(SidecarError::Protocol)?;
+    serve::run_alone(
+        serving,
+        names,
+        serve::Alone {
+            listener,
+            journal,
+            around,
+        },
+        &guarded,
+    )
+}
+
+/// The caller's input and output are the command's.
+fn leave_the_streams() -> std::io::Result<()> {
+    let null = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// Gives away what can be given away without a namespace; the Landlock ABI.
+fn confine(limits: Limits) -> Result<u32, ConfineError> {
+    confine::limit(limits)?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(ConfineError::step("become undumpable"))?;
+    rustix::thread::set_no_new_privs(true).map_err(ConfineError::step("set no_new_privs"))?;
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, none)
+        .map_err(ConfineError::step("drop the capabilities"))?;
+    let have =
+        rustix::thread::capabilities(None).map_err(ConfineError::step("read the capabilities"))?;
+    if have != none {
+        return Err(confine::not_held("no capability", have));
+    }
+    let abi = confine::restrict(LandlockNeed::Required, Duty::Serve)?;
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    match rustix::fs::open("/", flags, rustix::fs::Mode::empty()) {
+        Err(rustix::io::Errno::ACCESS) => Ok(abi),
+        opened => Err(confine::not_held("Landlock", opened)),
+    }
+}

@@ -1,0 +1,142 @@
+//! The listener of a filter: calls that wait for an answer (seccomp_unotify(2)).
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// `SECCOMP_IOCTL_NOTIF_RECV` and its kin, of linux/seccomp.h.
+const RECEIVE: libc::c_ulong = 0xc050_2100;
+const SEND: libc::c_ulong = 0xc018_2101;
+const IS_VALID: libc::c_ulong = 0x4008_2102;
+const ADD_DESCRIPTOR: libc::c_ulong = 0x4018_2103;
+/// `SECCOMP_ADDFD_FLAG_SEND` (Linux 5.14): the descriptor's number is the answer.
+const AS_THE_ANSWER: u32 = 1 << 1;
+
+/// `struct seccomp_notif`, with its `struct seccomp_data`.
+#[repr(C)]
+#[derive(Default)]
+struct Raw {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    number: i32,
+    arch: u32,
+    instruction_pointer: u64,
+    args: [u64; 6],
+}
+
+/// `struct seccomp_notif_resp`
+#[repr(C)]
+struct Response {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+/// `struct seccomp_notif_addfd`
+#[repr(C)]
+struct AddDescriptor {
+    id: u64,
+    flags: u32,
+    source: u32,
+    new: u32,
+    new_flags: u32,
+}
+
+/// A call that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// The kernel's number for this one.
+    pub id: u64,
+    /// The thread that made it, in the listener's pid namespace.
+    pub thread: i32,
+    /// The call's number.
+    pub number: i64,
+    /// Its arguments, as they were in the registers.
+    pub args: [u64; 6],
+}
+
+/// What a caller is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The call was done.
+    Done,
+    /// It failed with this errno.
+    Failed(i32),
+}
+
+/// The next call that waits; `None` where whoever made it has gone meanwhile.
+pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Call>> {
+    // The kernel wants it all zero.
+    let mut raw = Raw::default();
+    // SAFETY: `raw` has the layout of the struct that this request writes, and lives until the call returns.
+    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut raw) };
+    if rc == 0 {
+        return Ok(Some(Call {
+            id: raw.id,
+            thread: raw.pid.cast_signed(),
+            number: raw.number.into(),
+            args: raw.args,
+        }));
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EINTR) => Ok(None),
+        _ => Err(error),
+    }
+}
+
+/// Whether the caller still waits: only then is what was opened by its number its own.
+pub fn still_waits(listener: BorrowedFd<'_>, call: &Call) -> bool {
+    // SAFETY: the kernel reads eight bytes from `call.id`, which outlives the call.
+    unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const call.id) == 0 }
+}
+
+/// Answers a call. A caller that has gone needs no answer.
+pub fn answer(listener: BorrowedFd<'_>, call: &Call, answer: Answer) -> io::Result<()> {
+    let response = Response {
+        id: call.id,
+        value: 0,
+        error: match answer {
+            Answer::Done => 0,
+            Answer::Failed(errno) => -errno,
+        },
+        flags: 0,
+    };
+    // SAFETY: `response` has the layout of the struct that this request reads, and outlives the call.
+    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw const response) };
+    done(rc)
+}
+
+/// Answers a call with a copy of a descriptor, under the lowest number that the caller has free.
+pub fn give(
+    listener: BorrowedFd<'_>,
+    call: &Call,
+    descriptor: BorrowedFd<'_>,
+    flags: u32,
+) -> io::Result<()> {
+    let add = AddDescriptor {
+        id: call.id,
+        flags: AS_THE_ANSWER,
+        source: descriptor.as_raw_fd().cast_unsigned(),
+        new: 0,
+        new_flags: flags,
+    };
+    // SAFETY: `add` has the layout of the struct that this request reads, and outlives the call.
+    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), ADD_DESCRIPTOR as _, &raw const add) };
+    match rc {
+        0.. => Ok(()),
+        _ => done(rc),
+    }
+}
+
+fn done(rc: libc::c_int) -> io::Result<()> {
+    if rc >= 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => Ok(()),
+        _ => Err(error),
+    }
+}

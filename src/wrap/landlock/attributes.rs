@@ -1,0 +1,217 @@
+//! SHELL. Changes of owner, mode, times and attributes, made in the command's place.
+//!
+//! Landlock lets whoever may reach a path change these, wherever it is: `chmod 777 ~/.ssh` from inside. So the filter sends
+//! each such call here. The file is opened by this process, from its own copy of the path, and changed by that descriptor if
+//! it lies where the command may write: what the caller changes in its memory meanwhile has no effect (seccomp_unotify(2)).
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags,
+};
+use rustix::io::Errno;
+
+use super::caller::Caller;
+use crate::sys::seccomp::notify::Call;
+
+/// The largest value of an attribute (xattr(7)).
+const LARGEST: usize = 64 << 10;
+
+/// Which file is meant.
+enum Target {
+    /// By a path, seen from a descriptor or `AT_FDCWD`.
+    Path { from: i32, at: u64, follow: bool },
+    /// By a descriptor.
+    Descriptor(i32),
+}
+
+/// What becomes of it.
+enum Change {
+    Mode(u32),
+    Owner(u32, u32),
+    Times(Timestamps),
+    Set(CString, Vec<u8>, XattrFlags),
+    Remove(CString),
+}
+
+/// Makes the change, if the file is one that the command may write.
+pub fn change(listener: BorrowedFd<'_>, call: &Call, writable: &[PathBuf]) -> Result<(), Errno> {
+    let caller = Caller::open(listener, call)?;
+    let (target, change) = read(&caller, call)?;
+    let file = open(&caller, &target)?;
+    if !is_within(&file, &target, writable)? {
+        return Err(Errno::PERM);
+    }
+    make(&file, &change)
+}
+
+/// What is asked for.
+fn read(caller: &Caller, call: &Call) -> Result<(Target, Change), Errno> {
+    let [a, b, c, d, e, _] = call.args;
+    let path = |at, follow| Target::Path {
+        from: libc::AT_FDCWD,
+        at,
+        follow,
+    };
+    let owner = |uid, gid| Change::Owner(int(uid).cast_unsigned(), int(gid).cast_unsigned());
+    let mode = |mode| Change::Mode(int(mode).cast_unsigned() & 0o7777);
+    Ok(match call.number {
+        libc::SYS_chmod => (path(a, true), mode(b)),
+        libc::SYS_fchmod => (Target::Descriptor(int(a)), mode(b)),
+        libc::SYS_fchmodat => (at(caller, a, b, 0)?, mode(c)),
+        libc::SYS_fchmodat2 => (at(caller, a, b, int(d))?, mode(c)),
+        libc::SYS_chown => (path(a, true), owner(b, c)),
+        libc::SYS_lchown => (path(a, false), owner(b, c)),
+        libc::SYS_fchown => (Target::Descriptor(int(a)), owner(b, c)),
+        libc::SYS_fchownat => (at(caller, a, b, int(e))?, owner(c, d)),
+        libc::SYS_utime => (path(a, true), Change::Times(caller.times_of_utime(b)?)),
+        libc::SYS_utimes => (path(a, true), Change::Times(caller.times_of_utimes(b)?)),
+        libc::SYS_utimensat if b == 0 => {
+            (Target::Descriptor(int(a)), Change::Times(caller.times(c)?))
+        }
+        libc::SYS_utimensat => (at(caller, a, b, int(d))?, Change::Times(caller.times(c)?)),
+        libc::SYS_setxattr => (path(a, true), set(caller, call)?),
+        libc::SYS_lsetxattr => (path(a, false), set(caller, call)?),
+        libc::SYS_fsetxattr => (Target::Descriptor(int(a)), set(caller, call)?),
+        libc::SYS_removexattr => (path(a, true), Change::Remove(caller.text(b)?)),
+        libc::SYS_lremovexattr => (path(a, false), Change::Remove(caller.text(b)?)),
+        libc::SYS_fremovexattr => (Target::Descriptor(int(a)), Change::Remove(caller.text(b)?)),
+        _ => return Err(Errno::NOSYS),
+    })
+}
+
+/// The low half of a register, as the kernel reads an int.
+fn int(register: u64) -> i32 {
+    (register as u32).cast_signed()
+}
+
+/// The target of the calls with a descriptor, a path and flags.
+fn at(caller: &Caller, from: u64, at: u64, flags: i32) -> Result<Target, Errno> {
+    let known = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
+    if flags & !known != 0 {
+        return Err(Errno::INVAL);
+    }
+    let from = int(from);
+    if flags & libc::AT_EMPTY_PATH != 0 && caller.text(at)?.is_empty() {
+        return Ok(Target::Descriptor(from));
+    }
+    Ok(Target::Path {
+        from,
+        at,
+        follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0,
+    })
+}
+
+fn set(caller: &Caller, call: &Call) -> Result<Change, Errno> {
+    let [_, name, value, size, flags, _] = call.args;
+    let size = usize::try_from(size).map_err(|_| Errno::TOOBIG)?;
+    if size > LARGEST {
+        return Err(Errno::TOOBIG);
+    }
+    let mut bytes = vec![0; size];
+    caller.memory(value, &mut bytes)?;
+    let flags = XattrFlags::from_bits(int(flags).cast_unsigned()).ok_or(Errno::INVAL)?;
+    Ok(Change::Set(caller.text(name)?, bytes, flags))
+}
+
+/// Opens what is meant, without a right to its content.
+fn open(caller: &Caller, target: &Target) -> Result<OwnedFd, Errno> {
+    match target {
+        Target::Descriptor(libc::AT_FDCWD) => caller.link("cwd"),
+        Target::Descriptor(number) => caller.descriptor(*number),
+        Target::Path { from, at, follow } => {
+            let path = caller.text(*at)?;
+            let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+            if path.as_os_str().is_empty() {
+                return Err(Errno::NOENT);
+            }
+            // The C library's way to a file of which it has a descriptor; here it would be this process's.
+            if let Some(number) = own_descriptor(path, caller.thread()).filter(|_| *follow) {
+                return caller.descriptor(number);
+            }
+            let base = match (path.is_absolute(), *from) {
+                (true, _) => None,
+                (false, libc::AT_FDCWD) => Some(caller.link("cwd")?),
+                (false, number) => Some(caller.descriptor(number)?),
+            };
+            let base = base.as_ref().map_or(CWD, AsFd::as_fd);
+            let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+            if !follow {
+                flags |= OFlags::NOFOLLOW;
+            }
+            rustix::fs::openat2(
+                base,
+                path,
+                flags,
+                Mode::empty(),
+                ResolveFlags::NO_MAGICLINKS,
+            )
+        }
+    }
+}
+
+/// The number in /proc/self/fd/N and its other spellings.
+fn own_descriptor(path: &Path, thread: i32) -> Option<i32> {
+    let text = path.to_str()?;
+    let by_number = format!("/proc/{thread}/fd/");
+    let places = [
+        "/proc/self/fd/",
+        "/proc/thread-self/fd/",
+        "/dev/fd/",
+        &by_number,
+    ];
+    let number = places.iter().find_map(|place| text.strip_prefix(place))?;
+    number.parse().ok()
+}
+
+/// Whether it lies below a directory that the command may write. What has no name in the file system is the command's own.
+fn is_within(file: &OwnedFd, target: &Target, writable: &[PathBuf]) -> Result<bool, Errno> {
+    let name = name_of(file)?;
+    let anonymous = !name.starts_with("/") || name.as_os_str().as_bytes().starts_with(b"/memfd:");
+    if anonymous {
+        return Ok(matches!(target, Target::Descriptor(_)));
+    }
+    Ok(writable.iter().any(|place| name.starts_with(place)))
+}
+
+fn name_of(file: &OwnedFd) -> Result<PathBuf, Errno> {
+    let name = rustix::fs::readlink(by_descriptor(file), Vec::new())?;
+    Ok(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
+}
+
+/// The path by which the kernel finds an open file again.
+fn by_descriptor(file: &OwnedFd) -> String {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+fn make(file: &OwnedFd, change: &Change) -> Result<(), Errno> {
+    let path = by_descriptor(file);
+    match change {
+        Change::Mode(mode) => rustix::fs::chmod(&path, Mode::from_raw_mode(*mode)),
+        Change::Owner(uid, gid) => {
+            // The largest number leaves it as it is (chown(2)).
+            let uid = (*uid != u32::MAX).then(|| Uid::from_raw(*uid));
+            let gid = (*gid != u32::MAX).then(|| Gid::from_raw(*gid));
+            rustix::fs::chownat(file, "", uid, gid, AtFlags::EMPTY_PATH)
+        }
+        Change::Times(times) => rustix::fs::utimensat(CWD, &path, times, AtFlags::empty()),
+        Change::Set(name, value, flags) => rustix::fs::setxattr(&path, name, value, *flags),
+        Change::Remove(name) => rustix::fs::removexattr(&path, name),
+    }
+}
+
+/// Both times as they are now.
+pub(super) fn now() -> Timestamps {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: rustix::fs::UTIME_NOW,
+    };
+    Timestamps {
+        last_access: now,
+        last_modification: now,
+    }
+}

@@ -1,0 +1,93 @@
+//! PURE. What these walls lack beside the full ones, and what of a policy they refuse because they could not hold it.
+
+use crate::plan::{Decided, Plan};
+use crate::policy::NetworkMode;
+
+/// The first ABI that knows TCP ports (Linux 6.7).
+pub const LEAST_ABI: u32 = 4;
+/// The first ABI that knows requests to devices (Linux 6.10).
+const DEVICE_REQUESTS: u32 = 5;
+/// The first ABI with scopes of signals (Linux 6.12).
+const SCOPES: u32 = 6;
+
+/// What is weaker than with namespaces, one sentence each.
+pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
+    let mut all: Vec<String> = [
+        "paths outside of what is shown are refused rather than absent: stat(2) and inotify(7) still tell that they exist",
+        "there is no private /tmp and no /dev/shm: TMPDIR and HOME are directories of this run",
+        "there is no pid namespace: /proc shows names and command lines of other processes, and kill -9 of wrap may leave some of the \
+         command's own, still behind the walls",
+        "the terminal is the caller's own, and no new pseudo-terminal can be made",
+        "what is written to the root file system outside of the workspace is refused rather than thrown away",
+        "no limit of memory, processors or processes holds",
+        "no UNIX socket can be made but in pairs, and no IPv6, UDP or server",
+    ]
+    .map(str::to_owned)
+    .into();
+    all.push(
+        match plan.network.mode {
+            NetworkMode::Allowlist => {
+                "hosts are reached by name through the proxy of HTTPS_PROXY alone, never directly, nor is a server on the loopback"
+            }
+            NetworkMode::None | NetworkMode::Local => "nothing is reached, not even the loopback",
+        }
+        .to_owned(),
+    );
+    if abi < SCOPES {
+        all.push(format!(
+            "Landlock ABI {abi} does not hold signals back (ABI {SCOPES}, Linux 6.12, does): the command can end processes of the same user"
+        ));
+    }
+    if abi < DEVICE_REQUESTS {
+        all.push(format!(
+            "Landlock ABI {abi} does not know requests to devices (ABI {DEVICE_REQUESTS}, Linux 6.10, does): the filter alone holds them"
+        ));
+    }
+    all
+}
+
+/// Why a policy cannot be held, if it cannot.
+pub fn refusal(decided: &Decided, abi: u32) -> Option<String> {
+    let plan = &decided.plan;
+    if abi < LEAST_ABI {
+        return Some(format!(
+            "this kernel has Landlock ABI {abi}, and TCP ports need ABI {LEAST_ABI} (Linux 6.7)"
+        ));
+    }
+    let explicit = decided
+        .origins
+        .iter()
+        .find(|(field, origin)| field.starts_with("limits.") && is_somebodys(origin));
+    if let Some((field, origin)) = explicit {
+        return Some(format!(
+            "{field} ({origin}) needs a cgroup, which is not made here"
+        ));
+    }
+    if plan.network.asking.is_some() {
+        return Some(
+            "network.on-unknown = \"ask\" needs somebody who can be asked, and there is no line to the proxy here: use \"deny\""
+                .to_owned(),
+        );
+    }
+    if !plan.network.inbound.is_empty() {
+        return Some("network.inbound needs a network namespace of the command's own".to_owned());
+    }
+    if let Some(device) = plan.devices.first() {
+        return Some(format!(
+            "the device {} needs a /dev of its own",
+            device.display()
+        ));
+    }
+    let private = plan.filesystem.mounts.iter().find(|m| m.is_private());
+    private.map(|mount| {
+        format!(
+            "{} would be written and thrown away, which needs a mount",
+            mount.destination.display()
+        )
+    })
+}
+
+/// Whether a value is not that of a built-in policy.
+fn is_somebodys(origin: &str) -> bool {
+    !origin.contains("built-in")
+}

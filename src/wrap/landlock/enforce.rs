@@ -1,0 +1,224 @@
+//! SHELL. In the command's process: the walls, one after the other, and then the command.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath,
+    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::process::{Resource, Rlimit, Signal};
+
+use super::rules::{Access, Rule};
+use crate::enforce::{privileges, program, verify};
+use crate::plan::CapabilitySets;
+use crate::seccomp::Filter;
+use crate::sys::{process, seccomp, socket};
+
+/// What is put around the command, made before its process is.
+pub struct Walls {
+    /// The ruleset, with its rules.
+    pub ruleset: RulesetCreated,
+    /// The filter.
+    pub filter: Filter,
+    /// What the process may have.
+    pub capabilities: CapabilitySets,
+}
+
+/// What is executed.
+pub struct Command {
+    /// The program's file.
+    pub file: PathBuf,
+    /// Program and arguments.
+    pub arguments: Vec<String>,
+    /// The environment.
+    pub environment: Vec<String>,
+    /// The working directory.
+    pub directory: PathBuf,
+}
+
+/// Makes the ruleset. `abi` is the kernel's: all of it must be there.
+pub fn ruleset(rules: &[Rule], proxy: Option<u16>, abi: u32) -> Result<RulesetCreated> {
+    let abi = ABI::from(i32::try_from(abi).unwrap_or(i32::MAX));
+    let made = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))
+        .and_then(|r| r.handle_access(AccessNet::from_all(abi)))
+        .context("ask for Landlock's rules on files and ports")?;
+    let scopes = Scope::from_all(abi);
+    let made = match scopes.is_empty() {
+        true => Ok(made),
+        false => made.scope(scopes),
+    };
+    let mut made = made
+        .and_then(Ruleset::create)
+        .context("make the Landlock ruleset")?;
+    for rule in rules {
+        if let Some(file) = open(rule)? {
+            let access = rights(rule.access, &file, abi)?;
+            made = made
+                .add_rule(PathBeneath::new(file, access))
+                .with_context(|| format!("add the Landlock rule for {:?}", rule.path))?;
+        }
+    }
+    if let Some(port) = proxy {
+        made = made
+            .add_rule(NetPort::new(port, AccessNet::ConnectTcp))
+            .context("add the Landlock rule for the proxy's port")?;
+    }
+    Ok(made)
+}
+
+/// Opens what a rule is for; nothing where there is none and none was judged.
+fn open(rule: &Rule) -> Result<Option<OwnedFd>> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(CWD, &rule.path, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NXIO) if rule.judged.is_none() => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error).with_context(|| format!("open {:?}", rule.path)),
+    };
+    if let Some(judged) = &rule.judged {
+        let stat = rustix::fs::fstat(&file).with_context(|| format!("look at {:?}", rule.path))?;
+        if (stat.st_dev, stat.st_ino) != (judged.dev, judged.ino) {
+            bail!(
+                "{:?} is not what was judged: it was changed meanwhile",
+                rule.path
+            );
+        }
+    }
+    Ok(Some(file))
+}
+
+/// The kernel's rights: on a file only those that a file has.
+fn rights(access: Access, file: &OwnedFd, abi: ABI) -> Result<BitFlags<AccessFs>> {
+    let all = AccessFs::from_all(abi);
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    // No device node is made anywhere, nor talked to in a directory.
+    let write = (AccessFs::from_write(abi)
+        & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev))
+        & !AccessFs::from_read(ABI::V1);
+    let wanted = match access {
+        Access::Read => read,
+        Access::ReadExecute => read | AccessFs::Execute,
+        Access::ReadWrite => read | write,
+        Access::ReadWriteExecute => read | write | AccessFs::Execute,
+        Access::Device => AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
+    };
+    let stat = rustix::fs::fstat(file).context("look at what a rule is for")?;
+    let is_directory = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
+    Ok(match is_directory {
+        true => wanted & all,
+        false => wanted & all & AccessFs::from_file(abi),
+    })
+}
+
+/// Raises the walls, sends the filter's listener away, and executes the command; only the reason comes back why not.
+pub fn execute(walls: Walls, command: &Command, out: &OwnedFd) -> Result<std::convert::Infallible> {
+    let Walls {
+        ruleset,
+        filter,
+        capabilities,
+    } = walls;
+    // Whatever ends wrap ends its first process; those that this one makes are ended by wrap itself.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .context("end with wrap")?;
+    if rustix::process::getppid().is_none() {
+        bail!("wrap is gone");
+    }
+    let core = Rlimit {
+        current: Some(1),
+        maximum: Some(1),
+    };
+    // 1 and not 0: core(5), "Piping core dumps to a program".
+    rustix::process::setrlimit(Resource::Core, core).context("set the limit of core files")?;
+    enter(&command.directory)?;
+    privileges::drop_to(&capabilities)?;
+    privileges::set_no_new_privs()?;
+    process::close_on_exec_from(3).context("close what was inherited")?;
+    let status = ruleset
+        .restrict_self()
+        .context("enter the Landlock domain")?;
+    if status.ruleset != RulesetStatus::FullyEnforced {
+        bail!(
+            "Landlock holds only a part of its rules: {:?}",
+            status.ruleset
+        );
+    }
+    verify_files()?;
+    verify::capabilities(&capabilities)?;
+    verify::no_new_privs()?;
+    let listener = seccomp::load(&filter.program, filter.flags).map_err(no_listener)?;
+    let listener = listener.context("the filter has no listener")?;
+    socket::send(out.as_fd(), b"L", &[listener.as_fd()]).context("send the listener to wrap")?;
+    drop(listener);
+    verify::seccomp()?;
+    Err(program::execute(&command.file, &command.arguments, &command.environment).into())
+}
+
+/// Loads a filter with a listener in a process of its own: whoever is in other walls is told at once.
+pub fn try_to_listen() -> Result<()> {
+    // A listener that is asked nothing: SECCOMP_RET_ALLOW for all.
+    let allow = crate::seccomp::Instruction {
+        code: 0x06,
+        jt: 0,
+        jf: 0,
+        k: 0x7fff_0000,
+    };
+    let program = crate::seccomp::Program::new(vec![allow]).context("make a filter")?;
+    let child = process::fork_into(|| {
+        let loaded = rustix::thread::set_no_new_privs(true)
+            .map_err(std::io::Error::from)
+            .and_then(|()| seccomp::load(&program, NEW_LISTENER));
+        match loaded {
+            Ok(_) => 0,
+            Err(error) => error.raw_os_error().unwrap_or(libc::EPERM),
+        }
+    })
+    .context("make a process")?;
+    let ended = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
+    let code = ended
+        .context("wait for a process")?
+        .and_then(|(_, s)| s.exit_status());
+    match code {
+        Some(0) => Ok(()),
+        code => Err(no_listener(std::io::Error::from_raw_os_error(
+            code.unwrap_or(libc::EPERM),
+        ))),
+    }
+}
+
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
+const NEW_LISTENER: u64 = 1 << 3;
+
+/// Why there is no listener.
+fn no_listener(error: std::io::Error) -> anyhow::Error {
+    let error_is_busy = error.raw_os_error() == Some(libc::EBUSY);
+    let why = match error_is_busy {
+        true => {
+            "another process listens to the system calls of this one already, as within `wrap --walls landlock`"
+        }
+        false => {
+            "the filter around this process lets nobody listen to system calls, as within `wrap` or a container of agentbox's"
+        }
+    };
+    anyhow!(error).context(format!(
+        "`--walls landlock` needs a listener of system calls: {why}; start the command there without a wrap of its own"
+    ))
+}
+
+fn enter(directory: &Path) -> Result<()> {
+    std::env::set_current_dir(directory).with_context(|| format!("enter {directory:?}"))
+}
+
+/// The root of the file system is in no rule: it cannot be listed in a domain that holds.
+fn verify_files() -> Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::open("/", flags, Mode::empty()) {
+        Err(rustix::io::Errno::ACCESS) => Ok(()),
+        opened => bail!("Landlock was set, but the root can be opened: {opened:?}"),
+    }
+}

@@ -1,0 +1,109 @@
+//! The filter: that of the policy, and policies/syscalls/landlock.toml for what is shared with the node.
+
+use std::collections::BTreeSet;
+
+use oci_spec::runtime::{LinuxSeccomp, LinuxSeccompAction};
+
+use crate::plan::Plan;
+use crate::runtime::{RuntimeError, filter};
+use crate::seccomp::Filter;
+
+fn profile() -> LinuxSeccomp {
+    toml::from_str(include_str!("../../../policies/syscalls/landlock.toml"))
+        .expect("a test parses the built-in profile")
+}
+
+/// Compiles it; loading it gives a listener.
+pub fn compile(plan: &Plan) -> Result<Filter, RuntimeError> {
+    let filter = filter::compile(Some(plan.into()), Some(&profile()))?;
+    Ok(filter.expect("a policy's side always makes one"))
+}
+
+/// The calls of a policy's `syscalls.allow` that are denied here all the same.
+pub fn denied_anyway(plan: &Plan) -> BTreeSet<String> {
+    let profile = profile();
+    let denied: BTreeSet<&String> = profile
+        .syscalls()
+        .iter()
+        .flatten()
+        .filter(|rule| {
+            rule.action() != LinuxSeccompAction::ScmpActAllow
+                && rule.args().as_ref().is_none_or(Vec::is_empty)
+        })
+        .flat_map(|rule| rule.names())
+        .collect();
+    let asked = plan
+        .syscalls
+        .allow
+        .iter()
+        .map(|name| name.as_str().to_owned());
+    asked.filter(|name| denied.contains(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seccomp::{ARCH_X86_64, Call, Verdict};
+
+    fn verdict(number: libc::c_long, args: [u64; 6]) -> Verdict {
+        let filter = crate::seccomp::compile(&crate::seccomp::FilterInput {
+            ours: None,
+            engine: Some(&profile()),
+        });
+        let call = Call {
+            number: u32::try_from(number).unwrap(),
+            arch: ARCH_X86_64,
+            args,
+        };
+        filter.unwrap().unwrap().verdict(&call)
+    }
+
+    #[test]
+    fn a_socket_is_made_by_us_or_not_at_all() {
+        let socket = |family: u64, kind: u64, protocol: u64| {
+            verdict(libc::SYS_socket, [family, kind, protocol, 0, 0, 0])
+        };
+        for kind in [1, 1 | 0o2_000_000, 1 | 0o4_000] {
+            assert_eq!(socket(2, kind, 0), Verdict::Notify(0));
+            // The kernel reads an int.
+            assert_eq!(socket(2 | 1 << 32, kind | 1 << 33, 6), Verdict::Notify(0));
+        }
+        for (family, kind) in [
+            (2, 2),
+            (1, 1),
+            (1, 2),
+            (10, 1),
+            (10, 2),
+            (16, 3),
+            (1 | 1 << 40, 1),
+        ] {
+            assert!(socket(family, kind, 0).is_denial(), "{family} {kind}");
+            assert!(matches!(socket(family, kind, 0), Verdict::Errno(1..)));
+        }
+    }
+
+    #[test]
+    fn what_connects_or_reaches_others_by_the_way_is_denied() {
+        let denied = |number, args| matches!(verdict(number, args), Verdict::Errno(1..));
+        let fast_open = 0x2000_0000;
+        assert!(denied(libc::SYS_sendto, [3, 0, 0, fast_open, 0, 0]));
+        assert!(denied(
+            libc::SYS_sendmsg,
+            [3, 0, fast_open | 0x4000, 0, 0, 0]
+        ));
+        assert!(denied(libc::SYS_sendmmsg, [3, 0, 1, fast_open, 0, 0]));
+        assert!(denied(libc::SYS_socketpair, [1, 2, 0, 0, 0, 0]));
+        assert!(!denied(libc::SYS_socketpair, [1, 1, 0, 0, 0, 0]));
+        assert!(!denied(libc::SYS_sendto, [3, 0, 0, 0x4000, 0, 0]));
+        assert!(denied(libc::SYS_prlimit64, [77, 0, 0x1000, 0, 0, 0]));
+        assert!(!denied(libc::SYS_prlimit64, [0, 7, 0x1000, 0, 0, 0]));
+        assert!(!denied(libc::SYS_prlimit64, [77, 7, 0, 0x1000, 0, 0]));
+        for flag in [0x0002_0000_u64, 0x1000_0000, 0x4000_0000] {
+            assert!(denied(libc::SYS_clone, [flag | 17, 0, 0, 0, 0, 0]));
+        }
+        assert!(!denied(libc::SYS_clone, [0x0120_0011, 0, 0, 0, 0, 0]));
+        for number in [libc::SYS_ptrace, libc::SYS_io_uring_setup, libc::SYS_shmget] {
+            assert!(denied(number, [0; 6]), "{number}");
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! `agentbox wrap --walls landlock`: walls where nobody may make a namespace.
+//!
+//! Nothing of `create` is used but its decision: the same policy becomes the same plan, and the plan becomes rules of Landlock
+//! (landlock(7)), a filter with a listener, and a proxy.
+//!
+//! ```text
+//! wrap: decide -> place (HOME, TMPDIR) -> proxy's listener -> ruleset, filter
+//!   +-- sidecar::bare   the proxy: no file, no capability, its own Landlock and filter
+//!   +-- the command     [`enforce`]: capabilities, no_new_privs, Landlock, filter, execve
+//!   supervise: answers the listener (a socket on the loopback, a change of a file's attributes), passes signals on, waits
+//! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | [`rules`], [`cannot`] | PURE: the rules; what is lacking, and what is refused for it |
+//! | [`place`] | the directory of the run |
+//! | [`filter`] | the filter and its profile |
+//! | [`start`], [`enforce`] | the command's process, from outside and inside |
+//! | [`supervise`], [`attributes`], [`caller`] | answers to the listener |
+
+mod attributes;
+mod caller;
+mod cannot;
+mod enforce;
+mod filter;
+mod place;
+mod rules;
+mod start;
+mod supervise;
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use oci_spec::runtime::Process;
+use rustix::process::PidfdFlags;
+
+use super::bundle::Base;
+use super::person::Person;
+use super::summary::Summary;
+use super::{WrapRefused, prepare, workspace};
+use crate::cli::{self, Global};
+use crate::egress::names::Families;
+use crate::enforce::{privileges, program};
+use crate::plan::{CapabilitySets, Decided, Plan, process as planned};
+use crate::policy::{Capability, NetworkMode};
+use crate::runtime::create::{self, BundleDecision};
+use crate::runtime::input::node_files;
+use crate::runtime::network::{resolver, upstream};
+use crate::sidecar::{EngineNetworks, Limits, Serving, bare};
+use crate::sys::process;
+use enforce::{Command, Walls};
+use place::Place;
+use supervise::Supervisor;
+
+/// Root's rights over files that its namespaces do not bound here, as far as the policy leaves them: what is in the
+/// workspace is written whoever owns it.
+const OVER_FILES: [&str; 4] = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID"];
+
+/// Runs a command; its exit status.
+pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
+    refuse_sockets()?;
+    enforce::try_to_listen()?;
+    let person = Person::of_caller(&workspace::asked(args.workspace.as_deref())?)?;
+    let place = Place::new(&person)?;
+    let decided = decide_in(&place, global, args)?;
+    become_the(&person)?;
+    let ended = run_decided(&place, decided.global, decided.decision, &decided.git);
+    Summary::read(&place.journal_path()).tell(args, decided.summary.as_ref())?;
+    ended
+}
+
+fn run_decided(place: &Place, global: Global, decision: BundleDecision, git: &str) -> Result<i32> {
+    let decided = decision.decided.context("a policy is chosen")?;
+    let terminals = terminals();
+    let mut plan = decided.plan.clone();
+    let proxy = listen(&mut plan)?;
+    let rules = rules::of(&plan, &place.own(), &terminals);
+    let abi = abi()?;
+    let command = command(&decision.bundle.spec, &plan, place, git)?;
+    let capabilities = capabilities(&plan)?;
+    let walls = Walls {
+        ruleset: enforce::ruleset(&rules, proxy.as_ref().map(|_| plan.network.proxy_port), abi)?,
+        filter: filter::compile(&plan)?,
+        capabilities: capabilities.clone(),
+    };
+    // Whoever answers in the command's place has no more rights than it.
+    privileges::drop_to(&capabilities)?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .context("take the command's orphans")?;
+    let sidecar = proxy
+        .map(|listener| serve(&global, &plan, place, listener))
+        .transpose()?;
+    say_what_is_lacking(&decided, abi);
+    let signals = supervise::signals()?;
+    let (child, listener) = start::start(walls, &command)?;
+    let supervisor = Supervisor {
+        listener,
+        command: child,
+        sidecar,
+        signals,
+        writable: writable(&rules),
+    };
+    let ended = supervisor.run();
+    if !supervise::end_the_rest() {
+        log::warn!("processes of the command go on, behind the walls: look for them with `ps`");
+    }
+    ended
+}
+
+/// What would be enforced for a command in the current directory, and what that lacks.
+pub fn decide(global: &Global, args: &cli::Wrap) -> Result<(BundleDecision, Vec<String>)> {
+    let person = Person::of_caller(&workspace::asked(args.workspace.as_deref())?)?;
+    let place = Place::new(&person)?;
+    let mut decision = decide_in(&place, global, args)?.decision;
+    let decided = decision.decided.as_ref().context("a policy is chosen")?;
+    let lacks = cannot::lacks(&decided.plan, abi()?);
+    decision.filter = Some(filter::compile(&decided.plan)?);
+    Ok((decision, lacks))
+}
+
+/// As whoever called: what root alone may see of the node counts for what is hidden.
+fn decide_in(place: &Place, global: &Global, args: &cli::Wrap) -> Result<DecidedRun> {
+    let prepared = prepare(global, args, Base::Run(&place.bundles()))?;
+    let dir = &prepared.bundle.dir;
+    let decision = create::decide(&prepared.global, dir, &prepared.wrapped)?;
+    if let Some(decided) = &decision.decided {
+        check(decided)?;
+    }
+    // With it goes the bundle, which was made with the rights that are left here.
+    Ok(DecidedRun {
+        decision,
+        global: prepared.global,
+        summary: prepared.summary,
+        git: prepared.git,
+    })
+}
+
+/// What is left of the preparations when they have been judged.
+struct DecidedRun {
+    global: Global,
+    decision: BundleDecision,
+    summary: Option<File>,
+    git: String,
+}
+
+fn abi() -> Result<u32> {
+    process::landlock_abi().context("ask for the Landlock ABI")
+}
+
+/// Refuses what would not hold.
+fn check(decided: &Decided) -> Result<()> {
+    if let Some(why) = cannot::refusal(decided, abi()?) {
+        bail!(WrapRefused::NotByLandlock(why));
+    }
+    let denied = filter::denied_anyway(&decided.plan);
+    if let Some(name) = denied.first() {
+        let why = format!("syscalls.allow has {name}, which would undo a wall here");
+        bail!(WrapRefused::NotByLandlock(why));
+    }
+    let rules = rules::of(&decided.plan, &[], &[]);
+    let there = |path: &Path| path.symlink_metadata().is_ok();
+    let shown = rules::shown(&decided.plan, &rules, there);
+    if let Some(first) = shown.first() {
+        let more = match shown.len() {
+            1 => String::new(),
+            count => format!(" (and {} more)", count - 1),
+        };
+        let why = format!(
+            "{:?}{more} is hidden or read-only, and a rule of Landlock on {:?} gives all that is below it: move it out of there, or \
+             say in the policy that it may be seen (filesystem.credentials)",
+            first.path, first.within
+        );
+        bail!(WrapRefused::NotByLandlock(why));
+    }
+    Ok(())
+}
+
+/// The person behind sudo, with their own groups; without sudo this changes nothing.
+fn become_the(person: &Person) -> Result<()> {
+    if person.uid == rustix::process::getuid().as_raw() {
+        return Ok(());
+    }
+    crate::sys::user::set_groups(&person.groups).context("take the groups of the person")?;
+    let (uid, gid) = (person.uid.into(), person.gid.into());
+    let step = || format!("become {}", person.name());
+    nix::unistd::setresgid(gid, gid, gid).with_context(step)?;
+    nix::unistd::setresuid(uid, uid, uid).with_context(step)
+}
+
+/// A socket that is handed in is connected already, and could be connected elsewhere: to a port of another machine, to a
+/// path. A pair of UNIX stream sockets cannot, which is how a client starts its servers.
+fn refuse_sockets() -> Result<()> {
+    let streams = [
+        (rustix::stdio::stdin(), "input"),
+        (rustix::stdio::stdout(), "output"),
+        (rustix::stdio::stderr(), "error"),
+    ];
+    for (stream, name) in streams {
+        use rustix::net::{AddressFamily, SocketType, sockopt};
+        let Ok(family) = sockopt::socket_domain(stream) else {
+            continue;
+        };
+        let kind = sockopt::socket_type(stream).context("look at a standard stream")?;
+        let connected = rustix::net::getpeername(stream).is_ok();
+        let harmless = family == AddressFamily::UNIX
+            && [SocketType::STREAM, SocketType::SEQPACKET].contains(&kind)
+            && connected;
+        if !harmless {
+            let why = format!(
+                "standard {name} is a socket that could be connected elsewhere: use a pipe"
+            );
+            bail!(WrapRefused::NotByLandlock(why));
+        }
+    }
+    Ok(())
+}
+
+/// The terminals that are input or output.
+fn terminals() -> Vec<PathBuf> {
+    let streams = [
+        rustix::stdio::stdin(),
+        rustix::stdio::stdout(),
+        rustix::stdio::stderr(),
+    ];
+    let names = streams
+        .into_iter()
+        .filter_map(|stream| rustix::termios::ttyname(stream, Vec::new()).ok());
+    let mut all: Vec<PathBuf> = names
+        .filter_map(|name| Some(PathBuf::from(name.to_str().ok()?)))
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// The proxy's port, which the kernel chooses: nobody else listens there.
+fn listen(plan: &mut Plan) -> Result<Option<OwnedFd>> {
+    if plan.network.mode != NetworkMode::Allowlist {
+        plan.network.proxy_env = false;
+        return Ok(None);
+    }
+    let step = "listen on the loopback for the proxy";
+    let listener = TcpListener::bind("127.0.0.1:0").context(step)?;
+    listener.set_nonblocking(true).context(step)?;
+    plan.network.proxy_port = listener.local_addr().context(step)?.port();
+    plan.network.ports.clear();
+    Ok(Some(listener.into()))
+}
+
+/// Starts the proxy.
+fn serve(global: &Global, plan: &Plan, place: &Place, listener: OwnedFd) -> Result<OwnedFd> {
+    let network = &plan.network;
+    let planned = network.upstream.as_ref();
+    let proxy = planned
+        .map(|planned| upstream::find(node_files::config(global), planned))
+        .transpose()?;
+    let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+    let served = bare::spawn(bare::Bare {
+        serving: Serving {
+            rules: network.rules.clone(),
+            asking: None,
+            budget: network.budget,
+            container: String::new(),
+            own_names: Vec::new(),
+            ports: Some(Vec::new()),
+            inbound: Default::default(),
+            kept: false,
+            outside: false,
+            families: Families::V4,
+            services: network.services.clone(),
+            engine_networks: EngineNetworks::Closed,
+            refusing: false,
+        },
+        names: resolver::names_of_the_node(proxy)?,
+        listener,
+        journal: place.journal()?.into(),
+        guarded: own.context("open our own pidfd")?,
+        limits: Limits {
+            open_files: plan.sidecar.files,
+            file_bytes: 1 << 20,
+        },
+    });
+    served.context("start the network's proxy")
+}
+
+/// What is executed, and where.
+fn command(
+    spec: &oci_spec::runtime::Spec,
+    plan: &Plan,
+    place: &Place,
+    git: &str,
+) -> Result<Command> {
+    let asked: &Process = spec
+        .process()
+        .as_ref()
+        .context("the bundle has a process")?;
+    let confined = planned::confine(asked.clone(), plan);
+    let mut environment = confined.env().clone().unwrap_or_default();
+    let (home, temporary) = (place.home(), place.temporary());
+    // Of the system's configuration, where it is with mounts, nothing is shown.
+    environment.retain(|entry| !entry.starts_with("GIT_CONFIG_SYSTEM="));
+    environment.push("GIT_CONFIG_NOSYSTEM=1".to_owned());
+    std::fs::write(home.join(".gitconfig"), git).context("write the configuration of git")?;
+    for (name, value) in [
+        ("HOME", &home),
+        ("TMPDIR", &temporary),
+        ("TMP", &temporary),
+        ("TEMP", &temporary),
+    ] {
+        environment.retain(|entry| entry.split('=').next() != Some(name));
+        environment.push(format!("{name}={}", value.display()));
+    }
+    let directory = asked.cwd().clone();
+    std::env::set_current_dir(&directory).with_context(|| format!("enter {directory:?}"))?;
+    let arguments = asked.args().clone().unwrap_or_default();
+    let name = arguments.first().context("there is a command")?;
+    Ok(Command {
+        file: program::find(name, &environment).map_err(start::not_executed)?,
+        arguments,
+        environment,
+        directory,
+    })
+}
+
+/// What the command may have: of its caller's rights those over files, as far as the policy leaves them.
+fn capabilities(plan: &Plan) -> Result<CapabilitySets> {
+    let now = privileges::current()?;
+    let over_files = |c: &&Capability| {
+        OVER_FILES.contains(&c.as_str())
+            && now.permitted.contains(*c)
+            && plan.capability_limit.contains(*c)
+    };
+    let left: std::collections::BTreeSet<Capability> = plan
+        .capabilities
+        .permitted
+        .iter()
+        .filter(over_files)
+        .cloned()
+        .collect();
+    let may_drop = now.effective.iter().any(|c| c.as_str() == "CAP_SETPCAP");
+    Ok(CapabilitySets {
+        // Who may not take from it gains nothing by it: no_new_privs.
+        bounding: if may_drop { left.clone() } else { now.bounding },
+        effective: left.clone(),
+        permitted: left,
+        ..CapabilitySets::default()
+    })
+}
+
+fn writable(rules: &[rules::Rule]) -> Vec<PathBuf> {
+    let writable = rules.iter().filter(|rule| rule.access.writes());
+    // As the kernel names what is opened there.
+    writable
+        .map(|rule| {
+            rule.path
+                .canonicalize()
+                .unwrap_or_else(|_| rule.path.clone())
+        })
+        .collect()
+}
+
+/// One line on a terminal: nobody is to take these walls for the full ones.
+fn say_what_is_lacking(decided: &Decided, abi: u32) {
+    if rustix::termios::isatty(rustix::stdio::stderr()) {
+        crate::log::complain(&format!(
+            "agentbox: walls of Landlock (ABI {abi}), policy {}: no namespaces, so paths are refused rather than absent, /tmp and /dev/shm \
+             are closed, other processes are seen, no limits hold; `agentbox explain --walls landlock` has the whole list",
+            decided.resolved.name
+        ));
+    }
+}

@@ -1,0 +1,146 @@
+//! SHELL. The directory of one run: HOME and TMPDIR of the command, and what is made for it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rustix::fs::FlockOperation;
+
+use crate::wrap::person::Person;
+
+const NAME: &str = "agentbox-wrap-";
+const LOCK: &str = "lock";
+
+/// The directory, removed with the value.
+pub struct Place {
+    dir: PathBuf,
+    /// Held while it is in use: whoever gets it may remove the directory.
+    _lock: File,
+}
+
+impl Place {
+    /// Makes it below TMPDIR, and removes those of runs that were killed.
+    pub fn new(person: &Person) -> Result<Self> {
+        let base = std::env::temp_dir();
+        let base = base
+            .canonicalize()
+            .with_context(|| format!("open the directory for temporary files {base:?} (TMPDIR)"))?;
+        remove_abandoned(&base);
+        let dir = nix::unistd::mkdtemp(&base.join(format!("{NAME}XXXXXX")))
+            .with_context(|| format!("make a directory in {base:?}"))?;
+        let lock = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(dir.join(LOCK))
+            .with_context(|| format!("make {:?}", dir.join(LOCK)))?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .with_context(|| format!("lock {dir:?}"))?;
+        let place = Self { dir, _lock: lock };
+        for own in place.own().into_iter().chain([place.bundles()]) {
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(&own)
+                .with_context(|| format!("make {own:?}"))?;
+        }
+        place.give_to(person)?;
+        Ok(place)
+    }
+
+    /// It is theirs as whom the command runs, and who removes it.
+    fn give_to(&self, person: &Person) -> Result<()> {
+        let all = [self.dir.clone(), self.dir.join(LOCK), self.bundles()];
+        for path in all.iter().chain(&self.own()) {
+            std::os::unix::fs::chown(path, Some(person.uid), Some(person.gid))
+                .with_context(|| format!("give {path:?} to {}", person.name()))?;
+        }
+        Ok(())
+    }
+
+    /// HOME of the command.
+    pub fn home(&self) -> PathBuf {
+        self.dir.join("home")
+    }
+
+    /// TMPDIR of the command.
+    pub fn temporary(&self) -> PathBuf {
+        self.dir.join("tmp")
+    }
+
+    /// The directories that the command writes.
+    pub fn own(&self) -> [PathBuf; 2] {
+        [self.home(), self.temporary()]
+    }
+
+    /// Where the bundle is made by which it is planned.
+    pub fn bundles(&self) -> PathBuf {
+        self.dir.join("bundle")
+    }
+
+    /// Where the violation log is.
+    pub fn journal_path(&self) -> PathBuf {
+        self.dir.join("violations.jsonl")
+    }
+
+    /// The violation log.
+    pub fn journal(&self) -> Result<File> {
+        let path = self.journal_path();
+        let file = File::options()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        file.with_context(|| format!("make {path:?}"))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        remove(&self.dir);
+    }
+}
+
+/// What the command made is its user's, which is this one: a directory without permissions gets some.
+fn remove(dir: &Path) {
+    if fs::remove_dir_all(dir).is_ok() {
+        return;
+    }
+    open_up(dir, 0);
+    if let Err(error) = fs::remove_dir_all(dir) {
+        log::warn!("remove {dir:?}: {error}");
+    }
+}
+
+fn open_up(dir: &Path, depth: usize) {
+    use std::os::unix::fs::PermissionsExt;
+    const DEEPEST: usize = 64;
+    if depth > DEEPEST || fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).is_err() {
+        return;
+    }
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path(), depth + 1);
+        }
+    }
+}
+
+/// Removes what killed runs of this user left.
+fn remove_abandoned(base: &Path) {
+    let user = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let is_ours = entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(NAME.as_bytes())
+            && fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == user);
+        // Without a lock it is being made, or is nobody's: a run makes the lock at once.
+        let lock = is_ours
+            .then(|| File::open(entry.path().join(LOCK)).ok())
+            .flatten();
+        let free = |lock| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if lock.as_ref().is_some_and(free) {
+            remove(&entry.path());
+        }
+    }
+}

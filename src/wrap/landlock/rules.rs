@@ -1,0 +1,167 @@
+//! PURE. What the command may open: the mounts of the plan as rules on the paths of the node.
+
+use std::path::{Path, PathBuf};
+
+use crate::plan::{BindAccess, Judged, Plan, Programs};
+
+/// What a rule gives, on a file or on all below a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reading and listing.
+    Read,
+    /// And executing.
+    ReadExecute,
+    /// And writing, making, removing and moving.
+    ReadWrite,
+    /// All of that.
+    ReadWriteExecute,
+    /// Reading and writing a device, and its own requests.
+    Device,
+}
+
+impl Access {
+    /// Whether files may be changed there.
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::ReadWrite | Self::ReadWriteExecute)
+    }
+}
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What must be found there, where it was judged.
+    pub judged: Option<Judged>,
+    /// What it gives.
+    pub access: Access,
+}
+
+/// Devices that every program may have. `/dev/tty` is whatever terminal the process has.
+const DEVICES: [&str; 6] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+];
+
+/// Something that the plan hides and Landlock cannot: rules only add to what lies above.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// What would be seen.
+    pub path: PathBuf,
+    /// The directory whose rule would show it.
+    pub within: PathBuf,
+}
+
+/// The rules for a plan. `own` are the directories made for this run, `terminals` those that are the command's input and output.
+pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<Rule> {
+    let rule = |path: &Path, access| Rule {
+        path: path.to_owned(),
+        judged: None,
+        access,
+    };
+    let mut rules: Vec<Rule> = plan
+        .filesystem
+        .mounts
+        .iter()
+        // Of the node's own names and resolvers nothing is seen.
+        .filter(|mount| !plan.filesystem.replaced.contains(&mount.destination))
+        .filter_map(|mount| {
+            let bind = mount.bind()?;
+            let writes = bind.access != BindAccess::ReadOnly;
+            Some(Rule {
+                path: bind.source.clone(),
+                judged: Some(bind.judged),
+                access: match (writes, bind.programs) {
+                    (false, Programs::Refused) => Access::Read,
+                    (false, Programs::Run) => Access::ReadExecute,
+                    (true, Programs::Refused) => Access::ReadWrite,
+                    (true, Programs::Run) => Access::ReadWriteExecute,
+                },
+            })
+        })
+        .collect();
+    rules.extend(own.iter().map(|path| rule(path, Access::ReadWriteExecute)));
+    // Whole: a rule is for a directory that is there, and each process has its own.
+    rules.push(rule(Path::new("/proc"), Access::Read));
+    let devices = DEVICES.iter().map(Path::new);
+    let terminals = terminals.iter().map(PathBuf::as_path);
+    rules.extend(devices.chain(terminals).map(|p| rule(p, Access::Device)));
+    rules
+}
+
+/// What of the plan's hidden and read-only paths these rules would let be seen or written; `exists` tells what is there.
+pub fn shown(plan: &Plan, rules: &[Rule], exists: impl Fn(&Path) -> bool) -> Vec<Shown> {
+    let files = &plan.filesystem;
+    let within = |path: &Path, writes: bool| {
+        let mut judged = rules.iter().filter(|rule| rule.judged.is_some());
+        let found =
+            judged.find(|rule| path.starts_with(&rule.path) && (!writes || rule.access.writes()));
+        found.map(|rule| rule.path.clone())
+    };
+    let hidden = files.masked.iter().map(|path| (path, false));
+    let readonly = files.readonly.iter().map(|path| (path, true));
+    // A mount that gives less than the one above it: a rule there takes nothing away.
+    let less = rules
+        .iter()
+        .filter(|rule| rule.judged.is_some() && !rule.access.writes())
+        .map(|rule| (&rule.path, true));
+    let readonly = readonly.chain(less);
+    hidden
+        .chain(readonly)
+        .filter_map(|(path, writes)| {
+            let within = within(path, writes)?;
+            exists(path).then(|| Shown {
+                path: path.clone(),
+                within,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(path: &str, judged: bool, access: Access) -> Rule {
+        let kind = crate::plan::FileKind::Directory;
+        Rule {
+            path: path.into(),
+            judged: judged.then_some(Judged {
+                dev: 1,
+                ino: 2,
+                kind,
+            }),
+            access,
+        }
+    }
+
+    #[test]
+    fn what_lies_below_a_rule_cannot_be_hidden() {
+        let mut plan = crate::plan::tests::sample();
+        plan.filesystem.masked = vec![
+            "/w/.netrc".into(),
+            "/home/me/.ssh".into(),
+            "/proc/keys".into(),
+        ];
+        plan.filesystem.readonly = vec!["/w/.git/hooks".into(), "/usr/lib/x".into()];
+        let rules = [
+            rule("/w", true, Access::ReadWriteExecute),
+            rule("/usr", true, Access::ReadExecute),
+            rule("/w/common/hooks", true, Access::Read),
+            rule("/proc", false, Access::Read),
+        ];
+        let found = |there: &dyn Fn(&Path) -> bool| -> Vec<PathBuf> {
+            let found = shown(&plan, &rules, there);
+            found.into_iter().map(|shown| shown.path).collect()
+        };
+        assert_eq!(
+            found(&|_| true),
+            ["/w/.netrc", "/w/.git/hooks", "/w/common/hooks"].map(PathBuf::from)
+        );
+        assert!(found(&|_| false).is_empty());
+    }
+}

@@ -1,0 +1,217 @@
+//! SHELL. What wrap does while the command runs: it answers the filter's listener, passes signals on, and waits.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
+use rustix::process::{Pid, WaitOptions};
+
+use super::attributes;
+use crate::sys::seccomp::notify::{self, Answer, Call};
+
+/// Signals that are the command's rather than wrap's.
+const PASSED: [Signal; 9] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGWINCH,
+    Signal::SIGCONT,
+];
+/// `SI_KERNEL`: the terminal sent it, to the whole foreground group, which the command is in.
+const BY_THE_TERMINAL: i32 = 0x80;
+
+/// The signals that wait for wrap from now on.
+pub fn signals() -> Result<SignalFd> {
+    let mut set = SigSet::empty();
+    for signal in PASSED {
+        set.add(signal);
+    }
+    set.add(Signal::SIGCHLD);
+    set.thread_block().context("block the signals")?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .context("wait for signals")
+}
+
+/// What is watched.
+pub struct Supervisor {
+    /// The filter's listener.
+    pub listener: OwnedFd,
+    /// The command.
+    pub command: Pid,
+    /// The proxy, where there is one.
+    pub sidecar: Option<OwnedFd>,
+    /// See [`signals`].
+    pub signals: SignalFd,
+    /// Where the command may change files' attributes.
+    pub writable: Vec<PathBuf>,
+}
+
+impl Supervisor {
+    /// Until the command ends; its status as a shell has it.
+    pub fn run(&self) -> Result<i32> {
+        loop {
+            let sidecar = self
+                .sidecar
+                .as_ref()
+                .map_or(self.signals.as_fd(), AsFd::as_fd);
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+                PollFd::new(&self.listener, PollFlags::IN),
+                PollFd::from_borrowed_fd(sidecar, PollFlags::IN),
+            ];
+            rustix::io::retry_on_intr(|| poll(&mut fds, None)).context("wait for the command")?;
+            let [signals, calls, ended] = fds.map(|fd| fd.revents());
+            if calls.contains(PollFlags::IN)
+                && let Some(call) = notify::receive(self.listener.as_fd()).context("take a call")?
+            {
+                self.answer(&call)?;
+            }
+            // Nobody is left who could call: poll(2) would return at once from now on, and the command has ended.
+            let over = calls.intersects(PollFlags::HUP | PollFlags::ERR);
+            if (signals.contains(PollFlags::IN) || over)
+                && let Some(status) = self.hear()?
+            {
+                return Ok(status);
+            }
+            if self.sidecar.is_some() && ended.contains(PollFlags::IN) {
+                bail!("the network's proxy has ended, and the command with it");
+            }
+        }
+    }
+
+    /// Passes signals on, and reaps; the command's status, if it has ended.
+    fn hear(&self) -> Result<Option<i32>> {
+        while let Some(heard) = self.signals.read_signal().context("read a signal")? {
+            let number = i32::try_from(heard.ssi_signo).unwrap_or_default();
+            let Ok(signal) = Signal::try_from(number) else {
+                continue;
+            };
+            let is_the_terminals = heard.ssi_code == BY_THE_TERMINAL;
+            if signal != Signal::SIGCHLD && !is_the_terminals {
+                let pid = nix::unistd::Pid::from_raw(self.command.as_raw_pid());
+                // It may have ended a moment ago.
+                let _gone = nix::sys::signal::kill(pid, signal);
+            }
+        }
+        let mut found = None;
+        // Orphans of the command are this process's, and are reaped as well.
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            if pid == self.command {
+                let by_signal = status.terminating_signal().map(|signal| 128 + signal);
+                found = status.exit_status().or(by_signal).or(found);
+            }
+        }
+        Ok(found)
+    }
+
+    fn answer(&self, call: &Call) -> Result<()> {
+        let listener = self.listener.as_fd();
+        let done = if call.number == libc::SYS_socket {
+            self.give_socket(call)
+        } else {
+            let answer = match attributes::change(listener, call, &self.writable) {
+                Ok(()) => Answer::Done,
+                Err(errno) => Answer::Failed(errno.raw_os_error()),
+            };
+            notify::answer(listener, call, answer)
+        };
+        // A caller that was killed meanwhile is no reason to end.
+        if let Err(error) = done {
+            log::debug!("answer a call: {error}");
+        }
+        Ok(())
+    }
+
+    /// A TCP socket that is bound to the loopback interface: Landlock's rule knows the proxy's port and no address, and this
+    /// is what keeps other machines with that port out. Nobody without CAP_NET_RAW binds it to another one (socket(7),
+    /// SO_BINDTODEVICE; Linux commit c427bfec18f2).
+    fn give_socket(&self, call: &Call) -> std::io::Result<()> {
+        let listener = self.listener.as_fd();
+        if self.sidecar.is_none() {
+            return notify::answer(listener, call, Answer::Failed(libc::EACCES));
+        }
+        match loopback_socket(call.args[1]) {
+            Ok((socket, flags)) => notify::give(listener, call, socket.as_fd(), flags),
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EACCES);
+                notify::answer(listener, call, Answer::Failed(errno))
+            }
+        }
+    }
+}
+
+fn loopback_socket(kind: u64) -> std::io::Result<(OwnedFd, u32)> {
+    let kind = i32::try_from(kind & 0xffff_ffff).unwrap_or(-1);
+    let mut flags = SocketFlags::CLOEXEC;
+    if kind & libc::SOCK_NONBLOCK != 0 {
+        flags |= SocketFlags::NONBLOCK;
+    }
+    let tcp = Some(ipproto::TCP);
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, tcp)?;
+    nix::sys::socket::setsockopt(
+        &socket,
+        nix::sys::socket::sockopt::BindToDevice,
+        &"lo".into(),
+    )?;
+    let bound = nix::sys::socket::getsockopt(&socket, nix::sys::socket::sockopt::BindToDevice)?;
+    // The kernel's answer ends in NUL.
+    let bound = bound.as_encoded_bytes();
+    if bound.split(|byte| *byte == 0).next() != Some(b"lo") {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
+    let closed = if kind & libc::SOCK_CLOEXEC != 0 {
+        libc::O_CLOEXEC.cast_unsigned()
+    } else {
+        0
+    };
+    Ok((socket, closed))
+}
+
+/// Ends what the command left: its processes are this one's, or will be when their parents end. `false` if some outlive it.
+pub fn end_the_rest() -> bool {
+    const ROUNDS: u32 = 500;
+    for _ in 0..ROUNDS {
+        let children = children();
+        for pid in &children {
+            // It is reaped below, so the number is nobody else's.
+            let _gone = rustix::process::kill_process(*pid, rustix::process::Signal::KILL);
+        }
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return true,
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    false
+}
+
+/// This process's children (proc_pid_stat(5)): the kernel lists them in one file only where it is built for checkpoints.
+fn children() -> Vec<Pid> {
+    let own = std::process::id().to_string();
+    let is_child = |pid: &str| {
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&stat).into_owned();
+        // The name is in parentheses, and may have some itself; the state and the parent follow.
+        let parent = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_ascii_whitespace().nth(1).map(str::to_owned));
+        parent.as_deref() == Some(own.as_str())
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let pids = names.filter(|name| name.bytes().all(|b| b.is_ascii_digit()) && is_child(name));
+    pids.filter_map(|name| Pid::from_raw(name.parse().ok()?))
+        .collect()
+}
