@@ -76,7 +76,7 @@ fn wrap_without_root_runs_as_the_person_and_leaves_nothing() {
         person.does("rm src/project/made");
         let left = person.left();
         assert_eq!(
-            left, "containers:\n\nindex:\n\nlocks:\n\nwrap:\n",
+            left, "containers:\n\nindex:\n\nlocks:\n\nwrap:\n./wrap/.turn\n",
             "{policy}"
         );
     }

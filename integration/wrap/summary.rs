@@ -43,7 +43,7 @@ fn wrap_u_a7_what_was_refused_is_said_at_the_end() {
         "{seen}"
     );
     assert!(
-        lines[0].contains("files.example.org in network.allow"),
+        lines[0].contains("--allow files.example.org allows it"),
         "{seen}"
     );
     assert!(
@@ -51,7 +51,7 @@ fn wrap_u_a7_what_was_refused_is_said_at_the_end() {
         "{seen}"
     );
     assert!(
-        lines[1].contains("other.example.org:8080 in network.allow"),
+        lines[1].contains("--allow other.example.org:8080 allows it"),
         "{seen}"
     );
     // It comes last, and the command's own output is untouched.

@@ -142,7 +142,7 @@ fn a_file_of_the_persons_is_a_policy_and_no_policy_of_the_node() {
     };
     let resolved = like("strict", "base = \"strict\"\nlimits.pids = \"99\"").resolved();
     assert_eq!(resolved.policy.limits.pids.to_string(), "99");
-    let wide = "base = \"permissive\"\nfilesystem.scratch = \"99GiB\"";
+    let wide = "base = \"permissive\"\nfilesystem.scratch = \"32GiB\"";
     let error = like("permissive", wide).error();
     assert!(
         matches!(error, PolicyError::ExceedsCeiling { .. }),
