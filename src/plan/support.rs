@@ -1,7 +1,7 @@
 //! PURE. The mounts by which engines support a container, known by target and source together.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::judge::is_kernel_place;
 use super::sort::Rules;
@@ -15,7 +15,9 @@ pub(super) fn support(
     rules: Rules<'_>,
     facts: &SourceFacts,
 ) -> Option<(&'static str, bool)> {
-    if facts.same_as.is_some() || facts.nameless.is_some() {
+    // Where an engine's data lies elsewhere, its file of the host name is known as the engine's, by its own name.
+    let is_moved = |same: &PathBuf| place == "/etc/hostname" && facts.path.starts_with(same);
+    if !facts.same_as.iter().all(is_moved) || facts.nameless.is_some() {
         return None;
     }
     let free = place == "/dev/termination-log" || !is_kernel_place(Path::new(place));

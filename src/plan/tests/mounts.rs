@@ -153,6 +153,26 @@ fn no_policy_lets_in_what_is_on_the_never_list() {
     assert_eq!(access(&plan, "/data"), "rw");
 }
 
+/// Docker's data-root may be anywhere: then what is below it is known as Docker's.
+#[test]
+fn the_host_name_file_of_docker_is_kept_where_its_data_was_moved() {
+    let file = format!("/srv/docker/containers/{ID}/hostname");
+    let case = |destination: &str, same: &str| {
+        let case = under("standard").bind_of(FileKind::File, &file, destination);
+        let case = case.found(|f| f.same_as = Some(same.into()));
+        access(&case.plan(), destination)
+    };
+    assert_eq!(case("/etc/hostname", "/srv/docker/containers"), "ro");
+    for (destination, same) in [
+        ("/data", "/srv/docker/containers"),
+        ("/etc/hostname", "/srv/docker/cont"),
+        ("/etc/hostname", "/etc/shadow"),
+    ] {
+        let said = case(destination, same);
+        assert_eq!(said, format!("it is {same} under another name"));
+    }
+}
+
 #[test]
 fn another_name_of_a_refused_directory_is_refused() {
     let alias = under("permissive")
