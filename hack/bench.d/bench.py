@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 
 import traced
+import wrapped
 from network import Network
 from stats import difference, ratio, table, verdict
 
@@ -320,22 +321,7 @@ class Bench:
     # wrap
 
     def wrap(self):
-        ours = [self.agentbox, "wrap", "--policy", "standard", "--workspace", self.state / "bundles", "--", "true"]
-        theirs = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "true"]
-        runs = {
-            "agentbox wrap --policy standard": lambda _: steps(self.state, ours)[0][0],
-            "bwrap --unshare-all": lambda _: steps(self.state, theirs)[0][0],
-        }
-        samples = interleave(runs, self.rounds("wrap"))
-        rows = []
-        for name, results in samples.items():
-            rows.append([name, f"{median(s.milliseconds for s in results):.1f}", f"{median(s.peak_mib for s in results):.1f}"])
-        first, second = ([s.milliseconds for s in results] for results in samples.values())
-        self.section(
-            f"wrap ({len(first)} rounds)",
-            table(["Running `true`", "Median ms", "Peak MiB"], rows),
-            table(["Ratio [95 %]", ""], [["agentbox wrap / bwrap", ratio(first, second).text()]]),
-        )
+        wrapped.measure(self, interleave, steps)
 
     # system calls
 

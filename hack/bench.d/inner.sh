@@ -9,6 +9,8 @@ say() { printf 'hack/bench: %s\n' "$*" >&2; }
 mount -t proc -o nosuid,nodev,noexec proc /proc
 # The runtimes' state: theirs alone, in memory, as on a real system.
 mount -t tmpfs -o mode=755,nosuid,nodev tmpfs /run
+# What an ordinary user works in: the repository may lie where only root may go.
+mount -t tmpfs -o mode=755,nosuid,nodev tmpfs /srv
 # Away with the machine's hierarchies altogether: crun refuses a hybrid layout, and others would read them from mountinfo.
 umount --recursive --lazy /sys
 mount -t sysfs -o nosuid,nodev,noexec sysfs /sys

@@ -2,6 +2,7 @@
 //! ends, stops and is signalled as without it.
 
 mod account;
+mod agents;
 mod landlock;
 mod leftovers;
 mod mcp;

@@ -1,0 +1,147 @@
+"""`agentbox wrap` beside bubblewrap, for root and for an ordinary user: how long `true` takes, when the first line of a server
+comes, what a build costs inside, and what stays in memory while a command runs."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from statistics import median
+
+from stats import difference, ratio, table, verdict
+
+USER = 1000
+AS_USER = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "env", "HOME=/srv/bench-user"]
+BWRAP = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+# Small, so that the start counts; the build below is long, so that the start does not.
+SERVER = ["sh", "-c", "echo ready; cat >/dev/null"]
+MOST_MEMORY = 8192
+WITHIN = 60
+
+
+def ways(bench):
+    """Name and command line of everything that is compared."""
+    program = Path("/srv/agentbox")
+    shutil.copy(bench.agentbox, program)
+    wrap = [program, "wrap", "--policy"]
+    project = Path("/srv/bench-user/project")
+    project.mkdir(parents=True, exist_ok=True)
+    for directory in (project.parent, project):
+        os.chown(directory, USER, USER)
+    at = ["--workspace", project, "--"]
+    return {
+        "root: agentbox wrap --policy standard": [*wrap, "standard", *at],
+        "root: agentbox wrap --policy strict": [*wrap, "strict", *at],
+        "root: bwrap --unshare-all": BWRAP,
+        "user: agentbox wrap --policy standard": [*AS_USER, *wrap, "standard", *at],
+        "user: agentbox wrap --policy strict": [*AS_USER, *wrap, "strict", *at],
+        "user: agentbox wrap --walls landlock": [*AS_USER, program, "wrap", "--walls", "landlock", *at],
+        "user: bwrap --unshare-all": [*AS_USER, *BWRAP],
+    }
+
+
+def goal(name, measured, limit):
+    """A row with what is aimed at. What misses it is said, and does not fail the benchmark: docs/benchmarks.md says why."""
+    return [name, measured.text(), f"<= {limit}", {"FAILED": "missed"}.get(outcome := verdict(measured, limit), outcome)]
+
+
+def first_line(command):
+    """Milliseconds until a server's first line."""
+    start = time.monotonic()
+    server = subprocess.Popen([*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    line = server.stdout.readline()
+    took = (time.monotonic() - start) * 1e3
+    server.stdin.close()
+    if server.wait(WITHIN) != 0 or line != b"ready\n":
+        raise RuntimeError(f"{command}: {line!r}, exit {server.returncode}")
+    return took
+
+
+def family(pid):
+    """A process and all that descend from it."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rsplit(")", 1)[1].split()[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def memory(bench, command, before):
+    """Proportional KiB of wrap, the first process and the sidecar while a command waits. The command's own are not counted."""
+    server = subprocess.Popen([*map(str, command), *SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    server.stdout.readline()
+    ours = family(server.pid) | (set(bench.sidecars()) - before)
+    total = 0
+    for pid in ours:
+        if (Path("/proc") / str(pid) / "comm").read_text().strip() in ("sh", "cat"):
+            continue
+        rollup = (Path("/proc") / str(pid) / "smaps_rollup").read_text()
+        total += int(re.search(r"^Pss: +(\d+)", rollup, re.M).group(1))
+    server.stdin.close()
+    server.wait(WITHIN)
+    return total
+
+
+def build(bench):
+    """A build in the project: so many files that it takes a second."""
+    project = Path("/srv/bench-user/project")
+    for number in range(12):
+        shutil.copy(bench.repo / "hack/bench.d/net.c", project / f"part{number}.c")
+    make = "set -e; for file in part*.c; do cc -O1 -c -o \"${file%.c}.o\" \"$file\"; done"
+    return ["sh", "-c", f"cd {project} && {make}"]
+
+
+def measure(bench, interleave, steps):
+    """The section of the report."""
+    all_ways = ways(bench)
+    runs = {name: lambda _, c=command: steps(bench.state, [*c, "true"])[0][0] for name, command in all_ways.items()}
+    samples = interleave(runs, bench.rounds("wrap"))
+    times = {name: [s.milliseconds for s in results] for name, results in samples.items()}
+    rows = [[n, f"{median(times[n]):.1f}", f"{median(s.peak_mib for s in samples[n]):.1f}"] for n in samples]
+    ratios = []
+    for who in ("root", "user"):
+        theirs = times[f"{who}: bwrap --unshare-all"]
+        ours = [name for name in times if name.startswith(f"{who}: agentbox")]
+        ratios += [goal(f"{name} / bwrap", ratio(times[name], theirs), 2.5) for name in ours]
+
+    lines = interleave(
+        {
+            "plain": lambda _: first_line([*AS_USER, *SERVER]),
+            **{n: lambda _, c=c: first_line([*c, *SERVER]) for n, c in all_ways.items() if "agentbox" in n and n.startswith("user")},
+        },
+        max(5, bench.rounds("wrap") // 8),
+    )
+    later = [goal(f"{n}, milliseconds more", difference(lines[n], lines["plain"]), 60) for n in lines if n != "plain"]
+
+    compile_ = build(bench)
+    name = "user: agentbox wrap --policy standard"
+    built = interleave(
+        {
+            "outside": lambda _: steps(bench.state, [*AS_USER, *compile_])[0][0].milliseconds,
+            "inside": lambda _: steps(bench.state, [*all_ways[name], *compile_])[0][0].milliseconds,
+        },
+        max(3, bench.rounds("wrap") // 20),
+    )
+    whole = bench.bar("12 C files compiled, inside / outside", ratio(built["inside"], built["outside"]), 1.02)
+
+    kept = []
+    for name, command in all_ways.items():
+        if "agentbox" in name:
+            kib = memory(bench, command, set(bench.sidecars()))
+            kept.append([name, kib, f"<= {MOST_MEMORY}", "met" if kib <= MOST_MEMORY else "missed"])
+    bench.section(
+        f"wrap ({len(next(iter(times.values())))} rounds)",
+        table(["Running `true`", "Median ms", "Peak MiB"], rows),
+        table(["Start and end", "Ratio [95 %]", "Goal", ""], ratios),
+        table(["A server's first line", "Later by [95 %]", "Goal", ""], later),
+        table(["A build", "Ratio [95 %]", "Bar", ""], [whole]),
+        table(["Proportional KiB while a command runs, without its own", "", "Goal", ""], kept),
+    )
