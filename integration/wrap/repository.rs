@@ -60,6 +60,12 @@ fn wrap_commits_from_a_subdirectory_a_work_tree_and_a_submodule() {
                  test -w $c/objects && echo writable";
     let seen = wrap_in(&person, "src/tree", "standard", plant);
     assert_eq!(seen.stdout, "writable\n", "{seen}");
+    // Git believes these as much: another common directory, another configuration, that of a submodule.
+    let believe = "c=$(git rev-parse --git-common-dir); for f in commondir config.worktree modules/sub/config; do \
+                   mkdir -p $c/modules/sub; echo x >$c/$f && echo planted; done";
+    let seen = wrap_in(&person, "src/tree", "standard", believe);
+    assert_eq!(seen.stdout, "", "{seen}");
+    assert!(seen.stderr.contains("Read-only file system"), "{seen}");
     let left = person.does("cd ~/src/project; ls .git/hooks; git config core.hooksPath || true");
     assert!(
         !left.lines().any(|l| l == "post-commit" || l == "/tmp"),

@@ -393,3 +393,32 @@ fn wrap_without_root_uses_no_directory_that_is_not_the_persons() {
         .failed();
     assert!(refused.contains("/tmp"), "{refused}");
 }
+
+/// What is the person's own is shown by the number of root in a namespace of theirs.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_works_in_a_subdirectory_and_a_work_tree() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.does(
+        "git config --global user.name P && git config --global user.email p@example.org && git init -q ~/main && cd ~/main \
+         && git commit -q --allow-empty -m begin && git worktree add -q ~/tree && mkdir sub",
+    );
+    for directory in ["main/sub", "tree"] {
+        let script = "git commit -q --allow-empty -m inside && git rev-parse --show-toplevel; \
+                      echo x >$(git rev-parse --git-common-dir)/commondir && echo planted; true";
+        let program = program();
+        let all = [program.as_str(), "wrap", "--", "bash", "-c", script];
+        let mut command = person.alone(&all);
+        command.current_dir(format!("{}/{directory}", person.home));
+        let seen = run_for(Duration::from_secs(60), &mut command);
+        let top = format!("{}/{}", person.home, directory.split('/').next().unwrap());
+        // The workspace's own git directory is the command's; the main repository of a work tree is not.
+        let planted = if directory == "tree" { "" } else { "planted\n" };
+        assert_eq!(seen.stdout, format!("{top}\n{planted}"), "{seen}");
+        let said = person.does(&format!(
+            "cd ~/{directory}; rm -f ~/main/.git/commondir; git log -1 --format=%s"
+        ));
+        assert_eq!(said, "inside\n");
+    }
+}

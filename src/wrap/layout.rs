@@ -150,11 +150,10 @@ impl Layout {
     /// What git needs beside the workspace.
     pub fn add_repository(&mut self, person: &Person) {
         match repository::elsewhere(&self.workspace, person) {
-            Ok(Some(common)) => {
-                let closed = ["hooks", "config", "info"].map(|name| common.join(name));
-                self.readonly
-                    .extend(closed.into_iter().filter(|p| p.exists()));
-                self.written.insert(common);
+            Ok(Some(elsewhere)) => {
+                self.readonly.extend(elsewhere.closed);
+                self.binds.extend(elsewhere.read);
+                self.written.extend(elsewhere.written);
             }
             Ok(None) => {}
             Err((named, why)) => self.drop(&named, why),

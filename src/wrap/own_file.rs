@@ -30,8 +30,12 @@ pub fn read_trusted(path: &Path, person: &Person) -> Result<String> {
     let access = Access::of(&stat);
     if access.uid != person.uid && access.uid != 0 {
         bail!(refuse(format!(
-            "belongs to user {}, and it decides what the command may do: it must be your own file or root's",
-            access.uid
+            "belongs to user {}, and it decides what the command may do: it must be your own file{}",
+            access.uid,
+            match unprivileged::inside() {
+                Some(_) => " (without root's rights root's files cannot be told from a stranger's)",
+                None => " or root's",
+            }
         )));
     }
     if access.is_written_by_others() {

@@ -73,6 +73,16 @@ impl Person {
         }
     }
 
+    /// Whether a file is theirs. In the user namespace of somebody without root's rights their own number is 0
+    /// (user_namespaces(7)), and nobody else's is.
+    pub fn owns(&self, file: &std::fs::Metadata) -> bool {
+        let own = match unprivileged::inside() {
+            Some(_) => 0,
+            None => self.uid,
+        };
+        std::os::unix::fs::MetadataExt::uid(file) == own
+    }
+
     fn caller() -> Self {
         let uid = getuid().as_raw();
         let account = Account::of_uid(uid);

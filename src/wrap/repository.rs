@@ -4,7 +4,6 @@
 //! person's that itself points back to this workspace, which is written where the agent does not write.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::person::Person;
@@ -28,12 +27,52 @@ pub fn top(directory: &Path, person: &Person) -> Option<PathBuf> {
 }
 
 fn is_theirs(path: &Path, person: &Person) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|m| m.uid() == person.uid && !m.is_symlink())
+    fs::symlink_metadata(path).is_ok_and(|m| person.owns(&m) && !m.is_symlink())
+}
+
+/// What a workspace needs of a git directory elsewhere.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// Only read.
+    pub read: Option<PathBuf>,
+    /// Written by git.
+    pub written: Vec<PathBuf>,
+    /// What is not, in a directory that is.
+    pub closed: Vec<PathBuf>,
+}
+
+impl Elsewhere {
+    /// The common directory of a work tree is the main repository's: whatever git believes there (`config`, `commondir`, hooks,
+    /// the configuration of submodules), it believes outside of the walls. So it is read, and written is what a commit adds to.
+    fn of_work_tree(common: PathBuf, own: PathBuf, person: &Person) -> Self {
+        let parts = ["objects", "refs", "logs"].map(|name| common.join(name));
+        let parts = parts
+            .into_iter()
+            .filter(|part| part.is_dir() && is_theirs(part, person));
+        Self {
+            written: parts.chain([own]).collect(),
+            read: Some(common),
+            closed: Vec::new(),
+        }
+    }
+
+    /// The directory of a submodule is the workspace's alone, and git writes at its top.
+    fn of_submodule(own: PathBuf) -> Self {
+        let closed = ["hooks", "config", "info"].map(|name| own.join(name));
+        Self {
+            closed: closed.into_iter().filter(|path| path.exists()).collect(),
+            written: vec![own],
+            read: None,
+        }
+    }
 }
 
 /// The git directory outside of the workspace that it needs, by `git worktree` (gitrepository-layout(5)) or as a submodule.
 /// The reason, where a `.git` file names one that is not to come in.
-pub fn elsewhere(workspace: &Path, person: &Person) -> Result<Option<PathBuf>, (PathBuf, String)> {
+pub fn elsewhere(
+    workspace: &Path,
+    person: &Person,
+) -> Result<Option<Elsewhere>, (PathBuf, String)> {
     let link = workspace.join(".git");
     let Some(text) = text_of(&link) else {
         return Ok(None);
@@ -71,7 +110,10 @@ pub fn elsewhere(workspace: &Path, person: &Person) -> Result<Option<PathBuf>, (
             "the .git file of the workspace names it, and it does not name the workspace in return",
         );
     }
-    Ok(Some(common))
+    Ok(Some(match own == common {
+        true => Elsewhere::of_submodule(own),
+        false => Elsewhere::of_work_tree(common, own, person),
+    }))
 }
 
 /// What git itself looks for (is_git_directory in setup.c), all of it the person's.

@@ -150,10 +150,10 @@ fn landlock_refuses_what_it_cannot_hide() {
     );
 }
 
-/// The git directory of a work tree is written, and its hooks are not: with mounts these two lie one in the other.
+/// The main repository of a work tree is read, and written is what a commit adds to.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn landlock_refuses_a_read_only_directory_in_a_written_one() {
+fn landlock_commits_in_a_work_tree_and_refuses_to_hide() {
     let place = Place::new();
     let main = place.scratch.dir("home/main");
     let tree = place.scratch.path("home/tree");
@@ -166,11 +166,13 @@ fn landlock_refuses_a_read_only_directory_in_a_written_one() {
         Command::new("bash").args(["-c", &script]),
     )
     .ok();
-    let mut wrap = place.command(&["true"]);
-    let said = run_for(Duration::from_secs(60), wrap.current_dir(&tree)).failed();
-    assert!(said.contains("/main/.git/"), "{said}");
-    // Without the read-only part there is nothing to refuse.
-    place.shell("true").ok();
+    let script = format!(
+        "git -c user.name=a -c user.email=a@example.test commit -q --allow-empty -m inside && git log -1 --format=%s; \
+         for f in commondir config hooks/post-commit; do echo x >{main}/.git/$f && echo planted; done; true"
+    );
+    let mut wrap = place.command(&["bash", "-c", &script]);
+    let seen = run_for(Duration::from_secs(60), wrap.current_dir(&tree));
+    assert_eq!(seen.stdout, "inside\n", "{seen}");
     let hidden = place.scratch.file("home/project/hidden", "secret");
     let mut wrap = Command::new(program());
     wrap.args([
@@ -179,4 +181,8 @@ fn landlock_refuses_a_read_only_directory_in_a_written_one() {
     wrap.current_dir(&place.project);
     let said = run_for(Duration::from_secs(60), &mut wrap).failed();
     assert!(said.contains("hidden or read-only"), "{said}");
+    let mut wrap = place.command(&["true"]);
+    let temporary = place.scratch.dir("home/project/tmp");
+    let said = run_for(Duration::from_secs(60), wrap.env("TMPDIR", temporary)).failed();
+    assert!(said.contains("set TMPDIR to another"), "{said}");
 }

@@ -66,6 +66,7 @@ pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
     let person = Person::of_caller(&workspace::asked(args.workspace.as_deref())?)?;
     let place = Place::new(&person)?;
     let decided = decide_in(&place, global, args)?;
+    place.check_outside(decided.decision.decided.as_ref())?;
     become_the(&person)?;
     let ended = run_decided(&place, decided.global, decided.decision, &decided.git);
     Summary::read(&place.journal_path()).tell(args, decided.summary.as_ref())?;
@@ -170,7 +171,7 @@ fn check(decided: &Decided) -> Result<()> {
         };
         let why = format!(
             "{:?}{more} is hidden or read-only, and a rule of Landlock on {:?} gives all that is below it: move it out of there, or \
-             say in the policy that it may be seen (filesystem.credentials)",
+             use the full walls",
             first.path, first.within
         );
         bail!(WrapRefused::NotByLandlock(why));

@@ -4,9 +4,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use rustix::fs::FlockOperation;
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 
+use super::rules;
+use crate::plan::Decided;
+use crate::wrap::WrapRefused;
 use crate::wrap::person::Person;
 
 const NAME: &str = "agentbox-wrap-";
@@ -56,6 +59,20 @@ impl Place {
                 .with_context(|| format!("give {path:?} to {}", person.name()))?;
         }
         Ok(())
+    }
+
+    /// Refuses a place that the command could write: the journal and the locks of other runs lie there.
+    pub fn check_outside(&self, decided: Option<&Decided>) -> Result<()> {
+        let rules = decided.map(|decided| rules::of(&decided.plan, &[], &[]));
+        let mut written = rules.iter().flatten().filter(|rule| rule.access.writes());
+        match written.find(|rule| self.dir.starts_with(&rule.path)) {
+            Some(rule) => bail!(WrapRefused::NotByLandlock(format!(
+                "the directory for temporary files {:?} lies in {:?}, which the command may write: set TMPDIR to another",
+                self.dir.parent().unwrap_or(&self.dir),
+                rule.path
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// HOME of the command.
@@ -125,6 +142,13 @@ fn open_up(dir: &Path, depth: usize) {
     }
 }
 
+/// Never waits, as for the other end of a FIFO.
+fn open_lock(path: &Path) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    file.metadata().is_ok_and(|m| m.is_file()).then_some(file)
+}
+
 /// Removes what killed runs of this user left.
 fn remove_abandoned(base: &Path) {
     let user = rustix::process::geteuid().as_raw();
@@ -136,7 +160,7 @@ fn remove_abandoned(base: &Path) {
             && fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == user);
         // Without a lock it is being made, or is nobody's: a run makes the lock at once.
         let lock = is_ours
-            .then(|| File::open(entry.path().join(LOCK)).ok())
+            .then(|| open_lock(&entry.path().join(LOCK)))
             .flatten();
         let free = |lock| rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
         if lock.as_ref().is_some_and(free) {
