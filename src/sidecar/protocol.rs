@@ -329,16 +329,7 @@ fn hear(
     buffer: &mut [u8],
     limit: Duration,
 ) -> Result<Received, ProtocolError> {
-    let first = socket::receive_within(socket, buffer, limit);
-    let received = match first {
-        // Told once, and before what the peer said: it ended without having read all of ours (unix_release_sock,
-        // net/unix/af_unix.c). Its reason is behind that.
-        Err(reset) if reset.kind() == io::ErrorKind::ConnectionReset => {
-            socket::receive_within(socket, buffer, limit)
-        }
-        other => other,
-    };
-    match received {
+    match socket::receive_within(socket, buffer, limit) {
         Ok(Received { len: 0, .. }) => Err(ProtocolError::Gone { peer }),
         Ok(received) => Ok(received),
         Err(source) => Err(failed(peer, limit, source)),
@@ -380,19 +371,6 @@ mod tests {
         let mut other = whole;
         other[0] ^= 1;
         assert_eq!(decode_answer(&other), None);
-    }
-
-    /// A sidecar that cannot do what it is told says why, and ends with the next message unread.
-    #[test]
-    fn the_last_words_of_the_dead_are_heard() {
-        let (ours, theirs) = socket::pair().unwrap();
-        socket::send(theirs.as_fd(), b"\"why\"", &[]).unwrap();
-        socket::send(ours.as_fd(), b"unread", &[]).unwrap();
-        drop(theirs);
-        let heard = receive::<String>(ours.as_fd(), "sidecar", "reply", SOON);
-        assert_eq!(heard.unwrap().0, "why");
-        let after = receive::<String>(ours.as_fd(), "sidecar", "reply", SOON);
-        assert!(matches!(after, Err(ProtocolError::Gone { .. })));
     }
 
     #[test]
