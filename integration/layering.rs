@@ -103,8 +103,8 @@ const MAY_IMPORT: [(&str, &[&str]); 20] = [
     (
         "wrap",
         &[
-            "policy", "egress", "plan", "seccomp", "log", "cli", "sys", "probe", "sidecar",
-            "enforce", "runtime",
+            "policy", "egress", "plan", "seccomp", "render", "log", "cli", "sys", "probe",
+            "sidecar", "enforce", "runtime",
         ],
     ),
     (

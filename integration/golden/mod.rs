@@ -205,7 +205,7 @@ fn explanation(decided: &Decided, resolved: &Resolved, spec: &Spec) -> Vec<Strin
     let compiled = filter::compile(Some((&decided.plan).into()), engine).unwrap();
     let filter = compiled.map(|f| explain::filter(&f.program));
     let subject = Subject {
-        lacks: Vec::new(),
+        landlock: None,
         name: "container ID".to_owned(),
         identity: None,
         chosen_by: resolved.chosen_by.to_string(),

@@ -106,3 +106,42 @@ fn wrap_refuses_what_is_named_and_cannot_be_given() {
         )
         .ok();
 }
+
+/// What is named goes beside the policy, and never beyond the node's ceiling.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_names_nothing_beyond_the_ceiling() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let data = person.file("data/table", "a table");
+    let out = person.file("out/old", "old");
+    let scratch = Scratch::new();
+    let policies = scratch.dir("policies");
+    let listed = format!("base = \"standard\"\nfilesystem.write = [\"{out}\"]\n");
+    scratch.file("policies/listed.toml", &listed);
+    let wrap = |ceiling: &str, options: &[&str]| {
+        let config =
+            format!("ceiling = \"{ceiling}\"\ndefault = \"strict\"\npolicy-dir = \"{policies}\"\n");
+        let config = scratch.file(&format!("{ceiling}-node.toml"), &config);
+        let words = [&["--config", &config, "wrap"], options, &["--", "true"]].concat();
+        crate::command::run_for(std::time::Duration::from_secs(60), &mut person.sudo(&words))
+    };
+    let (read, write) = (["--read", data.as_str()], ["--write", out.as_str()]);
+    // The control: what the ceiling permits is given, under the strictest policy too.
+    wrap("permissive", &[read, write].concat()).ok();
+    wrap("standard", &read).ok();
+    wrap("listed", &write).ok();
+    for (ceiling, named) in [
+        ("strict", read),
+        ("strict", write),
+        ("standard", write),
+        ("listed", ["--write", data.as_str()]),
+    ] {
+        let said = wrap(ceiling, &named).failed();
+        let ceiling = format!("the ceiling {ceiling}");
+        assert!(said.contains(&ceiling) && said.contains(named[0]), "{said}");
+    }
+    // Hiding takes nobody's leave.
+    person.file("src/project/hidden", "x");
+    wrap("strict", &["--hide", "hidden"]).ok();
+}

@@ -231,6 +231,34 @@ fn wrap_env_passes_on_what_was_named_and_shows_no_secret_in_the_list_of_processe
     );
 }
 
+/// The sidecar's proxy takes the place of whatever the variables name, so naming another one is no silent loss.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_refuses_a_proxy_of_the_callers_where_it_names_its_own() {
+    let _docker = Docker::connect();
+    let person = Person::new();
+    let script = "echo ${HTTPS_PROXY-unset} ${no_proxy-unset}";
+    let file = person.scratch.file("home/env", "no_proxy=x\n");
+    for options in [
+        &["-e", "HTTPS_PROXY=http://p:1"][..],
+        &["--env-file", &file],
+    ] {
+        let said = person.wrap(&[options, &["--allow", "example.org"]].concat(), script);
+        let said = said.failed();
+        assert!(
+            said.contains("cannot be passed on") && said.contains("network.proxy-env"),
+            "{said}"
+        );
+    }
+    let given = ["-e", "HTTPS_PROXY=http://p:1", "-e", "no_proxy=x"];
+    let off = ["--allow", "example.org", "--set", "network.proxy-env=off"];
+    let seen = person.wrap(&[&given[..], &off].concat(), script).ok();
+    assert_eq!(seen, "http://p:1 x\n");
+    let none = ["--set", "network.mode=none"];
+    let seen = person.wrap(&[&given[..], &none].concat(), script).ok();
+    assert_eq!(seen, "http://p:1 x\n");
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_reads_files_with_the_rights_of_the_person_behind_sudo() {

@@ -8,14 +8,14 @@ use crate::cli::{Explain, Global, Walls, Wrap};
 use crate::cmd::out;
 use crate::plan::wrapped::Wrapped;
 use crate::render::explain::{self, Subject};
-use crate::runtime::create::{self, BundleDecision};
+use crate::runtime::create;
 use crate::runtime::filter;
 use crate::runtime::seal::{self, Listen};
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::store::Place;
 use crate::runtime::unprivileged;
-use crate::wrap;
+use crate::wrap::{self, Explained};
 
 /// Shows what is, or would be, enforced.
 pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
@@ -24,8 +24,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             let decision = create::decide(global, bundle, &Wrapped::default())?;
             of_bundle(
                 format!("bundle {}", decision.bundle.dir.display()),
-                decision,
-                Vec::new(),
+                decision.into(),
             )
         }
         (None, None) => {
@@ -40,8 +39,8 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 command: vec!["true".to_owned()],
                 ..Wrap::default()
             };
-            let (decision, lacks) = wrap::decide(global, &wrapped)?;
-            of_bundle("wrap in this directory".to_owned(), decision, lacks)
+            let explained = wrap::decide(global, &wrapped)?;
+            of_bundle("wrap in this directory".to_owned(), explained)
         }
         (None, Some(id)) => {
             let mut record = find::container(id, Purpose::Look)?;
@@ -60,7 +59,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             let saved = filter::read(&Place::new(&record.root, &record.id)?.filter())?;
             Subject {
                 name: format!("container {}", record.id),
-                lacks: Vec::new(),
+                landlock: None,
                 identity: Some(identity::of(&record)),
                 filter: saved.map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
@@ -79,11 +78,11 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
 }
 
 /// What is said of a bundle, of which nothing has been made.
-/// `lacks` is what the walls lack beside the full ones.
-pub(super) fn of_bundle(name: String, decision: BundleDecision, lacks: Vec<String>) -> Subject {
+pub(super) fn of_bundle(name: String, explained: Explained) -> Subject {
+    let Explained { decision, landlock } = explained;
     Subject {
         name,
-        lacks,
+        landlock,
         identity: None,
         filter: decision
             .filter

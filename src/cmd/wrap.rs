@@ -21,8 +21,8 @@ pub fn run(global: &Global, args: &Wrap) -> Result<ExitCode> {
         seal::ensure(Listen::Forget)?;
     }
     if args.dry_run {
-        let (decision, lacks) = wrap::decide(global, args)?;
-        let subject = explain::of_bundle("wrap with these options".to_owned(), decision, lacks);
+        let explained = wrap::decide(global, args)?;
+        let subject = explain::of_bundle("wrap with these options".to_owned(), explained);
         out::text(&page::text(&subject))?;
         return Ok(ExitCode::SUCCESS);
     }

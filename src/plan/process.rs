@@ -40,21 +40,28 @@ pub fn confine(mut process: Process, plan: &Plan) -> Process {
     process
 }
 
+/// Whether programs look for a proxy in this variable: under `network.proxy-env` it names the sidecar, whatever it was.
+pub fn is_of_proxies(variable: &str) -> bool {
+    let is_it = |name: &&str| *name == variable || name.to_lowercase() == variable;
+    PROXY_VARIABLES.iter().any(is_it)
+}
+
+/// The last one names what is reached without a proxy.
+const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+
 /// What programs look at for a proxy, in both cases. ALL_PROXY is not SOCKS: Python's httpx, which the SDKs of model
 /// providers use, does not start when it names one and a package for it is missing.
 fn proxy_env(network: &NetworkPlan) -> Vec<(String, String)> {
     let proxy = format!("http://127.0.0.1:{}", network.proxy_port);
     let direct = no_proxy(&network.own_names);
-    let pairs = [
-        ("HTTP_PROXY", proxy.as_str()),
-        ("HTTPS_PROXY", &proxy),
-        ("ALL_PROXY", &proxy),
-        ("NO_PROXY", &direct),
-    ];
-    pairs
+    PROXY_VARIABLES
         .iter()
-        .flat_map(|(name, value)| {
-            [*name, &name.to_lowercase()].map(|name| (name.to_owned(), (*value).to_owned()))
+        .flat_map(|name| {
+            let value = match *name {
+                "NO_PROXY" => &direct,
+                _ => &proxy,
+            };
+            [*name, &name.to_lowercase()].map(|name| (name.to_owned(), value.clone()))
         })
         .collect()
 }

@@ -12,7 +12,7 @@ use super::judge::{by_link, read_only, refusal};
 use super::never::Never;
 use super::sort::{Rules, Sorted};
 use super::{BindAccess, FileKind, PlanError, Pruned, SourceFacts, Warning};
-use crate::policy::{Access, Asked, SearchRule};
+use crate::policy::{Access, Asked, MountRule, Resolved, SearchRule};
 
 /// Where `wrap` mounts what, and what it does not mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,6 +78,35 @@ fn not_the_nodes(never: &Never, facts: &SourceFacts) -> Option<String> {
         return Some(format!("it leads to {path}: {why}"));
     }
     by_link(never, facts)
+}
+
+/// Why a ceiling lets a path of the person's not be shown, or not be written; hiding needs nobody's leave.
+///
+/// To show more than the workspace is what `filesystem.mounts` of the ceiling says of an engine's mounts, and to write there
+/// what it and `filesystem.write` say. Of this the policy itself says nothing: whoever calls `wrap` names the paths.
+pub fn over_ceiling(resolved: &Resolved, path: &Path, access: BindAccess) -> Option<String> {
+    let mut ceilings = resolved.ceilings.iter().zip(&resolved.limits);
+    ceilings.find_map(|(ceiling, limit)| {
+        let files = &limit.filesystem;
+        let is_written = access != BindAccess::ReadOnly;
+        let may_be_written = files.workspace == Access::ReadWrite
+            && (files.mounts == MountRule::Keep
+                || files.write.iter().any(|item| Path::new(item.as_str()) == path));
+        if files.mounts == MountRule::Drop {
+            let needed = if is_written { "keep" } else { "read-only" };
+            Some(format!(
+                "the ceiling {ceiling} shows nothing besides the workspace (filesystem.mounts = \"drop\"): a ceiling with \
+                 \"{needed}\" would permit it"
+            ))
+        } else if is_written && !may_be_written {
+            Some(format!(
+                "the ceiling {ceiling} lets nothing but the workspace be written: one with filesystem.mounts = \"keep\" and \
+                 filesystem.workspace = \"read-write\", or with this path in filesystem.write, would permit it"
+            ))
+        } else {
+            None
+        }
+    })
 }
 
 impl Sorted {
@@ -192,5 +221,40 @@ mod tests {
         assert!(!is_system(&|f| f.links[0].owner = 1000));
         assert!(!is_system(&|f| f.links[0].path = "/srv/a/link".into()));
         assert!(!is_system(&|f| f.same_as = Some("/etc/shadow".into())));
+    }
+
+    #[test]
+    fn a_ceiling_bounds_what_is_named() {
+        let mut resolved = crate::plan::tests::sample_resolved();
+        let path = Path::new("/srv/data");
+        let over = |resolved: &Resolved| {
+            [BindAccess::ReadOnly, BindAccess::ReadWrite]
+                .map(|access| over_ceiling(resolved, path, access).is_some())
+        };
+        assert_eq!(resolved.limits.len(), 1);
+        for (mounts, expected) in [
+            (MountRule::Keep, [false, false]),
+            (MountRule::ReadOnly, [false, true]),
+            (MountRule::Drop, [true, true]),
+        ] {
+            resolved.limits[0].filesystem.mounts = mounts;
+            assert_eq!(over(&resolved), expected, "{mounts:?}");
+        }
+        resolved.limits[0].filesystem.mounts = MountRule::ReadOnly;
+        resolved.limits[0].filesystem.write = ["/srv/data".parse().unwrap()].into();
+        assert_eq!(over(&resolved), [false, false]);
+        resolved.limits[0].filesystem.write = ["/srv".parse().unwrap()].into();
+        assert_eq!(over(&resolved), [false, true]);
+        resolved.limits[0].filesystem.mounts = MountRule::Keep;
+        resolved.limits[0].filesystem.workspace = Access::ReadOnly;
+        assert_eq!(over(&resolved), [false, true]);
+        // The policy's own word is about other mounts, and each ceiling counts.
+        resolved.policy.filesystem.mounts = MountRule::Drop;
+        assert_eq!(over(&resolved), [false, true]);
+        let (mut second, ceiling) = (resolved.limits[0].clone(), resolved.ceilings[0].clone());
+        second.filesystem.mounts = MountRule::Drop;
+        resolved.limits.push(second);
+        resolved.ceilings.push(ceiling);
+        assert_eq!(over(&resolved), [true, true]);
     }
 }

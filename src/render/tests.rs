@@ -284,7 +284,7 @@ fn what_is_explained_is_text_whatever_a_path_is_called() {
         why: format!("nobody writes it: {TREACHEROUS}"),
     });
     let text = explain::text(&explain::Subject {
-        lacks: Vec::new(),
+        landlock: None,
         name: format!("bundle {TREACHEROUS}"),
         identity: None,
         chosen_by: "--policy".to_owned(),

@@ -86,6 +86,14 @@ pub enum WrapRefused {
     /// `--env`
     #[error("--env {0:?} is not NAME=VALUE or NAME")]
     Env(String),
+    /// A variable that the run sets itself.
+    #[error("the variable {name} cannot be passed on (--env, --env-file): {why}")]
+    Taken {
+        /// The variable.
+        name: String,
+        /// What sets it, and what to do.
+        why: &'static str,
+    },
     /// A line of an `--env-file`.
     #[error("--env-file {path:?}, line {line}: {why}")]
     EnvFile {

@@ -32,6 +32,7 @@ pub use self::error::{WrapRefused, status_of};
 use crate::cli::{self, Global, Walls};
 use crate::plan::wrapped::{ShownBy, Wrapped};
 use crate::policy::{MountRule, Selection};
+use crate::render::explain::LandlockWalls;
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::{self, Afterwards, Front};
 use crate::runtime::input::node_files;
@@ -67,15 +68,32 @@ fn by_namespaces(global: &Global, args: &cli::Wrap) -> Result<i32> {
     Ok(status?.unwrap_or_default())
 }
 
-/// What would be enforced for a command, and what that lacks beside the full walls.
-pub fn decide(global: &Global, args: &cli::Wrap) -> Result<(BundleDecision, Vec<String>)> {
+/// What would be enforced, of which nothing has been made.
+pub struct Explained {
+    /// The decision. Under walls of Landlock, which hold less than a plan says, without the plan.
+    pub decision: BundleDecision,
+    /// The walls of Landlock.
+    pub landlock: Option<LandlockWalls>,
+}
+
+impl From<BundleDecision> for Explained {
+    fn from(decision: BundleDecision) -> Self {
+        Self {
+            decision,
+            landlock: None,
+        }
+    }
+}
+
+/// What would be enforced for a command.
+pub fn decide(global: &Global, args: &cli::Wrap) -> Result<Explained> {
     if args.walls == Walls::Landlock {
         return landlock::decide(global, args);
     }
     let base = Base::Records { root: &global.root };
     let prepared = prepare(global, args, base)?;
     let decision = create::decide(&prepared.global, &prepared.bundle.dir, &prepared.wrapped)?;
-    Ok((decision, Vec::new()))
+    Ok(decision.into())
 }
 
 /// A bundle made for a command, and how it is to be run.
@@ -110,25 +128,26 @@ fn prepare(global: &Global, args: &cli::Wrap, base: Base<'_>) -> Result<Prepared
     let directory = workspace::asked(args.workspace.as_deref())?;
     let person = Person::of_caller(&directory)?;
     let asked = person.looking(|| asked::of(args, &person))??;
-    let shown = match node_files::selection(global, &Default::default(), &asked)? {
-        Selection::Unconfined { .. } => {
-            bail!(WrapRefused::NoPolicy)
-        }
-        Selection::Policy(resolved) => match resolved.policy.filesystem.mounts {
-            MountRule::Keep => Shown::Home,
-            MountRule::Drop | MountRule::ReadOnly => Shown::Listed,
-        },
+    let resolved = match node_files::selection(global, &Default::default(), &asked)? {
+        Selection::Unconfined { .. } => bail!(WrapRefused::NoPolicy),
+        Selection::Policy(resolved) => resolved,
+    };
+    let shown = match resolved.policy.filesystem.mounts {
+        MountRule::Keep => Shown::Home,
+        MountRule::Drop | MountRule::ReadOnly => Shown::Listed,
     };
     let cwd = person.looking(|| workspace::choose(&directory, &list, &person))??;
     // A directory that was named is meant as it is.
     let top = || repository::top(&cwd, &person).filter(|_| args.workspace.is_none());
     let workspace = person.looking(top)?.unwrap_or_else(|| cwd.clone());
-    let mut environment = person.looking(|| environment::passed(&list, &person, args))??;
+    let policy = &resolved.policy;
+    let mut environment =
+        person.looking(|| environment::passed(&list, &person, args, policy))??;
     let layout = person.looking(|| {
         let mut layout = Layout::of(&list, &workspace, &environment, shown);
         layout.cwd = cwd;
         layout.add_repository(&person);
-        layout.add_named(args)?;
+        layout.add_named(args, &resolved)?;
         layout.check_venvs()?;
         environment::add_toolchains(&mut environment, &list, &layout);
         command::check(&args.command[0], &layout.path, &layout)?;

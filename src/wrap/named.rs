@@ -7,14 +7,19 @@ use anyhow::{Result, bail};
 use super::error::WrapRefused;
 use super::layout::Layout;
 use crate::cli;
+use crate::plan::BindAccess;
 use crate::plan::never::Never;
+use crate::plan::wrapped::over_ceiling;
+use crate::policy::Resolved;
 use crate::probe::is_home;
 
 impl Layout {
     /// Adds what was named. Nothing of it is dropped in silence: what cannot be given is an error with its reason.
-    pub fn add_named(&mut self, args: &cli::Wrap) -> Result<()> {
+    pub fn add_named(&mut self, args: &cli::Wrap, resolved: &Resolved) -> Result<()> {
         for path in &args.read {
             let real = self.open_named("--read", path)?;
+            let over = over_ceiling(resolved, &real, BindAccess::ReadOnly);
+            refuse_over("--read", path, over)?;
             if !self.shows(&real) {
                 self.asked.insert(real.clone());
                 self.binds.push(real);
@@ -22,6 +27,8 @@ impl Layout {
         }
         for path in &args.write {
             let real = self.open_named("--write", path)?;
+            let over = over_ceiling(resolved, &real, BindAccess::ReadWrite);
+            refuse_over("--write", path, over)?;
             if !real.starts_with(&self.workspace) {
                 self.binds.retain(|bind| *bind != real);
                 self.written.insert(real);
@@ -72,6 +79,13 @@ impl Layout {
                 error.to_string()
             )),
         }
+    }
+}
+
+fn refuse_over(option: &'static str, path: &Path, over: Option<String>) -> Result<()> {
+    match over {
+        Some(why) => bail!(WrapRefused::Named(option, path.to_owned(), why)),
+        None => Ok(()),
     }
 }
 

@@ -5,8 +5,11 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use super::error::WrapRefused;
+use super::landlock;
 use super::own_file;
-use crate::cli;
+use crate::cli::{self, Walls};
+use crate::plan::process::is_of_proxies;
+use crate::policy::{NetworkMode, Policy, Switch};
 
 /// What files say, and on top of it what the options do; `own` are the caller's variables. To be called with the person's rights
 /// over files.
@@ -25,6 +28,32 @@ pub fn asked(
         }
     }
     Ok(all)
+}
+
+/// Refuses a variable that the run sets itself: the command would silently find another value than the one asked for.
+pub fn check_free(asked: &[(String, String)], walls: Walls, policy: &Policy) -> Result<()> {
+    let network = &policy.network;
+    let names_proxies = network.proxy_env == Switch::On
+        && match walls {
+            Walls::Namespaces => network.mode != NetworkMode::None,
+            Walls::Landlock => network.mode == NetworkMode::Allowlist,
+        };
+    for (name, _) in asked {
+        let why = if names_proxies && is_of_proxies(name) {
+            "it names agentbox's own proxy, which is the way out: --set network.proxy-env=off leaves it to you, and a proxy of the \
+             node's is named by its file (network.upstream-proxy)"
+        } else if walls == Walls::Landlock && landlock::sets(name) {
+            "under --walls landlock it names what is made for the run, since the rest of the node is closed to the command: leave it \
+             out"
+        } else {
+            continue;
+        };
+        bail!(WrapRefused::Taken {
+            name: name.clone(),
+            why
+        });
+    }
+    Ok(())
 }
 
 /// A variable that was asked for.
@@ -125,5 +154,51 @@ mod tests {
             assert_eq!(wrong.len(), 1, "{text:?}");
             assert_eq!(wrong[0].0, line, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_variable_that_the_run_sets_is_refused() {
+        let mut policy = crate::plan::tests::sample_policy();
+        let check = |name: &str, walls, policy: &Policy| {
+            let asked = [
+                ("A".to_owned(), String::new()),
+                (name.to_owned(), "x".to_owned()),
+            ];
+            check_free(&asked, walls, policy).is_ok()
+        };
+        let both = [Walls::Namespaces, Walls::Landlock];
+        policy.network.mode = NetworkMode::Allowlist;
+        for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "no_proxy"] {
+            assert_eq!(
+                both.map(|w| check(name, w, &policy)),
+                [false, false],
+                "{name}"
+            );
+        }
+        for name in ["HOME", "TMPDIR", "TMP", "TEMP", "GIT_CONFIG_SYSTEM"] {
+            assert_eq!(
+                both.map(|w| check(name, w, &policy)),
+                [true, false],
+                "{name}"
+            );
+        }
+        for name in ["PATH", "HTTPS_PROXY_", "Https_Proxy", "FTP_PROXY"] {
+            assert_eq!(
+                both.map(|w| check(name, w, &policy)),
+                [true, true],
+                "{name}"
+            );
+        }
+        // Where nothing sets them, they are passed on.
+        policy.network.mode = NetworkMode::None;
+        assert_eq!(both.map(|w| check("HTTPS_PROXY", w, &policy)), [true, true]);
+        policy.network.mode = NetworkMode::Local;
+        assert_eq!(
+            both.map(|w| check("HTTPS_PROXY", w, &policy)),
+            [false, true]
+        );
+        policy.network.mode = NetworkMode::Allowlist;
+        policy.network.proxy_env = Switch::Off;
+        assert_eq!(both.map(|w| check("HTTPS_PROXY", w, &policy)), [true, true]);
     }
 }

@@ -107,6 +107,89 @@ fn landlock_says_what_it_lacks_and_refuses_what_it_cannot_hold() {
     assert_eq!(denied.code, 126, "{denied}");
 }
 
+/// The page of these walls says what their rules give, and nothing that takes a mount or a namespace.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_explains_its_own_walls_and_not_those_of_namespaces() {
+    let place = Place::new();
+    let of = |words: &[&str]| {
+        let mut command = std::process::Command::new(program());
+        command.args(words).current_dir(&place.project);
+        crate::command::run_for(std::time::Duration::from_secs(30), &mut command).ok()
+    };
+    let allow = ["--set", "network.allow=example.org:8443"];
+    let dry = [&["wrap", "--dry-run"], &allow[..], &["--", "true"]].concat();
+    let of_landlock = [&["wrap", "--walls", "landlock"], &dry[1..]].concat();
+    let (full, said) = (of(&dry), of(&of_landlock));
+    // The control: the full walls have these words, and hold them.
+    for word in [
+        "thrown away: at most",
+        "empty: /",
+        "an inner network",
+        "limits: at most",
+    ] {
+        assert!(full.contains(word), "{word}: {full}");
+        assert!(!said.contains(word), "{word}: {said}");
+    }
+    let project = format!("{}  read, write, execute: ", place.project);
+    for word in [
+        "every other path is refused",
+        &project,
+        "/usr  read, execute: ",
+        "/proc  read: ",
+        "HOME, TMPDIR, TMP, TEMP  read, write, execute: ",
+        "example.org:8443",
+        "limits: none holds",
+        "namespaces: the caller's",
+        "option --set network.allow",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&of(&["explain", "--walls", "landlock", "--json"])).unwrap();
+    assert!(json["plan"].is_null() && json["lacks"].is_null(), "{json}");
+    let walls = &json["landlock"];
+    assert!(
+        walls["lacks"].as_array().is_some_and(|all| all.len() > 5),
+        "{json}"
+    );
+    let opened = walls["opened"].as_array().unwrap();
+    let workspace = opened
+        .iter()
+        .find(|one| one["path"] == place.project.as_str());
+    let access = &workspace.unwrap()["access"];
+    assert_eq!(access, "read, write, execute", "{json}");
+    // What is said to be opened is, and the command opens nothing else: `files` tries that.
+    for one in opened.iter().filter(|one| one["access"] == "read, execute") {
+        let path = one["path"].as_str().unwrap();
+        let script =
+            format!("test -r '{path}' && head -c 1 '{path}' >/dev/null 2>&1 || ls '{path}'");
+        place.shell(&script).ok();
+    }
+}
+
+/// A variable that the run sets itself is no silent loss.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_refuses_variables_that_it_sets() {
+    let place = Place::new();
+    for pair in ["HOME=/x", "TMPDIR=/x", "TEMP", "GIT_CONFIG_SYSTEM=/x"] {
+        let mut wrap = std::process::Command::new(program());
+        let words = [
+            "wrap", "--walls", "landlock", "-e", pair, "--", "echo", "ran",
+        ];
+        wrap.args(words)
+            .env("TEMP", "/x")
+            .current_dir(&place.project);
+        let said = crate::command::run_for(std::time::Duration::from_secs(30), &mut wrap).failed();
+        let name = pair.split('=').next().unwrap();
+        assert!(
+            said.contains(name) && said.contains("cannot be passed on"),
+            "{said}"
+        );
+    }
+}
+
 /// The full walls have a filter that lets nobody listen to system calls: the inner wrap says so, and nothing runs.
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -66,6 +66,11 @@ pub(crate) fn sample_policy() -> Policy {
     under("standard").resolved().policy
 }
 
+/// A policy within its ceilings, likewise.
+pub(crate) fn sample_resolved() -> Resolved {
+    under("standard").resolved()
+}
+
 /// A plan for tests of other modules.
 pub(crate) fn sample() -> Plan {
     under("standard").plan()

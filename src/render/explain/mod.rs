@@ -3,6 +3,7 @@
 //! It is written from the [`Plan`] that is enforced, never from the policy.
 
 mod filesystem;
+mod landlock;
 mod network;
 mod page;
 
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
 
+pub use self::landlock::{LandlockWalls, Opened};
 use self::page::{Page, paths, size};
 use super::identity::Identity;
 use crate::plan::{Decided, LimitsPlan, Plan, SyscallPlan, Warning};
@@ -27,14 +29,14 @@ pub struct Subject {
     pub identity: Option<Identity>,
     /// Who chose the policy.
     pub chosen_by: String,
-    /// The plan and its policy; `None` under `unconfined`.
+    /// The plan and its policy; `None` under `unconfined`, and under walls of Landlock, which hold less than the plan says.
     #[serde(rename = "plan", serialize_with = "whole")]
     pub decided: Option<Decided>,
     /// The program of the syscall wall in one line.
     pub filter: Option<String>,
-    /// What the walls lack beside those of namespaces, where they are `wrap --walls landlock`'s.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lacks: Vec<String>,
+    /// The walls of `wrap --walls landlock`, in place of the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub landlock: Option<LandlockWalls>,
 }
 
 /// The plan with its policy and origins in it: one object for people's scripts.
@@ -76,8 +78,17 @@ pub fn text(subject: &Subject) -> String {
         None => subject.name.clone(),
     };
     let (chosen_by, filter) = (&subject.chosen_by, subject.filter.as_deref());
-    match &subject.decided {
-        None => {
+    match (&subject.decided, &subject.landlock) {
+        (_, Some(walls)) => {
+            let policy = &walls.policy.name;
+            page.head(
+                &name,
+                format_args!("policy '{policy}', chosen by {chosen_by}"),
+            );
+            landlock::explain(&mut page, walls, filter);
+            origins(&mut page, &walls.origins);
+        }
+        (None, None) => {
             page.head(
                 &name,
                 format_args!("unconfined (chosen by {chosen_by}): none of agentbox's walls"),
@@ -85,26 +96,24 @@ pub fn text(subject: &Subject) -> String {
             let none = "no filter: the engine gave none";
             page.head("syscalls", filter.unwrap_or(none));
         }
-        Some(decided) => {
+        (Some(decided), None) => {
             let policy = &decided.resolved.name;
             page.head(
                 &name,
                 format_args!("policy '{policy}', chosen by {chosen_by}"),
             );
-            if !subject.lacks.is_empty() {
-                page.line("walls of Landlock: what they lack beside those of namespaces, which are described below");
-                for lack in &subject.lacks {
-                    page.item(escape(lack));
-                }
-            }
             walls(&mut page, &decided.plan, filter);
-            page.line("where each value comes from");
-            for (field, origin) in &decided.origins {
-                page.item(format_args!("{field}: {}", escape(origin)));
-            }
+            origins(&mut page, &decided.origins);
         }
     }
     page.into_text()
+}
+
+fn origins(page: &mut Page, origins: &BTreeMap<String, String>) {
+    page.line("where each value comes from");
+    for (field, origin) in origins {
+        page.item(format_args!("{field}: {}", escape(origin)));
+    }
 }
 
 fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>) {
@@ -172,6 +181,11 @@ fn syscalls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
         "agentbox's base rules; the engine gave no profile"
     };
     page.head("syscalls", engine);
+    changed_calls(page, plan, filter);
+}
+
+/// What the policy changes in the base rules, and the program.
+fn changed_calls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
     let join = |set: &BTreeSet<SyscallName>| {
         let names: Vec<&str> = set.iter().map(SyscallName::as_str).collect();
         names.join(" ")

@@ -42,7 +42,7 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
 }
 
 /// Which names and addresses, and what becomes of the others.
-fn reached(page: &mut Page, network: &NetworkPlan) {
+pub(super) fn reached(page: &mut Page, network: &NetworkPlan) {
     let rules = &network.rules;
     page.item(list(&rules.allow));
     for rule in &rules.allow {
@@ -93,7 +93,7 @@ fn spellings(rule: &NetworkRule, search: &[HostName]) -> Option<String> {
 }
 
 /// How much of it.
-fn budget(page: &mut Page, network: &NetworkPlan) {
+pub(super) fn budget(page: &mut Page, network: &NetworkPlan) {
     let budget = network.budget;
     page.item(format_args!(
         "at most {} connections at once, {} new ones in a minute, {} sent, {} names",
@@ -117,7 +117,7 @@ fn budget(page: &mut Page, network: &NetworkPlan) {
 }
 
 /// By which proxies: the node's behind the sidecar, the sidecar's own in front of it.
-fn ways(page: &mut Page, network: &NetworkPlan) {
+pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
     if let Some(upstream) = &network.upstream {
         let names = match upstream.names {
             UpstreamNames::Vetted => "for addresses that the sidecar has resolved and checked",

@@ -15,7 +15,8 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     let mut all: Vec<String> = [
         "paths outside of what is shown are refused rather than absent: stat(2) and inotify(7) still tell that they exist",
         "there is no private /tmp and no /dev/shm: TMPDIR and HOME are directories of this run",
-        "there is no pid namespace: /proc shows names and command lines of other processes, and kill -9 of wrap may leave some of the \
+        "there is no pid namespace: /proc is the node's, with names and command lines of other processes, and to root with files that are \
+         empty elsewhere, such as /proc/keys; kill -9 of wrap may leave some of the \
          command's own, still behind the walls",
         "the terminal is the caller's own, and no new pseudo-terminal can be made",
         "what is written to the root file system outside of the workspace is refused rather than thrown away",

@@ -13,6 +13,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | [`rules`], [`cannot`] | PURE: the rules; what is lacking, and what is refused for it |
+//! | [`describe`] | the walls for `explain` |
 //! | [`place`] | the directory of the run |
 //! | [`filter`] | the filter and its profile |
 //! | [`start`], [`enforce`] | the command's process, from outside and inside |
@@ -21,6 +22,7 @@
 mod attributes;
 mod caller;
 mod cannot;
+mod describe;
 mod enforce;
 mod filter;
 mod place;
@@ -51,8 +53,9 @@ use crate::runtime::input::node_files;
 use crate::runtime::network::{resolver, upstream};
 use crate::sidecar::{EngineNetworks, Limits, Serving, bare};
 use crate::sys::process;
+pub use describe::decide;
 use enforce::{Command, Walls};
-use place::Place;
+use place::{OWN_VARIABLES, Place};
 use supervise::Supervisor;
 
 /// Root's rights over files that its namespaces do not bound here, as far as the policy leaves them: what is in the
@@ -109,17 +112,6 @@ fn run_decided(place: &Place, global: Global, decision: BundleDecision, git: &st
         log::warn!("processes of the command go on, behind the walls: look for them with `ps`");
     }
     ended
-}
-
-/// What would be enforced for a command in the current directory, and what that lacks.
-pub fn decide(global: &Global, args: &cli::Wrap) -> Result<(BundleDecision, Vec<String>)> {
-    let person = Person::of_caller(&workspace::asked(args.workspace.as_deref())?)?;
-    let place = Place::new(&person)?;
-    let mut decision = decide_in(&place, global, args)?.decision;
-    let decided = decision.decided.as_ref().context("a policy is chosen")?;
-    let lacks = cannot::lacks(&decided.plan, abi()?);
-    decision.filter = Some(filter::compile(&decided.plan)?);
-    Ok((decision, lacks))
 }
 
 /// As whoever called: what root alone may see of the node counts for what is hidden.
@@ -305,12 +297,11 @@ fn command(
     environment.retain(|entry| !entry.starts_with("GIT_CONFIG_SYSTEM="));
     environment.push("GIT_CONFIG_NOSYSTEM=1".to_owned());
     std::fs::write(home.join(".gitconfig"), git).context("write the configuration of git")?;
-    for (name, value) in [
-        ("HOME", &home),
-        ("TMPDIR", &temporary),
-        ("TMP", &temporary),
-        ("TEMP", &temporary),
-    ] {
+    for name in OWN_VARIABLES {
+        let value = match name {
+            "HOME" => &home,
+            _ => &temporary,
+        };
         environment.retain(|entry| entry.split('=').next() != Some(name));
         environment.push(format!("{name}={}", value.display()));
     }
@@ -325,6 +316,14 @@ fn command(
         directory,
     })
 }
+
+/// Whether these walls give a variable a value of their own.
+pub fn sets(variable: &str) -> bool {
+    OWN_VARIABLES.contains(&variable) || GIT_VARIABLES.contains(&variable)
+}
+
+/// By which git finds the system's configuration, of which nothing is shown: the run's own is in its HOME.
+const GIT_VARIABLES: [&str; 2] = ["GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
 
 /// What the command may have: of its caller's rights those over files, as far as the policy leaves them.
 fn capabilities(plan: &Plan) -> Result<CapabilitySets> {

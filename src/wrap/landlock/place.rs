@@ -1,16 +1,21 @@
 //! SHELL. The directory of one run: HOME and TMPDIR of the command, and what is made for it.
 
 use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{CWD, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::path::Arg;
 
 use super::rules;
 use crate::plan::Decided;
 use crate::wrap::WrapRefused;
 use crate::wrap::person::Person;
+
+/// The variables that name its directories to the command.
+pub const OWN_VARIABLES: [&str; 4] = ["HOME", "TMPDIR", "TMP", "TEMP"];
 
 const NAME: &str = "agentbox-wrap-";
 const LOCK: &str = "lock";
@@ -123,21 +128,33 @@ fn remove(dir: &Path) {
     if fs::remove_dir_all(dir).is_ok() {
         return;
     }
-    open_up(dir, 0);
+    open_up(CWD, dir, 0);
     if let Err(error) = fs::remove_dir_all(dir) {
         log::warn!("remove {dir:?}: {error}");
     }
 }
 
-fn open_up(dir: &Path, depth: usize) {
-    use std::os::unix::fs::PermissionsExt;
+/// By descriptors, never by a path again: a process of the command that outlived its `wrap` may put a link in the place of a
+/// directory at any moment.
+fn open_up(above: BorrowedFd<'_>, name: impl Arg, depth: usize) {
     const DEEPEST: usize = 64;
-    if depth > DEEPEST || fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).is_err() {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(found) = rustix::fs::openat(above, name, flags, Mode::empty()) else {
+        return;
+    };
+    // fchmod(2) takes no descriptor of O_PATH, and no other kind opens a directory without permissions.
+    let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
+    if depth > DEEPEST || rustix::fs::chmod(itself, Mode::RWXU).is_err() {
         return;
     }
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path(), depth + 1);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listed = rustix::fs::openat(&found, ".", flags, Mode::empty()).and_then(Dir::new);
+    for entry in listed.into_iter().flatten().flatten() {
+        let is_other = ![c".", c".."].contains(&entry.file_name());
+        // Some file systems do not say of what kind an entry is.
+        let may_be_one = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
+        if is_other && may_be_one {
+            open_up(found.as_fd(), entry.file_name(), depth + 1);
         }
     }
 }
@@ -166,5 +183,41 @@ fn remove_abandoned(base: &Path) {
         if lock.as_ref().is_some_and(free) {
             remove(&entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn what_is_opened_up_is_the_directory_and_never_what_a_link_names() {
+        let base =
+            nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap();
+        let (own, other) = (base.join("own"), base.join("other"));
+        let closed = fs::Permissions::from_mode(0o500);
+        for dir in [&own.join("a/b"), &other] {
+            fs::create_dir_all(dir).unwrap();
+        }
+        std::os::unix::fs::symlink(&other, own.join("link")).unwrap();
+        for dir in [&own.join("a/b"), &own.join("a"), &other] {
+            fs::set_permissions(dir, closed.clone()).unwrap();
+        }
+        open_up(CWD, &own, 0);
+        assert_eq!([mode(&own.join("a")), mode(&own.join("a/b"))], [0o700; 2]);
+        assert_eq!(mode(&other), 0o500);
+        // Nor where the name itself is one, as when it was exchanged after it was listed.
+        open_up(CWD, own.join("link"), 0);
+        assert_eq!(mode(&other), 0o500);
+        // The control: by its path it would be changed.
+        fs::set_permissions(own.join("link"), fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(mode(&other), 0o700);
+        fs::remove_dir_all(base).unwrap();
     }
 }

@@ -35,6 +35,8 @@ pub struct Rule {
     pub judged: Option<Judged>,
     /// What it gives.
     pub access: Access,
+    /// Why, for people.
+    pub why: String,
 }
 
 /// Devices that every program may have. `/dev/tty` is whatever terminal the process has.
@@ -58,10 +60,11 @@ pub struct Shown {
 
 /// The rules for a plan. `own` are the directories made for this run, `terminals` those that are the command's input and output.
 pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<Rule> {
-    let rule = |path: &Path, access| Rule {
+    let rule = |path: &Path, access, why: &str| Rule {
         path: path.to_owned(),
         judged: None,
         access,
+        why: why.to_owned(),
     };
     let mut rules: Vec<Rule> = plan
         .filesystem
@@ -81,15 +84,21 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<Rule> {
                     (true, Programs::Refused) => Access::ReadWrite,
                     (true, Programs::Run) => Access::ReadWriteExecute,
                 },
+                why: mount.why.clone(),
             })
         })
         .collect();
-    rules.extend(own.iter().map(|path| rule(path, Access::ReadWriteExecute)));
+    let of_the_run = "a directory of this run, removed afterwards";
+    rules.extend(
+        own.iter()
+            .map(|path| rule(path, Access::ReadWriteExecute, of_the_run)),
+    );
     // Whole: a rule is for a directory that is there, and each process has its own.
-    rules.push(rule(Path::new("/proc"), Access::Read));
+    rules.push(rule(Path::new("/proc"), Access::Read, "the node's own"));
     let devices = DEVICES.iter().map(Path::new);
+    rules.extend(devices.map(|p| rule(p, Access::Device, "for every program")));
     let terminals = terminals.iter().map(PathBuf::as_path);
-    rules.extend(devices.chain(terminals).map(|p| rule(p, Access::Device)));
+    rules.extend(terminals.map(|p| rule(p, Access::Device, "the caller's terminal")));
     rules
 }
 
@@ -136,6 +145,7 @@ mod tests {
                 kind,
             }),
             access,
+            why: String::new(),
         }
     }
 

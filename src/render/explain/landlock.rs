@@ -1,0 +1,157 @@
+//! PURE. The walls of `wrap --walls landlock` in words: from the rules that the kernel gets, since much of the plan takes a mount or
+//! a namespace and does not hold there.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::page::{Page, path};
+use super::{changed_calls, network};
+use crate::plan::{Decided, NetworkPlan, Pruned, SyscallPlan, text};
+use crate::policy::{NetworkMode, Policy, escape};
+
+/// What walls of Landlock hold.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LandlockWalls {
+    /// The kernel's Landlock ABI.
+    pub abi: u32,
+    /// The policy that they are made of.
+    pub policy: Policy,
+    /// Where each of its values comes from.
+    pub origins: BTreeMap<String, String>,
+    /// All that can be opened.
+    pub opened: Vec<Opened>,
+    /// Variables that name a directory of the run, which is written and removed afterwards.
+    pub directories_of_the_run: Vec<String>,
+    /// What was asked for and is not shown.
+    pub not_shown: Vec<Pruned>,
+    /// The network's mode.
+    pub mode: NetworkMode,
+    /// The system calls that the policy adds and takes away.
+    pub syscalls: SyscallPlan,
+    /// The capabilities that the command has.
+    pub capabilities: Vec<String>,
+    /// What else was asked for and is not given.
+    pub not_given: Vec<String>,
+    /// What is weaker than a reader might expect.
+    pub warnings: Vec<String>,
+    /// What the walls lack beside those of namespaces.
+    pub lacks: Vec<String>,
+    /// What the proxy is told.
+    #[serde(skip)]
+    network: NetworkPlan,
+}
+
+/// A file, or a directory with all below it, that a rule gives.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Opened {
+    /// Its path.
+    #[serde(with = "text::one")]
+    pub path: PathBuf,
+    /// What may be done there.
+    pub access: String,
+    /// Why.
+    pub why: String,
+}
+
+impl LandlockWalls {
+    /// What holds of a plan; the caller adds what the rules give.
+    pub fn of(decided: &Decided, abi: u32) -> Self {
+        let plan = &decided.plan;
+        Self {
+            abi,
+            policy: decided.policy(),
+            origins: decided.origins.clone(),
+            opened: Vec::new(),
+            directories_of_the_run: Vec::new(),
+            not_shown: plan.filesystem.pruned.clone(),
+            mode: plan.network.mode,
+            syscalls: plan.syscalls.clone(),
+            capabilities: Vec::new(),
+            not_given: plan.not_given.clone(),
+            warnings: plan.warnings.iter().map(ToString::to_string).collect(),
+            lacks: Vec::new(),
+            network: NetworkPlan {
+                // Nothing outlives the run.
+                budgets_kept: 0,
+                ..plan.network.clone()
+            },
+        }
+    }
+}
+
+pub(super) fn explain(page: &mut Page, walls: &LandlockWalls, filter: Option<&str>) {
+    let abi = walls.abi;
+    let of = match walls.mode {
+        NetworkMode::None | NetworkMode::Local => " and a filter of system calls",
+        NetworkMode::Allowlist => ", a filter of system calls and a proxy",
+    };
+    page.head(
+        "walls",
+        format_args!("Landlock (ABI {abi}){of}; what they lack beside those of namespaces:"),
+    );
+    for lack in &walls.lacks {
+        page.item(escape(lack));
+    }
+    files(page, walls);
+    network(page, walls);
+    page.head(
+        "syscalls",
+        "agentbox's base rules and those for `--walls landlock`, the stricter verdict of both",
+    );
+    changed_calls(page, &walls.syscalls, filter);
+    page.head(
+        "privileges",
+        "no_new_privs; set-user-ID programs have no effect; no core dumps",
+    );
+    let capabilities = match walls.capabilities.is_empty() {
+        true => "none".to_owned(),
+        false => walls.capabilities.join(" "),
+    };
+    page.item(format_args!("capabilities: {capabilities}"));
+    page.item("namespaces: the caller's");
+    page.head("limits", "none holds");
+    for thing in &walls.not_given {
+        page.head("not given", escape(thing));
+    }
+    for warning in &walls.warnings {
+        page.head("warning", escape(warning));
+    }
+}
+
+fn files(page: &mut Page, walls: &LandlockWalls) {
+    page.head(
+        "files",
+        "rules of Landlock on the node's own paths; every other path is refused",
+    );
+    for opened in &walls.opened {
+        let (place, access) = (path(&opened.path), &opened.access);
+        page.item(format_args!("{place}  {access}: {}", opened.why));
+    }
+    let own = walls.directories_of_the_run.join(", ");
+    page.item(format_args!(
+        "{own}  read, write, execute: directories of the run, removed afterwards"
+    ));
+    for pruned in &walls.not_shown {
+        let (place, why) = (path(&pruned.destination), escape(&pruned.why));
+        page.item(format_args!("{place}  refused: {why}"));
+    }
+}
+
+fn network(page: &mut Page, walls: &LandlockWalls) {
+    let mode = match walls.mode {
+        NetworkMode::None | NetworkMode::Local => "no socket can be made but pairs of UNIX streams",
+        NetworkMode::Allowlist => {
+            "allowlist: TCP sockets over IPv4, bound to the loopback interface, connect to the port of the proxy alone, which reaches"
+        }
+    };
+    page.head("network", mode);
+    if walls.mode == NetworkMode::Allowlist {
+        network::reached(page, &walls.network);
+        network::budget(page, &walls.network);
+        network::ways(page, &walls.network);
+    }
+}

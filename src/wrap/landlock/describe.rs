@@ -1,0 +1,63 @@
+//! SHELL. The walls for `explain` and `--dry-run`, of the rules that a run would get.
+
+use anyhow::{Context, Result};
+
+use super::place::{OWN_VARIABLES, Place};
+use super::rules::{self, Access, Rule};
+use super::{abi, cannot, capabilities, decide_in, filter, terminals};
+use crate::cli::{self, Global};
+use crate::plan::{Decided, Plan};
+use crate::render::explain::{LandlockWalls, Opened};
+use crate::wrap::person::Person;
+use crate::wrap::{Explained, workspace};
+
+/// What would be enforced for a command.
+pub fn decide(global: &Global, args: &cli::Wrap) -> Result<Explained> {
+    let person = Person::of_caller(&workspace::asked(args.workspace.as_deref())?)?;
+    let place = Place::new(&person)?;
+    let decided = decide_in(&place, global, args)?;
+    let mut decision = decided.decision;
+    let of_plan = decision.decided.take().context("a policy is chosen")?;
+    decision.filter = Some(filter::compile(&of_plan.plan)?);
+    let landlock = Some(walls(&of_plan, &person)?);
+    Ok(Explained { decision, landlock })
+}
+
+fn walls(decided: &Decided, person: &Person) -> Result<LandlockWalls> {
+    let (plan, abi) = (&decided.plan, abi()?);
+    // The directories of a run are its own: those of this call are removed with it.
+    let rules = rules::of(plan, &[], &terminals());
+    let mut walls = LandlockWalls::of(decided, abi);
+    walls.opened = rules.into_iter().map(opened).collect();
+    walls.directories_of_the_run = OWN_VARIABLES.map(str::to_owned).into();
+    walls.capabilities = kept(plan, person)?;
+    walls.lacks = cannot::lacks(plan, abi);
+    Ok(walls)
+}
+
+fn opened(rule: Rule) -> Opened {
+    Opened {
+        path: rule.path,
+        access: in_words(rule.access).to_owned(),
+        why: rule.why,
+    }
+}
+
+const fn in_words(access: Access) -> &'static str {
+    match access {
+        Access::Read => "read",
+        Access::ReadExecute => "read, execute",
+        Access::ReadWrite => "read, write",
+        Access::ReadWriteExecute => "read, write, execute",
+        Access::Device => "read, write, device requests",
+    }
+}
+
+/// The command's capabilities. Whoever becomes the person behind sudo has none.
+fn kept(plan: &Plan, person: &Person) -> Result<Vec<String>> {
+    if person.uid != rustix::process::getuid().as_raw() {
+        return Ok(Vec::new());
+    }
+    let kept = capabilities(plan)?.permitted;
+    Ok(kept.iter().map(|c| c.short_name().to_owned()).collect())
+}
