@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agentbox::network::{InnerMode, enter};
 use agentbox::sidecar::{
-    Attach, CgroupConfig, CgroupLimits, Duty, LandlockNeed, Limits, Loss, ProtocolError,
-    SidecarConfig, SidecarError, SidecarRecord, Spawned, kill, remove, request_namespace, spawn,
+    Attach, CgroupConfig, CgroupLimits, Duty, Limits, Loss, ProtocolError, SidecarConfig,
+    SidecarError, SidecarRecord, Spawned, kill, remove, request_namespace, spawn,
 };
 use agentbox::sys::{process, socket};
 use rustix::mount::UnmountFlags;
@@ -35,7 +35,6 @@ pub fn config() -> SidecarConfig<'static> {
             open_files: 1000,
             file_bytes: 65_536,
         },
-        landlock: LandlockNeed::Required,
         cgroup: None,
         log: None,
         duty: Duty::Wait,

@@ -8,8 +8,8 @@
 //!                                                                    |
 //!         render: spec -> shadow bundle | BPF program | files | explanation
 //!  create: probe -> plan -> sidecar, inner network namespace -> shadow bundle -> libcontainer (our Executor)
-//!  start:  release init; in init, last thing before execve, our Executor: inner namespace -> keyring
-//!          -> capabilities -> filter -> verify -> execve; `start` waits for that
+//!  start:  release init; in init, last thing before execve, our Executor, each step read back from the kernel:
+//!          inner namespace -> keyring -> no_new_privs -> capabilities -> filter -> execve; `start` waits for that
 //!  exec:   process.json through the same limits -> the same Executor in init's namespaces -> the same walls
 //!  delete: from the saved record, idempotent, also after SIGKILL of anything
 //! ```
@@ -36,7 +36,7 @@
 //! | [`sidecar`] | the companion process | in its own process |
 //! | [`wrap`] | `agentbox wrap`: a bundle from the host itself | everything, in order |
 //! | [`indexes`] | package managers of the node -> presets | run them, ask once |
-//! | [`sys`] | system calls, the only `unsafe` | one call each |
+//! | [`sys`] | system calls, the only `unsafe` | make them, and decide nothing |
 //! | [`cli`] | the command line as plain data, and its help | parse |
 //! | [`log`] | the log for engines, and sentences for people | write one line each |
 //! | [`cmd`] | one verb each | print |

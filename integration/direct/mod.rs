@@ -14,7 +14,7 @@ mod readme;
 mod seccomp;
 mod swap;
 mod verbs;
-mod wrap;
+pub mod wrap;
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;

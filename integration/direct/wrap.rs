@@ -6,7 +6,8 @@ use super::{Scratch, program, with_env};
 use crate::command::{Finished, run};
 use crate::docker::{Docker, Policy};
 
-const SECRET: &str = "a key of the user";
+/// What the person keeps in the file of their key.
+pub const SECRET: &str = "a key of the user";
 
 fn name(policy: Policy) -> &'static str {
     match policy {
@@ -17,15 +18,15 @@ fn name(policy: Policy) -> &'static str {
 }
 
 /// A person with a key at home and a project.
-struct Person {
+pub struct Person {
     _docker: Docker,
-    scratch: Scratch,
-    home: String,
-    project: String,
+    pub scratch: Scratch,
+    pub home: String,
+    pub project: String,
 }
 
 impl Person {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let docker = Docker::connect();
         let scratch = Scratch::new();
         scratch.file("home/.ssh/id_ed25519", SECRET);

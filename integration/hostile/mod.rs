@@ -10,6 +10,7 @@ mod races;
 mod users;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -71,6 +72,15 @@ impl Stage {
         config["root"] = json!({"path": self.image, "readonly": false});
         config["process"]["env"] = json!(["PATH=/bin", "HOME=/root"]);
         config
+    }
+
+    /// A call of this file of agentbox.
+    fn call_of(&self, file: impl AsRef<OsStr>, policy: &str, arguments: &[&str]) -> Finished {
+        let mut command = Command::new(file);
+        command
+            .args(["--root", &self.node.root, "--policy", policy])
+            .args(arguments);
+        self.node.finish(command)
     }
 
     /// A call of this runtime, with a `--root` of its own.

@@ -105,13 +105,7 @@ fn hostile_cve_2019_5736_the_runtimes_file_is_not_written() {
     let script = "while true; do for p in /proc/[0-9]*; do echo x > $p/exe; done; done 2>/dev/null";
     for policy in ["unconfined", "standard"] {
         let (bundle, id) = stage.bundle(&stage.config(script));
-        let call = |arguments: &[&str]| {
-            let mut command = Command::new(&installed);
-            command
-                .args(["--root", &stage.node.root, "--policy", policy])
-                .args(arguments);
-            stage.node.finish(command)
-        };
+        let call = |arguments: &[&str]| stage.call_of(&installed, policy, arguments);
         call(&["run", "--detach", "--bundle", &bundle, &id]).ok();
         for _ in 0..10 {
             call(&["exec", &id, "trap"]);
@@ -148,13 +142,7 @@ fn hostile_cve_2019_5736_a_read_only_mount_of_the_node_is_no_seal() {
         run("mount", &["-o", "remount,bind,ro", &mounted.0]).ok();
         for policy in ["unconfined", "standard"] {
             let (bundle, id) = stage.bundle(&stage.config("sleep 100"));
-            let call = |arguments: &[&str]| {
-                let mut command = Command::new(&installed);
-                command
-                    .args(["--root", &stage.node.root, "--policy", policy])
-                    .args(arguments);
-                stage.node.finish(command)
-            };
+            let call = |arguments: &[&str]| stage.call_of(&installed, policy, arguments);
             call(&["create", "--bundle", &bundle, &id]).ok();
             let state: Value = serde_json::from_str(&call(&["state", &id]).ok()).unwrap();
             let exe = format!("/proc/{}/exe", state["pid"]);

@@ -8,10 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::direct::{Scratch, program};
-use crate::docker::Docker;
-
-const SECRET: &str = "a key of the person";
+use crate::direct::program;
+use crate::direct::wrap::{Person, SECRET};
 
 /// A server that speaks the protocol's first messages, and has one tool that reads a file and one that connects.
 const SERVER: &str = r#"
@@ -176,61 +174,39 @@ impl Session {
 }
 
 /// A person with a key, and a project with a server in it.
-struct Person {
-    _docker: Docker,
-    scratch: Scratch,
-    home: String,
-    project: String,
+fn person() -> Person {
+    let person = Person::new();
+    person.scratch.file("home/project/server.py", SERVER);
+    person
 }
 
-impl Person {
-    fn new() -> Self {
-        let docker = Docker::connect();
-        let scratch = Scratch::new();
-        scratch.file("home/.ssh/id_ed25519", SECRET);
-        scratch.file("home/project/server.py", SERVER);
-        Self {
-            _docker: docker,
-            home: scratch.path("home"),
-            project: scratch.path("home/project"),
-            scratch,
-        }
-    }
+/// The words of the page, with this binary and this server in place of the page's.
+fn session(person: &Person, words: &[String]) -> Session {
+    let mut words = words.to_vec();
+    assert_eq!(words[0], "agentbox");
+    words[0] = program();
+    let end = words.iter().position(|w| w == "--");
+    words.truncate(end.expect("the server stands after --") + 1);
+    words.extend(["python3", "server.py"].map(str::to_owned));
+    Session::begin(&words, &person.home, &person.project)
+}
 
-    /// The words of the page, with this binary and this server in place of the page's.
-    fn session(&self, words: &[String]) -> Session {
-        let mut words = words.to_vec();
-        assert_eq!(words[0], "agentbox");
-        words[0] = program();
-        let end = words
-            .iter()
-            .position(|w| w == "--")
-            .expect("the server stands after --");
-        words.truncate(end + 1);
-        words.extend(["python3", "server.py"].map(str::to_owned));
-        Session::begin(&words, &self.home, &self.project)
-    }
-
-    fn plain(&self) -> Session {
-        Session::begin(
-            &["python3", "server.py"].map(str::to_owned),
-            &self.home,
-            &self.project,
-        )
-    }
+fn plain(person: &Person) -> Session {
+    let server = ["python3", "server.py"].map(str::to_owned);
+    Session::begin(&server, &person.home, &person.project)
 }
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_mcp_a_server_of_each_line_of_the_page_speaks_as_without_walls() {
-    let person = Person::new();
+    let person = person();
     let lines = command_lines();
     assert!(lines.len() >= 4, "{lines:?}");
     // Larger than a pipe, and nothing that a terminal would leave as it is.
     let long = format!("\u{1b}[2J\u{7f}\0\r\n{}\u{1F600}", "x".repeat(300_000));
     for words in &lines {
-        let mut plain = person.plain();
-        let mut session = person.session(words);
+        let mut plain = plain(&person);
+        let mut session = session(&person, words);
         let hello = session.ask("initialize", &json!({"protocolVersion": "2025-06-18"}));
         assert_eq!(hello, plain.ask("initialize", &json!({})), "{words:?}");
         assert_eq!(session.tool(&json!({"echo": long})), long, "{words:?}");
@@ -244,7 +220,7 @@ fn wrap_mcp_a_server_of_each_line_of_the_page_speaks_as_without_walls() {
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_mcp_a_server_reads_no_key_and_connects_to_no_port_of_the_node() {
-    let person = Person::new();
+    let person = person();
     let key = person.scratch.path("home/.ssh/id_ed25519");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -252,12 +228,12 @@ fn wrap_mcp_a_server_reads_no_key_and_connects_to_no_port_of_the_node() {
         json!({"path": key}),
         json!({"host": "127.0.0.1", "port": port}),
     ];
-    let mut plain = person.plain();
+    let mut plain = plain(&person);
     assert_eq!(plain.tool(&attacks[0]), SECRET);
     assert_eq!(plain.tool(&attacks[1]), "connected");
     plain.end();
     for words in command_lines() {
-        let mut session = person.session(&words);
+        let mut session = session(&person, &words);
         for attack in &attacks {
             let said = session.tool(attack);
             assert!(said.starts_with("refused: "), "{words:?} {attack}: {said}");

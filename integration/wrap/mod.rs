@@ -12,7 +12,7 @@ mod person;
 mod pid1;
 mod repository;
 mod rootless;
-mod shell;
+pub mod shell;
 mod summary;
 mod terminal;
 mod toolchains;

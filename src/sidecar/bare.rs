@@ -12,7 +12,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::network::with_causes;
 use crate::sidecar::attach::routes;
-use crate::sidecar::confine::{self, LandlockNeed, Limits};
+use crate::sidecar::confine::{self, Limits};
 use crate::sidecar::protocol::{self, Duty, Reply};
 use crate::sidecar::serve::{self, EngineNames, Serving};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError, filter};
@@ -143,7 +143,7 @@ fn confine(limits: Limits) -> Result<u32, ConfineError> {
     if have != none {
         return Err(confine::not_held("no capability", have));
     }
-    let abi = confine::restrict(LandlockNeed::Required, Duty::Serve)?;
+    let abi = confine::restrict(Duty::Serve)?;
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     match rustix::fs::open("/", flags, rustix::fs::Mode::empty()) {
         Err(rustix::io::Errno::ACCESS) => Ok(abi),

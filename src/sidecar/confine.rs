@@ -40,16 +40,6 @@ pub struct Limits {
     pub file_bytes: u64,
 }
 
-/// What a kernel without Landlock means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LandlockNeed {
-    /// The sidecar refuses to run.
-    Required,
-    /// It runs without, as the policy names.
-    IfPresent,
-}
-
 /// Why the sidecar is not confined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -164,13 +154,9 @@ pub(super) fn join_engine(namespace: BorrowedFd<'_>) -> Result<(), ConfineError>
 }
 
 /// Gives every privilege away. Returns the Landlock ABI that holds from now on.
-pub(super) fn drop_privileges(
-    identity: Identity,
-    landlock: LandlockNeed,
-    duty: Duty,
-) -> Result<u32, ConfineError> {
+pub(super) fn drop_privileges(identity: Identity, duty: Duty) -> Result<u32, ConfineError> {
     become_somebody(identity, no_capabilities())?;
-    restrict(landlock, duty)
+    restrict(duty)
 }
 
 /// Becomes somebody with these capabilities and no other right, for good.
@@ -240,13 +226,10 @@ fn change_identity(identity: Identity) -> Result<(), ConfineError> {
 
 /// Denies all that this kernel's Landlock can deny: files, TCP, and what the scopes cover. Whoever serves may still
 /// connect.
-pub(super) fn restrict(need: LandlockNeed, duty: Duty) -> Result<u32, ConfineError> {
+pub(super) fn restrict(duty: Duty) -> Result<u32, ConfineError> {
     let abi = process::landlock_abi().map_err(ConfineError::step("ask for the Landlock ABI"))?;
     if abi == 0 {
-        return match need {
-            LandlockNeed::Required => Err(ConfineError::NoLandlock),
-            LandlockNeed::IfPresent => Ok(0),
-        };
+        return Err(ConfineError::NoLandlock);
     }
     // The newest the crate knows, in its best-effort mode: what the kernel does not know is left
     // out, and that the rest took is checked here and in `verify`.

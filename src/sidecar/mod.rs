@@ -36,7 +36,7 @@ use std::io;
 
 pub use crate::cgroup::CgroupError;
 pub use crate::cgroup::sidecar::{CgroupConfig, CgroupLimits};
-pub use confine::{ConfineError, LandlockNeed, Limits};
+pub use confine::{ConfineError, Limits};
 pub use program::main;
 pub use protocol::{Duty, Handover, Loss, ProtocolError, own_pid_namespace, request_namespace};
 pub use record::{SidecarRecord, WardenRecord, kill, remove};

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::network::with_causes;
 use crate::sidecar::account::{Identity, Procfs};
 use crate::sidecar::attach::{Attached, Served, routes};
-use crate::sidecar::confine::{self, LandlockNeed, Limits};
+use crate::sidecar::confine::{self, Limits};
 use crate::sidecar::filter;
 use crate::sidecar::protocol::{self, Duty, Loss, Question, Reply, Setup};
 use crate::sidecar::serve;
@@ -127,7 +127,6 @@ impl Bootstrap {
 struct Hidden {
     identity: Identity,
     limits: Limits,
-    landlock: LandlockNeed,
     duty: Duty,
     filter: BpfProgram,
     code: Code,
@@ -145,7 +144,6 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
         uid,
         gid,
         limits,
-        landlock,
         cgroup,
         duty,
         loss,
@@ -171,7 +169,6 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
     let hidden = Hidden {
         identity,
         limits,
-        landlock,
         duty,
         filter,
         code,
@@ -189,7 +186,6 @@ fn become_nobody(
     let Hidden {
         identity,
         limits,
-        landlock,
         duty,
         filter,
         code,
@@ -209,7 +205,7 @@ fn become_nobody(
         confine::join_engine(engine.as_fd()).map_err(SidecarError::Confine)?;
     }
     let served = attached.prepare(node)?;
-    let abi = confine::drop_privileges(identity, landlock, duty).map_err(SidecarError::Confine)?;
+    let abi = confine::drop_privileges(identity, duty).map_err(SidecarError::Confine)?;
     confine::verify(identity, limits, abi, &account).map_err(SidecarError::Confine)?;
     drop(account);
     code.release()

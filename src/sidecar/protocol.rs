@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::confine::{LandlockNeed, Limits};
+use super::confine::Limits;
 use crate::cgroup::sidecar::CgroupPlan;
 use crate::sys::socket::{self, Received};
 
@@ -83,7 +83,6 @@ pub(super) struct Setup {
     pub uid: u32,
     pub gid: u32,
     pub limits: Limits,
-    pub landlock: LandlockNeed,
     pub cgroup: CgroupPlan,
     pub duty: Duty,
     pub loss: Loss,

@@ -14,7 +14,7 @@ use crate::sidecar::protocol::{
     self, Attachment, Duty, EngineNetns, Loss, ProtocolError, Reply, Setup,
 };
 use crate::sidecar::record::{self, SidecarRecord, WardenRecord};
-use crate::sidecar::{ARGV0, LandlockNeed, Limits, SidecarError, VERB};
+use crate::sidecar::{ARGV0, Limits, SidecarError, VERB};
 use crate::sys::process::{self, NewProgram};
 use crate::sys::process_id::ProcessId;
 use crate::sys::socket;
@@ -32,8 +32,6 @@ pub struct SidecarConfig<'a> {
     pub gid: u32,
     /// Its resource limits.
     pub limits: Limits,
-    /// What a kernel without Landlock means.
-    pub landlock: LandlockNeed,
     /// Its cgroup; `None` leaves it in the runtime's, for `wrap` without the right to make one.
     pub cgroup: Option<CgroupConfig>,
     /// A file for its standard error instead of /dev/null.
@@ -100,7 +98,6 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
         uid,
         gid,
         limits,
-        landlock,
         cgroup,
         log,
         duty,
@@ -128,7 +125,6 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
                 uid: *uid,
                 gid: *gid,
                 limits: *limits,
-                landlock: *landlock,
                 cgroup: plan,
                 duty: *duty,
                 loss: *loss,

@@ -15,6 +15,9 @@ const OVERFLOW: u32 = 65534;
 /// What uid_map said last, since it is asked for every file.
 static ONLY: Mutex<Option<Option<One>>> = Mutex::new(None);
 
+/// What [`only_user`] found last, since each step of `create` asks it.
+static USER: Mutex<Option<Option<Ids>>> = Mutex::new(None);
+
 const UID_MAP: &str = "/proc/self/uid_map";
 
 /// The one user and the one group of a user namespace, as the namespace above knows them.
@@ -38,16 +41,23 @@ pub fn unshare_user() -> io::Result<()> {
 }
 
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
-    *ONLY.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    forget();
     // SAFETY: `unshare_unsafe` is unsafe because CLONE_FILES would leave other threads with another descriptor table than this
     // one; only NEWUSER and NEWNS get here, which leave memory and descriptors as they are.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+}
+
+/// The maps are others from now on.
+fn forget() {
+    *ONLY.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *USER.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 /// Maps one user and one group: `inside` are their numbers in the calling process's namespace, which has no map yet, and
 /// `above` those of the namespace above, which are the caller's. setgroups(2) is given up first: the kernel wants that of
 /// whoever has no capability above.
 pub fn map_one(inside: Ids, above: Ids) -> io::Result<()> {
+    forget();
     write("/proc/self/setgroups", "deny")?;
     write(
         "/proc/self/uid_map",
@@ -70,11 +80,15 @@ fn write(path: &str, text: &str) -> io::Result<()> {
 }
 
 /// Whom root of the calling process's user namespace is above, if it is the only user there; `None` where the namespace has
-/// other users, as the node's first one has all.
+/// other users, as the node's first one has all. Read once, and again after the calling process has made a user namespace.
 pub fn only_user() -> io::Result<Option<Ids>> {
+    let mut known = USER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(user) = *known {
+        return Ok(user);
+    }
     let uid = only(&procfs::text(UID_MAP)?);
     let gid = only(&procfs::text("/proc/self/gid_map")?);
-    Ok(uid.zip(gid).map(|(uid, gid)| Ids { uid, gid }))
+    Ok(*known.insert(uid.zip(gid).map(|(uid, gid)| Ids { uid, gid })))
 }
 
 /// Who owns a file, as far as that can be told: in a user namespace with one user the kernel shows that person by the

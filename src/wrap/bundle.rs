@@ -32,7 +32,7 @@ pub enum Base<'a> {
         /// `--root`
         root: &'a Path,
     },
-    /// In the directory of one run, which keeps it from being taken for a leftover.
+    /// This directory of one run, which keeps it from being taken for a leftover.
     Run(&'a Path),
 }
 
@@ -48,8 +48,8 @@ impl WrapBundle {
                     _claim: Some(claim),
                 }
             }
-            Base::Run(base) => Self {
-                dir: base.join("bundle"),
+            Base::Run(dir) => Self {
+                dir: dir.to_owned(),
                 id: "wrap".to_owned(),
                 _claim: None,
             },

@@ -54,10 +54,10 @@ pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
 fn by_namespaces(global: &Global, args: &cli::Wrap) -> Result<i32> {
     leftovers::sweep();
     let base = Base::Records { root: &global.root };
-    let prepared = prepare(global, args, base)?;
+    let prepared = prepare(global, args, &caller(args)?, base)?;
     let mut refused = Summary::default();
     let status = foreground::run(
-        &prepared.global,
+        global,
         &prepared.create(),
         &prepared.wrapped,
         Afterwards::Delete,
@@ -91,14 +91,13 @@ pub fn decide(global: &Global, args: &cli::Wrap) -> Result<Explained> {
         return landlock::decide(global, args);
     }
     let base = Base::Records { root: &global.root };
-    let prepared = prepare(global, args, base)?;
-    let decision = create::decide(&prepared.global, &prepared.bundle.dir, &prepared.wrapped)?;
+    let prepared = prepare(global, args, &caller(args)?, base)?;
+    let decision = create::decide(global, &prepared.bundle.dir, &prepared.wrapped)?;
     Ok(decision.into())
 }
 
 /// A bundle made for a command, and how it is to be run.
 struct Prepared {
-    global: Global,
     bundle: WrapBundle,
     wrapped: Wrapped,
     /// Where the summary is to be written.
@@ -122,12 +121,16 @@ impl Prepared {
     }
 }
 
+/// The person behind the call.
+fn caller(args: &cli::Wrap) -> Result<Person> {
+    Person::of_caller(&workspace::asked(args.workspace.as_deref())?)
+}
+
 /// Makes the bundle.
-fn prepare(global: &Global, args: &cli::Wrap, base: Base<'_>) -> Result<Prepared> {
+fn prepare(global: &Global, args: &cli::Wrap, person: &Person, base: Base<'_>) -> Result<Prepared> {
     let list = List::builtin();
     let directory = workspace::asked(args.workspace.as_deref())?;
-    let person = Person::of_caller(&directory)?;
-    let asked = person.looking(|| asked::of(args, &person))??;
+    let asked = person.looking(|| asked::of(args, person))??;
     let resolved = match node_files::selection(global, &Default::default(), &asked)? {
         Selection::Unconfined { .. } => bail!(WrapRefused::NoPolicy),
         Selection::Policy(resolved) => resolved,
@@ -136,17 +139,16 @@ fn prepare(global: &Global, args: &cli::Wrap, base: Base<'_>) -> Result<Prepared
         MountRule::Keep => Shown::Home,
         MountRule::Drop | MountRule::ReadOnly => Shown::Listed,
     };
-    let cwd = person.looking(|| workspace::choose(&directory, &list, &person))??;
+    let cwd = person.looking(|| workspace::choose(&directory, &list, person))??;
     // A directory that was named is meant as it is.
-    let top = || repository::top(&cwd, &person).filter(|_| args.workspace.is_none());
+    let top = || repository::top(&cwd, person).filter(|_| args.workspace.is_none());
     let workspace = person.looking(top)?.unwrap_or_else(|| cwd.clone());
     let policy = &resolved.policy;
-    let mut environment =
-        person.looking(|| environment::passed(&list, &person, args, policy))??;
+    let mut environment = person.looking(|| environment::passed(&list, person, args, policy))??;
     let layout = person.looking(|| {
         let mut layout = Layout::of(&list, &workspace, &environment, shown);
         layout.cwd = cwd;
-        layout.add_repository(&person);
+        layout.add_repository(person);
         layout.add_named(args, &resolved)?;
         layout.check_venvs()?;
         environment::add_toolchains(&mut environment, &list, &layout);
@@ -157,7 +159,7 @@ fn prepare(global: &Global, args: &cli::Wrap, base: Base<'_>) -> Result<Prepared
     workspace::check_state(layout.binds.iter().chain([&layout.workspace]))?;
     let summary = args.summary.as_deref();
     let summary = person.looking(|| summary.map(summary::open).transpose())??;
-    let bundle = WrapBundle::new(&layout, &person, base)?;
+    let bundle = WrapBundle::new(&layout, person, base)?;
     let stdio = [
         rustix::stdio::stdin(),
         rustix::stdio::stdout(),
@@ -166,13 +168,12 @@ fn prepare(global: &Global, args: &cli::Wrap, base: Base<'_>) -> Result<Prepared
     let command = spec::Command {
         args: &args.command,
         environment,
-        person: &person,
+        person,
         terminal: stdio.into_iter().all(rustix::termios::isatty),
         id: &bundle.id,
     };
     bundle.write(&spec::build(&layout, &command))?;
     Ok(Prepared {
-        global: global.clone(),
         bundle,
         wrapped: Wrapped {
             by: match args.walls {

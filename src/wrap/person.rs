@@ -9,6 +9,7 @@ use rustix::process::{Gid, getgid, getgroups, getuid};
 use super::accounts::Account;
 use super::error::WrapRefused;
 use crate::runtime::unprivileged;
+use crate::sys::user_namespace::owner;
 
 /// Who the command runs as.
 #[derive(Debug, Clone)]
@@ -73,14 +74,9 @@ impl Person {
         }
     }
 
-    /// Whether a file is theirs. In the user namespace of somebody without root's rights their own number is 0
-    /// (user_namespaces(7)), and nobody else's is.
+    /// Whether a file is theirs.
     pub fn owns(&self, file: &std::fs::Metadata) -> bool {
-        let own = match unprivileged::inside() {
-            Some(_) => 0,
-            None => self.uid,
-        };
-        std::os::unix::fs::MetadataExt::uid(file) == own
+        owner(std::os::unix::fs::MetadataExt::uid(file)) == self.uid
     }
 
     fn caller() -> Self {

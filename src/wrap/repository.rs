@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::own_file;
 use super::person::Person;
 use crate::plan::never::Never;
 use crate::probe::is_home;
@@ -139,7 +140,8 @@ fn worktree_of(own: &Path) -> Option<PathBuf> {
 fn text_of(path: &Path) -> Option<String> {
     let meta = fs::symlink_metadata(path).ok()?;
     let small = meta.is_file() && meta.len() <= LONGEST;
-    small.then(|| fs::read_to_string(path).ok()).flatten()
+    // Another kind of file may have taken its place: that is refused, and never waited for.
+    small.then(|| own_file::read(path).ok()).flatten()
 }
 
 /// The person's name and e-mail, for a configuration file that holds nothing else: no helper, no alias, no URL.

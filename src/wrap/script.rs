@@ -1,9 +1,10 @@
 //! SHELL. The first line of a script.
 
-use std::fs::{DirEntry, OpenOptions};
+use std::fs::DirEntry;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use crate::runtime::input::bundle::open_regular;
 
 /// Longest first line of a script that the kernel reads (BINPRM_BUF_SIZE).
 const FIRST_LINE: u64 = 256;
@@ -33,14 +34,11 @@ pub fn is_file(entry: &DirEntry) -> bool {
 
 /// The first bytes of a regular file. Opened without waiting: a pipe may have taken its place.
 fn beginning(path: &Path, most: u64) -> String {
-    let mut options = OpenOptions::new();
-    let opened = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let Ok(file) = opened else {
+    let Ok(file) = open_regular(path) else {
         return String::new();
     };
     let mut bytes = Vec::new();
-    let is_file = file.metadata().is_ok_and(|m| m.is_file());
-    if !is_file || file.take(most).read_to_end(&mut bytes).is_err() {
+    if file.take(most).read_to_end(&mut bytes).is_err() {
         return String::new();
     }
     String::from_utf8_lossy(&bytes).into_owned()

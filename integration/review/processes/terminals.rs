@@ -3,27 +3,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-use rustix::pty::OpenptFlags;
 
 use super::{Running, called_by, sleeper};
 use crate::command::run;
 use crate::direct::{Node, Scratch, program};
 use crate::docker::Docker;
-
-/// A terminal with nobody at it: its master and its slave.
-fn terminal() -> (File, OwnedFd) {
-    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    rustix::pty::grantpt(&master).unwrap();
-    rustix::pty::unlockpt(&master).unwrap();
-    let name = rustix::pty::ptsname(&master, Vec::new()).unwrap();
-    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
-    let slave = rustix::fs::open(name, flags, rustix::fs::Mode::empty()).unwrap();
-    (File::from(master), slave)
-}
+use crate::wrap::shell::terminal;
 
 /// Waits for its end, for at most half a minute.
 #[track_caller]

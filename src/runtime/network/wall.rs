@@ -25,8 +25,8 @@ use crate::runtime::state::record::{ProcessId, Record, write_whole};
 use crate::runtime::state::store::{self, Place};
 use crate::runtime::unprivileged;
 use crate::sidecar::{
-    self, Attach, CgroupConfig, CgroupLimits, Duty, EngineNetworks, LandlockNeed, Limits, Loss,
-    Serving, ServingFds, SidecarConfig, SidecarRecord,
+    self, Attach, CgroupConfig, CgroupLimits, Duty, EngineNetworks, Limits, Loss, Serving,
+    ServingFds, SidecarConfig, SidecarRecord,
 };
 
 /// The violation log's name in the container's directory.
@@ -346,7 +346,6 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
             open_files: limits.files,
             file_bytes: 1 << 20,
         },
-        landlock: LandlockNeed::Required,
         cgroup,
         log: None,
         duty: duty(&plan.network),

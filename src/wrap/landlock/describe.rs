@@ -9,13 +9,13 @@ use crate::cli::{self, Global};
 use crate::plan::{Decided, Plan};
 use crate::render::explain::{LandlockWalls, Opened};
 use crate::wrap::person::Person;
-use crate::wrap::{Explained, workspace};
+use crate::wrap::{Explained, caller};
 
 /// What would be enforced for a command.
 pub fn decide(global: &Global, args: &cli::Wrap) -> Result<Explained> {
-    let person = Person::of_caller(&workspace::asked(args.workspace.as_deref())?)?;
+    let person = caller(args)?;
     let place = Place::new(&person)?;
-    let decided = decide_in(&place, global, args)?;
+    let decided = decide_in(&place, global, args, &person)?;
     let mut decision = decided.decision;
     let of_plan = decision.decided.take().context("a policy is chosen")?;
     decision.filter = Some(filter::compile(&of_plan.plan)?);

@@ -102,7 +102,14 @@ mod tests {
             assert!(denied(libc::SYS_clone, [flag | 17, 0, 0, 0, 0, 0]));
         }
         assert!(!denied(libc::SYS_clone, [0x0120_0011, 0, 0, 0, 0, 0]));
-        for number in [libc::SYS_ptrace, libc::SYS_io_uring_setup, libc::SYS_shmget] {
+        for number in [
+            libc::SYS_ptrace,
+            libc::SYS_io_uring_setup,
+            libc::SYS_shmget,
+            libc::SYS_listen,
+            libc::SYS_accept,
+            libc::SYS_accept4,
+        ] {
             assert!(denied(number, [0; 6]), "{number}");
         }
     }

@@ -42,7 +42,7 @@ use rustix::process::PidfdFlags;
 use super::bundle::Base;
 use super::person::Person;
 use super::summary::Summary;
-use super::{WrapRefused, prepare, workspace};
+use super::{WrapRefused, caller, prepare};
 use crate::cli::{self, Global};
 use crate::egress::names::Families;
 use crate::enforce::{privileges, program};
@@ -66,17 +66,16 @@ const OVER_FILES: [&str; 4] = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "C
 pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
     refuse_sockets()?;
     enforce::try_to_listen()?;
-    let person = Person::of_caller(&workspace::asked(args.workspace.as_deref())?)?;
+    let person = caller(args)?;
     let place = Place::new(&person)?;
-    let decided = decide_in(&place, global, args)?;
-    place.check_outside(decided.decision.decided.as_ref())?;
+    let decided = decide_in(&place, global, args, &person)?;
     become_the(&person)?;
-    let ended = run_decided(&place, decided.global, decided.decision, &decided.git);
+    let ended = run_decided(&place, global, decided.decision, &decided.git);
     Summary::read(&place.journal_path()).tell(args, decided.summary.as_ref())?;
     ended
 }
 
-fn run_decided(place: &Place, global: Global, decision: BundleDecision, git: &str) -> Result<i32> {
+fn run_decided(place: &Place, global: &Global, decision: BundleDecision, git: &str) -> Result<i32> {
     let decided = decision.decided.context("a policy is chosen")?;
     let terminals = terminals();
     let mut plan = decided.plan.clone();
@@ -95,7 +94,7 @@ fn run_decided(place: &Place, global: Global, decision: BundleDecision, git: &st
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .context("take the command's orphans")?;
     let sidecar = proxy
-        .map(|listener| serve(&global, &plan, place, listener))
+        .map(|listener| serve(global, &plan, place, listener))
         .transpose()?;
     say_what_is_lacking(&decided, abi);
     let signals = supervise::signals()?;
@@ -115,17 +114,21 @@ fn run_decided(place: &Place, global: Global, decision: BundleDecision, git: &st
 }
 
 /// As whoever called: what root alone may see of the node counts for what is hidden.
-fn decide_in(place: &Place, global: &Global, args: &cli::Wrap) -> Result<DecidedRun> {
-    let prepared = prepare(global, args, Base::Run(&place.bundles()))?;
+fn decide_in(
+    place: &Place,
+    global: &Global,
+    args: &cli::Wrap,
+    person: &Person,
+) -> Result<DecidedRun> {
+    let prepared = prepare(global, args, person, Base::Run(&place.bundle()))?;
     let dir = &prepared.bundle.dir;
-    let decision = create::decide(&prepared.global, dir, &prepared.wrapped)?;
+    let decision = create::decide(global, dir, &prepared.wrapped)?;
     if let Some(decided) = &decision.decided {
-        check(decided)?;
+        check(decided, place)?;
     }
     // With it goes the bundle, which was made with the rights that are left here.
     Ok(DecidedRun {
         decision,
-        global: prepared.global,
         summary: prepared.summary,
         git: prepared.git,
     })
@@ -133,7 +136,6 @@ fn decide_in(place: &Place, global: &Global, args: &cli::Wrap) -> Result<Decided
 
 /// What is left of the preparations when they have been judged.
 struct DecidedRun {
-    global: Global,
     decision: BundleDecision,
     summary: Option<File>,
     git: String,
@@ -144,7 +146,7 @@ fn abi() -> Result<u32> {
 }
 
 /// Refuses what would not hold.
-fn check(decided: &Decided) -> Result<()> {
+fn check(decided: &Decided, place: &Place) -> Result<()> {
     if let Some(why) = cannot::refusal(decided, abi()?) {
         bail!(WrapRefused::NotByLandlock(why));
     }
@@ -154,6 +156,7 @@ fn check(decided: &Decided) -> Result<()> {
         bail!(WrapRefused::NotByLandlock(why));
     }
     let rules = rules::of(&decided.plan, &[], &[]);
+    place.check_outside(&rules)?;
     let there = |path: &Path| path.symlink_metadata().is_ok();
     let shown = rules::shown(&decided.plan, &rules, there);
     if let Some(first) = shown.first() {

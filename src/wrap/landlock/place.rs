@@ -9,8 +9,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::path::Arg;
 
-use super::rules;
-use crate::plan::Decided;
+use super::rules::Rule;
 use crate::wrap::WrapRefused;
 use crate::wrap::person::Person;
 
@@ -46,7 +45,7 @@ impl Place {
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .with_context(|| format!("lock {dir:?}"))?;
         let place = Self { dir, _lock: lock };
-        for own in place.own().into_iter().chain([place.bundles()]) {
+        for own in place.own().into_iter().chain([place.bundle()]) {
             fs::DirBuilder::new()
                 .mode(0o700)
                 .create(&own)
@@ -58,7 +57,7 @@ impl Place {
 
     /// It is theirs as whom the command runs, and who removes it.
     fn give_to(&self, person: &Person) -> Result<()> {
-        let all = [self.dir.clone(), self.dir.join(LOCK), self.bundles()];
+        let all = [self.dir.clone(), self.dir.join(LOCK), self.bundle()];
         for path in all.iter().chain(&self.own()) {
             std::os::unix::fs::chown(path, Some(person.uid), Some(person.gid))
                 .with_context(|| format!("give {path:?} to {}", person.name()))?;
@@ -67,9 +66,8 @@ impl Place {
     }
 
     /// Refuses a place that the command could write: the journal and the locks of other runs lie there.
-    pub fn check_outside(&self, decided: Option<&Decided>) -> Result<()> {
-        let rules = decided.map(|decided| rules::of(&decided.plan, &[], &[]));
-        let mut written = rules.iter().flatten().filter(|rule| rule.access.writes());
+    pub fn check_outside(&self, rules: &[Rule]) -> Result<()> {
+        let mut written = rules.iter().filter(|rule| rule.access.writes());
         match written.find(|rule| self.dir.starts_with(&rule.path)) {
             Some(rule) => bail!(WrapRefused::NotByLandlock(format!(
                 "the directory for temporary files {:?} lies in {:?}, which the command may write: set TMPDIR to another",
@@ -96,7 +94,7 @@ impl Place {
     }
 
     /// Where the bundle is made by which it is planned.
-    pub fn bundles(&self) -> PathBuf {
+    pub fn bundle(&self) -> PathBuf {
         self.dir.join("bundle")
     }
 
