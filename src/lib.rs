@@ -26,6 +26,7 @@
 //! | [`seccomp`] | rules and the engine's profile -> one program | nothing but compute |
 //! | [`egress`] | rules, names, heads -> verdicts | nothing but compute |
 //! | [`devices`] | device rules -> a program for cgroup v2 | nothing but compute |
+//! | [`audit`] | events -> lines that hold each other, and back | nothing but compute |
 //! | [`render`] | plan -> spec, files, words | nothing but compute |
 //! | [`kernel`] | words of the kernel's interfaces that several share | nothing but compute |
 //! | [`probe`] | kernel and files -> facts | read |
@@ -41,6 +42,7 @@
 //! | [`log`] | the log for engines, and sentences for people | write one line each |
 //! | [`cmd`] | one verb each | print |
 
+pub mod audit;
 pub mod cgroup;
 pub mod cli;
 pub mod cmd;

@@ -105,10 +105,27 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// The container's violation log.
+    /// The log that the container's sidecar writes.
     #[track_caller]
     pub fn violations(&self) -> String {
-        self.kept("violations.jsonl")
+        self.kept("run/sidecar.jsonl")
+    }
+
+    /// Waits until the lines with this word stand for so many events: equal ones share a line, which comes a little later. The log.
+    #[track_caller]
+    pub fn counted(&self, word: &str, events: u64) -> String {
+        let mut log = String::new();
+        for _ in 0..100 {
+            log = self.violations();
+            let lines = log.lines().filter(|line| line.contains(word));
+            let lines = lines.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+            let found: u64 = lines.map(|line| line["count"].as_u64().unwrap_or(1)).sum();
+            if found == events {
+                return log;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        panic!("not {events} events with {word}: {log}");
     }
 }
 

@@ -124,6 +124,10 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
     }
     note(remove_container(place, init, record));
     if let Some(sidecar) = &remains.sidecar {
+        if init.is_some() {
+            // It ends with the first process, and writes down what it has counted.
+            sidecar::await_end(sidecar);
+        }
         note(sidecar::kill(sidecar).map_err(RuntimeError::from));
         note(sidecar::remove(sidecar).map_err(RuntimeError::from));
     }

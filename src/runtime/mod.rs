@@ -10,6 +10,7 @@
 //! | [`network`] | the wall, the sidecar's orders, names and what was refused |
 //! | [`state`] | what is remembered of containers, and how they are found |
 //! | [`unprivileged`] | the user namespace of a caller without root's rights |
+//! | [`runs`] | the logs of containers, which stay when they are gone |
 //! | [`hooks`], [`agent`] | programs of the engine's that have a say |
 //! | [`filter`], [`seal`], [`pidfd`] | the system call filter as kept bytes; the runtime's own file; descriptors of processes |
 
@@ -25,6 +26,7 @@ pub mod input;
 pub mod launch;
 pub mod network;
 pub mod pidfd;
+pub mod runs;
 pub mod seal;
 pub mod signal;
 pub mod start;

@@ -3,8 +3,9 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
+use crate::audit::{Event, LifeState, Verdict, WallName, What, chain};
 use crate::egress::Kept;
 use crate::network::Listeners;
 use crate::sidecar::SidecarError;
@@ -25,10 +26,19 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// The violation log.
-    pub fn journal(&self) -> Option<BorrowedFd<'_>> {
-        let (_, descriptors) = self.serving.as_ref()?;
-        Some(descriptors.journal.as_fd())
+    /// The warden's log, and the line that it may have to write there. The warden alone has it from here on.
+    pub fn take_wardens_log(&mut self) -> Option<(OwnedFd, Vec<u8>)> {
+        let (serving, descriptors) = self.serving.as_mut()?;
+        let what = What::life(LifeState::Ended);
+        let event = Event {
+            cause: Some("sidecar-lost".to_owned()),
+            hint: Some(
+                "look for what ended the sidecar: the node's OOM killer, or somebody with root's rights".to_owned(),
+            ),
+            ..Event::new(WallName::Network, Verdict::Ended, what)
+        };
+        let template = chain::template(&serving.context, event);
+        descriptors.warden.take().map(|log| (log, template))
     }
 }
 
@@ -134,12 +144,17 @@ fn prepare_serving(
     let mut arrived = Arrived::new(fds, 3);
     let (config, journal, control) = (arrived.next()?, arrived.next()?, arrived.next()?);
     let serving = read_configuration(config)?;
-    arrived.need += usize::from(serving.kept) + usize::from(serving.outside) + serving.sockets();
+    let optional = [serving.kept, serving.outside, serving.warden];
+    arrived.need += optional.map(usize::from).iter().sum::<usize>() + serving.sockets();
     let kept = match serving.kept {
         true => Some(read_kept(arrived.next()?)?),
         false => None,
     };
     let outside = match serving.outside {
+        true => Some(arrived.next()?),
+        false => None,
+    };
+    let warden = match serving.warden {
         true => Some(arrived.next()?),
         false => None,
     };
@@ -171,6 +186,7 @@ fn prepare_serving(
         journal,
         kept,
         outside,
+        warden,
         control,
         routes: [engine, node],
     };

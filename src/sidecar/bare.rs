@@ -30,7 +30,7 @@ pub struct Bare {
     pub names: EngineNames,
     /// The proxy's listener.
     pub listener: OwnedFd,
-    /// The violation log, opened to append.
+    /// The log, opened to append.
     pub journal: OwnedFd,
     /// It ends with this process.
     pub guarded: OwnedFd,

@@ -115,7 +115,7 @@ fn assemble(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, Backen
 
 /// The number of the warden's descriptor for init: the first after its two of the line, since it has no other.
 pub(super) const WARDEN_INIT: libc::c_int = 2;
-/// And for the violation log.
+/// And for its log.
 const WARDEN_JOURNAL: libc::c_int = 3;
 
 /// The warden's: hear what it watches over, wait, kill that one process, write a line, leave.

@@ -24,6 +24,7 @@ mod attach;
 pub mod bare;
 mod confine;
 mod filter;
+mod journal;
 mod program;
 pub mod protocol;
 mod record;
@@ -39,7 +40,7 @@ pub use crate::cgroup::sidecar::{CgroupConfig, CgroupLimits};
 pub use confine::{ConfineError, Limits};
 pub use program::main;
 pub use protocol::{Duty, Handover, Loss, ProtocolError, own_pid_namespace, request_namespace};
-pub use record::{SidecarRecord, WardenRecord, kill, remove};
+pub use record::{SidecarRecord, WardenRecord, await_end, kill, remove};
 pub use serve::{
     AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames, EngineNetworks, Proxy,
     Serving, Tls,

@@ -204,7 +204,7 @@ fn become_nobody(
     if let Some(engine) = &attached.engine {
         confine::join_engine(engine.as_fd()).map_err(SidecarError::Confine)?;
     }
-    let served = attached.prepare(node)?;
+    let mut served = attached.prepare(node)?;
     let abi = confine::drop_privileges(identity, duty).map_err(SidecarError::Confine)?;
     confine::verify(identity, limits, abi, &account).map_err(SidecarError::Confine)?;
     drop(account);
@@ -212,7 +212,10 @@ fn become_nobody(
         .map_err(SidecarError::step("give back the code of the start"))?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
     let pid = warden
-        .map(|line| line.entrust(served.init.as_fd(), served.journal()))
+        .map(|line| {
+            let log = served.take_wardens_log();
+            line.entrust(served.init.as_fd(), log)
+        })
         .transpose()?;
     let landlock_abi = abi;
     Ok((served, Reply::Ready { landlock_abi, pid }))

@@ -81,12 +81,14 @@ pub struct Attach<'a> {
 pub struct ServingFds {
     /// The configuration, to be read from its beginning: [`crate::sidecar::Serving`] as JSON.
     pub config: OwnedFd,
-    /// The violation log, opened to append.
+    /// The log, opened to append.
     pub journal: OwnedFd,
     /// Where what is used is kept, opened to read and append.
     pub kept: Option<OwnedFd>,
     /// The kernel's count of resets in the engine's network: /proc/PID/net/snmp.
     pub outside: Option<OwnedFd>,
+    /// The warden's log, opened to append.
+    pub warden: Option<OwnedFd>,
     /// A UNIX socket that listens.
     pub control: OwnedFd,
 }
@@ -294,6 +296,7 @@ impl Spawned {
                 own.into_iter()
                     .chain(serving.kept)
                     .chain(serving.outside)
+                    .chain(serving.warden)
                     .chain(listeners)
                     .chain(inner.dialers)
                     .collect()

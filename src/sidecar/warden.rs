@@ -18,7 +18,6 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use serde::Serialize;
 
 use super::account::{Account, Identity};
 use super::confine;
@@ -33,8 +32,10 @@ const NAME: &std::ffi::CStr = c"agentbox-warden";
 const CONFINED_WITHIN: Duration = Duration::from_secs(10);
 /// A message of the warden: this and the sidecar's number, or why there is no warden.
 const READY: u8 = b'+';
-/// The sidecar's only message.
-const ENTRUST: &[u8; 1] = b"w";
+/// The sidecar's only message: this, and the line for the log where there is one.
+const ENTRUST: u8 = b'w';
+/// The longest such line: ten texts of 256 characters, each of at most twelve bytes.
+const LONGEST_LINE: usize = 32 << 10;
 /// The longest reason.
 const MOST: usize = 512;
 
@@ -136,12 +137,12 @@ fn tell(line: BorrowedFd<'_>, reason: &str) {
 }
 
 impl WardenLine {
-    /// Gives the warden what it watches over, once it is confined. Returns the sidecar's number in the runtime's pid
-    /// namespace, which only its parent knows.
+    /// Gives the warden what it watches over, once it is confined, and its log with the line that it may write there. Returns
+    /// the sidecar's number in the runtime's pid namespace, which only its parent knows.
     pub fn entrust(
         self,
         init: BorrowedFd<'_>,
-        journal: Option<BorrowedFd<'_>>,
+        log: Option<(OwnedFd, Vec<u8>)>,
     ) -> Result<i32, SidecarError> {
         const PEER: &str = "warden";
         let failed = |source| SidecarError::Protocol(ProtocolError::Socket { peer: PEER, source });
@@ -157,8 +158,14 @@ impl WardenLine {
             let reason = String::from_utf8_lossy(&buffer[..said.len]).into_owned();
             return Err(SidecarError::NoWarden { reason });
         };
-        let fds: Vec<_> = std::iter::once(init).chain(journal).collect();
-        socket::send(self.0.as_fd(), ENTRUST, &fds).map_err(failed)?;
+        let (log, line) = log.unzip();
+        let fds: Vec<_> = std::iter::once(init)
+            .chain(log.as_ref().map(AsFd::as_fd))
+            .collect();
+        let message: Vec<u8> = std::iter::once(ENTRUST)
+            .chain(line.unwrap_or_default())
+            .collect();
+        socket::send(self.0.as_fd(), &message, &fds).map_err(failed)?;
         Ok(number)
     }
 }
@@ -172,12 +179,15 @@ fn watch(sidecar: i32, line: OwnedFd, spare: OwnedFd) -> i32 {
         return 1;
     }
     // Nobody else has the other end: a sidecar that never becomes ready closes it by its end.
-    let Ok(entrusted) = socket::receive(line.as_fd(), &mut [0; ENTRUST.len()]) else {
+    let mut message = vec![0; LONGEST_LINE];
+    let Ok(entrusted) = socket::receive(line.as_fd(), &mut message) else {
         return 1;
     };
+    message.truncate(entrusted.len);
+    message.shrink_to_fit();
     let mut fds = entrusted.fds.into_iter();
     let Some(init) = fds.next() else { return 1 };
-    let journal = fds.next().map(std::fs::File::from);
+    let log = fds.next().map(std::fs::File::from);
     // The descriptors' numbers in the filter are those that the kernel gave out: the lowest free ones.
     if init.as_raw_fd() != filter::WARDEN_INIT {
         return 1;
@@ -195,8 +205,8 @@ fn watch(sidecar: i32, line: OwnedFd, spare: OwnedFd) -> i32 {
     }
     // It may have ended since.
     let ended = rustix::process::pidfd_send_signal(&init, Signal::KILL);
-    if let (Ok(()), Some(journal)) = (ended, journal) {
-        note(journal, how.as_ref());
+    if let (Ok(()), Some(log), [ENTRUST, template @ ..]) = (ended, log, &message[..]) {
+        note(log, template, how.as_ref());
     }
     0
 }
@@ -212,32 +222,19 @@ fn has_ended(init: &OwnedFd) -> bool {
     ready.is_ok_and(|count| count > 0)
 }
 
-/// The last line of a violation log.
-#[derive(Serialize)]
-struct Ended {
-    time: String,
-    wall: &'static str,
-    verdict: &'static str,
-    reason: String,
-}
-
-fn note(mut journal: std::fs::File, how: Option<&WaitIdStatus>) {
+fn note(mut log: std::fs::File, template: &[u8], how: Option<&WaitIdStatus>) {
     let how = match how.map(|how| (how.exit_status(), how.terminating_signal())) {
         Some((Some(code), _)) => format!("exit code {code}"),
         Some((_, Some(signal))) => format!("signal {signal}"),
         _ => "nobody knows how".to_owned(),
     };
-    let line = Ended {
-        time: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
-        wall: "network",
-        verdict: "ended",
-        reason: format!(
-            "the container's sidecar died ({how}), without which it has no network: its first process was sent SIGKILL"
-        ),
-    };
-    if let Ok(mut text) = serde_json::to_vec(&line) {
-        text.push(b'\n');
+    let time = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+    let reason = format!(
+        "the container's sidecar died ({how}), without which it has no network: its first process was sent SIGKILL"
+    );
+    if let Ok(template) = std::str::from_utf8(template) {
+        let line = crate::audit::chain::fill(template, &time, &reason);
         // One write, so that the line is whole or not there.
-        let _full = journal.write_all(&text);
+        let _full = log.write_all(line.as_bytes());
     }
 }

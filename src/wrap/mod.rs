@@ -29,6 +29,7 @@ use std::fs::File;
 use anyhow::{Result, bail};
 
 pub use self::error::{WrapRefused, status_of};
+use crate::audit;
 use crate::cli::{self, Global, Walls};
 use crate::plan::wrapped::{ShownBy, Wrapped};
 use crate::policy::{MountRule, Selection};
@@ -36,7 +37,7 @@ use crate::render::explain::LandlockWalls;
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::{self, Afterwards, Front};
 use crate::runtime::input::node_files;
-use crate::runtime::network::wall::VIOLATIONS;
+use crate::runtime::runs::Run;
 use bundle::{Base, WrapBundle};
 use layout::{Layout, Shown};
 use list::List;
@@ -62,7 +63,11 @@ fn by_namespaces(global: &Global, args: &cli::Wrap) -> Result<i32> {
         &prepared.wrapped,
         Afterwards::Delete,
         Front::Reaper,
-        &mut |place| refused = Summary::read(&place.dir().join(VIOLATIONS)),
+        &mut |place| {
+            let run = Run::of(place);
+            run.await_sidecar(place);
+            refused = Summary::read(&run.file(audit::SIDECAR));
+        },
     );
     refused.tell(args, prepared.summary.as_ref())?;
     Ok(status?.unwrap_or_default())

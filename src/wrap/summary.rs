@@ -1,36 +1,22 @@
 //! What was refused is said when the command has ended: an agent repeats what it was told in its own words, or not at all.
 //!
-//! The source is the violation log, which is bounded, so a command that makes refusals without end makes no longer summary. Files
+//! The source is the sidecar's log, which is bounded, so a command that makes refusals without end makes no longer summary. Files
 //! are not in it: a path that is not shown is absent, which nobody counts.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use serde::Deserialize;
-
+use crate::audit::{Line, Log, Verdict, WallName, What, quota};
 use crate::cli;
+use anyhow::{Context, Result};
 
 /// Lines at a terminal.
 const MOST: usize = 10;
-/// Bytes of the log that are read. The log's own limit is lower.
-const MOST_BYTES: u64 = 1 << 20;
 /// Characters of a reason.
 const LONGEST: usize = 120;
 /// A reason that a rule takes away; others say themselves what hinders.
 const NO_RULE: &str = "no rule of network.allow names it";
-
-#[derive(Deserialize)]
-struct LogLine {
-    verdict: Option<String>,
-    host: Option<String>,
-    port: Option<u16>,
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
-    left_out: u64,
-}
 
 /// A host and port that were refused for a reason.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,25 +48,26 @@ impl Summary {
         file.map_or(Ok(()), |file| self.write(file).context("write the summary"))
     }
 
-    /// Reads a violation log. A command without a network wall that listens has none.
+    /// Reads the sidecar's log. A command without a network wall that listens has none.
     pub fn read(log: &Path) -> Self {
         use std::io::Read;
         let mut text = Vec::new();
-        let read =
-            std::fs::File::open(log).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
+        let read = std::fs::File::open(log)
+            .and_then(|file| file.take(quota::MOST_BYTES).read_to_end(&mut text));
         if let Err(error) = read {
             log::debug!("read {log:?}: {error}");
         }
-        Self::of(&String::from_utf8_lossy(&text))
+        let log = Log::parse("the log of refusals", &text);
+        for fault in &log.faults {
+            log::warn!("{fault}");
+        }
+        Self::of(&log.lines)
     }
 
-    fn of(log: &str) -> Self {
+    fn of(lines: &[Line]) -> Self {
         let mut summary = Self::default();
-        for line in log.lines() {
-            // The last one may be cut.
-            if let Ok(line) = serde_json::from_str(line) {
-                summary.count(line);
-            }
+        for line in lines {
+            summary.count(line);
         }
         // A name that was also connected to is told with its port.
         let connected: Vec<String> = summary
@@ -94,20 +81,30 @@ impl Summary {
         summary
     }
 
-    fn count(&mut self, line: LogLine) {
-        self.left_out = self.left_out.saturating_add(line.left_out);
-        let (Some("denied"), Some(host)) = (line.verdict.as_deref(), line.host) else {
-            return;
+    fn count(&mut self, line: &Line) {
+        let event = &line.event;
+        let (host, port) = match &event.what {
+            What::LeftOut { events, .. } => {
+                self.left_out = self.left_out.saturating_add(*events);
+                return;
+            }
+            What::Connection { host, port, .. } => (host, *port),
+            What::Name { host, .. } => (host, None),
+            _ => return,
         };
-        let (host, reason) = (plain(&host, true), plain(&line.reason, false));
-        let same = |r: &&mut Refused| (&r.host, r.port, &r.reason) == (&host, line.port, &reason);
+        if (event.wall, event.verdict) != (WallName::Network, Verdict::Denied) {
+            return;
+        }
+        let reason = plain(event.reason.as_deref().unwrap_or_default(), false);
+        let host = plain(host, true);
+        let same = |r: &&mut Refused| (&r.host, r.port, &r.reason) == (&host, port, &reason);
         match self.refused.iter_mut().find(same) {
-            Some(known) => known.count += 1,
+            Some(known) => known.count = known.count.saturating_add(event.times()),
             None => self.refused.push(Refused {
                 host,
-                port: line.port,
+                port,
                 reason,
-                count: 1,
+                count: event.times(),
             }),
         }
     }
@@ -217,24 +214,43 @@ pub fn open(path: &Path) -> Result<std::fs::File, super::WrapRefused> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::{Chain, Context, Event, Via};
 
-    fn line(host: &str, port: Option<u16>, reason: &str) -> String {
-        let port = port.map(|p| format!("\"port\":{p},")).unwrap_or_default();
-        let host = serde_json::to_string(host).unwrap();
-        format!(
-            "{{\"time\":\"x\",\"verdict\":\"denied\",\"host\":{host},{port}\"reason\":\"{reason}\"}}\n"
-        )
+    fn line(host: &str, port: Option<u16>, reason: &str) -> Line {
+        let via = port.map_or(Via::Dns, |_| Via::Http);
+        of(Event {
+            reason: Some(reason.to_owned()),
+            ..Event::new(
+                WallName::Network,
+                Verdict::Denied,
+                What::attempt(via, host, port),
+            )
+        })
+    }
+
+    fn of(event: Event) -> Line {
+        let line = Chain::default().render("x", &Context::default(), &event);
+        serde_json::from_slice(&line).unwrap()
     }
 
     #[test]
     fn each_is_said_once_with_its_count_and_its_remedy() {
-        let mut log = String::from("{\"time\":\"x\",\"container\":\"a\"}\n");
-        log += &line("a.example.org", None, NO_RULE);
-        log += &line("a.example.org", Some(443), NO_RULE).repeat(7);
-        log += &line("b.example.org", Some(8443), NO_RULE);
-        log += &line("c.example.org", None, NO_RULE);
-        log += &line("::1", Some(80), "it is closed");
-        log += "{\"verdict\":\"failed\",\"host\":\"d.example.org\",\"reason\":\"x\"}\n{\"verd";
+        let seven = Line {
+            event: Event {
+                count: Some(7),
+                ..line("a.example.org", Some(443), NO_RULE).event
+            },
+            ..line("a.example.org", Some(443), NO_RULE)
+        };
+        let d = What::attempt(Via::Http, "d.example.org", Some(443));
+        let log = [
+            line("a.example.org", None, NO_RULE),
+            seven,
+            line("b.example.org", Some(8443), NO_RULE),
+            line("c.example.org", None, NO_RULE),
+            line("::1", Some(80), "it is closed"),
+            of(Event::new(WallName::Network, Verdict::Failed, d)),
+        ];
         assert_eq!(
             Summary::of(&log).lines(),
             [
@@ -253,15 +269,19 @@ mod tests {
                 "refused: [::1]:80; it is closed".to_owned(),
             ]
         );
-        assert!(Summary::of("").lines().is_empty());
+        assert!(Summary::of(&[]).lines().is_empty());
     }
 
     #[test]
     fn a_flood_makes_few_lines_and_no_text_of_the_command_is_a_terminals() {
-        let mut log: String = (0..50)
+        let mut log: Vec<Line> = (0..50)
             .map(|n| line(&format!("h{n}\u{1b}[2J|`\u{202e}"), Some(1), NO_RULE))
             .collect();
-        log += "{\"left_out\":9,\"reason\":\"too many in a short time\"}\n";
+        let what = What::LeftOut {
+            of: "names".to_owned(),
+            events: 9,
+        };
+        log.push(of(Event::new(WallName::Network, Verdict::Noted, what)));
         let lines = Summary::of(&log).lines();
         assert_eq!(lines.len(), MOST + 2);
         assert!(

@@ -120,7 +120,7 @@ fn k_7_a_sandbox_ends_when_its_sidecar_dies() {
         if ends {
             await_end(node, &one.id);
             if name == "pod-allow" {
-                let log = kept(&one.id, "violations.jsonl");
+                let log = kept(&one.id, "run/warden.jsonl");
                 let last = log.lines().last().unwrap();
                 assert!(last.contains("sidecar died (signal 9)"), "{log}");
             }

@@ -16,6 +16,7 @@ use crate::cgroup::systemd_v1;
 use crate::devices::DeviceProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::pidfd;
+use crate::runtime::runs::Run;
 use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::record::ProcessId;
 
@@ -85,13 +86,20 @@ impl Creation<'_> {
         Ok(())
     }
 
+    /// Makes the run's directory, for the logs.
+    pub(super) fn begin_run(&mut self) -> Result<(), RuntimeError> {
+        let mounts = self.decision.plan().map(|plan| &plan.filesystem.mounts[..]);
+        self.run = Run::begin(&self.place, mounts.unwrap_or_default())?;
+        Ok(())
+    }
+
     /// Hands the inner network namespace to the sidecar, which then says that it is confined.
     pub(super) fn finish_network(
         &mut self,
         init: ProcessId,
     ) -> Result<Option<Namespace>, RuntimeError> {
         match self.running.network.take() {
-            Some(network) => network.finish(init, &mut self.record),
+            Some(network) => network.finish(init, &mut self.record, &self.run),
             None => Ok(None),
         }
     }

@@ -13,6 +13,7 @@ use crate::runtime::agent::ListenerChild;
 use crate::runtime::delete;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::wall::NetworkWall;
+use crate::runtime::runs::Run;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{Lock, Place};
 
@@ -27,6 +28,8 @@ pub(super) struct Creation<'a> {
     pub(super) running: Running,
     /// The cgroup that our own code has made for the first process; `None` where libcontainer has.
     pub(super) born: Option<Birthplace>,
+    /// Where its logs are: in the container's directory, until there is a better place.
+    pub(super) run: Run,
     lock: Lock,
 }
 
@@ -75,6 +78,7 @@ impl<'a> Creation<'a> {
         {
             log::warn!("{why}");
         }
+        let run = Run::in_state(&place);
         Ok(Self {
             global,
             args,
@@ -83,11 +87,11 @@ impl<'a> Creation<'a> {
             record,
             running: Running::default(),
             born: None,
+            run,
             lock,
         })
     }
 
-    /// Whether the first process gets a terminal.
     /// Whose the device rules are.
     pub(super) fn ruler(&self) -> Ruler {
         match self.decision.plan() {
@@ -96,6 +100,7 @@ impl<'a> Creation<'a> {
         }
     }
 
+    /// Whether the first process gets a terminal.
     pub(super) fn has_terminal(&self) -> bool {
         let process = self.decision.bundle.spec.process().as_ref();
         process.and_then(|p| p.terminal()).unwrap_or(false)
@@ -114,6 +119,8 @@ impl<'a> Creation<'a> {
     /// Ends and removes all that was made. What hinders that is logged: the caller has the error of the step that failed.
     pub(super) fn take_away(self) -> Result<(), RuntimeError> {
         drop(self.running);
+        // A container that never was leaves no run.
+        self.run.discard();
         if let Err(cleanup) = delete::remove_all(&self.place, Some(&self.record)) {
             log::error!("after a failed create: {}", crate::log::chain(&cleanup));
         }

@@ -123,6 +123,8 @@ fn make(
     creation.check_cgroup()?;
     creation.check_joined_namespaces(init)?;
     creation.limit_devices(device_program.as_ref(), &shadow.spec)?;
+    // Before the sidecar is told where its log is.
+    creation.begin_run()?;
     // It waits until the sidecar is confined: nothing is in its hands before.
     let inner_network = creation.finish_network(init)?;
     // Other verbs find the container from here on, so it is complete but for those who are told of it.

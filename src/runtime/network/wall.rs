@@ -1,24 +1,25 @@
 //! The network wall while `create` raises it: the sidecar and the inner namespace get ready while libcontainer works.
 
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
 
+use crate::audit;
 use crate::egress::names::Families;
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
 use crate::plan::workspace::{SANDBOX, pod_role};
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::NetworkMode;
-use crate::render::identity::{Identity, cri_of};
+use crate::render::identity::cri_of;
 use crate::runtime::RuntimeError;
 use crate::runtime::launch::has_user_namespace;
 use crate::runtime::network::budgets;
 use crate::runtime::network::control;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::refused;
+use crate::runtime::runs::{self, Run};
 use crate::runtime::state::census::Namespace;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
@@ -29,8 +30,8 @@ use crate::sidecar::{
     ServingFds, SidecarConfig, SidecarRecord,
 };
 
-/// The violation log's name in the container's directory.
-pub const VIOLATIONS: &str = "violations.jsonl";
+/// What the sidecar may write to one file: more than its log takes, since a write beyond it kills.
+const LARGEST_FILE: u64 = audit::quota::MOST_BYTES + (1 << 20);
 
 /// The network wall while it is being raised.
 pub struct NetworkWall {
@@ -46,6 +47,8 @@ pub struct NetworkWall {
     proxy_port: u16,
     /// Whether the caller has no root's rights.
     persons: bool,
+    /// What the sidecar's death means.
+    loss: Loss,
 }
 
 impl NetworkWall {
@@ -102,6 +105,7 @@ impl NetworkWall {
             mode,
             proxy_port: plan.network.proxy_port,
             persons: unprivileged::inside().is_some(),
+            loss: config.loss,
         })
     }
 
@@ -125,6 +129,7 @@ impl NetworkWall {
         mut self,
         init: ProcessId,
         record: &mut Record,
+        run: &Run,
     ) -> Result<Option<Namespace>, RuntimeError> {
         let maker = match self.maker.take() {
             Some(maker) => maker,
@@ -167,8 +172,9 @@ impl NetworkWall {
                     false => refused::open(init.pid),
                 };
                 serving.outside = outside.is_some();
-                let head = journal_head(record, identity);
-                let mut files = serving_files(serving, dir, &head, self.kept.take())?;
+                serving.context = runs::context(record, identity);
+                serving.warden = self.loss == Loss::EndsContainer;
+                let mut files = serving_files(serving, dir, run, self.kept.take())?;
                 files.outside = outside;
                 Some(files)
             }
@@ -194,11 +200,14 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         asking: network.asking.clone(),
         budget: network.budget,
         container: place.id.as_str().to_owned(),
+        // Known with the engine's files, when the container is there.
+        context: audit::Context::default(),
         own_names: network.own_names.clone(),
         ports: listens.then(|| network.ports.iter().copied().collect()),
         inbound: network.inbound.clone(),
         kept: network.budgets_kept > 0,
         outside: false,
+        warden: false,
         families: Families::V4,
         refusing: network.refusing,
         services: network.services.clone(),
@@ -206,42 +215,14 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
     }
 }
 
-/// The first line of the violation log: whose it is. Whoever collects them need not look the container up, which may be gone
-/// by then (K-12).
-fn journal_head(record: &Record, identity: Identity) -> String {
-    #[derive(serde::Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Head<'a> {
-        time: String,
-        wall: &'static str,
-        container: &'a str,
-        policy: Option<String>,
-        #[serde(flatten)]
-        identity: Identity,
-    }
-    let head = Head {
-        time: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
-        wall: "network",
-        container: &record.id,
-        policy: record.decided.as_ref().map(|d| d.resolved.name.to_string()),
-        identity,
-    };
-    // These types always have a JSON form, in which no control character is left.
-    serde_json::to_string(&head).map_or_else(
-        |_| String::new(),
-        |line| crate::policy::escape_json(&line) + "\n",
-    )
-}
-
 /// The configuration, the log and the control socket, in the container's directory.
 fn serving_files(
     serving: &Serving,
     dir: &Path,
-    head: &str,
+    run: &Run,
     kept: Option<OwnedFd>,
 ) -> Result<ServingFds, RuntimeError> {
     use rustix::fs::{Mode, OFlags, open};
-    let failed = |path: &Path| RuntimeError::io(format!("write {path:?}"));
     let config = dir.join("network.json");
     let text = serde_json::to_vec(serving).map_err(|e| RuntimeError::Input {
         path: config.clone(),
@@ -251,18 +232,11 @@ fn serving_files(
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let config_fd = open(&config, flags, Mode::empty())
         .map_err(RuntimeError::io(format!("open {config:?}")))?;
-    let journal = dir.join(VIOLATIONS);
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let journal_fd = open(&journal, flags, Mode::from_raw_mode(0o600))
-        .map_err(RuntimeError::io(format!("open {journal:?}")))?;
-    let mut written = File::from(journal_fd.try_clone().map_err(failed(&journal))?);
-    written
-        .write_all(head.as_bytes())
-        .map_err(failed(&journal))?;
+    let wardens = serving.warden.then(|| run.open(audit::WARDEN));
     Ok(ServingFds {
         config: config_fd,
-        journal: journal_fd,
+        journal: run.open(audit::SIDECAR)?.into(),
+        warden: wardens.transpose()?.map(OwnedFd::from),
         kept,
         outside: None,
         control: control::listen(dir)?,
@@ -344,7 +318,7 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
         gid: uid,
         limits: Limits {
             open_files: limits.files,
-            file_bytes: 1 << 20,
+            file_bytes: LARGEST_FILE,
         },
         cgroup,
         log: None,

@@ -12,13 +12,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
 use super::admission::Admitted;
-use super::journal::Via;
 use super::refusal::Refusal;
 use super::relay::{Watch, ended, pass, relay, with_buffer};
 use super::secure::Server;
 use super::sniff::First;
 use super::wall::Wall;
 use super::{dns, explicit, sniff};
+use crate::audit::Via;
 use crate::egress::http::RequestGuard;
 use crate::egress::phrase::speaks_http;
 use crate::policy::Host;
@@ -248,8 +248,7 @@ pub(super) fn refuse(
     let peer: Option<SocketAddr> = stream.peer_addr().ok();
     // Half of a handshake that was given up has nobody behind it.
     if peer.is_some() {
-        let (kind, why) = (refusal.kind(), refusal.to_string());
-        wall.note(via, &host.to_string(), Some(port), kind, &why);
+        wall.note_refusal(via, host, Some(port), refusal);
     }
 }
 

@@ -43,11 +43,12 @@ impl Wall {
         }
         self.ledger.borrow_mut().open(now).map_err(Refusal::Over)?;
         self.allowed.set(self.allowed.get().saturating_add(1));
+        let reach = permission.reach;
         Ok(Admitted {
             share: Share::new(self, host.clone(), port, permission),
             host,
             port,
-            reach: permission.reach,
+            reach,
         })
     }
 

@@ -40,12 +40,14 @@ impl Approvals {
 }
 
 /// What lets a connection through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Permission {
     /// How far the rule lets the name lead.
     pub reach: Reach,
     /// An approval for one connection, used up by this.
     pub once: bool,
+    /// The rule, or the approval, in words.
+    pub rule: String,
 }
 
 /// A place among those that wait, given up when it is dropped.
@@ -102,6 +104,7 @@ impl Wall {
                 return Ok(Looked::Permitted(Permission {
                     reach: rule.reach,
                     once: false,
+                    rule: rule.to_string(),
                 }));
             }
             NetworkVerdict::Deny(denial) => return Err(self.denied(host, denial)),
@@ -120,6 +123,11 @@ impl Wall {
             Some(Ok(once)) => Ok(Looked::Permitted(Permission {
                 reach: Reach::Public,
                 once,
+                rule: match once {
+                    true => "an approval for one connection",
+                    false => "an approval",
+                }
+                .to_owned(),
             })),
             Some(Err(refusal)) => Err(Refusal::NotApproved(refusal)),
         }

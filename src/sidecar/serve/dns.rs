@@ -13,10 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::spawn_local;
 
-use super::journal::Via;
 use super::wall::Wall;
+use crate::audit::Via;
 use crate::egress::dns::{Answer, respond};
 use crate::egress::own::address_of;
+use crate::policy::Host;
 
 /// A question is one name; nothing longer is asked (RFC 6891 lets EDNS be longer, but not for one question).
 const LONGEST: usize = 1232;
@@ -157,11 +158,24 @@ fn answer(wall: &Wall, question: &[u8]) -> Option<Vec<u8>> {
         }
     })?;
     if let Some(asked) = asked.filter(|asked| asked.blocked && !is_search_artefact(&asked.name)) {
-        let (kind, why) = match refused {
-            Some(refusal) => (refusal.kind(), refusal.to_string()),
-            None => ("malformed-name", "this is no name of a host".to_owned()),
-        };
-        wall.note(Via::Dns, &asked.name, None, kind, &why);
+        match (refused, asked.name.parse()) {
+            (Some(refusal), Ok(name)) => {
+                wall.note_refusal(Via::Dns, &Host::Name(name), None, &refusal);
+            }
+            (Some(refusal), Err(_)) => {
+                wall.note(
+                    Via::Dns,
+                    &asked.name,
+                    None,
+                    refusal.kind(),
+                    &refusal.to_string(),
+                );
+            }
+            (None, _) => {
+                let why = "this is no name of a host";
+                wall.note(Via::Dns, &asked.name, None, "malformed-name", why);
+            }
+        }
     }
     Some(bytes)
 }

@@ -6,11 +6,11 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 
 use super::accept::{HTTPS, read_some, refuse, reset, tunnel};
-use super::journal::Via;
 use super::refusal::Refusal;
 use super::relay::{Watch, relay, write_all};
 use super::wall::{FIRST_BYTES_WITHIN, Wall};
 use super::{dns, socks};
+use crate::audit::Via;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::egress::phrase::phrase;
 use crate::policy::Host;

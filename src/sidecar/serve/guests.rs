@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use chrono::{DateTime, Utc};
 
-use super::journal::Via;
 use super::wall::Wall;
+use crate::audit::{Event, Verdict, Via, WallName, What};
 use crate::egress::InboundConnection;
 use crate::egress::InboundStatus;
 use crate::egress::InboundTotal;
@@ -59,6 +59,22 @@ impl Guests {
 }
 
 impl Open {
+    /// For the log: at the beginning without bytes.
+    fn event(&self, verdict: Verdict) -> Event {
+        let bytes = |bytes: &Cell<u64>| (verdict == Verdict::Ended).then(|| bytes.get());
+        let what = What::Connection {
+            via: Some(Via::Inbound),
+            host: self.from.map_or_else(String::new, |from| from.to_string()),
+            port: Some(self.port),
+            sent: bytes(&self.sent),
+            received: bytes(&self.received),
+        };
+        Event {
+            rule: Some(format!("network.inbound: {}", self.port)),
+            ..Event::new(WallName::Network, verdict, what)
+        }
+    }
+
     fn shown(&self) -> InboundConnection {
         InboundConnection {
             port: self.port,
@@ -83,6 +99,7 @@ impl Drop for Guest<'_> {
     fn drop(&mut self) {
         self.wall.guests.open.borrow_mut().remove(&self.number);
         self.wall.close();
+        self.wall.log(self.open.event(Verdict::Ended));
     }
 }
 
@@ -123,6 +140,7 @@ impl Wall {
             received: Cell::new(0),
         });
         let guests = &self.guests;
+        self.log(open.event(Verdict::Allowed));
         let number = guests.next.get();
         guests.next.set(number + 1);
         guests.open.borrow_mut().insert(number, Rc::clone(&open));

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::asks::Permission;
 use super::refusal::Refusal;
 use super::wall::Wall;
+use crate::audit::{Event, Verdict, WallName, What};
 use crate::egress::LiveConnection;
 use crate::egress::OverBudget;
 use crate::policy::{Host, Reach};
@@ -27,6 +28,8 @@ pub(super) struct Live {
     pub reach: Reach,
     /// Whether a person approved this one connection.
     pub once: bool,
+    /// What lets it through.
+    rule: String,
     /// The dialled address, once known; behind a proxy that resolves names it never is.
     pub address: Cell<Option<IpAddr>>,
     since: DateTime<Utc>,
@@ -73,6 +76,24 @@ impl Live {
     }
 }
 
+impl Live {
+    /// For the log: at the beginning without bytes.
+    fn event(&self, verdict: Verdict) -> Event {
+        let bytes = |bytes: &Cell<u64>| (verdict == Verdict::Ended).then(|| bytes.get());
+        let what = What::Connection {
+            via: None,
+            host: self.host.to_string(),
+            port: Some(self.port),
+            sent: bytes(&self.sent),
+            received: bytes(&self.received),
+        };
+        Event {
+            rule: Some(self.rule.clone()),
+            ..Event::new(WallName::Network, verdict, what)
+        }
+    }
+}
+
 /// A connection's share of the budget and its place among those that are open; both end when it is dropped.
 pub(super) struct Share<'a> {
     wall: &'a Wall,
@@ -94,6 +115,7 @@ impl<'a> Share<'a> {
             port,
             reach: permission.reach,
             once: permission.once,
+            rule: permission.rule,
             address: Cell::new(None),
             since: Utc::now(),
             sent: Cell::new(0),
@@ -104,6 +126,7 @@ impl<'a> Share<'a> {
         wall.connections.next.set(number + 1);
         let open = &wall.connections.open;
         open.borrow_mut().insert(number, Rc::clone(&live));
+        wall.log(live.event(Verdict::Allowed));
         Self { wall, number, live }
     }
 
@@ -145,5 +168,6 @@ impl Drop for Share<'_> {
     fn drop(&mut self) {
         self.wall.connections.open.borrow_mut().remove(&self.number);
         self.wall.close();
+        self.wall.log(self.live.event(Verdict::Ended));
     }
 }

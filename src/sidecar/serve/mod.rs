@@ -22,7 +22,6 @@
 //! inbound    a port of the engine's network -> the same port of the loopback inside
 //! guests     connections in that are open
 //! outside    connections from outside that nobody answers
-//! journal    the log of refusals
 //! keeper     the file of what was used
 //! control    questions of the runtime's verbs
 //! ```
@@ -36,7 +35,6 @@ mod dns;
 mod explicit;
 mod guests;
 mod inbound;
-mod journal;
 mod keeper;
 mod live;
 mod long;
@@ -58,6 +56,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::SidecarError;
+use crate::audit;
 use crate::egress::names::Families;
 use crate::egress::{Asking, Budget, Kept, Rules};
 use crate::network::{Listeners, Stub};
@@ -84,6 +83,8 @@ pub struct Serving {
     pub budget: Budget,
     /// The container, for people who are told what to type.
     pub container: String,
+    /// What the log says of it in each line.
+    pub context: audit::Context,
     /// What the container itself is called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own_names: Vec<String>,
@@ -98,6 +99,9 @@ pub struct Serving {
     /// Whether the kernel's count of resets in the engine's network comes along.
     #[serde(default)]
     pub outside: bool,
+    /// Whether the warden's log comes along.
+    #[serde(default)]
+    pub warden: bool,
     /// The families that the namespace inside has.
     pub families: Families,
     /// The cluster's networks, where rules `service:` lead.
@@ -150,12 +154,14 @@ pub struct Descriptors {
     pub inbound: Vec<(u16, OwnedFd)>,
     /// Sockets of the inner namespace to dial with: half of them IPv4's, or all.
     pub dialers: Vec<OwnedFd>,
-    /// The violation log, opened to append.
+    /// The log, opened to append.
     pub journal: OwnedFd,
     /// The usage of earlier runs, and its file, opened to append.
     pub kept: Option<(Kept, OwnedFd)>,
     /// /proc/PID/net/snmp of the engine's network.
     pub outside: Option<OwnedFd>,
+    /// The warden's log, opened to append; the warden takes it before anything is served.
+    pub warden: Option<OwnedFd>,
     /// Where the runtime's verbs connect: a UNIX socket that only root reaches.
     pub control: OwnedFd,
     /// Routing sockets: of the engine's namespace, and of the node's.
@@ -167,7 +173,7 @@ pub struct Descriptors {
 pub(super) struct Alone {
     /// The proxy's port.
     pub listener: OwnedFd,
-    /// The violation log, opened to append.
+    /// The log, opened to append.
     pub journal: OwnedFd,
     /// Routing sockets, as in [`Descriptors::routes`].
     pub around: [crate::sys::netlink::RouteSocket; 2],
@@ -186,7 +192,7 @@ pub(super) fn run_alone(
         .enable_time()
         .build_local(LocalOptions::default())
         .map_err(step("make the event loop"))?;
-    runtime.block_on(async move {
+    let wall = runtime.block_on(async move {
         let Alone {
             listener,
             journal,
@@ -195,12 +201,17 @@ pub(super) fn run_alone(
         let wall = Rc::new(Wall::new(serving, journal, None, around));
         wall.take_names(names)
             .map_err(|why| step("take the names of the node")(std::io::Error::other(why)))?;
+        wall::keep_log(&wall);
         accept::serve(&wall, listener, Vec::new()).map_err(step("listen"))?;
         readable(guarded)
             .await
             .map_err(step("wait for the command's end"))?;
-        Ok(())
-    })
+        Ok::<_, SidecarError>(wall)
+    })?;
+    // With it the connections that were open, which are lines of the log.
+    drop(runtime);
+    wall.close_log();
+    Ok(())
 }
 
 /// Serves until init ends. `handover` is called when init asks for its namespace.
@@ -217,7 +228,7 @@ pub(super) fn run(
         .enable_time()
         .build_local(LocalOptions::default())
         .map_err(step("make the event loop"))?;
-    runtime.block_on(async move {
+    let wall = runtime.block_on(async move {
         let Descriptors {
             callers,
             listeners,
@@ -226,10 +237,12 @@ pub(super) fn run(
             journal,
             kept,
             outside,
+            warden: _,
             control,
             routes,
         } = descriptors;
         let wall = Rc::new(Wall::new(serving, journal, kept, routes));
+        wall::keep_log(&wall);
         if let Some(listeners) = listeners {
             dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;
             accept::serve(&wall, listeners.proxy, listeners.ports).map_err(step("listen"))?;
@@ -249,6 +262,10 @@ pub(super) fn run(
             .await
             .map_err(step("wait for the container's end"))?;
         wall.settle();
-        Ok(())
-    })
+        Ok::<_, SidecarError>(wall)
+    })?;
+    // With it the connections that were open, which are lines of the log.
+    drop(runtime);
+    wall.close_log();
+    Ok(())
 }

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::egress::{AddressRefusal, AskRefusal, Denial, OverBudget};
+use crate::egress::{AddressRefusal, AskRefusal, Denial, OverBudget, rule_for};
+use crate::policy::Host;
 
 /// Why a connection does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +49,44 @@ impl Refusal {
             Self::Unreachable(_) => "unreachable",
             Self::Broken(_) => "broken",
         }
+    }
+
+    /// The rule that refused.
+    pub fn rule(&self) -> Option<String> {
+        match self {
+            Self::Denied(Denial::DeniedBy(rule))
+            | Self::Address(_, AddressRefusal::Denied(rule)) => {
+                Some(format!("network.deny: {rule}"))
+            }
+            Self::Denied(_)
+            | Self::Address(..)
+            | Self::Over(_)
+            | Self::Other(_)
+            | Self::NotApproved(_)
+            | Self::Revoked
+            | Self::Own
+            | Self::Local
+            | Self::Unreachable(_)
+            | Self::Broken(_) => None,
+        }
+    }
+
+    /// The rule that would allow it, where one would.
+    pub fn missing_rule(&self, host: &Host, port: Option<u16>) -> Option<String> {
+        let is_missing = match self {
+            Self::Denied(denial) => denial.is_missing_rule(),
+            Self::Local | Self::NotApproved(_) | Self::Revoked => true,
+            Self::Over(_)
+            | Self::Other(_)
+            | Self::Address(..)
+            | Self::Own
+            | Self::Unreachable(_)
+            | Self::Broken(_) => false,
+        };
+        is_missing.then(|| match port {
+            Some(port) => rule_for(host, port),
+            None => host.to_string(),
+        })
     }
 
     /// The reason in the words that the container gets: where a name leads inside the node's network is not its business

@@ -4,10 +4,10 @@ use tokio::net::TcpStream;
 
 use super::accept::{read_some, refuse, reset, tunnel};
 use super::explicit::{MALFORMED, SILENT, meant};
-use super::journal::Via;
 use super::refusal::Refusal;
 use super::relay::write_all;
 use super::wall::{FIRST_BYTES_WITHIN, Wall};
+use crate::audit::Via;
 use crate::egress::socks::{NO_AUTHENTICATION, NOT_ALLOWED, VERSION, methods, request};
 use crate::policy::Host;
 

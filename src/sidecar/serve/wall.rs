@@ -4,24 +4,28 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::super::journal::Journal;
 use super::Serving;
 use super::around::Around;
 use super::asks::Approvals;
 use super::control::EngineNames;
 use super::guests::Guests;
-use super::journal::{Event, Journal, Outcome, Via};
 use super::keeper::Keeper;
 use super::live::Connections;
+use super::refusal::Refusal;
 use super::upstream::WaysOut;
+use crate::audit::{Event, Verdict, Via, WallName, What};
 use crate::egress::NetworkStatus;
 use crate::egress::Used;
 use crate::egress::names::{Families, Names};
 use crate::egress::{Asking, Budget, Kept, Ledger, OverBudget, Rules, room};
 use crate::plan::network::UNDECIDED;
-use crate::policy::{HostName, NetworkPrefix};
+use crate::policy::{Host, HostName, NetworkPrefix};
 use crate::sys::netlink::RouteSocket;
+use tokio::sync::Notify;
 
 /// The state of one sidecar. Single-threaded: no borrow is held over an await.
 pub(super) struct Wall {
@@ -42,6 +46,8 @@ pub(super) struct Wall {
     pub budget: Budget,
     pub ledger: RefCell<Ledger>,
     journal: RefCell<Journal>,
+    /// A line of the log is due earlier than was known.
+    due: Notify,
     pub keeper: RefCell<Option<Keeper>>,
     pub connections: Connections,
     pub guests: Guests,
@@ -73,11 +79,13 @@ impl Wall {
             asking,
             budget,
             container,
+            context,
             own_names,
             ports,
             inbound,
             kept: _,
             outside: _,
+            warden: _,
             families,
             refusing,
             services,
@@ -107,7 +115,8 @@ impl Wall {
             refusing,
             budget,
             ledger: RefCell::new(Ledger::new(budget, 0).after(sent)),
-            journal: RefCell::new(Journal::new(journal)),
+            journal: RefCell::new(Journal::new(journal, context)),
+            due: Notify::new(),
             keeper: RefCell::new(keeper),
             connections: Connections::default(),
             guests: Guests::of(inbound),
@@ -143,20 +152,62 @@ impl Wall {
         }
     }
 
-    /// Counts and writes down what was refused; `kind` is the word it is counted under.
+    /// Counts and writes down a refusal that no rule is about; `kind` is the word it is counted under.
     pub fn note(&self, via: Via, host: &str, port: Option<u16>, kind: &'static str, why: &str) {
+        self.count_denied(kind);
+        self.log(Event {
+            cause: Some(kind.to_owned()),
+            reason: Some(why.to_owned()),
+            ..denied(What::attempt(via, host, port))
+        });
+    }
+
+    /// Counts and writes down a refusal, with the rule that decided or is missing.
+    pub fn note_refusal(&self, via: Via, host: &Host, port: Option<u16>, refusal: &Refusal) {
+        let kind = refusal.kind();
+        self.count_denied(kind);
+        let missing_rule = refusal.missing_rule(host, port);
+        self.log(Event {
+            cause: Some(kind.to_owned()),
+            reason: Some(refusal.to_string()),
+            rule: refusal.rule(),
+            hint: missing_rule.as_ref().map(|rule| self.hint(rule)),
+            missing_rule,
+            ..denied(What::attempt(via, &host.to_string(), port))
+        });
+    }
+
+    /// What somebody does who wants a rule.
+    fn hint(&self, rule: &str) -> String {
+        match self.refusing {
+            true => format!("network.allow with {rule}, when the container is made"),
+            false => format!(
+                "agentbox update --network-add {rule} {}, within the ceiling",
+                self.container
+            ),
+        }
+    }
+
+    fn count_denied(&self, kind: &'static str) {
         let mut denied = self.denied.borrow_mut();
         let count = denied.entry(kind).or_default();
         *count = count.saturating_add(1);
-        let event = Event {
-            via,
-            outcome: Outcome::Denied,
-            host,
-            port,
-            why,
-        };
+    }
+
+    /// Writes an event down.
+    pub fn log(&self, event: Event) {
         let now = self.milliseconds();
-        self.journal.borrow_mut().write(&event, now);
+        let mut journal = self.journal.borrow_mut();
+        let before = journal.due_ms();
+        journal.write(event, now);
+        if journal.due_ms() != before {
+            self.due.notify_one();
+        }
+    }
+
+    /// Writes down what the log has not said yet: the sidecar ends.
+    pub fn close_log(&self) {
+        self.journal.borrow_mut().close();
     }
 
     /// Writes down how many connections from outside nobody has answered.
@@ -174,15 +225,12 @@ impl Wall {
 
     /// Logs the failure of an allowed connection, so that its reset has a reason.
     pub fn note_failed(&self, via: Via, host: &str, port: u16, why: &str) {
-        let event = Event {
-            via,
-            outcome: Outcome::Failed,
-            host,
-            port: Some(port),
-            why,
-        };
-        let now = self.milliseconds();
-        self.journal.borrow_mut().write(&event, now);
+        let what = What::attempt(via, host, Some(port));
+        self.log(Event {
+            cause: Some("unreachable".to_owned()),
+            reason: Some(why.to_owned()),
+            ..Event::new(WallName::Network, Verdict::Failed, what)
+        });
     }
 
     /// Other rules hold from now on. Returns how many connections they end.
@@ -274,6 +322,29 @@ impl Wall {
     pub fn milliseconds(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+fn denied(what: What) -> Event {
+    Event::new(WallName::Network, Verdict::Denied, what)
+}
+
+/// Writes the log's lines when they are due, until the sidecar ends. Where none is due it sleeps.
+pub(super) fn keep_log(wall: &Rc<Wall>) {
+    let wall = Rc::clone(wall);
+    tokio::task::spawn_local(async move {
+        loop {
+            let due = wall.journal.borrow().due_ms();
+            let earlier = wall.due.notified();
+            let Some(due) = due else {
+                earlier.await;
+                continue;
+            };
+            let left = Duration::from_millis(due.saturating_sub(wall.milliseconds()));
+            if tokio::time::timeout(left, earlier).await.is_err() {
+                wall.journal.borrow_mut().flush(wall.milliseconds());
+            }
+        }
+    });
 }
 
 /// How long a client may take to say what it wants.

@@ -94,7 +94,7 @@ fn run_decided(place: &Place, global: &Global, decision: BundleDecision, git: &s
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .context("take the command's orphans")?;
     let sidecar = proxy
-        .map(|listener| serve(global, &plan, place, listener))
+        .map(|listener| serve(global, &decided, &plan, place, listener))
         .transpose()?;
     say_what_is_lacking(&decided, abi);
     let signals = supervise::signals()?;
@@ -247,7 +247,13 @@ fn listen(plan: &mut Plan) -> Result<Option<OwnedFd>> {
 }
 
 /// Starts the proxy.
-fn serve(global: &Global, plan: &Plan, place: &Place, listener: OwnedFd) -> Result<OwnedFd> {
+fn serve(
+    global: &Global,
+    decided: &Decided,
+    plan: &Plan,
+    place: &Place,
+    listener: OwnedFd,
+) -> Result<OwnedFd> {
     let network = &plan.network;
     let planned = network.upstream.as_ref();
     let proxy = planned
@@ -260,11 +266,13 @@ fn serve(global: &Global, plan: &Plan, place: &Place, listener: OwnedFd) -> Resu
             asking: None,
             budget: network.budget,
             container: String::new(),
+            context: place.context(decided),
             own_names: Vec::new(),
             ports: Some(Vec::new()),
             inbound: Default::default(),
             kept: false,
             outside: false,
+            warden: false,
             families: Families::V4,
             services: network.services.clone(),
             engine_networks: EngineNetworks::Closed,
@@ -276,7 +284,7 @@ fn serve(global: &Global, plan: &Plan, place: &Place, listener: OwnedFd) -> Resu
         guarded: own.context("open our own pidfd")?,
         limits: Limits {
             open_files: plan.sidecar.files,
-            file_bytes: 1 << 20,
+            file_bytes: crate::audit::quota::MOST_BYTES + (1 << 20),
         },
     });
     served.context("start the network's proxy")

@@ -10,6 +10,8 @@ use rustix::fs::{CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::path::Arg;
 
 use super::rules::Rule;
+use crate::audit;
+use crate::plan::Decided;
 use crate::wrap::WrapRefused;
 use crate::wrap::person::Person;
 
@@ -98,12 +100,26 @@ impl Place {
         self.dir.join("bundle")
     }
 
-    /// Where the violation log is.
-    pub fn journal_path(&self) -> PathBuf {
-        self.dir.join("violations.jsonl")
+    /// What the log says of this run in each line.
+    pub fn context(&self, decided: &Decided) -> audit::Context {
+        let text = serde_json::to_vec(&decided.resolved).ok();
+        let name = self.dir.file_name().unwrap_or_default();
+        audit::Context {
+            container: name.to_string_lossy().into_owned(),
+            engine: Some("agentbox".to_owned()),
+            policy: Some(decided.resolved.name.to_string()),
+            policy_hash: text.map(|text| audit::hash(&text)),
+            ..audit::Context::default()
+        }
+        .plain()
     }
 
-    /// The violation log.
+    /// Where the sidecar's log is.
+    pub fn journal_path(&self) -> PathBuf {
+        self.dir.join(audit::SIDECAR)
+    }
+
+    /// The sidecar's log.
     pub fn journal(&self) -> Result<File> {
         let path = self.journal_path();
         let file = File::options()

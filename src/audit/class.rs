@@ -1,0 +1,99 @@
+//! PURE. Events that share a quota.
+
+use super::{Event, Verdict, Via, WallName, What};
+
+/// Events that share a quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Names that were refused.
+    Names,
+    /// Connections that were refused.
+    Connections,
+    /// Connections that were let through, and their ends.
+    Allowed,
+    /// Connections that were allowed and failed.
+    Failed,
+    /// Connections from outside.
+    Inbound,
+    /// Attempts at the sidecar's own socket.
+    Control,
+    /// System calls.
+    Syscalls,
+    /// Everything about files, rights and limits.
+    Walls,
+    /// Decisions, and the container's own life.
+    Life,
+}
+
+impl Class {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Names,
+        Self::Connections,
+        Self::Allowed,
+        Self::Failed,
+        Self::Inbound,
+        Self::Control,
+        Self::Syscalls,
+        Self::Walls,
+        Self::Life,
+    ];
+
+    /// The class of an event.
+    pub fn of(event: &Event) -> Self {
+        match (event.wall, event.verdict, &event.what) {
+            (
+                _,
+                _,
+                What::Connection {
+                    via: Some(Via::Control),
+                    ..
+                },
+            ) => Self::Control,
+            (
+                _,
+                _,
+                What::Connection {
+                    via: Some(Via::Inbound | Via::Outside),
+                    ..
+                },
+            ) => Self::Inbound,
+            (_, _, What::Name { .. }) => Self::Names,
+            (WallName::Network, Verdict::Denied, _) => Self::Connections,
+            (WallName::Network, Verdict::Failed, _) => Self::Failed,
+            (WallName::Network, Verdict::Allowed | Verdict::Ended, _) => Self::Allowed,
+            (WallName::Syscalls, ..) => Self::Syscalls,
+            (WallName::Filesystem | WallName::Privileges | WallName::Resources, ..) => Self::Walls,
+            (WallName::Rules | WallName::Life | WallName::Network, ..) => Self::Life,
+        }
+    }
+
+    /// Its word in the line that counts what has none.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Names => "names",
+            Self::Connections => "refused connections",
+            Self::Allowed => "allowed connections",
+            Self::Failed => "failed connections",
+            Self::Inbound => "connections from outside",
+            Self::Control => "the control socket",
+            Self::Syscalls => "system calls",
+            Self::Walls => "files, rights and limits",
+            Self::Life => "life and decisions",
+        }
+    }
+
+    /// The wall that such a line is about.
+    pub(super) fn wall(self) -> WallName {
+        match self {
+            Self::Syscalls => WallName::Syscalls,
+            Self::Walls => WallName::Privileges,
+            Self::Life => WallName::Life,
+            Self::Names
+            | Self::Connections
+            | Self::Allowed
+            | Self::Failed
+            | Self::Inbound
+            | Self::Control => WallName::Network,
+        }
+    }
+}

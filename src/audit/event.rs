@@ -1,0 +1,226 @@
+//! PURE. An event, and the line that it becomes. [`super::what`] has what it can be about.
+
+use serde::{Deserialize, Serialize};
+
+use super::what::{What, plain};
+
+/// Whose events these are. Made once, by the runtime, and handed to each writer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Context {
+    /// The container's id.
+    pub container: String,
+    /// The engine that made it: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `agentbox`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// The container's name, where the engine has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The image, as the engine was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The pod's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// The pod's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The policy's name; `unconfined` where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// SHA-256 of the policy as it was resolved, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_hash: Option<String>,
+}
+
+impl Context {
+    /// With texts that are bounded and harmless on a terminal.
+    pub fn plain(self) -> Self {
+        let option = |text: Option<String>| text.map(|text| plain(&text));
+        Self {
+            container: plain(&self.container),
+            engine: option(self.engine),
+            name: option(self.name),
+            image: option(self.image),
+            pod: option(self.pod),
+            namespace: option(self.namespace),
+            policy: option(self.policy),
+            policy_hash: option(self.policy_hash),
+        }
+    }
+}
+
+/// Which part of agentbox an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum WallName {
+    /// Connections and names.
+    Network,
+    /// System calls.
+    Syscalls,
+    /// Mounts.
+    Filesystem,
+    /// Capabilities, devices, settings of processes.
+    Privileges,
+    /// Memory, processes, processors.
+    Resources,
+    /// Changes of what is allowed, and a person's decisions.
+    Rules,
+    /// The container itself and processes of `exec`.
+    Life,
+}
+
+impl WallName {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Network,
+        Self::Syscalls,
+        Self::Filesystem,
+        Self::Privileges,
+        Self::Resources,
+        Self::Rules,
+        Self::Life,
+    ];
+
+    /// The word of it in a line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Syscalls => "syscalls",
+            Self::Filesystem => "filesystem",
+            Self::Privileges => "privileges",
+            Self::Resources => "resources",
+            Self::Rules => "rules",
+            Self::Life => "life",
+        }
+    }
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// A wall refused it, or left it out.
+    Denied,
+    /// It was allowed, and did not come about.
+    Failed,
+    /// It was let through.
+    Allowed,
+    /// It is over.
+    Ended,
+    /// It is written down, and nothing was decided.
+    Noted,
+}
+
+impl Verdict {
+    /// The word of it in a line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::Failed => "failed",
+            Self::Allowed => "allowed",
+            Self::Ended => "ended",
+            Self::Noted => "noted",
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// Which wall.
+    pub wall: WallName,
+    /// What it did.
+    pub verdict: Verdict,
+    /// With what.
+    pub what: What,
+    /// The reason in a word, by which refusals are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// The reason in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The rule that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The rule that would allow it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_rule: Option<String>,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The process, as the node numbers it, where the kernel tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// Its program, where the kernel tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// So many events of this form since the last line of it; left out: one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+}
+
+impl Event {
+    /// An event without a word on its reason.
+    pub fn new(wall: WallName, verdict: Verdict, what: What) -> Self {
+        Self {
+            wall,
+            verdict,
+            what,
+            cause: None,
+            reason: None,
+            rule: None,
+            missing_rule: None,
+            hint: None,
+            pid: None,
+            program: None,
+            count: None,
+        }
+    }
+
+    /// How many events a line stands for.
+    pub fn times(&self) -> u64 {
+        self.count.unwrap_or(1)
+    }
+
+    /// With texts that are bounded and harmless on a terminal, also when a reader of JSON has taken them out of their strings.
+    pub fn plain(self) -> Self {
+        let option = |text: Option<String>| text.map(|text| plain(&text));
+        Self {
+            what: self.what.plain(),
+            cause: option(self.cause),
+            reason: option(self.reason),
+            rule: option(self.rule),
+            missing_rule: option(self.missing_rule),
+            hint: option(self.hint),
+            program: option(self.program),
+            ..self
+        }
+    }
+}
+
+/// A line of a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// `agentbox.event/1`.
+    pub schema: String,
+    /// The line's number in its file, from 1.
+    pub seq: u64,
+    /// When it was written (RFC 3339, UTC).
+    pub time: String,
+    /// Whose it is.
+    #[serde(flatten)]
+    pub context: Context,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+    /// SHA-256 of the line before, without its end, in hexadecimal; 64 zeros in the first one.
+    pub prev: String,
+}

@@ -1,0 +1,44 @@
+//! PURE. The log of a container: what its walls refused and let through, and what became of it. One line of JSON for each event.
+//!
+//! ```text
+//! Event --Quotas--> those that are written now --Chain--> lines, each with the hash of the one before
+//! lines --read----> Line, and what is wrong with the file
+//! ```
+//! A run has one file for each writer, so that no writer waits for another one and none can rewrite what another one wrote:
+//! `node.jsonl` is the runtime's, `sidecar.jsonl` the sidecar's, `warden.jsonl` the warden's one line.
+//!
+//! | Module | Purpose |
+//! |---|---|
+//! | [`event`], [`what`] | the types, whose JSON Schema is docs/event.schema.json |
+//! | [`chain`] | events to lines |
+//! | [`quota`], [`class`], [`rate`] | which events are written, which are folded, which are only counted |
+//! | [`read`] | lines to events, and breaks of the chain |
+//! | [`schema`] | the published form of a line |
+
+pub mod chain;
+mod class;
+pub mod event;
+pub mod quota;
+mod rate;
+pub mod read;
+pub mod schema;
+#[cfg(test)]
+mod tests;
+mod what;
+
+pub use chain::{Chain, hash};
+pub use class::Class;
+pub use event::{Context, Event, Line, Verdict, WallName};
+pub use quota::Quotas;
+pub use read::{Fault, Log};
+pub use what::{LifeState, LogHead, ProcessState, Via, What};
+
+/// Name and version of a line's form.
+pub const SCHEMA: &str = "agentbox.event/1";
+
+/// The log that the sidecar writes.
+pub const SIDECAR: &str = "sidecar.jsonl";
+/// The log that the runtime's verbs write.
+pub const NODE: &str = "node.jsonl";
+/// The log that the warden writes.
+pub const WARDEN: &str = "warden.jsonl";

@@ -1,0 +1,329 @@
+//! PURE. Which events become lines at once, which are folded into one line with a count, and which are only counted.
+//!
+//! No container can hide what it does behind what it does often:
+//! - The first event of a form is a line at once. Those like it are folded: the line with their count comes after two seconds,
+//!   then after twice as long each time, and at the end.
+//! - New forms are bounded in a second, by class and by host.
+//! - Each class has a share of the file that no other class can use up.
+//! - Events without a line are counted by class, and the count is a line.
+
+use std::collections::BTreeMap;
+
+use super::rate::{Bucket, Rate};
+use super::{Class, Event, Verdict, What};
+
+/// Bytes of one file in all. The limit above which a write would kill the sidecar is higher.
+pub const MOST_BYTES: u64 = 4 << 20;
+/// Bytes of them that are one class's own.
+const SHARE: u64 = 128 << 10;
+/// Bytes for the lines that count what a class has no line for. There are ever fewer of them: 64 in more years than any run has.
+const COUNTS: u64 = 64 << 10;
+/// New forms of a class in a burst, and a second after it.
+const OF_CLASS: Rate = Rate {
+    burst: 100,
+    second: 10,
+};
+/// The same of one host in a class.
+const OF_HOST: Rate = Rate {
+    burst: 40,
+    second: 2,
+};
+/// Forms of a class that are remembered, and hosts.
+const MOST_FORMS: usize = 96;
+const MOST_HOSTS: usize = 128;
+/// From an event to the first line that counts those like it, and the longest time between two.
+const FIRST_MS: u64 = 2_000;
+const LONGEST_MS: u64 = 3_600_000;
+/// After so long without one, an event is a first one again.
+const FORGOTTEN_MS: u64 = 60_000;
+
+/// What is remembered of a form.
+#[derive(Debug, Clone, Copy)]
+struct Fold {
+    /// Events since its last line.
+    pending: u64,
+    sent: u64,
+    received: u64,
+    gap_ms: u64,
+    due_ms: u64,
+    last_ms: u64,
+}
+
+/// What one class has used.
+#[derive(Debug)]
+struct Used {
+    bucket: Bucket,
+    hosts: BTreeMap<String, Bucket>,
+    forms: BTreeMap<Event, Fold>,
+    bytes: u64,
+    /// Events without a line that no line has counted yet.
+    left_out: u64,
+    /// From one line with their number to the next, and when that is due.
+    counts_gap_ms: u64,
+    counts_due_ms: u64,
+    counts_bytes: u64,
+}
+
+/// The quotas of one file.
+#[derive(Debug)]
+pub struct Quotas {
+    classes: BTreeMap<Class, Used>,
+    /// Bytes beyond the shares.
+    pool: u64,
+    left_out_ever: u64,
+    /// When a line is due, at the earliest.
+    due_ms: Option<u64>,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        let used = || Used {
+            bucket: Bucket::full(OF_CLASS, 0),
+            hosts: BTreeMap::new(),
+            forms: BTreeMap::new(),
+            bytes: 0,
+            left_out: 0,
+            counts_gap_ms: FIRST_MS,
+            counts_due_ms: 0,
+            counts_bytes: 0,
+        };
+        let shares = (SHARE + COUNTS) * Class::ALL.len() as u64;
+        Self {
+            classes: Class::ALL.map(|class| (class, used())).into(),
+            pool: MOST_BYTES.saturating_sub(shares),
+            left_out_ever: 0,
+            due_ms: None,
+        }
+    }
+}
+
+impl Quotas {
+    /// Events of which no line says anything but their number.
+    pub fn left_out(&self) -> u64 {
+        self.left_out_ever
+    }
+
+    /// When [`Self::due`] is to be asked next; `None`: nothing waits.
+    pub fn due_ms(&self) -> Option<u64> {
+        self.due_ms
+    }
+
+    /// Takes an event in. Returns the events that are lines now; mostly none or one.
+    pub fn take(&mut self, event: Event, now_ms: u64) -> Vec<Event> {
+        let class = Class::of(&event);
+        let (form, amounts) = form(event);
+        let Some(used) = self.classes.get_mut(&class) else {
+            return Vec::new();
+        };
+        if let Some(fold) = used.forms.get_mut(&form) {
+            let forgotten = fold.pending == 0 && now_ms.saturating_sub(fold.last_ms) > FORGOTTEN_MS;
+            fold.add(amounts, now_ms);
+            if forgotten {
+                fold.gap_ms = FIRST_MS;
+                return vec![fold.line(&form, now_ms)];
+            }
+            let due = fold.due_ms;
+            self.is_due(due);
+            return Vec::new();
+        }
+        if !used.may_be_new(&form, now_ms) {
+            if used.left_out == 0 {
+                used.counts_due_ms = used.counts_due_ms.max(now_ms.saturating_add(FIRST_MS));
+            }
+            used.left_out = used.left_out.saturating_add(1);
+            self.left_out_ever = self.left_out_ever.saturating_add(1);
+            let due = used.counts_due_ms;
+            self.is_due(due);
+            return Vec::new();
+        }
+        let mut lines: Vec<Event> = used.make_room(now_ms).into_iter().collect();
+        let mut fold = Fold::new(now_ms);
+        fold.add(amounts, now_ms);
+        lines.push(fold.line(&form, now_ms));
+        used.forms.insert(form, fold);
+        lines
+    }
+
+    /// The lines that are due by now.
+    pub fn due(&mut self, now_ms: u64) -> Vec<Event> {
+        self.collect(Some(now_ms))
+    }
+
+    /// All that waits: the writer ends.
+    pub fn rest(&mut self) -> Vec<Event> {
+        self.collect(None)
+    }
+
+    /// Whether a line of this length still has a place; counts it if it has. An event that has none is left out.
+    pub fn spend(&mut self, event: &Event, bytes: usize) -> bool {
+        let class = Class::of(event);
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let Some(used) = self.classes.get_mut(&class) else {
+            return false;
+        };
+        if let What::LeftOut { events, .. } = event.what {
+            let fits = used.counts_bytes.saturating_add(bytes) <= COUNTS;
+            match fits {
+                true => used.counts_bytes += bytes,
+                false => used.left_out = used.left_out.saturating_add(events),
+            }
+            return fits;
+        }
+        let over = used.bytes.saturating_add(bytes).saturating_sub(SHARE);
+        let of_pool = over.min(bytes);
+        if of_pool > self.pool {
+            used.left_out = used.left_out.saturating_add(event.times());
+            self.left_out_ever = self.left_out_ever.saturating_add(event.times());
+            let due = used.counts_due_ms;
+            self.is_due(due);
+            return false;
+        }
+        used.bytes = used.bytes.saturating_add(bytes);
+        self.pool = self.pool.saturating_sub(of_pool);
+        true
+    }
+
+    fn is_due(&mut self, at_ms: u64) {
+        self.due_ms = Some(self.due_ms.map_or(at_ms, |due| due.min(at_ms)));
+    }
+
+    fn collect(&mut self, now_ms: Option<u64>) -> Vec<Event> {
+        let mut lines = Vec::new();
+        let mut next: Option<u64> = None;
+        for (class, used) in &mut self.classes {
+            for (form, fold) in &mut used.forms {
+                if fold.pending == 0 {
+                    continue;
+                }
+                if now_ms.is_none_or(|now| fold.due_ms <= now) {
+                    lines.push(fold.line(form, now_ms.unwrap_or(fold.last_ms)));
+                } else {
+                    next = Some(next.map_or(fold.due_ms, |due| due.min(fold.due_ms)));
+                }
+            }
+            if used.left_out == 0 {
+                continue;
+            }
+            if now_ms.is_none_or(|now| used.counts_due_ms <= now) {
+                lines.push(used.count(*class, now_ms.unwrap_or_default()));
+            } else {
+                next = Some(next.map_or(used.counts_due_ms, |due| due.min(used.counts_due_ms)));
+            }
+        }
+        self.due_ms = next;
+        lines
+    }
+}
+
+impl Used {
+    /// Whether a form may have its first line now.
+    fn may_be_new(&mut self, form: &Event, now_ms: u64) -> bool {
+        self.bucket.refill(OF_CLASS, now_ms);
+        if self.bucket.tokens < 1000 {
+            return false;
+        }
+        let host_may = match form.what.host() {
+            Some(host) => {
+                if !self.hosts.contains_key(host) && self.hosts.len() >= MOST_HOSTS {
+                    // Those that are full again are as if they were new.
+                    self.hosts.retain(|_, bucket| {
+                        bucket.refill(OF_HOST, now_ms);
+                        bucket.tokens < OF_HOST.burst * 1000
+                    });
+                    while self.hosts.len() >= MOST_HOSTS {
+                        self.hosts.pop_first();
+                    }
+                }
+                let bucket = self
+                    .hosts
+                    .entry(host.to_owned())
+                    .or_insert_with(|| Bucket::full(OF_HOST, now_ms));
+                bucket.refill(OF_HOST, now_ms);
+                bucket.take()
+            }
+            None => true,
+        };
+        host_may && self.bucket.take()
+    }
+
+    /// The line of what has none.
+    fn count(&mut self, class: Class, now_ms: u64) -> Event {
+        let what = What::LeftOut {
+            of: class.as_str().to_owned(),
+            events: std::mem::take(&mut self.left_out),
+        };
+        self.counts_due_ms = now_ms.saturating_add(self.counts_gap_ms);
+        self.counts_gap_ms = self.counts_gap_ms.saturating_mul(2);
+        Event {
+            reason: Some(
+                "too many in a short time, or too many in all: they are only counted".to_owned(),
+            ),
+            ..Event::new(class.wall(), Verdict::Noted, what)
+        }
+    }
+
+    /// Forgets the form that has not been seen for longest, where there are too many; its line, if it has events without one.
+    fn make_room(&mut self, now_ms: u64) -> Option<Event> {
+        if self.forms.len() < MOST_FORMS {
+            return None;
+        }
+        let oldest = self.forms.iter().min_by_key(|(_, fold)| fold.last_ms);
+        let form = oldest.map(|(form, _)| form.clone())?;
+        let mut fold = self.forms.remove(&form)?;
+        (fold.pending > 0).then(|| fold.line(&form, now_ms))
+    }
+}
+
+/// Bytes of a connection.
+type Amounts = (Option<u64>, Option<u64>);
+
+/// What an event has in common with those that are folded into one line with it, and its amounts.
+fn form(mut event: Event) -> (Event, Amounts) {
+    event.pid = None;
+    event.count = None;
+    let mut amounts = (None, None);
+    if let What::Connection { sent, received, .. } = &mut event.what {
+        // A form with amounts keeps them as zeros, so that its lines have them too.
+        amounts = (*sent, *received);
+        *sent = sent.map(|_| 0);
+        *received = received.map(|_| 0);
+    }
+    (event, amounts)
+}
+
+impl Fold {
+    fn new(now_ms: u64) -> Self {
+        Self {
+            pending: 0,
+            sent: 0,
+            received: 0,
+            gap_ms: FIRST_MS,
+            due_ms: now_ms,
+            last_ms: now_ms,
+        }
+    }
+
+    fn add(&mut self, (sent, received): Amounts, now_ms: u64) {
+        if self.pending == 0 {
+            self.due_ms = self.due_ms.max(now_ms.saturating_add(FIRST_MS));
+        }
+        self.pending = self.pending.saturating_add(1);
+        self.sent = self.sent.saturating_add(sent.unwrap_or(0));
+        self.received = self.received.saturating_add(received.unwrap_or(0));
+        self.last_ms = now_ms;
+    }
+
+    /// The line of what is pending, which it is no more.
+    fn line(&mut self, form: &Event, now_ms: u64) -> Event {
+        let mut event = form.clone();
+        let count = std::mem::take(&mut self.pending);
+        event.count = (count > 1).then_some(count);
+        if let What::Connection { sent, received, .. } = &mut event.what {
+            *sent = sent.map(|_| std::mem::take(&mut self.sent));
+            *received = received.map(|_| std::mem::take(&mut self.received));
+        }
+        self.due_ms = now_ms.saturating_add(self.gap_ms);
+        self.gap_ms = (self.gap_ms * 2).min(LONGEST_MS);
+        event
+    }
+}

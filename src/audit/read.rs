@@ -1,0 +1,117 @@
+//! PURE. The text of a log to its events, and what is wrong with it.
+
+use std::fmt;
+
+use super::chain::NONE;
+use super::{Line, LogHead, SCHEMA, hash};
+
+/// A log that was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Log {
+    /// The file's name.
+    pub file: String,
+    /// The lines that are understood.
+    pub lines: Vec<Line>,
+    /// What is wrong, in the order of the lines.
+    pub faults: Vec<Fault>,
+    /// Its end.
+    pub head: Option<LogHead>,
+}
+
+/// What is wrong with a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The file's name.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u64,
+    /// In words.
+    pub why: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, line {}: {}", self.file, self.line, self.why)
+    }
+}
+
+impl Log {
+    /// Reads a whole file.
+    pub fn parse(file: &str, text: &[u8]) -> Self {
+        let mut log = Self {
+            file: file.to_owned(),
+            ..Self::default()
+        };
+        let (mut prev, mut number) = (NONE.to_owned(), 0);
+        let mut rest = text;
+        while !rest.is_empty() {
+            number += 1;
+            let end = rest.iter().position(|byte| *byte == b'\n');
+            let line = &rest[..end.unwrap_or(rest.len())];
+            rest = &rest[end.map_or(rest.len(), |end| end + 1)..];
+            if end.is_none() {
+                log.fault(number, "it is cut: its writer was stopped, the disk was full, or the end of the file was taken away");
+                break;
+            }
+            log.take(line, number, &prev);
+            prev = hash(line);
+            log.head = Some(LogHead {
+                file: file.to_owned(),
+                seq: number,
+                head: prev.clone(),
+            });
+        }
+        log
+    }
+
+    fn take(&mut self, line: &[u8], number: u64, prev: &str) {
+        let parsed: Line = match serde_json::from_slice(line) {
+            Ok(parsed) => parsed,
+            Err(error) => return self.fault(number, &format!("it is no event: {error}")),
+        };
+        if parsed.schema != SCHEMA {
+            let words = format!(
+                "its form is {:?}, and this program knows {SCHEMA}",
+                parsed.schema
+            );
+            self.fault(number, &words);
+        }
+        if parsed.prev != prev {
+            self.fault(
+                number,
+                "the chain is broken: it does not have the hash of the line before, which was changed, taken out or put in",
+            );
+        } else if parsed.seq != number {
+            self.fault(number, &format!("it has the number {}", parsed.seq));
+        }
+        self.lines.push(parsed);
+    }
+
+    /// Compares the end with one that another file keeps.
+    pub fn check_head(&mut self, kept: &LogHead) {
+        let none = LogHead {
+            file: self.file.clone(),
+            seq: 0,
+            head: NONE.to_owned(),
+        };
+        let found = self.head.clone().unwrap_or(none);
+        if found != *kept {
+            self.fault(
+                found.seq,
+                &format!(
+                    "the log ended with line {} when the container was deleted, and that line's hash was {}: lines were taken \
+                     away, changed or added since",
+                    kept.seq, kept.head
+                ),
+            );
+        }
+    }
+
+    fn fault(&mut self, line: u64, why: &str) {
+        self.faults.push(Fault {
+            file: self.file.clone(),
+            line,
+            why: why.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,203 @@
+//! The log from events to lines and back: what cannot be hidden, and what is noticed.
+
+use super::*;
+
+fn context() -> Context {
+    Context {
+        container: "c1".to_owned(),
+        // What an image may be called by somebody who wants to be the warden's reason.
+        image: Some("\",\"time\":\"\",\"reason\":\"\"".to_owned()),
+        ..Context::default()
+    }
+    .plain()
+}
+
+fn refused(host: &str, port: u16) -> Event {
+    let what = What::attempt(Via::Http, host, Some(port));
+    Event::new(WallName::Network, Verdict::Denied, what)
+}
+
+fn ended(host: &str, sent: u64) -> Event {
+    let what = What::Connection {
+        via: None,
+        host: host.to_owned(),
+        port: Some(443),
+        sent: Some(sent),
+        received: Some(1),
+    };
+    Event::new(WallName::Network, Verdict::Ended, what)
+}
+
+fn lines(events: &[Event]) -> Vec<u8> {
+    let (mut chain, mut text) = (Chain::default(), Vec::new());
+    for event in events {
+        let line = chain.render("2026-01-02T03:04:05.678Z", &context(), event);
+        chain.commit(&line);
+        text.extend(line);
+    }
+    text
+}
+
+fn three() -> Vec<u8> {
+    lines(&[
+        refused("a.test", 1),
+        refused("b.test", 2),
+        refused("c.test", 3),
+    ])
+}
+
+#[test]
+fn a_log_is_read_as_it_was_written() {
+    let log = Log::parse(NODE, &three());
+    assert!(log.faults.is_empty(), "{:?}", log.faults);
+    assert_eq!(log.lines.len(), 3);
+    assert_eq!(log.lines[1].event, refused("b.test", 2));
+    assert_eq!((log.lines[2].seq, &log.lines[0].context), (3, &context()));
+    assert_eq!(log.head.unwrap().seq, 3);
+}
+
+#[test]
+fn a_line_that_is_changed_taken_out_or_put_in_is_noticed_with_its_number() {
+    let text = three();
+    let ends: Vec<usize> = (0..text.len()).filter(|i| text[*i] == b'\n').collect();
+    let changed = String::from_utf8(text.clone())
+        .unwrap()
+        .replace("b.test", "x.test");
+    let taken = [&text[..=ends[0]], &text[ends[1] + 1..]].concat();
+    let put = [&text[..=ends[1]], &text[ends[0] + 1..]].concat();
+    let no_event = [&text[..=ends[0]], b"{}\n", &text[ends[0] + 1..]].concat();
+    for (what, text, line) in [
+        ("changed", changed.as_bytes(), 3),
+        ("taken out", &taken, 2),
+        ("put in", &put, 3),
+        ("no event", &no_event, 2),
+        ("the first", &text[ends[0] + 1..], 1),
+        ("cut", &text[..text.len() - 9], 3),
+    ] {
+        let faults = Log::parse(NODE, text).faults;
+        assert_eq!(
+            faults.first().map(|f| f.line),
+            Some(line),
+            "{what}: {faults:?}"
+        );
+    }
+}
+
+#[test]
+fn an_end_that_is_taken_away_is_noticed_by_the_head_that_is_kept_elsewhere() {
+    let text = three();
+    let head = Log::parse(NODE, &text).head.unwrap();
+    let first_two = text
+        .iter()
+        .enumerate()
+        .filter(|(_, b)| **b == b'\n')
+        .nth(1)
+        .unwrap()
+        .0;
+    for (text, faults) in [(&text[..], 0), (&text[..=first_two], 1), (b"", 1)] {
+        let mut log = Log::parse(NODE, text);
+        assert!(log.faults.is_empty());
+        log.check_head(&head);
+        assert_eq!(log.faults.len(), faults, "{:?}", log.faults);
+    }
+}
+
+#[test]
+fn a_template_becomes_a_line_whatever_the_names_in_it_say() {
+    let event = Event::new(
+        WallName::Network,
+        Verdict::Ended,
+        What::life(LifeState::Ended),
+    );
+    let template = chain::template(&context(), event);
+    let line = chain::fill(std::str::from_utf8(&template).unwrap(), "now", "signal 9");
+    let log = Log::parse(WARDEN, line.as_bytes());
+    assert!(log.faults.is_empty(), "{:?}", log.faults);
+    assert_eq!(log.lines[0].event.reason.as_deref(), Some("signal 9"));
+    assert_eq!(
+        (log.lines[0].time.as_str(), &log.lines[0].context),
+        ("now", &context())
+    );
+}
+
+#[test]
+fn the_first_is_a_line_at_once_and_those_like_it_are_counted() {
+    let mut quotas = Quotas::default();
+    assert_eq!(quotas.take(refused("a.test", 1), 0), [refused("a.test", 1)]);
+    for now in 1..1000 {
+        assert!(quotas.take(refused("a.test", 1), now).is_empty());
+    }
+    assert_eq!(quotas.due_ms(), Some(2001));
+    assert!(quotas.due(2000).is_empty());
+    let folded = quotas.due(2001);
+    assert_eq!((folded.len(), folded[0].times()), (1, 999));
+    // For ever: a line an hour at last.
+    let mut written = 0;
+    for now in (2002..86_400_000).step_by(500) {
+        written += quotas.take(refused("a.test", 1), now).len() + quotas.due(now).len();
+    }
+    assert!((10..60).contains(&written), "{written}");
+    assert_eq!(quotas.rest().len(), 1, "the last ones");
+    assert_eq!(quotas.left_out(), 0);
+}
+
+#[test]
+fn bytes_are_added_up() {
+    let mut quotas = Quotas::default();
+    assert_eq!(quotas.take(ended("a.test", 5), 0), [ended("a.test", 5)]);
+    assert!(quotas.take(ended("a.test", 7), 1).is_empty());
+    assert!(quotas.take(ended("a.test", 9), 2).is_empty());
+    let What::Connection { sent, received, .. } = quotas.rest()[0].what.clone() else {
+        panic!("a connection");
+    };
+    assert_eq!((sent, received), (Some(16), Some(2)));
+}
+
+/// A flood of new names, and of new ports of one host, leaves lines for everything else.
+#[test]
+fn a_flood_of_one_class_or_host_hides_no_other() {
+    let mut quotas = Quotas::default();
+    let name = |n: u32| What::attempt(Via::Dns, &format!("n{n}.test"), None);
+    let asked = |n| Event::new(WallName::Network, Verdict::Denied, name(n));
+    let written = (0..100_000)
+        .filter(|n| !quotas.take(asked(*n), 0).is_empty())
+        .count();
+    assert_eq!(written, 100);
+    assert_eq!(quotas.left_out(), 99_900);
+    // Another class has its own.
+    let scanned =
+        (1..=65_000_u16).filter(|port| !quotas.take(refused("a.test", *port), 0).is_empty());
+    assert_eq!(scanned.count(), 40, "one host");
+    assert_eq!(
+        quotas.take(refused("b.test", 443), 0).len(),
+        1,
+        "another host"
+    );
+    let counted: u64 = quotas
+        .due(10_000)
+        .iter()
+        .map(|event| match event.what {
+            What::LeftOut { events, .. } => events,
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(counted, 99_900 + 64_960);
+}
+
+/// What fills the file leaves each other class its share.
+#[test]
+fn a_share_of_the_file_is_kept_for_each_class() {
+    let mut quotas = Quotas::default();
+    let mut used = 0;
+    while quotas.spend(&refused("a.test", 1), 1000) {
+        used += 1000;
+    }
+    assert!((2_500_000..4 << 20).contains(&used), "{used}");
+    let other = Event::new(
+        WallName::Life,
+        Verdict::Noted,
+        What::life(LifeState::Paused),
+    );
+    let more = (0..1000).filter(|_| quotas.spend(&other, 1000)).count();
+    assert!(more > 100, "{more}");
+}

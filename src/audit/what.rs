@@ -1,0 +1,332 @@
+//! PURE. What an event can be about, decoded.
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::escape;
+
+/// Characters of one text in a line; what is longer is cut.
+pub const LONGEST: usize = 256;
+/// Texts of one list in a line; what is more is left out.
+pub const MOST_ITEMS: usize = 64;
+
+/// How somebody tried to connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Via {
+    /// A DNS question.
+    Dns,
+    /// A direct connection, without the proxy.
+    Transparent,
+    /// HTTP CONNECT or an http:// request to the proxy.
+    Http,
+    /// SOCKS5.
+    Socks,
+    /// A connection from outside to a port that leads in; the host is its own.
+    Inbound,
+    /// Connections from outside that nobody answered; no host is known.
+    Outside,
+    /// The socket of the runtime's verbs.
+    Control,
+}
+
+/// What a container did, or what was done to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum LifeState {
+    /// `create` has made it.
+    Created,
+    /// Its program runs.
+    Started,
+    /// A signal was sent to it.
+    Signalled,
+    /// It was suspended.
+    Paused,
+    /// It goes on.
+    Resumed,
+    /// Its first process has ended.
+    Ended,
+    /// It was deleted.
+    Deleted,
+}
+
+/// What became of a process of `exec`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum ProcessState {
+    /// It has executed its program.
+    Began,
+    /// It has ended.
+    Ended,
+    /// It could not be started.
+    Refused,
+}
+
+/// The end of a log: how many lines it has, and the hash of the last one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LogHead {
+    /// The file's name.
+    pub file: String,
+    /// The number of its last line.
+    pub seq: u64,
+    /// SHA-256 of its last line, in hexadecimal; 64 zeros where it has none.
+    pub head: String,
+}
+
+/// What an event is about, decoded.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(
+    tag = "kind",
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase"
+)]
+pub enum What {
+    /// A connection, out or in, or the attempt at one.
+    Connection {
+        /// How; not known of every connection that was let through.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        via: Option<Via>,
+        /// The other side: a name, or an address.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        host: String,
+        /// The port; of an inbound connection the container's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
+        /// Bytes that left the container.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sent: Option<u64>,
+        /// Bytes that came in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        received: Option<u64>,
+    },
+    /// A name that was looked up.
+    Name {
+        /// How.
+        via: Via,
+        /// The name.
+        host: String,
+    },
+    /// A person's decision on a host.
+    Approval {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+        /// For how long: `once`, `always`, or seconds as `600s`; nothing for a denial.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lasting: Option<String>,
+        /// Who decided.
+        by: String,
+    },
+    /// A change of the network's rules.
+    Rules {
+        /// Rules of `network.allow` that are new.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        added: Vec<String>,
+        /// Rules of `network.allow` that are gone.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        removed: Vec<String>,
+        /// Rules of `network.deny` that are new.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        denied: Vec<String>,
+        /// Who changed them.
+        by: String,
+    },
+    /// A mount that was asked for.
+    Mount {
+        /// Where it would be.
+        destination: String,
+        /// What would be mounted.
+        source: String,
+    },
+    /// Capabilities, devices, options or settings that were asked for.
+    Asked {
+        /// In words.
+        item: String,
+    },
+    /// The container.
+    Container {
+        /// What became of it.
+        state: LifeState,
+        /// The exit status, as a shell's: 128 + n for signal n. Known where agentbox waited for the container itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit: Option<i32>,
+        /// The signal that was sent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<String>,
+        /// The ends of the other logs, when it was deleted.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        logs: Vec<LogHead>,
+    },
+    /// A process that `exec` started.
+    Process {
+        /// What became of it.
+        state: ProcessState,
+        /// Program and arguments.
+        arguments: Vec<String>,
+        /// User id in the container.
+        uid: u32,
+        /// Group id in the container.
+        gid: u32,
+        /// The exit status, as a shell's. Known where `exec` waited for the process.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit: Option<i32>,
+    },
+    /// A limit that was reached.
+    Limit {
+        /// The field: `limits.memory`, `limits.pids`.
+        limit: String,
+        /// How often, as the kernel counts it.
+        times: u64,
+    },
+    /// Limits that `update` set.
+    Update {
+        /// Each as `name=value`.
+        limits: Vec<String>,
+    },
+    /// Events without a line of their own.
+    LeftOut {
+        /// Their class.
+        of: String,
+        /// How many.
+        events: u64,
+    },
+}
+
+impl What {
+    /// A connection of which only the attempt is known.
+    pub fn attempt(via: Via, host: &str, port: Option<u16>) -> Self {
+        match (via, port) {
+            (Via::Dns, _) => Self::Name {
+                via,
+                host: host.to_owned(),
+            },
+            _ => Self::Connection {
+                via: Some(via),
+                host: host.to_owned(),
+                port,
+                sent: None,
+                received: None,
+            },
+        }
+    }
+
+    /// Something that became of the container.
+    pub fn life(state: LifeState) -> Self {
+        Self::Container {
+            state,
+            exit: None,
+            signal: None,
+            logs: Vec::new(),
+        }
+    }
+
+    /// The host that it is about.
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Self::Connection { host, .. }
+            | Self::Name { host, .. }
+            | Self::Approval { host, .. } => Some(host)
+                .filter(|host| !host.is_empty())
+                .map(String::as_str),
+            Self::Rules { .. }
+            | Self::Mount { .. }
+            | Self::Asked { .. }
+            | Self::Container { .. }
+            | Self::Process { .. }
+            | Self::Limit { .. }
+            | Self::Update { .. }
+            | Self::LeftOut { .. } => None,
+        }
+    }
+
+    pub(super) fn plain(self) -> Self {
+        match self {
+            Self::Connection {
+                via,
+                host,
+                port,
+                sent,
+                received,
+            } => Self::Connection {
+                via,
+                host: plain(&host),
+                port,
+                sent,
+                received,
+            },
+            Self::Name { via, host } => Self::Name {
+                via,
+                host: plain(&host),
+            },
+            Self::Approval {
+                host,
+                port,
+                lasting,
+                by,
+            } => Self::Approval {
+                host: plain(&host),
+                port,
+                lasting,
+                by: plain(&by),
+            },
+            Self::Rules {
+                added,
+                removed,
+                denied,
+                by,
+            } => Self::Rules {
+                added: plain_list(added),
+                removed: plain_list(removed),
+                denied: plain_list(denied),
+                by: plain(&by),
+            },
+            Self::Mount {
+                destination,
+                source,
+            } => Self::Mount {
+                destination: plain(&destination),
+                source: plain(&source),
+            },
+            Self::Asked { item } => Self::Asked { item: plain(&item) },
+            Self::Process {
+                state,
+                arguments,
+                uid,
+                gid,
+                exit,
+            } => Self::Process {
+                state,
+                arguments: plain_list(arguments),
+                uid,
+                gid,
+                exit,
+            },
+            Self::Update { limits } => Self::Update {
+                limits: plain_list(limits),
+            },
+            same @ (Self::Container { .. } | Self::Limit { .. } | Self::LeftOut { .. }) => same,
+        }
+    }
+}
+
+pub(super) fn plain(text: &str) -> String {
+    let cut: String = text.chars().take(LONGEST).collect();
+    match text.len() > cut.len() {
+        true => escape(&cut) + "...",
+        false => escape(&cut),
+    }
+}
+
+pub(super) fn plain_list(texts: Vec<String>) -> Vec<String> {
+    texts
+        .iter()
+        .take(MOST_ITEMS)
+        .map(|text| plain(text))
+        .collect()
+}

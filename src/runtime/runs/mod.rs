@@ -1,0 +1,212 @@
+//! What stays of a container: its logs, its record and its end, in one directory for each run.
+//!
+//! ```text
+//! /var/lib/agentbox/runs/<start time>-<id>/    root's alone
+//!   node.jsonl      the runtime's verbs wrote it
+//!   sidecar.jsonl   the sidecar
+//!   warden.jsonl    the warden, where it ended the container
+//!   record.json     the container's record: plan, policy, annotations
+//! ```
+//! Somebody without root's rights has the same in `$XDG_STATE_HOME/agentbox/runs`, or `~/.local/state`. The link `run` in the
+//! container's own directory leads there. Where no such directory can be made, or the container would see it, the logs lie in
+//! the container's own directory and go with it; nothing else depends on them.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::audit::Context;
+use crate::plan::PlannedMount;
+use crate::render::identity::Identity;
+use crate::runtime::RuntimeError;
+use crate::runtime::state::persons;
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::{ContainerId, Place};
+use crate::runtime::unprivileged;
+use crate::sidecar;
+
+/// Root's.
+const RUNS: &str = "/var/lib/agentbox/runs";
+/// The link in the container's own directory.
+const LINK: &str = "run";
+/// Two containers of one id may begin in one moment, under two engines.
+const MOST_TRIES: i64 = 100;
+
+/// A run's directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    dir: PathBuf,
+    /// Whether it is kept when the container is deleted.
+    kept: Kept,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// It is a directory of its own.
+    Stays,
+    /// It is the container's own directory.
+    GoesWithContainer,
+}
+
+/// Where the runs of whoever calls are kept.
+pub fn base() -> Option<PathBuf> {
+    let Some(_) = unprivileged::person().filter(|person| person.uid != 0) else {
+        return Some(PathBuf::from(RUNS));
+    };
+    let named = |name| std::env::var_os(name).map(PathBuf::from);
+    let state = named("XDG_STATE_HOME").filter(|dir| dir.is_absolute());
+    let home = || named("HOME").filter(|dir| dir.is_absolute());
+    let state = state.or_else(|| home().map(|home| home.join(".local/state")));
+    state.map(|state| state.join("agentbox/runs"))
+}
+
+impl Run {
+    /// The container's own directory, as long as there is no other.
+    pub fn in_state(place: &Place) -> Self {
+        Self {
+            dir: place.dir(),
+            kept: Kept::GoesWithContainer,
+        }
+    }
+
+    /// Makes the directory of a container that is being created. A node where none can be made keeps the logs with the container,
+    /// and says so.
+    pub fn begin(place: &Place, mounts: &[PlannedMount]) -> Result<Self, RuntimeError> {
+        let made = make(place, mounts);
+        let run = made.unwrap_or_else(|why| {
+            log::warn!(
+                "the log of container {} goes with the container: {why}; its walls stand as always",
+                place.id.as_str()
+            );
+            Self::in_state(place)
+        });
+        let target = match run.kept {
+            Kept::Stays => run.dir.as_path(),
+            Kept::GoesWithContainer => Path::new("."),
+        };
+        let link = place.dir().join(LINK);
+        symlink(target, &link).map_err(RuntimeError::io(format!("make {link:?}")))?;
+        Ok(run)
+    }
+
+    /// The run of a container that is there.
+    pub fn of(place: &Place) -> Self {
+        match fs::read_link(place.dir().join(LINK)) {
+            Ok(dir) if dir.is_absolute() => Self {
+                dir,
+                kept: Kept::Stays,
+            },
+            // Older programs made none.
+            Ok(_) | Err(_) => Self::in_state(place),
+        }
+    }
+
+    /// A file of it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Opens a log of it to append, for a writer that is another process.
+    pub fn open(&self, name: &str) -> Result<File, RuntimeError> {
+        let path = self.file(name);
+        let mut options = File::options();
+        options.append(true).create(true).mode(0o600);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        let opened = options.open(&path);
+        opened.map_err(RuntimeError::io(format!("open {path:?}")))
+    }
+
+    /// Waits, but not for long, until the sidecar of a container that has ended has written what it counted, and is gone.
+    pub fn await_sidecar(&self, place: &Place) {
+        if let Ok(Record {
+            sidecar: Some(sidecar),
+            ..
+        }) = Record::read(&place.dir())
+        {
+            sidecar::await_end(&sidecar);
+        }
+    }
+
+    /// Removes a run that never began.
+    pub fn discard(&self) {
+        if self.kept == Kept::Stays
+            && let Err(error) = fs::remove_dir_all(&self.dir)
+        {
+            log::warn!("remove {:?}: {error}", self.dir);
+        }
+    }
+}
+
+/// Makes a directory that no run had before.
+fn make(place: &Place, mounts: &[PlannedMount]) -> Result<Run, String> {
+    let base = base().ok_or("neither XDG_STATE_HOME nor HOME names a directory")?;
+    if let Some(mount) = mounts
+        .iter()
+        .find(|mount| base.starts_with(mount.source()) || mount.source().starts_with(&base))
+    {
+        let destination = mount.destination.display();
+        return Err(format!("{base:?} is seen in it, at {destination}"));
+    }
+    let failed = |error: std::io::Error| format!("{base:?}: {error}");
+    // A link, or a directory that others may write, is somebody's trap.
+    persons::check(&base).map_err(|error| crate::log::chain(&error))?;
+    let now = chrono::Utc::now();
+    for tried in 0..MOST_TRIES {
+        let started = now + chrono::Duration::milliseconds(tried);
+        let dir = base.join(name(started, &place.id));
+        match fs::DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => {
+                return Ok(Run {
+                    dir,
+                    kept: Kept::Stays,
+                });
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => make_base(&base)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(failed(ErrorKind::AlreadyExists.into()))
+}
+
+/// The directory of all runs: nobody else may look into it, since logs tell where containers connect.
+fn make_base(base: &Path) -> Result<(), String> {
+    let above = base.parent().unwrap_or(base);
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o711)
+        .create(above)
+        .map_err(|error| format!("{above:?}: {error}"))?;
+    persons::make(base).map_err(|error| crate::log::chain(&error))
+}
+
+fn name(started: chrono::DateTime<chrono::Utc>, id: &ContainerId) -> String {
+    format!("{}-{}", started.format("%Y%m%dT%H%M%S%.3fZ"), id.as_str())
+}
+
+/// Whose the events of a container are.
+pub fn context(record: &Record, identity: Identity) -> Context {
+    let Identity {
+        engine,
+        name,
+        pod,
+        namespace,
+        image,
+    } = identity;
+    let resolved = record.decided.as_ref().map(|decided| &decided.resolved);
+    let policy = resolved.map_or_else(|| "unconfined".to_owned(), |policy| policy.name.to_string());
+    // Policies always have a JSON form, with their fields in one order.
+    let text = resolved.and_then(|policy| serde_json::to_vec(policy).ok());
+    Context {
+        container: record.id.clone(),
+        engine: Some(engine),
+        name,
+        image,
+        pod,
+        namespace,
+        policy: Some(policy),
+        policy_hash: text.map(|text| crate::audit::hash(&text)),
+    }
+    .plain()
+}
