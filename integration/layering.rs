@@ -115,8 +115,8 @@ const MAY_IMPORT: [(&str, &[&str]); 21] = [
     (
         "cmd",
         &[
-            "policy", "egress", "plan", "render", "indexes", "log", "cli", "cgroup", "sidecar",
-            "runtime", "wrap",
+            "policy", "egress", "plan", "seccomp", "render", "indexes", "log", "cli", "cgroup",
+            "sidecar", "runtime", "wrap",
         ],
     ),
     ("main", &[]),

@@ -21,6 +21,12 @@ pub struct Explain {
     /// With which walls `wrap` is explained
     #[arg(long, value_enum, default_value_t = Walls::Namespaces, conflicts_with_all = ["bundle", "id"])]
     pub walls: Walls,
+    /// Print the verdict on every system call, with its reason, in place of the plan
+    #[arg(long)]
+    pub syscalls: bool,
+    /// Print also the system calls that Docker's default profile (`docker`) or another policy answers differently
+    #[arg(long, value_name = "docker|POLICY", requires = "syscalls")]
+    pub compare: Option<String>,
     /// Container id, name or unique prefix of the id, of any engine [default: explain `wrap` in this directory]
     pub id: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Explain, Global, Walls, Wrap};
-use crate::cmd::out;
+use crate::cmd::{explain_syscalls, out};
 use crate::plan::wrapped::Wrapped;
 use crate::render::explain::{self, Subject};
 use crate::runtime::create;
@@ -15,14 +15,15 @@ use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::store::Place;
 use crate::runtime::unprivileged;
+use crate::seccomp::Program;
 use crate::wrap::{self, Explained};
 
 /// Shows what is, or would be, enforced.
 pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
-    let subject = match (&args.bundle, &args.id) {
+    let (subject, program) = match (&args.bundle, &args.id) {
         (Some(bundle), _) => {
             let decision = create::decide(global, bundle, &Wrapped::default())?;
-            of_bundle(
+            with_program(
                 format!("bundle {}", decision.bundle.dir.display()),
                 decision.into(),
             )
@@ -40,7 +41,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 ..Wrap::default()
             };
             let explained = wrap::decide(global, &wrapped)?;
-            of_bundle("wrap in this directory".to_owned(), explained)
+            with_program("wrap in this directory".to_owned(), explained)
         }
         (None, Some(id)) => {
             let mut record = find::container(id, Purpose::Look)?;
@@ -57,24 +58,32 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 decided.plan.network.rules = first.plan.network.rules;
             }
             let saved = filter::read(&Place::new(&record.root, &record.id)?.filter())?;
-            Subject {
+            let subject = Subject {
                 name: format!("container {}", record.id),
                 landlock: None,
                 identity: Some(identity::of(&record)),
-                filter: saved.map(|f| explain::filter(&f.program)),
+                filter: saved.as_ref().map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
                 decided: record.decided,
-            }
+            };
+            (subject, saved.map(|f| f.program))
         }
     };
+    if args.syscalls {
+        return explain_syscalls::print(global, args, &subject, program.as_ref());
+    }
     if args.json {
-        out::line(&crate::policy::escape_json(&serde_json::to_string_pretty(
-            &subject,
-        )?))?;
+        out::json(&subject)?;
     } else {
         out::text(&explain::text(&subject))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn with_program(name: String, explained: Explained) -> (Subject, Option<Program>) {
+    let filter = explained.decision.filter.as_ref();
+    let program = filter.map(|filter| filter.program.clone());
+    (of_bundle(name, explained), program)
 }
 
 /// What is said of a bundle, of which nothing has been made.

@@ -7,6 +7,7 @@ mod delete;
 mod events;
 mod exec;
 mod explain;
+mod explain_syscalls;
 mod features;
 mod kill;
 mod list;

@@ -29,9 +29,7 @@ pub fn run(args: &Network) -> Result<ExitCode> {
         id,
     };
     match args.format {
-        TextFormat::Json => out::line(&crate::policy::escape_json(&serde_json::to_string_pretty(
-            &subject,
-        )?))?,
+        TextFormat::Json => out::json(&subject)?,
         TextFormat::Text => out::text(&network::text(&subject))?,
     };
     Ok(ExitCode::SUCCESS)

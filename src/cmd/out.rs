@@ -24,6 +24,13 @@ pub fn line(line: &str) -> Result<Reader> {
     text(&format!("{line}\n"))
 }
 
+/// Writes a value as JSON for people: on several lines, with everything escaped that a terminal would obey.
+pub fn json(value: &impl serde::Serialize) -> Result<Reader> {
+    line(&crate::policy::escape_json(&serde_json::to_string_pretty(
+        value,
+    )?))
+}
+
 fn write_to(out: &mut impl Write, text: &str) -> Result<Reader> {
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match written {

@@ -97,8 +97,6 @@ pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
     let place = find::place(global, &args.id, Purpose::Look)?;
     let container = start::load(&place)?;
     let state = State::of(&container, Record::read(&place.dir())?);
-    out::line(&crate::policy::escape_json(&serde_json::to_string_pretty(
-        &state,
-    )?))?;
+    out::json(&state)?;
     Ok(ExitCode::SUCCESS)
 }

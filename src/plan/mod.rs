@@ -135,7 +135,8 @@ pub struct SyscallPlan {
 }
 
 impl SyscallPlan {
-    fn of(asked: &Syscalls, privileges: &Privileges, linux: &Linux) -> Self {
+    /// What a policy asks for without an engine.
+    pub fn alone(asked: &Syscalls, privileges: &Privileges) -> Self {
         let Syscalls {
             allow,
             deny,
@@ -146,7 +147,14 @@ impl SyscallPlan {
             allow: allow.clone(),
             deny: deny.clone(),
             set_id: privileges.set_id,
+            engine_profile: false,
+        }
+    }
+
+    fn of(asked: &Syscalls, privileges: &Privileges, linux: &Linux) -> Self {
+        Self {
             engine_profile: linux.seccomp().is_some(),
+            ..Self::alone(asked, privileges)
         }
     }
 }

@@ -40,7 +40,7 @@ use profile::{Profile, Scope};
 use program::JUMP_EQ;
 
 pub use interp::{ARCH_I386, ARCH_X86_64, Call, outcomes, run};
-pub use ours::reason;
+pub use ours::{reason, sets_modes};
 pub use program::{Instruction, MAX_INSTRUCTIONS, Program, ProgramError};
 pub use rule::Verdict;
 pub use saved::SavedFilter;

@@ -103,8 +103,13 @@ fn base(name: SyscallName) -> &'static Base {
     &BASE[index.expect("a test holds that every name has a rule")]
 }
 
-/// Why the base rules treat a call as they do, in the words of policies/syscalls/base.toml: for whoever reports a denied
-/// call, which nothing does yet. The table costs nothing while it is not used: the linker leaves it out.
+/// Whether policies/syscalls/set-id.toml has a rule for a call: it sets the mode of a file.
+pub fn sets_modes(name: SyscallName) -> bool {
+    let number = name.number();
+    SET_ID.iter().any(|more| u32::from(more.number) == number)
+}
+
+/// Why the base rules treat a call as they do, in the words of policies/syscalls/base.toml.
 pub fn reason(name: SyscallName) -> &'static str {
     REASONS[usize::from(base(name).reason)]
 }

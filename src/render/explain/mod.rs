@@ -6,6 +6,7 @@ mod filesystem;
 mod landlock;
 mod network;
 mod page;
+pub mod syscalls;
 
 use std::collections::{BTreeMap, BTreeSet};
 

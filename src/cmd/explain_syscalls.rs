@@ -1,0 +1,73 @@
+//! `explain --syscalls`
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::cli::{Explain, Global};
+use crate::cmd::out;
+use crate::plan::SyscallPlan;
+use crate::policy::Selection;
+use crate::render::explain::Subject;
+use crate::render::explain::syscalls::{self, Programs, SyscallTable};
+use crate::runtime::filter::{self, Asked};
+use crate::runtime::input::node_files;
+use crate::seccomp::Program;
+
+/// Prints the verdict on every system call.
+pub fn print(
+    global: &Global,
+    args: &Explain,
+    subject: &Subject,
+    loaded: Option<&Program>,
+) -> Result<ExitCode> {
+    if subject.landlock.is_some() {
+        bail!(
+            "--syscalls explains the filter of the full walls: leave out --walls landlock, whose filter asks `wrap` about some calls"
+        );
+    }
+    let plan = subject.decided.as_ref().map(|decided| &decided.plan);
+    let own = plan.map(|plan| alone(plan.into())).transpose()?.flatten();
+    let programs = Programs {
+        loaded,
+        policy: plan.map(|plan| &plan.syscalls).zip(own.as_ref()),
+    };
+    let mut table = SyscallTable::new(programs);
+    if let Some(with) = &args.compare {
+        let other = other(global, with)?;
+        table = table.beside(programs, with, other.as_ref());
+    }
+    match args.json {
+        true => out::json(&table)?,
+        false => out::text(&table.text(&subject.name))?,
+    };
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The program of a policy without an engine's profile.
+fn alone(asked: Asked<'_>) -> Result<Option<Program>> {
+    let filter = filter::compile(Some(asked), None)?;
+    Ok(filter.map(|filter| filter.program))
+}
+
+/// The filter to compare with.
+fn other(global: &Global, with: &str) -> Result<Option<Program>> {
+    if with == syscalls::DOCKERS {
+        return Ok(syscalls::docker());
+    }
+    let named = Global {
+        policy: Some(with.to_owned()),
+        ..global.clone()
+    };
+    match node_files::selection(&named, &Default::default(), &Default::default())? {
+        Selection::Unconfined { .. } => Ok(None),
+        Selection::Policy(resolved) => {
+            let policy = &resolved.policy;
+            let plan = SyscallPlan::alone(&policy.syscalls, &policy.privileges);
+            alone(Asked {
+                syscalls: &plan,
+                devices: false,
+            })
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! PURE. `explain --syscalls`: the verdict on every system call, read out of the program that the kernel runs, with its reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oci_spec::runtime::LinuxSeccomp;
+use serde::Serialize;
+
+use super::page::Page;
+use crate::plan::SyscallPlan;
+use crate::policy::Switch;
+use crate::seccomp::{
+    ARCH_X86_64, FilterInput, Program, SyscallName, Verdict, compile, outcomes, reason, sets_modes,
+};
+
+/// Docker's default profile for a container with the default capabilities, as Docker 28 writes it into a bundle. Its source is
+/// moby's profiles/seccomp/default.json (Apache-2.0).
+const DOCKER: &str = include_str!("../../../policies/syscalls/docker.json");
+
+/// What `--compare` calls [`DOCKER`].
+pub const DOCKERS: &str = "docker";
+
+/// The programs that a table is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Programs<'a> {
+    /// The program of the container; `None`: it has none, and every call is allowed.
+    pub loaded: Option<&'a Program>,
+    /// The policy's own side of it; `None` under `unconfined`.
+    pub policy: Option<(&'a SyscallPlan, &'a Program)>,
+}
+
+/// All system calls of x86_64.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SyscallTable {
+    /// In the order of their names.
+    pub calls: Vec<Row>,
+    /// The calls of which another filter says something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Compared>,
+}
+
+/// One call.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// Its name.
+    pub call: &'static str,
+    /// What may be answered; more than one where arguments decide.
+    pub verdicts: Vec<String>,
+    /// Why.
+    pub reason: &'static str,
+    /// Whether every verdict is a denial.
+    #[serde(skip)]
+    is_denied: bool,
+}
+
+/// The difference to another filter.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compared {
+    /// Whose it is.
+    pub with: String,
+    /// The calls on which they differ.
+    pub calls: Vec<Difference>,
+}
+
+/// A call of which two filters say different things.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// Its name.
+    pub call: &'static str,
+    /// What this filter may answer.
+    pub here: Vec<String>,
+    /// What the other may.
+    pub there: Vec<String>,
+    /// Why this one does.
+    pub reason: &'static str,
+}
+
+/// Docker's default profile, compiled as for `unconfined`.
+pub fn docker() -> Option<Program> {
+    let profile: LinuxSeccomp =
+        serde_json::from_str(DOCKER).expect("a test parses the built-in profile");
+    let input = FilterInput {
+        ours: None,
+        engine: Some(&profile),
+    };
+    let filter = compile(&input).expect("a test compiles the built-in profile");
+    filter.map(|filter| filter.program)
+}
+
+impl SyscallTable {
+    /// The table of these programs.
+    pub fn new(programs: Programs<'_>) -> Self {
+        let row = |name: SyscallName| {
+            let said = said(programs.loaded, name);
+            Row {
+                call: name.as_str(),
+                verdicts: in_words(&said),
+                reason: programs.reason(name),
+                is_denied: said.iter().all(|verdict| verdict.is_denial()),
+            }
+        };
+        Self {
+            calls: SyscallName::all().map(row).collect(),
+            compared: None,
+        }
+    }
+
+    /// And beside another filter.
+    pub fn beside(mut self, programs: Programs<'_>, with: &str, other: Option<&Program>) -> Self {
+        let differs = |name: SyscallName| {
+            let (here, there) = (said(programs.loaded, name), said(other, name));
+            (here != there).then(|| Difference {
+                call: name.as_str(),
+                here: in_words(&here),
+                there: in_words(&there),
+                reason: programs.reason(name),
+            })
+        };
+        self.compared = Some(Compared {
+            with: with.to_owned(),
+            calls: SyscallName::all().filter_map(differs).collect(),
+        });
+        self
+    }
+
+    /// For people: calls with the same verdict and reason in one paragraph.
+    pub fn text(&self, name: &str) -> String {
+        let mut page = Page::default();
+        page.head(name, "system calls of x86_64, by the program of the filter");
+        let mut groups: BTreeMap<(bool, String, &str), Vec<&str>> = BTreeMap::new();
+        for row in &self.calls {
+            let verdict = row.verdicts.join(" or ");
+            let group = groups
+                .entry((row.is_denied, verdict, row.reason))
+                .or_default();
+            group.push(row.call);
+        }
+        for ((_, verdict, reason), calls) in groups {
+            page.head(&verdict, reason);
+            wrapped(&mut page, &calls);
+        }
+        if let Some(compared) = &self.compared {
+            beside(&mut page, compared);
+        }
+        page.into_text()
+    }
+}
+
+fn beside(page: &mut Page, compared: &Compared) {
+    let with = &compared.with;
+    let count = compared.calls.len();
+    page.line("");
+    page.head(
+        &format!("beside {with}"),
+        format_args!("{count} calls are answered differently"),
+    );
+    let mut groups: BTreeMap<(String, String, &str), Vec<&str>> = BTreeMap::new();
+    for difference in &compared.calls {
+        let (here, there) = (difference.here.join(" or "), difference.there.join(" or "));
+        let group = groups.entry((here, there, difference.reason)).or_default();
+        group.push(difference.call);
+    }
+    for ((here, there, reason), calls) in groups {
+        page.head(&format!("{here} here, {there} there"), reason);
+        wrapped(page, &calls);
+    }
+}
+
+/// Names in lines of about a hundred characters.
+fn wrapped(page: &mut Page, calls: &[&str]) {
+    let mut line = String::new();
+    for call in calls {
+        if line.len() + call.len() > 100 {
+            page.item(&line);
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(call);
+    }
+    page.item(&line);
+}
+
+impl Programs<'_> {
+    /// Why this filter says so.
+    fn reason(&self, name: SyscallName) -> &'static str {
+        const ENGINES: &str = "by the engine's profile";
+        let Some((plan, own)) = self.policy else {
+            return match self.loaded {
+                Some(_) => ENGINES,
+                None => "no filter: neither a policy nor the engine has one",
+            };
+        };
+        let is_in = |list: &BTreeSet<crate::policy::SyscallName>| {
+            list.iter().any(|listed| listed.as_str() == name.as_str())
+        };
+        if is_in(&plan.deny) {
+            return "by the policy's syscalls.deny";
+        }
+        if said(self.loaded, name) != said(Some(own), name) {
+            return "by the engine's profile, which is stricter here than the policy";
+        }
+        if is_in(&plan.allow) {
+            return "by the policy's syscalls.allow";
+        }
+        if plan.set_id == Switch::Off && sets_modes(name) {
+            return "no set-user-ID or set-group-ID file (privileges.set-id); any other mode is the file's owner's affair";
+        }
+        reason(name)
+    }
+}
+
+/// What a program may answer. Who answers a denied call, the kernel or a listener, is not told apart: the caller sees the same.
+fn said(program: Option<&Program>, name: SyscallName) -> BTreeSet<Verdict> {
+    let Some(program) = program else {
+        return [Verdict::Allow].into();
+    };
+    let all = outcomes(program, ARCH_X86_64, name.number());
+    all.into_iter()
+        .map(|verdict| match verdict {
+            Verdict::Notify(errno @ 1..) => Verdict::Errno(errno),
+            other => other,
+        })
+        .collect()
+}
+
+fn in_words(verdicts: &BTreeSet<Verdict>) -> Vec<String> {
+    verdicts.iter().rev().map(Verdict::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seccomp::{DenyMode, Ours};
+
+    fn own(plan: &SyscallPlan) -> Program {
+        let names = |set: &BTreeSet<crate::policy::SyscallName>| -> BTreeSet<SyscallName> {
+            set.iter().map(|n| n.as_str().parse().unwrap()).collect()
+        };
+        let input = FilterInput {
+            ours: Some(Ours {
+                allow: &names(&plan.allow),
+                deny: &names(&plan.deny),
+                set_id: false,
+                devices: false,
+                denials: DenyMode::Errno,
+            }),
+            engine: None,
+        };
+        compile(&input).unwrap().unwrap().program
+    }
+
+    fn row<'a>(table: &'a SyscallTable, call: &str) -> &'a Row {
+        table.calls.iter().find(|row| row.call == call).unwrap()
+    }
+
+    #[test]
+    fn a_row_has_the_programs_verdict_and_the_reason_of_the_side_that_decides() {
+        let mut plan = crate::plan::tests::sample().syscalls;
+        plan.deny = ["sendfile".parse().unwrap()].into();
+        plan.allow = ["ptrace".parse().unwrap()].into();
+        let program = own(&plan);
+        let programs = Programs {
+            loaded: Some(&program),
+            policy: Some((&plan, &program)),
+        };
+        let docker = docker();
+        let table = SyscallTable::new(programs).beside(programs, DOCKERS, docker.as_ref());
+        assert_eq!(row(&table, "read").verdicts, ["allow"]);
+        assert_eq!(row(&table, "sendfile").verdicts, ["EPERM"]);
+        assert_eq!(
+            row(&table, "sendfile").reason,
+            "by the policy's syscalls.deny"
+        );
+        assert_eq!(
+            row(&table, "ptrace").reason,
+            "by the policy's syscalls.allow"
+        );
+        let mount = row(&table, "mount");
+        assert_eq!(mount.verdicts, ["EPERM"]);
+        assert!(mount.reason.contains("filesystem wall"), "{}", mount.reason);
+        assert!(row(&table, "socket").verdicts.len() > 1);
+        assert_eq!(row(&table, "chmod").verdicts, ["allow", "EPERM"]);
+        assert!(row(&table, "chmod").reason.contains("set-user-ID"));
+        let compared = table.compared.as_ref().unwrap();
+        let of = |call: &str| compared.calls.iter().find(|other| other.call == call);
+        assert_eq!(of("read"), None);
+        assert_eq!(of("sendfile").unwrap().there, ["allow"]);
+        let text = table.text("policy 'x'");
+        assert!(text.contains("beside docker: "), "{text}");
+        // Every call stands in the first part once.
+        let first = text.split("beside docker").next().unwrap();
+        for name in SyscallName::all() {
+            let words = first.lines().filter(|line| line.starts_with("  "));
+            let found = words
+                .flat_map(str::split_whitespace)
+                .filter(|word| *word == name.as_str());
+            assert_eq!(found.count(), 1, "{}", name.as_str());
+        }
+    }
+
+    #[test]
+    fn without_a_filter_every_call_is_allowed() {
+        let none = Programs {
+            loaded: None,
+            policy: None,
+        };
+        let table = SyscallTable::new(none);
+        assert!(table.calls.iter().all(|row| row.verdicts == ["allow"]));
+        assert!(row(&table, "bpf").reason.starts_with("no filter"));
+    }
+
+    #[test]
+    fn the_engines_stricter_verdict_is_named() {
+        let plan = crate::plan::tests::sample().syscalls;
+        let (own, docker) = (own(&plan), docker().unwrap());
+        // As if the engine's profile were all of the filter.
+        let programs = Programs {
+            loaded: Some(&docker),
+            policy: Some((&plan, &own)),
+        };
+        let table = SyscallTable::new(programs);
+        let clone3 = row(&table, "clone3");
+        assert_eq!(clone3.verdicts, ["ENOSYS"]);
+        assert!(row(&table, "read").reason.contains("reading"), "read");
+    }
+}
