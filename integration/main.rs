@@ -30,5 +30,6 @@ mod records;
 mod review;
 mod sidecar;
 mod spec;
+mod verify;
 mod warden;
 mod wrap;

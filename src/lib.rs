@@ -36,6 +36,7 @@
 //! | [`network`] | the inner network namespace | in its own child |
 //! | [`sidecar`] | the companion process | in its own process |
 //! | [`wrap`] | `agentbox wrap`: a bundle from the host itself | everything, in order |
+//! | [`verify`] | `agentbox verify`: attacks, tried in a sandbox | try, in children with a time limit |
 //! | [`indexes`] | package managers of the node -> presets | run them, ask once |
 //! | [`sys`] | system calls, the only `unsafe` | make them, and decide nothing |
 //! | [`cli`] | the command line as plain data, and its help | parse |
@@ -61,4 +62,5 @@ pub mod runtime;
 pub mod seccomp;
 pub mod sidecar;
 pub mod sys;
+pub mod verify;
 pub mod wrap;

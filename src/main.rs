@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use agentbox::cli::{self, Cli};
 use agentbox::runtime::hooks;
-use agentbox::{cmd, log, sidecar};
+use agentbox::{cmd, log, sidecar, verify};
 
 fn main() -> ExitCode {
     // Before anything is allocated for the command line: the sidecar stays small.
@@ -19,6 +19,12 @@ fn main() -> ExitCode {
         .is_some_and(|verb| verb == hooks::VERB)
     {
         return hooks::main();
+    }
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|verb| verb == verify::inside::VERB)
+    {
+        return verify::inside::main();
     }
     let cli = match Cli::read() {
         Ok(cli) => cli,

@@ -21,7 +21,7 @@ pub use container::{
 };
 pub use own::{
     Approvals, Approve, Deny, Explain, Network, PolicyArgs, PolicyCheck, PolicyPresets, PolicyShow,
-    PolicyVerb, TextFormat, Walls, Wrap,
+    PolicyVerb, TextFormat, Verify, Walls, Wrap,
 };
 pub use update::Update;
 
@@ -149,14 +149,14 @@ pub struct Global {
     pub version: bool,
 }
 
-/// The exit status of a command line that cannot be parsed: 1, as with runc. It is 2 for `policy`, whose status 1 means
-/// "denied".
+/// The exit status of a command line that cannot be parsed: 1, as with runc. It is 2 for `policy` and `verify`, whose status 1 means
+/// "denied" and "not held".
 pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
     let understood = Cli::command()
         .ignore_errors(true)
         .try_get_matches_from(arguments);
     match understood.as_ref().map(clap::ArgMatches::subcommand_name) {
-        Ok(Some("policy")) => 2,
+        Ok(Some("policy" | "verify")) => 2,
         Ok(_) | Err(_) => 1,
     }
 }
@@ -212,6 +212,9 @@ pub enum Verb {
     Approve(Approve),
     /// Deny waiting and future connections to a host, and close approved ones
     Deny(Deny),
+    /// Try the attacks of docs/threats.md in a sandbox, harmlessly, and report which walls held.
+    /// Exit status: 0 all held, 1 one did not or none was promised, 2 one could not be tried
+    Verify(Verify),
     /// Run a command behind the walls, without an engine, an image or a bundle
     Wrap(Wrap),
 }
@@ -234,6 +237,7 @@ mod tests {
             "agentbox policy check strict --port 0 --host a.test",
             "agentbox --policy strict policy check",
             "agentbox --root policy policy show",
+            "agentbox verify --nope",
         ] {
             assert_eq!(status(line), 2, "{line}");
         }

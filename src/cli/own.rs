@@ -31,6 +31,19 @@ pub struct Explain {
     pub id: Option<String>,
 }
 
+/// `verify`
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Print every probe as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Make a container under this policy for it, if no container is given [default: the policy of a container without annotations]
+    #[arg(long, value_name = "NAME", conflicts_with = "id")]
+    pub policy: Option<String>,
+    /// Container id, name or unique prefix of the id, of any engine: a process of `exec` tries there
+    pub id: Option<String>,
+}
+
 /// `network`
 #[derive(Debug, Args)]
 pub struct Network {

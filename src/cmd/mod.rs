@@ -21,6 +21,7 @@ mod spec;
 mod start;
 mod state;
 mod update;
+mod verify;
 mod wrap;
 
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Deny(args) => approvals::deny(&args),
         Verb::Network(args) => network::run(&args),
         Verb::Policy(args) => policy::run(&global, &args.verb),
+        Verb::Verify(args) => Ok(verify::run(&global, &args)),
         Verb::Wrap(args) => wrap::run(&global, &args),
     }
 }

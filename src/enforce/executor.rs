@@ -76,7 +76,7 @@ impl PolicyWalls {
                 groups
             }
         };
-        Prepared::find_program(spec, groups)
+        Prepared::find_program(spec, groups, &self.common)
     }
 
     /// `exec`: the walls that close the process in, in the order in which each still can be raised.
@@ -236,11 +236,15 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// Names are looked up from the working directory, where the process is by now.
-    pub(super) fn find_program(spec: &Spec, groups: GroupsSet) -> Result<Self, EnforceError> {
+    pub(super) fn find_program(
+        spec: &Spec,
+        groups: GroupsSet,
+        common: &Common,
+    ) -> Result<Self, EnforceError> {
         let (args, env) = (process::args(spec), process::env(spec));
         let name = args.first().map(String::as_str).unwrap_or_default();
         Ok(Self {
-            program: program::find(name, &env)?,
+            program: common.program.find(name, &env)?,
             groups,
             raised: false,
         })
@@ -282,7 +286,8 @@ impl WallExecutor {
         if let Err(error) = self.raise_and_run_hooks(spec, prepared, &env) {
             return error;
         }
-        let execute = || program::execute(&prepared.program, &process::args(spec), &env);
+        let program = &self.walls.common().program;
+        let execute = || program.execute(&prepared.program, &process::args(spec), &env);
         match self.walls.first_process().map(|first| &first.leader) {
             None | Some(Leader::Program) => execute(),
             Some(Leader::Reaper(channel)) => reaper::become_reaper(channel.as_fd(), || {

@@ -4,6 +4,7 @@
 //! code 127, "permission denied" 126.
 
 use std::ffi::CString;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -46,6 +47,42 @@ impl NotExecuted {
             Self::Denied | Self::Nul => false,
         }
     }
+}
+
+/// The program that a process of a container ends as.
+#[derive(Debug, Default)]
+pub enum Program {
+    /// The program that the spec names, a file of the container.
+    #[default]
+    Named,
+    /// This program again, by a descriptor of the sealed mount that it runs from ([`crate::runtime::seal`]): the image needs no file
+    /// for it, and what the process shows of it cannot be written (CVE-2019-5736).
+    Own(OwnedFd),
+}
+
+impl Program {
+    /// The file to execute; for [`Self::Own`] the name alone, since no file of the container is looked for.
+    pub(super) fn find(&self, name: &str, env: &[String]) -> Result<PathBuf, EnforceError> {
+        match self {
+            Self::Named => find(name, env),
+            Self::Own(_) => Ok(PathBuf::from(name)),
+        }
+    }
+
+    /// Replaces the process. Returns only the reason why it could not.
+    pub fn execute(&self, file: &Path, args: &[String], env: &[String]) -> EnforceError {
+        match self {
+            Self::Named => execute(file, args, env, By::Path),
+            Self::Own(descriptor) => execute(file, args, env, By::Descriptor(descriptor)),
+        }
+    }
+}
+
+/// How execve(2) is told of a file.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    Path,
+    Descriptor(&'a OwnedFd),
 }
 
 /// The file that `name` means: itself when it has a slash, else the first match on the container's PATH.
@@ -121,8 +158,7 @@ fn check(path: &Path) -> Result<(), Errno> {
     }
 }
 
-/// Replaces the process. Returns only the reason why it could not.
-pub fn execute(file: &Path, args: &[String], env: &[String]) -> EnforceError {
+fn execute(file: &Path, args: &[String], env: &[String], by: By<'_>) -> EnforceError {
     let name = args.first().cloned().unwrap_or_default();
     let strings = |list: &[String]| {
         list.iter()
@@ -140,7 +176,10 @@ pub fn execute(file: &Path, args: &[String], env: &[String]) -> EnforceError {
         };
     };
     crate::sys::signal::reset();
-    let Err(errno) = nix::unistd::execve(&path, &args, &env);
+    let Err(errno) = match by {
+        By::Path => nix::unistd::execve(&path, &args, &env),
+        By::Descriptor(file) => nix::unistd::fexecve(file.as_raw_fd(), &args, &env),
+    };
     EnforceError::Program {
         name,
         why: NotExecuted::Execve(Errno::from_raw_os_error(errno as i32)),

@@ -12,6 +12,7 @@ use super::kernel::KernelFiles;
 use super::leader::Leader;
 use super::listener::{self, AgentSocket};
 use super::privileges::{self, GroupsSet};
+use super::program::Program;
 use super::rootfs::OwnMount;
 use super::unconfined::Parity;
 use super::{EnforceError, Wall, process, stdio, verify};
@@ -63,6 +64,8 @@ pub struct Common {
     pub report: OwnedFd,
     /// The terminal is relayed to the caller, whose own makes carriage returns.
     pub keep_newlines: bool,
+    /// The program that it ends as.
+    pub program: Program,
 }
 
 impl Common {

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use libcontainer::container::builder::ContainerBuilder;
@@ -11,6 +12,7 @@ use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
 
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::leader::Leader;
+use crate::enforce::program::Program;
 use crate::enforce::unconfined::Keyring;
 use crate::plan::CapabilitySets;
 use crate::runtime::RuntimeError;
@@ -29,6 +31,16 @@ pub struct Streams<'a> {
     pub relayed: bool,
     /// Who is the first process.
     pub leader: Leader,
+    /// The program that the process ends as.
+    pub program: Program,
+}
+
+/// The file that this process runs from, for [`Program::Own`]. To be called after [`super::seal::ensure`]: then it is a read-only,
+/// detached mount.
+pub fn own_file() -> Result<OwnedFd, RuntimeError> {
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+    rustix::fs::open("/proc/self/exe", flags, rustix::fs::Mode::empty())
+        .map_err(RuntimeError::io("open the runtime's own file"))
 }
 
 /// Refuses capability sets that the kernel would refuse, before anything of the container runs.

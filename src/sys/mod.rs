@@ -2,6 +2,7 @@
 //!
 //! A wrapper makes one call, is named after it, returns `io::Result`, and decides nothing.
 
+pub mod attempt;
 pub mod bpf;
 pub mod deadline;
 pub mod event;

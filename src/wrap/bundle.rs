@@ -41,7 +41,7 @@ impl WrapBundle {
     pub fn new(layout: &Layout, person: &Person, base: Base<'_>) -> Result<Self> {
         let bundle = match base {
             Base::Records { root } => {
-                let claim = leftovers::claim(root)?;
+                let claim = leftovers::claim(root, "wrap")?;
                 Self {
                     dir: claim.dir.clone(),
                     id: claim.id.clone(),

@@ -32,8 +32,8 @@ pub struct Claim {
     _alive: File,
 }
 
-/// Makes a directory that is not taken for a leftover.
-pub fn claim(root: &Path) -> Result<Claim> {
+/// Makes a directory that is not taken for a leftover; the container's id begins with `prefix`.
+pub fn claim(root: &Path, prefix: &str) -> Result<Claim> {
     let base = store::private_dir(DIR)?;
     let turn = open(&base.join(TURN))?;
     rustix::fs::fcntl_lock(turn.as_fd(), FlockOperation::LockExclusive)
@@ -41,7 +41,7 @@ pub fn claim(root: &Path) -> Result<Claim> {
     let mut random = [0; 6];
     getrandom::fill(&mut random).context("the kernel gives no random bytes")?;
     let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let id = format!("wrap-{hex}");
+    let id = format!("{prefix}-{hex}");
     let dir = base.join(&id);
     let made = fs::DirBuilder::new().mode(0o700).create(&dir);
     made.with_context(|| format!("make {dir:?}"))?;

@@ -71,7 +71,7 @@ impl Parity {
                 groups
             }
         };
-        let mut prepared = Prepared::find_program(spec, groups)?;
+        let mut prepared = Prepared::find_program(spec, groups, &self.common)?;
         if self.agent_is_told_at_create() {
             self.raise(spec, groups)?;
             prepared.raised = true;

@@ -102,6 +102,7 @@ fn make(
         unfinished: shadow.unfinished,
         keep_newlines: streams.relayed && creation.has_terminal(),
         leader: std::mem::take(&mut streams.leader),
+        program: std::mem::take(&mut streams.program),
     })?;
     // As late as possible, when its files have been written, and before libcontainer keeps this process busy.
     creation.configure_sidecar()?;

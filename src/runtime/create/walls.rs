@@ -11,6 +11,7 @@ use crate::enforce::executor::WallExecutor;
 use crate::enforce::kernel::KernelFiles;
 use crate::enforce::leader::Leader;
 use crate::enforce::listener::AgentSocket;
+use crate::enforce::program::Program;
 use crate::enforce::rootfs::OwnMount;
 use crate::enforce::unconfined::setup::Setup;
 use crate::enforce::unconfined::{Parity, ParityInit};
@@ -42,6 +43,8 @@ pub(super) struct InitInherited {
     pub(super) keep_newlines: bool,
     /// Who it is.
     pub(super) leader: Leader,
+    /// The program that it ends as.
+    pub(super) program: Program,
 }
 
 impl Creation<'_> {
@@ -78,6 +81,7 @@ impl Creation<'_> {
                 capabilities: plan.capabilities.clone(),
                 report: inherited.report,
                 keep_newlines: inherited.keep_newlines,
+                program: inherited.program,
             },
             filter: FilterWall::planned(self.filter(), inherited.agent)?,
             role: Role::Init(InitWork {
@@ -101,6 +105,7 @@ impl Creation<'_> {
                 capabilities: given,
                 report: inherited.report,
                 keep_newlines: inherited.keep_newlines,
+                program: inherited.program,
             },
             no_new_privs: process.and_then(|p| p.no_new_privileges()).unwrap_or(false),
             keyring: keyring(&self.record),

@@ -13,6 +13,7 @@ use crate::enforce::executor::WallExecutor;
 use crate::enforce::home;
 use crate::enforce::listener::AgentSocket;
 use crate::enforce::privileges;
+use crate::enforce::program::Program;
 use crate::enforce::unconfined::Parity;
 use crate::enforce::walls::{Common, FilterWall, Joining, PolicyWalls, Role, TenantWork, Walls};
 use crate::plan::CapabilitySets;
@@ -50,6 +51,8 @@ pub(super) struct TenantInherited {
     pub(super) joining: Joining,
     /// Its terminal is relayed to the caller, whose own makes carriage returns.
     pub(super) keep_newlines: bool,
+    /// The program that it ends as.
+    pub(super) program: Program,
 }
 
 impl<'a> Execution<'a> {
@@ -141,6 +144,7 @@ impl<'a> Execution<'a> {
             capabilities: CapabilitySets::of(process.capabilities().as_ref()),
             report: inherited.report,
             keep_newlines: inherited.keep_newlines,
+            program: inherited.program,
         };
         let (filter, agent, joining) = (inherited.filter, inherited.agent, inherited.joining);
         Ok(WallExecutor::new(match record.plan() {

@@ -39,25 +39,10 @@ pub struct Started {
 
 /// Starts a process in a running container and returns once it has executed its program.
 pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
-    // The container first, under its lock, which is given back at once: what comes after waits for a process that others in
-    // the container can hold up.
-    let target = ExecTarget::look(place, args)?;
-    // All that can be refused by looking: nothing has been made.
-    let process = requested::within_limits(args, &target)?;
-    // libcontainer comes back to the directory where this process is, so there must be one.
-    execution::stand_somewhere()?;
-    refused::check(args, &target, &process)?;
+    let (target, process) = judged(place, args)?;
     // From here on there is something to take away, which each value does when it is dropped.
     let mut opened = TenantStreams::new(place, args, &target, &process)?;
-    let started = start(
-        Execution::begin(place, args, &target),
-        process,
-        opened.streams(),
-    );
-    // By now its files are gone; the cgroup may have been made after the container was deleted.
-    let pid = started.inspect_err(|_| target.sweep_if_deleted(place))?;
-    // Last: the caller hears of a process that runs.
-    execution::announce(args, pid)?;
+    let pid = started(place, args, &target, process, opened.streams())?;
     Ok(Started {
         pid,
         terminal: opened.listener,
@@ -65,11 +50,49 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     })
 }
 
+/// Starts a process in a running container with these streams, and returns its pid once it has executed its program; a child of
+/// this process.
+pub fn exec_with(
+    place: &Place,
+    args: &cli::Exec,
+    streams: Streams<'_>,
+) -> Result<i32, RuntimeError> {
+    let (target, process) = judged(place, args)?;
+    started(place, args, &target, process, streams)
+}
+
+/// All that can be refused by looking: nothing has been made.
+fn judged(place: &Place, args: &cli::Exec) -> Result<(ExecTarget, Process), RuntimeError> {
+    // The container first, under its lock, which is given back at once: what comes after waits for a process that others in
+    // the container can hold up.
+    let target = ExecTarget::look(place, args)?;
+    let process = requested::within_limits(args, &target)?;
+    // libcontainer comes back to the directory where this process is, so there must be one.
+    execution::stand_somewhere()?;
+    refused::check(args, &target, &process)?;
+    Ok((target, process))
+}
+
+fn started(
+    place: &Place,
+    args: &cli::Exec,
+    target: &ExecTarget,
+    process: Process,
+    streams: Streams<'_>,
+) -> Result<i32, RuntimeError> {
+    let started = start(Execution::begin(place, args, target), process, streams);
+    // By now its files are gone; the cgroup may have been made after the container was deleted.
+    let pid = started.inspect_err(|_| target.sweep_if_deleted(place))?;
+    // Last: the caller hears of a process that runs.
+    execution::announce(args, pid)?;
+    Ok(pid)
+}
+
 /// The list.
 fn start(
     mut execution: Execution<'_>,
     process: Process,
-    streams: Streams<'_>,
+    mut streams: Streams<'_>,
 ) -> Result<i32, RuntimeError> {
     // What the walls need first: if that is gone nothing is made.
     let init = execution.living_init()?;
@@ -88,6 +111,7 @@ fn start(
             cgroups: cgroup.descriptors,
         },
         keep_newlines: streams.relayed,
+        program: std::mem::take(&mut streams.program),
     };
     let executor = execution.executor(&process, inherited)?;
     // After the executor, which has the capabilities that the process ends with: libcontainer gets those of the set-up too.

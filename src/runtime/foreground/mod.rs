@@ -7,6 +7,7 @@ pub mod tty;
 pub mod wait;
 
 use crate::cli::{self, Global};
+use crate::enforce::program::Program;
 use crate::plan::wrapped::Wrapped;
 use crate::runtime::RuntimeError;
 use crate::runtime::create;
@@ -89,6 +90,7 @@ pub fn run(
         stdio,
         relayed,
         leader,
+        program: Program::Named,
     };
     let (place, lock) = create::create(global, args, streams, wrapped)?;
     let started = Record::read(&place.dir()).and_then(|record| {

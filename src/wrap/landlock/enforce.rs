@@ -12,7 +12,8 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Resource, Rlimit, Signal};
 
 use super::rules::{Access, Rule};
-use crate::enforce::{privileges, program, verify};
+use crate::enforce::program::Program;
+use crate::enforce::{privileges, verify};
 use crate::plan::CapabilitySets;
 use crate::seccomp::Filter;
 use crate::sys::{process, seccomp, socket};
@@ -156,7 +157,9 @@ pub fn execute(walls: Walls, command: &Command, out: &OwnedFd) -> Result<std::co
     socket::send(out.as_fd(), b"L", &[listener.as_fd()]).context("send the listener to wrap")?;
     drop(listener);
     verify::seccomp()?;
-    Err(program::execute(&command.file, &command.arguments, &command.environment).into())
+    Err(Program::Named
+        .execute(&command.file, &command.arguments, &command.environment)
+        .into())
 }
 
 /// Loads a filter with a listener in a process of its own: whoever is in other walls is told at once.

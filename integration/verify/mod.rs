@@ -1,0 +1,112 @@
+//! `agentbox verify`: what holds, what does not, and that it notices a wall that is missing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+use crate::command::run;
+use crate::direct::program;
+
+/// One test after another looks at what is left.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The answer of `verify ARGUMENTS... --json`, and its exit status.
+fn verify(arguments: &[&str]) -> (i32, Value) {
+    let finished = run(&program(), &[&["verify", "--json"], arguments].concat());
+    let json = serde_json::from_str(&finished.stdout);
+    (
+        finished.code,
+        json.unwrap_or_else(|e| panic!("{e}: {finished}")),
+    )
+}
+
+/// What was found by each of a report's entries: `(by, id)` to verdict and outcome.
+fn entries(report: &Value) -> BTreeMap<(String, String), (String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let entry = |e: &Value| {
+        let found = text(&e["found"]["outcome"]);
+        (
+            (text(&e["by"]), text(&e["id"])),
+            (text(&e["verdict"]), found),
+        )
+    };
+    report["probes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(entry)
+        .collect()
+}
+
+/// What `verify` leaves anywhere below /run/agentbox.
+fn left() -> Vec<String> {
+    let mut found = Vec::new();
+    for directory in ["containers", "index", "locks", "wrap"] {
+        let entries = fs::read_dir(format!("/run/agentbox/{directory}"));
+        for entry in entries.into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.contains("verify-") {
+                found.push(name);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_says_that_every_policy_holds_and_leaves_nothing() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for policy in ["strict", "standard", "permissive"] {
+        let (code, report) = verify(&["--policy", policy]);
+        assert_eq!(code, 0, "{policy}: {report:#}");
+        assert_eq!(report["result"], "held");
+        let entries = entries(&report);
+        for by in ["init", "exec"] {
+            let (verdict, _) = &entries[&(by.to_owned(), "io-uring".to_owned())];
+            assert_eq!(verdict, "held", "{policy} by {by}");
+        }
+        let (verdict, _) = &entries[&("node".to_owned(), "as-the-node-sees-it".to_owned())];
+        assert_eq!(verdict, "held", "{policy}");
+    }
+    assert!(left().is_empty(), "{:?}", left());
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_says_that_unconfined_has_no_wall() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (code, report) = verify(&["--policy", "unconfined"]);
+    assert_eq!(code, 1, "{report:#}");
+    assert_eq!(report["promised"], false);
+    let absent = |id: &str| {
+        for by in ["init", "exec"] {
+            let (verdict, found) = &entries(&report)[&(by.to_owned(), id.to_owned())];
+            assert_eq!(
+                (verdict.as_str(), found.as_str()),
+                ("not-promised", "not-held"),
+                "{id}"
+            );
+        }
+    };
+    for id in [
+        "interfaces",
+        "seccomp-mode",
+        "io-uring",
+        "capabilities",
+        "core-files",
+    ] {
+        absent(id);
+    }
+    assert!(left().is_empty(), "{:?}", left());
+}
+
+#[test]
+fn verify_of_what_is_not_there_is_no_answer() {
+    for arguments in [&["verify", "no-such-container"][..], &["verify", "--nope"]] {
+        let finished = run(&program(), arguments);
+        assert_eq!(finished.code, 2, "{finished}");
+    }
+}

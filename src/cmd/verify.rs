@@ -1,0 +1,52 @@
+//! `verify`
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use super::out;
+use crate::cli::{Global, Verify};
+use crate::log;
+use crate::runtime::seal;
+use crate::runtime::seal::Listen;
+use crate::verify;
+
+/// The status where there is no answer: nobody may take it for one.
+const NO_ANSWER: u8 = 2;
+
+/// Tries the attacks, and says which walls held.
+pub fn run(global: &Global, args: &Verify) -> ExitCode {
+    answer(global, args).unwrap_or_else(|error| {
+        log::fatal(&error);
+        ExitCode::from(NO_ANSWER)
+    })
+}
+
+fn answer(global: &Global, args: &Verify) -> Result<ExitCode> {
+    if !rustix::process::geteuid().is_root() {
+        bail!(
+            "verify makes a container, or a process in one, which needs root's rights on this node: run it as root"
+        );
+    }
+    seal::ensure(Listen::Forget)?;
+    let report = match &args.id {
+        Some(id) => verify::running(global, id)?,
+        None => verify::sandbox(&under(global, args)?)?,
+    };
+    match args.json {
+        true => out::line(&report.json()?)?,
+        false => out::text(&report.text())?,
+    };
+    Ok(ExitCode::from(report.exit_code()))
+}
+
+/// With the policy that was asked for.
+fn under(global: &Global, args: &Verify) -> Result<Global> {
+    let mut global = global.clone();
+    match (&global.policy, &args.policy) {
+        (Some(_), Some(_)) => bail!("--policy is given twice: before `verify` and after it"),
+        (None, Some(policy)) => global.policy = Some(policy.clone()),
+        (_, None) => {}
+    }
+    Ok(global)
+}

@@ -1,0 +1,103 @@
+#![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
+//! System calls that a container must not be able to make, tried by `agentbox verify`.
+//!
+//! A [`Call`] is made in this file alone. Its arguments change nothing outside of the calling process, whatever its rights: no
+//! pointer but null and texts of this program, descriptors and processes that do not exist, flags that every kernel refuses. What a
+//! call that succeeds makes (a namespace, a descriptor) ends with the process, so that each is made in a child.
+
+mod calls;
+
+use std::io;
+
+use rustix::io::Errno;
+
+pub use calls::*;
+
+/// A system call with harmless arguments.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// Its name, with what matters of its arguments.
+    pub name: &'static str,
+    number: libc::c_long,
+    arguments: [u64; 6],
+}
+
+impl Call {
+    const fn new(name: &'static str, number: libc::c_long, first: [u64; 5]) -> Self {
+        let [a, b, c, d, e] = first;
+        Self {
+            name,
+            number,
+            arguments: [a, b, c, d, e, 0],
+        }
+    }
+
+    /// Makes the call. In a child alone: what succeeds is not undone.
+    ///
+    /// # Errors
+    /// The kernel's, or the filter's.
+    pub fn make(&self) -> Result<(), Errno> {
+        let [a, b, c, d, e, f] = self.arguments;
+        // SAFETY: the numbers and arguments are the constants of this file. None has a pointer that the kernel writes to: they are
+        // null, or lead to texts that are only read. None makes a thread or shares memory. See the head of the file.
+        let result = unsafe { libc::syscall(self.number, a, b, c, d, e, f) };
+        match result {
+            -1 => Err(last()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn last() -> Errno {
+    let number = io::Error::last_os_error().raw_os_error();
+    Errno::from_raw_os_error(number.unwrap_or(libc::EIO))
+}
+
+const fn text(text: &'static std::ffi::CStr) -> TextAddress {
+    TextAddress(text)
+}
+
+/// A text that a call reads; its address is known when the program runs.
+#[derive(Debug, Clone, Copy)]
+pub struct TextAddress(&'static std::ffi::CStr);
+
+/// A call whose first argument is a text.
+#[derive(Debug, Clone, Copy)]
+pub struct TextCall {
+    /// Its name.
+    pub name: &'static str,
+    number: libc::c_long,
+    text: TextAddress,
+    second: u64,
+}
+
+impl TextCall {
+    /// As [`Call::make`].
+    ///
+    /// # Errors
+    /// The kernel's, or the filter's.
+    pub fn make(&self) -> Result<(), Errno> {
+        // SAFETY: as for `Call::make`; the text is static, ends in NUL, and is only read.
+        let result =
+            unsafe { libc::syscall(self.number, self.text.0.as_ptr(), self.second, 0_u64, 0_u64) };
+        match result {
+            -1 => Err(last()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The 32-bit entry of the kernel, S11, by number 20, which is getpid there and writev with no buffers here.
+#[cfg(target_arch = "x86_64")]
+pub fn enter_as_i386() -> i64 {
+    let result: i64;
+    // SAFETY: getpid takes no argument. The kernel clears r8 to r11 on this entry, which are named as lost; it touches no memory.
+    unsafe {
+        core::arch::asm!(
+            "int 0x80",
+            inlateout("rax") 20_i64 => result,
+            lateout("r8") _, lateout("r9") _, lateout("r10") _, lateout("r11") _,
+        );
+    }
+    result
+}

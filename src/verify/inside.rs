@@ -1,0 +1,158 @@
+//! The program inside: this very program, executed by descriptor in the sandbox as its first process or as one of `exec`.
+//!
+//! Standard input brings what was promised, one line; standard output takes each finding, one line, and a last one. Then the first
+//! process waits for the end of its input: while it lives a process of `exec` can join it.
+
+use std::fs::File;
+use std::io::{BufRead, Read, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::process::{DumpableBehavior, Signal, WaitOptions};
+use serde::{Deserialize, Serialize};
+
+use super::probe::{Attempt, Finding, Probe};
+use super::probes;
+use super::promise::Promise;
+use crate::sys::{process, socket};
+
+/// The first argument that means this program.
+pub const VERB: &str = "verify-inside";
+/// How long one attempt may take.
+const WITHIN: Duration = Duration::from_millis(500);
+/// How long all of them may take; what is left then is not tried.
+const IN_ALL: Duration = Duration::from_millis(1500);
+
+/// A line of the output.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Line {
+    /// A probe's finding.
+    Finding {
+        /// Its name.
+        probe: String,
+        /// What it found.
+        finding: Finding,
+    },
+    /// All have been tried.
+    Done,
+}
+
+/// The program.
+pub fn main() -> ExitCode {
+    // Nobody in the container may change what is found: a process of the same user could write to the memory of this one.
+    if let Err(error) = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        crate::log::complain(&format!("hide from tracers: {error}"));
+    }
+    let mut input = std::io::stdin().lock();
+    let mut line = String::new();
+    // A person who types the verb learns that it is no verb of theirs.
+    let inherited = inherited();
+    let Some(mut promise) = input
+        .read_line(&mut line)
+        .ok()
+        .and_then(|_| serde_json::from_str::<Promise>(&line).ok())
+    else {
+        crate::log::complain("agentbox: verify-inside is started by `agentbox verify` alone");
+        return ExitCode::FAILURE;
+    };
+    promise.inherited = inherited;
+    if try_all(&promise).is_err() {
+        return ExitCode::FAILURE;
+    }
+    // To the end of the input.
+    match std::io::copy(&mut input, &mut std::io::sink()) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Descriptors above it are not looked for: the kernel gives the lowest that is free.
+const DESCRIPTORS: i32 = 1024;
+
+/// Open descriptors besides the standard ones.
+fn inherited() -> Vec<i32> {
+    let all = 3..DESCRIPTORS;
+    all.filter(|number| process::borrow_inherited(*number).is_some())
+        .collect()
+}
+
+fn try_all(promise: &Promise) -> std::io::Result<()> {
+    let end = Instant::now() + IN_ALL;
+    for probe in probes::all() {
+        let finding = match probe.attempt {
+            Attempt::Read(_) => continue,
+            _ if Instant::now() >= end => Finding::not_tried("the time for all attempts was over"),
+            attempt => in_child(attempt, promise)
+                .unwrap_or_else(|e| Finding::not_tried(format!("no child could be made: {e}"))),
+        };
+        say(&Line::Finding {
+            probe: probe.id.to_owned(),
+            finding,
+        })?;
+    }
+    say(&Line::Done)
+}
+
+fn say(line: &Line) -> std::io::Result<()> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Tries one attack in a child, which is killed when its time is up.
+fn in_child(attempt: Attempt, promise: &Promise) -> std::io::Result<Finding> {
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let child = process::fork_into(|| {
+        let finding = match attempt {
+            Attempt::Finds(find) => find(promise),
+            Attempt::Dies(find) => find(),
+            Attempt::Read(_) => return 1,
+        };
+        match serde_json::to_vec(&finding) {
+            // A pipe holds what a finding says.
+            Ok(bytes) if rustix::io::write(&writer, &bytes).is_ok() => 0,
+            Ok(_) | Err(_) => 1,
+        }
+    })?;
+    drop(writer);
+    let in_time = socket::wait_readable(std::os::fd::AsFd::as_fd(&reader), WITHIN)?;
+    if !in_time {
+        rustix::process::kill_process(child, Signal::KILL)?;
+    }
+    let status =
+        rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))?;
+    if !in_time {
+        return Ok(Finding::not_held(format!(
+            "no answer within {} ms: nothing refused it",
+            WITHIN.as_millis()
+        )));
+    }
+    let signal = status.and_then(|(_, status)| status.terminating_signal());
+    if let Some(signal) = signal {
+        return Ok(ended_by(attempt, signal));
+    }
+    let mut text = Vec::new();
+    File::from(reader).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)
+        .unwrap_or_else(|_| Finding::not_tried("the attempt ended without a word")))
+}
+
+/// What the end of a child by a signal means.
+fn ended_by(attempt: Attempt, signal: i32) -> Finding {
+    match attempt {
+        Attempt::Dies(_) if signal == Signal::SYS.as_raw() => Finding::held("killed by SIGSYS"),
+        // A kernel without the 32-bit entry.
+        Attempt::Dies(_) if signal == Signal::SEGV.as_raw() => {
+            Finding::held("the kernel has no such entry")
+        }
+        _ => Finding::not_tried(format!("the attempt was ended by signal {signal}")),
+    }
+}
+
+/// Whether a probe is tried inside.
+pub fn is_tried_inside(probe: &Probe) -> bool {
+    !matches!(probe.attempt, Attempt::Read(_))
+}

@@ -1,0 +1,77 @@
+//! Capabilities and no_new_privs, as the kernel has them.
+
+use rustix::thread::CapabilitySet;
+
+use crate::policy::Capability;
+use crate::verify::probe::{Attempt, Finding, Probe, Wall};
+use crate::verify::promise::Promise;
+
+/// The probes.
+pub const PROBES: &[Probe] = &[
+    Probe {
+        id: "no-new-privs",
+        wall: Wall::Privileges,
+        threats: &["S15"],
+        tried: "the kernel is asked for no_new_privs",
+        expected: "set",
+        means: "a set-user-ID program of the image raises the container's privileges",
+        remedy: "make the container again under a policy",
+        promised: |p| p.walls.is_some(),
+        attempt: Attempt::Finds(no_new_privs),
+    },
+    Probe {
+        id: "capabilities",
+        wall: Wall::Privileges,
+        threats: &["S15", "F18", "N17"],
+        tried: "the kernel is asked for the effective, permitted, inheritable, ambient and bounding capabilities",
+        expected: "none beyond the policy's privileges.capabilities",
+        means: "processes of the container have privileges that the policy does not give",
+        remedy: "make the container again; `agentbox explain` shows the capabilities that were planned",
+        promised: |p| p.walls.is_some(),
+        attempt: Attempt::Finds(capabilities),
+    },
+];
+
+fn no_new_privs(_: &Promise) -> Finding {
+    match rustix::thread::no_new_privs() {
+        Ok(true) => Finding::held("set"),
+        Ok(false) => Finding::not_held("not set"),
+        Err(error) => Finding::not_tried(format!("prctl: {error}")),
+    }
+}
+
+fn capabilities(promise: &Promise) -> Finding {
+    let sets = match rustix::thread::capabilities(None) {
+        Ok(sets) => sets,
+        Err(error) => return Finding::not_tried(format!("capget: {error}")),
+    };
+    let may = |one: Capability| promise.has(|walls| walls.capabilities.contains(&one));
+    let mut faults = Vec::new();
+    for one in Capability::all().filter(|one| !may(*one)) {
+        let bit = CapabilitySet::from_bits_retain(1 << one.number());
+        let bounding = rustix::thread::capability_is_in_bounding_set(bit).unwrap_or(false);
+        let ambient = rustix::thread::capability_is_in_ambient_set(bit).unwrap_or(false);
+        let found = [
+            ("effective", sets.effective.contains(bit)),
+            ("permitted", sets.permitted.contains(bit)),
+            ("inheritable", sets.inheritable.contains(bit)),
+            ("ambient", ambient),
+            ("bounding", bounding),
+        ];
+        let names: Vec<&str> = found
+            .iter()
+            .filter(|(_, has)| *has)
+            .map(|(n, _)| *n)
+            .collect();
+        if !names.is_empty() {
+            faults.push(format!("{one} ({})", names.join(", ")));
+        }
+    }
+    Finding::of_faults(
+        &faults,
+        format!(
+            "none beyond the policy's; effective: {:#x}",
+            sets.effective.bits()
+        ),
+    )
+}

@@ -1,0 +1,159 @@
+//! Namespaces, descriptors, terminals and core files.
+
+use std::collections::BTreeMap;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::Resource;
+
+use crate::verify::probe::{Attempt, Finding, Probe, Wall};
+use crate::verify::promise::Promise;
+
+/// Kinds of namespaces, by the kernel's word.
+pub const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
+
+const fn probe(
+    id: &'static str,
+    threats: &'static [&'static str],
+    tried: &'static str,
+    expected: &'static str,
+    means: &'static str,
+    attempt: fn(&Promise) -> Finding,
+) -> Probe {
+    Probe {
+        id,
+        wall: Wall::Processes,
+        threats,
+        tried,
+        expected,
+        means,
+        remedy: "make the container again under a policy that asks for none of this",
+        promised: |p| p.walls.is_some(),
+        attempt: Attempt::Finds(attempt),
+    }
+}
+
+/// The probes.
+pub const PROBES: &[Probe] = &[
+    probe(
+        "own-namespaces",
+        &["F14"],
+        "the process's namespaces are compared with the node's",
+        "others than the node's, where the container has its own",
+        "the container sees and steers processes, mounts, names or networks of the node",
+        namespaces,
+    ),
+    probe(
+        "descriptors",
+        &["S18", "F05"],
+        "descriptors from 3 to 1023 are looked for",
+        "none is open",
+        "a descriptor of the runtime is in the container's hands",
+        descriptors,
+    ),
+    probe(
+        "caller-terminal",
+        &["F28"],
+        "the controlling terminal is opened by /dev/tty",
+        "there is none",
+        "the container can read and type into the terminal of its caller",
+        terminal,
+    ),
+    probe(
+        "core-files",
+        &["F16", "F24"],
+        "the kernel is asked for the limit of core files",
+        "1 byte, soft and hard",
+        "a crash in the container can start the node's core_pattern program",
+        core_files,
+    ),
+];
+
+/// The namespaces of a process (`self`, or a number), by kind.
+pub fn of(process: &str) -> BTreeMap<String, String> {
+    let link = |kind: &&str| {
+        let link = std::fs::read_link(format!("/proc/{process}/ns/{kind}")).ok()?;
+        Some(((*kind).to_owned(), link.to_string_lossy().into_owned()))
+    };
+    NAMESPACES.iter().filter_map(link).collect()
+}
+
+/// Those that are the node's and should not be.
+pub fn shared(promise: &Promise, own: &BTreeMap<String, String>) -> Vec<String> {
+    let wanted = |kind: &String| match &promise.walls {
+        Some(walls) => walls.namespaces.contains(kind),
+        None => kind != "user",
+    };
+    let node = promise.node.iter().filter(|(kind, _)| wanted(kind));
+    node.filter(|(kind, link)| own.get(*kind) == Some(link))
+        .map(|(kind, link)| format!("the node's {kind} namespace ({link})"))
+        .collect()
+}
+
+fn namespaces(promise: &Promise) -> Finding {
+    let own = of("self");
+    if own.is_empty() || promise.node.is_empty() {
+        return Finding::not_tried("/proc/self/ns cannot be read");
+    }
+    Finding::of_faults(&shared(promise, &own), "none of the node's")
+}
+
+fn descriptors(promise: &Promise) -> Finding {
+    let open = promise.inherited.iter();
+    let faults: Vec<String> = open.map(|number| format!("descriptor {number}")).collect();
+    Finding::of_faults(&faults, "0, 1 and 2 alone")
+}
+
+fn terminal(_: &Promise) -> Finding {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    match rustix::fs::open("/dev/tty", flags, Mode::empty()) {
+        Ok(_) => Finding::not_held("/dev/tty was opened"),
+        Err(Errno::NXIO) => Finding::held("the process has none"),
+        Err(errno) => Finding::held(format!("/dev/tty: {errno}")),
+    }
+}
+
+fn core_files(_: &Promise) -> Finding {
+    let limit = rustix::process::getrlimit(Resource::Core);
+    match (limit.current, limit.maximum) {
+        (Some(1), Some(1)) => Finding::held("1 byte"),
+        (soft, hard) => Finding::not_held(format!("soft {}, hard {}", words(soft), words(hard))),
+    }
+}
+
+fn words(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_of_the_nodes_is_noticed() {
+        let of = |all: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let owned = |(k, v): &(&str, &str)| ((*k).to_owned(), (*v).to_owned());
+            all.iter().map(owned).collect()
+        };
+        let mut promise = Promise {
+            node: of(&[("pid", "pid:[1]"), ("ipc", "ipc:[2]"), ("user", "user:[3]")]),
+            ..Promise::default()
+        };
+        let own = of(&[("pid", "pid:[1]"), ("ipc", "ipc:[9]"), ("user", "user:[3]")]);
+        assert_eq!(
+            shared(&promise, &own),
+            ["the node's pid namespace (pid:[1])"]
+        );
+        let walls = promise.walls.insert(Default::default());
+        // What the node lets it share was not promised.
+        walls.namespaces = ["ipc".to_owned()].into();
+        assert!(shared(&promise, &own).is_empty());
+        promise
+            .walls
+            .as_mut()
+            .unwrap()
+            .namespaces
+            .insert("user".to_owned());
+        assert_eq!(shared(&promise, &own).len(), 1);
+    }
+}

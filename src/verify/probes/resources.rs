@@ -1,0 +1,204 @@
+//! Limits of the cgroup, and the kernel's view of the process from the node. Both are read, not tried: filling memory or the table of
+//! processes would disturb the container.
+
+use std::path::Path;
+
+use super::processes;
+use crate::sys::procfs;
+use crate::verify::probe::{Attempt, Finding, Probe, View, Wall};
+use crate::verify::promise::Promise;
+
+const fn limit(
+    id: &'static str,
+    threats: &'static [&'static str],
+    tried: &'static str,
+    promised: fn(&Promise) -> bool,
+    read: fn(&View<'_>) -> Finding,
+) -> Probe {
+    Probe {
+        id,
+        wall: Wall::Resources,
+        threats,
+        tried,
+        expected: "at most the policy's limit",
+        means: "the container can take more of the node than its policy gives it",
+        remedy: "set it again with `agentbox update`, or make the container again",
+        promised,
+        attempt: Attempt::Read(read),
+    }
+}
+
+/// The probes.
+pub const PROBES: &[Probe] = &[
+    limit(
+        "limit-of-processes",
+        &["P01", "P05"],
+        "the limit of processes is read from the container's cgroup",
+        |p| p.has(|w| w.limits.pids.is_some()),
+        |view| judge(view, &PIDS, |w| w.pids.map(u64::from)),
+    ),
+    limit(
+        "limit-of-memory",
+        &["P01"],
+        "the limit of memory is read from the container's cgroup",
+        |p| p.has(|w| w.limits.memory_bytes.is_some()),
+        |view| judge(view, &MEMORY, |w| w.memory_bytes),
+    ),
+    limit(
+        "limit-of-processors",
+        &["P01"],
+        "the quota of processors is read from the container's cgroup",
+        |p| p.has(|w| w.limits.cpu_milli.is_some()),
+        |view| judge(view, &PROCESSORS, |w| w.cpu_milli.map(u64::from)),
+    ),
+    Probe {
+        id: "as-the-node-sees-it",
+        wall: Wall::Processes,
+        threats: &["S13", "S15", "F14"],
+        tried: "the probing process's filter, no_new_privs and namespaces are read from the node's /proc",
+        expected: "a filter, no_new_privs, and namespaces other than the node's",
+        means: "what the process inside said of itself is not so",
+        remedy: "stop the container, and make it again",
+        promised: |p| p.walls.is_some(),
+        attempt: Attempt::Read(from_node),
+    },
+];
+
+/// Where a limit is: the file of version 2, the controller and the file of version 1.
+struct Place {
+    v2: &'static str,
+    v1: (&'static str, &'static str),
+    /// The number in a file's text; `None` where it says that there is no limit.
+    number: fn(&str, Option<&str>) -> Option<u64>,
+    /// A second file of version 1.
+    beside: Option<&'static str>,
+}
+
+const PIDS: Place = Place {
+    v2: "pids.max",
+    v1: ("pids", "pids.max"),
+    number: |text, _| text.trim().parse().ok(),
+    beside: None,
+};
+const MEMORY: Place = Place {
+    v2: "memory.max",
+    v1: ("memory", "memory.limit_in_bytes"),
+    number: |text, _| text.trim().parse().ok(),
+    beside: None,
+};
+const PROCESSORS: Place = Place {
+    v2: "cpu.max",
+    v1: ("cpu", "cpu.cfs_quota_us"),
+    number: thousandths,
+    beside: Some("cpu.cfs_period_us"),
+};
+
+/// Version 2 has quota and period in one line, version 1 in two files; no quota is `max` or -1.
+fn thousandths(text: &str, beside: Option<&str>) -> Option<u64> {
+    let mut words = text.split_whitespace();
+    let quota: u64 = words.next()?.parse().ok()?;
+    let period = words.next().or(beside.map(str::trim))?;
+    (quota * 1000).checked_div(period.parse().ok()?)
+}
+
+fn judge(
+    view: &View<'_>,
+    place: &Place,
+    promised: fn(&crate::plan::LimitsPlan) -> Option<u64>,
+) -> Finding {
+    let most = view
+        .promise
+        .walls
+        .as_ref()
+        .and_then(|w| promised(&w.limits));
+    let (controller, file) = place.v1;
+    let found = match (&view.controllers.v2, view.controllers.v1(controller)) {
+        (_, Some(dir)) => read(dir, file).map(|text| {
+            let beside = place.beside.and_then(|file| read(dir, file).ok());
+            (place.number)(&text, beside.as_deref())
+        }),
+        (Some(dir), None) => read(dir, place.v2).map(|text| (place.number)(&text, None)),
+        (None, None) => {
+            return Finding::not_held("the container has no cgroup of its own with such a limit");
+        }
+    };
+    match found {
+        Err(error) => Finding::not_tried(error.to_string()),
+        Ok(found) => compare(found, most),
+    }
+}
+
+fn read(dir: &Path, file: &str) -> std::io::Result<String> {
+    procfs::text(dir.join(file))
+}
+
+fn compare(found: Option<u64>, most: Option<u64>) -> Finding {
+    match (found, most) {
+        (None, _) => Finding::not_held("the kernel has no limit"),
+        (Some(found), Some(most)) if found > most => Finding::not_held(format!(
+            "the kernel's limit is {found}, the policy's {most}"
+        )),
+        (Some(found), _) => Finding::held(format!("read, not tried: {found}")),
+    }
+}
+
+fn from_node(view: &View<'_>) -> Finding {
+    let status = match procfs::text(format!("/proc/{}/status", view.pid)) {
+        Ok(status) => status,
+        Err(error) => return Finding::not_tried(format!("/proc/{}/status: {error}", view.pid)),
+    };
+    let mut faults = missing(&status);
+    let own = processes::of(&view.pid.to_string());
+    if own.is_empty() {
+        return Finding::not_tried("its namespaces cannot be read");
+    }
+    faults.extend(processes::shared(view.promise, &own));
+    Finding::of_faults(
+        &faults,
+        "a filter, no_new_privs, none of the node's namespaces",
+    )
+}
+
+/// What /proc/PID/status lacks (proc_pid_status(5)).
+fn missing(status: &str) -> Vec<String> {
+    let has = |field: &str, value: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        line.is_some_and(|rest| rest.trim() == value)
+    };
+    let wanted = [
+        ("Seccomp:", "2", "no filter"),
+        ("NoNewPrivs:", "1", "no_new_privs is not set"),
+    ];
+    let absent = wanted.iter().filter(|(field, value, _)| !has(field, value));
+    absent.map(|(_, _, words)| (*words).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::probe::Outcome;
+
+    #[test]
+    fn a_limit_that_is_absent_or_too_large_is_noticed() {
+        assert_eq!(compare(None, Some(5)).outcome, Outcome::NotHeld);
+        assert_eq!(compare(Some(6), Some(5)).outcome, Outcome::NotHeld);
+        assert_eq!(compare(Some(5), Some(5)).outcome, Outcome::Held);
+        assert_eq!(compare(None, None).outcome, Outcome::NotHeld);
+    }
+
+    #[test]
+    fn quotas_are_read_in_the_forms_of_both_versions() {
+        assert_eq!(thousandths("50000 100000\n", None), Some(500));
+        assert_eq!(thousandths("max 100000\n", None), None);
+        assert_eq!(thousandths("50000\n", Some("100000\n")), Some(500));
+        assert_eq!(thousandths("-1\n", Some("100000\n")), None);
+        assert_eq!((PIDS.number)("max\n", None), None);
+    }
+
+    #[test]
+    fn a_process_without_a_filter_is_noticed_from_the_node() {
+        assert!(missing("NoNewPrivs:\t1\nSeccomp:\t2\n").is_empty());
+        assert_eq!(missing("NoNewPrivs:\t1\nSeccomp:\t0\n"), ["no filter"]);
+        assert_eq!(missing("NoNewPrivs:\t0\n").len(), 2);
+    }
+}

@@ -1,0 +1,292 @@
+//! The filter: calls that it answers in the kernel's place, S01 to S14.
+
+use rustix::io::Errno;
+
+use crate::sys::attempt::{self, Call};
+use crate::verify::probe::{Attempt, Finding, Probe, Wall};
+use crate::verify::promise::Promise;
+
+const MEANS: &str =
+    "the filter does not deny it: the container can use parts of the kernel that its policy closes";
+const REMEDY: &str = "make the container again; if it stays, `agentbox explain` shows the calls that the policy allows";
+
+/// The errnos of the filter: for privileged calls, for calls that C libraries probe, for families and their protocols.
+const DENIED: [Errno; 4] = [
+    Errno::PERM,
+    Errno::NOSYS,
+    Errno::AFNOSUPPORT,
+    Errno::PROTONOSUPPORT,
+];
+
+const fn probe(
+    id: &'static str,
+    threats: &'static [&'static str],
+    tried: &'static str,
+    promised: fn(&Promise) -> bool,
+    attempt: Attempt,
+) -> Probe {
+    Probe {
+        id,
+        wall: Wall::Syscalls,
+        threats,
+        tried,
+        expected: "an errno of the filter, such as EPERM or ENOSYS",
+        means: MEANS,
+        remedy: REMEDY,
+        promised,
+        attempt,
+    }
+}
+
+/// A promise of every policy: a call that is added to one is left out by its probe.
+fn always(promise: &Promise) -> bool {
+    promise.walls.is_some()
+}
+
+/// The probes.
+pub const PROBES: &[Probe] = &[
+    Probe {
+        expected: "the mode 2 of prctl(PR_GET_SECCOMP)",
+        means: "no filter is loaded: every system call reaches the kernel",
+        ..probe(
+            "seccomp-mode",
+            &["S13"],
+            "the kernel is asked for the process's filter",
+            always,
+            Attempt::Finds(mode),
+        )
+    },
+    probe(
+        "io-uring",
+        &["S01"],
+        "io_uring is set up",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::IO_URING)),
+    ),
+    probe(
+        "other-processes",
+        &["S02"],
+        "processes that do not exist are traced, read and robbed of descriptors",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::OTHERS)),
+    ),
+    probe(
+        "kernel-programs",
+        &["S03"],
+        "bpf, perf_event_open and userfaultfd are called",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::PROGRAMMABLE)),
+    ),
+    probe(
+        "namespaces",
+        &["S04"],
+        "namespaces are made by unshare and joined by setns",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::NAMESPACES)),
+    ),
+    probe(
+        "mounts",
+        &["S05"],
+        "the old and the new calls for mounts are made without arguments",
+        always,
+        Attempt::Finds(mounts),
+    ),
+    probe(
+        "keys",
+        &["S06", "S19"],
+        "the session keyring is asked for",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::KEYS)),
+    ),
+    probe(
+        "handles",
+        &["S07"],
+        "files are opened by handle",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::HANDLES)),
+    ),
+    probe(
+        "personality",
+        &["S08"],
+        "memory protection and random addresses are switched off",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::PERSONALITY)),
+    ),
+    probe(
+        "administration",
+        &["S09"],
+        "modules, swap, clocks, kexec and reboot are called with wrong arguments",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::ADMINISTRATION)),
+    ),
+    probe(
+        "terminal-input",
+        &["S10"],
+        "text is typed into a terminal, also with high bits in the request",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::TERMINALS)),
+    ),
+    Probe {
+        expected: "death by SIGSYS",
+        ..probe(
+            "x32",
+            &["S11"],
+            "a call is made by its x32 number",
+            always,
+            Attempt::Dies(x32),
+        )
+    },
+    Probe {
+        expected: "death by SIGSYS",
+        ..probe(
+            "i386",
+            &["S11"],
+            "a call is made by the 32-bit entry",
+            always,
+            Attempt::Dies(i386),
+        )
+    },
+    probe(
+        "socket-families",
+        &["S12"],
+        "sockets of other families are made, also with high bits",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::FAMILIES)),
+    ),
+    probe(
+        "raw-sockets",
+        &["S12", "N13"],
+        "raw sockets and sockets of other protocols are made",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::RAW)),
+    ),
+    probe(
+        "netlink",
+        &["N17"],
+        "netlink is opened for what is no route",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::NETLINK)),
+    ),
+    probe(
+        "listener",
+        &["S13"],
+        "a filter with a listener is asked for",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::LISTENER)),
+    ),
+    probe(
+        "prctl",
+        &["S14"],
+        "prctl is called for memory maps and securebits",
+        always,
+        Attempt::Finds(|p| denied(p, attempt::PRCTL)),
+    ),
+    Probe {
+        means: "the container can leave set-user-ID files in its workspace, which work on the node",
+        ..probe(
+            "set-id-modes",
+            &["F21"],
+            "a set-user-ID mode is set on a descriptor that does not exist",
+            |p| p.has(|w| w.set_id_refused),
+            Attempt::Finds(|p| denied(p, attempt::SET_ID)),
+        )
+    },
+];
+
+fn mode(_: &Promise) -> Finding {
+    match rustix::thread::secure_computing_mode() {
+        Ok(rustix::thread::SecureComputingMode::Filter) => Finding::held("mode 2, a filter"),
+        Ok(mode) => Finding::not_held(format!("mode {mode:?}")),
+        Err(error) => Finding::not_tried(format!("prctl: {error}")),
+    }
+}
+
+fn denied(promise: &Promise, calls: &[Call]) -> Finding {
+    judge(promise, calls.iter().map(|call| (call.name, call.make())))
+}
+
+fn mounts(promise: &Promise) -> Finding {
+    let unmount = (attempt::UNMOUNT.name, attempt::UNMOUNT.make());
+    let calls = attempt::MOUNTS.iter();
+    judge(
+        promise,
+        calls.map(|call| (call.name, call.make())).chain([unmount]),
+    )
+}
+
+/// Held if each call that the policy does not add was answered by an errno of the filter. What else the kernel says, it says after
+/// the filter has let the call through.
+fn judge<'a>(
+    promise: &Promise,
+    answers: impl Iterator<Item = (&'a str, Result<(), Errno>)>,
+) -> Finding {
+    let (mut faults, mut count) = (Vec::new(), 0);
+    let added = |name: &str| {
+        let call = name.split(['(', ',']).next().unwrap_or(name);
+        promise.has(|walls| walls.calls.contains(call))
+    };
+    for (name, answer) in answers.filter(|(name, _)| !added(name)) {
+        count += 1;
+        match answer {
+            Err(errno) if DENIED.contains(&errno) => {}
+            Err(errno) => faults.push(format!("{name}: the kernel answered {errno}")),
+            Ok(()) => faults.push(format!("{name} succeeded")),
+        }
+    }
+    match count {
+        0 => Finding::not_tried("the policy allows all of these calls"),
+        _ => Finding::of_faults(&faults, format!("{count} calls denied")),
+    }
+}
+
+fn x32() -> Finding {
+    match attempt::X32.make() {
+        Ok(()) => Finding::not_held("the call succeeded"),
+        Err(errno) => Finding::not_held(format!("the kernel answered {errno}")),
+    }
+}
+
+fn i386() -> Finding {
+    Finding::not_held(format!("the call returned {}", attempt::enter_as_i386()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::probe::Outcome;
+
+    fn outcome(promise: &Promise, answers: &[(&str, Result<(), Errno>)]) -> Outcome {
+        judge(promise, answers.iter().copied()).outcome
+    }
+
+    #[test]
+    fn only_the_filters_answers_are_denials() {
+        let promise = Promise::default();
+        assert_eq!(
+            outcome(&promise, &[("bpf", Err(Errno::PERM))]),
+            Outcome::Held
+        );
+        for answer in [
+            Ok(()),
+            Err(Errno::INVAL),
+            Err(Errno::FAULT),
+            Err(Errno::BADF),
+        ] {
+            let answers = [("io_uring_setup", Err(Errno::NOSYS)), ("bpf", answer)];
+            assert_eq!(outcome(&promise, &answers), Outcome::NotHeld, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_the_policy_adds_is_not_held_against_it() {
+        let mut promise = Promise::default();
+        let walls = promise.walls.insert(Default::default());
+        walls.calls.insert("ptrace".to_owned());
+        let answers = [
+            ("ptrace(PTRACE_SEIZE)", Err(Errno::SRCH)),
+            ("kcmp", Err(Errno::PERM)),
+        ];
+        assert_eq!(outcome(&promise, &answers), Outcome::Held);
+        assert_eq!(outcome(&promise, &answers[..1]), Outcome::NotTried);
+    }
+}

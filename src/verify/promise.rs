@@ -1,0 +1,161 @@
+//! PURE. What a plan promises, as the probes need it. It never says that a wall stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::egress::Decision;
+use crate::plan::{Isolates, LimitsPlan, Plan};
+use crate::policy::{Capability, Host, NetworkMode, RootAccess, Switch};
+
+/// An address of the block that no network has (RFC 5737, TEST-NET-1).
+pub const NOBODYS_ADDRESS: &str = "192.0.2.1";
+/// Likewise of IPv6 (RFC 3849).
+pub const NOBODYS_ADDRESS_6: &str = "2001:db8::1";
+/// The metadata service of most clouds.
+pub const METADATA_ADDRESS: &str = "169.254.169.254";
+/// A name that the world's name servers answer with addresses (RFC 2606).
+pub const KNOWN_NAME: &str = "example.com";
+
+/// What was promised for one container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promise {
+    /// The walls; `None` under `unconfined`.
+    pub walls: Option<Walls>,
+    /// The node's namespaces, by the kernel's word for their kind (`pid`) and the text of their link.
+    pub node: BTreeMap<String, String>,
+    /// Descriptors above 2 that the program inside was executed with: it writes them down before it opens any.
+    #[serde(default)]
+    pub inherited: Vec<i32>,
+}
+
+/// The walls of a policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Walls {
+    /// The most capabilities that a process may have.
+    pub capabilities: BTreeSet<Capability>,
+    /// System calls that the policy adds.
+    pub calls: BTreeSet<String>,
+    /// Set-user-ID modes are refused.
+    pub set_id_refused: bool,
+    /// The root file system is read-only.
+    pub root_read_only: bool,
+    /// Paths that show nothing.
+    pub masked: BTreeSet<PathBuf>,
+    /// Paths that are not written.
+    pub readonly: BTreeSet<PathBuf>,
+    /// Device nodes beyond the usual.
+    pub devices: BTreeSet<PathBuf>,
+    /// Hosts of the probes that the policy lets through.
+    pub reached: BTreeSet<String>,
+    /// Unlisted hosts are asked for.
+    pub asks: bool,
+    /// Namespaces that are not the node's, by the kernel's word.
+    pub namespaces: BTreeSet<String>,
+    /// Limits of the cgroup.
+    pub limits: LimitsPlan,
+}
+
+impl Promise {
+    /// Whether a wall of the policy's promises this.
+    pub fn has(&self, what: impl FnOnce(&Walls) -> bool) -> bool {
+        self.walls.as_ref().is_some_and(what)
+    }
+}
+
+impl Walls {
+    /// Of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        // No `..`: a field that is added to the plan does not compile until it is decided which probe tries it.
+        let Plan {
+            filesystem,
+            network,
+            syscalls,
+            capabilities: _,
+            capability_limit,
+            namespaces,
+            devices,
+            limits,
+            // What may be asked for, what it was cut to, and words.
+            leave: _,
+            ceilings: _,
+            not_given: _,
+            warnings: _,
+            // A process outside of the container, whose wall integration/sidecar.rs tries.
+            sidecar: _,
+        } = plan;
+        let reached = [
+            (NOBODYS_ADDRESS, 443),
+            (NOBODYS_ADDRESS_6, 443),
+            (METADATA_ADDRESS, 80),
+            (KNOWN_NAME, 443),
+        ];
+        let is_reached = |(host, port): &(&str, u16)| {
+            let Ok(host) = host.parse::<Host>() else {
+                return false;
+            };
+            let decision = network.rules.decide(&host, *port);
+            network.mode == NetworkMode::Allowlist && matches!(decision, Decision::Allow(_))
+        };
+        // What is seen in a masked directory is no part of its mask.
+        let seen: BTreeSet<_> = filesystem.seen.iter().map(|s| &s.directory).collect();
+        let masked = filesystem.masked.iter().filter(|path| !seen.contains(path));
+        Self {
+            capabilities: capability_limit.clone(),
+            calls: syscalls.allow.iter().map(ToString::to_string).collect(),
+            set_id_refused: syscalls.set_id == Switch::Off,
+            root_read_only: filesystem.root == RootAccess::ReadOnly,
+            masked: masked.cloned().collect(),
+            readonly: filesystem.readonly.iter().cloned().collect(),
+            devices: devices.clone(),
+            reached: reached
+                .iter()
+                .filter(|r| is_reached(r))
+                .map(|(host, _)| (*host).to_owned())
+                .collect(),
+            asks: network.asking.is_some(),
+            namespaces: namespaces
+                .iter()
+                .filter_map(|planned| kernels_word(planned.isolates))
+                // The inner one is never the node's, whatever the spec asks for.
+                .chain(["net"])
+                .map(str::to_owned)
+                .collect(),
+            limits: *limits,
+        }
+    }
+}
+
+/// The name below /proc/PID/ns.
+fn kernels_word(isolates: Isolates) -> Option<&'static str> {
+    Some(match isolates {
+        Isolates::Cgroup => "cgroup",
+        Isolates::Ipc => "ipc",
+        Isolates::Mount => "mnt",
+        Isolates::Network => "net",
+        Isolates::Pid => "pid",
+        Isolates::User => "user",
+        Isolates::Uts => "uts",
+        Isolates::Time => "time",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_promises_its_walls_and_not_what_it_lets_through() {
+        let mut plan = crate::plan::tests::sample();
+        plan.network.mode = NetworkMode::Allowlist;
+        plan.network.rules.allow = ["example.com".parse().unwrap()].into();
+        let walls = Walls::of(&plan);
+        assert_eq!(walls.reached, [KNOWN_NAME.to_owned()].into());
+        assert!(walls.namespaces.contains("net"));
+        plan.network.mode = NetworkMode::None;
+        assert!(Walls::of(&plan).reached.is_empty());
+    }
+}

@@ -1,0 +1,329 @@
+//! PURE. What was promised against what was found, for people and for programs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::inside;
+use super::probe::{Finding, Outcome, Probe, Wall};
+use super::probes;
+use super::promise::Promise;
+
+/// Version of the form of `--json`.
+const SCHEMA: &str = "agentbox.verify/1";
+
+/// Who tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// The container's first process.
+    Init,
+    /// A process of `exec`.
+    Exec,
+    /// The verifying process, on the node.
+    Node,
+}
+
+impl By {
+    /// In words.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Init => "the first process",
+            Self::Exec => "a process of exec",
+            Self::Node => "the node",
+        }
+    }
+}
+
+/// What became of a promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Promised, and it stands.
+    Held,
+    /// Promised, and it does not stand.
+    NotHeld,
+    /// Promised, and nobody knows.
+    NotTried,
+    /// Not promised; `found` says what was seen.
+    NotPromised,
+}
+
+/// One probe by one process.
+#[derive(Debug, Serialize)]
+pub struct Entry {
+    /// The probe.
+    pub id: &'static str,
+    /// Its wall.
+    pub wall: Wall,
+    /// Its numbers in docs/threats.md.
+    pub threats: &'static [&'static str],
+    /// Who tried.
+    pub by: By,
+    /// What was tried.
+    pub tried: &'static str,
+    /// What a standing wall answers.
+    pub expected: &'static str,
+    /// Against the promise.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: Finding,
+    #[serde(skip)]
+    means: &'static str,
+    #[serde(skip)]
+    remedy: &'static str,
+}
+
+/// All that was found about one container.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    schema: &'static str,
+    /// What was verified, in words.
+    subject: String,
+    /// Whether a policy promised walls.
+    promised: bool,
+    result: Verdict,
+    probes: Vec<Entry>,
+}
+
+impl Report {
+    /// An empty one.
+    pub fn new(subject: String, promise: &Promise) -> Self {
+        Self {
+            schema: SCHEMA,
+            subject,
+            promised: promise.walls.is_some(),
+            result: Verdict::NotTried,
+            probes: Vec::new(),
+        }
+    }
+
+    /// Takes what a process inside found. A probe of which it said nothing was not tried, and so was one of which it said two things.
+    pub fn add_inside(&mut self, by: By, promise: &Promise, found: &[(String, Finding)]) {
+        for probe in probes::all().filter(|probe| inside::is_tried_inside(probe)) {
+            let mut of_it = found.iter().filter(|(id, _)| id == probe.id);
+            let finding = match (of_it.next(), of_it.next()) {
+                (Some((_, finding)), None) => finding.clone(),
+                (None, _) => Finding::not_tried("the process inside ended before it"),
+                (Some(_), Some(_)) => Finding::not_tried("the process inside answered twice"),
+            };
+            self.add(by, promise, probe, finding);
+        }
+    }
+
+    /// Takes one finding.
+    pub fn add(&mut self, by: By, promise: &Promise, probe: &Probe, found: Finding) {
+        let verdict = match ((probe.promised)(promise), found.outcome) {
+            (false, _) => Verdict::NotPromised,
+            (true, Outcome::Held) => Verdict::Held,
+            (true, Outcome::NotHeld) => Verdict::NotHeld,
+            (true, Outcome::NotTried) => Verdict::NotTried,
+        };
+        self.probes.push(Entry {
+            id: probe.id,
+            wall: probe.wall,
+            threats: probe.threats,
+            by,
+            tried: probe.tried,
+            expected: probe.expected,
+            verdict,
+            found,
+            means: probe.means,
+            remedy: probe.remedy,
+        });
+        self.result = self.judge();
+    }
+
+    fn judge(&self) -> Verdict {
+        let has = |verdict| self.probes.iter().any(|entry| entry.verdict == verdict);
+        match () {
+            () if !self.promised => Verdict::NotPromised,
+            () if has(Verdict::NotHeld) => Verdict::NotHeld,
+            () if has(Verdict::NotTried) || !has(Verdict::Held) => Verdict::NotTried,
+            () => Verdict::Held,
+        }
+    }
+
+    /// 0: all that was promised held. 1: something did not, or nothing was promised. 2: something could not be tried.
+    pub fn exit_code(&self) -> u8 {
+        match self.result {
+            Verdict::Held => 0,
+            Verdict::NotHeld | Verdict::NotPromised => 1,
+            Verdict::NotTried => 2,
+        }
+    }
+
+    /// For programs.
+    ///
+    /// # Errors
+    /// serde_json's, of which none is known for these types.
+    pub fn json(&self) -> serde_json::Result<String> {
+        Ok(crate::policy::escape_json(&serde_json::to_string_pretty(
+            self,
+        )?))
+    }
+
+    /// For people: a line for each wall, then what did not hold and what could not be tried.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n", self.subject);
+        if !self.promised {
+            text += "no wall was promised: it is unconfined. What was found:\n";
+        }
+        for wall in Wall::ALL {
+            text += &self.wall(wall);
+        }
+        for verdict in [Verdict::NotHeld, Verdict::NotTried] {
+            for entry in self.merged(verdict) {
+                text += &entry;
+            }
+        }
+        text
+    }
+
+    /// `network       held         6 attacks, by the first process and by exec`
+    fn wall(&self, wall: Wall) -> String {
+        let entries: Vec<&Entry> = self.probes.iter().filter(|e| e.wall == wall).collect();
+        let count = |verdict| entries.iter().filter(|e| e.verdict == verdict).count();
+        let name = wall.name();
+        if !self.promised {
+            let absent = entries
+                .iter()
+                .filter(|e| e.found.outcome == Outcome::NotHeld);
+            let mut ids: Vec<&str> = absent.map(|e| e.id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            return match ids.is_empty() {
+                true => format!("{name:14}no attack succeeded\n"),
+                false => format!("{name:14}absent       {}\n", ids.join(", ")),
+            };
+        }
+        let words = match (
+            count(Verdict::NotHeld),
+            count(Verdict::NotTried),
+            count(Verdict::Held),
+        ) {
+            (0, 0, 0) => "not promised",
+            (0, 0, _) => "held",
+            (0, _, _) => "not known",
+            (_, _, _) => "NOT HELD",
+        };
+        let mut parts = Vec::new();
+        for (verdict, words) in [
+            (Verdict::Held, "held"),
+            (Verdict::NotHeld, "not held"),
+            (Verdict::NotTried, "not tried"),
+            (Verdict::NotPromised, "not promised"),
+        ] {
+            match count(verdict) {
+                0 => {}
+                many => parts.push(format!("{many} {words}")),
+            }
+        }
+        format!("{name:14}{words:13}{}\n", parts.join(", "))
+    }
+
+    /// The entries of a verdict as paragraphs, each probe once.
+    fn merged(&self, verdict: Verdict) -> Vec<String> {
+        let mut by_probe: BTreeMap<(Wall, &str, &str), Vec<&Entry>> = BTreeMap::new();
+        for entry in self.probes.iter().filter(|e| e.verdict == verdict) {
+            let key = (entry.wall, entry.id, entry.found.saw.as_str());
+            by_probe.entry(key).or_default().push(entry);
+        }
+        let word = match verdict {
+            Verdict::NotHeld => "not held",
+            _ => "could not be tried",
+        };
+        let paragraph = |entries: &Vec<&Entry>| {
+            let entry = entries[0];
+            let by: Vec<&str> = entries.iter().map(|e| e.by.name()).collect();
+            let mut text = format!(
+                "\n{word}: {} ({}), by {}\n  tried:     {}\n  expected:  {}\n  happened:  {}\n",
+                entry.id,
+                entry.threats.join(", "),
+                by.join(" and "),
+                entry.tried,
+                entry.expected,
+                crate::policy::escape(&entry.found.saw),
+            );
+            if verdict == Verdict::NotHeld {
+                text += &format!(
+                    "  means:     {}\n  do:        {}\n",
+                    entry.means, entry.remedy
+                );
+            }
+            text
+        };
+        by_probe.values().map(paragraph).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::promise::Walls;
+
+    fn promise() -> Promise {
+        let mut promise = Promise {
+            walls: Some(Walls::default()),
+            ..Promise::default()
+        };
+        promise.walls.as_mut().unwrap().set_id_refused = true;
+        promise
+    }
+
+    fn all(outcome: Finding) -> Vec<(String, Finding)> {
+        let inside = probes::all().filter(|probe| inside::is_tried_inside(probe));
+        inside
+            .map(|probe| (probe.id.to_owned(), outcome.clone()))
+            .collect()
+    }
+
+    fn report(promise: &Promise, found: &[(String, Finding)]) -> Report {
+        let mut report = Report::new("a test".to_owned(), promise);
+        report.add_inside(By::Exec, promise, found);
+        report
+    }
+
+    #[test]
+    fn everything_that_holds_is_0_and_one_finding_changes_that() {
+        let held = all(Finding::held("x"));
+        assert_eq!(report(&promise(), &held).exit_code(), 0);
+        for (outcome, code) in [(Finding::not_held("y"), 1), (Finding::not_tried("y"), 2)] {
+            for number in 0..held.len() {
+                let mut found = held.clone();
+                found[number].1 = outcome.clone();
+                let report = report(&promise(), &found);
+                let id = &found[number].0;
+                let entry = report.probes.iter().find(|e| e.id == *id).unwrap();
+                // `root` is promised by read-only policies alone.
+                let expected = if entry.verdict == Verdict::NotPromised {
+                    0
+                } else {
+                    code
+                };
+                assert_eq!(report.exit_code(), expected, "{id}");
+                assert_eq!(report.text().contains(id.as_str()), expected != 0, "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_that_says_too_little_or_too_much_is_not_believed() {
+        let held = all(Finding::held("x"));
+        assert_eq!(report(&promise(), &held[1..]).exit_code(), 2);
+        assert_eq!(report(&promise(), &[]).exit_code(), 2);
+        let mut twice = held.clone();
+        twice.push(held[0].clone());
+        assert_eq!(report(&promise(), &twice).exit_code(), 2);
+    }
+
+    #[test]
+    fn unconfined_is_never_a_success() {
+        let none = Promise::default();
+        let report = report(&none, &all(Finding::not_held("open")));
+        assert_eq!(report.exit_code(), 1);
+        let text = report.text();
+        assert!(text.contains("no wall was promised"), "{text}");
+        assert!(text.contains("absent"), "{text}");
+    }
+}

@@ -1,0 +1,112 @@
+//! SHELL. A container that runs, by a process of `exec`: behind the walls of every such process, and gone after its last word.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use super::inside;
+use super::probe::{Attempt, View};
+use super::probes;
+use super::promise::{Promise, Walls};
+use super::report::{By, Report};
+use super::tenant::Talk;
+use crate::cli::{Exec, Global};
+use crate::enforce::program::Program;
+use crate::runtime::exec;
+use crate::runtime::launch::{self, Streams};
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::Place;
+
+/// Tries all of it in a container.
+///
+/// # Errors
+/// There is no such container, or no process can be started in it.
+pub fn running(global: &Global, id: &str) -> Result<Report> {
+    let place = find::place(global, id, Purpose::Act)?;
+    let record =
+        Record::read(&place.dir()).map_err(|error| error.unknown_if_absent(place.id.as_str()))?;
+    let promise = promise(&record);
+    let subject = format!("container {}, {}", record.id, policy(&record));
+    let mut report = Report::new(subject, &promise);
+    by_exec(&place, &record, &promise, &mut report)?;
+    Ok(report)
+}
+
+/// What was promised, and the namespaces of this process, which is the node's.
+pub(super) fn promise(record: &Record) -> Promise {
+    Promise {
+        walls: record.plan().map(Walls::of),
+        node: probes::processes::of("self"),
+        inherited: Vec::new(),
+    }
+}
+
+/// The policy in words.
+pub(super) fn policy(record: &Record) -> String {
+    match &record.decided {
+        Some(decided) => format!("policy {}", decided.resolved.name),
+        None => "unconfined".to_owned(),
+    }
+}
+
+/// The part of a process of `exec`, and what the node sees of it.
+pub(super) fn by_exec(
+    place: &Place,
+    record: &Record,
+    promise: &Promise,
+    report: &mut Report,
+) -> Result<()> {
+    let (stdio, talk) = Talk::begin()?;
+    let streams = Streams {
+        stdio,
+        program: Program::Own(launch::own_file()?),
+        ..Streams::default()
+    };
+    let pid = exec::exec_with(place, &command(record), streams)
+        .context("start the program that tries the attacks")?;
+    let heard = talk.hear(promise);
+    if heard.is_ok() {
+        let controllers = record.controllers()?;
+        let view = View {
+            pid,
+            controllers: &controllers,
+            promise,
+        };
+        for probe in probes::all() {
+            if let Attempt::Read(read) = probe.attempt {
+                report.add(By::Node, promise, probe, read(&view));
+            }
+        }
+    }
+    talk.end(pid)?;
+    let said = heard?;
+    said.log_noise();
+    report.add_inside(By::Exec, promise, &said.findings);
+    Ok(())
+}
+
+/// As the container's own user, in a directory that every container has.
+fn command(record: &Record) -> Exec {
+    Exec {
+        console_socket: None,
+        cwd: Some(PathBuf::from("/")),
+        env: Vec::new(),
+        tty: false,
+        user: None,
+        additional_gids: Vec::new(),
+        process: None,
+        detach: true,
+        pid_file: None,
+        pidfd_socket: None,
+        process_label: None,
+        apparmor: None,
+        no_new_privs: false,
+        cap: Vec::new(),
+        preserve_fds: 0,
+        cgroup: Vec::new(),
+        ignore_paused: false,
+        id: record.id.clone(),
+        command: vec!["agentbox".to_owned(), inside::VERB.to_owned()],
+    }
+}

@@ -1,0 +1,136 @@
+//! SHELL. A container of our own, made as an engine's would be: a root directory of empty directories, the mounts, capabilities and
+//! masks of an engine's spec. Its first process tries the attacks, then a process of `exec` does; afterwards it is taken away.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use oci_spec::runtime::{LinuxDeviceCgroupBuilder, LinuxNamespaceType, LinuxResources, Spec};
+
+use super::inside;
+use super::report::{By, Report};
+use super::running::{by_exec, policy, promise};
+use super::tenant::Talk;
+use crate::cli::{Create, Global};
+use crate::enforce::program::Program;
+use crate::plan::wrapped::Wrapped;
+use crate::runtime::create;
+use crate::runtime::delete::{self, Deletes};
+use crate::runtime::launch::{self, Streams};
+use crate::runtime::start;
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::{Lock, Place};
+use crate::wrap::leftovers;
+
+/// What an image has at least, and places where the probes look.
+const DIRECTORIES: [&str; 8] = ["dev", "etc", "proc", "root", "run", "sys", "tmp", "var"];
+
+/// Tries all of it in a container of the policy that `global` selects.
+///
+/// # Errors
+/// The container cannot be made, started or taken away.
+pub fn sandbox(global: &Global) -> Result<Report> {
+    leftovers::sweep();
+    // From here on a killed process's remains are known to the next call.
+    let claim = leftovers::claim(&global.root, "verify")?;
+    let directory = Directory(claim.dir.clone());
+    write_bundle(&directory.0, &claim.id)?;
+    let (stdio, talk) = Talk::begin()?;
+    let streams = Streams {
+        stdio,
+        program: Program::Own(launch::own_file()?),
+        ..Streams::default()
+    };
+    let (place, lock) = create::create(
+        global,
+        &arguments(&directory.0, &claim.id),
+        streams,
+        &Wrapped::default(),
+    )?;
+    let tried = by_both(global, &place, lock, talk);
+    let deleted = delete::delete(&place, Deletes::Any);
+    let report = tried?;
+    deleted.context("take the container away")?;
+    Ok(report)
+}
+
+fn by_both(global: &Global, place: &Place, lock: Lock, talk: Talk) -> Result<Report> {
+    start::start(global, place, lock)?;
+    let record = Record::read(&place.dir())?;
+    let promise = promise(&record);
+    let subject = format!("a container of its own, {}", policy(&record));
+    let mut report = Report::new(subject, &promise);
+    let said = talk.hear(&promise)?;
+    said.log_noise();
+    report.add_inside(By::Init, &promise, &said.findings);
+    let by_exec = by_exec(place, &record, &promise, &mut report);
+    if let Some(init) = record.init {
+        talk.end(init.pid)?;
+    }
+    by_exec?;
+    Ok(report)
+}
+
+/// Removed with the value.
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            log::warn!("remove {:?}: {error}", self.0);
+        }
+    }
+}
+
+fn arguments(bundle: &Path, id: &str) -> Create {
+    Create {
+        bundle: bundle.to_owned(),
+        console_socket: None,
+        pid_file: None,
+        pidfd_socket: None,
+        no_pivot: false,
+        no_new_keyring: false,
+        preserve_fds: 0,
+        id: id.to_owned(),
+    }
+}
+
+fn write_bundle(dir: &Path, id: &str) -> Result<()> {
+    for name in DIRECTORIES {
+        let path = dir.join("rootfs").join(name);
+        fs::create_dir_all(&path).with_context(|| format!("make {path:?}"))?;
+    }
+    let path = dir.join("config.json");
+    let text = serde_json::to_vec(&spec(id)?)?;
+    fs::write(&path, text).with_context(|| format!("write {path:?}"))
+}
+
+/// The library's example of a spec, which has what engines ask for: namespaces, the kernel's file systems, some capabilities, masks.
+fn spec(id: &str) -> Result<Spec> {
+    let mut spec = Spec::default();
+    spec.set_hostname(Some("agentbox".to_owned()));
+    spec.set_annotations(None);
+    // As most engines ask for: what then keeps the image from being changed is the policy's.
+    if let Some(root) = spec.root_mut() {
+        root.set_readonly(Some(false));
+    }
+    if let Some(process) = spec.process_mut() {
+        process.set_terminal(Some(false));
+        process.set_args(Some(vec!["agentbox".to_owned(), inside::VERB.to_owned()]));
+    }
+    let nothing = LinuxDeviceCgroupBuilder::default()
+        .allow(false)
+        .access("rwm")
+        .build()?;
+    if let Some(linux) = spec.linux_mut() {
+        // As `wrap` does: the sidecar dials from the node's own network, and without a wall that is what the container sees.
+        let mut namespaces = linux.namespaces().clone().unwrap_or_default();
+        namespaces.retain(|namespace| namespace.typ() != LinuxNamespaceType::Network);
+        linux.set_namespaces(Some(namespaces));
+        let mut resources = LinuxResources::default();
+        resources.set_devices(Some(vec![nothing]));
+        linux.set_resources(Some(resources));
+        linux.set_cgroups_path(Some(PathBuf::from(format!("/agentbox-{id}"))));
+    }
+    Ok(spec)
+}

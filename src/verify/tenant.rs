@@ -1,0 +1,167 @@
+//! SHELL. The verifying process's side of the program inside: its standard descriptors, what it is told, what it says, its end.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+
+use super::inside::Line;
+use super::probe::Finding;
+use super::promise::Promise;
+use crate::runtime::foreground::relay::Stdio;
+use crate::sys::socket;
+
+/// How long the program inside may take from its first instruction to its last line; it stops by itself before that.
+const WITHIN: Duration = Duration::from_millis(2200);
+/// How long it may take to end.
+const END_WITHIN: Duration = Duration::from_secs(1);
+/// More than all lines of all probes.
+const MOST: usize = 1 << 20;
+
+/// Our ends of the pipes.
+pub struct Talk {
+    input: OwnedFd,
+    output: OwnedFd,
+}
+
+/// What the program inside said.
+pub struct Said {
+    /// Findings, in its order.
+    pub findings: Vec<(String, Finding)>,
+    /// Other lines: of libcontainer's log under `--debug`, and of a program inside that fails.
+    noise: String,
+    /// Whether its last line came.
+    complete: bool,
+}
+
+impl Said {
+    /// Passes on what else it said, as a warning if it did not come to its end.
+    pub fn log_noise(&self) {
+        let level = match self.complete {
+            true => log::Level::Debug,
+            false => log::Level::Warn,
+        };
+        if !self.noise.is_empty() {
+            let noise = crate::policy::escape(self.noise.trim_end());
+            log::log!(level, "the program inside said: {noise}");
+        }
+    }
+}
+
+impl Talk {
+    /// The descriptors of the program inside, and our ends.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn begin() -> Result<(Stdio, Self)> {
+        let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).context("make a pipe");
+        let (theirs, input) = pipe()?;
+        let (output, out) = pipe()?;
+        // Nobody inside holds up this process.
+        rustix::io::ioctl_fionbio(&input, true).context("set up a pipe")?;
+        rustix::io::ioctl_fionbio(&output, true).context("set up a pipe")?;
+        let error = out.try_clone().context("copy a pipe")?;
+        Ok((
+            [Some(theirs), Some(out), Some(error)],
+            Self { input, output },
+        ))
+    }
+
+    /// Tells it what was promised, and hears it to its last line.
+    ///
+    /// # Errors
+    /// The kernel's. A program that ends early, or says nothing in time, is no error: its probes were not tried.
+    pub fn hear(&self, promise: &Promise) -> Result<Said> {
+        let end = Instant::now() + WITHIN;
+        let mut line = serde_json::to_vec(promise)?;
+        line.push(b'\n');
+        self.tell(&line, end)?;
+        let mut bytes = Vec::new();
+        let mut said = Said {
+            findings: Vec::new(),
+            noise: String::new(),
+            complete: false,
+        };
+        while let Some(more) = self.read(end)? {
+            bytes.extend(more);
+            if bytes.len() > MOST {
+                bail!("the program inside says more than all probes together");
+            }
+            while let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = bytes.drain(..=at).collect();
+                match serde_json::from_slice(&line) {
+                    Ok(Line::Finding { probe, finding }) => said.findings.push((probe, finding)),
+                    Ok(Line::Done) => {
+                        said.complete = true;
+                        return Ok(said);
+                    }
+                    Err(_) => said.noise += &String::from_utf8_lossy(&line),
+                }
+            }
+        }
+        Ok(said)
+    }
+
+    fn tell(&self, mut rest: &[u8], end: Instant) -> Result<()> {
+        while !rest.is_empty() {
+            match rustix::io::write(&self.input, rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if Instant::now() < end => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    let mut polled = [PollFd::new(&self.input, PollFlags::OUT)];
+                    rustix::event::poll(&mut polled, Some(&Timespec::try_from(left)?))?;
+                }
+                // It has ended, or does not read: what it says, or does not say, tells.
+                Err(Errno::PIPE | Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error).context("write to the program inside"),
+            }
+        }
+        Ok(())
+    }
+
+    /// What there is to read; `None` at its end and when the time is up.
+    fn read(&self, end: Instant) -> Result<Option<Vec<u8>>> {
+        let mut buffer = vec![0; 4096];
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if !socket::wait_readable(self.output.as_fd(), left)? {
+                return Ok(None);
+            }
+            match rustix::io::read(&self.output, &mut buffer) {
+                Ok(0) => return Ok(None),
+                Ok(length) => {
+                    buffer.truncate(length);
+                    return Ok(Some(buffer));
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(error).context("read from the program inside"),
+            }
+        }
+    }
+
+    /// Ends it, which is a child of this process: by the end of its input, or by SIGKILL if that is not enough.
+    ///
+    /// # Errors
+    /// The kernel's, or that it does not end.
+    pub fn end(self, pid: i32) -> Result<()> {
+        drop(self.input);
+        let pid = Pid::from_raw(pid).context("the kernel gave no number of a process")?;
+        let process = rustix::process::pidfd_open(pid, PidfdFlags::empty())
+            .context("watch the program inside")?;
+        if !socket::wait_readable(process.as_fd(), END_WITHIN)? {
+            rustix::process::pidfd_send_signal(&process, Signal::KILL)
+                .context("end the program inside")?;
+            if !socket::wait_readable(process.as_fd(), END_WITHIN)? {
+                bail!("the program inside was killed and has not ended: process {pid}");
+            }
+        }
+        rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(pid), WaitOptions::empty()))
+            .context("wait for the program inside")?;
+        Ok(())
+    }
+}
