@@ -206,6 +206,7 @@ fn explanation(decided: &Decided, resolved: &Resolved, spec: &Spec) -> Vec<Strin
     let filter = compiled.map(|f| explain::filter(&f.program));
     let subject = Subject {
         landlock: None,
+        settings: Vec::new(),
         name: "container ID".to_owned(),
         identity: None,
         chosen_by: resolved.chosen_by.to_string(),

@@ -12,6 +12,7 @@ mod person;
 mod pid1;
 mod repository;
 mod rootless;
+mod settings;
 pub mod shell;
 mod summary;
 mod terminal;

@@ -14,7 +14,7 @@ const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
 
 impl Account {
     /// Any program as the person: no capability, no variable of sudo, no login.
-    fn alone(&self, arguments: &[&str]) -> Command {
+    pub fn alone(&self, arguments: &[&str]) -> Command {
         let ids = [self.uid.to_string(), self.gid.to_string()];
         let options = ["--reuid", &ids[0], "--regid", &ids[1], "--init-groups"];
         let mut command = Command::new("setpriv");
@@ -26,14 +26,14 @@ impl Account {
     }
 
     /// `agentbox ARGUMENTS...` as the person.
-    fn agentbox(&self, arguments: &[&str]) -> Finished {
+    pub fn agentbox(&self, arguments: &[&str]) -> Finished {
         let program = program();
         let all = [&[program.as_str()], arguments].concat();
         run_for(Duration::from_secs(60), &mut self.alone(&all))
     }
 
     /// `agentbox wrap OPTIONS... -- bash -c SCRIPT` as the person.
-    fn wraps(&self, options: &[&str], script: &str) -> Finished {
+    pub fn wraps(&self, options: &[&str], script: &str) -> Finished {
         self.agentbox(&[&["wrap"], options, &["--", "bash", "-c", script]].concat())
     }
 

@@ -21,7 +21,7 @@ pub use container::{
 };
 pub use own::{
     Approvals, Approve, Deny, Explain, Network, PolicyArgs, PolicyCheck, PolicyPresets, PolicyShow,
-    PolicyVerb, TextFormat, Verify, Walls, Wrap,
+    PolicyVerb, TextFormat, Trust, Verify, Walls, Wrap,
 };
 pub use update::Update;
 
@@ -215,6 +215,8 @@ pub enum Verb {
     /// Try the attacks of docs/threats.md in a sandbox, harmlessly, and report which walls held.
     /// Exit status: 0 all held, 1 one did not or none was promised, 2 one could not be tried
     Verify(Verify),
+    /// Let a project's .agentbox.toml say what `wrap` does there, once you have seen what it says
+    Trust(Trust),
     /// Run a command behind the walls, without an engine, an image or a bundle
     Wrap(Wrap),
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde::Deserialize;
 
 use super::TableFormat;
 
@@ -18,9 +19,9 @@ pub struct Explain {
     /// Explain `wrap` under this policy, if neither a bundle nor a container is given
     #[arg(long, value_name = "NAME", conflicts_with_all = ["bundle", "id"])]
     pub policy: Option<String>,
-    /// With which walls `wrap` is explained
-    #[arg(long, value_enum, default_value_t = Walls::Namespaces, conflicts_with_all = ["bundle", "id"])]
-    pub walls: Walls,
+    /// With which walls `wrap` is explained [default: those of the settings, else namespaces]
+    #[arg(long, value_enum, conflicts_with_all = ["bundle", "id"])]
+    pub walls: Option<Walls>,
     /// Print the verdict on every system call, with its reason, in place of the plan
     #[arg(long)]
     pub syscalls: bool,
@@ -162,13 +163,40 @@ pub struct PolicyPresets {
 }
 
 /// What `wrap` builds its walls of.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Walls {
     /// Namespaces and mounts, as of a container
     #[default]
     Namespaces,
     /// Landlock and a filter of system calls, where no namespace may be made; weaker (docs/wrap.md)
     Landlock,
+}
+
+impl Walls {
+    /// As it is typed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespaces => "namespaces",
+            Self::Landlock => "landlock",
+        }
+    }
+}
+
+/// `trust`
+#[derive(Debug, Args)]
+pub struct Trust {
+    /// Trust the file without a question, as in a script
+    #[arg(long, short)]
+    pub yes: bool,
+    /// List what is trusted, and whether the files are still the same
+    #[arg(long, conflicts_with_all = ["yes", "remove", "dir"])]
+    pub list: bool,
+    /// Trust the file no more
+    #[arg(long, conflicts_with = "yes")]
+    pub remove: bool,
+    /// The project's directory [default: the current one, or the top of its repository]
+    pub dir: Option<PathBuf>,
 }
 
 /// `wrap`
@@ -216,9 +244,9 @@ pub struct Wrap {
     /// Print what would be enforced, as `explain` does, and run nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// What the walls are made of
-    #[arg(long, value_enum, default_value_t = Walls::Namespaces)]
-    pub walls: Walls,
+    /// What the walls are made of [default: those of the settings, else namespaces]
+    #[arg(long, value_enum)]
+    pub walls: Option<Walls>,
     /// Command and arguments; options of `wrap` come before it
     #[arg(trailing_var_arg = true, required = true)]
     pub command: Vec<String>,

@@ -16,7 +16,7 @@ use crate::runtime::state::identity;
 use crate::runtime::state::store::Place;
 use crate::runtime::unprivileged;
 use crate::seccomp::Program;
-use crate::wrap::{self, Explained};
+use crate::wrap::{self, Explained, Wanted};
 
 /// Shows what is, or would be, enforced.
 pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
@@ -29,18 +29,19 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             )
         }
         (None, None) => {
-            if args.walls == Walls::Namespaces {
-                // What would hold is found out where it would be made.
-                unprivileged::enter(global)?;
-                seal::ensure(Listen::Forget)?;
-            }
             let wrapped = Wrap {
                 policy: args.policy.clone(),
                 walls: args.walls,
                 command: vec!["true".to_owned()],
                 ..Wrap::default()
             };
-            let explained = wrap::decide(global, &wrapped)?;
+            let wanted = Wanted::of(&wrapped)?;
+            if wanted.walls == Walls::Namespaces {
+                // What would hold is found out where it would be made.
+                unprivileged::enter(global)?;
+                seal::ensure(Listen::Forget)?;
+            }
+            let explained = wrap::decide(global, &wanted)?;
             with_program("wrap in this directory".to_owned(), explained)
         }
         (None, Some(id)) => {
@@ -61,6 +62,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             let subject = Subject {
                 name: format!("container {}", record.id),
                 landlock: None,
+                settings: Vec::new(),
                 identity: Some(identity::of(&record)),
                 filter: saved.as_ref().map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
@@ -88,10 +90,15 @@ fn with_program(name: String, explained: Explained) -> (Subject, Option<Program>
 
 /// What is said of a bundle, of which nothing has been made.
 pub(super) fn of_bundle(name: String, explained: Explained) -> Subject {
-    let Explained { decision, landlock } = explained;
+    let Explained {
+        decision,
+        landlock,
+        settings,
+    } = explained;
     Subject {
         name,
         landlock,
+        settings,
         identity: None,
         filter: decision
             .filter

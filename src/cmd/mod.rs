@@ -20,6 +20,7 @@ mod run;
 mod spec;
 mod start;
 mod state;
+mod trust;
 mod update;
 mod verify;
 mod wrap;
@@ -75,6 +76,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Network(args) => network::run(&args),
         Verb::Policy(args) => policy::run(&global, &args.verb),
         Verb::Verify(args) => Ok(verify::run(&global, &args)),
+        Verb::Trust(args) => trust::run(&args),
         Verb::Wrap(args) => wrap::run(&global, &args),
     }
 }

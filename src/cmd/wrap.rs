@@ -10,23 +10,24 @@ use crate::render::explain as page;
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
 use crate::runtime::unprivileged;
-use crate::wrap;
+use crate::wrap::{self, Wanted};
 
 /// Runs a command behind the walls, without an engine. Ends as the command does; 127 where there is no such program,
 /// 126 where it cannot be executed, as with a shell.
 pub fn run(global: &Global, args: &Wrap) -> Result<ExitCode> {
-    if args.walls == Walls::Namespaces {
+    let wanted = Wanted::of(args)?;
+    if wanted.walls == Walls::Namespaces {
         // First: sealing takes a mount, for which somebody without root's rights needs a namespace.
         unprivileged::enter(global)?;
         seal::ensure(Listen::Forget)?;
     }
     if args.dry_run {
-        let explained = wrap::decide(global, args)?;
+        let explained = wrap::decide(global, &wanted)?;
         let subject = explain::of_bundle("wrap with these options".to_owned(), explained);
         out::text(&page::text(&subject))?;
         return Ok(ExitCode::SUCCESS);
     }
-    match wrap::run(global, args) {
+    match wrap::run(global, &wanted) {
         Ok(status) => Ok(exit_code(status)),
         Err(error) => match wrap::status_of(&error) {
             Some(status) => {

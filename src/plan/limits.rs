@@ -120,6 +120,7 @@ impl LimitsPlan {
                 Origin::Annotation(_)
                 | Origin::Flag
                 | Origin::Option(_)
+                | Origin::Setting(_)
                 | Origin::OwnFile(_)
                 | Origin::Node
                 | Origin::File(_)

@@ -22,6 +22,12 @@ const LONGEST: usize = 64 << 10;
 pub struct Asked {
     /// The policy that was named.
     pub policy: Option<AskedPolicy>,
+    /// The file of settings that names it; without one the command line does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy_of: Option<String>,
+    /// What each file of settings says, the lowest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Vec<AskedOption>>,
     /// Options, as they were typed.
     pub options: Vec<AskedOption>,
 }
@@ -53,6 +59,9 @@ pub struct AskedOption {
     pub value: String,
     /// Whether its items come on top of the list that is there.
     pub adds: bool,
+    /// The file of settings that it stands in; without one it was typed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 impl AskedOption {
@@ -63,6 +72,7 @@ impl AskedOption {
             field,
             value: items.to_owned(),
             adds: true,
+            file: None,
         }
     }
 
@@ -92,8 +102,20 @@ impl AskedOption {
         Ok(Self::setting(&format!("--set {field}"), field, value))
     }
 
+    /// The same, in a file of settings, which calls it by its own name.
+    pub fn in_file(self, setting: &str, file: &str) -> Self {
+        Self {
+            option: setting.to_owned(),
+            file: Some(file.to_owned()),
+            ..self
+        }
+    }
+
     fn origin(&self) -> Origin {
-        Origin::Option(self.option.clone())
+        match &self.file {
+            None => Origin::Option(self.option.clone()),
+            Some(file) => Origin::Setting(format!("{} of {file}", self.option)),
+        }
     }
 }
 
@@ -120,6 +142,8 @@ impl Asked {
     /// Of a container that does not come from `wrap`.
     pub const NOTHING: &'static Self = &Self {
         policy: None,
+        policy_of: None,
+        settings: Vec::new(),
         options: Vec::new(),
     };
 
@@ -156,16 +180,23 @@ impl Asked {
         Ok(Some((name, path, text)))
     }
 
+    /// Who named the policy.
+    pub(super) fn policy_by(&self) -> Origin {
+        match &self.policy_of {
+            Some(file) => Origin::Setting(format!("policy of {file}")),
+            None => Origin::Flag,
+        }
+    }
+
     /// What is asked for, lowest first.
     pub(super) fn layers(&self) -> Result<Vec<Layer>, PolicyError> {
-        match self.options.is_empty() {
-            true => Ok(Vec::new()),
-            false => Ok(vec![options(&self.options)?]),
-        }
+        let all = self.settings.iter().chain([&self.options]);
+        let said = all.filter(|options| !options.is_empty());
+        said.map(|all| Ok(options(all)?)).collect()
     }
 }
 
-/// The options, which one person typed in one line: the last one sets, and all of those that add do.
+/// The options of one line or one file: the last one sets, and all of those that add do.
 fn options(all: &[AskedOption]) -> Result<Layer, OptionError> {
     let mut layer = Layer {
         fields: Fields::default(),
@@ -189,14 +220,14 @@ fn options(all: &[AskedOption]) -> Result<Layer, OptionError> {
         };
         if value.len() > LONGEST {
             return Err(OptionError::OptionTooLong {
-                option: last.option.clone(),
+                option: last.origin(),
                 length: value.len(),
                 limit: LONGEST,
             });
         }
         let taken = layer.fields.take(field, &value);
         taken.map_err(|problem| OptionError::OptionValue {
-            option: last.option.clone(),
+            option: last.origin(),
             problem,
         })?;
         layer.origins.insert(field, last.origin());

@@ -37,10 +37,10 @@ pub enum OptionError {
     },
 
     /// An option whose value cannot be meant.
-    #[error("option {option}: its value has {length} bytes, at most {limit} are read")]
+    #[error("{option}: its value has {length} bytes, at most {limit} are read")]
     OptionTooLong {
         /// The option.
-        option: String,
+        option: Origin,
         /// The value's bytes.
         length: usize,
         /// The most that is read.
@@ -48,10 +48,10 @@ pub enum OptionError {
     },
 
     /// An option whose value does not fit.
-    #[error("option {option}: {problem}")]
+    #[error("{option}: {problem}")]
     OptionValue {
         /// The option.
-        option: String,
+        option: Origin,
         /// The value, or the item of the list, and what is allowed.
         problem: ValueError,
     },

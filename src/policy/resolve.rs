@@ -29,7 +29,7 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
             Some(PolicyChoice::Named(name.clone())),
             Origin::Annotation(POLICY_KEY.to_owned()),
         ),
-        (None, Some(choice)) => (Some(choice), Origin::Flag),
+        (None, Some(choice)) => (Some(choice), sources.asked.policy_by()),
         (None, None) => unasked(flag.clone(), sources.node),
     };
     let resolver = Resolver::new(sources);
@@ -174,7 +174,7 @@ impl Resolver<'_> {
         self.check_names(&loaded.policy, &loaded.origins)?;
         Ok(Chosen {
             loaded: narrowed(loaded, narrow::unite_denials, limits),
-            by: Origin::Flag,
+            by: self.sources.asked.policy_by(),
         })
     }
 

@@ -152,6 +152,8 @@ pub enum Origin {
     Flag,
     /// Another option of `wrap`, as it was typed.
     Option(String),
+    /// A setting of a file of the person who runs `wrap`: `NAME of PATH`.
+    Setting(String),
     /// A policy file of the person who runs `wrap`, by its path.
     OwnFile(String),
     /// The node's file.
@@ -174,6 +176,7 @@ impl fmt::Display for Origin {
             Self::Annotation(key) => write!(f, "annotation {key}"),
             Self::Flag => f.write_str("--policy"),
             Self::Option(option) => write!(f, "option {option}"),
+            Self::Setting(setting) => write!(f, "setting {setting}"),
             Self::OwnFile(path) => write!(f, "policy file {path}"),
             Self::Node => f.write_str("the node's file"),
             Self::Default => f.write_str("the default"),

@@ -285,6 +285,7 @@ fn what_is_explained_is_text_whatever_a_path_is_called() {
     });
     let text = explain::text(&explain::Subject {
         landlock: None,
+        settings: Vec::new(),
         name: format!("bundle {TREACHEROUS}"),
         identity: None,
         chosen_by: "--policy".to_owned(),

@@ -9,7 +9,7 @@ use super::layout::Layout;
 use super::list::List;
 use super::person::{Environment, Person};
 use super::variables;
-use crate::cli;
+use super::wanted::Wanted;
 use crate::policy::Policy;
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -18,12 +18,8 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 ///
 /// Where sudo or its like was between, HOME, USER, LOGNAME and SHELL are the person's of passwd(5), and PATH has the
 /// person's directories, unless the caller's own PATH was kept and has some.
-pub fn passed(
-    list: &List,
-    person: &Person,
-    args: &cli::Wrap,
-    policy: &Policy,
-) -> Result<Vec<String>> {
+pub fn passed(wanted: &Wanted, policy: &Policy) -> Result<Vec<String>> {
+    let Wanted { list, person, .. } = wanted;
     let own: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
         .collect();
@@ -40,8 +36,10 @@ pub fn passed(
             }
         }
     }
-    let asked = variables::asked(args, |name| value(&own, name).map(str::to_owned))?;
-    variables::check_free(&asked, args.walls, policy)?;
+    let asked = variables::asked(&wanted.variables, |name| {
+        value(&own, name).map(str::to_owned)
+    })?;
+    variables::check_free(&asked, wanted.walls, policy)?;
     set_all(&mut env, asked.iter().map(|(k, v)| (k.as_str(), v.clone())));
     if !env.iter().any(|(k, _)| k == "PATH") {
         env.push(("PATH".to_owned(), SYSTEM_PATH.to_owned()));

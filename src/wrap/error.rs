@@ -21,6 +21,17 @@ pub enum WrapRefused {
         /// Where the records are.
         records: PathBuf,
     },
+    /// A directory to be written with the person's settings in it.
+    #[error(
+        "{path:?} is not given to the command to write, since {own:?} says what the next command may do: choose another directory, or \
+         let the policy's filesystem.workspace be read-only"
+    )]
+    HoldsSettings {
+        /// The directory.
+        path: PathBuf,
+        /// The person's settings, or what they trust.
+        own: PathBuf,
+    },
     /// A workspace below /usr, say.
     #[error("the workspace {0:?} is part of the system: choose a project's directory")]
     SystemDirectory(PathBuf),

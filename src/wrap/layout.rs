@@ -10,6 +10,7 @@ use super::error::WrapRefused;
 use super::list::List;
 use super::person::Person;
 use super::repository;
+use super::settings::PROJECT_FILE;
 use super::toolchain::Toolchains;
 use crate::plan::Pruned;
 use crate::plan::never::Never;
@@ -98,6 +99,15 @@ impl Layout {
                 .extend(never.credentials().map(|c| home.join(c)));
         }
         layout
+    }
+
+    /// Keeps a project's settings from being written, replaced or moved: a mount of its own stands on the file. One that the command
+    /// makes does not count, as every one that nobody trusts.
+    pub fn close_settings(&mut self) {
+        let file = self.workspace.join(PROJECT_FILE);
+        if file.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+            self.readonly.push(file);
+        }
     }
 
     /// Sorts the binds; what another shows already, or the workspace is, needs no mount of its own.

@@ -4,7 +4,6 @@
 //! part of /etc, and the workspace. From there on it is a container like any other: the same plan, the same walls.
 
 mod accounts;
-mod asked;
 mod bundle;
 mod command;
 mod environment;
@@ -18,10 +17,12 @@ mod own_file;
 mod person;
 mod repository;
 mod script;
+pub mod settings;
 mod spec;
 mod summary;
 mod toolchain;
 mod variables;
+mod wanted;
 mod workspace;
 
 use std::fs::File;
@@ -29,10 +30,11 @@ use std::fs::File;
 use anyhow::{Result, bail};
 
 pub use self::error::{WrapRefused, status_of};
+pub use self::wanted::Wanted;
 use crate::audit;
 use crate::cli::{self, Global, Walls};
 use crate::plan::wrapped::{ShownBy, Wrapped};
-use crate::policy::{MountRule, Selection};
+use crate::policy::{Access, MountRule, Resolved, Selection};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::{self, Afterwards, Front};
@@ -40,22 +42,21 @@ use crate::runtime::input::node_files;
 use crate::runtime::runs::Run;
 use bundle::{Base, WrapBundle};
 use layout::{Layout, Shown};
-use list::List;
-use person::Person;
 use summary::Summary;
 
 /// Runs a command; its exit status.
-pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
-    match args.walls {
-        Walls::Namespaces => by_namespaces(global, args),
-        Walls::Landlock => landlock::run(global, args),
+pub fn run(global: &Global, wanted: &Wanted) -> Result<i32> {
+    wanted.tell();
+    match wanted.walls {
+        Walls::Namespaces => by_namespaces(global, wanted),
+        Walls::Landlock => landlock::run(global, wanted),
     }
 }
 
-fn by_namespaces(global: &Global, args: &cli::Wrap) -> Result<i32> {
+fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<i32> {
     leftovers::sweep();
     let base = Base::Records { root: &global.root };
-    let prepared = prepare(global, args, &caller(args)?, base)?;
+    let prepared = prepare(global, wanted, base)?;
     let mut refused = Summary::default();
     let status = foreground::run(
         global,
@@ -69,7 +70,7 @@ fn by_namespaces(global: &Global, args: &cli::Wrap) -> Result<i32> {
             refused = Summary::read(&run.file(audit::SIDECAR));
         },
     );
-    refused.tell(args, prepared.summary.as_ref())?;
+    refused.tell(wanted, prepared.summary.as_ref())?;
     Ok(status?.unwrap_or_default())
 }
 
@@ -79,6 +80,8 @@ pub struct Explained {
     pub decision: BundleDecision,
     /// The walls of Landlock.
     pub landlock: Option<LandlockWalls>,
+    /// What files of settings add.
+    pub settings: Vec<String>,
 }
 
 impl From<BundleDecision> for Explained {
@@ -86,19 +89,26 @@ impl From<BundleDecision> for Explained {
         Self {
             decision,
             landlock: None,
+            settings: Vec::new(),
         }
     }
 }
 
 /// What would be enforced for a command.
-pub fn decide(global: &Global, args: &cli::Wrap) -> Result<Explained> {
-    if args.walls == Walls::Landlock {
-        return landlock::decide(global, args);
-    }
-    let base = Base::Records { root: &global.root };
-    let prepared = prepare(global, args, &caller(args)?, base)?;
-    let decision = create::decide(global, &prepared.bundle.dir, &prepared.wrapped)?;
-    Ok(decision.into())
+pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
+    wanted.tell();
+    let explained = match wanted.walls {
+        Walls::Landlock => landlock::decide(global, wanted)?,
+        Walls::Namespaces => {
+            let base = Base::Records { root: &global.root };
+            let prepared = prepare(global, wanted, base)?;
+            create::decide(global, &prepared.bundle.dir, &prepared.wrapped)?.into()
+        }
+    };
+    Ok(Explained {
+        settings: wanted.from_files.clone(),
+        ..explained
+    })
 }
 
 /// A bundle made for a command, and how it is to be run.
@@ -126,43 +136,17 @@ impl Prepared {
     }
 }
 
-/// The person behind the call.
-fn caller(args: &cli::Wrap) -> Result<Person> {
-    Person::of_caller(&workspace::asked(args.workspace.as_deref())?)
-}
-
 /// Makes the bundle.
-fn prepare(global: &Global, args: &cli::Wrap, person: &Person, base: Base<'_>) -> Result<Prepared> {
-    let list = List::builtin();
-    let directory = workspace::asked(args.workspace.as_deref())?;
-    let asked = person.looking(|| asked::of(args, person))??;
-    let resolved = match node_files::selection(global, &Default::default(), &asked)? {
+fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared> {
+    let person = &wanted.person;
+    let resolved = match node_files::selection(global, &Default::default(), &wanted.asked)? {
         Selection::Unconfined { .. } => bail!(WrapRefused::NoPolicy),
         Selection::Policy(resolved) => resolved,
     };
-    let shown = match resolved.policy.filesystem.mounts {
-        MountRule::Keep => Shown::Home,
-        MountRule::Drop | MountRule::ReadOnly => Shown::Listed,
-    };
-    let cwd = person.looking(|| workspace::choose(&directory, &list, person))??;
-    // A directory that was named is meant as it is.
-    let top = || repository::top(&cwd, person).filter(|_| args.workspace.is_none());
-    let workspace = person.looking(top)?.unwrap_or_else(|| cwd.clone());
-    let policy = &resolved.policy;
-    let mut environment = person.looking(|| environment::passed(&list, person, args, policy))??;
-    let layout = person.looking(|| {
-        let mut layout = Layout::of(&list, &workspace, &environment, shown);
-        layout.cwd = cwd;
-        layout.add_repository(person);
-        layout.add_named(args, &resolved)?;
-        layout.check_venvs()?;
-        environment::add_toolchains(&mut environment, &list, &layout);
-        command::check(&args.command[0], &layout.path, &layout)?;
-        layout.settle();
-        anyhow::Ok(layout)
-    })??;
+    let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
+    let layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
     workspace::check_state(layout.binds.iter().chain([&layout.workspace]))?;
-    let summary = args.summary.as_deref();
+    let summary = wanted.summary.as_deref();
     let summary = person.looking(|| summary.map(summary::open).transpose())??;
     let bundle = WrapBundle::new(&layout, person, base)?;
     let stdio = [
@@ -171,7 +155,7 @@ fn prepare(global: &Global, args: &cli::Wrap, person: &Person, base: Base<'_>) -
         rustix::stdio::stderr(),
     ];
     let command = spec::Command {
-        args: &args.command,
+        args: &wanted.command,
         environment,
         person,
         terminal: stdio.into_iter().all(rustix::termios::isatty),
@@ -181,13 +165,38 @@ fn prepare(global: &Global, args: &cli::Wrap, person: &Person, base: Base<'_>) -
     Ok(Prepared {
         bundle,
         wrapped: Wrapped {
-            by: match args.walls {
+            by: match wanted.walls {
                 Walls::Namespaces => ShownBy::Mounts,
                 Walls::Landlock => ShownBy::Rules,
             },
-            ..layout.wrapped(asked)
+            ..layout.wrapped(wanted.asked.clone())
         },
         summary,
         git: layout.git,
     })
+}
+
+/// What of the node is shown. To be called with the person's rights over files.
+fn layout(wanted: &Wanted, resolved: &Resolved, environment: &mut Vec<String>) -> Result<Layout> {
+    let Wanted { list, person, .. } = wanted;
+    let shown = match resolved.policy.filesystem.mounts {
+        MountRule::Keep => Shown::Home,
+        MountRule::Drop | MountRule::ReadOnly => Shown::Listed,
+    };
+    let mut layout = Layout::of(list, &wanted.workspace, environment, shown);
+    layout.cwd = wanted.cwd.clone();
+    layout.add_repository(person);
+    layout.add_named(wanted, resolved)?;
+    layout.check_venvs()?;
+    environment::add_toolchains(environment, list, &layout);
+    command::check(&wanted.command[0], &layout.path, &layout)?;
+    layout.settle();
+    if wanted.walls == Walls::Namespaces {
+        layout.close_settings();
+    }
+    if resolved.policy.filesystem.workspace == Access::ReadWrite {
+        let written = layout.written.iter().chain([&layout.workspace]);
+        settings::refuse_written(person, written)?;
+    }
+    Ok(layout)
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use super::error::WrapRefused;
 use super::layout::Layout;
-use crate::cli;
+use super::wanted::Wanted;
 use crate::plan::BindAccess;
 use crate::plan::never::Never;
 use crate::plan::wrapped::over_ceiling;
@@ -15,8 +15,8 @@ use crate::probe::is_home;
 
 impl Layout {
     /// Adds what was named. Nothing of it is dropped in silence: what cannot be given is an error with its reason.
-    pub fn add_named(&mut self, args: &cli::Wrap, resolved: &Resolved) -> Result<()> {
-        for path in &args.read {
+    pub fn add_named(&mut self, wanted: &Wanted, resolved: &Resolved) -> Result<()> {
+        for path in &wanted.read {
             let real = self.open_named("--read", path)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadOnly);
             refuse_over("--read", path, over)?;
@@ -25,7 +25,7 @@ impl Layout {
                 self.binds.push(real);
             }
         }
-        for path in &args.write {
+        for path in &wanted.write {
             let real = self.open_named("--write", path)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadWrite);
             refuse_over("--write", path, over)?;
@@ -34,7 +34,7 @@ impl Layout {
                 self.written.insert(real);
             }
         }
-        for path in &args.hide {
+        for path in &wanted.hide {
             let real = self.real("--hide", path)?;
             if self.workspace.starts_with(&real) {
                 let why = "it is the workspace, or holds it".to_owned();

@@ -45,6 +45,9 @@ impl Person {
         if let Some(ids) = unprivileged::inside() {
             return Ok(Self::alone(ids.uid, ids.gid));
         }
+        if !getuid().is_root() {
+            return Ok(Self::caller());
+        }
         let said = [
             by_number("SUDO_UID")?,
             by_name("DOAS_USER")?,

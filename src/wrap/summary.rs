@@ -7,9 +7,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::audit::{Line, Log, Verdict, WallName, What, quota};
-use crate::cli;
 use anyhow::{Context, Result};
+
+use super::wanted::Wanted;
+use crate::audit::{Line, Log, Verdict, WallName, What, quota};
 
 /// Lines at a terminal.
 const MOST: usize = 10;
@@ -38,8 +39,8 @@ pub struct Summary {
 
 impl Summary {
     /// Says it on standard error, and in the file for it.
-    pub fn tell(&self, args: &cli::Wrap, file: Option<&File>) -> Result<()> {
-        if !args.quiet {
+    pub fn tell(&self, wanted: &Wanted, file: Option<&File>) -> Result<()> {
+        if !wanted.quiet {
             for line in self.lines() {
                 // Nobody may read on.
                 writeln!(std::io::stderr(), "agentbox: {line}").ok();

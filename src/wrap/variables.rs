@@ -1,30 +1,40 @@
 //! SHELL. The variables that `--env` and `--env-file` name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
 use super::error::WrapRefused;
 use super::landlock;
 use super::own_file;
-use crate::cli::{self, Walls};
+use crate::cli::Walls;
 use crate::plan::process::is_of_proxies;
 use crate::policy::{NetworkMode, Policy, Switch};
 
-/// What files say, and on top of it what the options do; `own` are the caller's variables. To be called with the person's rights
-/// over files.
+/// The variables that one source names.
+pub struct Variables {
+    /// Files of them.
+    pub files: Vec<PathBuf>,
+    /// `NAME=VALUE` or `NAME`.
+    pub pairs: Vec<String>,
+}
+
+/// What all sources say, the lowest first: its files, and on top of them its pairs; `own` are the caller's variables. To be called
+/// with the person's rights over files.
 pub fn asked(
-    args: &cli::Wrap,
+    sources: &[Variables],
     own: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<(String, String)>> {
     let mut all = Vec::new();
-    for path in &args.env_file {
-        from_file(path, &own, &mut all)?;
-    }
-    for pair in &args.env {
-        match Assignment::of(pair) {
-            Some(assignment) => all.extend(assignment.pair(&own)),
-            None => bail!(WrapRefused::Env(pair.clone())),
+    for Variables { files, pairs } in sources {
+        for path in files {
+            from_file(path, &own, &mut all)?;
+        }
+        for pair in pairs {
+            match Assignment::of(pair) {
+                Some(assignment) => all.extend(assignment.pair(&own)),
+                None => bail!(WrapRefused::Env(pair.clone())),
+            }
         }
     }
     Ok(all)

@@ -195,3 +195,50 @@ fn what_is_asked_survives_the_record() {
     let saved = serde_json::to_string(&asked).unwrap();
     assert_eq!(serde_json::from_str::<Asked>(&saved).unwrap(), asked);
 }
+
+#[test]
+fn settings_lie_below_the_options_and_lists_add_up() {
+    let setting = |field, value: &str, file: &str| {
+        AskedOption::setting("", field, value).in_file("set", file)
+    };
+    let allow = |host: &str, file: &str| {
+        AskedOption::adding("", Field::NetworkAllow, host).in_file("allow", file)
+    };
+    let mut case = case().allow("line.test").set("limits.pids=77");
+    case.asked.settings = vec![
+        vec![
+            allow("mine.test", "/m"),
+            setting(Field::LimitsPids, "99", "/m"),
+            setting(Field::LimitsMemory, "1GiB", "/m"),
+            setting(Field::NetworkUpload, "1MiB", "/m"),
+        ],
+        vec![
+            allow("project.test", "/p"),
+            setting(Field::NetworkUpload, "2MiB", "/p"),
+        ],
+    ];
+    let resolved = case.resolved();
+    assert_eq!(hosts(&resolved), ["line.test", "mine.test", "project.test"]);
+    assert_eq!(origin(&resolved, Field::NetworkAllow), "option --allow");
+    assert_eq!(resolved.policy.limits.pids.to_string(), "77");
+    assert_eq!(origin(&resolved, Field::LimitsMemory), "setting set of /m");
+    assert_eq!(origin(&resolved, Field::NetworkUpload), "setting set of /p");
+    // The ceiling holds over each of them.
+    let mut case = super::case();
+    case.asked.settings = vec![vec![setting(Field::FilesystemScratch, "17GiB", "/m")]];
+    let error = case.error().to_string();
+    assert!(error.contains("setting set of /m"), "{error}");
+    // A bad value is told with its file.
+    let mut case = super::case();
+    case.asked.settings = vec![vec![setting(Field::LimitsPids, "many", "/m")]];
+    let error = case.error().to_string();
+    assert!(error.starts_with("setting set of /m: "), "{error}");
+}
+
+#[test]
+fn a_policy_that_a_file_names_is_said_to_be_its() {
+    let mut case = case().chosen(AskedPolicy::Named("strict".to_owned()));
+    case.asked.policy_of = Some("/p".to_owned());
+    let by = case.resolved().chosen_by.to_string();
+    assert_eq!(by, "setting policy of /p");
+}

@@ -38,6 +38,9 @@ pub struct Subject {
     /// The walls of `wrap --walls landlock`, in place of the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub landlock: Option<LandlockWalls>,
+    /// What files of settings add to the options of `wrap`, each line with its file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
 }
 
 /// The plan with its policy and origins in it: one object for people's scripts.
@@ -106,6 +109,12 @@ pub fn text(subject: &Subject) -> String {
             walls(&mut page, &decided.plan, filter);
             origins(&mut page, &decided.origins);
         }
+    }
+    if !subject.settings.is_empty() {
+        page.line("settings");
+    }
+    for setting in &subject.settings {
+        page.item(escape(setting));
     }
     page.into_text()
 }

@@ -20,6 +20,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
          command's own, still behind the walls",
         "the terminal is the caller's own, and no new pseudo-terminal can be made",
         "what is written to the root file system outside of the workspace is refused rather than thrown away",
+        "a project's .agentbox.toml can be written like all else in the workspace: changed, it no longer counts until it is trusted again",
         "no limit of memory, processors or processes holds",
         "no UNIX socket can be made but in pairs, and no IPv6, UDP or server",
     ]

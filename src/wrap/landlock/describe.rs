@@ -5,22 +5,25 @@ use anyhow::{Context, Result};
 use super::place::{OWN_VARIABLES, Place};
 use super::rules::{self, Access, Rule};
 use super::{abi, cannot, capabilities, decide_in, filter, terminals};
-use crate::cli::{self, Global};
+use crate::cli::Global;
 use crate::plan::{Decided, Plan};
 use crate::render::explain::{LandlockWalls, Opened};
 use crate::wrap::person::Person;
-use crate::wrap::{Explained, caller};
+use crate::wrap::{Explained, Wanted};
 
 /// What would be enforced for a command.
-pub fn decide(global: &Global, args: &cli::Wrap) -> Result<Explained> {
-    let person = caller(args)?;
-    let place = Place::new(&person)?;
-    let decided = decide_in(&place, global, args, &person)?;
+pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
+    let person = &wanted.person;
+    let place = Place::new(person)?;
+    let decided = decide_in(&place, global, wanted)?;
     let mut decision = decided.decision;
     let of_plan = decision.decided.take().context("a policy is chosen")?;
     decision.filter = Some(filter::compile(&of_plan.plan)?);
-    let landlock = Some(walls(&of_plan, &person)?);
-    Ok(Explained { decision, landlock })
+    let landlock = Some(walls(&of_plan, person)?);
+    Ok(Explained {
+        landlock,
+        ..decision.into()
+    })
 }
 
 fn walls(decided: &Decided, person: &Person) -> Result<LandlockWalls> {

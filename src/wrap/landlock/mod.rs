@@ -42,8 +42,9 @@ use rustix::process::PidfdFlags;
 use super::bundle::Base;
 use super::person::Person;
 use super::summary::Summary;
-use super::{WrapRefused, caller, prepare};
-use crate::cli::{self, Global};
+use super::wanted::Wanted;
+use super::{WrapRefused, prepare};
+use crate::cli::Global;
 use crate::egress::names::Families;
 use crate::enforce::{privileges, program};
 use crate::plan::{CapabilitySets, Decided, Plan, process as planned};
@@ -63,15 +64,14 @@ use supervise::Supervisor;
 const OVER_FILES: [&str; 4] = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID"];
 
 /// Runs a command; its exit status.
-pub fn run(global: &Global, args: &cli::Wrap) -> Result<i32> {
+pub fn run(global: &Global, wanted: &Wanted) -> Result<i32> {
     refuse_sockets()?;
     enforce::try_to_listen()?;
-    let person = caller(args)?;
-    let place = Place::new(&person)?;
-    let decided = decide_in(&place, global, args, &person)?;
-    become_the(&person)?;
+    let place = Place::new(&wanted.person)?;
+    let decided = decide_in(&place, global, wanted)?;
+    become_the(&wanted.person)?;
     let ended = run_decided(&place, global, decided.decision, &decided.git);
-    Summary::read(&place.journal_path()).tell(args, decided.summary.as_ref())?;
+    Summary::read(&place.journal_path()).tell(wanted, decided.summary.as_ref())?;
     ended
 }
 
@@ -114,13 +114,8 @@ fn run_decided(place: &Place, global: &Global, decision: BundleDecision, git: &s
 }
 
 /// As whoever called: what root alone may see of the node counts for what is hidden.
-fn decide_in(
-    place: &Place,
-    global: &Global,
-    args: &cli::Wrap,
-    person: &Person,
-) -> Result<DecidedRun> {
-    let prepared = prepare(global, args, person, Base::Run(&place.bundle()))?;
+fn decide_in(place: &Place, global: &Global, wanted: &Wanted) -> Result<DecidedRun> {
+    let prepared = prepare(global, wanted, Base::Run(&place.bundle()))?;
     let dir = &prepared.bundle.dir;
     let decision = create::decide(global, dir, &prepared.wrapped)?;
     if let Some(decided) = &decision.decided {

@@ -1,0 +1,507 @@
+//! Settings in files, and `agentbox trust`: what counts, who may say so, and that the command cannot.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::time::Duration;
+
+use super::account::Account;
+use super::shell::Shell;
+use crate::command::{Finished, run_for};
+use crate::direct::{Scratch, program};
+use crate::docker::Docker;
+
+impl Account {
+    /// `sudo agentbox WORDS...` in the project.
+    fn by_sudo(&self, words: &[&str]) -> Finished {
+        run_for(Duration::from_secs(60), &mut self.sudo(words))
+    }
+
+    /// What `wrap --dry-run` says with these options.
+    fn plan(&self, options: &[&str]) -> Finished {
+        self.by_sudo(&[&["wrap", "--dry-run"], options, &["--", "true"]].concat())
+    }
+
+    fn own_settings(&self, text: &str) -> String {
+        self.file(".config/agentbox/config.toml", text)
+    }
+
+    fn projects_settings(&self, text: &str) -> String {
+        self.file("src/project/.agentbox.toml", text)
+    }
+}
+
+/// The line of a field's origin.
+fn origin(said: &str, field: &str) -> String {
+    let start = format!("  {field}: ");
+    let line = said.lines().find_map(|line| line.strip_prefix(&start));
+    line.unwrap_or_else(|| panic!("{field}: {said}")).to_owned()
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_of_the_person_lie_below_the_projects_and_the_command_line() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file("data/table", "a table");
+    let own = person.own_settings(
+        "policy = \"strict\"\nallow = [\"mine.test\"]\nread = [\"~/data\"]\nenv = [\"WHO=mine\", \"BOTH=mine\"]\n\
+         [set]\nnetwork.upload = \"1MiB\"\nnetwork.hosts = 7\n",
+    );
+    let said = person.plan(&[]).ok();
+    assert!(
+        said.contains("policy 'strict', chosen by setting policy of"),
+        "{said}"
+    );
+    assert_eq!(
+        origin(&said, "network.allow"),
+        format!("setting allow of {own}")
+    );
+    let line = format!("{own:?} shows, read-only: \"{}/data\"", person.home);
+    assert!(said.contains(&line), "{said}");
+    let project = person.projects_settings(
+        "policy = \"standard\"\nallow = [\"project.test\"]\nhide = [\"hidden\"]\nenv = [\"BOTH=project\"]\n[set]\nnetwork.upload = \"2MiB\"\n",
+    );
+    person.file("src/project/hidden", "secret");
+    person.by_sudo(&["trust", "--yes"]).ok();
+    let said = person
+        .plan(&["--allow", "line.test", "--set", "network.hosts=9"])
+        .ok();
+    assert!(
+        said.contains("policy 'standard', chosen by setting policy of"),
+        "{said}"
+    );
+    assert!(said.contains("line.test mine.test project.test"), "{said}");
+    assert_eq!(
+        origin(&said, "network.upload"),
+        format!("setting set.network.upload of {project}")
+    );
+    assert_eq!(origin(&said, "network.hosts"), "option --set network.hosts");
+    let said = person.plan(&["--policy", "permissive"]).ok();
+    assert!(
+        said.contains("policy 'permissive', chosen by --policy"),
+        "{said}"
+    );
+    // And they hold: by what the command sees, with sudo and without.
+    let script = "echo $WHO $BOTH $LINE; cat ~/data/table; echo \" [$(cat hidden)]\"";
+    let options = [
+        "--set",
+        "network.mode=none",
+        "--set",
+        "network.allow=",
+        "-e",
+        "LINE=line",
+    ];
+    for seen in [
+        person.wrap(&options, script),
+        person.wraps(&options, script),
+    ] {
+        assert_eq!(seen.stdout, "mine project line\na table []\n", "{seen}");
+    }
+    // The node's ceiling is over both.
+    person.own_settings("[set]\nfilesystem.scratch = \"64GiB\"\n");
+    let said = person.plan(&[]).failed();
+    assert!(
+        said.contains("exceeds the ceiling") && said.contains("setting set.filesystem.scratch of"),
+        "{said}"
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let file = person.projects_settings("allow = [\"project.test\"]\n");
+    let counts = |seen: &Finished| {
+        assert_eq!(seen.code, 0, "{seen}");
+        let notices = seen
+            .stderr
+            .lines()
+            .filter(|line| line.contains(".agentbox.toml"))
+            .count();
+        let counts = seen.stdout.contains("project.test");
+        assert_eq!(notices, usize::from(!counts), "{seen}");
+        counts
+    };
+    let untrusted = person.plan(&[]);
+    assert!(!counts(&untrusted), "{untrusted}");
+    assert!(
+        untrusted.stderr.contains("is not trusted") && untrusted.stderr.contains("agentbox trust")
+    );
+    // Without a terminal nobody can say yes, and a pipe is nobody.
+    let said = person.by_sudo(&["trust"]).failed();
+    assert!(said.contains("--yes"), "{said}");
+    assert!(!counts(&person.plan(&[])));
+    let shown = person.by_sudo(&["trust", "--yes"]).ok();
+    assert!(
+        shown.contains("allow = [\"project.test\"]") && shown.contains("lets be reached"),
+        "{shown}"
+    );
+    assert!(counts(&person.plan(&[])));
+    // The same person without sudo, with Landlock, and below the top.
+    assert!(counts(&person.agentbox(&[
+        "wrap",
+        "--dry-run",
+        "--",
+        "true"
+    ])));
+    assert!(counts(
+        &person.agentbox(&["explain", "--walls", "landlock"])
+    ));
+    let stored = person.does("cd ~/.local/state/agentbox && stat -c '%a %U' . trusted trusted/*");
+    let name = &person.name;
+    assert_eq!(stored, format!("700 {name}\n700 {name}\n600 {name}\n"));
+    // Somebody else does not trust it by that, and no other project is.
+    let said = run_for(Duration::from_secs(60), &mut person.sudo(&["explain"])).ok();
+    assert!(said.contains("project.test"));
+    let mut other = person.sudo(&["explain"]);
+    other
+        .env_remove("SUDO_UID")
+        .env_remove("SUDO_GID")
+        .env_remove("SUDO_USER");
+    assert!(!counts(&run_for(Duration::from_secs(60), &mut other)));
+    person.file("src/other/.agentbox.toml", "allow = [\"project.test\"]\n");
+    let elsewhere = format!("{}/src/other", person.home);
+    assert!(!counts(&person.plan(&["--workspace", &elsewhere])));
+    // Changed by one byte, and back.
+    person.projects_settings("allow = [\"project.test\"] \n");
+    let changed = person.plan(&[]);
+    assert!(
+        !counts(&changed) && changed.stderr.contains("has changed"),
+        "{changed}"
+    );
+    let listed = person.by_sudo(&["trust", "--list"]).ok();
+    assert_eq!(
+        listed,
+        format!("{file}  changed since: it does not count\n")
+    );
+    person.projects_settings("allow = [\"project.test\"]\n");
+    assert!(counts(&person.plan(&[])));
+    person.by_sudo(&["trust", "--remove"]).ok();
+    assert!(!counts(&person.plan(&[])));
+    assert_eq!(person.by_sudo(&["trust", "--list"]).ok(), "");
+    // What was shown is what a terminal shows, and what cannot be parsed is not trusted.
+    person.projects_settings("# \u{202e}nothing here\n");
+    let shown = person.by_sudo(&["trust", "--yes"]).ok();
+    assert!(
+        !shown.contains('\u{202e}') && shown.contains("\\u{202e}"),
+        "{shown:?}"
+    );
+    person.projects_settings("# \u{1b}[2Jnothing here\n");
+    let said = person.by_sudo(&["trust", "--yes"]);
+    assert!(
+        said.code != 0 && !said.to_string().contains('\u{1b}'),
+        "{said}"
+    );
+    person.projects_settings("alow = [\"project.test\"]\n");
+    let said = person.by_sudo(&["trust", "--yes"]).failed();
+    assert!(said.contains("unknown field `alow`"), "{said}");
+}
+
+/// The store is the person's alone, or it says nothing.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_are_not_trusted_by_an_entry_of_somebody_elses() {
+    let _docker = Docker::connect();
+    let (person, stranger) = (Account::new(), Account::new());
+    person.projects_settings("allow = [\"project.test\"]\n");
+    person.by_sudo(&["trust", "--yes"]).ok();
+    let store = format!("{}/.local/state/agentbox/trusted", person.home);
+    let entry = std::fs::read_dir(&store)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let counts = || person.plan(&[]).ok().contains("project.test");
+    assert!(counts());
+    for path in [Path::new(&store), &entry] {
+        let mode = std::fs::metadata(path).unwrap().permissions();
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode.mode() | 0o022)).unwrap();
+        assert!(!counts(), "{path:?}");
+        std::fs::set_permissions(path, mode).unwrap();
+        chown(path, Some(stranger.uid), None).unwrap();
+        assert!(!counts(), "{path:?}");
+        chown(path, Some(person.uid), None).unwrap();
+    }
+    assert!(counts());
+    // The entry of another path is none of this one.
+    let text = std::fs::read_to_string(&entry).unwrap();
+    std::fs::write(&entry, text.replace("/src/project/", "/src/other/")).unwrap();
+    assert!(!counts());
+}
+
+/// Each way to change the file that a program has; `$1` is the file.
+const ATTACKS: &str = r#"
+f=.agentbox.toml
+tries() { name=$1; shift; if "$@" 2>/dev/null; then echo "$name done"; else echo "$name refused"; fi; }
+tries append sh -c 'echo x >>.agentbox.toml'
+tries truncate truncate -s 0 $f
+tries mode chmod 600 $f
+tries times touch $f
+echo new >other
+tries replace mv -f other $f
+tries away mv $f away
+tries exchange python3 -c 'import ctypes, os, sys
+c = ctypes.CDLL(None); open("third", "w").close()
+sys.exit(c.syscall(316, -100, b"third", -100, b".agentbox.toml", 2))'
+tries remove rm -f $f
+tries link ln $f linked
+tries mount mount --bind other $f
+tries unmount umount $f
+tries directory mv ../project ../moved
+"#;
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_of_a_project_are_not_written_replaced_or_moved_from_inside() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let text = "allow = [\"project.test\"]\n";
+    let file = person.projects_settings(text);
+    let words = ["wrap", "--", "bash", "-c", ATTACKS];
+    for trusted in [false, true] {
+        if trusted {
+            person.by_sudo(&["trust", "--yes"]).ok();
+        }
+        for seen in [person.by_sudo(&words), person.agentbox(&words)] {
+            let seen = seen.ok();
+            assert_eq!(seen.lines().count(), 12, "{seen}");
+            assert!(
+                seen.lines().all(|line| line.ends_with(" refused")),
+                "{seen}"
+            );
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        }
+    }
+    // By root inside as well, who owns all of it.
+    chown(&file, Some(0), Some(0)).unwrap();
+    let mut root = person.sudo(&words);
+    root.env_remove("SUDO_UID")
+        .env_remove("SUDO_GID")
+        .env_remove("SUDO_USER");
+    let seen = run_for(Duration::from_secs(60), &mut root).ok();
+    assert!(
+        seen.lines().all(|line| line.ends_with(" refused")),
+        "{seen}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    chown(&file, Some(person.uid), Some(person.gid)).unwrap();
+    // The control: without walls each of them works but the mounts, which take a right, and what has gone by then.
+    let seen = person.does(&format!("cd src/project; {ATTACKS}"));
+    for name in [
+        "append",
+        "truncate",
+        "mode",
+        "times",
+        "replace",
+        "away",
+        "directory",
+    ] {
+        assert!(seen.contains(&format!("{name} done")), "{name}: {seen}");
+    }
+}
+
+/// Under Landlock a rule gives a directory with all in it, and a file that is not there yet has no mount: what the command writes
+/// counts for nothing.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_that_the_command_writes_do_not_count() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let write = "echo 'allow = [\"project.test\"]' >.agentbox.toml && echo written";
+    let does_not_count = || {
+        let seen = person.agentbox(&["wrap", "--dry-run", "--", "true"]);
+        assert!(seen.stderr.contains("the run goes on without it"), "{seen}");
+        assert!(
+            seen.code == 0 && !seen.stdout.contains("project.test"),
+            "{seen}"
+        );
+    };
+    let seen = person.wraps(&["--walls", "landlock"], write);
+    assert_eq!(seen.stdout, "written\n", "{seen}");
+    does_not_count();
+    person.does("rm src/project/.agentbox.toml");
+    assert_eq!(person.wraps(&[], write).stdout, "written\n");
+    does_not_count();
+    // Nor in the place of a trusted one.
+    person.projects_settings("quiet = true\n");
+    person.agentbox(&["trust", "--yes"]).ok();
+    assert_eq!(
+        person.wraps(&["--walls", "landlock"], write).stdout,
+        "written\n"
+    );
+    does_not_count();
+    // The control: trusted by the person, the same content counts.
+    person.agentbox(&["trust", "--yes"]).ok();
+    let seen = person.agentbox(&["wrap", "--dry-run", "--", "true"]).ok();
+    assert!(seen.contains("project.test"), "{seen}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_of_the_person_are_theirs_alone_or_nothing_runs() {
+    let _docker = Docker::connect();
+    let (person, stranger) = (Account::new(), Account::new());
+    let file = person.own_settings("allow = [\"mine.test\"]\n");
+    person.plan(&[]).ok();
+    let refused = |word: &str| {
+        for seen in [
+            person.plan(&[]),
+            person.plan(&["--walls", "landlock"]),
+            person.agentbox(&["wrap", "--dry-run", "--", "true"]),
+        ] {
+            let said = seen.failed();
+            assert!(
+                said.contains(word) && said.contains("config.toml"),
+                "{word}: {said}"
+            );
+        }
+    };
+    chown(&file, Some(stranger.uid), None).unwrap();
+    refused("belongs to user");
+    chown(&file, Some(person.uid), None).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
+    refused("chmod go-w");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    for (text, word) in [
+        (&b"\xff = 1"[..], "UTF-8"),
+        (&[b'#'; 10 << 20], "longer than 64 KiB"),
+        (b"alow = []", "unknown field `alow`"),
+        (b"\n\nallow = 3", "line 3"),
+        (b"read = [\"data\"]", "relative"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        refused(word);
+    }
+    person.does("rm ~/.config/agentbox/config.toml; mkfifo ~/.config/agentbox/config.toml");
+    refused("not a regular file");
+    // A link of the person's leads where they keep their files, and is judged there.
+    person.file("dotfiles/agentbox.toml", "allow = [\"mine.test\"]\n");
+    person.does("ln -sf ~/dotfiles/agentbox.toml ~/.config/agentbox/config.toml");
+    assert!(person.plan(&[]).ok().contains("mine.test"));
+    let theirs = stranger.file("agentbox.toml", "allow = [\"mine.test\"]\n");
+    person.does(&format!("ln -sf {theirs} ~/.config/agentbox/config.toml"));
+    refused("belongs to user");
+}
+
+/// An agent can make anything of a project's file: that is no reason not to run.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_of_a_project_that_are_no_text_are_told_and_left_out() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file("elsewhere.toml", "allow = [\"project.test\"]\n");
+    for (make, word) in [
+        ("ln -s ~/elsewhere.toml", "is a link"),
+        ("mkfifo", "is no file"),
+        ("mkdir", "is no file"),
+        (
+            "head -c 10M /dev/zero | tr '\\0' '#' >",
+            "longer than 64 KiB",
+        ),
+        ("printf '\\377' >", "not UTF-8"),
+    ] {
+        person.does(&format!(
+            "rm -rf src/project/.agentbox.toml; {make} src/project/.agentbox.toml"
+        ));
+        for seen in [
+            person.wrap(&[], "echo ran"),
+            person.wraps(&[], "echo ran"),
+            person.wraps(&["--walls", "landlock"], "echo ran"),
+        ] {
+            assert_eq!(seen.stdout, "ran\n", "{make}: {seen}");
+            assert!(seen.stderr.contains(word), "{make}: {seen}");
+        }
+        let said = person.by_sudo(&["trust", "--yes"]).failed();
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+/// What the next run goes by without asking is nothing that this one may write.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.does("mkdir -p ~/.config ~/.local/state/agentbox ~/dotfiles/agentbox");
+    let state = format!("{}/.local/state", person.home);
+    let config = format!("{}/.config", person.home);
+    let within = format!("{}/.local/state/agentbox", person.home);
+    for options in [
+        ["--write", state.as_str()],
+        ["--write", within.as_str()],
+        ["--workspace", config.as_str()],
+    ] {
+        for walls in ["namespaces", "landlock"] {
+            let seen = person.wraps(&[&options[..], &["--walls", walls]].concat(), "echo ran");
+            assert_ne!(seen.code, 0, "{options:?}: {seen}");
+            assert!(
+                seen.stderr.contains("what the next command may do"),
+                "{seen}"
+            );
+        }
+    }
+    // Also where a link leads there, and by the XDG variables.
+    person.does("rmdir ~/.config; ln -s ~/dotfiles ~/.config");
+    let dotfiles = format!("{}/dotfiles", person.home);
+    let seen = person.wraps(&["--workspace", &dotfiles], "echo ran");
+    assert!(
+        seen.stderr.contains("what the next command may do"),
+        "{seen}"
+    );
+    let program = program();
+    let words = [program.as_str(), "wrap", "--", "echo", "ran"];
+    let mut inside = person.alone(&words);
+    inside.env("XDG_CONFIG_HOME", format!("{}/xdg", person.project));
+    let seen = run_for(Duration::from_secs(60), &mut inside);
+    assert!(
+        seen.stderr.contains("what the next command may do"),
+        "{seen}"
+    );
+    // Only read, they are no danger; and a project beside them is none.
+    let read = [
+        "--workspace",
+        &dotfiles,
+        "--set",
+        "filesystem.workspace=read-only",
+    ];
+    assert_eq!(person.wraps(&read, "echo ran").stdout, "ran\n");
+    assert_eq!(person.wraps(&[], "echo ran").stdout, "ran\n");
+    // What counts is XDG_CONFIG_HOME's, where it is set, of the person without sudo.
+    person.file("xdg/agentbox/config.toml", "env = [\"WHO=xdg\"]\n");
+    let mut outside = person.alone(&[&program, "wrap", "--", "sh", "-c", "echo $WHO"]);
+    outside.env("XDG_CONFIG_HOME", format!("{}/xdg", person.home));
+    assert_eq!(run_for(Duration::from_secs(60), &mut outside).ok(), "xdg\n");
+    let mut sudo = person.sudo(&["wrap", "--", "sh", "-c", "echo [$WHO]"]);
+    sudo.env("XDG_CONFIG_HOME", format!("{}/xdg", person.home));
+    assert_eq!(run_for(Duration::from_secs(60), &mut sudo).ok(), "[]\n");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_are_trusted_at_a_terminal_by_a_yes_and_nothing_else() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let project = scratch.dir("home/project");
+    scratch.file("home/project/.agentbox.toml", "env = [\"WHO=project\"]\n");
+    let (home, program) = (scratch.path("home"), program());
+    let mut shell = Shell::new(&project);
+    shell.ask(&format!("export HOME={home}"));
+    for (answer, who) in [
+        ("", "[]"),
+        ("n", "[]"),
+        ("yes please", "[]"),
+        ("y", "[project]"),
+    ] {
+        shell.line(&format!("{program} trust"));
+        let shown = shell.wait_for("[y/N] ");
+        assert!(shown.contains("WHO=project"), "{shown}");
+        shell.line(answer);
+        shell.wait_for("<prompt>");
+        let seen = shell.ask(&format!(
+            "{program} wrap -- sh -c 'echo [$WHO]' 2>/dev/null"
+        ));
+        assert_eq!(seen, format!("{who}\n<prompt>"), "{answer:?}");
+    }
+}

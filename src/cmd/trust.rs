@@ -1,0 +1,77 @@
+//! `trust`
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::cli::Trust;
+use crate::cmd::out;
+use crate::policy::escape;
+use crate::wrap::settings::trust::Standing;
+use crate::wrap::settings::{Offer, PROJECT_FILE, Scope};
+
+/// Shows a project's settings and trusts them, forgets them, or lists what is trusted.
+pub fn run(args: &Trust) -> Result<ExitCode> {
+    let offer = Offer::of(
+        args.dir.as_deref(),
+        match args.list {
+            true => Scope::Everything,
+            false => Scope::Project,
+        },
+    )?;
+    if args.list {
+        for (entry, standing) in offer.list()? {
+            let path = escape(&entry.path.display().to_string());
+            let words = match standing {
+                Standing::Trusted => "as you trusted it".to_owned(),
+                Standing::Changed => "changed since: it does not count".to_owned(),
+                Standing::Unknown => "not trusted".to_owned(),
+                Standing::NotTold(why) => format!("does not count: it {}", escape(&why)),
+            };
+            out::line(&format!("{path}  {words}"))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.remove {
+        let was = match offer.remove()? {
+            true => "is trusted no more",
+            false => "was not trusted",
+        };
+        let path = escape(&offer.path().display().to_string());
+        out::line(&format!("{path} {was}"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let shown = offer.read()?;
+    let path = escape(&shown.path.display().to_string());
+    out::line(&format!("{path} says:"))?;
+    for line in shown.text.lines() {
+        out::line(&format!("  {}", escape(line)))?;
+    }
+    out::line("`agentbox wrap` in this directory then")?;
+    for effect in &shown.effects {
+        out::line(&format!("  {}", escape(effect)))?;
+    }
+    if !args.yes && !asked()? {
+        out::line("not trusted")?;
+        return Ok(ExitCode::FAILURE);
+    }
+    offer.trust(&shown)?;
+    out::line("trusted, until the file changes")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the person says yes, at a terminal: a pipe would be whoever wrote it.
+fn asked() -> Result<bool> {
+    let (input, output) = (std::io::stdin(), std::io::stdout());
+    if !input.is_terminal() || !output.is_terminal() {
+        bail!(
+            "nobody can be asked without a terminal: look at {PROJECT_FILE}, and call `agentbox trust --yes`"
+        );
+    }
+    out::text("trust it? [y/N] ")?;
+    output.lock().flush()?;
+    let mut line = String::new();
+    input.lock().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,334 @@
+//! A file of settings: its text to values, with the words for what they do.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use serde::Deserialize;
+
+use crate::cli::Walls;
+use crate::policy::{AskedOption, Field, OnUnknown, shown};
+
+/// What stands in a file. Each is an option of `wrap`.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Settings {
+    /// A policy's name, or a file's path.
+    pub policy: Option<String>,
+    allow: Vec<String>,
+    deny: Vec<String>,
+    ask: Option<bool>,
+    set: BTreeMap<String, Value>,
+    /// Absolute once the file is parsed, as all paths.
+    pub read: Vec<PathBuf>,
+    /// What may be written too.
+    pub write: Vec<PathBuf>,
+    /// What is hidden.
+    pub hide: Vec<PathBuf>,
+    /// Variables, `NAME` or `NAME=VALUE`.
+    pub env: Vec<String>,
+    /// Files of variables.
+    pub env_file: Vec<PathBuf>,
+    /// What the walls are made of.
+    pub walls: Option<Walls>,
+    /// Whether refusals go unsaid.
+    pub quiet: Option<bool>,
+    /// Where the summary goes.
+    pub summary: Option<PathBuf>,
+}
+
+/// The value of a policy's field, as a policy file may spell it.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "a text, a number or a list of texts")]
+enum Value {
+    Text(String),
+    Number(i64),
+    List(Vec<String>),
+    /// `limits.pids = 500` is a table with one row in TOML.
+    Table(BTreeMap<String, Value>),
+}
+
+/// What the paths of a file are relative to.
+pub struct Base<'a> {
+    directory: Option<&'a Path>,
+    home: Option<&'a Path>,
+}
+
+impl<'a> Base<'a> {
+    /// The person's file: it holds in every directory, so that its paths are absolute or begin with `~/`.
+    pub fn of_person(home: &'a Path) -> Self {
+        Self {
+            directory: None,
+            home: Some(home),
+        }
+    }
+
+    /// A project's file.
+    pub fn of_project(directory: &'a Path, home: Option<&'a Path>) -> Self {
+        Self {
+            directory: Some(directory),
+            home,
+        }
+    }
+
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        if let Ok(rest) = path.strip_prefix("~") {
+            let home = self
+                .home
+                .ok_or_else(|| anyhow!("{path:?}: there is no home"))?;
+            return Ok(home.join(rest));
+        }
+        match self.directory {
+            Some(directory) => Ok(directory.join(path)),
+            None if path.is_absolute() => Ok(path.to_owned()),
+            None => Err(anyhow!(
+                "{path:?} is relative, and these settings hold in every directory: let it begin with / or ~/"
+            )),
+        }
+    }
+}
+
+impl Settings {
+    /// Parses a file. Unknown keys are errors.
+    pub fn parse(text: &str, base: Base<'_>) -> Result<Self> {
+        let mut settings: Self = toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+            anyhow!("line {line}: {}", error.message())
+        })?;
+        let Self {
+            policy,
+            read,
+            write,
+            hide,
+            env_file,
+            summary,
+            ..
+        } = &mut settings;
+        let lists = [read, write, hide, env_file].into_iter().flatten();
+        for path in lists.chain(summary) {
+            *path = base.absolute(path)?;
+        }
+        if let Some(policy) = policy.as_mut().filter(|name| is_file(name)) {
+            let path = base.absolute(Path::new(policy))?;
+            *policy = path
+                .into_os_string()
+                .into_string()
+                .map_err(|path| anyhow!("the policy file {path:?} has a name that is not UTF-8"))?;
+        }
+        // A field that is none is told while its file is known.
+        settings.fields("")?;
+        Ok(settings)
+    }
+
+    /// What it says of the policy's fields; `file` is its path.
+    pub fn fields(&self, file: &str) -> Result<Vec<AskedOption>> {
+        let mut all = Vec::new();
+        for (name, value) in self.set_fields() {
+            let option = AskedOption::set(&format!("{name}={value}"))?;
+            let setting = format!("set.{name}");
+            all.push(option.in_file(&setting, file));
+        }
+        for (setting, field, items) in [
+            ("allow", Field::NetworkAllow, &self.allow),
+            ("deny", Field::NetworkDeny, &self.deny),
+        ] {
+            let options = items
+                .iter()
+                .map(|item| AskedOption::adding(setting, field, item));
+            all.extend(options.map(|option| option.in_file(setting, file)));
+        }
+        if let Some(ask) = self.ask {
+            let value = if ask { OnUnknown::Ask } else { OnUnknown::Deny };
+            let option = AskedOption::setting("ask", Field::NetworkOnUnknown, &value.to_string());
+            all.push(option.in_file("ask", file));
+        }
+        Ok(all)
+    }
+
+    /// The fields under `set`, each by its whole name, with its value in an annotation's spelling.
+    fn set_fields(&self) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        flatten("", &self.set, &mut all);
+        all
+    }
+
+    /// What it does, one line for each setting. Values of variables are not in it: they may be secrets.
+    pub fn effects(&self) -> Vec<String> {
+        let Self {
+            policy,
+            allow,
+            deny,
+            ask,
+            set: _,
+            read,
+            write,
+            hide,
+            env,
+            env_file,
+            walls,
+            quiet,
+            summary,
+        } = self;
+        let mut all = Vec::new();
+        let one = |text: &str, value: &str| format!("{text}: {}", shown(value));
+        all.extend(policy.iter().map(|name| one("policy", name)));
+        all.extend(walls.map(|walls| one("walls", walls.as_str())));
+        let set = self.set_fields();
+        all.extend(
+            set.iter()
+                .map(|(name, value)| one(&format!("sets {name} to"), value)),
+        );
+        all.extend(allow.iter().map(|host| one("lets be reached", host)));
+        all.extend(deny.iter().map(|host| one("lets never be reached", host)));
+        all.extend(ask.map(|ask| match ask {
+            true => "lets connections to other hosts wait for `agentbox approve`".to_owned(),
+            false => "refuses connections to other hosts at once".to_owned(),
+        }));
+        let paths = [
+            ("shows, read-only", read),
+            ("lets be written", write),
+            ("hides", hide),
+            ("passes on the variables of the file", env_file),
+        ];
+        for (text, paths) in paths {
+            all.extend(paths.iter().map(|path| format!("{text}: {path:?}")));
+        }
+        let names = env.iter().map(|pair| match pair.split_once('=') {
+            Some((name, _)) => one("sets the variable", name),
+            None => one("passes on your variable", pair),
+        });
+        all.extend(names);
+        all.extend(quiet.map(|quiet| match quiet {
+            true => "says nothing of refusals at the end".to_owned(),
+            false => "says refusals at the end".to_owned(),
+        }));
+        all.extend(
+            summary
+                .iter()
+                .map(|path| format!("writes a summary to: {path:?}")),
+        );
+        all
+    }
+}
+
+/// Whether `--policy` means a file by this: no name has a `/` or ends in `.toml`.
+pub fn is_file(policy: &str) -> bool {
+    policy.contains('/') || policy.ends_with(".toml")
+}
+
+fn flatten(above: &str, table: &BTreeMap<String, Value>, all: &mut Vec<(String, String)>) {
+    for (key, value) in table {
+        let name = match above {
+            "" => key.clone(),
+            above => format!("{above}.{key}"),
+        };
+        match value {
+            Value::Text(text) => all.push((name, text.clone())),
+            Value::Number(number) => all.push((name, number.to_string())),
+            Value::List(items) => all.push((name, items.join(","))),
+            Value::Table(below) => flatten(&name, below, all),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Settings> {
+        Settings::parse(
+            text,
+            Base::of_project(Path::new("/p"), Some(Path::new("/h"))),
+        )
+    }
+
+    #[test]
+    fn all_that_options_say_can_be_said() {
+        let text = r#"
+            policy = "./mine.toml"
+            walls = "landlock"
+            allow = ["a.test", "@github"]
+            deny = ["b.test"]
+            ask = true
+            read = ["data", "/abs", "~/shared"]
+            write = ["out"]
+            hide = ["secret"]
+            env = ["TOKEN", "MODE=secret"]
+            env-file = [".env"]
+            quiet = true
+            summary = "refused.md"
+            [set]
+            limits.pids = 500
+            "limits.memory" = "4GiB"
+            syscalls.allow = ["ptrace", "perf_event_open"]
+        "#;
+        let settings = parse(text).unwrap();
+        assert_eq!(settings.policy.as_deref(), Some("/p/./mine.toml"));
+        assert_eq!(
+            settings.read,
+            ["/p/data", "/abs", "/h/shared"].map(PathBuf::from)
+        );
+        let fields = settings.fields("/f").unwrap();
+        let said: Vec<String> = fields
+            .iter()
+            .map(|one| format!("{} {}={} {}", one.option, one.field, one.value, one.adds))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                "set.limits.pids limits.pids=500 false",
+                "set.limits.memory limits.memory=4GiB false",
+                "set.syscalls.allow syscalls.allow=ptrace,perf_event_open false",
+                "allow network.allow=a.test true",
+                "allow network.allow=@github true",
+                "deny network.deny=b.test true",
+                "ask network.on-unknown=ask false",
+            ]
+        );
+        assert!(fields.iter().all(|one| one.file.as_deref() == Some("/f")));
+        let effects = settings.effects().join("\n");
+        for word in [
+            "a.test",
+            "/p/out",
+            "TOKEN",
+            "limits.pids",
+            "landlock",
+            "/p/.env",
+            "refused.md",
+        ] {
+            assert!(effects.contains(word), "{word}: {effects}");
+        }
+        assert!(
+            !effects.contains("MODE=") && effects.contains("MODE"),
+            "{effects}"
+        );
+        assert_eq!(settings.effects().len(), 19);
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error_with_its_line() {
+        for (text, word) in [
+            ("\nallow-all = true", "line 2"),
+            ("allow = \"a.test\"", "line 1"),
+            ("walls = \"none\"", "line 1"),
+            ("[set]\nlimits.pidz = 1", "limits.pids"),
+            ("[set]\nnetwork.limit = \"*\"", "--policy FILE"),
+            ("[set]\nlimits.pids = 1.5", "a text, a number"),
+            ("command = [\"sh\"]", "unknown field"),
+            ("workspace = \"/\"", "unknown field"),
+            ("a = [", "line 1"),
+        ] {
+            let error = format!("{:#}", parse(text).unwrap_err());
+            assert!(error.contains(word), "{text}: {error}");
+        }
+        let mine = |text: &str| Settings::parse(text, Base::of_person(Path::new("/h")));
+        assert!(mine("read = [\"data\"]").is_err());
+        assert!(mine("policy = \"mine.toml\"").is_err());
+        assert_eq!(
+            mine("read = [\"~/d\"]").unwrap().read,
+            [PathBuf::from("/h/d")]
+        );
+        assert_eq!(mine("").unwrap(), Settings::default());
+    }
+}

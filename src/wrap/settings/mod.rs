@@ -1,0 +1,227 @@
+//! Settings of the person and of a project: what the options of `wrap` say, in files.
+//!
+//! ```text
+//! ~/.config/agentbox/config.toml    the person's: theirs alone, or nothing runs
+//! WORKSPACE/.agentbox.toml          the project's: counts once the person has trusted this content (`agentbox trust`), because an
+//!                                   agent may have written it; else a line says so, and the run goes on without it
+//! ```
+//! | file | what it does |
+//! |---|---|
+//! | [`file`] | text to settings, and their words |
+//! | [`places`] | where the files are, and that the command does not write them |
+//! | [`trust`] | which content of which project's file the person trusts |
+
+mod file;
+mod places;
+pub mod trust;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+pub use file::{Settings, is_file};
+pub use places::{PROJECT_FILE, refuse_written};
+
+use self::file::Base;
+use self::trust::{Entry, Standing, Store};
+use super::error::WrapRefused;
+use super::list::List;
+use super::person::Person;
+use super::{own_file, repository, workspace};
+
+/// A file that counts.
+pub struct Source {
+    /// Its path.
+    pub path: PathBuf,
+    /// What stands in it.
+    pub settings: Settings,
+}
+
+/// The files that count, the lowest first, and what is said of one that does not.
+pub struct Found {
+    /// The person's, then the project's.
+    pub sources: Vec<Source>,
+    /// A line for standard error.
+    pub notice: Option<String>,
+}
+
+/// Reads the settings for a workspace. To be called with the person's rights over files.
+pub fn find(person: &Person, workspace: &Path) -> Result<Found> {
+    let mut sources = Vec::new();
+    sources.extend(of_person(person)?);
+    let path = workspace.join(PROJECT_FILE);
+    let notice = match of_project(person, &path)? {
+        Project::None => None,
+        Project::Counts(source) => {
+            sources.push(*source);
+            None
+        }
+        Project::DoesNot(why) => Some(format!(
+            "agentbox: {path:?} {why}: the run goes on without it; `agentbox trust {workspace:?}` shows it and asks"
+        )),
+    };
+    Ok(Found { sources, notice })
+}
+
+fn of_person(person: &Person) -> Result<Option<Source>> {
+    let Some(home) = places::home(person) else {
+        return Ok(None);
+    };
+    let path = places::config(person, &home);
+    // What lies where the person cannot look is no setting of theirs, as where HOME is another's.
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    let text = own_file::read_trusted(&path, person)?;
+    if text.len() > places::LONGEST {
+        bail!(too_long(&path));
+    }
+    let settings = Settings::parse(&text, Base::of_person(&home))
+        .with_context(|| format!("settings of {path:?}"))?;
+    Ok(Some(Source { path, settings }))
+}
+
+fn too_long(path: &Path) -> WrapRefused {
+    WrapRefused::File {
+        path: path.to_owned(),
+        why: format!("is longer than {} KiB", places::LONGEST >> 10),
+    }
+}
+
+/// A project's file, and whether it counts.
+enum Project {
+    None,
+    Counts(Box<Source>),
+    DoesNot(String),
+}
+
+/// Whatever an agent can make of the file is no error: it would keep the person from working.
+fn of_project(person: &Person, path: &Path) -> Result<Project> {
+    if path.symlink_metadata().is_err() {
+        return Ok(Project::None);
+    }
+    let text = match places::read_project(path) {
+        Ok(text) => text,
+        Err(why) => return Ok(Project::DoesNot(why)),
+    };
+    let Some(store) = Store::of(person) else {
+        let why = "does not count, since without a home nothing can be trusted";
+        return Ok(Project::DoesNot(why.to_owned()));
+    };
+    Ok(match store.standing(path, &text, person) {
+        Standing::Trusted => Project::Counts(Box::new(Source {
+            path: path.to_owned(),
+            settings: parse_project(person, path, &text)?,
+        })),
+        Standing::Changed => Project::DoesNot("has changed since you trusted it".to_owned()),
+        Standing::Unknown => Project::DoesNot("is not trusted".to_owned()),
+        Standing::NotTold(why) => Project::DoesNot(format!("is not trusted ({why})")),
+    })
+}
+
+/// The settings of a project's file.
+pub fn parse_project(person: &Person, path: &Path, text: &str) -> Result<Settings> {
+    let directory = path.parent().unwrap_or(path);
+    let home = places::home(person);
+    Settings::parse(text, Base::of_project(directory, home.as_deref()))
+        .with_context(|| format!("settings of {path:?}"))
+}
+
+/// What `agentbox trust` works on.
+pub struct Offer {
+    person: Person,
+    store: Store,
+    path: PathBuf,
+}
+
+/// A project's file as the person is shown it.
+pub struct Shown {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// What it does.
+    pub effects: Vec<String>,
+}
+
+impl Offer {
+    /// The file of a directory or of the top of its repository. For all entries the directory says only whose they are.
+    pub fn of(dir: Option<&Path>, scope: Scope) -> Result<Self> {
+        let asked = workspace::asked(dir)?;
+        let person = Person::of_caller(&asked)?;
+        let store = Store::of(&person).ok_or_else(|| {
+            anyhow!("there is no home directory to keep what is trusted in: set HOME")
+        })?;
+        let directory = match scope {
+            Scope::Everything => asked,
+            Scope::Project => person.looking(|| project(&asked, &person))??,
+        };
+        let path = directory.join(PROJECT_FILE);
+        Ok(Self {
+            person,
+            store,
+            path,
+        })
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All that is trusted, with what it says of the files as they are now.
+    pub fn list(&self) -> Result<Vec<(Entry, Standing)>> {
+        self.person.looking(|| self.store.list(&self.person))?
+    }
+
+    /// Trusts the file no more; whether it was.
+    pub fn remove(&self) -> Result<bool> {
+        self.person.looking(|| self.store.remove(&self.path))?
+    }
+
+    /// Reads the file.
+    pub fn read(&self) -> Result<Shown> {
+        let path = self.path.clone();
+        let read = self.person.looking(|| places::read_project(&path))?;
+        let text = read.map_err(|why| WrapRefused::File {
+            path: path.clone(),
+            why,
+        })?;
+        let effects = parse_project(&self.person, &path, &text)?.effects();
+        Ok(Shown {
+            path,
+            text,
+            effects,
+        })
+    }
+
+    /// Trusts what was shown, and nothing else that may be there by now.
+    pub fn trust(&self, shown: &Shown) -> Result<()> {
+        let person = &self.person;
+        person.looking(|| self.store.add(&shown.path, &shown.text, person))?
+    }
+}
+
+/// What an [`Offer`] is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// One project's file.
+    Project,
+    /// All entries.
+    Everything,
+}
+
+/// The directory itself if it has a file, as for `wrap --workspace`; else what `wrap` takes for the workspace there.
+fn project(asked: &Path, person: &Person) -> Result<PathBuf> {
+    // What was trusted in a directory that has gone can be removed all the same.
+    if asked.symlink_metadata().is_err() {
+        return std::path::absolute(asked).with_context(|| format!("resolve {asked:?}"));
+    }
+    let cwd = workspace::choose(asked, &List::builtin(), person)?;
+    let has_one = cwd.join(PROJECT_FILE).symlink_metadata().is_ok();
+    let top = || repository::top(&cwd, person);
+    Ok(match has_one {
+        true => cwd,
+        false => top().unwrap_or(cwd),
+    })
+}

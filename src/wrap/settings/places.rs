@@ -1,0 +1,152 @@
+//! SHELL. Where settings are, and that the command does not write them.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Result, bail};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::wrap::error::WrapRefused;
+use crate::wrap::person::{Environment, Person};
+
+/// A project's file, at the top of the workspace.
+pub const PROJECT_FILE: &str = ".agentbox.toml";
+/// Bytes of a file of settings.
+pub const LONGEST: usize = 64 << 10;
+
+/// The person's home. Where sudo or its like was between, HOME and the XDG variables are perhaps root's, and passwd(5) says it.
+pub fn home(person: &Person) -> Option<PathBuf> {
+    own_variable(person, "HOME").or_else(|| person.home())
+}
+
+/// An absolute path in a variable of the person's own.
+fn own_variable(person: &Person, name: &str) -> Option<PathBuf> {
+    let value: Option<OsString> = match person.environment {
+        Environment::Own => std::env::var_os(name),
+        Environment::Changed => None,
+    };
+    value.map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// The person's file.
+pub fn config(person: &Person, home: &Path) -> PathBuf {
+    let base = own_variable(person, "XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+    base.join("agentbox/config.toml")
+}
+
+/// Where it is kept what the person trusts.
+pub fn trusted(person: &Person, home: &Path) -> PathBuf {
+    let base = own_variable(person, "XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state"));
+    base.join("agentbox/trusted")
+}
+
+/// The text of a project's file, or what is wrong with it: no link is followed, and nothing is waited for.
+pub fn read_project(path: &Path) -> Result<String, String> {
+    let flags =
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+    let file = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP) => return Err("is a link".to_owned()),
+        Err(error) => return Err(format!("cannot be read ({error})")),
+    };
+    if !file.metadata().is_ok_and(|meta| meta.is_file()) {
+        return Err("is no file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let most = LONGEST as u64;
+    let read = file.take(most + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("cannot be read ({error})"))?;
+    if bytes.len() > LONGEST {
+        return Err(format!("is longer than {} KiB", LONGEST >> 10));
+    }
+    String::from_utf8(bytes).map_err(|_| "is not UTF-8 text".to_owned())
+}
+
+/// Refuses directories to be written in which lies, or may be made, what the next run goes by without asking.
+pub fn refuse_written<'a>(
+    person: &Person,
+    written: impl Iterator<Item = &'a PathBuf>,
+) -> Result<()> {
+    let Some(home) = home(person) else {
+        return Ok(());
+    };
+    let (config, trusted) = (config(person, &home), trusted(person, &home));
+    let own = [real(&config), real(&trusted), config, trusted];
+    for place in written {
+        if let Some(own) = own
+            .iter()
+            .find(|own| own.starts_with(place) || place.starts_with(own))
+        {
+            bail!(WrapRefused::HoldsSettings {
+                path: place.clone(),
+                own: own.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The path without links, as far as there is something.
+fn real(path: &Path) -> PathBuf {
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
+            let is_plain = rest.components().all(|c| matches!(c, Component::Normal(_)));
+            return match is_plain && !rest.as_os_str().is_empty() {
+                true => real.join(rest),
+                false => real,
+            };
+        }
+    }
+    path.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_followed_as_far_as_it_leads() {
+        let base =
+            nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap();
+        let base = base.canonicalize().unwrap();
+        std::fs::create_dir(base.join("there")).unwrap();
+        std::os::unix::fs::symlink("there", base.join("link")).unwrap();
+        assert_eq!(real(&base.join("link/a/b")), base.join("there/a/b"));
+        assert_eq!(real(&base.join("link")), base.join("there"));
+        std::fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_text_of_the_project_is_told() {
+        let base =
+            nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap();
+        let path = base.join(PROJECT_FILE);
+        let told = |make: &dyn Fn(&Path), word: &str| {
+            make(&path);
+            let why = read_project(&path).unwrap_err();
+            assert!(why.contains(word), "{word}: {why}");
+            let gone = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path));
+            gone.unwrap();
+        };
+        told(
+            &|p| std::fs::write(p, [b'#'; LONGEST + 1]).unwrap(),
+            "longer",
+        );
+        told(&|p| std::fs::write(p, [0xff]).unwrap(), "UTF-8");
+        told(
+            &|p| std::os::unix::fs::symlink("/etc/hostname", p).unwrap(),
+            "link",
+        );
+        told(&|p| std::fs::create_dir(p).unwrap(), "no file");
+        told(
+            &|p| nix::unistd::mkfifo(p, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+            "no file",
+        );
+        std::fs::write(&path, [b'#'; LONGEST]).unwrap();
+        assert!(read_project(&path).is_ok());
+        std::fs::remove_dir_all(base).unwrap();
+    }
+}
