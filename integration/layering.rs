@@ -122,8 +122,8 @@ const MAY_IMPORT: [(&str, &[&str]); 22] = [
     (
         "cmd",
         &[
-            "policy", "egress", "plan", "seccomp", "render", "indexes", "log", "cli", "cgroup",
-            "sidecar", "runtime", "wrap", "verify",
+            "policy", "egress", "plan", "seccomp", "audit", "render", "indexes", "log", "cli",
+            "cgroup", "sidecar", "runtime", "wrap", "verify",
         ],
     ),
     ("main", &[]),

@@ -5,6 +5,7 @@
 
 pub mod allowlist;
 mod attacks;
+mod audit;
 mod clients;
 mod containers;
 mod demo;

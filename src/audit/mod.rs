@@ -13,6 +13,7 @@
 //! | [`chain`] | events to lines |
 //! | [`quota`], [`class`], [`rate`] | which events are written, which are folded, which are only counted |
 //! | [`read`] | lines to events, and breaks of the chain |
+//! | [`report`], [`words`] | events for people |
 //! | [`schema`] | the published form of a line |
 
 pub mod chain;
@@ -21,10 +22,12 @@ pub mod event;
 pub mod quota;
 mod rate;
 pub mod read;
+pub mod report;
 pub mod schema;
 #[cfg(test)]
 mod tests;
 mod what;
+pub mod words;
 
 pub use chain::{Chain, hash};
 pub use class::Class;

@@ -87,6 +87,15 @@ impl Log {
         self.lines.push(parsed);
     }
 
+    /// The same under a name that says whose it is.
+    pub fn of(mut self, container: &str) -> Self {
+        self.file = format!("{container}/{}", self.file);
+        for fault in &mut self.faults {
+            fault.file.clone_from(&self.file);
+        }
+        self
+    }
+
     /// Compares the end with one that another file keeps.
     pub fn check_head(&mut self, kept: &LogHead) {
         let none = LogHead {

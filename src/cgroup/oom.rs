@@ -104,7 +104,27 @@ impl OomWatch {
 }
 
 fn kills(file: &std::path::Path) -> u64 {
+    count(file, "oom_kill ")
+}
+
+/// The number in the line of a file that begins with this word.
+fn count(file: &std::path::Path, word: &str) -> u64 {
     let text = fs::read_to_string(file).unwrap_or_default();
-    let line = text.lines().find_map(|l| l.strip_prefix("oom_kill "));
+    let line = text.lines().find_map(|l| l.strip_prefix(word));
     line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+/// How many processes the kernel killed because memory ran out; 0 where it does not say.
+pub fn killed(controllers: &Controllers) -> u64 {
+    match (controllers.unified(), controllers.v1("memory")) {
+        (_, Some(dir)) => kills(&dir.join("memory.oom_control")),
+        (Some(dir), None) => kills(&dir.join("memory.events")),
+        (None, None) => 0,
+    }
+}
+
+/// How often the kernel refused a new process because there were too many; 0 where it does not say.
+pub fn forks_refused(controllers: &Controllers) -> u64 {
+    let dir = controllers.v1("pids").or_else(|| controllers.unified());
+    dir.map_or(0, |dir| count(&dir.join("pids.events"), "max "))
 }

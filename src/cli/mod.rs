@@ -20,8 +20,8 @@ pub use container::{
     Anything, Create, Delete, Events, Exec, Id, Kill, List, Ps, Run, SpecArgs, TableFormat,
 };
 pub use own::{
-    Approvals, Approve, Deny, Explain, Network, PolicyArgs, PolicyCheck, PolicyPresets, PolicyShow,
-    PolicyVerb, TextFormat, Trust, Verify, Walls, Wrap,
+    Approvals, Approve, Audit, AuditFormat, Deny, Explain, Network, PolicyArgs, PolicyCheck,
+    PolicyPresets, PolicyShow, PolicyVerb, TextFormat, Trust, Verify, Walls, Wrap,
 };
 pub use update::Update;
 
@@ -206,6 +206,8 @@ pub enum Verb {
     Policy(PolicyArgs),
     /// Show a container's network rules, open connections and refusals
     Network(Network),
+    /// Show what was refused, let through and done in a container, also in one that is gone
+    Audit(Audit),
     /// List connections waiting for approval (network.on-unknown = "ask")
     Approvals(Approvals),
     /// Approve waiting and future connections to a host, within the ceiling

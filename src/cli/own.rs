@@ -55,6 +55,46 @@ pub struct Network {
     pub id: String,
 }
 
+/// `audit`
+#[derive(Debug, Args)]
+pub struct Audit {
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = AuditFormat::Text)]
+    pub format: AuditFormat,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Print new lines as they are written, until the container is deleted
+    #[arg(long, requires = "id")]
+    pub follow: bool,
+    /// Only lines since then: a time such as 2026-01-02T03:04:05Z, or a duration such as 90s, 10m or 2h
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<String>,
+    /// Only lines of this wall
+    #[arg(long, value_name = "WALL", value_parser = ["network", "syscalls", "filesystem", "privileges", "resources", "rules", "life"])]
+    pub wall: Option<String>,
+    /// Only what was refused
+    #[arg(long, conflicts_with = "allowed")]
+    pub denied: bool,
+    /// Only what was let through
+    #[arg(long)]
+    pub allowed: bool,
+    /// Print the JSON Schema of a line, and nothing else
+    #[arg(long, exclusive = true)]
+    pub schema: bool,
+    /// Container id, name or unique prefix of the id, of any engine, also of a container that is gone; or the start of a run [default: list the latest runs]
+    pub id: Option<String>,
+}
+
+/// Format of a run's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AuditFormat {
+    /// For people, folded
+    Text,
+    /// The lines of the log, JSON each
+    Json,
+}
+
 /// `approvals`
 #[derive(Debug, Args)]
 pub struct Approvals {

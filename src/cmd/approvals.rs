@@ -16,6 +16,7 @@ use crate::render::identity::Identity;
 use crate::runtime::network::ControlError;
 use crate::runtime::network::clients;
 use crate::runtime::network::control;
+use crate::runtime::runs::{Run, events};
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
@@ -159,6 +160,7 @@ fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
             } else {
                 "denied"
             };
+            Run::of(&place).note(vec![events::decided(&host, port, approve)]);
             out::line(&format!("{word}: {host}:{port}"))?;
             out::line(&format!(
                 "container {}",

@@ -10,6 +10,7 @@ use oci_spec::runtime::{LinuxNamespaceType, Spec};
 use crate::cli::{Global, Kill};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
+use crate::runtime::runs::{Run, events};
 use crate::runtime::signal;
 use crate::runtime::start;
 use crate::runtime::state::find::{self, Purpose};
@@ -44,6 +45,7 @@ pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
     if !signal::send(init, signal)? {
         return Err(RuntimeError::NotRunning.into());
     }
+    Run::of(&place).note(vec![events::signalled(&args.signal)]);
     if container.status() == ContainerStatus::Paused && signal == rustix::process::Signal::KILL {
         // A frozen process of cgroup v1 dies only when it is thawed.
         thaw(&container)?;

@@ -1,6 +1,7 @@
 //! One file for each verb. A verb reads in one screen.
 
 mod approvals;
+mod audit;
 mod checkpoint;
 mod create;
 mod delete;
@@ -70,6 +71,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Features => features::run(&global),
         Verb::Spec(args) => spec::run(&args),
         Verb::Explain(args) => explain::run(&global, &args),
+        Verb::Audit(args) => audit::run(&args),
         Verb::Approvals(args) => approvals::list(&args),
         Verb::Approve(args) => approvals::approve(&args),
         Verb::Deny(args) => approvals::deny(&args),

@@ -6,8 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 use libcontainer::container::ContainerStatus;
 
+use crate::audit::LifeState;
 use crate::cli::{Global, Id};
 use crate::runtime::RuntimeError;
+use crate::runtime::runs::Run;
 use crate::runtime::start;
 use crate::runtime::state::find::{self, Purpose};
 
@@ -24,6 +26,7 @@ pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
     container
         .pause()
         .map_err(RuntimeError::container("pause the container"))?;
+    Run::of(&place).note_life(LifeState::Paused);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -36,6 +39,7 @@ pub fn resume(global: &Global, args: &Id) -> Result<ExitCode> {
     container
         .resume()
         .map_err(RuntimeError::container("resume the container"))?;
+    Run::of(&place).note_life(LifeState::Resumed);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,6 +15,7 @@ use crate::render::limits as render;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
 use crate::runtime::network::rules;
+use crate::runtime::runs::{Run, events};
 use crate::runtime::signal;
 use crate::runtime::start;
 use crate::runtime::state::find::{self, Purpose};
@@ -84,6 +85,7 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
         }
         _ => limits::apply(&record.controllers()?, &resources)?,
     }
+    Run::of(&place).note(vec![events::limits_set(&resources)]);
     Ok(ExitCode::SUCCESS)
 }
 

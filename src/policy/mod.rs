@@ -76,7 +76,7 @@ pub use list::items as annotation_list;
 pub use name::{PolicyChoice, PolicyName, UNCONFINED};
 pub use network::MOST_PORTS;
 pub use network_limit::NetworkLimit;
-pub use node::{AnnotationLeave, DEFAULT_ROOT, NamespaceKind, NodeAllow, NodeConfig};
+pub use node::{AnnotationLeave, DEFAULT_ROOT, NamespaceKind, NodeAllow, NodeConfig, NodeLog};
 pub use option_error::OptionError;
 pub use path::{GuestPath, HostPath};
 pub use prefix::NetworkPrefix;

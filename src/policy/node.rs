@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::policy_text::PolicyText;
 use super::text::{ValueError, nearest, string_form, words};
 use super::{
-    Capability, Field, HostPath, NodeNetwork, PolicyChoice, PolicyError, PolicyName, file,
+    ByteSize, Capability, Field, HostPath, NodeNetwork, PolicyChoice, PolicyError, PolicyName, file,
 };
 
 /// Where the state of containers is that no engine keeps elsewhere.
@@ -33,6 +33,30 @@ pub struct NodeConfig {
     pub allow: NodeAllow,
     /// How the node itself reaches the internet.
     pub network: NodeNetwork,
+    /// What is kept of containers that are gone.
+    pub log: NodeLog,
+}
+
+/// `[log]` of the node's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct NodeLog {
+    /// How many runs are kept, the newest; those of containers that are there do not count as old.
+    pub runs: u32,
+    /// How large the logs of all runs together may be before the oldest go.
+    pub size: ByteSize,
+    /// Whether a container is refused whose log could not outlive it.
+    pub required: bool,
+}
+
+impl Default for NodeLog {
+    fn default() -> Self {
+        Self {
+            runs: 200,
+            size: ByteSize::GIB,
+            required: false,
+        }
+    }
 }
 
 /// What is refused under every policy unless the node's file lists it.
@@ -162,6 +186,10 @@ mod tests {
             upstream-proxy = "http://proxy.example:3128"
             upstream-credentials = "/etc/agentbox/upstream"
             upstream-names = "proxy"
+            [log]
+            runs = 7
+            size = "32MiB"
+            required = true
             "#,
         )
         .unwrap();
@@ -174,6 +202,8 @@ mod tests {
         assert_eq!(upstream.to_string(), "http://proxy.example:3128");
         assert_eq!(upstream.names.as_str(), "proxy");
         assert!(config.network.contradiction().is_none());
+        assert_eq!((config.log.runs, config.log.size.bytes()), (7, 32 << 20));
+        assert!(config.log.required && !NodeLog::default().required);
         assert_eq!(
             config.allow.capabilities,
             ["CAP_NET_RAW".parse().unwrap()].into()
@@ -226,6 +256,8 @@ mod tests {
                 2,
                 "or either with https://",
             ),
+            ("[log]\nsize = \"1\"", 2, "a size from 1MiB to 64GiB"),
+            ("[log]\nruns = -1", 2, "invalid value"),
             (
                 "[network]\nupstream-names = \"client\"",
                 2,

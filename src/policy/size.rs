@@ -18,6 +18,9 @@ const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 <
 pub struct ByteSize(u64);
 
 impl ByteSize {
+    /// 1 GiB.
+    pub const GIB: Self = Self(1 << 30);
+
     /// The amount in bytes.
     pub const fn bytes(self) -> u64 {
         self.0

@@ -11,6 +11,7 @@ use crate::cgroup::path;
 use crate::runtime::RuntimeError;
 use crate::runtime::hooks;
 use crate::runtime::network::budgets;
+use crate::runtime::runs::{self, Run, events};
 use crate::runtime::signal;
 use crate::runtime::start;
 use crate::runtime::state::census::Census;
@@ -135,6 +136,11 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         // A `create` that failed was no run, whose end would count.
         budgets::ended(place);
     }
+    if init.is_some() {
+        // While the cgroup counts, and the logs are complete.
+        let controllers = record.and_then(|record| record.controllers.as_ref());
+        Run::of(place).end(record, events::limits(controllers));
+    }
     for cgroup in &remains.cgroups {
         note(path::remove(cgroup).map_err(RuntimeError::from));
     }
@@ -151,6 +157,9 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         first = Census::of_node()
             .leave(place)
             .and_then(|()| remove_dir(&dir));
+        if let Some(record) = record.filter(|_| init.is_some()) {
+            runs::prune(record);
+        }
     }
     first
 }

@@ -17,6 +17,7 @@ use crate::runtime::hooks;
 use crate::runtime::input::node_files::config;
 use crate::runtime::network::resolver;
 use crate::runtime::network::upstream;
+use crate::runtime::runs::{Run, events};
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::report;
 use crate::runtime::state::store::{Lock, Place};
@@ -29,6 +30,7 @@ pub fn start(global: &Global, place: &Place, lock: Lock) -> Result<(), RuntimeEr
     let mut record =
         Record::read(&place.dir()).map_err(|e| e.unknown_if_absent(place.id.as_str()))?;
     let started = release(global, place, &mut record).and_then(|()| poststart(&record));
+    Run::of(place).note(vec![events::started(&started)]);
     let hook_failed = match &started {
         Err(RuntimeError::Hook(_)) => true,
         Err(RuntimeError::Init(report)) => report.failed == Failed::Hook,

@@ -15,9 +15,11 @@ use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
 use crate::devices::DeviceProgram;
 use crate::runtime::RuntimeError;
+use crate::runtime::input::node_files;
 use crate::runtime::pidfd;
-use crate::runtime::runs::Run;
+use crate::runtime::runs::{self, Run};
 use crate::runtime::state::census::{Census, Namespace};
+use crate::runtime::state::identity;
 use crate::runtime::state::record::ProcessId;
 
 impl Creation<'_> {
@@ -89,8 +91,17 @@ impl Creation<'_> {
     /// Makes the run's directory, for the logs.
     pub(super) fn begin_run(&mut self) -> Result<(), RuntimeError> {
         let mounts = self.decision.plan().map(|plan| &plan.filesystem.mounts[..]);
-        self.run = Run::begin(&self.place, mounts.unwrap_or_default())?;
+        let config = node_files::config(self.global);
+        self.run = Run::begin(&self.place, mounts.unwrap_or_default(), config)?;
         Ok(())
+    }
+
+    /// The container is complete: its first lines, and its record beside them.
+    pub(super) fn begin_log(&self) {
+        let context = runs::context(&self.record, identity::of(&self.record));
+        self.run
+            .begin_log(&context, runs::events::created(self.record.plan()));
+        self.run.keep(&self.record);
     }
 
     /// Hands the inner network namespace to the sidecar, which then says that it is confined.

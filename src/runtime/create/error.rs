@@ -29,6 +29,11 @@ pub enum CreateError {
         /// What the spec names.
         path: PathBuf,
     },
+    /// Its log would go with it.
+    #[error(
+        "no log of this container can be kept ({0}), and log.required of the node's file refuses it for that: see to the directory, or set required = false"
+    )]
+    NoLog(String),
     /// The first process is gone.
     #[error("the container's process ended during create")]
     Ended,

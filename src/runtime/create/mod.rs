@@ -131,5 +131,8 @@ fn make(
     // Other verbs find the container from here on, so it is complete but for those who are told of it.
     creation.enter_index(init, inner_network)?;
     creation.announce(init)?;
-    creation.save_record()
+    creation.save_record()?;
+    // Last, and nothing of it fails a container.
+    creation.begin_log();
+    Ok(())
 }

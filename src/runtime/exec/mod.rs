@@ -6,6 +6,7 @@
 mod error;
 mod execution;
 mod files;
+mod noted;
 mod refused;
 mod requested;
 mod streams;
@@ -26,6 +27,7 @@ use streams::TenantStreams;
 use target::ExecTarget;
 
 pub use error::ExecError;
+pub use noted::NotedProcess;
 
 /// A process that `exec` started.
 pub struct Started {
@@ -35,6 +37,8 @@ pub struct Started {
     pub terminal: Option<tty::Listener>,
     /// Pipes to relay, where it has none.
     pub relay: Option<relay::Relay>,
+    /// For the log, when it has ended.
+    pub noted: NotedProcess,
 }
 
 /// Starts a process in a running container and returns once it has executed its program.
@@ -42,11 +46,12 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     let (target, process) = judged(place, args)?;
     // From here on there is something to take away, which each value does when it is dropped.
     let mut opened = TenantStreams::new(place, args, &target, &process)?;
-    let pid = started(place, args, &target, process, opened.streams())?;
+    let (pid, noted) = started(place, args, &target, process, opened.streams())?;
     Ok(Started {
         pid,
         terminal: opened.listener,
         relay: opened.relay,
+        noted,
     })
 }
 
@@ -58,7 +63,8 @@ pub fn exec_with(
     streams: Streams<'_>,
 ) -> Result<i32, RuntimeError> {
     let (target, process) = judged(place, args)?;
-    started(place, args, &target, process, streams)
+    let (pid, _) = started(place, args, &target, process, streams)?;
+    Ok(pid)
 }
 
 /// All that can be refused by looking: nothing has been made.
@@ -69,7 +75,10 @@ fn judged(place: &Place, args: &cli::Exec) -> Result<(ExecTarget, Process), Runt
     let process = requested::within_limits(args, &target)?;
     // libcontainer comes back to the directory where this process is, so there must be one.
     execution::stand_somewhere()?;
-    refused::check(args, &target, &process)?;
+    let noted = |error: &RuntimeError| {
+        NotedProcess::new(place, &process).refused(&crate::log::chain(error));
+    };
+    refused::check(args, &target, &process).inspect_err(noted)?;
     Ok((target, process))
 }
 
@@ -79,13 +88,18 @@ fn started(
     target: &ExecTarget,
     process: Process,
     streams: Streams<'_>,
-) -> Result<i32, RuntimeError> {
+) -> Result<(i32, NotedProcess), RuntimeError> {
+    let noted = NotedProcess::new(place, &process);
     let started = start(Execution::begin(place, args, target), process, streams);
     // By now its files are gone; the cgroup may have been made after the container was deleted.
-    let pid = started.inspect_err(|_| target.sweep_if_deleted(place))?;
+    let pid = started.inspect_err(|error| {
+        target.sweep_if_deleted(place);
+        noted.refused(&crate::log::chain(error));
+    })?;
     // Last: the caller hears of a process that runs.
     execution::announce(args, pid)?;
-    Ok(pid)
+    noted.began(pid);
+    Ok((pid, noted))
 }
 
 /// The list.

@@ -17,6 +17,7 @@ use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::launch::Streams;
+use crate::runtime::runs::{Run, events};
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::Place;
@@ -119,6 +120,9 @@ pub fn run(
             None => Ok(None),
         },
     });
+    if let Ok(Some(code)) = &status {
+        Run::of(&place).note(vec![events::ended(Some(*code))]);
+    }
     let stays = matches!(
         (&status, afterwards),
         (Ok(_), Afterwards::Detach | Afterwards::Keep)

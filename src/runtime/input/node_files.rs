@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::cli::Global;
 use crate::policy::unreadable;
 use crate::policy::{
-    Asked, Asker, HostPath, NodeConfig, PolicyError, Selection, Sources, misnamed_policy,
+    Asked, Asker, HostPath, NodeConfig, NodeLog, PolicyError, Selection, Sources, misnamed_policy,
     misnamed_preset, resolve,
 };
 use crate::runtime::RuntimeError;
@@ -115,6 +115,14 @@ impl NodeFiles {
             asked: Asked::NOTHING,
         }
     }
+}
+
+/// What the node's file says of logs.
+///
+/// # Errors
+/// The file cannot be read, or others may write it.
+pub fn log(config: &Path) -> Result<NodeLog, RuntimeError> {
+    Ok(node(config)?.unwrap_or_default().log)
 }
 
 /// Where the node's presets are, or will be.

@@ -13,6 +13,7 @@ use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
 use crate::runtime::network::ports;
 use crate::runtime::network::{ControlError, RulesRefused};
+use crate::runtime::runs::{Run, events};
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, Place};
 use crate::sidecar::{ControlReply, ControlRequest};
@@ -70,6 +71,9 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     };
     match control::hand_over(&dir, &record, &request, &listeners)? {
         ControlReply::Changed { closed } => {
+            let before = old.as_ref().map(|decided| &decided.plan.network.rules);
+            let changed = events::rules_changed(before.unwrap_or(&Rules::default()), &new);
+            Run::of(place).note(vec![changed]);
             if let Some(decided) = &mut record.decided {
                 let network = &mut decided.plan.network;
                 network.rules = new;

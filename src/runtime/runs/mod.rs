@@ -11,15 +11,24 @@
 //! container's own directory leads there. Where no such directory can be made, or the container would see it, the logs lie in
 //! the container's own directory and go with it; nothing else depends on them.
 
+pub mod events;
+mod node_log;
+mod prune;
+pub mod read;
+
+pub use prune::prune;
+
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::audit::Context;
+use crate::audit::{self, Context, Event};
 use crate::plan::PlannedMount;
 use crate::render::identity::Identity;
 use crate::runtime::RuntimeError;
+use crate::runtime::create::CreateError;
+use crate::runtime::input::node_files;
 use crate::runtime::state::persons;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{ContainerId, Place};
@@ -71,23 +80,24 @@ impl Run {
     }
 
     /// Makes the directory of a container that is being created. A node where none can be made keeps the logs with the container,
-    /// and says so.
-    pub fn begin(place: &Place, mounts: &[PlannedMount]) -> Result<Self, RuntimeError> {
-        let made = make(place, mounts);
-        let run = made.unwrap_or_else(|why| {
-            log::warn!(
-                "the log of container {} goes with the container: {why}; its walls stand as always",
-                place.id.as_str()
-            );
-            Self::in_state(place)
-        });
-        let target = match run.kept {
-            Kept::Stays => run.dir.as_path(),
-            Kept::GoesWithContainer => Path::new("."),
+    /// and says so, or refuses the container where its file says so.
+    pub fn begin(
+        place: &Place,
+        mounts: &[PlannedMount],
+        config: &Path,
+    ) -> Result<Self, RuntimeError> {
+        let why = match make(place, mounts) {
+            Ok(run) => return Ok(run),
+            Err(why) => why,
         };
-        let link = place.dir().join(LINK);
-        symlink(target, &link).map_err(RuntimeError::io(format!("make {link:?}")))?;
-        Ok(run)
+        if node_files::log(config)?.required {
+            return Err(CreateError::NoLog(why).into());
+        }
+        log::warn!(
+            "the log of container {} goes with the container: {why}; its walls stand as always",
+            place.id.as_str()
+        );
+        Ok(Self::in_state(place))
     }
 
     /// The run of a container that is there.
@@ -115,6 +125,34 @@ impl Run {
         options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
         let opened = options.open(&path);
         opened.map_err(RuntimeError::io(format!("open {path:?}")))
+    }
+
+    /// Keeps the container's record with the run. One that cannot be kept is a warning: the record itself is elsewhere.
+    pub fn keep(&self, record: &Record) {
+        if self.kept == Kept::Stays
+            && let Err(error) = record.save(&self.dir)
+        {
+            log::warn!(
+                "keep the record with the log: {}",
+                crate::log::chain(&error)
+            );
+        }
+    }
+
+    /// The container is gone: its last lines, with the ends of the other logs.
+    pub fn end(&self, record: Option<&Record>, limits: Vec<Event>) {
+        if self.kept == Kept::GoesWithContainer || !self.file(audit::NODE).exists() {
+            return;
+        }
+        let heads = [audit::SIDECAR, audit::WARDEN]
+            .into_iter()
+            .filter_map(|name| node_log::head(&self.file(name), name));
+        let mut last = limits;
+        last.push(events::deleted(heads.collect()));
+        self.note(last);
+        if let Some(record) = record {
+            self.keep(record);
+        }
     }
 
     /// Waits, but not for long, until the sidecar of a container that has ended has written what it counted, and is gone.
@@ -151,20 +189,23 @@ fn make(place: &Place, mounts: &[PlannedMount]) -> Result<Run, String> {
     let failed = |error: std::io::Error| format!("{base:?}: {error}");
     // A link, or a directory that others may write, is somebody's trap.
     persons::check(&base).map_err(|error| crate::log::chain(&error))?;
+    let link = place.dir().join(LINK);
     let now = chrono::Utc::now();
     for tried in 0..MOST_TRIES {
         let started = now + chrono::Duration::milliseconds(tried);
         let dir = base.join(name(started, &place.id));
-        match fs::DirBuilder::new().mode(0o700).create(&dir) {
-            Ok(()) => {
-                return Ok(Run {
-                    dir,
-                    kept: Kept::Stays,
-                });
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => make_base(&base)?,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed(error)),
+        // Before the directory, so that nobody takes it for one of a container that is gone.
+        symlink(&dir, &link).map_err(|error| format!("{link:?}: {error}"))?;
+        let made = fs::DirBuilder::new().mode(0o700).create(&dir);
+        if made.is_ok() {
+            let kept = Kept::Stays;
+            return Ok(Run { dir, kept });
+        }
+        fs::remove_file(&link).map_err(|error| format!("{link:?}: {error}"))?;
+        match made.map_err(|error| (error.kind(), error)) {
+            Err((ErrorKind::NotFound, _)) => make_base(&base)?,
+            Err((ErrorKind::AlreadyExists, _)) | Ok(()) => {}
+            Err((_, error)) => return Err(failed(error)),
         }
     }
     Err(failed(ErrorKind::AlreadyExists.into()))

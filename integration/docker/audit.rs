@@ -1,0 +1,219 @@
+//! The log of a run: what somebody who was not there can say of a container that is gone.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use agentbox::audit::Line;
+use serde_json::Value;
+
+use super::allowlist::{Agent, internet};
+use super::{Docker, runtime};
+use crate::command::{Finished, run};
+
+fn agentbox(arguments: &[&str]) -> Finished {
+    run(&std::env::var("AGENTBOX_BIN").unwrap(), arguments)
+}
+
+/// The lines of a log, each of which has the published form and nothing besides.
+#[track_caller]
+fn lines(text: &str) -> Vec<Line> {
+    let schema: Value = serde_json::from_str(&agentbox(&["audit", "--schema"]).ok()).unwrap();
+    let known = known_fields(&schema);
+    text.lines()
+        .map(|line| {
+            let value: Value = serde_json::from_str(line).unwrap();
+            let fields: BTreeSet<String> = value.as_object().unwrap().keys().cloned().collect();
+            assert!(fields.is_subset(&known), "{line}");
+            let parsed: Line = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&parsed).unwrap(), value, "{line}");
+            parsed
+        })
+        .collect()
+}
+
+fn known_fields(schema: &Value) -> BTreeSet<String> {
+    let properties = schema["properties"].as_object().unwrap();
+    let known: BTreeSet<String> = properties.keys().cloned().collect();
+    for required in schema["required"].as_array().unwrap() {
+        assert!(known.contains(required.as_str().unwrap()), "{required}");
+    }
+    known
+}
+
+/// The run's directory, which must be there alone.
+#[track_caller]
+fn only_run(id: &str) -> PathBuf {
+    let runs = std::fs::read_dir("/var/lib/agentbox/runs").unwrap();
+    let mut of_id = runs
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().ends_with(id));
+    let found = of_id.next().unwrap();
+    assert_eq!(of_id.next(), None);
+    found
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
+    use std::os::unix::fs::PermissionsExt;
+    let docker = Docker::connect();
+    internet();
+    let ca = "/srv/internet/authority.crt:/authority.crt:ro";
+    let agent = docker.start(
+        &[
+            runtime(),
+            "--cap-add=NET_ADMIN",
+            "-v",
+            "/etc:/node-etc:ro",
+            "-v",
+            ca,
+            "-e",
+            "CURL_CA_BUNDLE=/authority.crt",
+            "--annotation",
+            "dev.agentbox.network.allow=api.example.test",
+            "test-workloads",
+        ],
+        &["sleep", "300"],
+    );
+    let (id, name) = (agent.inspect("{{.Id}}"), agent.name.clone());
+    let name = name.as_str();
+    agent
+        .exec(&[], &["curl", "-sS", "-f", "https://api.example.test/x"])
+        .ok();
+    for _ in 0..5 {
+        agent
+            .exec(&[], &["curl", "-sS", "https://files.example.test/"])
+            .failed();
+    }
+    agent
+        .exec(&["-u", "1000:1000"], &["sh", "-c", "exit 3"])
+        .failed();
+    agent.exec(&[], &["no-such-program"]).failed();
+    assert_eq!(agentbox(&["exec", name, "sh", "-c", "exit 4"]).code, 4);
+    agentbox(&["update", "--network-add", "more.example.test", name]).ok();
+    drop(agent);
+    // By id, by the beginning of it, and by name; nothing of the container is left.
+    agentbox(&["state", &id]).failed();
+    for who in [&id[..], &id[..12], name] {
+        let text = agentbox(&["audit", who]).ok();
+        for words in [
+            "files.example.test:443 x5: no rule of network.allow names it",
+            "to allow it: agentbox update --network-add files.example.test",
+            "mount at /node-etc (from /etc): /etc: it holds the host's configuration",
+            "NET_ADMIN",
+            "api.example.test:443: 1 connections",
+            "exec began as 1000:1000: sh -c exit 3",
+            "exec ended with status 4 as 0:0: sh -c exit 4",
+            "exec not started as 0:0: no-such-program",
+            "added more.example.test",
+            "started",
+            "deleted",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+    let json = agentbox(&["audit", "--json", name]).ok();
+    let all = lines(&json);
+    assert!(
+        all.iter()
+            .all(|line| line.context.container == id && line.context.name.as_deref() == Some(name))
+    );
+    let denied = lines(&agentbox(&["audit", "--json", "--denied", "--wall", "network", name]).ok());
+    assert!(!denied.is_empty() && denied.len() < all.len());
+    assert!(
+        agentbox(&["audit", "--json", "--since", "2100-01-01T00:00:00Z", name])
+            .ok()
+            .is_empty()
+    );
+    assert!(agentbox(&["audit"]).ok().contains(name));
+    // Root's alone.
+    let run = only_run(&id);
+    for (path, mode) in [
+        (run.clone(), 0o700),
+        (run.join("node.jsonl"), 0o600),
+        (run.join("sidecar.jsonl"), 0o600),
+    ] {
+        let found = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(found, mode, "{path:?}");
+    }
+}
+
+/// A line that was changed, and lines that were cut off, are said loudly with their place.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_log_that_somebody_changed_is_not_believed() {
+    let docker = Docker::connect();
+    let agent = Agent::start(
+        &docker,
+        &[
+            runtime(),
+            "--annotation",
+            "dev.agentbox.network.allow=api.example.test",
+        ],
+    );
+    for host in ["a", "b", "c"] {
+        agent
+            .curl(false, &[&format!("https://{host}.example.test/")])
+            .failed();
+    }
+    let id = agent.container.inspect("{{.Id}}");
+    drop(agent);
+    agentbox(&["audit", &id]).ok();
+    let log = only_run(&id).join("sidecar.jsonl");
+    let whole = std::fs::read_to_string(&log).unwrap();
+    let first = whole.lines().next().unwrap().len();
+    for (what, text, words) in [
+        (
+            "changed",
+            whole.replacen("a.example.test", "z.example.test", 1),
+            "sidecar.jsonl, line 2: the chain is broken",
+        ),
+        (
+            "cut in a line",
+            whole[..whole.len() - 20].to_owned(),
+            "it is cut",
+        ),
+        (
+            "cut behind a line",
+            whole[..=first].to_owned(),
+            "line 1: the log ended with line 3",
+        ),
+        ("emptied", String::new(), "the log ended with line 3"),
+    ] {
+        std::fs::write(&log, text).unwrap();
+        let said = agentbox(&["audit", &id]);
+        assert_eq!(said.code, 3, "{what}: {said}");
+        assert!(
+            said.stderr.contains("THE LOG IS NOT WHOLE"),
+            "{what}: {said}"
+        );
+        assert!(said.stderr.contains(words), "{what}: {said}");
+    }
+    std::fs::write(&log, whole).unwrap();
+    agentbox(&["audit", &id]).ok();
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_run_that_goes_on_is_followed_to_its_end() {
+    let docker = Docker::connect();
+    let agent = docker.start(&[runtime(), "test-musl"], &["sleep", "300"]);
+    let id = agent.inspect("{{.Id}}");
+    let follow = std::process::Command::new(std::env::var("AGENTBOX_BIN").unwrap())
+        .args(["audit", "--follow", "--json", &id])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    agent.exec(&[], &["echo", "one-more"]).ok();
+    agent.call("rm", &["-f"]).ok();
+    let said = follow.wait_with_output().unwrap();
+    let text = String::from_utf8(said.stdout).unwrap();
+    assert!(said.status.success(), "{text}");
+    let seen = lines(&text);
+    assert!(
+        text.contains("one-more") && text.contains("\"state\":\"deleted\""),
+        "{text}"
+    );
+    let seqs: BTreeSet<u64> = seen.iter().map(|line| line.seq).collect();
+    assert_eq!(seqs.len(), seen.len(), "no line twice: {text}");
+}

@@ -1,0 +1,129 @@
+//! PURE. An event in words, on one line.
+
+use super::{Event, LifeState, Line, ProcessState, Verdict, What};
+
+/// A host and a port as people write them.
+pub fn endpoint(host: &str, port: Option<u16>) -> String {
+    match (host.is_empty(), port) {
+        (true, None) => "somewhere".to_owned(),
+        (true, Some(port)) => format!("port {port}"),
+        (false, None) => host.to_owned(),
+        (false, Some(port)) if host.contains(':') => format!("[{host}]:{port}"),
+        (false, Some(port)) => format!("{host}:{port}"),
+    }
+}
+
+/// What an event is about.
+pub fn what(what: &What) -> String {
+    match what {
+        What::Connection { host, port, .. } => endpoint(host, *port),
+        What::Name { host, .. } => format!("name {host}"),
+        What::Approval {
+            host,
+            port,
+            lasting,
+            by,
+        } => {
+            let lasting = lasting.as_deref().map(|l| format!(" ({l})"));
+            let host = endpoint(host, Some(*port));
+            format!("{host}{} by {by}", lasting.unwrap_or_default())
+        }
+        What::Rules {
+            added,
+            removed,
+            denied,
+            by,
+        } => {
+            let lists = [("added", added), ("removed", removed), ("denied", denied)];
+            let lists = lists.iter().filter(|(_, list)| !list.is_empty());
+            let words: Vec<String> = lists
+                .map(|(word, list)| format!("{word} {}", list.join(", ")))
+                .collect();
+            format!("rules changed by {by}: {}", words.join("; "))
+        }
+        What::Mount {
+            destination,
+            source,
+        } => format!("mount at {destination} (from {source})"),
+        What::Asked { item } => item.clone(),
+        What::Container {
+            state,
+            exit,
+            signal,
+            ..
+        } => life(*state, *exit, signal.as_deref()),
+        What::Process {
+            state,
+            arguments,
+            uid,
+            gid,
+            exit,
+        } => {
+            let word = match state {
+                ProcessState::Began => "began",
+                ProcessState::Ended => "ended",
+                ProcessState::Refused => "not started",
+            };
+            let exit = exit.map(|exit| format!(" with status {exit}"));
+            let arguments = arguments.join(" ");
+            format!(
+                "exec {word}{} as {uid}:{gid}: {arguments}",
+                exit.unwrap_or_default()
+            )
+        }
+        What::Limit { limit, times } => format!("{limit}, {times} times"),
+        What::Update { limits } => format!("limits set: {}", limits.join(", ")),
+        What::LeftOut { of, events } => format!("{events} more events of {of} without a line"),
+    }
+}
+
+fn life(state: LifeState, exit: Option<i32>, signal: Option<&str>) -> String {
+    let word = match state {
+        LifeState::Created => "created",
+        LifeState::Started => "started",
+        LifeState::Signalled => "sent signal",
+        LifeState::Paused => "paused",
+        LifeState::Resumed => "resumed",
+        LifeState::Ended => "ended",
+        LifeState::Deleted => "deleted",
+    };
+    match (exit, signal) {
+        (Some(exit), _) => format!("{word} with status {exit}"),
+        (None, Some(signal)) => format!("{word} {signal}"),
+        (None, None) => word.to_owned(),
+    }
+}
+
+/// Seconds of the time alone, for a list.
+pub fn time(line: &Line) -> String {
+    line.time.chars().take(19).collect::<String>() + "Z"
+}
+
+/// A whole line of a log.
+pub fn line(line: &Line) -> String {
+    let event = &line.event;
+    let verdict = match event.verdict {
+        Verdict::Noted => "",
+        other => other.as_str(),
+    };
+    let mut text = format!(
+        "{} {:10} {:7} {}",
+        time(line),
+        event.wall.as_str(),
+        verdict,
+        what(&event.what)
+    );
+    text += &times(event);
+    for words in [&event.reason, &event.hint].into_iter().flatten() {
+        text += &format!("; {words}");
+    }
+    text
+}
+
+/// `x7`, where a line stands for more than one event.
+pub fn times(event: &Event) -> String {
+    match event.times() {
+        1 => String::new(),
+        times => format!(" x{times}"),
+    }
+}

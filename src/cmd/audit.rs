@@ -1,0 +1,259 @@
+//! `audit`
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use super::events::duration;
+use super::out::{self, Reader};
+use crate::audit::report::{self, Subject};
+use crate::audit::{Fault, LifeState, Line, Verdict, What, schema, words};
+use crate::cli::{Audit, AuditFormat};
+use crate::runtime::runs::read::{self, Found, Logs};
+
+/// Runs of the list.
+const LATEST: usize = 20;
+/// How often `--follow` looks.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The exit status where a log is not whole.
+const BROKEN: u8 = 3;
+
+/// Shows the log of a run, or lists the latest runs.
+pub fn run(args: &Audit) -> Result<ExitCode> {
+    if args.schema {
+        out::text(schema::TEXT)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wanted = Wanted::of(args)?;
+    let Some(id) = &args.id else {
+        return latest(args, &wanted);
+    };
+    let found = read::find(id)?;
+    if args.follow {
+        return follow(&found, args, &wanted);
+    }
+    let logs = found.logs()?;
+    let lines = wanted.among(&logs);
+    match format(args) {
+        AuditFormat::Json => {
+            for line in &lines {
+                if print(line)? == Reader::Gone {
+                    break;
+                }
+            }
+        }
+        AuditFormat::Text => {
+            out::text(&report::text(&subject(&found, &logs), &lines))?;
+        }
+    }
+    Ok(verdict(&logs))
+}
+
+fn format(args: &Audit) -> AuditFormat {
+    match args.json {
+        true => AuditFormat::Json,
+        false => args.format,
+    }
+}
+
+/// One line of JSON, as it stands in the log.
+fn print(line: &Line) -> Result<Reader> {
+    let text = serde_json::to_string(line).context("write a line")?;
+    out::line(&crate::policy::escape_json(&text))
+}
+
+/// A log that is not whole is said on standard error, and by the exit status.
+fn verdict(logs: &Logs) -> ExitCode {
+    let faults: Vec<&Fault> = logs.logs.iter().flat_map(|log| &log.faults).collect();
+    for fault in &faults {
+        crate::log::complain(&format!("agentbox: THE LOG IS NOT WHOLE: {fault}"));
+    }
+    match faults.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(BROKEN),
+    }
+}
+
+fn subject(found: &Found, logs: &Logs) -> Subject {
+    let own = |line: &&&Line| line.context.container == found.id;
+    let lines = logs.lines();
+    Subject {
+        context: lines
+            .iter()
+            .find(own)
+            .map(|line| line.context.clone())
+            .unwrap_or_default(),
+        started: found.run.started(),
+        state: state(&lines, found),
+        earlier: found.earlier,
+    }
+}
+
+/// Whether the container runs, or how it ended.
+fn state(lines: &[&Line], found: &Found) -> String {
+    let lives = lines.iter().filter_map(|line| match &line.event.what {
+        What::Container { state, exit, .. } if line.context.container == found.id => {
+            Some((*state, *exit))
+        }
+        _ => None,
+    });
+    let (mut state, mut exit) = ("it has no line", None);
+    for (new, status) in lives {
+        exit = status.or(exit);
+        state = match new {
+            LifeState::Created => "created",
+            LifeState::Started | LifeState::Resumed => "running",
+            LifeState::Paused => "paused",
+            LifeState::Ended => "ended",
+            LifeState::Deleted => "deleted",
+            LifeState::Signalled => state,
+        };
+    }
+    let gone = match (found.is_there(), state) {
+        (false, "deleted") | (true, _) => "",
+        (false, _) => ", and gone without a delete",
+    };
+    let exit = exit.map(|exit| format!(", exit status {exit}"));
+    format!("{state}{}{gone}", exit.unwrap_or_default())
+}
+
+/// Prints lines as they come, until the container is deleted.
+fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
+    let mut printed: BTreeMap<String, u64> = BTreeMap::new();
+    let mut size = None;
+    loop {
+        // Looked at before the logs: what is written before the end is printed.
+        let is_there = found.is_there();
+        let before = size.replace(found.size());
+        if is_there && before == size {
+            std::thread::sleep(PAUSE);
+            continue;
+        }
+        let logs = found.logs()?;
+        let mut new: Vec<&Line> = Vec::new();
+        for log in &logs.logs {
+            let seen = printed.entry(log.file.clone()).or_default();
+            new.extend(log.lines.iter().filter(|line| line.seq > *seen));
+            *seen = log.lines.last().map_or(*seen, |line| line.seq.max(*seen));
+        }
+        new.sort_by(|a, b| a.time.cmp(&b.time));
+        for line in new.into_iter().filter(|line| wanted.keeps(line)) {
+            let reader = match format(args) {
+                AuditFormat::Json => print(line)?,
+                AuditFormat::Text => out::line(&words::line(line))?,
+            };
+            if reader == Reader::Gone {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        if !is_there {
+            return Ok(verdict(&logs));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The latest runs as a table.
+fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
+    let runs = read::all()?;
+    let mut code = ExitCode::SUCCESS;
+    let mut table = format!(
+        "{:20} {:12} {:24} {:12} {:>8} {:>8}  {}\n",
+        "STARTED", "ID", "NAME", "POLICY", "REFUSED", "ALLOWED", "STATE"
+    );
+    for run in runs.iter().take(LATEST) {
+        let found = Found::of(run)?;
+        let logs = found.logs()?;
+        let lines = wanted.among(&logs);
+        if format(args) == AuditFormat::Json {
+            for line in &lines {
+                print(line)?;
+            }
+        }
+        if logs.logs.iter().any(|log| !log.faults.is_empty()) {
+            code = verdict(&logs);
+        }
+        table += &row(&found, &logs, &lines);
+    }
+    if format(args) == AuditFormat::Text {
+        out::text(&table)?;
+    }
+    Ok(code)
+}
+
+fn row(found: &Found, logs: &Logs, lines: &[&Line]) -> String {
+    let subject = subject(found, logs);
+    let context = &subject.context;
+    let count = |verdict| -> u64 {
+        let counted = lines.iter().filter(|line| line.event.verdict == verdict);
+        counted.map(|line| line.event.times()).sum()
+    };
+    let id: String = found.id.chars().take(12).collect();
+    let parts = [&context.namespace, &context.pod, &context.name];
+    let name: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+    let name = match name.is_empty() {
+        true => "-".to_owned(),
+        false => name.join("/"),
+    };
+    format!(
+        "{:20} {id:12} {name:24} {:12} {:>8} {:>8}  {}\n",
+        subject.started.chars().take(20).collect::<String>(),
+        context.policy.as_deref().unwrap_or("-"),
+        count(Verdict::Denied),
+        count(Verdict::Allowed),
+        subject.state
+    )
+}
+
+/// Which lines are wanted.
+struct Wanted {
+    since: Option<String>,
+    wall: Option<String>,
+    verdicts: &'static [Verdict],
+}
+
+impl Wanted {
+    fn of(args: &Audit) -> Result<Self> {
+        let since = args.since.as_deref().map(since).transpose()?;
+        Ok(Self {
+            since,
+            wall: args.wall.clone(),
+            verdicts: match (args.denied, args.allowed) {
+                (true, _) => &[Verdict::Denied],
+                (_, true) => &[Verdict::Allowed, Verdict::Ended],
+                (false, false) => &[],
+            },
+        })
+    }
+
+    fn keeps(&self, line: &Line) -> bool {
+        let wall = self.wall.as_deref();
+        wall.is_none_or(|wall| wall == line.event.wall.as_str())
+            && (self.verdicts.is_empty() || self.verdicts.contains(&line.event.verdict))
+            && self.since.as_ref().is_none_or(|since| line.time >= *since)
+    }
+
+    fn among<'a>(&self, logs: &'a Logs) -> Vec<&'a Line> {
+        let lines = logs.lines().into_iter();
+        lines.filter(|line| self.keeps(line)).collect()
+    }
+}
+
+/// A time as it stands in a line, which can be compared as text.
+fn since(text: &str) -> Result<String> {
+    let ago = duration(text).and_then(|ago| chrono::Duration::from_std(ago).ok());
+    let ago = ago.and_then(|ago| Utc::now().checked_sub_signed(ago));
+    let when: DateTime<Utc> = match (DateTime::parse_from_rfc3339(text), ago) {
+        (Ok(time), _) => time.into(),
+        (Err(_), Some(ago)) => ago,
+        (Err(_), None) => {
+            bail!(
+                "--since {text:?} is neither a time such as 2026-01-02T03:04:05Z nor a duration such as 10m"
+            )
+        }
+    };
+    Ok(when.to_rfc3339_opts(SecondsFormat::Millis, true))
+}

@@ -1,0 +1,64 @@
+//! The lines of a process of `exec` in the container's log.
+
+use oci_spec::runtime::Process;
+
+use crate::audit::{Event, ProcessState, Verdict, WallName, What};
+use crate::runtime::runs::Run;
+use crate::runtime::state::store::Place;
+
+/// What the log says of a process.
+#[derive(Debug)]
+pub struct NotedProcess {
+    run: Run,
+    arguments: Vec<String>,
+    uid: u32,
+    gid: u32,
+}
+
+impl NotedProcess {
+    /// Of a process that is to be started.
+    pub(super) fn new(place: &Place, process: &Process) -> Self {
+        Self {
+            run: Run::of(place),
+            arguments: process.args().clone().unwrap_or_default(),
+            uid: process.user().uid(),
+            gid: process.user().gid(),
+        }
+    }
+
+    /// It has executed its program, under this number of the node.
+    pub(super) fn began(&self, pid: i32) {
+        self.run.note(vec![Event {
+            pid: Some(pid),
+            ..self.event(ProcessState::Began, Verdict::Noted, None)
+        }]);
+    }
+
+    /// It could not be started.
+    pub(super) fn refused(&self, why: &str) {
+        self.run.note(vec![Event {
+            reason: Some(why.to_owned()),
+            ..self.event(ProcessState::Refused, Verdict::Failed, None)
+        }]);
+    }
+
+    /// It has ended, with this status.
+    pub fn ended(&self, status: i32) {
+        self.run.note(vec![self.event(
+            ProcessState::Ended,
+            Verdict::Ended,
+            Some(status),
+        )]);
+    }
+
+    fn event(&self, state: ProcessState, verdict: Verdict, exit: Option<i32>) -> Event {
+        let what = What::Process {
+            state,
+            arguments: self.arguments.clone(),
+            uid: self.uid,
+            gid: self.gid,
+            exit,
+        };
+        Event::new(WallName::Life, verdict, what)
+    }
+}

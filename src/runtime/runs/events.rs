@@ -1,0 +1,215 @@
+//! The events of a container's life, from what the runtime knows.
+
+use std::collections::BTreeSet;
+
+use oci_spec::runtime::LinuxResources;
+
+use crate::audit::{Event, LifeState, LogHead, Verdict, WallName, What};
+use crate::cgroup::controllers::Controllers;
+use crate::cgroup::oom;
+use crate::egress::{Lasting, Rules};
+use crate::plan::Plan;
+use crate::plan::text;
+use crate::policy::{HostName, NetworkRule};
+
+use super::node_log::life;
+use crate::runtime::RuntimeError;
+
+/// Lines of what was asked for and is not given; what is more is in the record.
+const MOST_LEFT_OUT: usize = 200;
+
+/// A container that has been made: what it was not given first.
+pub fn created(plan: Option<&Plan>) -> Vec<Event> {
+    let mut events = vec![life(What::life(LifeState::Created))];
+    let Some(plan) = plan else { return events };
+    let mounts = plan.filesystem.pruned.iter().map(|mount| {
+        let what = What::Mount {
+            destination: text::of(&mount.destination),
+            source: text::of(&mount.source),
+        };
+        Event {
+            cause: Some("left-out".to_owned()),
+            reason: Some(mount.why.to_string()),
+            ..Event::new(WallName::Filesystem, Verdict::Denied, what)
+        }
+    });
+    let asked = plan.not_given.iter().map(|item| {
+        let what = What::Asked { item: item.clone() };
+        Event {
+            cause: Some("not-given".to_owned()),
+            reason: Some(format!(
+                "the policy gives no {item}",
+                item = item.split(':').next().unwrap_or(item)
+            )),
+            ..Event::new(wall_of(item), Verdict::Denied, what)
+        }
+    });
+    events.extend(mounts.chain(asked).take(MOST_LEFT_OUT));
+    events
+}
+
+/// The wall that does not give it, by the words of [`Plan::not_given`].
+fn wall_of(item: &str) -> WallName {
+    match item.contains(" of the mount at ") {
+        true => WallName::Filesystem,
+        false => WallName::Privileges,
+    }
+}
+
+/// Limits that were reached, as the kernel counts them; to be asked while the cgroup is there.
+pub fn limits(controllers: Option<&Controllers>) -> Vec<Event> {
+    let Some(controllers) = controllers else {
+        return Vec::new();
+    };
+    let counted = [
+        (
+            "limits.memory",
+            oom::killed(controllers),
+            "the kernel killed processes for it",
+        ),
+        (
+            "limits.pids",
+            oom::forks_refused(controllers),
+            "the kernel refused new processes",
+        ),
+    ];
+    let reached = counted.into_iter().filter(|(_, times, _)| *times > 0);
+    reached
+        .map(|(limit, times, reason)| {
+            let what = What::Limit {
+                limit: limit.to_owned(),
+                times,
+            };
+            Event {
+                reason: Some(reason.to_owned()),
+                hint: Some(format!("dev.agentbox.{limit}, within the ceiling")),
+                ..Event::new(WallName::Resources, Verdict::Denied, what)
+            }
+        })
+        .collect()
+}
+
+/// `start` has run its program, or why not.
+pub fn started(result: &Result<(), RuntimeError>) -> Event {
+    let event = life(What::life(LifeState::Started));
+    match result {
+        Ok(()) => event,
+        Err(error) => Event {
+            verdict: Verdict::Failed,
+            reason: Some(crate::log::chain(error)),
+            ..event
+        },
+    }
+}
+
+/// The first process has ended.
+pub fn ended(exit: Option<i32>) -> Event {
+    life(What::Container {
+        state: LifeState::Ended,
+        exit,
+        signal: None,
+        logs: Vec::new(),
+    })
+}
+
+/// The container was deleted, and its other logs end like this.
+pub fn deleted(logs: Vec<LogHead>) -> Event {
+    life(What::Container {
+        state: LifeState::Deleted,
+        exit: None,
+        signal: None,
+        logs,
+    })
+}
+
+/// A signal was sent.
+pub fn signalled(signal: &str) -> Event {
+    life(What::Container {
+        state: LifeState::Signalled,
+        exit: None,
+        signal: Some(signal.to_owned()),
+        logs: Vec::new(),
+    })
+}
+
+/// `update` has set limits.
+pub fn limits_set(resources: &LinuxResources) -> Event {
+    let mut limits = Vec::new();
+    // They always have a JSON form.
+    leaves(
+        &serde_json::to_value(resources).unwrap_or_default(),
+        "",
+        &mut limits,
+    );
+    Event {
+        reason: Some(format!("set by {}", who())),
+        ..Event::new(WallName::Resources, Verdict::Noted, What::Update { limits })
+    }
+}
+
+/// Each number or text of a value, as `path=value`.
+fn leaves(value: &serde_json::Value, path: &str, all: &mut Vec<String>) {
+    use serde_json::Value;
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = match path {
+                    "" => name.clone(),
+                    path => format!("{path}.{name}"),
+                };
+                leaves(value, &path, all);
+            }
+        }
+        Value::Null => {}
+        value => all.push(format!("{path}={value}")),
+    }
+}
+
+/// The network's rules have changed.
+pub fn rules_changed(old: &Rules, new: &Rules) -> Event {
+    let words = |rules: &BTreeSet<NetworkRule>, without: &BTreeSet<NetworkRule>| {
+        rules.difference(without).map(ToString::to_string).collect()
+    };
+    let what = What::Rules {
+        added: words(&new.allow, &old.allow),
+        removed: words(&old.allow, &new.allow),
+        denied: words(&new.deny, &old.deny),
+        by: who(),
+    };
+    Event::new(WallName::Rules, Verdict::Noted, what)
+}
+
+/// A person has decided on a host.
+pub fn decided(host: &HostName, port: u16, approved: Option<Lasting>) -> Event {
+    let what = What::Approval {
+        host: host.to_string(),
+        port,
+        lasting: approved.map(|lasting| match lasting {
+            Lasting::Once => "once".to_owned(),
+            Lasting::Always => "always".to_owned(),
+            Lasting::Seconds(seconds) => format!("{seconds}s"),
+        }),
+        by: who(),
+    };
+    let verdict = match approved {
+        Some(_) => Verdict::Allowed,
+        None => Verdict::Denied,
+    };
+    Event::new(WallName::Rules, verdict, what)
+}
+
+/// Who runs this verb, as far as the kernel and sudo tell.
+pub fn who() -> String {
+    let mut words = format!("uid {}", rustix::process::getuid().as_raw());
+    // The user who logged in, whatever they have become since; the largest number means nobody.
+    let login = std::fs::read_to_string("/proc/self/loginuid").unwrap_or_default();
+    if let Ok(login) = login.trim().parse::<u32>()
+        && login != u32::MAX
+    {
+        words += &format!(", logged in as uid {login}");
+    }
+    if let Ok(name) = std::env::var("SUDO_USER") {
+        words += &format!(", sudo by {name}");
+    }
+    words
+}

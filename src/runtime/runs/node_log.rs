@@ -1,0 +1,164 @@
+//! The log of the runtime's own verbs, `node.jsonl`: each verb adds its lines and goes.
+//!
+//! Several verbs may run at once, so each takes a lock on the file, continues the chain after its last line, and writes its lines at
+//! once. A line that is not whole was never acknowledged, and is cut off. Nothing here is waited for long, and nothing fails a verb:
+//! what cannot be written down is one warning in the runtime's log.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+
+use super::Run;
+use crate::audit::{
+    self, Chain, Context, Event, LifeState, Line, LogHead, Verdict, WallName, What,
+};
+
+/// Bytes of the file, and those of them that are kept for what a container cannot cause: its life, and decisions.
+const MOST_BYTES: u64 = 1 << 20;
+const RESERVED: u64 = 256 << 10;
+/// The longest line: the end of the file in which the last one is looked for.
+const TAIL: u64 = 64 << 10;
+/// How often, and how long in between, a lock that another verb has is tried.
+const TRIES: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(5);
+
+impl Run {
+    /// Adds the first lines, which say whose the log is.
+    pub fn begin_log(&self, context: &Context, events: Vec<Event>) {
+        self.warn_of(self.append(Some(context), events));
+    }
+
+    /// Adds lines to the log of a container that is there.
+    pub fn note(&self, events: Vec<Event>) {
+        self.warn_of(self.append(None, events));
+    }
+
+    /// Adds the line of something that became of the container.
+    pub fn note_life(&self, state: LifeState) {
+        self.note(vec![life(What::life(state))]);
+    }
+
+    fn warn_of(&self, written: io::Result<()>) {
+        if let Err(error) = written {
+            // A container of before there was a log has none.
+            if error.kind() == io::ErrorKind::NotFound {
+                return log::debug!("{:?}: {error}", self.file(audit::NODE));
+            }
+            let path = self.file(audit::NODE);
+            log::warn!(
+                "the log {path:?} lacks this: {error}; the container's walls stand as always"
+            );
+        }
+    }
+
+    fn append(&self, context: Option<&Context>, events: Vec<Event>) -> io::Result<()> {
+        let mut options = File::options();
+        // One that is to go on with a log does not begin one: the run may have been removed.
+        options
+            .read(true)
+            .append(true)
+            .create(context.is_some())
+            .mode(0o600);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        let file = options.open(self.file(audit::NODE))?;
+        lock(&file)?;
+        let length = file.metadata()?.len();
+        let (mut chain, whole) = end_of(&file, length)?;
+        if whole < length {
+            file.set_len(whole)?;
+        }
+        let found;
+        let context = match context {
+            Some(context) => context,
+            None => {
+                found = first_context(&file)?;
+                &found
+            }
+        };
+        let time = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+        let mut text = Vec::new();
+        for event in events {
+            let event = event.plain();
+            let line = chain.render(&time, context, &event);
+            let most = match event.wall {
+                WallName::Life if !matches!(event.what, What::Process { .. }) => MOST_BYTES,
+                WallName::Rules => MOST_BYTES,
+                _ => MOST_BYTES - RESERVED,
+            };
+            if whole + (text.len() + line.len()) as u64 <= most {
+                chain.commit(&line);
+                text.extend(line);
+            } else {
+                log::debug!("the log {:?} is full", self.file(audit::NODE));
+            }
+        }
+        let written = io::Write::write_all(&mut &file, &text);
+        // All of it or nothing: half a line would be taken for tampering.
+        written.or_else(|error| file.set_len(whole).and(Err(error)))
+    }
+}
+
+/// An event of the container's life.
+pub fn life(what: What) -> Event {
+    let verdict = match &what {
+        What::Container {
+            state: LifeState::Ended | LifeState::Deleted,
+            ..
+        } => Verdict::Ended,
+        _ => Verdict::Noted,
+    };
+    Event::new(WallName::Life, verdict, what)
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    for _ in 0..TRIES {
+        match rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => std::thread::sleep(PAUSE),
+            other => return Ok(other?),
+        }
+    }
+    Err(io::Error::other("another verb holds its lock"))
+}
+
+/// The end of the chain, and the length up to the last line that is whole.
+fn end_of(file: &File, length: u64) -> io::Result<(Chain, u64)> {
+    let from = length.saturating_sub(TAIL);
+    let mut tail = vec![0; usize::try_from(length - from).unwrap_or_default()];
+    file.read_exact_at(&mut tail, from)?;
+    let Some(end) = tail.iter().rposition(|byte| *byte == b'\n') else {
+        // Nothing, or the beginning of a first line.
+        return Ok((Chain::default(), 0));
+    };
+    let begin = tail[..end].iter().rposition(|byte| *byte == b'\n');
+    let line = &tail[begin.map_or(0, |begin| begin + 1)..end];
+    let seq = serde_json::from_slice::<Line>(line).map(|line| line.seq);
+    Ok((
+        Chain::after(seq.unwrap_or_default(), line),
+        from + end as u64 + 1,
+    ))
+}
+
+/// The end of a log that another process wrote, as far as it is whole.
+pub(super) fn head(path: &Path, name: &str) -> Option<LogHead> {
+    let file = File::open(path).ok()?;
+    let (chain, _) = end_of(&file, file.metadata().ok()?.len()).ok()?;
+    (chain.seq() > 0).then(|| LogHead {
+        file: name.to_owned(),
+        seq: chain.seq(),
+        head: chain.head().to_owned(),
+    })
+}
+
+/// Whose the log is, from its first line.
+fn first_context(file: &File) -> io::Result<Context> {
+    let mut head = vec![0; TAIL as usize];
+    let length = file.read_at(&mut head, 0)?;
+    let line = head[..length].split(|byte| *byte == b'\n').next();
+    let line = serde_json::from_slice::<Line>(line.unwrap_or_default());
+    Ok(line.map(|line| line.context).unwrap_or_default())
+}

@@ -1,0 +1,144 @@
+//! The oldest runs go: as many as the node's file says stay, and no more bytes than it says.
+//!
+//! It is done when a container is deleted, not when one is created. One look at the directory tells whether there are too many:
+//! its links count its subdirectories. Each deletion removes a bounded number, more than a creation adds.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{LINK, base};
+use crate::policy::NodeLog;
+use crate::runtime::input::node_files;
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store;
+
+/// Runs that one deletion removes.
+const MOST_REMOVED: usize = 64;
+/// Every so many runs their bytes are counted.
+const COUNTED_EVERY: u64 = 16;
+/// Runs whose bytes are counted, the newest.
+const MOST_COUNTED: usize = 4096;
+
+/// Removes runs beyond what the node keeps, after this container was deleted. A failure is a warning: nothing depends on it.
+pub fn prune(record: &Record) {
+    let Some(base) = base() else { return };
+    let settings = node_files::log(&record.call.config).unwrap_or_default();
+    if let Err(error) = prune_in(&base, settings) {
+        log::warn!("remove old runs from {base:?}: {error}");
+    }
+}
+
+fn prune_in(base: &Path, settings: NodeLog) -> io::Result<()> {
+    let links = match fs::metadata(base) {
+        Ok(metadata) => metadata.nlink(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    // Some file systems do not count: 1.
+    let count = links.checked_sub(2);
+    let is_over = count.is_none_or(|count| count > u64::from(settings.runs));
+    let is_counted = count.is_none_or(|count| count % COUNTED_EVERY == 0);
+    if !is_over && !is_counted {
+        return Ok(());
+    }
+    let mut names: Vec<String> = fs::read_dir(base)?
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    let sizes = |name: &str| match is_counted {
+        true => size(&base.join(name)),
+        false => 0,
+    };
+    let old = old(&names, settings, sizes);
+    if old.is_empty() {
+        return Ok(());
+    }
+    let there = there();
+    let mut removed = 0;
+    // The oldest first.
+    for name in old.iter().rev() {
+        let dir = base.join(name);
+        if removed >= MOST_REMOVED {
+            break;
+        }
+        if there.contains(&dir) {
+            continue;
+        }
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            // Another deletion was faster, perhaps.
+            _ => removed += 1,
+        }
+    }
+    Ok(())
+}
+
+/// Of these, the newest first, those that are too many or too much.
+fn old(names: &[String], settings: NodeLog, size: impl Fn(&str) -> u64) -> &[String] {
+    let most = usize::try_from(settings.runs).unwrap_or(usize::MAX);
+    let mut bytes = 0_u64;
+    let within = names.iter().take(MOST_COUNTED).position(|name| {
+        bytes = bytes.saturating_add(size(name));
+        bytes > settings.size.bytes()
+    });
+    let stay = within.map_or(most, |within| within.min(most));
+    names.get(stay..).unwrap_or_default()
+}
+
+fn size(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| entry.metadata().ok());
+    sizes.map(|metadata| metadata.len()).sum()
+}
+
+/// The runs of containers that are there.
+fn there() -> BTreeSet<PathBuf> {
+    let dirs = fs::read_dir(store::index()).into_iter().flatten().flatten();
+    dirs.filter_map(|dir| fs::read_link(dir.path().join(LINK)).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::TestDir;
+
+    fn settings(runs: u32) -> NodeLog {
+        NodeLog {
+            runs,
+            size: "1MiB".parse().unwrap(),
+            required: false,
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_too_many_or_too_much() {
+        let names: Vec<String> = (0..10).rev().map(|n| format!("run{n}")).collect();
+        assert_eq!(old(&names, settings(8), |_| 0), ["run1", "run0"]);
+        assert_eq!(old(&names, settings(10), |_| 0).len(), 0);
+        assert_eq!(old(&names, settings(0), |_| 0).len(), 10);
+        // 300 KiB each: three fit in a mebibyte.
+        assert_eq!(old(&names, settings(10), |_| 300 << 10).len(), 7);
+    }
+
+    #[test]
+    fn one_deletion_removes_some_and_the_next_ones_the_rest() {
+        let base = TestDir::new("prune");
+        let run = |n: u32| base.0.join(format!("20260102T030405.{n:03}Z-c{n}"));
+        for n in 0..200 {
+            fs::create_dir(run(n)).unwrap();
+            fs::write(run(n).join("node.jsonl"), "x").unwrap();
+        }
+        let left = || fs::read_dir(&base.0).unwrap().count();
+        for expected in [136, 72, 20, 20] {
+            prune_in(&base.0, settings(20)).unwrap();
+            assert_eq!(left(), expected);
+        }
+        assert!(run(199).exists() && run(180).exists() && !run(179).exists());
+        assert!(prune_in(&base.0.join("absent"), settings(20)).is_ok());
+    }
+}

@@ -1,0 +1,306 @@
+//! Finding runs, and reading their logs.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use super::{Kept, LINK, Run, base};
+use crate::audit::{self, Context, Line, Log, What};
+use crate::runtime::RuntimeError;
+use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::record::{self, Record};
+use crate::runtime::state::store::{self, Place};
+
+/// Bytes of a log that are read; no writer writes more.
+const MOST_BYTES: u64 = 8 << 20;
+/// Letters of a run's name before the container's id: its start, and a dash.
+const BEFORE_ID: usize = "20260102T030405.678Z-".len();
+/// Runs whose first line is looked at for a name.
+const MOST_NAMES: usize = 2000;
+
+/// What was found of a container.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The newest run.
+    pub run: Run,
+    /// The container's id.
+    pub id: String,
+    /// The container's places, while it is there.
+    place: Option<Place>,
+    /// How many runs before are kept under the same id.
+    pub earlier: usize,
+}
+
+/// The logs of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Logs {
+    /// One for each file that is there.
+    pub logs: Vec<Log>,
+}
+
+impl Found {
+    /// A run of [`all`].
+    pub fn of(run: &Run) -> Result<Self, RuntimeError> {
+        let id = id_of(&run.name()).unwrap_or_default().to_owned();
+        let dirs = store::with_id(&id)?;
+        let own = dirs.iter().find(|dir| {
+            let leads = std::fs::read_link(dir.join(LINK));
+            leads.is_ok_and(|target| target == run.dir)
+        });
+        let root = own.and_then(|dir| record::root(dir));
+        let place = root.and_then(|root| Place::new(&root, &id).ok());
+        Ok(Self {
+            run: run.clone(),
+            id,
+            place,
+            earlier: 0,
+        })
+    }
+
+    /// Whether the container of this run is still there.
+    pub fn is_there(&self) -> bool {
+        let is_its = |place: &Place| place.dir().exists() && Run::of(place) == self.run;
+        self.place.as_ref().is_some_and(is_its)
+    }
+
+    /// The logs: the run's own, and what the sidecar of its pod wrote, which is of all who share that network.
+    pub fn logs(&self) -> Result<Logs, RuntimeError> {
+        let mut logs = self.run.logs()?;
+        let record = match &self.place {
+            Some(place) => Record::read(&place.dir()),
+            None => self.run.record(),
+        };
+        let shared = record.ok().and_then(|record| {
+            let first = record.shared_network()?.container.clone();
+            Some((Place::new(&record.root, &first).ok()?, first))
+        });
+        let Some((place, first)) = shared else {
+            return Ok(logs);
+        };
+        let run = match place.dir().exists() {
+            true => Some(Run::of(&place)),
+            false => {
+                // The newest that began before this one.
+                let mut of_first = all()?
+                    .into_iter()
+                    .filter(|run| id_of(&run.name()) == Some(&first));
+                of_first.find(|run| run.started() <= self.run.started())
+            }
+        };
+        if let Some(run) = run {
+            let short: String = first.chars().take(12).collect();
+            let theirs = run.logs()?.logs.into_iter();
+            logs.logs.extend(
+                theirs
+                    .filter(|log| log.file != audit::NODE)
+                    .map(|log| log.of(&short)),
+            );
+        }
+        Ok(logs)
+    }
+
+    /// Bytes of its own logs: by which a reader knows that there is something new.
+    pub fn size(&self) -> u64 {
+        let files = [audit::NODE, audit::SIDECAR, audit::WARDEN];
+        let sizes = files
+            .iter()
+            .filter_map(|name| self.run.file(name).metadata().ok());
+        sizes.map(|metadata| metadata.len()).sum()
+    }
+}
+
+impl Logs {
+    /// All lines, by their time.
+    pub fn lines(&self) -> Vec<&Line> {
+        let mut lines: Vec<&Line> = self.logs.iter().flat_map(|log| &log.lines).collect();
+        lines.sort_by(|a, b| a.time.cmp(&b.time));
+        lines
+    }
+
+    /// Whose they are.
+    pub fn context(&self) -> Option<&Context> {
+        let mut lines = self.logs.iter().flat_map(|log| &log.lines);
+        lines.next().map(|line| &line.context)
+    }
+}
+
+impl Run {
+    /// Reads and checks its logs.
+    pub fn logs(&self) -> Result<Logs, RuntimeError> {
+        let mut logs = Vec::new();
+        for name in [audit::NODE, audit::SIDECAR, audit::WARDEN] {
+            if let Some(text) = read(&self.file(name))? {
+                logs.push(Log::parse(name, &text));
+            }
+        }
+        let kept: Vec<_> = logs
+            .iter()
+            .filter(|log| log.file == audit::NODE)
+            .flat_map(|log| &log.lines)
+            .filter_map(|line| match &line.event.what {
+                What::Container { logs, .. } if !logs.is_empty() => Some(logs.clone()),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        for head in kept {
+            if !logs.iter().any(|log| log.file == head.file) {
+                logs.push(Log::parse(&head.file, b""));
+            }
+            for log in logs.iter_mut().filter(|log| log.file == head.file) {
+                log.check_head(&head);
+            }
+        }
+        Ok(Logs { logs })
+    }
+
+    /// The record that was kept with it.
+    pub fn record(&self) -> Result<Record, RuntimeError> {
+        Record::read(&self.dir)
+    }
+
+    /// The name of its directory.
+    pub fn name(&self) -> String {
+        let name = self.dir.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// When it began, as its directory's name has it: `20260102T030405.678Z`.
+    pub fn started(&self) -> String {
+        self.name().chars().take(BEFORE_ID - 1).collect()
+    }
+
+    fn context(&self) -> Option<Context> {
+        let mut head = Vec::new();
+        let file = File::open(self.file(audit::NODE)).ok()?;
+        file.take(64 << 10).read_to_end(&mut head).ok()?;
+        let line = head.split(|byte| *byte == b'\n').next()?;
+        serde_json::from_slice::<Line>(line)
+            .ok()
+            .map(|line| line.context)
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, RuntimeError> {
+    let mut text = Vec::new();
+    match File::open(path) {
+        Ok(file) => {
+            let read = file.take(MOST_BYTES).read_to_end(&mut text);
+            read.map_err(RuntimeError::io(format!("read {path:?}")))?;
+            Ok(Some(text))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(RuntimeError::io(format!("open {path:?}"))(error)),
+    }
+}
+
+/// All runs that are kept, the newest first.
+pub fn all() -> Result<Vec<Run>, RuntimeError> {
+    let Some(base) = base() else {
+        return Ok(Vec::new());
+    };
+    let entries = match std::fs::read_dir(&base) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(RuntimeError::io(format!("read {base:?}"))(error)),
+    };
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| id_of(name).is_some()).collect();
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(names
+        .into_iter()
+        .map(|name| kept(base.join(name)))
+        .collect())
+}
+
+fn kept(dir: PathBuf) -> Run {
+    Run {
+        dir,
+        kept: Kept::Stays,
+    }
+}
+
+/// The container's id in the name of a run.
+fn id_of(name: &str) -> Option<&str> {
+    let id = name.get(BEFORE_ID..)?;
+    (name.as_bytes().get(BEFORE_ID - 1) == Some(&b'-') && !id.is_empty()).then_some(id)
+}
+
+/// The run that is meant by its start, or by a container's id, its name, or the beginning of its id: of a container that is there, else the
+/// newest one of a container that is gone.
+pub fn find(text: &str) -> Result<Found, RuntimeError> {
+    let runs = all()?;
+    let names: Vec<String> = runs.iter().map(Run::name).collect();
+    // A run by its start, as lists have it.
+    let mut started = runs.iter().filter(|run| run.started() == text);
+    if let (Some(run), None) = (started.next(), started.next()) {
+        return Found::of(run);
+    }
+    let there = find::container(text, Purpose::Look);
+    let ids = || names.iter().filter_map(|name| id_of(name));
+    match there {
+        Ok(record) => {
+            let place = Place::new(&record.root, &record.id)?;
+            let run = Run::of(&place);
+            let of_id = ids().filter(|id| *id == record.id).count();
+            Ok(Found {
+                earlier: of_id.saturating_sub(usize::from(run.kept == Kept::Stays)),
+                run,
+                id: record.id,
+                place: Some(place),
+            })
+        }
+        Err(RuntimeError::Unknown(unknown)) => {
+            let id = chosen(text, &names, &runs)?.ok_or(RuntimeError::Unknown(unknown))?;
+            let mut of_id = runs
+                .iter()
+                .zip(&names)
+                .filter(|(_, name)| id_of(name) == Some(&id));
+            let run = of_id.next().map(|(run, _)| run.clone());
+            Ok(Found {
+                run: run.ok_or_else(|| RuntimeError::Unknown(id.clone()))?,
+                earlier: of_id.count(),
+                id,
+                place: None,
+            })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The id that is meant, of containers that are gone: the whole id, else a name, else the beginning of one id alone.
+fn chosen(text: &str, names: &[String], runs: &[Run]) -> Result<Option<String>, RuntimeError> {
+    let ids = || names.iter().filter_map(|name| id_of(name));
+    if ids().any(|id| id == text) {
+        return Ok(Some(text.to_owned()));
+    }
+    let mut begin: Vec<&str> = ids()
+        .filter(|id| !text.is_empty() && id.starts_with(text))
+        .collect();
+    begin.dedup();
+    begin.sort_unstable();
+    begin.dedup();
+    match begin[..] {
+        [only] => return Ok(Some(only.to_owned())),
+        [] => {}
+        _ => {
+            let few = begin.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+            return Err(RuntimeError::Ambiguous(
+                text.chars().take(80).collect(),
+                few,
+            ));
+        }
+    }
+    let is_named = |context: &Context| {
+        let (pod, name) = (context.pod.as_deref(), context.name.as_deref());
+        name == Some(text)
+            || pod
+                .zip(name)
+                .is_some_and(|(pod, name)| format!("{pod}/{name}") == text)
+            || name.is_none() && pod == Some(text)
+    };
+    let mut named = runs.iter().take(MOST_NAMES).filter_map(Run::context);
+    Ok(named.find(is_named).map(|context| context.container))
+}
