@@ -1,5 +1,8 @@
 //! `agentbox verify`: what holds, what does not, and that it notices a wall that is missing.
 
+mod mutations;
+mod running;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -22,8 +25,11 @@ fn verify(arguments: &[&str]) -> (i32, Value) {
     )
 }
 
-/// What was found by each of a report's entries: `(by, id)` to verdict and outcome.
-fn entries(report: &Value) -> BTreeMap<(String, String), (String, String)> {
+/// Who tried, and the probe, to verdict and outcome.
+type Entries = BTreeMap<(String, String), (String, String)>;
+
+/// What was found by each of a report's entries.
+fn entries(report: &Value) -> Entries {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let entry = |e: &Value| {
         let found = text(&e["found"]["outcome"]);

@@ -102,6 +102,9 @@ pub struct View<'a> {
     pub promise: &'a Promise,
 }
 
+/// Faults that a finding names.
+const MOST_FAULTS: usize = 8;
+
 /// How an attack ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -151,9 +154,15 @@ impl Finding {
 
     /// Held unless something was found that should not be there.
     pub fn of_faults(faults: &[String], held: impl Into<String>) -> Self {
+        let named = faults.iter().take(MOST_FAULTS).cloned();
+        let mut words: Vec<String> = named.collect();
+        match faults.len().saturating_sub(MOST_FAULTS) {
+            0 => {}
+            more => words.push(format!("and {more} more")),
+        }
         match faults {
             [] => Self::held(held),
-            faults => Self::not_held(faults.join("; ")),
+            _ => Self::not_held(words.join("; ")),
         }
     }
 }

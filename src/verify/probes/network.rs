@@ -57,6 +57,14 @@ pub const PROBES: &[Probe] = &[
         |_| in_sysfs(),
     ),
     probe(
+        "link-changes",
+        &["N17"],
+        "lo, which is up, is set up again (RTM_NEWLINK)",
+        "EPERM",
+        |p| p.walls.is_some(),
+        |_| link_changes(),
+    ),
+    probe(
         "unlisted-address",
         &["N01"],
         "TCP to 192.0.2.1:443, which no network has",
@@ -103,6 +111,26 @@ fn interfaces() -> Finding {
     Finding::of_faults(&others, "lo alone")
 }
 
+/// Changes nothing: the flag is set already.
+fn link_changes() -> Finding {
+    let socket = RouteSocket::open().and_then(|mut socket| {
+        let links = socket.links()?;
+        let lo = links.iter().find(|link| link.is_loopback() && link.is_up());
+        Ok((socket, lo.map(|link| link.index)))
+    });
+    match socket {
+        Err(error) => Finding::not_tried(format!("netlink: {error}")),
+        Ok((_, None)) => Finding::not_tried("there is no lo that is up"),
+        Ok((mut socket, Some(index))) => match socket.set_up(index) {
+            Ok(()) => Finding::not_held("the kernel obeyed"),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                Finding::held(error.to_string())
+            }
+            Err(error) => Finding::not_tried(format!("netlink: {error}")),
+        },
+    }
+}
+
 fn in_sysfs() -> Finding {
     match std::fs::read_dir("/sys/class/net") {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -137,10 +165,8 @@ fn no_byte(address: &str, port: u16) -> Finding {
     };
     let mut stream = match TcpStream::connect_timeout(&SocketAddr::new(address, port), WITHIN) {
         Ok(stream) => stream,
-        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-            return Finding::not_held(
-                "the connection was not refused: packets leave the container",
-            );
+        Err(error) if is_from_a_network(&error) => {
+            return Finding::not_held(format!("packets leave the container: {error}"));
         }
         Err(error) => return Finding::held(error.to_string()),
     };
@@ -156,6 +182,12 @@ fn no_byte(address: &str, port: u16) -> Finding {
         Ok(length) => Finding::not_held(format!("{length} bytes came back")),
         Err(error) => Finding::held(format!("no byte came back: {error}")),
     }
+}
+
+/// Where there is no way out, the kernel says so at once: nobody is waited for, and no router answers.
+fn is_from_a_network(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{HostUnreachable, TimedOut};
+    matches!(error.kind(), HostUnreachable | TimedOut)
 }
 
 /// What the sidecar answers to plain HTTP.
@@ -182,6 +214,9 @@ fn name(promise: &Promise) -> Finding {
     };
     match ask(server) {
         Ok(answer) => judge_answer(&answer),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Finding::not_tried(
+            format!("{server} says nothing in {} ms", WITHIN.as_millis()),
+        ),
         Err(error) => Finding::held(format!("{server} does not answer: {error}")),
     }
 }

@@ -1,0 +1,197 @@
+//! `verify ID`: in a container that runs, which it does not disturb and which gets nothing by it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{Entries, entries};
+use crate::direct::{Node, program};
+
+/// A container that runs, deleted however the test ends.
+struct Running<'a> {
+    node: &'a Node,
+    id: String,
+}
+
+impl<'a> Running<'a> {
+    fn start(node: &'a Node, name: &str, policy: &str, change: impl FnOnce(&mut Value)) -> Self {
+        let id = format!("verified-{}-{name}", std::process::id());
+        let mut config = node.config(&["sleep", "300"]);
+        change(&mut config);
+        let bundle = node.bundle(&id, &config);
+        let options = ["--policy", policy, "run", "--detach", "--bundle"];
+        node.call(&[&options[..], &[&bundle, &id]].concat()).ok();
+        Self { node, id }
+    }
+
+    /// `verify ID --json`: its exit status, and its entries.
+    fn verify(&self) -> (i32, Entries, Value) {
+        let finished = self.node.call(&["verify", &self.id, "--json"]);
+        let report = serde_json::from_str(&finished.stdout);
+        let report: Value = report.unwrap_or_else(|e| panic!("{e}: {finished}"));
+        (finished.code, entries(&report), report)
+    }
+
+    fn exec(&self, script: &str) -> String {
+        self.node.call(&["exec", &self.id, "sh", "-c", script]).ok()
+    }
+
+    fn processes(&self) -> usize {
+        let listed = self.node.call(&["ps", "--format", "json", &self.id]).ok();
+        serde_json::from_str::<Vec<i32>>(&listed).unwrap().len()
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let gone = self.node.call(&["delete", "--force", &self.id]);
+        if !std::thread::panicking() {
+            assert_eq!(gone.code, 0, "{gone}");
+        }
+    }
+}
+
+/// Files that are newer than one that is there already.
+const FILES: &str = "find / \\( -path /proc -o -path /sys \\) -prune -o -newer /tmp/before -type f -print 2>/dev/null; true";
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_of_a_running_container_holds_for_root_and_others_and_leaves_nothing() {
+    let node = Node::new();
+    for (policy, uid) in [
+        ("strict", 0),
+        ("standard", 0),
+        ("standard", 1000),
+        ("permissive", 0),
+    ] {
+        let name = format!("{policy}-{uid}");
+        let container = Running::start(&node, &name, policy, |config| {
+            config["process"]["user"] = json!({"uid": uid, "gid": uid});
+        });
+        container.exec("touch /tmp/before; sleep 1.1");
+        let (code, entries, report) = container.verify();
+        assert_eq!(code, 0, "{name}: {report:#}");
+        for id in [
+            "capabilities",
+            "io-uring",
+            "interfaces",
+            "hidden-paths",
+            "descriptors",
+        ] {
+            assert_eq!(
+                entries[&("exec".to_owned(), id.to_owned())].0,
+                "held",
+                "{name}: {id}"
+            );
+        }
+        assert_eq!(container.processes(), 1, "{name}");
+        assert_eq!(container.exec(FILES).trim(), "", "{name}");
+        // The search finds what is there.
+        let control = container.exec(&format!("touch /tmp/after; {FILES}"));
+        assert_eq!(control.trim(), "/tmp/after", "{name}");
+    }
+}
+
+/// The directory of a container's pids, by the end of its name.
+fn pids_of(dir: &Path, id: &str) -> Option<PathBuf> {
+    for entry in fs::read_dir(dir)
+        .ok()?
+        .flatten()
+        .filter(|e| e.path().is_dir())
+    {
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().ends_with(id) && path.join("pids.max").exists() {
+            return Some(path);
+        }
+        if let Some(found) = pids_of(&path, id) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_notices_a_limit_that_was_taken_away() {
+    let node = Node::new();
+    let container = Running::start(&node, "limit", "standard", |_| ());
+    let limit = ("node".to_owned(), "limit-of-processes".to_owned());
+    let (code, entries, report) = container.verify();
+    assert_eq!(
+        (code, entries[&limit].0.as_str()),
+        (0, "held"),
+        "{report:#}"
+    );
+    let cgroup = pids_of(Path::new("/sys/fs/cgroup"), &container.id).unwrap();
+    fs::write(cgroup.join("pids.max"), "max").unwrap();
+    let (code, entries, report) = container.verify();
+    assert_eq!(
+        (code, entries[&limit].0.as_str()),
+        (1, "not-held"),
+        "{report:#}"
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_of_an_unconfined_container_says_what_it_saw() {
+    let node = Node::new();
+    let container = Running::start(&node, "unconfined", "unconfined", |_| ());
+    let (code, entries, report) = container.verify();
+    assert_eq!(
+        (code, &report["promised"]),
+        (1, &json!(false)),
+        "{report:#}"
+    );
+    for (by, id) in [
+        ("exec", "seccomp-mode"),
+        ("exec", "io-uring"),
+        ("node", "as-the-node-sees-it"),
+    ] {
+        let entry = &entries[&(by.to_owned(), id.to_owned())];
+        assert_eq!(
+            (entry.0.as_str(), entry.1.as_str()),
+            ("not-promised", "not-held"),
+            "{id}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_of_a_paused_or_ended_container_is_no_answer() {
+    let node = Node::new();
+    let container = Running::start(&node, "paused", "standard", |_| ());
+    node.call(&["pause", &container.id]).ok();
+    let paused = node.call(&["verify", &container.id]);
+    assert_eq!(paused.code, 2, "{paused}");
+    node.call(&["resume", &container.id]).ok();
+    node.call(&["kill", &container.id, "KILL"]).ok();
+    let ended = node.call(&["verify", &container.id]);
+    assert_eq!(ended.code, 2, "{ended}");
+}
+
+/// F09: the process inside is agentbox itself, and everybody in the container looks for a way to its file.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f09_verify_gives_no_way_to_the_runtimes_file() {
+    let node = Node::new();
+    let container = Running::start(&node, "thief", "permissive", |config| {
+        // Its own program is never opened: it is one of the image.
+        let steal = "while :; do for exe in /proc/[0-9]*/exe; do n=$(readlink $exe) || continue; \
+                     case $n in */agentbox*) echo $n >>/tmp/seen; (: >>$exe) 2>/dev/null && echo $n >>/tmp/won;; esac; \
+                     done; done";
+        config["process"]["args"] = json!(["sh", "-c", steal]);
+    });
+    let before = fs::read(program()).unwrap();
+    for _ in 0..5 {
+        let finished = node.call(&["verify", &container.id]);
+        assert_eq!(finished.code, 0, "{finished}");
+    }
+    assert_eq!(container.exec("cat /tmp/won 2>/dev/null; true").trim(), "");
+    assert!(
+        before == fs::read(program()).unwrap(),
+        "the program was changed"
+    );
+}
