@@ -6,6 +6,7 @@ mod agents;
 mod landlock;
 mod leftovers;
 mod mcp;
+mod name;
 mod named;
 mod options;
 mod person;

@@ -281,6 +281,9 @@ pub struct Wrap {
     /// Read environment variables from this file, repeatable; a line is NAME=VALUE or NAME, as for `docker run`
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
+    /// Name of the sandbox for `list`, `network`, `approve`, `exec` and `kill` [default: a random one]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// Print what would be enforced, as `explain` does, and run nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -20,7 +20,7 @@ use crate::runtime::launch::{self, Streams};
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{Lock, Place};
-use crate::wrap::leftovers;
+use crate::wrap::leftovers::{self, Named};
 
 /// What an image has at least, and places where the probes look.
 const DIRECTORIES: [&str; 8] = ["dev", "etc", "proc", "root", "run", "sys", "tmp", "var"];
@@ -32,7 +32,7 @@ const DIRECTORIES: [&str; 8] = ["dev", "etc", "proc", "root", "run", "sys", "tmp
 pub fn sandbox(global: &Global) -> Result<Report> {
     leftovers::sweep();
     // From here on a killed process's remains are known to the next call.
-    let claim = leftovers::claim(&global.root, "verify")?;
+    let claim = leftovers::claim(&global.root, Named::Beginning("verify"))?;
     let directory = Directory(claim.dir.clone());
     write_bundle(&directory.0, &claim.id)?;
     let (stdio, talk) = Talk::begin()?;

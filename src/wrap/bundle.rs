@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::layout::Layout;
-use super::leftovers::{self, Claim};
+use super::leftovers::{self, Claim, Named};
 use super::person::Person;
 use crate::runtime::unprivileged;
 
@@ -31,6 +31,8 @@ pub enum Base<'a> {
     Records {
         /// `--root`
         root: &'a Path,
+        /// `--name`
+        name: Option<&'a str>,
     },
     /// This directory of one run, which keeps it from being taken for a leftover.
     Run(&'a Path),
@@ -40,8 +42,9 @@ impl WrapBundle {
     /// Makes the directory, and the root file system's empty directories and links.
     pub fn new(layout: &Layout, person: &Person, base: Base<'_>) -> Result<Self> {
         let bundle = match base {
-            Base::Records { root } => {
-                let claim = leftovers::claim(root, "wrap")?;
+            Base::Records { root, name } => {
+                let named = name.map_or(Named::Beginning("wrap"), Named::Whole);
+                let claim = leftovers::claim(root, named)?;
                 Self {
                     dir: claim.dir.clone(),
                     id: claim.id.clone(),

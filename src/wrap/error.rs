@@ -32,6 +32,16 @@ pub enum WrapRefused {
         /// The person's settings, or what they trust.
         own: PathBuf,
     },
+    /// `--name`
+    #[error(
+        "--name {0:?} is no name: it begins with a letter or digit, and has letters, digits, `_`, `+`, `-` and `.`, at most 200"
+    )]
+    Name(String),
+    /// `--name` of a sandbox that runs.
+    #[error(
+        "--name {0} is taken by a sandbox that runs (`agentbox list` shows it, `agentbox kill {0} KILL` ends it): choose another"
+    )]
+    NameTaken(String),
     /// A workspace below /usr, say.
     #[error("the workspace {0:?} is part of the system: choose a project's directory")]
     SystemDirectory(PathBuf),

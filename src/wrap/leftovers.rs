@@ -3,17 +3,18 @@
 //! share /run.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 
+use super::error::WrapRefused;
 use crate::runtime::delete::{self, Deletes};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::{self, ContainerId, Place};
 
 /// Below /run/agentbox.
 const DIR: &str = "wrap";
@@ -32,19 +33,53 @@ pub struct Claim {
     _alive: File,
 }
 
-/// Makes a directory that is not taken for a leftover; the container's id begins with `prefix`.
-pub fn claim(root: &Path, prefix: &str) -> Result<Claim> {
+/// How the container is called.
+#[derive(Debug, Clone, Copy)]
+pub enum Named<'a> {
+    /// By random digits behind this word.
+    Beginning(&'a str),
+    /// By this name, which somebody chose.
+    Whole(&'a str),
+}
+
+impl Named<'_> {
+    /// The id, which no other container of this user has.
+    fn id(self) -> Result<String> {
+        let name = match self {
+            Self::Beginning(prefix) => {
+                let mut random = [0; 6];
+                getrandom::fill(&mut random).context("the kernel gives no random bytes")?;
+                let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+                return Ok(format!("{prefix}-{hex}"));
+            }
+            Self::Whole(name) => name,
+        };
+        // What begins with a dot is not a bundle here, with a hyphen no argument elsewhere.
+        let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if !begins || ContainerId::parse(name).is_err() {
+            bail!(WrapRefused::Name(name.to_owned()));
+        }
+        match store::with_id(name)?.is_empty() {
+            true => Ok(name.to_owned()),
+            false => bail!(WrapRefused::NameTaken(name.to_owned())),
+        }
+    }
+}
+
+/// Makes a directory that is not taken for a leftover.
+pub fn claim(root: &Path, named: Named<'_>) -> Result<Claim> {
     let base = store::private_dir(DIR)?;
     let turn = open(&base.join(TURN))?;
     rustix::fs::fcntl_lock(turn.as_fd(), FlockOperation::LockExclusive)
         .with_context(|| format!("lock {base:?}"))?;
-    let mut random = [0; 6];
-    getrandom::fill(&mut random).context("the kernel gives no random bytes")?;
-    let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let id = format!("{prefix}-{hex}");
+    let id = named.id()?;
     let dir = base.join(&id);
-    let made = fs::DirBuilder::new().mode(0o700).create(&dir);
-    made.with_context(|| format!("make {dir:?}"))?;
+    match fs::DirBuilder::new().mode(0o700).create(&dir) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            bail!(WrapRefused::NameTaken(id));
+        }
+        made => made.with_context(|| format!("make {dir:?}"))?,
+    }
     let mut alive = open(&dir.join(ALIVE))?;
     rustix::fs::fcntl_lock(alive.as_fd(), FlockOperation::NonBlockingLockExclusive)
         .with_context(|| format!("lock {dir:?}"))?;

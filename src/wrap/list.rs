@@ -129,7 +129,19 @@ mod tests {
     #[test]
     fn secrets_of_the_environment_are_not_passed_on() {
         let list = List::builtin();
-        assert!(list.passes("PATH") && list.passes("LC_ALL"));
+        for key in [
+            "PATH",
+            "LC_ALL",
+            "CI",
+            "NO_COLOR",
+            "FORCE_COLOR",
+            "EDITOR",
+            "VISUAL",
+            "COLORTERM",
+            "TERM_PROGRAM",
+        ] {
+            assert!(list.passes(key), "{key}");
+        }
         for key in [
             "AWS_SECRET_ACCESS_KEY",
             "SSH_AUTH_SOCK",
@@ -137,6 +149,9 @@ mod tests {
             "LD_PRELOAD",
             "LC",
             "HOMEX",
+            "CI_JOB_TOKEN",
+            "GIT_EDITOR",
+            "TERM_SESSION_ID",
         ] {
             assert!(!list.passes(key), "{key}");
         }

@@ -40,6 +40,7 @@ use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::{self, Afterwards, Front};
 use crate::runtime::input::node_files;
 use crate::runtime::runs::Run;
+use crate::runtime::unprivileged;
 use bundle::{Base, WrapBundle};
 use layout::{Layout, Shown};
 use summary::Summary;
@@ -55,8 +56,9 @@ pub fn run(global: &Global, wanted: &Wanted) -> Result<i32> {
 
 fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<i32> {
     leftovers::sweep();
-    let base = Base::Records { root: &global.root };
+    let base = records(global, wanted);
     let prepared = prepare(global, wanted, base)?;
+    say_what_is_lacking(wanted);
     let mut refused = Summary::default();
     let status = foreground::run(
         global,
@@ -72,6 +74,17 @@ fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<i32> {
     );
     refused.tell(wanted, prepared.summary.as_ref())?;
     Ok(status?.unwrap_or_default())
+}
+
+/// One line on a terminal: without root's rights nobody makes a cgroup, so that nothing bounds a command that runs away.
+fn say_what_is_lacking(wanted: &Wanted) {
+    let is_seen = !wanted.quiet && rustix::termios::isatty(rustix::stdio::stderr());
+    if is_seen && unprivileged::inside().is_some() {
+        crate::log::complain(
+            "agentbox: without root's rights no limit of memory, processors or processes holds; `agentbox explain` has the rest, and \
+             --quiet leaves this line out",
+        );
+    }
 }
 
 /// What would be enforced, of which nothing has been made.
@@ -100,7 +113,7 @@ pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
     let explained = match wanted.walls {
         Walls::Landlock => landlock::decide(global, wanted)?,
         Walls::Namespaces => {
-            let base = Base::Records { root: &global.root };
+            let base = records(global, wanted);
             let prepared = prepare(global, wanted, base)?;
             create::decide(global, &prepared.bundle.dir, &prepared.wrapped)?.into()
         }
@@ -109,6 +122,13 @@ pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
         settings: wanted.from_files.clone(),
         ..explained
     })
+}
+
+fn records<'a>(global: &'a Global, wanted: &'a Wanted) -> Base<'a> {
+    Base::Records {
+        root: &global.root,
+        name: wanted.name.as_deref(),
+    }
 }
 
 /// A bundle made for a command, and how it is to be run.

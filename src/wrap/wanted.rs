@@ -17,6 +17,8 @@ use crate::policy::{Asked, AskedOption, AskedPolicy, Field, OnUnknown};
 pub struct Wanted {
     /// Program and arguments.
     pub command: Vec<String>,
+    /// How the sandbox is called.
+    pub name: Option<String>,
     /// What the walls are made of.
     pub walls: Walls,
     /// Who the command runs as.
@@ -65,6 +67,7 @@ impl Wanted {
         let asked = person.looking(|| asked(args, &found.sources, &person))??;
         let mut wanted = Self {
             command: args.command.clone(),
+            name: args.name.clone(),
             walls: Walls::default(),
             person,
             list,

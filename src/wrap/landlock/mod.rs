@@ -115,6 +115,10 @@ fn run_decided(place: &Place, global: &Global, decision: BundleDecision, git: &s
 
 /// As whoever called: what root alone may see of the node counts for what is hidden.
 fn decide_in(place: &Place, global: &Global, wanted: &Wanted) -> Result<DecidedRun> {
+    if wanted.name.is_some() {
+        let why = "--name is for other verbs, which find no record of such a run: leave it out";
+        bail!(WrapRefused::NotByLandlock(why.to_owned()));
+    }
     let prepared = prepare(global, wanted, Base::Run(&place.bundle()))?;
     let dir = &prepared.bundle.dir;
     let decision = create::decide(global, dir, &prepared.wrapped)?;

@@ -1,0 +1,148 @@
+//! `--name`, what is said at a terminal without root's rights, and variables that are passed on unasked.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::account::Account;
+use super::shell::Shell;
+use crate::command::run_for;
+use crate::direct::program;
+use crate::docker::Docker;
+
+/// A `wrap` whose command waits for a line.
+fn start(mut wrap: Command) -> Child {
+    let stdio = wrap.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = stdio.spawn().unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.as_mut().unwrap());
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+fn end(mut child: Child) {
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// How a person calls: a command of these words.
+type Caller<'a> = &'a dyn Fn(&[&str]) -> Command;
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_name_is_how_other_verbs_find_it_and_nobody_elses() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let program = program();
+    let name = format!("box.{}", person.uid);
+    let waits = [
+        "wrap",
+        "--name",
+        &name,
+        "--",
+        "sh",
+        "-c",
+        "echo ready; read -r line",
+    ];
+    let by_sudo = |words: &[&str]| person.sudo(words);
+    let alone = |words: &[&str]| person.alone(&[&[program.as_str()], words].concat());
+    let callers: [Caller<'_>; 2] = [&by_sudo, &alone];
+    for (index, caller) in callers.into_iter().enumerate() {
+        let call = |words: &[&str]| run_for(Duration::from_secs(60), &mut caller(words));
+        let child = start(caller(&waits));
+        let list = call(&["list", "-q"]).ok();
+        assert!(list.lines().any(|line| line == name), "{list}");
+        for verb in ["network", "explain", "state"] {
+            call(&[verb, &name]).ok();
+        }
+        if index == 0 {
+            assert_eq!(call(&["exec", &name, "echo", "within"]).ok(), "within\n");
+        }
+        let taken = call(&["wrap", "--name", &name, "--", "echo", "ran"]).failed();
+        assert!(
+            taken.contains(&name) && taken.contains("is taken"),
+            "{taken}"
+        );
+        // It has not ended the first one, whose command still waits.
+        end(child);
+        // What ended leaves the name, also by a signal from outside.
+        let mut child = start(caller(&waits));
+        call(&["kill", &name, "KILL"]).ok();
+        assert_eq!(child.wait().unwrap().code(), Some(137));
+        let mut killed = start(caller(&waits));
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        end(start(caller(&waits)));
+        for bad in ["", ".turn", "../x", "a/b", "-x", "a b", &"x".repeat(201)] {
+            let option = format!("--name={bad}");
+            let said = call(&["wrap", &option, "--", "echo", "ran"]);
+            assert_ne!(said.code, 0, "{bad}: {said}");
+            assert!(!said.stdout.contains("ran"), "{bad}: {said}");
+        }
+        let said = call(&[
+            "wrap", "--walls", "landlock", "--name", &name, "--", "echo", "ran",
+        ]);
+        assert!(said.failed().contains("--name"));
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_says_at_a_terminal_that_no_limit_holds_without_root() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let mut shell = Shell::new(&person.project);
+    let ids = format!(
+        "--reuid {} --regid {} --init-groups",
+        person.uid, person.gid
+    );
+    let wrap = format!("HOME={} setpriv {ids} {} wrap", person.home, program());
+    let line = "no limit of memory, processors or processes holds";
+    for (command, said) in [
+        (format!("{wrap} -- echo ran"), 1),
+        (format!("{wrap} --quiet -- echo ran"), 0),
+        (format!("{wrap} -- echo ran 2>/dev/null"), 0),
+        (format!("{wrap} -- echo ran 2>&1 | cat"), 0),
+        // The control: root has limits.
+        (format!("{} wrap -- echo ran", program()), 0),
+    ] {
+        let seen = shell.ask(&command);
+        assert_eq!(seen.matches(line).count(), said, "{command}: {seen}");
+        assert!(seen.contains("ran\n"), "{command}: {seen}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_passes_on_what_programs_ask_of_a_terminal_and_no_token() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let passed = [
+        "CI",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "EDITOR",
+        "VISUAL",
+        "COLORTERM",
+        "TERM_PROGRAM",
+    ];
+    let kept = [
+        "CI_JOB_TOKEN",
+        "GITHUB_TOKEN",
+        "TERM_SESSION_ID",
+        "GIT_ASKPASS",
+    ];
+    let program = program();
+    let mut wrap = person.alone(&[&program, "wrap", "--", "env"]);
+    for name in passed.iter().chain(&kept) {
+        wrap.env(name, "of-the-caller");
+    }
+    let seen = run_for(Duration::from_secs(60), &mut wrap).ok();
+    let has = |name: &str| {
+        seen.lines()
+            .any(|line| line == format!("{name}=of-the-caller"))
+    };
+    assert!(passed.iter().all(|name| has(name)), "{seen}");
+    assert!(!kept.iter().any(|name| has(name)), "{seen}");
+}
