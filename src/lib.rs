@@ -27,6 +27,7 @@
 //! | [`egress`] | rules, names, heads -> verdicts | nothing but compute |
 //! | [`devices`] | device rules -> a program for cgroup v2 | nothing but compute |
 //! | [`audit`] | events -> lines that hold each other, and back | nothing but compute |
+//! | [`receipt`] | a run -> a signed statement | nothing but compute |
 //! | [`render`] | plan -> spec, files, words | nothing but compute |
 //! | [`kernel`] | words of the kernel's interfaces that several share | nothing but compute |
 //! | [`probe`] | kernel and files -> facts | read |
@@ -57,6 +58,7 @@ pub mod network;
 pub mod plan;
 pub mod policy;
 pub mod probe;
+pub mod receipt;
 pub mod render;
 pub mod runtime;
 pub mod seccomp;

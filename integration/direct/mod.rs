@@ -11,6 +11,7 @@ mod input;
 mod kill;
 mod lifecycle;
 mod readme;
+mod receipts;
 mod seccomp;
 mod swap;
 mod verbs;

@@ -21,7 +21,8 @@ pub use container::{
 };
 pub use own::{
     Approvals, Approve, Audit, AuditFormat, Deny, Explain, Network, PolicyArgs, PolicyCheck,
-    PolicyPresets, PolicyShow, PolicyVerb, TextFormat, Trust, Verify, Walls, Wrap,
+    PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, TextFormat, Trust, Verify,
+    VerifyReceipt, Walls, Wrap,
 };
 pub use update::Update;
 
@@ -208,6 +209,10 @@ pub enum Verb {
     Network(Network),
     /// Show what was refused, let through and done in a container, also in one that is gone
     Audit(Audit),
+    /// Print a run's receipt, a signed statement of its walls and its log, or check one
+    Receipt(Receipt),
+    /// Make the key that signs receipts, where there is none, and print the public key
+    Key,
     /// List connections waiting for approval (network.on-unknown = "ask")
     Approvals(Approvals),
     /// Approve waiting and future connections to a host, within the ceiling

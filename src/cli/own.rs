@@ -55,6 +55,40 @@ pub struct Network {
     pub id: String,
 }
 
+/// `receipt`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Receipt {
+    /// Check a receipt
+    #[command(subcommand)]
+    pub verb: Option<ReceiptVerb>,
+    /// Container id, name or unique prefix of the id, of any engine; also of a container that is gone
+    pub id: Option<String>,
+}
+
+/// What is done with a receipt that exists.
+#[derive(Debug, Subcommand)]
+pub enum ReceiptVerb {
+    /// Check a receipt's signature, and whether the run's log, record and filter are still those it was signed for
+    Verify(VerifyReceipt),
+}
+
+/// `receipt verify`
+#[derive(Debug, Args)]
+pub struct VerifyReceipt {
+    /// The receipt
+    pub file: PathBuf,
+    /// The public key of the node that signed it, as `agentbox key` prints it
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// The directory of the run [default: this node's]
+    #[arg(long, value_name = "DIR", conflicts_with = "signature_only")]
+    pub dir: Option<PathBuf>,
+    /// Check the signature alone
+    #[arg(long)]
+    pub signature_only: bool,
+}
+
 /// `audit`
 #[derive(Debug, Args)]
 pub struct Audit {

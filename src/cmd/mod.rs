@@ -10,6 +10,7 @@ mod exec;
 mod explain;
 mod explain_syscalls;
 mod features;
+mod key;
 mod kill;
 mod list;
 mod network;
@@ -17,6 +18,7 @@ mod out;
 mod pause;
 mod policy;
 mod ps;
+mod receipt;
 mod run;
 mod spec;
 mod start;
@@ -72,6 +74,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Spec(args) => spec::run(&args),
         Verb::Explain(args) => explain::run(&global, &args),
         Verb::Audit(args) => audit::run(&args),
+        Verb::Receipt(args) => receipt::run(&args),
+        Verb::Key => key::run(),
         Verb::Approvals(args) => approvals::list(&args),
         Verb::Approve(args) => approvals::approve(&args),
         Verb::Deny(args) => approvals::deny(&args),

@@ -139,7 +139,9 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
     if init.is_some() {
         // While the cgroup counts, and the logs are complete.
         let controllers = record.and_then(|record| record.controllers.as_ref());
-        Run::of(place).end(record, events::limits(controllers));
+        let run = Run::of(place);
+        run.end(record, events::limits(controllers));
+        run.sign_end(place);
     }
     for cgroup in &remains.cgroups {
         note(path::remove(cgroup).map_err(RuntimeError::from));

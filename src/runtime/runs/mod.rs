@@ -6,6 +6,8 @@
 //!   sidecar.jsonl   the sidecar
 //!   warden.jsonl    the warden, where it ended the container
 //!   record.json     the container's record: plan, policy, annotations
+//!   filter          the seccomp program, as it was loaded
+//!   receipt.json    the signed statement of all that, where the node has a key
 //! ```
 //! Somebody without root's rights has the same in `$XDG_STATE_HOME/agentbox/runs`, or `~/.local/state`. The link `run` in the
 //! container's own directory leads there. Where no such directory can be made, or the container would see it, the logs lie in
@@ -15,6 +17,7 @@ pub mod events;
 mod node_log;
 mod prune;
 pub mod read;
+pub mod receipt;
 
 pub use prune::prune;
 

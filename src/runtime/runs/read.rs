@@ -57,6 +57,12 @@ impl Found {
         })
     }
 
+    /// The record of the container, while that is there.
+    pub fn record_of_container(&self) -> Option<Result<Record, RuntimeError>> {
+        let place = self.place.as_ref().filter(|_| self.is_there())?;
+        Some(Record::read(&place.dir()))
+    }
+
     /// Whether the container of this run is still there.
     pub fn is_there(&self) -> bool {
         let is_its = |place: &Place| place.dir().exists() && Run::of(place) == self.run;
@@ -159,6 +165,11 @@ impl Run {
         Record::read(&self.dir)
     }
 
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The name of its directory.
     pub fn name(&self) -> String {
         let name = self.dir.file_name().unwrap_or_default();
@@ -213,6 +224,11 @@ pub fn all() -> Result<Vec<Run>, RuntimeError> {
         .into_iter()
         .map(|name| kept(base.join(name)))
         .collect())
+}
+
+/// The run of this name, if it is kept.
+pub fn named(name: &str) -> Result<Option<Run>, RuntimeError> {
+    Ok(all()?.into_iter().find(|run| run.name() == name))
 }
 
 fn kept(dir: PathBuf) -> Run {

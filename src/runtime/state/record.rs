@@ -20,7 +20,8 @@ use crate::sidecar::SidecarRecord;
 
 pub use crate::sys::process_id::ProcessId;
 
-const FILE: &str = "record.json";
+/// The record's name in a directory.
+pub const FILE: &str = "record.json";
 
 /// Grows with each change that an older program would misread. A program reads its own format and older ones.
 pub const FORMAT: u32 = 4;

@@ -1,0 +1,229 @@
+//! Receipts: other programs than ours accept the signature, and every byte that is changed afterwards is noticed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{Node, Scratch, program};
+use crate::command::{Finished, run};
+
+/// Debian's, which has its packages.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Checks the signature with securesystemslib, which is in-toto's, by the raw public key. Debian's has no reader of envelopes yet.
+const SECURESYSTEMSLIB: &str = r#"
+import base64, json, subprocess, sys
+from securesystemslib.signer import SSlibKey, Signature
+receipt, pem = sys.argv[1:]
+der = subprocess.run(["openssl", "pkey", "-pubin", "-in", pem, "-outform", "DER"], check=True, capture_output=True).stdout
+envelope = json.load(open(receipt))
+payload = base64.b64decode(envelope["payload"])
+kind = envelope["payloadType"].encode()
+signed = b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
+[signature] = envelope["signatures"]
+key = SSlibKey(signature["keyid"], "ed25519", "ed25519", {"public": der[-32:].hex()})
+key.verify_signature(Signature(signature["keyid"], base64.b64decode(signature["sig"]).hex()), signed)
+print("accepted", json.loads(payload)["predicate"]["exit"])
+"#;
+
+/// Checks the signature with openssl(1) alone.
+const OPENSSL: &str = r#"
+set -eu
+type=$(jq -j .payloadType "$1")
+jq -j .payload "$1" | base64 -d >"$3/payload"
+jq -j '.signatures[0].sig' "$1" | base64 -d >"$3/sig"
+{ printf 'DSSEv1 %s %s %s ' "${#type}" "$type" "$(stat -c %s "$3/payload")"; cat "$3/payload"; } >"$3/pae"
+openssl pkeyutl -verify -pubin -inkey "$2" -rawin -in "$3/pae" -sigfile "$3/sig"
+"#;
+
+/// A run that is over, and its receipt.
+struct Signed {
+    node: Node,
+    scratch: Scratch,
+    key: String,
+    receipt: String,
+    statement: Value,
+}
+
+fn agentbox(words: &[&str]) -> Finished {
+    run(&program(), words)
+}
+
+impl Signed {
+    fn new(name: &str) -> Self {
+        let (node, scratch) = (Node::new(), Scratch::new());
+        let key = scratch.file("key.pem", &agentbox(&["key"]).ok());
+        let id = format!("{name}-{}", std::process::id());
+        let mut config = node.config(&["sh", "-c", "exit 7"]);
+        config["annotations"] = json!({});
+        let bundle = node.bundle("bundle", &config);
+        assert_eq!(node.call(&["run", "--bundle", &bundle, &id]).code, 7);
+        let text = agentbox(&["receipt", &id]).ok();
+        let envelope: Value = serde_json::from_str(&text).unwrap();
+        let payload = scratch.file("payload", envelope["payload"].as_str().unwrap());
+        let statement = run("base64", &["-d", &payload]).ok();
+        Self {
+            receipt: scratch.file("receipt.json", &text),
+            statement: serde_json::from_str(&statement).unwrap(),
+            node,
+            scratch,
+            key,
+        }
+    }
+
+    /// `receipt verify` with these further words.
+    fn verify(&self, more: &[&str]) -> Finished {
+        let words = ["receipt", "verify", &self.receipt, "--key", &self.key];
+        agentbox(&[&words[..], more].concat())
+    }
+
+    /// A copy of the run's directory.
+    fn copy(&self) -> PathBuf {
+        let name = self.statement["predicate"]["run"].as_str().unwrap();
+        let copy = self.scratch.path("copy");
+        let _ = fs::remove_dir_all(&copy);
+        run(
+            "cp",
+            &["-a", &format!("/var/lib/agentbox/runs/{name}"), &copy],
+        )
+        .ok();
+        copy.into()
+    }
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_receipts_are_accepted_by_others_verifiers() {
+    let signed = Signed::new("receipt");
+    let predicate = &signed.statement["predicate"];
+    assert_eq!(predicate["exit"], 7);
+    assert_eq!(predicate["container"]["policy"], "standard");
+    for hash in [&predicate["plan"], &predicate["container"]["policyHash"]] {
+        assert_eq!(hash.as_str().unwrap().len(), 64, "{predicate}");
+    }
+    let subjects = signed.statement["subject"].as_array().unwrap();
+    for name in ["node.jsonl", "record.json", "filter"] {
+        assert!(subjects.iter().any(|s| s["name"] == name), "{subjects:?}");
+    }
+    let seen = signed.verify(&[]).ok();
+    assert!(
+        seen.contains("the signature is good") && seen.contains("exit status: 7"),
+        "{seen}"
+    );
+
+    let python = ["-c", SECURESYSTEMSLIB, &signed.receipt, &signed.key];
+    assert_eq!(run(PYTHON, &python).ok(), "accepted 7\n");
+    let dir = signed.scratch.dir("openssl");
+    let shell = ["-c", OPENSSL, "sh", &signed.receipt, &signed.key, &dir];
+    run("sh", &shell).ok();
+
+    // The control: neither accepts another payload under the same signature.
+    let text = fs::read_to_string(&signed.receipt).unwrap();
+    let mut envelope: Value = serde_json::from_str(&text).unwrap();
+    let mut other = signed.statement.clone();
+    other["predicate"]["exit"] = json!(0);
+    let other = signed.scratch.file("other", &other.to_string());
+    envelope["payload"] = json!(run("base64", &["-w0", &other]).ok());
+    let forged = signed.scratch.file("forged.json", &envelope.to_string());
+    run(PYTHON, &["-c", SECURESYSTEMSLIB, &forged, &signed.key]).failed();
+    run("sh", &["-c", OPENSSL, "sh", &forged, &signed.key, &dir]).failed();
+    let said = agentbox(&["receipt", "verify", &forged, "--key", &signed.key]);
+    assert_eq!(said.code, 1, "{said}");
+    assert!(said.stdout.contains("NOT GENUINE"), "{said}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_receipts_one_flipped_byte_of_log_record_or_filter_is_found() {
+    let signed = Signed::new("flipped");
+    let copy = signed.copy();
+    let dir = copy.to_str().unwrap();
+    signed.verify(&["--dir", dir]).ok();
+    for name in ["node.jsonl", "record.json", "filter"] {
+        let length = fs::read(copy.join(name)).unwrap().len();
+        for at in [0, length / 2, length - 2] {
+            flip(&copy.join(name), at);
+            let seen = signed.verify(&["--dir", dir]);
+            assert_eq!(seen.code, 3, "{name}, byte {at}: {seen}");
+            assert!(seen.stdout.contains(&format!("{name}: CHANGED")), "{seen}");
+            flip(&copy.join(name), at);
+        }
+        let kept = copy.join("kept");
+        fs::rename(copy.join(name), &kept).unwrap();
+        let seen = signed.verify(&["--dir", dir]);
+        assert_eq!(seen.code, 3, "{seen}");
+        assert!(seen.stdout.contains(&format!("{name}: MISSING")), "{seen}");
+        fs::rename(kept, copy.join(name)).unwrap();
+    }
+    // More lines are no change of those that were signed; a line taken away is.
+    let log = copy.join("node.jsonl");
+    let whole = fs::read_to_string(&log).unwrap();
+    fs::write(&log, format!("{whole}{{}}\n")).unwrap();
+    let seen = signed.verify(&["--dir", dir]).ok();
+    assert!(seen.contains("with more lines since"), "{seen}");
+    let (shorter, _) = whole.trim_end().rsplit_once('\n').unwrap();
+    fs::write(&log, format!("{shorter}\n")).unwrap();
+    assert_eq!(signed.verify(&["--dir", dir]).code, 3);
+
+    let other = signed.scratch.path("other.key");
+    run(
+        "openssl",
+        &["genpkey", "-algorithm", "ed25519", "-out", &other],
+    )
+    .ok();
+    let public = signed.scratch.path("other.pem");
+    run(
+        "openssl",
+        &["pkey", "-in", &other, "-pubout", "-out", &public],
+    )
+    .ok();
+    let words = ["receipt", "verify", &signed.receipt, "--key", &public];
+    assert_eq!(agentbox(&words).code, 1);
+    drop(signed.node);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_receipts_a_key_that_others_read_signs_nothing() {
+    let state = Scratch::new();
+    let home = state.path("state");
+    // A caller without root's rights has a key of their own, below a directory of their own: no other test sees it.
+    let person = |words: &[&str]| {
+        let own = format!("XDG_STATE_HOME={home}");
+        let user = [
+            "setpriv",
+            "--reuid=12345",
+            "--regid=12345",
+            "--clear-groups",
+        ];
+        let binary = program();
+        let all = [&user[..], &["env", &own, &binary], words].concat();
+        run(all[0], &all[1..])
+    };
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(12345), Some(12345)).unwrap();
+    let first = person(&["key"]).ok();
+    assert!(first.starts_with("-----BEGIN PUBLIC KEY-----\n"), "{first}");
+    assert_eq!(person(&["key"]).ok(), first);
+    let key = format!("{home}/agentbox/receipt.key");
+    let mode = |mode: u32| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&key, mode).unwrap();
+    };
+    for open in [0o640, 0o604, 0o620] {
+        mode(open);
+        let said = person(&["key"]).failed();
+        assert!(said.contains("nobody else reads"), "{said}");
+    }
+    mode(0o600);
+    fs::write(&key, "no key").unwrap();
+    let said = person(&["key"]).failed();
+    assert!(said.contains("PRIVATE KEY"), "{said}");
+}

@@ -1,0 +1,147 @@
+//! `receipt`
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cli::{Receipt, ReceiptVerb, VerifyReceipt};
+use crate::cmd::out;
+use crate::policy::escape;
+use crate::receipt::{Envelope, PublicKey, Statement};
+use crate::runtime::runs::read;
+use crate::runtime::runs::receipt::{self, Held};
+
+/// The exit status where a receipt is not to be believed.
+const NOT_GENUINE: u8 = 1;
+/// The exit status where its signature is good, and a file is missing or was changed.
+const FILES_DIFFER: u8 = 3;
+
+/// Prints a run's receipt, or checks one.
+pub fn run(args: &Receipt) -> Result<ExitCode> {
+    match (&args.verb, &args.id) {
+        (Some(ReceiptVerb::Verify(args)), _) => verify(args),
+        (None, Some(id)) => {
+            let envelope = receipt::of(&read::find(id)?)?;
+            out::json(&envelope)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (None, None) => bail!("name a container, or `verify` and a file"),
+    }
+}
+
+fn verify(args: &VerifyReceipt) -> Result<ExitCode> {
+    let (file, key) = (text(&args.file)?, text(&args.key)?);
+    let key = PublicKey::from_pem(&key).with_context(|| format!("read the key {:?}", args.key))?;
+    let envelope: Envelope =
+        serde_json::from_str(&file).with_context(|| format!("read {:?} as DSSE", args.file))?;
+    let payload = match envelope.payload_by(&key) {
+        Ok(payload) => payload,
+        Err(why) => {
+            out::line(&format!("NOT GENUINE: {why}"))?;
+            return Ok(ExitCode::from(NOT_GENUINE));
+        }
+    };
+    let statement = Statement::parse(&payload)?;
+    let dir = directory(args, &statement)?;
+    let files = match &dir {
+        Some(dir) => receipt::compare(&statement, dir)?,
+        None => Vec::new(),
+    };
+    out::text(&page(&statement, dir.as_deref(), &files))?;
+    let whole = dir.is_none()
+        || files
+            .iter()
+            .all(|(_, held)| matches!(held, Held::Same | Held::Longer));
+    Ok(match whole {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FILES_DIFFER),
+    })
+}
+
+fn text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("read {path:?}"))
+}
+
+/// Where the files of the run are.
+fn directory(args: &VerifyReceipt, statement: &Statement) -> Result<Option<PathBuf>> {
+    if args.signature_only {
+        return Ok(None);
+    }
+    if let Some(dir) = &args.dir {
+        return Ok(Some(dir.clone()));
+    }
+    let run = &statement.predicate.run;
+    match read::named(run)? {
+        Some(run) => Ok(Some(run.dir().to_owned())),
+        None => bail!(
+            "the signature is good, and this node keeps no run {:?}: name its directory with --dir, or check the signature alone \
+             with --signature-only",
+            escape(run)
+        ),
+    }
+}
+
+/// What was found, for people.
+fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, Held)]) -> String {
+    let receipt = &statement.predicate;
+    let mut page = String::from("the signature is good\n");
+    let mut line = |name: &str, text: &str| {
+        writeln!(page, "{name}: {}", escape(text)).expect("a String takes every text");
+    };
+    let container = &receipt.container;
+    let mut who = container.container.clone();
+    let parts = [
+        &container.namespace,
+        &container.pod,
+        &container.name,
+        &container.image,
+    ];
+    for part in parts.into_iter().flatten() {
+        who = format!("{who}, {part}");
+    }
+    line("container", &who);
+    match (&container.policy, &container.policy_hash) {
+        (Some(policy), Some(hash)) => line("policy", &format!("{policy}, sha256:{hash}")),
+        _ => line("policy", "unconfined: there were no walls"),
+    }
+    line("kernel", &receipt.kernel);
+    let times = &receipt.times;
+    let known = [
+        ("created", &times.created),
+        ("started", &times.started),
+        ("ended", &times.ended),
+    ];
+    for (name, time) in known {
+        if let Some(time) = time {
+            line(name, time);
+        }
+    }
+    if let Some(exit) = receipt.exit {
+        line("exit status", &exit.to_string());
+    }
+    for log in &receipt.log {
+        let counts: Vec<String> = log
+            .counts
+            .iter()
+            .map(|(kind, count)| format!("{count} {kind}"))
+            .collect();
+        line(&log.end.file, &counts.join(", "));
+    }
+    let Some(dir) = dir else {
+        line("files", "not compared (--signature-only)");
+        return page;
+    };
+    line("files", &dir.display().to_string());
+    for (name, held) in files {
+        let held = match held {
+            Held::Same => "as they were signed",
+            Held::Longer => "as they were signed, with more lines since",
+            Held::Changed => "CHANGED since they were signed",
+            Held::Missing => "MISSING",
+        };
+        line(&format!("  {name}"), held);
+    }
+    page
+}

@@ -1,0 +1,190 @@
+//! What a receipt says: an in-toto Statement v1 whose subjects are the files that were kept of the run.
+
+use std::collections::BTreeMap;
+
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+
+use crate::audit::{Context, LogHead};
+
+/// `_type` of the statement.
+const STATEMENT: &str = "https://in-toto.io/Statement/v1";
+/// `predicateType`: the fields of [`Receipt`]. It names the format, and nothing is looked up there.
+pub const PREDICATE: &str = "https://agentbox.dev/receipt/v1";
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Statement {
+    #[serde(rename = "_type")]
+    kind: String,
+    /// The files and the image that the statement is about.
+    pub subject: Vec<Subject>,
+    predicate_type: String,
+    /// The run.
+    pub predicate: Receipt,
+}
+
+/// A file, or another thing with a digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subject {
+    /// The file's name in the directory of the run.
+    pub name: String,
+    /// Digests in hexadecimal digits, by their algorithm.
+    pub digest: BTreeMap<String, String>,
+}
+
+/// What is said of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Receipt {
+    /// Version of agentbox.
+    pub version: String,
+    /// The kernel's release, as uname(2) has it.
+    pub kernel: String,
+    /// The name of the run's directory: when it began, and the container's id.
+    pub run: String,
+    /// The container and its policy, with the hash of the policy as it was resolved.
+    pub container: Context,
+    /// SHA-256 of the plan: of its JSON in the record. `None` under `unconfined`: there were no walls.
+    pub plan: Option<String>,
+    /// The logs.
+    pub log: Vec<LogPart>,
+    /// When what happened.
+    pub times: Times,
+    /// Exit status of the first process as a shell has it, where it is known.
+    pub exit: Option<i32>,
+}
+
+/// One file of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LogPart {
+    /// Its last line: that has the hash of the line before, and so stands for all.
+    pub end: LogHead,
+    /// Events by wall and verdict, as `network denied`, folded ones with their number.
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// The run's times (RFC 3339), as far as it has come.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Times {
+    /// The end of `create`.
+    pub created: Option<String>,
+    /// `start`.
+    pub started: Option<String>,
+    /// The end of the first process.
+    pub ended: Option<String>,
+    /// When this receipt was made.
+    pub signed: String,
+}
+
+/// Why a payload is no receipt.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StatementError {
+    /// It is not JSON of this shape.
+    #[error("it is not a receipt of a form that this version knows: {0}")]
+    Shape(#[from] serde_json::Error),
+    /// A statement about something else.
+    #[error("it is a statement of another kind: {0:?}")]
+    Kind(String),
+}
+
+impl Statement {
+    /// The statement of a run about these subjects.
+    pub fn new(subject: Vec<Subject>, predicate: Receipt) -> Self {
+        Self {
+            kind: STATEMENT.to_owned(),
+            subject,
+            predicate_type: PREDICATE.to_owned(),
+            predicate,
+        }
+    }
+
+    /// Reads the payload of an envelope.
+    pub fn parse(payload: &[u8]) -> Result<Self, StatementError> {
+        // The kind first: another statement's predicate has other fields.
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Kind {
+            #[serde(rename = "_type")]
+            kind: String,
+            predicate_type: String,
+        }
+        let Kind {
+            kind,
+            predicate_type,
+        } = serde_json::from_slice(payload)?;
+        for (found, known) in [(kind, STATEMENT), (predicate_type, PREDICATE)] {
+            if found != known {
+                return Err(StatementError::Kind(found.chars().take(100).collect()));
+            }
+        }
+        Ok(serde_json::from_slice(payload)?)
+    }
+}
+
+impl Subject {
+    /// A file with this content.
+    pub fn of(name: &str, content: &[u8]) -> Self {
+        Self {
+            name: name.to_owned(),
+            digest: [("sha256".to_owned(), sha256(content))].into(),
+        }
+    }
+}
+
+/// SHA-256 in hexadecimal digits.
+pub fn sha256(content: &[u8]) -> String {
+    HEXLOWER.encode(ring::digest::digest(&ring::digest::SHA256, content).as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receipt() -> Receipt {
+        Receipt {
+            version: "0.1.0".to_owned(),
+            kernel: "6.18".to_owned(),
+            run: "20260102T030405.678Z-a".to_owned(),
+            container: Context::default(),
+            plan: None,
+            log: Vec::new(),
+            times: Times::default(),
+            exit: Some(0),
+        }
+    }
+
+    #[test]
+    fn a_statement_survives_the_trip() {
+        let statement = Statement::new(vec![Subject::of("plan.json", b"{}")], receipt());
+        let text = serde_json::to_vec(&statement).unwrap();
+        assert_eq!(Statement::parse(&text).unwrap(), statement);
+        let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(value["_type"], "https://in-toto.io/Statement/v1");
+        assert_eq!(
+            value["subject"][0]["digest"]["sha256"],
+            "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+        );
+    }
+
+    #[test]
+    fn another_statement_is_no_receipt() {
+        let other = br#"{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"https://slsa.dev/provenance/v1","predicate":{}}"#;
+        assert!(matches!(
+            Statement::parse(other),
+            Err(StatementError::Kind(_))
+        ));
+        let mut value = serde_json::to_value(Statement::new(Vec::new(), receipt())).unwrap();
+        value["predicate"]["more"] = 1.into();
+        let unknown = serde_json::to_vec(&value).unwrap();
+        assert!(matches!(
+            Statement::parse(&unknown),
+            Err(StatementError::Shape(_))
+        ));
+    }
+}

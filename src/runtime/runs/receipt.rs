@@ -1,0 +1,359 @@
+//! Receipts of runs: what is signed, by which key, and what of a receipt still holds.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ring::rand::SystemRandom;
+
+use super::read::Found;
+use super::{Kept, Run, base};
+use crate::audit::{self, LifeState, Log, What};
+use crate::receipt::{Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times, sha256};
+use crate::runtime::RuntimeError;
+use crate::runtime::state::record::{self, Record};
+use crate::runtime::state::store::Place;
+
+/// In the directory of a run.
+pub const RECEIPT: &str = "receipt.json";
+/// The seccomp program of the container, as it was loaded.
+const FILTER: &str = "filter";
+/// Beside the directory of runs.
+const KEY: &str = "receipt.key";
+/// A key's file has less.
+const LONGEST_KEY: u64 = 4096;
+
+/// Where the key of whoever calls is.
+pub fn key_path() -> Result<PathBuf, RuntimeError> {
+    let base = base().ok_or_else(|| RuntimeError::Input {
+        path: KEY.into(),
+        why: "neither XDG_STATE_HOME nor HOME names a directory for it".to_owned(),
+    })?;
+    Ok(base.with_file_name(KEY))
+}
+
+/// The key that signs; `None` where none was made.
+pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
+    let path = key_path()?;
+    let refuse = |why: String| RuntimeError::Input {
+        path: path.clone(),
+        why,
+    };
+    let mut options = File::options();
+    options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
+    let file = match options.open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(RuntimeError::io(format!("open {path:?}"))(error)),
+    };
+    let stat = file
+        .metadata()
+        .map_err(RuntimeError::io(format!("look at {path:?}")))?;
+    let own = rustix::process::geteuid().as_raw();
+    if !stat.is_file() || stat.uid() != own || stat.mode() & 0o077 != 0 {
+        return Err(refuse(format!(
+            "it signs receipts, so that it must be a file of user {own} that nobody else reads (mode 0600); its owner is {} and its \
+             mode {:o}: if others have read it, remove it and make another with `agentbox key`",
+            stat.uid(),
+            stat.mode() & 0o7777
+        )));
+    }
+    let mut text = String::new();
+    let read = file.take(LONGEST_KEY).read_to_string(&mut text);
+    read.map_err(RuntimeError::io(format!("read {path:?}")))?;
+    let key = SigningKey::from_pem(&text).map_err(|error| refuse(error.to_string()))?;
+    Ok(Some(key))
+}
+
+/// Makes the key where there is none. The file appears with its whole content or not at all, and never in place of another.
+pub fn make_key() -> Result<SigningKey, RuntimeError> {
+    if let Some(key) = key()? {
+        return Ok(key);
+    }
+    let path = key_path()?;
+    let io = |step: &str| RuntimeError::io(format!("{step} {path:?}"));
+    if let Some(above) = path.parent() {
+        // As for the runs: nobody looks in, and their own directories below are reached.
+        let mut maker = std::fs::DirBuilder::new();
+        let made = maker.recursive(true).mode(0o711).create(above);
+        made.map_err(RuntimeError::io(format!("make {above:?}")))?;
+    }
+    let key = SigningKey::generate(&SystemRandom::new()).map_err(|error| RuntimeError::Input {
+        path: path.clone(),
+        why: error.to_string(),
+    })?;
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o600);
+    let written = options
+        .open(&new)
+        .and_then(|mut file| file.write_all(key.to_pem().as_bytes()).and(file.sync_all()));
+    let made = written.and_then(|()| std::fs::hard_link(&new, &path));
+    // Another call may have made one in the meantime: that one counts.
+    let removed = std::fs::remove_file(&new);
+    match made {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        made => made.and(removed).map_err(io("make"))?,
+    }
+    self::key()?.ok_or_else(|| io("open")(ErrorKind::NotFound.into()))
+}
+
+impl Run {
+    /// Keeps what a receipt is about besides the logs, and signs it, if this node has a key. A receipt that cannot be made is a
+    /// warning: the container is gone all the same.
+    pub fn sign_end(&self, place: &Place) {
+        if self.kept == Kept::GoesWithContainer {
+            return;
+        }
+        let signed = self.keep_filter(place).and_then(|()| {
+            let Some(key) = key()? else { return Ok(()) };
+            let envelope = self.receipt(&key, &self.record()?, Stage::Over)?;
+            let text = serde_json::to_vec(&envelope).map_err(std::io::Error::from);
+            text.and_then(|text| self.write_new(RECEIPT, &text))
+                .map_err(RuntimeError::io(format!("write {:?}", self.file(RECEIPT))))
+        });
+        if let Err(error) = signed {
+            log::warn!(
+                "container {} has no receipt: {}",
+                place.id.as_str(),
+                crate::log::chain(&error)
+            );
+        }
+    }
+
+    fn keep_filter(&self, place: &Place) -> Result<(), RuntimeError> {
+        match std::fs::read(place.filter()) {
+            Ok(program) => self
+                .write_new(FILTER, &program)
+                .map_err(RuntimeError::io(format!("write {:?}", self.file(FILTER)))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(RuntimeError::io("read the container's filter")(error)),
+        }
+    }
+
+    fn write_new(&self, name: &str, content: &[u8]) -> std::io::Result<()> {
+        let mut options = File::options();
+        options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW);
+        options.open(self.file(name))?.write_all(content)
+    }
+}
+
+/// How far the run has come that a receipt is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Its record and logs may still change.
+    There,
+    /// Nothing is written any more.
+    Over,
+}
+
+/// The receipt of a run: the one that was signed at its end, else one that is signed now.
+pub fn of(found: &Found) -> Result<Envelope, RuntimeError> {
+    let run = &found.run;
+    let path = run.file(RECEIPT);
+    match std::fs::read(&path) {
+        Ok(text) => {
+            return serde_json::from_slice(&text).map_err(|error| RuntimeError::Input {
+                path,
+                why: error.to_string(),
+            });
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(RuntimeError::io(format!("read {path:?}"))(error)),
+    }
+    let key = key()?.ok_or_else(|| RuntimeError::Input {
+        path: key_path().unwrap_or_else(|_| KEY.into()),
+        why: "this node has no key to sign with: make one with `agentbox key`".to_owned(),
+    })?;
+    let (record, stage) = match found.record_of_container() {
+        Some(record) => (record?, Stage::There),
+        None => (run.record()?, Stage::Over),
+    };
+    run.receipt(&key, &record, stage)
+}
+
+impl Run {
+    fn receipt(
+        &self,
+        key: &SigningKey,
+        record: &Record,
+        stage: Stage,
+    ) -> Result<Envelope, RuntimeError> {
+        let logs = self.logs()?;
+        let mut subjects = Vec::new();
+        for log in &logs.logs {
+            subjects.extend(self.subject(&log.file)?);
+        }
+        // The record of a container that is there changes with its life.
+        if stage == Stage::Over {
+            subjects.extend(self.subject(record::FILE)?);
+            subjects.extend(self.subject(FILTER)?);
+        }
+        let context = logs.context().cloned().unwrap_or_default();
+        let image = context.image.as_deref().and_then(image_subject);
+        subjects.extend(image);
+        let plan = record.plan().map(serde_json::to_vec);
+        let plan = plan.transpose().map_err(std::io::Error::from);
+        let receipt = Receipt {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned(),
+            run: self.name(),
+            container: context,
+            plan: plan
+                .map_err(RuntimeError::io("write the plan as JSON"))?
+                .map(|plan| sha256(&plan)),
+            log: logs.logs.iter().filter_map(part).collect(),
+            times: times(&logs.logs),
+            exit: logs.logs.iter().flat_map(|log| &log.lines).fold(None, exit),
+        };
+        let statement = serde_json::to_vec(&Statement::new(subjects, receipt));
+        let statement = statement.map_err(std::io::Error::from);
+        let statement = statement.map_err(RuntimeError::io("write the receipt as JSON"))?;
+        Ok(Envelope::sign(&statement, key))
+    }
+
+    fn subject(&self, name: &str) -> Result<Option<Subject>, RuntimeError> {
+        let path = self.file(name);
+        match std::fs::read(&path) {
+            Ok(content) => Ok(Some(Subject::of(name, &content))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(RuntimeError::io(format!("read {path:?}"))(error)),
+        }
+    }
+}
+
+/// An image that is named by its digest.
+fn image_subject(image: &str) -> Option<Subject> {
+    let (_, digest) = image.split_once("@sha256:")?;
+    let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest.then(|| Subject {
+        name: image.to_owned(),
+        digest: [("sha256".to_owned(), digest.to_owned())].into(),
+    })
+}
+
+fn part(log: &Log) -> Option<LogPart> {
+    let mut counts = BTreeMap::new();
+    for line in &log.lines {
+        let (wall, verdict) = (line.event.wall.as_str(), line.event.verdict.as_str());
+        *counts.entry(format!("{wall} {verdict}")).or_default() += line.event.times();
+    }
+    Some(LogPart {
+        end: log.head.clone()?,
+        counts,
+    })
+}
+
+fn exit(known: Option<i32>, line: &audit::Line) -> Option<i32> {
+    match &line.event.what {
+        What::Container { exit, .. } => exit.or(known),
+        _ => known,
+    }
+}
+
+fn times(logs: &[Log]) -> Times {
+    let lines = || logs.iter().flat_map(|log| &log.lines);
+    let first = |wanted: LifeState| {
+        let is_it = |line: &&audit::Line| matches!(&line.event.what, What::Container { state, .. } if *state == wanted);
+        lines().find(is_it).map(|line| line.time.clone())
+    };
+    Times {
+        created: first(LifeState::Created),
+        started: first(LifeState::Started),
+        ended: first(LifeState::Ended).or_else(|| first(LifeState::Deleted)),
+        signed: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
+    }
+}
+
+/// What became of a file that a receipt is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Held {
+    /// It is what it was.
+    Same,
+    /// A log has more lines now, and those of the receipt are what they were.
+    Longer,
+    /// It is another, or too short.
+    Changed,
+    /// It is not there.
+    Missing,
+}
+
+/// Compares a statement's files with those of a directory. What is no file of a run, such as an image, is left out.
+pub fn compare(statement: &Statement, dir: &Path) -> Result<Vec<(String, Held)>, RuntimeError> {
+    let mut all = Vec::new();
+    for subject in &statement.subject {
+        let log = statement
+            .predicate
+            .log
+            .iter()
+            .find(|log| log.end.file == subject.name);
+        let is_file = log.is_some() || [record::FILE, FILTER].contains(&subject.name.as_str());
+        if !is_file {
+            continue;
+        }
+        let path = dir.join(&subject.name);
+        let held = match std::fs::read(&path) {
+            Ok(content) => held(subject, &content, log.map(|log| log.end.seq)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Held::Missing,
+            Err(error) => return Err(RuntimeError::io(format!("read {path:?}"))(error)),
+        };
+        all.push((subject.name.clone(), held));
+    }
+    Ok(all)
+}
+
+fn held(subject: &Subject, content: &[u8], lines: Option<u64>) -> Held {
+    let is_it = |content: &[u8]| Subject::of(&subject.name, content) == *subject;
+    if is_it(content) {
+        return Held::Same;
+    }
+    let lines = lines.and_then(|lines| usize::try_from(lines).ok());
+    let ends = content
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'\n');
+    let end = lines.and_then(|lines| ends.map(|(at, _)| at + 1).nth(lines.checked_sub(1)?));
+    match end {
+        Some(end) if is_it(&content[..end]) => Held::Longer,
+        _ => Held::Changed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_grew_is_told_from_one_that_was_changed() {
+        let subject = Subject::of("node.jsonl", b"a\nb\n");
+        let held = |content: &[u8]| held(&subject, content, Some(2));
+        assert_eq!(held(b"a\nb\n"), Held::Same);
+        assert_eq!(held(b"a\nb\nc\n"), Held::Longer);
+        for changed in [&b"a\n"[..], b"a\nx\n", b"a\nb", b"", b"x\na\nb\n"] {
+            assert_eq!(held(changed), Held::Changed, "{changed:?}");
+        }
+        assert_eq!(super::held(&subject, b"a\nb\nc\n", None), Held::Changed);
+    }
+
+    #[test]
+    fn an_image_counts_by_its_digest_alone() {
+        let digest = "0".repeat(64);
+        let subject = image_subject(&format!("a.test/b@sha256:{digest}")).unwrap();
+        assert_eq!(subject.digest["sha256"], digest);
+        for image in ["a.test/b:1", "b@sha256:1", "b@sha256:"] {
+            assert_eq!(image_subject(image), None, "{image}");
+        }
+    }
+}
