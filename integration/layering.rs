@@ -89,7 +89,7 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     (
         "sidecar",
         &[
-            "policy", "egress", "plan", "audit", "sys", "cgroup", "network",
+            "policy", "egress", "plan", "seccomp", "audit", "sys", "cgroup", "network",
         ],
     ),
     (

@@ -90,7 +90,8 @@ fn a_warden_may_kill_and_nothing_else() {
         }
         let root = fs::read_dir(format!("/proc/{}/root/", warden.pid)).unwrap();
         assert_eq!(root.count(), 0);
-        assert_descriptors(&warden, &["anon_inode:"]);
+        // The pidfds of the sidecar and of init.
+        assert_descriptors(&warden, &["anon_inode:", "anon_inode:"]);
         // The sidecar is what it is without one: the first of its own pid namespace, and it answers.
         let own = proc_file(&record, "status");
         assert!(own.contains(&format!("PPid:\t{}", warden.pid)), "{own}");

@@ -9,6 +9,7 @@ mod audit;
 mod clients;
 mod containers;
 mod demo;
+mod denied;
 mod files;
 mod inbound;
 mod inside;

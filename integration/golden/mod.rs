@@ -174,7 +174,7 @@ fn under(resolved: &Resolved, spec: &Spec) -> Vec<String> {
     };
     let rendered = shadow::confined(spec.clone(), &decided.plan, &fixtures::places());
     text.push("== explanation".to_owned());
-    text.extend(explanation(decided, resolved, spec));
+    text.extend(explanation(decided, resolved, spec, newest_host));
     text.push("== plan".to_owned());
     text.extend(newest_plan);
     text.push("== shadow spec".to_owned());
@@ -200,9 +200,14 @@ fn planned(result: &Result<Decided, String>) -> Vec<String> {
     }
 }
 
-fn explanation(decided: &Decided, resolved: &Resolved, spec: &Spec) -> Vec<String> {
+fn explanation(
+    decided: &Decided,
+    resolved: &Resolved,
+    spec: &Spec,
+    host: &HostFacts,
+) -> Vec<String> {
     let engine = spec.linux().as_ref().and_then(|l| l.seccomp().as_ref());
-    let compiled = filter::compile(Some((&decided.plan).into()), engine).unwrap();
+    let compiled = filter::compile(Some(filter::Asked::of(&decided.plan, host)), engine).unwrap();
     let filter = compiled.map(|f| explain::filter(&f.program));
     let subject = Subject {
         landlock: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use agentbox::plan::SyscallPlan;
 use agentbox::policy::{self, Switch, Syscalls};
 use agentbox::runtime::{RuntimeError, filter};
-use agentbox::seccomp::{self, ARCH_X86_64, Call, Filter, SeccompError};
+use agentbox::seccomp::{self, ARCH_X86_64, Call, DenyMode, Filter, SeccompError};
 use oci_spec::runtime::LinuxSeccomp;
 
 use super::Dice;
@@ -34,6 +34,7 @@ fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> Filter {
         let asked = filter::Asked {
             syscalls: &planned,
             devices: false,
+            denials: DenyMode::Errno,
         };
         match filter::compile(Some(asked), engine) {
             Ok(filter) => return filter.unwrap(),

@@ -111,13 +111,15 @@ impl Quotas {
     /// Takes an event in. Returns the events that are lines now; mostly none or one.
     pub fn take(&mut self, event: Event, now_ms: u64) -> Vec<Event> {
         let class = Class::of(&event);
+        // A writer may have counted some itself.
+        let times = event.times();
         let (form, amounts) = form(event);
         let Some(used) = self.classes.get_mut(&class) else {
             return Vec::new();
         };
         if let Some(fold) = used.forms.get_mut(&form) {
             let forgotten = fold.pending == 0 && now_ms.saturating_sub(fold.last_ms) > FORGOTTEN_MS;
-            fold.add(amounts, now_ms);
+            fold.add(times, amounts, now_ms);
             if forgotten {
                 fold.gap_ms = FIRST_MS;
                 return vec![fold.line(&form, now_ms)];
@@ -130,15 +132,15 @@ impl Quotas {
             if used.left_out == 0 {
                 used.counts_due_ms = used.counts_due_ms.max(now_ms.saturating_add(FIRST_MS));
             }
-            used.left_out = used.left_out.saturating_add(1);
-            self.left_out_ever = self.left_out_ever.saturating_add(1);
+            used.left_out = used.left_out.saturating_add(times);
+            self.left_out_ever = self.left_out_ever.saturating_add(times);
             let due = used.counts_due_ms;
             self.is_due(due);
             return Vec::new();
         }
         let mut lines: Vec<Event> = used.make_room(now_ms).into_iter().collect();
         let mut fold = Fold::new(now_ms);
-        fold.add(amounts, now_ms);
+        fold.add(times, amounts, now_ms);
         lines.push(fold.line(&form, now_ms));
         used.forms.insert(form, fold);
         lines
@@ -303,11 +305,11 @@ impl Fold {
         }
     }
 
-    fn add(&mut self, (sent, received): Amounts, now_ms: u64) {
+    fn add(&mut self, times: u64, (sent, received): Amounts, now_ms: u64) {
         if self.pending == 0 {
             self.due_ms = self.due_ms.max(now_ms.saturating_add(FIRST_MS));
         }
-        self.pending = self.pending.saturating_add(1);
+        self.pending = self.pending.saturating_add(times);
         self.sent = self.sent.saturating_add(sent.unwrap_or(0));
         self.received = self.received.saturating_add(received.unwrap_or(0));
         self.last_ms = now_ms;

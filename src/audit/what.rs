@@ -137,6 +137,15 @@ pub enum What {
         /// Who changed them.
         by: String,
     },
+    /// A system call.
+    Syscall {
+        /// Its name.
+        name: String,
+        /// As C would call it, with the arguments that are numbers.
+        call: String,
+        /// The errno that the caller got.
+        errno: String,
+    },
     /// A mount that was asked for.
     Mount {
         /// Where it would be.
@@ -235,6 +244,7 @@ impl What {
                 .filter(|host| !host.is_empty())
                 .map(String::as_str),
             Self::Rules { .. }
+            | Self::Syscall { .. }
             | Self::Mount { .. }
             | Self::Asked { .. }
             | Self::Container { .. }
@@ -285,6 +295,11 @@ impl What {
                 removed: plain_list(removed),
                 denied: plain_list(denied),
                 by: plain(&by),
+            },
+            Self::Syscall { name, call, errno } => Self::Syscall {
+                name: plain(&name),
+                call: plain(&call),
+                errno: plain(&errno),
             },
             Self::Mount {
                 destination,

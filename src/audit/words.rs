@@ -45,6 +45,7 @@ pub fn what(what: &What) -> String {
             destination,
             source,
         } => format!("mount at {destination} (from {source})"),
+        What::Syscall { call, errno, .. } => format!("{call}: {errno}"),
         What::Asked { item } => item.clone(),
         What::Container {
             state,

@@ -12,7 +12,7 @@ use crate::render::explain::Subject;
 use crate::render::explain::syscalls::{self, Programs, SyscallTable};
 use crate::runtime::filter::{self, Asked};
 use crate::runtime::input::node_files;
-use crate::seccomp::Program;
+use crate::seccomp::{DenyMode, Program};
 
 /// Prints the verdict on every system call.
 pub fn print(
@@ -27,7 +27,10 @@ pub fn print(
         );
     }
     let plan = subject.decided.as_ref().map(|decided| &decided.plan);
-    let own = plan.map(|plan| alone(plan.into())).transpose()?.flatten();
+    let own = plan
+        .map(|plan| alone(Asked::unlogged(plan)))
+        .transpose()?
+        .flatten();
     let programs = Programs {
         loaded,
         policy: plan.map(|plan| &plan.syscalls).zip(own.as_ref()),
@@ -67,6 +70,7 @@ fn other(global: &Global, with: &str) -> Result<Option<Program>> {
             alone(Asked {
                 syscalls: &plan,
                 devices: false,
+                denials: DenyMode::Errno,
             })
         }
     }

@@ -1,8 +1,9 @@
 //! A seccomp filter's listener on its way out of the process that loaded the filter.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::{EnforceError, Wall};
+use crate::sidecar::calls::line;
 
 /// The way to the runtime, which passes the listener on to the engine's agent.
 #[derive(Debug)]
@@ -13,10 +14,34 @@ pub struct AgentSocket {
     pub far: Option<OwnedFd>,
 }
 
+/// Who gets a listener.
+#[derive(Debug)]
+pub enum ListenerWay {
+    /// The engine's agent, by the runtime.
+    Agent(AgentSocket),
+    /// The sidecar, by this socket to it.
+    Sidecar(OwnedFd),
+}
+
+/// Before the filter is loaded: whatever the sidecar does, the hand-over ends.
+pub(super) fn prepare(sidecar: &OwnedFd) -> Result<(), EnforceError> {
+    line::limit(sidecar.as_fd()).map_err(EnforceError::step("limit the wait for the sidecar"))
+}
+
+/// Gives the listener away.
+pub(super) fn hand_over(listener: OwnedFd, way: &ListenerWay) -> Result<(), EnforceError> {
+    match way {
+        ListenerWay::Agent(socket) => announce(listener, socket),
+        ListenerWay::Sidecar(socket) => line::give(listener, socket.as_fd()).map_err(
+            EnforceError::step("give the seccomp listener to the sidecar"),
+        ),
+    }
+}
+
 /// Says the listener's number and waits until the runtime has brought a copy to the agent.
 ///
 /// The filter is loaded already, and may leave to the agent whatever is called from here on, but not write(2).
-pub fn hand_over(listener: OwnedFd, socket: &AgentSocket) -> Result<(), EnforceError> {
+fn announce(listener: OwnedFd, socket: &AgentSocket) -> Result<(), EnforceError> {
     let number = listener.as_raw_fd().to_ne_bytes();
     rustix::io::write(&socket.near, &number)
         .map_err(EnforceError::step("announce the seccomp listener"))?;

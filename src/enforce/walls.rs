@@ -10,7 +10,7 @@ use oci_spec::runtime::{Hooks, Spec};
 use super::hooks::HookState;
 use super::kernel::KernelFiles;
 use super::leader::Leader;
-use super::listener::{self, AgentSocket};
+use super::listener::{self, ListenerWay};
 use super::privileges::{self, GroupsSet};
 use super::program::Program;
 use super::rootfs::OwnMount;
@@ -145,36 +145,43 @@ impl Joining {
 /// The syscall wall.
 pub struct FilterWall {
     filter: SavedFilter,
-    agent: Option<AgentSocket>,
+    way: Option<ListenerWay>,
 }
 
 impl FilterWall {
-    /// The program, and the way to the engine's seccomp agent: `None` if no rule of the filter uses an agent.
-    pub fn new(filter: SavedFilter, agent: Option<AgentSocket>) -> Self {
-        Self { filter, agent }
+    /// The program, and the way of its listener: `None` if nobody answers for a rule of it.
+    pub fn new(filter: SavedFilter, way: Option<ListenerWay>) -> Self {
+        Self { filter, way }
     }
 
     /// The wall of a container under a policy, which has a program.
     pub fn planned(
         filter: Option<SavedFilter>,
-        agent: Option<AgentSocket>,
+        way: Option<ListenerWay>,
     ) -> Result<Self, EnforceError> {
         let filter = filter.ok_or(EnforceError::Incomplete(Wall::Syscalls))?;
-        Ok(Self::new(filter, agent))
+        // A listener that stays here could let every call go on.
+        match filter.has_listener() == way.is_some() {
+            true => Ok(Self::new(filter, way)),
+            false => Err(EnforceError::Incomplete(Wall::Syscalls)),
+        }
     }
 
     /// Whether an agent answers for some of its rules.
     pub(super) fn has_agent(&self) -> bool {
-        self.agent.is_some()
+        matches!(self.way, Some(ListenerWay::Agent(_)))
     }
 
-    /// Loads the program, brings its listener to the agent, and reads back that a filter is there.
+    /// Loads the program, gives its listener away, and reads back that a filter is there.
     pub(super) fn raise(&self) -> Result<(), EnforceError> {
+        if let Some(ListenerWay::Sidecar(socket)) = &self.way {
+            listener::prepare(socket)?;
+        }
         let listener = crate::sys::seccomp::load(&self.filter.program, self.filter.flags)
             .map_err(EnforceError::step("load the seccomp filter"))?;
-        match (listener, &self.agent) {
+        match (listener, &self.way) {
             (None, _) => {}
-            (Some(listener), Some(agent)) => listener::hand_over(listener, agent)?,
+            (Some(listener), Some(way)) => listener::hand_over(listener, way)?,
             (Some(_), None) => return Err(EnforceError::Incomplete(Wall::Syscalls)),
         }
         verify::seccomp()

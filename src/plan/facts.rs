@@ -23,6 +23,10 @@ pub struct HostFacts {
     pub landlock_abi: u32,
     /// seccomp(2) with SECCOMP_RET_KILL_PROCESS and SECCOMP_RET_USER_NOTIF.
     pub seccomp: bool,
+    /// A denied call that its listener has taken is not interrupted by a signal (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, Linux
+    /// 5.19).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wait_killable: bool,
     /// The file system overlay.
     pub overlayfs: bool,
     /// Names of the controllers that cgroups have here, as the kernel spells them.

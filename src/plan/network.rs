@@ -315,8 +315,9 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
             SidecarLimits {
                 memory_bytes: waits.memory_bytes + connections * each,
                 cpu_percent: 100,
-                // Two for each connection, and those whose wish is not known yet; listeners, the resolver, a timer for a few long streams.
-                files: 2 * (connections + UNDECIDED) + 256 + if inbound { 512 } else { 0 },
+                // Two for each connection, and those whose wish is not known yet; listeners, the resolver, a timer for a few long streams,
+                // and the listeners of denied calls.
+                files: 2 * (connections + UNDECIDED) + 512 + if inbound { 512 } else { 0 },
                 ..waits
             }
         }

@@ -19,6 +19,7 @@ pub fn host() -> HostFacts {
     HostFacts {
         landlock_abi: crate::sys::process::landlock_abi().unwrap_or(0),
         seccomp: crate::sys::signal::can_kill_by_seccomp(),
+        wait_killable: crate::sys::seccomp::can_wait_killable(),
         overlayfs: knows_file_system("overlay"),
         // What is mounted is root's to use.
         controllers: match person {

@@ -88,6 +88,7 @@ fn decided(spec: &Spec, node: &str) -> Decided {
         version: (6, 18),
         landlock_abi: 7,
         seccomp: true,
+        wait_killable: true,
         overlayfs: true,
         controllers: ["cpu", "memory", "pids"].map(str::to_owned).into(),
         memory_bytes: 16 << 30,

@@ -22,7 +22,7 @@ use serde_json::json;
 use crate::enforce::listener::AgentSocket;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{Record, write_whole};
-use crate::seccomp::Filter;
+use crate::seccomp::{Filter, Listener};
 use crate::sys::{process, socket};
 
 const FILE: &str = "agent.json";
@@ -74,7 +74,9 @@ impl Agent {
         engine: Option<&LinuxSeccomp>,
         filter: Option<&Filter>,
     ) -> Result<Option<Self>, RuntimeError> {
-        let Some(engine) = engine.filter(|_| filter.is_some_and(Filter::has_listener)) else {
+        let Some(engine) =
+            engine.filter(|_| filter.is_some_and(|filter| filter.listener == Listener::Agent))
+        else {
             return Ok(None);
         };
         let path = engine.listener_path().clone().unwrap_or_default();

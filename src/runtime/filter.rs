@@ -5,7 +5,7 @@ use std::path::Path;
 
 use oci_spec::runtime::LinuxSeccomp;
 
-use crate::plan::{Plan, SyscallPlan};
+use crate::plan::{HostFacts, Plan, SyscallPlan};
 use crate::policy::Switch;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
@@ -18,13 +18,31 @@ pub struct Asked<'a> {
     pub syscalls: &'a SyscallPlan,
     /// Whether there are devices of the node's choice.
     pub devices: bool,
+    /// How denials are answered.
+    pub denials: DenyMode,
 }
 
-impl<'a> From<&'a Plan> for Asked<'a> {
-    fn from(plan: &'a Plan) -> Self {
+impl<'a> Asked<'a> {
+    /// For a container on this kernel. Denied calls are logged where a taken one cannot be interrupted by a signal: programs do
+    /// not expect EINTR of them.
+    pub fn of(plan: &'a Plan, host: &HostFacts) -> Self {
+        let logged = host.wait_killable && plan.network.shared.is_none();
         Self {
             syscalls: &plan.syscalls,
             devices: !plan.devices.is_empty(),
+            denials: match logged {
+                true => DenyMode::Notify,
+                false => DenyMode::Errno,
+            },
+        }
+    }
+
+    /// Without a log of denied calls.
+    pub fn unlogged(plan: &'a Plan) -> Self {
+        Self {
+            syscalls: &plan.syscalls,
+            devices: !plan.devices.is_empty(),
+            denials: DenyMode::Errno,
         }
     }
 }
@@ -44,7 +62,7 @@ pub fn compile(
         deny: &deny,
         set_id: asked.syscalls.set_id == Switch::On,
         devices: asked.devices,
-        denials: DenyMode::Errno,
+        denials: asked.denials,
     });
     let filter = seccomp::compile(&FilterInput { ours, engine })?;
     if let Some(filter) = &filter {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::interp::{ARGS, NUMBER};
 use super::program::{JUMP_EQ, JUMP_GE, JUMP_GT, JUMP_SET};
-use super::rule::{Condition, Op, Rule, Verdict, Width};
+use super::rule::{Condition, Op, PLAIN, Rule, Verdict, Width};
 
 /// A node of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,8 +66,10 @@ impl Graph {
 
     fn denial(&mut self, verdict: Verdict, denials: Denials) -> Id {
         match (verdict, denials) {
-            // Nothing is refused, so there is nothing to log.
-            (Verdict::Errno(errno @ 1..), Denials::Notify) => self.ret(Verdict::Notify(errno)),
+            // With 0 nothing is refused, so there is nothing to log.
+            (Verdict::Errno(errno @ 1..), Denials::Notify) if !PLAIN.contains(&errno) => {
+                self.ret(Verdict::Notify(errno))
+            }
             (verdict, Denials::Errno | Denials::Notify) => self.ret(verdict),
         }
     }

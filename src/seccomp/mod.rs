@@ -26,6 +26,7 @@ mod saved;
 mod table;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +35,7 @@ use oci_spec::runtime::LinuxSeccomp;
 use graph::{Denials, Graph};
 use interp::{ARCH, NUMBER};
 use numbers::ROWS;
-use oci::{Agent, NEW_LISTENER};
+use oci::{Agent, NEW_LISTENER, WAIT_KILLABLE_RECV};
 use ours::{OurRules, X32_BIT};
 use profile::{Profile, Scope};
 use program::JUMP_EQ;
@@ -45,6 +46,7 @@ pub use program::{Instruction, MAX_INSTRUCTIONS, Program, ProgramError};
 pub use rule::Verdict;
 pub use saved::SavedFilter;
 pub use table::{SyscallName, SyscallNameError, is_known};
+pub use words::{Words, words};
 
 /// What a policy asks of the syscall wall.
 #[derive(Debug, Clone, Copy)]
@@ -66,9 +68,8 @@ pub struct Ours<'a> {
 pub enum DenyMode {
     /// By the kernel, with the errno.
     Errno,
-    /// By the process that holds the filter's listener: it can log the call, and answers the errno in [`Verdict::Notify`].
-    /// The runtime does not ask for this yet, since no sidecar answers a listener; the compiler has it because it decides
-    /// where an errno stands in the program, and the tests hold both modes to the same verdicts.
+    /// By the sidecar, which holds the filter's listener: it logs the call and answers the errno in [`Verdict::Notify`].
+    /// Errnos that only say that the kernel lacks something ([`rule::PLAIN`]) are answered by the kernel all the same.
     Notify,
 }
 
@@ -88,8 +89,21 @@ pub struct Filter {
     pub program: Program,
     /// seccomp(2)'s flags; with `SECCOMP_FILTER_FLAG_NEW_LISTENER` the load returns a descriptor.
     pub flags: u64,
+    /// Who gets that descriptor.
+    pub listener: Listener,
     /// What a person should know about it.
     pub notes: Vec<Note>,
+}
+
+/// Who answers the calls that a filter leaves to somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listener {
+    /// It leaves none.
+    Nobody,
+    /// The agent that the engine's profile names.
+    Agent,
+    /// The container's sidecar, which only ever denies.
+    Sidecar,
 }
 
 /// Something that `explain` has to say about a filter.
@@ -99,6 +113,8 @@ pub enum Note {
     /// The engine's profile has a listener of its own, and a filter has only one: our denials are answered by the kernel, and
     /// not logged.
     EngineNotifies,
+    /// The engine's profile denies or checks this call, by which a process gives its listener away: as above.
+    HandOverDenied(SyscallName),
     /// The engine's profile allows a call that Linux 6.18 does not have; it stays denied.
     UnknownName(String),
 }
@@ -157,55 +173,74 @@ pub fn compile(input: &FilterInput<'_>) -> Result<Option<Filter>, SeccompError> 
         .map(|engine| Profile::new(engine, scope))
         .transpose()?;
     let rules = ours.map(|ours| OurRules::new(&ours)).transpose()?;
-    let (mut flags, mut notes) = profile
+    let (flags, mut notes, agent) = profile
         .as_ref()
-        .map_or((0, Vec::new()), |p| (p.flags, p.notes.clone()));
-    let mut denials = Denials::Errno;
-    if ours.is_some_and(|ours| ours.denials == DenyMode::Notify) {
-        if profile
-            .as_ref()
-            .is_some_and(|profile| profile.agent == Agent::Asked)
-        {
-            notes.push(Note::EngineNotifies);
-        } else {
-            denials = Denials::Notify;
-            flags |= NEW_LISTENER;
-        }
+        .map_or((0, Vec::new(), Agent::Unused), |p| {
+            (p.flags, p.notes.clone(), p.agent)
+        });
+    if rules.is_none() && profile.is_none() {
+        return Ok(None);
     }
-    let program = match (rules, profile) {
-        (None, None) => return Ok(None),
-        (rules, profile) => Sides {
-            rules,
-            profile,
-            denials,
+    let sides = Sides { rules, profile };
+    let wanted = ours.is_some_and(|ours| ours.denials == DenyMode::Notify);
+    if wanted && agent == Agent::Unused {
+        let program = sides.program(Denials::Notify)?;
+        match not_always_allowed(&program) {
+            None => {
+                return Ok(Some(Filter {
+                    program,
+                    flags: flags | NEW_LISTENER | WAIT_KILLABLE_RECV,
+                    listener: Listener::Sidecar,
+                    notes,
+                }));
+            }
+            Some(name) => notes.push(Note::HandOverDenied(name)),
         }
-        .program()?,
-    };
+    } else if wanted {
+        notes.push(Note::EngineNotifies);
+    }
     Ok(Some(Filter {
-        program,
+        program: sides.program(Denials::Errno)?,
         flags,
+        listener: match agent {
+            Agent::Asked => Listener::Agent,
+            Agent::Unused => Listener::Nobody,
+        },
         notes,
     }))
+}
+
+/// What a process calls between loading its filter and having given the listener away: nobody would answer it.
+const HAND_OVER: [&str; 4] = ["sendmsg", "close", "fcntl", "read"];
+
+/// The first of those that the program may leave to somebody else.
+fn not_always_allowed(program: &Program) -> Option<SyscallName> {
+    let names = HAND_OVER.iter().filter_map(|name| name.parse().ok());
+    names.into_iter().find(|name: &SyscallName| {
+        let outcomes = outcomes(program, ARCH_X86_64, name.number());
+        outcomes
+            .iter()
+            .any(|verdict| *verdict != Verdict::Allow && *verdict != Verdict::Log)
+    })
 }
 
 /// What is compiled, at least one of both.
 struct Sides {
     rules: Option<OurRules>,
     profile: Option<Profile>,
-    denials: Denials,
 }
 
 impl Sides {
-    fn program(&self) -> Result<Program, ProgramError> {
+    fn program(&self, denials: Denials) -> Result<Program, ProgramError> {
         let mut graph = Graph::default();
-        let native = self.native(&mut graph);
+        let native = self.native(&mut graph, denials);
         // Under a policy a foreign architecture kills the process: int 0x80 is how filters for x86_64 are walked around.
         let mut other = match (&self.rules, &self.profile) {
-            (None, Some(profile)) => graph.rules(&[profile.foreign_rule()], self.denials),
+            (None, Some(profile)) => graph.rules(&[profile.foreign_rule()], denials),
             _ => graph.ret(Verdict::KillProcess),
         };
         let theirs = self.profile.as_ref().filter(|_| self.rules.is_none());
-        if let Some(i386) = theirs.and_then(|profile| self.i386(&mut graph, profile)) {
+        if let Some(i386) = theirs.and_then(|profile| self.i386(&mut graph, profile, denials)) {
             other = graph.test(JUMP_EQ, ARCH_I386, i386, other);
         }
         let by_arch = graph.test(JUMP_EQ, ARCH_X86_64, native, other);
@@ -213,7 +248,7 @@ impl Sides {
         graph.assemble(root)
     }
 
-    fn native(&self, graph: &mut Graph) -> graph::Id {
+    fn native(&self, graph: &mut Graph, denials: Denials) -> graph::Id {
         let mut ranges = Ranges::default();
         let mut all = Vec::with_capacity(3);
         for number in edges(|row| row.1)
@@ -229,20 +264,17 @@ impl Sides {
             all.extend(self.profile.as_ref().map(|theirs| theirs.rule(number)));
             let id = match all.as_slice() {
                 [] => graph.ret(Verdict::KillProcess),
-                rules => graph.rules(rules, self.denials),
+                rules => graph.rules(rules, denials),
             };
             ranges.push(number, id);
         }
         ranges.search(graph)
     }
 
-    fn i386(&self, graph: &mut Graph, profile: &Profile) -> Option<graph::Id> {
+    fn i386(&self, graph: &mut Graph, profile: &Profile, denials: Denials) -> Option<graph::Id> {
         let mut ranges = Ranges::default();
         for number in edges(|row| row.2) {
-            ranges.push(
-                number,
-                graph.rules(&[profile.i386_rule(number)?], self.denials),
-            );
+            ranges.push(number, graph.rules(&[profile.i386_rule(number)?], denials));
         }
         Some(ranges.search(graph))
     }
@@ -295,11 +327,6 @@ impl Filter {
     /// What the filter says of a call.
     pub fn verdict(&self, call: &Call) -> Verdict {
         run(&self.program, call)
-    }
-
-    /// Does loading it give a listener, for whoever answers what a rule leaves to it?
-    pub const fn has_listener(&self) -> bool {
-        self.flags & NEW_LISTENER != 0
     }
 
     /// Counts for `explain`.

@@ -15,7 +15,7 @@ const SPEC_ALLOW: u64 = 1 << 2;
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
 pub(super) const NEW_LISTENER: u64 = 1 << 3;
 /// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`
-const WAIT_KILLABLE_RECV: u64 = 1 << 5;
+pub(super) const WAIT_KILLABLE_RECV: u64 = 1 << 5;
 
 /// Which of the x86 ABIs a table is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -113,3 +113,9 @@ pub fn sets_modes(name: SyscallName) -> bool {
 pub fn reason(name: SyscallName) -> &'static str {
     REASONS[usize::from(base(name).reason)]
 }
+
+/// The same where they deny it with these arguments; `None` where they allow it.
+pub(super) fn denial(name: SyscallName, args: &[u64; 6]) -> Option<&'static str> {
+    let denied = base(name).rule.verdict(args).is_denial();
+    denied.then(|| reason(name))
+}

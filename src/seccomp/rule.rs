@@ -100,7 +100,10 @@ impl fmt::Display for Verdict {
             Verdict::Errno(0) => f.write_str("answer success, do nothing"),
             Verdict::Errno(errno) => write_errno(f, *errno),
             Verdict::Notify(0) => f.write_str("ask the listener"),
-            Verdict::Notify(errno) => write_errno(f, *errno),
+            Verdict::Notify(errno) => {
+                write_errno(f, *errno)?;
+                f.write_str(" (logged)")
+            }
             Verdict::Trace(message) => write!(f, "trace {message}"),
             Verdict::Log => f.write_str("allow and log"),
             Verdict::Allow => f.write_str("allow"),
@@ -121,9 +124,23 @@ pub(super) const ERRNOS: &[(&str, u16)] = &[
     ("EAFNOSUPPORT", 97),
 ];
 
+/// The errnos that a kernel without the feature would answer too, where programs ask which kernel they run on: C libraries and
+/// tools try such calls often and go on, so the kernel answers them itself and nobody logs them.
+pub(super) const PLAIN: [u16; 3] = [
+    22, // EINVAL: options of prctl(2) and arch_prctl(2) that are not known
+    25, // ENOTTY: requests of ioctl(2) that a file does not know
+    38, // ENOSYS: calls that are not known
+];
+
+/// The name of an errno that our rules answer with.
+pub(super) fn errno_name(errno: u16) -> Option<&'static str> {
+    let found = ERRNOS.iter().find(|(_, number)| *number == errno);
+    found.map(|(name, _)| *name)
+}
+
 fn write_errno(f: &mut fmt::Formatter<'_>, errno: u16) -> fmt::Result {
-    match ERRNOS.iter().find(|(_, number)| *number == errno) {
-        Some((name, _)) => f.write_str(name),
+    match errno_name(errno) {
+        Some(name) => f.write_str(name),
         None => write!(f, "errno {errno}"),
     }
 }
@@ -164,7 +181,6 @@ pub(super) struct Condition {
     pub value: u64,
 }
 
-#[cfg(test)]
 impl Condition {
     /// Does it hold for a call with these arguments?
     pub(super) fn holds(&self, args: &[u64; 6]) -> bool {
@@ -208,7 +224,6 @@ impl Rule {
     }
 
     /// The plain meaning of a rule.
-    #[cfg(test)]
     pub(super) fn verdict(&self, args: &[u64; 6]) -> Verdict {
         self.cases
             .iter()

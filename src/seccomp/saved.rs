@@ -1,5 +1,6 @@
 //! A filter as it is loaded, and as it is kept beside a container's record.
 
+use super::oci::NEW_LISTENER;
 use super::{Filter, Program, ProgramError};
 
 /// A program as it is loaded: what `create` hands to init and keeps for every `exec`.
@@ -21,6 +22,11 @@ impl From<&Filter> for SavedFilter {
 }
 
 impl SavedFilter {
+    /// Does loading it give a listener?
+    pub const fn has_listener(&self) -> bool {
+        self.flags & NEW_LISTENER != 0
+    }
+
     /// Its flags, 8 bytes in the machine's order, then its instructions.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.flags.to_ne_bytes().to_vec();

@@ -3,14 +3,17 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use crate::audit::{Event, LifeState, Verdict, WallName, What, chain};
 use crate::egress::Kept;
 use crate::network::Listeners;
 use crate::sidecar::SidecarError;
-use crate::sidecar::protocol::{Attachment, EngineNetns, NamespaceId, ProtocolError};
-use crate::sidecar::serve::{Callers, Descriptors, Serving};
+use crate::sidecar::callers::Callers;
+use crate::sidecar::calls::Calls;
+use crate::sidecar::journal::Journal;
+use crate::sidecar::protocol::{Attachment, CallsSent, EngineNetns, NamespaceId, ProtocolError};
+use crate::sidecar::serve::{Descriptors, Serving};
 use crate::sys::netlink::RouteSocket;
 
 /// Bytes of a configuration: 64 ports and some thousand rules.
@@ -22,6 +25,10 @@ pub(super) struct Served {
     pub netns: OwnedFd,
     pub sysfs: OwnedFd,
     pub cookie: u64,
+    /// The listeners of its denied calls.
+    pub calls: Option<Calls>,
+    /// Their log, where nothing else has one.
+    pub calls_log: Option<Journal>,
     pub serving: Option<(Serving, Descriptors)>,
 }
 
@@ -51,6 +58,9 @@ pub(super) struct Attached {
     pid_namespace: NamespaceId,
     /// The engine's network namespace, where the sidecar is not in it already.
     pub engine: Option<OwnedFd>,
+    /// For denied calls: the socket for listeners, and the program.
+    calls: Option<[OwnedFd; 2]>,
+    calls_log: Option<Journal>,
     /// Configuration, log, control socket, listeners.
     serving: Vec<OwnedFd>,
 }
@@ -72,12 +82,27 @@ impl Attached {
                 EngineNetns::Sent => Some(arrived.next()?),
                 EngineNetns::Inherited => None,
             },
+            calls: match attachment.calls {
+                CallsSent::No => None,
+                CallsSent::SharedLog | CallsSent::OwnLog(_) => {
+                    Some([arrived.next()?, arrived.next()?])
+                }
+            },
+            calls_log: match &attachment.calls {
+                CallsSent::No | CallsSent::SharedLog => None,
+                CallsSent::OwnLog(context) => Some(Journal::new(arrived.next()?, context.clone())),
+            },
             serving: arrived.fds.collect(),
         })
     }
 
     /// Reads the configuration and opens what must be opened in the engine's namespace, while there is the right to.
-    pub fn prepare(self, node: Option<RouteSocket>) -> Result<Served, SidecarError> {
+    /// `node` is a routing socket of the node's network, `cookie` that network's.
+    pub fn prepare(
+        self,
+        node: Option<RouteSocket>,
+        node_cookie: u64,
+    ) -> Result<Served, SidecarError> {
         let Self {
             init,
             netns,
@@ -85,16 +110,33 @@ impl Attached {
             cookie,
             pid_namespace,
             engine: _,
+            calls,
+            calls_log,
             serving,
         } = self;
+        let callers = Callers {
+            // Whoever runs this program on the node: this process itself, until it becomes nobody.
+            uid: rustix::process::getuid().as_raw(),
+            cookie: node_cookie,
+            pid_namespace,
+        };
+        let calls = match calls {
+            Some([listening, program]) => {
+                let calls = Calls::new(listening, program.as_fd(), callers);
+                Some(calls.map_err(SidecarError::step("prepare to answer denied calls"))?)
+            }
+            None => None,
+        };
         let serving = node
-            .map(|node| prepare_serving(serving, node, pid_namespace))
+            .map(|node| prepare_serving(serving, node, callers))
             .transpose()?;
         Ok(Served {
             init,
             netns,
             sysfs,
             cookie,
+            calls,
+            calls_log,
             serving,
         })
     }
@@ -139,7 +181,7 @@ pub(super) fn routes(step: &'static str) -> Result<RouteSocket, SidecarError> {
 fn prepare_serving(
     fds: Vec<OwnedFd>,
     node: RouteSocket,
-    pid_namespace: NamespaceId,
+    callers: Callers,
 ) -> Result<(Serving, Descriptors), SidecarError> {
     let mut arrived = Arrived::new(fds, 3);
     let (config, journal, control) = (arrived.next()?, arrived.next()?, arrived.next()?);
@@ -173,14 +215,7 @@ fn prepare_serving(
     let engine = routes("open a routing socket of the engine's network")?;
     let descriptors = Descriptors {
         inbound,
-        // Whoever runs this program on the node: this process itself, until it becomes nobody.
-        callers: Callers {
-            uid: rustix::process::getuid().as_raw(),
-            cookie: node
-                .netns_cookie()
-                .map_err(SidecarError::step("read the node's SO_NETNS_COOKIE"))?,
-            pid_namespace,
-        },
+        callers,
         listeners,
         dialers: arrived.fds.collect(),
         journal,

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::sidecar::protocol::Duty;
+use crate::sys::seccomp::notify::ANSWERING;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
     SeccompFilter, SeccompRule,
@@ -21,6 +22,19 @@ const LOOP: &[libc::c_long] = &[
     libc::SYS_close,
     libc::SYS_restart_syscall,
     libc::SYS_clock_gettime, // deadlines, where the vDSO has no clock
+];
+
+/// What answering denied system calls takes on top.
+const ANSWER: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_epoll_ctl,
+    libc::SYS_accept4,
+    libc::SYS_getsockopt, // who connects
+    libc::SYS_fstat,      // what a caller shows of itself
+    libc::SYS_pread64,    // another container's program
 ];
 
 /// Memory, the one line on standard error, and leaving.
@@ -78,6 +92,7 @@ pub(super) fn compile(duty: Duty) -> Result<BpfProgram, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = LOOP
         .iter()
         .chain(REST)
+        .chain(ANSWER)
         .chain(serve)
         .chain(dial)
         .map(|nr| (*nr, Vec::new()))
@@ -86,12 +101,18 @@ pub(super) fn compile(duty: Duty) -> Result<BpfProgram, BackendError> {
     rules.insert(libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]);
     // In debug builds Rust makes sure that what it closes is open.
     let mut fcntl = vec![equal(1, libc::F_GETFD)?];
+    // No request by which a listener's holder gives a descriptor away; and which answers are given, no filter can see.
+    let mut ioctl = ANSWERING
+        .iter()
+        .map(|request| rule(1, SeccompCmpOp::Eq, *request))
+        .collect::<Result<Vec<_>, _>>()?;
     if duty != Duty::Wait {
         for command in [libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC] {
             fcntl.push(equal(1, command)?);
         }
-        rules.insert(libc::SYS_ioctl, vec![equal(1, FIONBIO)?]);
+        ioctl.push(equal(1, FIONBIO)?);
     }
+    rules.insert(libc::SYS_ioctl, ioctl);
     if duty == Duty::Serve {
         let families = [libc::AF_INET, libc::AF_INET6];
         let socket = families.map(|family| equal(0, family)).into_iter();
@@ -113,12 +134,14 @@ fn assemble(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, Backen
     filter.try_into()
 }
 
-/// The number of the warden's descriptor for init: the first after its two of the line, since it has no other.
+/// The numbers of the warden's descriptors: 0 is its line to the sidecar, 1 the sidecar.
+const WARDEN_SIDECAR: libc::c_int = 1;
+/// And that for init, which comes next.
 pub(super) const WARDEN_INIT: libc::c_int = 2;
 /// And for its log.
 const WARDEN_JOURNAL: libc::c_int = 3;
 
-/// The warden's: hear what it watches over, wait, kill that one process, write a line, leave.
+/// The warden's: hear what it watches over, wait, kill these two processes, write a line, leave.
 pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
     let plain = [
         #[cfg(target_arch = "x86_64")]
@@ -135,8 +158,9 @@ pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
     ];
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         plain.into_iter().map(|nr| (nr, Vec::new())).collect();
-    let kill = vec![is(0, WARDEN_INIT)?, is(1, libc::SIGKILL)?];
-    rules.insert(libc::SYS_pidfd_send_signal, vec![SeccompRule::new(kill)?]);
+    let kill = |target| SeccompRule::new(vec![is(0, target)?, is(1, libc::SIGKILL)?]);
+    let kills = vec![kill(WARDEN_SIDECAR)?, kill(WARDEN_INIT)?];
+    rules.insert(libc::SYS_pidfd_send_signal, kills);
     rules.insert(libc::SYS_write, vec![equal(0, WARDEN_JOURNAL)?]);
     rules.insert(libc::SYS_fcntl, vec![equal(1, libc::F_GETFD)?]);
     rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);
@@ -147,7 +171,7 @@ pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
 const FIONBIO: libc::c_int = 0x5421;
 
 fn equal(argument: u8, value: libc::c_int) -> Result<SeccompRule, BackendError> {
-    rule(argument, SeccompCmpOp::Eq, value)
+    rule(argument, SeccompCmpOp::Eq, value.cast_unsigned())
 }
 
 fn masked(
@@ -155,26 +179,25 @@ fn masked(
     mask: libc::c_int,
     value: libc::c_int,
 ) -> Result<SeccompRule, BackendError> {
-    let mask = u64::from(mask.unsigned_abs());
-    rule(argument, SeccompCmpOp::MaskedEq(mask), value)
+    let mask = u64::from(mask.cast_unsigned());
+    rule(
+        argument,
+        SeccompCmpOp::MaskedEq(mask),
+        value.cast_unsigned(),
+    )
 }
 
-fn rule(argument: u8, op: SeccompCmpOp, value: libc::c_int) -> Result<SeccompRule, BackendError> {
+fn rule(argument: u8, op: SeccompCmpOp, value: u32) -> Result<SeccompRule, BackendError> {
     SeccompRule::new(vec![condition(argument, op, value)?])
 }
 
 fn is(argument: u8, value: libc::c_int) -> Result<SeccompCondition, BackendError> {
-    condition(argument, SeccompCmpOp::Eq, value)
+    condition(argument, SeccompCmpOp::Eq, value.cast_unsigned())
 }
 
-fn condition(
-    argument: u8,
-    op: SeccompCmpOp,
-    value: libc::c_int,
-) -> Result<SeccompCondition, BackendError> {
-    let value = u64::from(value.unsigned_abs());
+fn condition(argument: u8, op: SeccompCmpOp, value: u32) -> Result<SeccompCondition, BackendError> {
     // The kernel looks at 32 bits of an int, so the filter does too.
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value)
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, u64::from(value))
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@
 mod account;
 mod attach;
 pub mod bare;
+mod callers;
+pub mod calls;
 mod confine;
 mod filter;
 mod journal;
@@ -45,7 +47,7 @@ pub use serve::{
     AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames, EngineNetworks, Proxy,
     Serving, Tls,
 };
-pub use spawn::{Attach, ServingFds, SidecarConfig, Spawned, spawn};
+pub use spawn::{Attach, CallsFds, ServingFds, SidecarConfig, Spawned, spawn};
 
 /// argv[0] of the sidecar, as ps(1) shows it.
 pub const ARGV0: &CStr = c"agentbox-sidecar";

@@ -1,24 +1,28 @@
 //! The sidecar's own program: become nobody, then answer one question and wait for init's end.
 
+use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seccompiler::BpfProgram;
 use serde::de::DeserializeOwned;
 
 use crate::network::with_causes;
 use crate::sidecar::account::{Identity, Procfs};
 use crate::sidecar::attach::{Attached, Served, routes};
+use crate::sidecar::calls::Calls;
 use crate::sidecar::confine::{self, Limits};
 use crate::sidecar::filter;
+use crate::sidecar::journal::Journal;
 use crate::sidecar::protocol::{self, Duty, Loss, Question, Reply, Setup};
 use crate::sidecar::serve;
 use crate::sidecar::warden::{self, WardenLine};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError};
 use crate::sys::memory::Code;
-use crate::sys::{process, socket};
+use crate::sys::{netns, process, socket};
 
 /// Agreed with [`crate::sidecar::spawn`]: standard streams, then these.
 const BOOTSTRAP_FD: RawFd = 3;
@@ -60,10 +64,10 @@ fn run() -> Result<(), SidecarError> {
     };
     match loss {
         Loss::Tolerated => live(hidden, bootstrap, handover, None),
-        Loss::EndsContainer => {
+        Loss::EndsAnswers | Loss::EndsContainer => {
             let (identity, code) = (hidden.identity, hidden.code.clone());
             let account = hidden.procfs.account().map_err(SidecarError::Confine)?;
-            let never = warden::stand_over(identity, &code, account, |line| {
+            let never = warden::stand_over(identity, &code, account, loss, |line| {
                 let lived = live(hidden, bootstrap, handover, Some(line));
                 i32::from(lived.inspect_err(complain).is_err())
             });
@@ -201,10 +205,12 @@ fn become_nobody(
         Duty::Serve | Duty::Refuse => Some(routes("open a routing socket of the node")?),
         Duty::Wait => None,
     };
+    let node_cookie =
+        netns::current_cookie().map_err(SidecarError::step("read the node's SO_NETNS_COOKIE"))?;
     if let Some(engine) = &attached.engine {
         confine::join_engine(engine.as_fd()).map_err(SidecarError::Confine)?;
     }
-    let mut served = attached.prepare(node)?;
+    let mut served = attached.prepare(node, node_cookie)?;
     let abi = confine::drop_privileges(identity, duty).map_err(SidecarError::Confine)?;
     confine::verify(identity, limits, abi, &account).map_err(SidecarError::Confine)?;
     drop(account);
@@ -228,59 +234,138 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
         netns,
         sysfs,
         cookie,
+        calls,
+        calls_log,
         serving,
     } = served;
     match serving {
-        None => wait_for_init(&init, &netns, (handover, sysfs), cookie),
+        None => Waiting {
+            init,
+            // The namespace is kept to the end, the sysfs goes with the answer.
+            pending: Some((handover, |socket: &OwnedFd| {
+                let sysfs = sysfs;
+                answer(socket, cookie, &netns, &sysfs)
+            })),
+            log: calls_log.map(|journal| Kept::new(journal, calls.as_ref())),
+            calls,
+        }
+        .run(),
         Some((serving, descriptors)) => {
             let answer = move |socket: &OwnedFd| answer(socket, cookie, &netns, &sysfs);
-            serve::run(serving, descriptors, &init, (handover, answer))
+            serve::run(serving, descriptors, &init, (handover, answer), calls)
         }
     }
 }
 
-/// The whole work of a sidecar that serves nothing: poll, recvmsg, sendmsg, close.
-fn wait_for_init(
-    init: &OwnedFd,
-    netns: &OwnedFd,
-    pending: (OwnedFd, OwnedFd),
-    cookie: u64,
+/// The whole work of a sidecar that serves nothing: poll, recvmsg, sendmsg, close, and the answers to denied calls.
+struct Waiting<A> {
+    init: OwnedFd,
+    /// Both are let go with the one answer, or when nobody is left to ask.
+    pending: Option<(OwnedFd, A)>,
+    calls: Option<Calls>,
+    log: Option<Kept>,
+}
+
+/// The log of a sidecar that serves nothing.
+struct Kept {
+    journal: Rc<RefCell<Journal>>,
+    began: Instant,
+}
+
+impl Kept {
+    /// Into which denied calls go from now on.
+    fn new(journal: Journal, calls: Option<&Calls>) -> Self {
+        let (journal, began) = (Rc::new(RefCell::new(journal)), Instant::now());
+        if let Some(calls) = calls {
+            let journal = Rc::clone(&journal);
+            calls.log_to(Rc::new(move |event| {
+                journal.borrow_mut().write(event, milliseconds(began));
+            }));
+        }
+        Self { journal, began }
+    }
+
+    /// How long to the next line that waits.
+    fn due(&self) -> Option<Timespec> {
+        let due = self.journal.borrow().due_ms()?;
+        let left = due.saturating_sub(milliseconds(self.began));
+        Timespec::try_from(Duration::from_millis(left)).ok()
+    }
+
+    fn flush(&self) {
+        self.journal.borrow_mut().flush(milliseconds(self.began));
+    }
+}
+
+fn milliseconds(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+impl<A: FnOnce(&OwnedFd) -> Question> Waiting<A> {
+    fn run(mut self) -> Result<(), SidecarError> {
+        loop {
+            let [ended, asked, called] = self.wait()?;
+            if let Some(calls) = self.calls.as_mut().filter(|_| called) {
+                calls
+                    .turn()
+                    .map_err(SidecarError::step("answer denied calls"))?;
+            }
+            // `asked` only while somebody may ask.
+            if let Some((socket, answer)) = self.pending.take_if(|_| asked) {
+                let question = answer(&socket);
+                expect_listener(self.calls.as_mut(), socket, question)?;
+            }
+            self.log.iter().for_each(Kept::flush);
+            if ended {
+                self.calls.iter().for_each(Calls::settle);
+                self.log
+                    .iter()
+                    .for_each(|log| log.journal.borrow_mut().close());
+                return Ok(());
+            }
+        }
+    }
+
+    /// Which became readable: init's end, its question, denied calls.
+    fn wait(&self) -> Result<[bool; 3], SidecarError> {
+        let asking = self.pending.as_ref().map(|(socket, _)| socket.as_fd());
+        let calls = self.calls.as_ref().map(Calls::as_fd);
+        let init = self.init.as_fd();
+        let mut fds = [init, asking.unwrap_or(init), calls.unwrap_or(init)]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let due = self.log.as_ref().and_then(Kept::due);
+        rustix::io::retry_on_intr(|| poll(&mut fds, due.as_ref()))
+            .map_err(SidecarError::step("wait"))?;
+        let [ended, asked, called] = fds.map(|fd| !fd.revents().is_empty());
+        Ok([ended, asking.is_some() && asked, calls.is_some() && called])
+    }
+}
+
+/// After its question, the first process's listener comes over the same socket.
+pub(super) fn expect_listener(
+    calls: Option<&mut Calls>,
+    socket: OwnedFd,
+    question: Question,
 ) -> Result<(), SidecarError> {
-    // Both are let go with the one answer, or when nobody is left to ask.
-    let mut pending = Some(pending);
-    loop {
-        let (ended, asked) = wait(init, pending.as_ref().map(|(socket, _)| socket))?;
-        // `asked` only while somebody may ask.
-        if let Some((socket, sysfs)) = pending.take_if(|_| asked) {
-            answer(&socket, cookie, netns, &sysfs);
-        }
-        if ended {
-            return Ok(());
-        }
+    match calls {
+        Some(calls) if question == Question::Enter => calls
+            .expect_first(socket)
+            .map_err(SidecarError::step("wait for the first listener")),
+        _ => Ok(()),
     }
-}
-
-/// Which of the two became readable.
-fn wait(init: &OwnedFd, handover: Option<&OwnedFd>) -> Result<(bool, bool), SidecarError> {
-    let mut fds = [
-        PollFd::new(init, PollFlags::IN),
-        PollFd::new(handover.unwrap_or(init), PollFlags::IN),
-    ];
-    let watched = if handover.is_some() { 2 } else { 1 };
-    rustix::io::retry_on_intr(|| poll(&mut fds[..watched], None))
-        .map_err(SidecarError::step("wait"))?;
-    let ready = |one: &PollFd<'_>| !one.revents().is_empty();
-    Ok((ready(&fds[0]), handover.is_some() && ready(&fds[1])))
 }
 
 /// Answers init, or says on standard error why not: then init has no namespace and does not start.
-fn answer(handover: &OwnedFd, cookie: u64, netns: &OwnedFd, sysfs: &OwnedFd) {
-    let outcome = match protocol::receive_question(handover.as_fd()) {
-        Ok(Question::Enter) => protocol::send_answer(handover.as_fd(), cookie, netns, sysfs),
-        Ok(Question::Closed) => Ok(()),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = outcome {
+fn answer(handover: &OwnedFd, cookie: u64, netns: &OwnedFd, sysfs: &OwnedFd) -> Question {
+    let asked = protocol::receive_question(handover.as_fd());
+    let answered = asked.and_then(|question| match question {
+        Question::Enter => {
+            protocol::send_answer(handover.as_fd(), cookie, netns, sysfs).map(|()| question)
+        }
+        Question::Closed => Ok(question),
+    });
+    answered.unwrap_or_else(|error| {
         eprintln!("agentbox-sidecar: {}", with_causes(&error));
-    }
+        Question::Closed
+    })
 }

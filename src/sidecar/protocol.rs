@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::confine::Limits;
+use crate::audit::Context;
 use crate::cgroup::sidecar::CgroupPlan;
 use crate::sys::socket::{self, Received};
 
@@ -92,8 +93,10 @@ pub(super) struct Setup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// The container goes on, without a network.
+    /// The container goes on, without a network. Nobody notices a stopped sidecar.
     Tolerated,
+    /// As above, and denied system calls get ENOSYS. A stopped sidecar is killed, so that none waits for it.
+    EndsAnswers,
     /// The container's first process is sent SIGKILL.
     EndsContainer,
 }
@@ -111,15 +114,17 @@ pub enum Duty {
 }
 
 /// The second message: whom it serves. Its descriptors are init's pidfd, the inner namespace, the
-/// inner sysfs and, if `engine_netns` says so, the engine's network namespace; then, if it is to serve, the
-/// configuration, the violation log, the control socket, the listeners and the sockets to dial with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// inner sysfs and, if `engine_netns` says so, the engine's network namespace; then, if it answers denied calls, the socket for
+/// their listeners, the program and, if that is its own, the log; then, if it is to serve, the configuration, the violation log, the control socket, the listeners and the sockets to dial with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Attachment {
     pub cookie: u64,
     pub engine_netns: EngineNetns,
     /// The runtime's pid namespace.
     pub pid_namespace: NamespaceId,
+    /// Whether it answers denied system calls, and where it logs them.
+    pub calls: CallsSent,
     /// How many listeners and sockets to dial with come along; `None`: nothing is served.
     pub sockets: Option<usize>,
 }
@@ -154,7 +159,32 @@ pub fn own_pid_namespace() -> io::Result<OwnedFd> {
 impl Attachment {
     /// How many descriptors it comes with.
     pub fn descriptors(&self) -> usize {
-        self.engine_netns.descriptors() + self.sockets.map_or(0, |count| 3 + count)
+        self.engine_netns.descriptors()
+            + self.calls.descriptors()
+            + self.sockets.map_or(0, |count| 3 + count)
+    }
+}
+
+/// What comes along for denied system calls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CallsSent {
+    /// Nothing: the kernel answers them.
+    No,
+    /// The socket and the program. They are logged where what is served is logged.
+    SharedLog,
+    /// The socket, the program, and a log, for whose lines this is the context.
+    OwnLog(Context),
+}
+
+impl CallsSent {
+    /// How many descriptors that is.
+    pub fn descriptors(&self) -> usize {
+        match self {
+            Self::No => 0,
+            Self::SharedLog => 2,
+            Self::OwnLog(_) => 3,
+        }
     }
 }
 

@@ -8,10 +8,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{PidfdFlags, Signal};
 use serde::Serialize;
 
+use crate::audit::Context;
 use crate::cgroup::sidecar::{self, CgroupConfig, CgroupPlan};
 use crate::network::{InnerNamespace, Listeners};
 use crate::sidecar::protocol::{
-    self, Attachment, Duty, EngineNetns, Loss, ProtocolError, Reply, Setup,
+    self, Attachment, CallsSent, Duty, EngineNetns, Loss, ProtocolError, Reply, Setup,
 };
 use crate::sidecar::record::{self, SidecarRecord, WardenRecord};
 use crate::sidecar::{ARGV0, Limits, SidecarError, VERB};
@@ -72,8 +73,21 @@ pub struct Attach<'a> {
     pub init_pidfd: BorrowedFd<'a>,
     /// The inner namespace, for init, with its listeners.
     pub inner: InnerNamespace,
+    /// What it answers denied system calls with, where it is to.
+    pub calls: Option<CallsFds>,
     /// What it serves with, where it is to.
     pub serving: Option<ServingFds>,
+}
+
+/// What a sidecar needs to answer denied system calls.
+#[derive(Debug)]
+pub struct CallsFds {
+    /// A UNIX socket that listens, by which listeners come.
+    pub listening: OwnedFd,
+    /// The container's filter as it is kept.
+    pub program: OwnedFd,
+    /// The log, opened to append, and the context of its lines, where nothing is served that has a log.
+    pub log: Option<(OwnedFd, Context)>,
 }
 
 /// What a serving sidecar needs besides its listeners.
@@ -161,7 +175,7 @@ fn start(
     let pids = match setup.loss {
         Loss::Tolerated => libc::CLONE_NEWPID,
         // The warden, which makes that namespace for the sidecar: nobody signals from there to init.
-        Loss::EndsContainer => 0,
+        Loss::EndsAnswers | Loss::EndsContainer => 0,
     };
     let namespaces = pids | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     let child = process::spawn(&NewProgram {
@@ -287,6 +301,7 @@ impl Spawned {
             engine_netns,
             init_pidfd,
             inner,
+            calls,
             serving,
         } = attach;
         let extra: Vec<OwnedFd> = match serving {
@@ -313,10 +328,22 @@ impl Spawned {
                 Some(_) => EngineNetns::Sent,
                 None => EngineNetns::Inherited,
             },
+            calls: match &calls {
+                None => CallsSent::No,
+                Some(CallsFds { log: None, .. }) => CallsSent::SharedLog,
+                Some(CallsFds {
+                    log: Some((_, context)),
+                    ..
+                }) => CallsSent::OwnLog(context.clone()),
+            },
             sockets: extra.len().checked_sub(3),
         };
         let mut fds = vec![init_pidfd, inner.netns.as_fd(), inner.sysfs.as_fd()];
         fds.extend(engine_netns);
+        if let Some(calls) = &calls {
+            fds.extend([calls.listening.as_fd(), calls.program.as_fd()]);
+            fds.extend(calls.log.iter().map(|(log, _)| log.as_fd()));
+        }
         fds.extend(extra.iter().map(AsFd::as_fd));
         self.tell(&message, &fds)?;
         match protocol::receive(self.bootstrap.as_fd(), "sidecar", "reply", READY_WITHIN) {

@@ -1,4 +1,6 @@
-//! The warden: the sidecar's parent. It ends a container that has lost its sidecar.
+//! The warden: the sidecar's parent. It ends a sidecar that was stopped, and a container that cannot do without its sidecar.
+//!
+//! A stopped sidecar would keep whoever makes a denied system call waiting; a dead one answers it, by the kernel, with ENOSYS.
 //!
 //! Without its sidecar a container has no network and gets none again. Ended containers are made again: a pod by its
 //! kubelet, others by the engine's restart policy. The kernel offers no other way. A parent's end is signalled only
@@ -7,21 +9,21 @@
 //! the sidecar has its own.
 //!
 //! It is a fork of the sidecar's program, made before that has read anything of the container, so that both share
-//! their memory. It hears nothing from the container, holds one right (CAP_KILL) and two descriptors (init's pidfd,
-//! the violation log), and its filter lets it send SIGKILL by that pidfd and to nobody else. Without it everything
-//! goes on as it is, and a sidecar that dies then leaves its container running without a network.
+//! their memory. It hears nothing from the container, holds one right (CAP_KILL) and three descriptors (the pidfds of the sidecar
+//! and of init, the violation log), and its filter lets it send SIGKILL by these pidfds and to nobody else. Without it
+//! everything goes on as it is, and a sidecar that dies then leaves its container running without a network.
 
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus};
+use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::account::{Account, Identity};
 use super::confine;
-use super::protocol::ProtocolError;
+use super::protocol::{Loss, ProtocolError};
 use super::{ConfineError, SidecarError, filter};
 use crate::sys::memory::Code;
 use crate::sys::{process, socket};
@@ -48,6 +50,7 @@ pub(super) fn stand_over(
     identity: Identity,
     code: &Code,
     account: Account,
+    loss: Loss,
     live: impl FnOnce(WardenLine) -> i32,
 ) -> Result<std::convert::Infallible, SidecarError> {
     let filter = filter::of_warden()
@@ -72,20 +75,22 @@ pub(super) fn stand_over(
     let Some((line, account)) = ours else {
         process::end(1)
     };
-    let confined = confine(identity, code, account, &filter, line);
+    let pidfd = rustix::process::pidfd_open(sidecar, PidfdFlags::empty())
+        .map_err(SidecarError::step("open the sidecar's pidfd"))?;
+    let confined = confine(identity, code, account, &filter, [line, pidfd]);
     process::end(match confined {
-        Ok([line, spare]) => watch(sidecar.as_raw_pid(), line, spare),
+        Ok([line, pidfd]) => watch(sidecar.as_raw_pid(), line, &pidfd, loss),
         Err(()) => 1,
     })
 }
 
-/// Gives away all but the one right. Returns the only two descriptors that are left, both of the line.
+/// Gives away all but the one right. Returns the only two descriptors that are left: the line, and the sidecar's pidfd.
 fn confine(
     identity: Identity,
     code: &Code,
     account: Account,
     filter: &seccompiler::BpfProgram,
-    line: OwnedFd,
+    [line, pidfd]: [OwnedFd; 2],
 ) -> Result<[OwnedFd; 2], ()> {
     let bare = give_away(identity, &account);
     drop(account);
@@ -93,11 +98,11 @@ fn confine(
         tell(line.as_fd(), &crate::network::with_causes(error));
     }
     bare.map_err(drop)?;
-    process::keep_only([line.as_fd(), line.as_fd()]).map_err(drop)?;
+    process::keep_only([line.as_fd(), pidfd.as_fd()]).map_err(drop)?;
     // Closed with all others.
-    std::mem::forget(line);
+    std::mem::forget((line, pidfd));
     let kept = [0, 1].map(socket::take_inherited);
-    let [Ok(line), Ok(spare)] = kept else {
+    let [Ok(line), Ok(pidfd)] = kept else {
         return Err(());
     };
     let sealed = code
@@ -111,7 +116,7 @@ fn confine(
         tell(line.as_fd(), &crate::network::with_causes(error));
     }
     sealed.map_err(drop)?;
-    Ok([line, spare])
+    Ok([line, pidfd])
 }
 
 fn give_away(identity: Identity, account: &Account) -> Result<(), ConfineError> {
@@ -171,7 +176,7 @@ impl WardenLine {
 }
 
 /// The whole work of a warden; its exit code.
-fn watch(sidecar: i32, line: OwnedFd, spare: OwnedFd) -> i32 {
+fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, loss: Loss) -> i32 {
     let ready: Vec<u8> = std::iter::once(READY)
         .chain(sidecar.to_ne_bytes())
         .collect();
@@ -192,23 +197,50 @@ fn watch(sidecar: i32, line: OwnedFd, spare: OwnedFd) -> i32 {
     if init.as_raw_fd() != filter::WARDEN_INIT {
         return 1;
     }
-    drop((line, spare));
-    let how = loop {
-        match rustix::process::waitid(WaitId::All, WaitIdOptions::EXITED) {
-            Ok(status) => break status,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => break None,
-        }
-    };
+    drop(line);
+    let how = wait_for_end(pidfd);
     if has_ended(&init) {
         return 0;
     }
     // It may have ended since.
-    let ended = rustix::process::pidfd_send_signal(&init, Signal::KILL);
+    let ended = match loss {
+        Loss::Tolerated | Loss::EndsAnswers => Ok(()),
+        Loss::EndsContainer => rustix::process::pidfd_send_signal(&init, Signal::KILL),
+    };
     if let (Ok(()), Some(log), [ENTRUST, template @ ..]) = (ended, log, &message[..]) {
-        note(log, template, how.as_ref());
+        note(log, template, &how, loss);
     }
     0
+}
+
+/// How the sidecar ended.
+struct End {
+    status: Option<WaitIdStatus>,
+    /// Whether it was killed from here because somebody had stopped it.
+    stopped: bool,
+}
+
+/// Waits for the sidecar's end, and brings it about where somebody stops it.
+fn wait_for_end(pidfd: &OwnedFd) -> End {
+    let mut stopped = false;
+    loop {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
+        match rustix::process::waitid(WaitId::All, options) {
+            Ok(Some(status)) if status.stopped() => {
+                stopped = true;
+                // It may have ended since, which is heard of next.
+                let _gone = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
+            }
+            Ok(status) => return End { status, stopped },
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => {
+                return End {
+                    status: None,
+                    stopped,
+                };
+            }
+        }
+    }
 }
 
 /// Whether a process has ended by itself, as it mostly has when its sidecar ends.
@@ -222,16 +254,24 @@ fn has_ended(init: &OwnedFd) -> bool {
     ready.is_ok_and(|count| count > 0)
 }
 
-fn note(mut log: std::fs::File, template: &[u8], how: Option<&WaitIdStatus>) {
-    let how = match how.map(|how| (how.exit_status(), how.terminating_signal())) {
+fn note(mut log: std::fs::File, template: &[u8], end: &End, loss: Loss) {
+    let status = end.status.as_ref();
+    let how = match status.map(|how| (how.exit_status(), how.terminating_signal())) {
+        _ if end.stopped => "it was stopped, and killed for that".to_owned(),
         Some((Some(code), _)) => format!("exit code {code}"),
         Some((_, Some(signal))) => format!("signal {signal}"),
         _ => "nobody knows how".to_owned(),
     };
+    let meaning = match loss {
+        Loss::EndsContainer => {
+            "without which it has no network: its first process was sent SIGKILL"
+        }
+        Loss::Tolerated | Loss::EndsAnswers => {
+            "without which denied system calls fail with ENOSYS, nothing is logged, and exec is refused"
+        }
+    };
     let time = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-    let reason = format!(
-        "the container's sidecar died ({how}), without which it has no network: its first process was sent SIGKILL"
-    );
+    let reason = format!("the container's sidecar died ({how}), {meaning}");
     if let Ok(template) = std::str::from_utf8(template) {
         let line = crate::audit::chain::fill(template, &time, &reason);
         // One write, so that the line is whole or not there.

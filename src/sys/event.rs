@@ -25,6 +25,26 @@ pub async fn readable(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// A descriptor that becomes readable again and again.
+#[derive(Debug)]
+pub struct Watched(AsyncFd<OwnedFd>);
+
+impl Watched {
+    /// Must be called inside a tokio runtime.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        // SAFETY: the value owns the descriptor, whose number is the same until it is closed, and that is after the registration
+        // has ended: AsyncFd's drop takes it back first.
+        let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+        Ok(Self(watched.map_err(io::Error::from)?))
+    }
+
+    /// Waits until it has become readable since the last time. Whoever comes back must have read all that was there.
+    pub async fn wait(&self) -> io::Result<()> {
+        self.0.readable().await?.clear_ready();
+        Ok(())
+    }
+}
+
 /// A clock that rings once, for less than tokio's own timers know of: they count milliseconds.
 #[derive(Debug)]
 pub struct Alarm(AsyncFd<OwnedFd>);

@@ -186,6 +186,31 @@ pub fn wait_any<const N: usize>(
     }
 }
 
+/// `SO_PEERCRED`: the user who connected. Not its pid, which is 0 where this process does not see it.
+pub fn peer_uid(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `peer` is as many writable bytes as `len` says; both live across the call, which writes at most `len` bytes and
+    // keeps neither pointer.
+    let rc = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    match rc {
+        0 => Ok(peer.uid),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// `SO_NETNS_COOKIE`: the number of the network namespace that `socket` was made in.
 ///
 /// Since Linux 5.14; `ENOPROTOOPT` before. Unlike an inode number it is never used twice while

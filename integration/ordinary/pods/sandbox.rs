@@ -115,7 +115,8 @@ fn k_7_a_sandbox_ends_when_its_sidecar_dies() {
     for (name, node, annotations, ends) in cases {
         let one = Running::start(node, name, "standard", &sleeper(node, annotations));
         let sidecar = record(&one.id)["sidecar"].clone();
-        assert_eq!(sidecar["warden"].is_object(), ends, "{name}: {sidecar}");
+        // Where the container goes on, it only ends a sidecar that somebody stops.
+        assert!(sidecar["warden"].is_object(), "{name}: {sidecar}");
         run("kill", &["-9", &sidecar["pid"].to_string()]).ok();
         if ends {
             await_end(node, &one.id);

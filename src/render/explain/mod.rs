@@ -17,7 +17,7 @@ use self::page::{Page, paths, size};
 use super::identity::Identity;
 use crate::plan::{Decided, LimitsPlan, Plan, SyscallPlan, Warning};
 use crate::policy::{Leave, Policy, SyscallName, escape};
-use crate::seccomp::{Filter, Program};
+use crate::seccomp::{Filter, Listener, Program, Verdict};
 
 /// What is explained; as JSON, what `explain --json` prints.
 #[derive(Debug, Serialize)]
@@ -216,6 +216,7 @@ pub fn filter(program: &Program) -> String {
     let summary = Filter {
         program: program.clone(),
         flags: 0,
+        listener: Listener::Nobody,
         notes: Vec::new(),
     }
     .describe();
@@ -224,8 +225,14 @@ pub fn filter(program: &Program) -> String {
         .iter()
         .map(|(verdict, count)| format!("{count} {verdict}"))
         .collect();
+    // Those that a sidecar answers have an errno; an agent's have none.
+    let logged = |verdict: &Verdict| matches!(verdict, Verdict::Notify(1..));
+    let log = match summary.denied.keys().any(logged) {
+        true => "",
+        false => "; denied calls are not logged",
+    };
     format!(
-        "{} calls allowed, {} by their arguments, denied: {}; {} instructions",
+        "{} calls allowed, {} by their arguments, denied: {}{log}; {} instructions",
         summary.allowed,
         summary.checked.len(),
         denied.join(", "),

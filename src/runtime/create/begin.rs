@@ -51,7 +51,12 @@ impl Creation<'_> {
             self.record.netns_cookie = Some(shared.cookie);
             return Ok(());
         }
-        let network = NetworkWall::begin(plan, &self.decision.bundle.spec, &self.place)?;
+        let network = NetworkWall::begin(
+            plan,
+            &self.decision.bundle.spec,
+            &self.place,
+            self.decision.listener(),
+        )?;
         let network = self.running.network.insert(network);
         self.record.sidecar = Some(network.sidecar().clone());
         // Before it is used: `delete --force` finds it if this process dies here.

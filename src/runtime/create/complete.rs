@@ -16,11 +16,13 @@ use crate::cgroup::systemd_v1;
 use crate::devices::DeviceProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files;
+use crate::runtime::network::calls;
 use crate::runtime::pidfd;
 use crate::runtime::runs::{self, Run};
 use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::ProcessId;
+use crate::seccomp::Listener;
 
 impl Creation<'_> {
     /// Waits for the disk's maker, and writes down what lies in memory instead.
@@ -110,7 +112,13 @@ impl Creation<'_> {
         init: ProcessId,
     ) -> Result<Option<Namespace>, RuntimeError> {
         match self.running.network.take() {
-            Some(network) => network.finish(init, &mut self.record, &self.run),
+            Some(network) => {
+                let answers = self.decision.listener() == Listener::Sidecar;
+                let calls = answers
+                    .then(|| calls::open(&self.place, &self.record, &self.run))
+                    .transpose()?;
+                network.finish(init, &mut self.record, &self.run, calls)
+            }
             None => Ok(None),
         }
     }

@@ -18,14 +18,14 @@ use crate::render::refuse;
 use crate::render::spec as shadow;
 use crate::runtime::RuntimeError;
 use crate::runtime::create::neighbours::{self, Joined};
-use crate::runtime::filter;
+use crate::runtime::filter::{self, Asked as AskedFilter};
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::input::cri;
 use crate::runtime::input::labels;
 use crate::runtime::input::node_files;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::resolver::EngineFiles;
-use crate::seccomp::Filter;
+use crate::seccomp::{Filter, Listener};
 
 /// The decision about a bundle, which `create` and `explain --bundle` share. Nothing has been made for it.
 pub struct BundleDecision {
@@ -53,6 +53,12 @@ impl BundleDecision {
     /// What is enforced; `None` under `unconfined`.
     pub fn plan(&self) -> Option<&Plan> {
         self.decided.as_ref().map(|decided| &decided.plan)
+    }
+
+    /// Who answers for rules of the filter.
+    pub(super) fn listener(&self) -> Listener {
+        let filter = self.filter.as_ref();
+        filter.map_or(Listener::Nobody, |filter| filter.listener)
     }
 }
 
@@ -111,7 +117,7 @@ pub fn decide(
                 plan.warnings
                     .extend(engine_networks::unknown_crio(&global.root, &annotations));
                 engine_files = names(&bundle.spec, &facts, plan);
-                let filter = filter::compile(Some((&*plan).into()), engine)?;
+                let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engine)?;
                 (Some(decided), resolved.chosen_by.to_string(), filter)
             }
         };

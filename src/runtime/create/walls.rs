@@ -10,7 +10,7 @@ use super::scratch::DiskMaker;
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::kernel::KernelFiles;
 use crate::enforce::leader::Leader;
-use crate::enforce::listener::AgentSocket;
+use crate::enforce::listener::{AgentSocket, ListenerWay};
 use crate::enforce::program::Program;
 use crate::enforce::rootfs::OwnMount;
 use crate::enforce::unconfined::setup::Setup;
@@ -25,7 +25,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::launch::{has_user_namespace, keyring};
 use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::unprivileged;
-use crate::seccomp::SavedFilter;
+use crate::seccomp::{Listener, SavedFilter};
 
 /// What the process inherits that is in no record and not in [`Creation`].
 pub(super) struct InitInherited {
@@ -68,6 +68,16 @@ impl Creation<'_> {
     ) -> Result<PolicyWalls, RuntimeError> {
         let running = &mut self.running;
         let sidecar = running.network.as_mut().and_then(NetworkWall::init_end);
+        let way = match (inherited.agent, self.decision.listener(), &sidecar) {
+            (Some(agent), _, _) => Some(ListenerWay::Agent(agent)),
+            // Over the socket by which it asks for its network namespace before.
+            (None, Listener::Sidecar, Some(sidecar)) => Some(ListenerWay::Sidecar(
+                sidecar
+                    .try_clone()
+                    .map_err(RuntimeError::io("copy the sidecar's socket"))?,
+            )),
+            (None, _, _) => None,
+        };
         let disk = running.disk.as_mut().and_then(DiskMaker::take_end);
         let own = has_user_namespace(&self.decision.bundle.spec);
         let user_namespace = match (own, unprivileged::inside()) {
@@ -75,6 +85,7 @@ impl Creation<'_> {
             (false, Some(person)) => UserNamespace::Persons(person),
             (false, None) => UserNamespace::Nodes,
         };
+        let filter = self.filter();
         let (kernel, judged) = (inherited.kernel, inherited.judged_mounts);
         Ok(PolicyWalls {
             common: Common {
@@ -83,7 +94,7 @@ impl Creation<'_> {
                 keep_newlines: inherited.keep_newlines,
                 program: inherited.program,
             },
-            filter: FilterWall::planned(self.filter(), inherited.agent)?,
+            filter: FilterWall::planned(filter, way)?,
             role: Role::Init(InitWork {
                 process: self.first_process(inherited.leader),
                 network: InnerNetwork::planned(&plan, sidecar)?,
@@ -98,6 +109,7 @@ impl Creation<'_> {
         let spec = &self.decision.bundle.spec;
         let process = spec.process().as_ref();
         let given = CapabilitySets::of(process.and_then(|p| p.capabilities().as_ref()));
+        let agent = inherited.agent.map(ListenerWay::Agent);
         let unfinished = inherited.unfinished;
         let filter = self.filter();
         Ok(Parity {
@@ -109,7 +121,7 @@ impl Creation<'_> {
             },
             no_new_privs: process.and_then(|p| p.no_new_privileges()).unwrap_or(false),
             keyring: keyring(&self.record),
-            filter: filter.map(|filter| FilterWall::new(filter, inherited.agent)),
+            filter: filter.map(|filter| FilterWall::new(filter, agent)),
             role: Role::Init(ParityInit {
                 process: self.first_process(inherited.leader),
                 unfinished: unfinished.ok_or(EnforceError::Incomplete(Wall::Files))?,

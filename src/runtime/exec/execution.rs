@@ -11,7 +11,7 @@ use super::target::ExecTarget;
 use crate::cli;
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::home;
-use crate::enforce::listener::AgentSocket;
+use crate::enforce::listener::{AgentSocket, ListenerWay};
 use crate::enforce::privileges;
 use crate::enforce::program::Program;
 use crate::enforce::unconfined::Parity;
@@ -21,6 +21,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::agent::{Agent, ListenerChild, Moment};
 use crate::runtime::filter;
 use crate::runtime::launch::{self, Streams, has_user_namespace};
+use crate::runtime::network::calls;
 use crate::runtime::pidfd;
 use crate::runtime::state::half_made::{self, Frozen};
 use crate::runtime::state::record::{ProcessId, write_whole};
@@ -43,8 +44,8 @@ pub(super) struct Execution<'a> {
 pub(super) struct TenantInherited {
     /// The syscall wall's program.
     pub(super) filter: Option<SavedFilter>,
-    /// The way to the seccomp agent.
-    pub(super) agent: Option<AgentSocket>,
+    /// The way of its listener.
+    pub(super) way: Option<ListenerWay>,
     /// Where it says what fails.
     pub(super) report: OwnedFd,
     /// The user namespace and the cgroups that it joins itself.
@@ -99,8 +100,25 @@ impl<'a> Execution<'a> {
         Ok((report::make(&path)?, report::reader(&path)?))
     }
 
+    /// The way of the filter's listener, where it has one.
+    pub(super) fn open_listener_way(
+        &mut self,
+        filter: Option<&SavedFilter>,
+    ) -> Result<Option<ListenerWay>, RuntimeError> {
+        if let Some(agent) = self.begin_agent()? {
+            return Ok(Some(ListenerWay::Agent(agent)));
+        }
+        match filter.is_some_and(SavedFilter::has_listener) {
+            true => {
+                let socket = calls::connect(self.place, &self.target.record)?;
+                Ok(Some(ListenerWay::Sidecar(socket)))
+            }
+            false => Ok(None),
+        }
+    }
+
     /// The child that serves the process while libcontainer keeps this one busy, where its filter has an agent.
-    pub(super) fn begin_agent(&mut self) -> Result<Option<AgentSocket>, RuntimeError> {
+    fn begin_agent(&mut self) -> Result<Option<AgentSocket>, RuntimeError> {
         let Some(agent) = Agent::read(&self.place.dir())? else {
             return Ok(None);
         };
@@ -146,18 +164,18 @@ impl<'a> Execution<'a> {
             keep_newlines: inherited.keep_newlines,
             program: inherited.program,
         };
-        let (filter, agent, joining) = (inherited.filter, inherited.agent, inherited.joining);
+        let (filter, way, joining) = (inherited.filter, inherited.way, inherited.joining);
         Ok(WallExecutor::new(match record.plan() {
             Some(_) => Walls::Policy(Box::new(PolicyWalls {
                 common,
-                filter: FilterWall::planned(filter, agent)?,
+                filter: FilterWall::planned(filter, way)?,
                 role: Role::Tenant(TenantWork::planned(joining, record.netns_cookie)?),
             })),
             None => Walls::Unconfined(Box::new(Parity {
                 common,
                 no_new_privs: process.no_new_privileges().unwrap_or(false),
                 keyring: launch::keyring(record),
-                filter: filter.map(|filter| FilterWall::new(filter, agent)),
+                filter: filter.map(|filter| FilterWall::new(filter, way)),
                 role: Role::Tenant(joining),
             })),
         }))

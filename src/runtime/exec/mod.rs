@@ -114,11 +114,11 @@ fn start(
     let cgroup = execution.open_cgroup(init)?;
     let (report, reports) = execution.make_report_pipe()?;
     // After the pipe, by which the child that serves the agent says what fails.
-    let agent = execution.begin_agent()?;
+    let way = execution.open_listener_way(filter.as_ref())?;
     let user = execution.open_user_namespace(init, &process)?;
     let inherited = TenantInherited {
         filter,
-        agent,
+        way,
         report,
         joining: Joining {
             user,

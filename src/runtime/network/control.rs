@@ -27,7 +27,7 @@ const LONGEST: usize = 4 << 20;
 pub fn listen(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     let path = dir.join(NAME);
     let failed = || RuntimeError::io(format!("listen on {path:?}"));
-    let socket = short(dir, |short| UnixListener::bind(short))?.map_err(failed())?;
+    let socket = short(dir, NAME, |short| UnixListener::bind(short))?.map_err(failed())?;
     socket.set_nonblocking(true).map_err(failed())?;
     Ok(socket.into())
 }
@@ -39,7 +39,7 @@ pub fn ask(dir: &Path, request: &ControlRequest) -> Result<ControlReply, Runtime
 }
 
 /// By which the sidecar knows that no container asks.
-fn caller() -> Result<OwnedFd, RuntimeError> {
+pub(super) fn caller() -> Result<OwnedFd, RuntimeError> {
     crate::sidecar::own_pid_namespace().map_err(RuntimeError::io(
         "open the process namespace for the sidecar",
     ))
@@ -53,7 +53,7 @@ fn ask_with(
 ) -> Result<ControlReply, RuntimeError> {
     let path = dir.join(NAME);
     let failed = || RuntimeError::io(format!("ask the sidecar at {path:?}"));
-    let mut socket = short(dir, connect)?.map_err(failed())?;
+    let mut socket = short(dir, NAME, connect)?.map_err(failed())?;
     socket.set_write_timeout(Some(WITHIN)).map_err(failed())?;
     let mut line = serde_json::to_vec(request).map_err(|e| failed()(e.into()))?;
     line.push(b'\n');
@@ -158,11 +158,15 @@ pub fn hand_over(
 }
 
 /// A socket's path has 107 bytes at most (unix(7)), fewer than an index directory may have.
-fn short<T>(dir: &Path, act: impl FnOnce(&Path) -> T) -> Result<T, RuntimeError> {
+pub(super) fn short<T>(
+    dir: &Path,
+    name: &str,
+    act: impl FnOnce(&Path) -> T,
+) -> Result<T, RuntimeError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = open(dir, flags, Mode::empty()).map_err(RuntimeError::io(format!("open {dir:?}")))?;
     Ok(act(Path::new(&format!(
-        "/proc/self/fd/{}/{NAME}",
+        "/proc/self/fd/{}/{name}",
         fd.as_raw_fd()
     ))))
 }

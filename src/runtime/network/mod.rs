@@ -10,6 +10,7 @@
 //! | [`sandbox`] | a pod whose sidecar died |
 
 pub mod budgets;
+pub mod calls;
 pub mod clients;
 pub mod control;
 pub mod engine_networks;

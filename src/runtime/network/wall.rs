@@ -25,9 +25,10 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
 use crate::runtime::state::store::{self, Place};
 use crate::runtime::unprivileged;
+use crate::seccomp::Listener;
 use crate::sidecar::{
-    self, Attach, CgroupConfig, CgroupLimits, Duty, EngineNetworks, Limits, Loss, Serving,
-    ServingFds, SidecarConfig, SidecarRecord,
+    self, Attach, CallsFds, CgroupConfig, CgroupLimits, Duty, EngineNetworks, Limits, Loss,
+    Serving, ServingFds, SidecarConfig, SidecarRecord,
 };
 
 /// What the sidecar may write to one file: more than its log takes, since a write beyond it kills.
@@ -53,7 +54,12 @@ pub struct NetworkWall {
 
 impl NetworkWall {
     /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace.
-    pub fn begin(plan: &Plan, spec: &Spec, place: &Place) -> Result<Self, RuntimeError> {
+    pub fn begin(
+        plan: &Plan,
+        spec: &Spec,
+        place: &Place,
+        listener: Listener,
+    ) -> Result<Self, RuntimeError> {
         let sysctls = plan
             .network
             .sysctl
@@ -73,7 +79,7 @@ impl NetworkWall {
             }
             _ => None,
         };
-        let mut config = sidecar_config(plan, spec, place);
+        let mut config = sidecar_config(plan, spec, place, listener);
         if let Some(kept) = &kept {
             config.limits.file_bytes = config.limits.file_bytes.max(kept.room);
         }
@@ -130,6 +136,7 @@ impl NetworkWall {
         init: ProcessId,
         record: &mut Record,
         run: &Run,
+        calls: Option<CallsFds>,
     ) -> Result<Option<Namespace>, RuntimeError> {
         let maker = match self.maker.take() {
             Some(maker) => maker,
@@ -181,6 +188,7 @@ impl NetworkWall {
             None => None,
         };
         let attach = Attach {
+            calls,
             serving,
             // The sidecar is in the node's own already, which only root may join.
             engine_netns: (!self.persons).then(|| engine.as_fd()),
@@ -295,7 +303,12 @@ pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
     (parent, format!("agentbox-sidecar-{}", place.key()))
 }
 
-fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'static> {
+fn sidecar_config(
+    plan: &Plan,
+    spec: &Spec,
+    place: &Place,
+    listener: Listener,
+) -> SidecarConfig<'static> {
     let limits = plan.sidecar;
     let (parent, name) = sidecar_cgroup(spec, place);
     let cgroup = CgroupConfig {
@@ -323,17 +336,18 @@ fn sidecar_config(plan: &Plan, spec: &Spec, place: &Place) -> SidecarConfig<'sta
         cgroup,
         log: None,
         duty: duty(&plan.network),
-        loss: loss(&plan.network, spec, place),
+        loss: loss(&plan.network, spec, place, listener),
     }
 }
 
 /// A container that has lost its sidecar is of no use where it lives by its network; a pod's sandbox is what its kubelet looks
 /// at. What had no way out loses nothing, and goes on.
-fn loss(network: &NetworkPlan, spec: &Spec, place: &Place) -> Loss {
+fn loss(network: &NetworkPlan, spec: &Spec, place: &Place, listener: Listener) -> Loss {
     let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
     match duty(network) {
         Duty::Serve => Loss::EndsContainer,
         _ if sandbox => Loss::EndsContainer,
+        Duty::Wait | Duty::Refuse if listener == Listener::Sidecar => Loss::EndsAnswers,
         Duty::Wait | Duty::Refuse => Loss::Tolerated,
     }
 }

@@ -15,7 +15,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 
-use super::super::protocol::NamespaceId;
+use super::super::callers::Callers;
 use super::accept;
 use super::asks;
 use super::proxy::Proxy;
@@ -23,7 +23,7 @@ use super::wall::Wall;
 use crate::audit::Via;
 use crate::egress::{Lasting, NetworkStatus, Rules};
 use crate::policy::HostName;
-use crate::sys::socket::{Received, netns_cookie, receive};
+use crate::sys::socket::{Received, receive};
 
 /// The longest request: a list of rules and a hosts file, and the certificates by which a proxy is known.
 const LONGEST: usize = 2 << 20;
@@ -120,46 +120,6 @@ pub enum ControlReply {
     },
 }
 
-/// Who may ask: the user that the runtime runs as, in the node's network namespace, who shows by a descriptor that it is in the
-/// node's pid namespace. A container of any runtime has others, unless it was given both, and cannot open the node's from inside.
-#[derive(Debug, Clone, Copy)]
-pub struct Callers {
-    /// The user.
-    pub uid: u32,
-    /// The namespace's number.
-    pub cookie: u64,
-    /// The pid namespace.
-    pub pid_namespace: NamespaceId,
-}
-
-impl Callers {
-    /// Why this descriptor, the first that came, does not show where the other end is.
-    fn refuse_proof(self, shown: Option<&OwnedFd>) -> Option<String> {
-        let shown = shown.and_then(|shown| NamespaceId::of(shown.as_fd()).ok());
-        (shown != Some(self.pid_namespace)).then(|| {
-            "somebody asks who does not show that it is in the node's pid namespace: a container with the node's network, or \
-             another program than agentbox"
-                .to_owned()
-        })
-    }
-
-    /// Why the other end may not ask, if it may not.
-    fn refuse(self, stream: &UnixStream) -> Option<String> {
-        let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-        // The end that accept(2) gives is made in the namespace of whoever connected (`unix_stream_connect`, af_unix.c).
-        let cookie = netns_cookie(stream.as_fd()).ok();
-        let why = match (uid, cookie) {
-            (Some(uid), Some(cookie)) if uid == self.uid && cookie == self.cookie => return None,
-            (Some(uid), Some(cookie)) if cookie == self.cookie => {
-                format!("the user {uid} asks, who is not the runtime's")
-            }
-            _ => "somebody asks who is not in the node's network namespace: a container, or a shell with a network of its own"
-                .to_owned(),
-        };
-        Some(why)
-    }
-}
-
 /// Serves the socket until the program ends. Whoever may not ask is told so at once, and not a byte of theirs is read.
 pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::Result<()> {
     let listener = UnixListener::from_std(socket.into())?;
@@ -176,7 +136,7 @@ pub(super) fn serve(wall: &Rc<Wall>, socket: OwnedFd, callers: Callers) -> io::R
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             };
-            if let Some(why) = callers.refuse(&stream) {
+            if let Some(why) = callers.refuse(stream.as_fd()) {
                 send_away(&wall, &stream, &why);
                 continue;
             }

@@ -19,6 +19,7 @@
 //! relay      bytes both ways
 //! long       the same for a stream that does not pause
 //! live       connections out that are open
+//! denied     answers to denied system calls, between other work
 //! inbound    a port of the engine's network -> the same port of the loopback inside
 //! guests     connections in that are open
 //! outside    connections from outside that nobody answers
@@ -31,6 +32,7 @@ mod admission;
 mod around;
 mod asks;
 mod control;
+mod denied;
 mod dns;
 mod explicit;
 mod guests;
@@ -56,6 +58,10 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::SidecarError;
+use super::callers::Callers;
+use super::calls::Calls;
+use super::program::expect_listener;
+use super::protocol::Question;
 use crate::audit;
 use crate::egress::names::Families;
 use crate::egress::{Asking, Budget, Kept, Rules};
@@ -65,7 +71,6 @@ use crate::sys::event::readable;
 use wall::Wall;
 
 pub use around::EngineNetworks;
-pub(super) use control::Callers;
 pub use control::{AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames};
 pub use proxy::Proxy;
 pub use secure::Tls;
@@ -219,7 +224,8 @@ pub(super) fn run(
     serving: Serving,
     descriptors: Descriptors,
     init: &OwnedFd,
-    handover: (OwnedFd, impl FnOnce(&OwnedFd) + 'static),
+    handover: (OwnedFd, impl FnOnce(&OwnedFd) -> Question + 'static),
+    calls: Option<Calls>,
 ) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
     // Not a LocalSet: its tasks wake the loop by a write to an eventfd, one more round of it for each message.
@@ -228,7 +234,7 @@ pub(super) fn run(
         .enable_time()
         .build_local(LocalOptions::default())
         .map_err(step("make the event loop"))?;
-    let wall = runtime.block_on(async move {
+    let (wall, calls) = runtime.block_on(async move {
         let Descriptors {
             callers,
             listeners,
@@ -252,20 +258,25 @@ pub(super) fn run(
         if let Some(snmp) = outside {
             outside::serve(&wall, snmp);
         }
+        let calls = denied::serve(&wall, calls);
         let (socket, answer) = handover;
+        let asked = Rc::clone(&calls);
         tokio::task::spawn_local(async move {
             if readable(&socket).await.is_ok() {
-                answer(&socket);
+                let question = answer(&socket);
+                // Without it init's listener is not taken, and init does not start.
+                let _not = expect_listener(asked.borrow_mut().as_mut(), socket, question);
             }
         });
         readable(init)
             .await
             .map_err(step("wait for the container's end"))?;
         wall.settle();
-        Ok::<_, SidecarError>(wall)
+        Ok::<_, SidecarError>((wall, calls))
     })?;
     // With it the connections that were open, which are lines of the log.
     drop(runtime);
+    calls.borrow().iter().for_each(Calls::settle);
     wall.close_log();
     Ok(())
 }

@@ -65,6 +65,22 @@ unsafe fn set_filter(filter: *const libc::sock_filter, len: usize, flags: u64) -
     }
 }
 
+/// Whether the kernel knows `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` (Linux 5.19). No filter is loaded.
+pub fn can_wait_killable() -> bool {
+    const WAIT_KILLABLE_RECV: u64 = 1 << 5;
+    // SAFETY: the kernel looks at the flags first and refuses unknown ones with EINVAL; then it reads from a null pointer, which
+    // fails with EFAULT and changes nothing.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            NEW_LISTENER | WAIT_KILLABLE_RECV,
+            std::ptr::null::<libc::sock_fprog>(),
+        )
+    };
+    result == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
+}
+
 /// `prctl(PR_GET_SECCOMP)`: 2 when a filter is loaded.
 ///
 /// Not rustix's `secure_computing_mode`: the same call, but under a filter only this exact form

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use oci_spec::runtime::{LinuxSeccomp, LinuxSeccompAction};
 
 use crate::plan::Plan;
-use crate::runtime::{RuntimeError, filter};
+use crate::runtime::RuntimeError;
+use crate::runtime::filter::{self, Asked};
 use crate::seccomp::Filter;
 
 fn profile() -> LinuxSeccomp {
@@ -15,7 +16,7 @@ fn profile() -> LinuxSeccomp {
 
 /// Compiles it; loading it gives a listener.
 pub fn compile(plan: &Plan) -> Result<Filter, RuntimeError> {
-    let filter = filter::compile(Some(plan.into()), Some(&profile()))?;
+    let filter = filter::compile(Some(Asked::unlogged(plan)), Some(&profile()))?;
     Ok(filter.expect("a policy's side always makes one"))
 }
 

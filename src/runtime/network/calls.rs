@@ -1,0 +1,83 @@
+//! The line of denied system calls: what the sidecar gets at `create`, and how `exec` reaches it.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+use super::control::{caller, short};
+use crate::audit;
+use crate::runtime::RuntimeError;
+use crate::runtime::runs::{self, Run};
+use crate::runtime::state::identity;
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::store::Place;
+use crate::sidecar::CallsFds;
+use crate::sidecar::calls::line::greet;
+
+/// The socket's name in the container's directory, which root alone may enter.
+const NAME: &str = "calls";
+/// Processes of `exec` that begin at once and wait for the sidecar to take them.
+const BACKLOG: i32 = 64;
+
+/// What the sidecar answers denied calls with. The filter has been kept.
+/// Where the network is served, denied calls are logged with it.
+pub fn open(place: &Place, record: &Record, run: &Run) -> Result<CallsFds, RuntimeError> {
+    let dir = place.dir();
+    let program = File::open(place.filter())
+        .map_err(RuntimeError::io(format!("open {:?}", place.filter())))?;
+    Ok(CallsFds {
+        listening: listen(&dir)?,
+        program: program.into(),
+        log: match record.plan().is_some_and(|plan| plan.network.is_served()) {
+            true => None,
+            false => {
+                let context = runs::context(record, identity::of(record));
+                Some((run.open(audit::SIDECAR)?.into(), context))
+            }
+        },
+    })
+}
+
+fn listen(dir: &Path) -> Result<OwnedFd, RuntimeError> {
+    let failed = || RuntimeError::io(format!("listen on {:?}", dir.join(NAME)));
+    let socket = socket().map_err(failed())?;
+    short(dir, NAME, |path| {
+        rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+        rustix::net::listen(&socket, BACKLOG)
+    })?
+    .map_err(failed())?;
+    Ok(socket)
+}
+
+fn socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// A socket to the sidecar, by which a process of `exec` gives its listener away. The sidecar has agreed to take it.
+pub fn connect(place: &Place, record: &Record) -> Result<OwnedFd, RuntimeError> {
+    let lives = record.sidecar.as_ref().map(ProcessId::from);
+    if !lives.is_some_and(ProcessId::is_alive) {
+        return Err(RuntimeError::State {
+            verb: "exec in",
+            id: record.id.clone(),
+            why: "its sidecar is gone, which answers the denied system calls: delete and create it again"
+                .to_owned(),
+        });
+    }
+    let dir = place.dir();
+    let failed = || RuntimeError::io(format!("ask the sidecar at {:?}", dir.join(NAME)));
+    let socket = socket().map_err(failed())?;
+    // Not waiting: a sidecar that takes nobody is an error (EAGAIN).
+    short(&dir, NAME, |path| {
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+    })?
+    .map_err(failed())?;
+    rustix::io::ioctl_fionbio(&socket, false).map_err(failed())?;
+    let proof = caller()?;
+    greet(socket.as_fd(), proof.as_fd())
+        .map_err(RuntimeError::io("ask the sidecar to answer denied calls"))?;
+    Ok(socket)
+}

@@ -1,0 +1,263 @@
+//! A denied call in words: its name, its arguments where they are numbers, and why it is denied.
+//!
+//! Arguments that are pointers are left out: what they point at could have changed before anybody reads it.
+
+use std::fmt::Write;
+
+use super::interp::{ARCH_X86_64, Call};
+use super::ours;
+use super::rule::errno_name;
+use super::table::SyscallName;
+
+/// A denied call in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Words {
+    /// Its name, or its number where no kernel up to 6.18 has it.
+    pub name: String,
+    /// As C would call it: `socket(AF_PACKET, SOCK_RAW, 768)`; `ptrace(16, ...)` where only some arguments are numbers.
+    pub call: String,
+    /// The errno's name, or its number.
+    pub errno: String,
+    /// Why.
+    pub why: &'static str,
+    /// What would allow it.
+    pub hint: &'static str,
+}
+
+/// How an argument is shown.
+#[derive(Clone, Copy)]
+enum Shown {
+    /// A number.
+    Number,
+    /// One of these, else a number; `int`s are read as the kernel does, by their low 32 bits.
+    Name(&'static [(u32, &'static str)]),
+    /// These bits, and the rest as a number.
+    Flags(&'static [(u32, &'static str)]),
+    /// A kind of socket with its flags.
+    SocketType,
+}
+
+const FAMILIES: &[(u32, &str)] = &[
+    (0, "AF_UNSPEC"),
+    (1, "AF_UNIX"),
+    (2, "AF_INET"),
+    (3, "AF_AX25"),
+    (10, "AF_INET6"),
+    (15, "AF_KEY"),
+    (16, "AF_NETLINK"),
+    (17, "AF_PACKET"),
+    (21, "AF_RDS"),
+    (29, "AF_CAN"),
+    (30, "AF_TIPC"),
+    (31, "AF_BLUETOOTH"),
+    (38, "AF_ALG"),
+    (40, "AF_VSOCK"),
+    (41, "AF_KCM"),
+    (42, "AF_QIPCRTR"),
+    (43, "AF_SMC"),
+    (44, "AF_XDP"),
+    (45, "AF_MCTP"),
+];
+
+const SOCKET_TYPES: &[(u32, &str)] = &[
+    (1, "SOCK_STREAM"),
+    (2, "SOCK_DGRAM"),
+    (3, "SOCK_RAW"),
+    (4, "SOCK_RDM"),
+    (5, "SOCK_SEQPACKET"),
+    (6, "SOCK_DCCP"),
+    (10, "SOCK_PACKET"),
+];
+
+const NAMESPACES: &[(u32, &str)] = &[
+    (0x0000_0080, "CLONE_NEWTIME"),
+    (0x0002_0000, "CLONE_NEWNS"),
+    (0x0200_0000, "CLONE_NEWCGROUP"),
+    (0x0400_0000, "CLONE_NEWUTS"),
+    (0x0800_0000, "CLONE_NEWIPC"),
+    (0x1000_0000, "CLONE_NEWUSER"),
+    (0x2000_0000, "CLONE_NEWPID"),
+    (0x4000_0000, "CLONE_NEWNET"),
+];
+
+const REQUESTS: &[(u32, &str)] = &[
+    (0x5412, "TIOCSTI"),
+    (0x541c, "TIOCLINUX"),
+    (0x5423, "TIOCSETD"),
+    (0xaa00, "USERFAULTFD_IOC_NEW"),
+];
+
+const OPTIONS: &[(u32, &str)] = &[
+    (22, "PR_SET_SECCOMP"),
+    (28, "PR_SET_SECUREBITS"),
+    (35, "PR_SET_MM"),
+    (59, "PR_SET_SYSCALL_USER_DISPATCH"),
+];
+
+const TRACE: &[(u32, &str)] = &[
+    (0, "PTRACE_TRACEME"),
+    (16, "PTRACE_ATTACH"),
+    (0x4206, "PTRACE_SEIZE"),
+];
+
+const SECCOMP: &[(u32, &str)] = &[
+    (0, "SECCOMP_SET_MODE_STRICT"),
+    (1, "SECCOMP_SET_MODE_FILTER"),
+];
+
+const FILTER_FLAGS: &[(u32, &str)] = &[
+    (1, "SECCOMP_FILTER_FLAG_TSYNC"),
+    (1 << 3, "SECCOMP_FILTER_FLAG_NEW_LISTENER"),
+    (1 << 5, "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"),
+];
+
+/// The first arguments of a call, as many as are numbers; and how many it has.
+fn shown(name: &str) -> (&'static [Shown], usize) {
+    use Shown::{Flags, Name, Number, SocketType};
+    match name {
+        "socket" => (&[Name(FAMILIES), SocketType, Number], 3),
+        "socketpair" => (&[Name(FAMILIES), SocketType, Number], 4),
+        "unshare" => (&[Flags(NAMESPACES)], 1),
+        "setns" => (&[Number, Flags(NAMESPACES)], 2),
+        "clone" => (&[Flags(NAMESPACES)], 5),
+        "ioctl" => (&[Number, Name(REQUESTS)], 3),
+        "prctl" => (&[Name(OPTIONS)], 5),
+        "ptrace" => (&[Name(TRACE), Number], 4),
+        "seccomp" => (&[Name(SECCOMP), Flags(FILTER_FLAGS)], 3),
+        "personality" => (&[Flags(&[])], 1),
+        "bpf" | "keyctl" | "fanotify_init" | "process_vm_readv" | "process_vm_writev"
+        | "pidfd_getfd" => (&[Number], 5),
+        _ => (&[], 0),
+    }
+}
+
+/// The words for a call of x86_64 that was answered with `errno`; numbers of other ABIs are other calls.
+pub fn words(call: &Call, errno: u16) -> Words {
+    let known = match call.arch {
+        ARCH_X86_64 => SyscallName::from_number(call.number),
+        _ => None,
+    };
+    let name = known.map_or_else(
+        || format!("call {} of architecture {:#x}", call.number, call.arch),
+        |name| name.as_str().to_owned(),
+    );
+    let (shown, count) = shown(&name);
+    let mut text: Vec<String> = shown
+        .iter()
+        .zip(call.args)
+        // Every argument that is shown is an int.
+        .map(|(shown, arg)| shown.word(arg as u32))
+        .collect();
+    if text.len() < count || count == 0 {
+        text.push("...".to_owned());
+    }
+    let (why, hint) = match known.and_then(|name| ours::denial(name, &call.args)) {
+        Some(reason) => (
+            reason,
+            "syscalls.allow of a policy allows a call by its name",
+        ),
+        None => (
+            "denied by syscalls.deny or privileges.set-id of the policy, or by the engine's seccomp profile",
+            "look at `agentbox explain` for the policy, and at the engine's --security-opt seccomp",
+        ),
+    };
+    Words {
+        call: format!("{name}({})", text.join(", ")),
+        name,
+        errno: errno_name(errno).map_or_else(|| format!("errno {errno}"), str::to_owned),
+        why,
+        hint,
+    }
+}
+
+impl Shown {
+    fn word(self, value: u32) -> String {
+        match self {
+            Shown::Number => value.to_string(),
+            Shown::Name(names) => named(names, value),
+            Shown::Flags(names) => flags(names, value),
+            Shown::SocketType => {
+                let mut word = named(SOCKET_TYPES, value & 0xf);
+                for (bit, name) in [(0o2_000_000, "SOCK_CLOEXEC"), (0o4_000, "SOCK_NONBLOCK")] {
+                    if value & bit != 0 {
+                        word.push('|');
+                        word.push_str(name);
+                    }
+                }
+                word
+            }
+        }
+    }
+}
+
+fn named(names: &[(u32, &str)], value: u32) -> String {
+    let found = names.iter().find(|(number, _)| *number == value);
+    found.map_or_else(|| format!("{value:#x}"), |(_, name)| (*name).to_owned())
+}
+
+fn flags(names: &[(u32, &str)], value: u32) -> String {
+    let (mut rest, mut word) = (value, String::new());
+    for (bit, name) in names {
+        if rest & bit != 0 {
+            rest &= !bit;
+            let _never = write!(word, "{}{name}", if word.is_empty() { "" } else { "|" });
+        }
+    }
+    if rest != 0 || word.is_empty() {
+        let _never = write!(word, "{}{rest:#x}", if word.is_empty() { "" } else { "|" });
+    }
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str, args: [u64; 6]) -> Words {
+        let name: SyscallName = name.parse().unwrap();
+        let call = Call {
+            number: name.number(),
+            arch: ARCH_X86_64,
+            args,
+        };
+        words(&call, 1)
+    }
+
+    #[test]
+    fn numbers_are_read_as_the_kernel_reads_them() {
+        let packet = of("socket", [17 | 1 << 32, 3 | 0o2_000_000, 768, 0, 0, 0]);
+        assert_eq!(packet.call, "socket(AF_PACKET, SOCK_RAW|SOCK_CLOEXEC, 768)");
+        let user = of("unshare", [0x1002_0000, 0, 0, 0, 0, 0]);
+        assert_eq!(user.call, "unshare(CLONE_NEWNS|CLONE_NEWUSER)");
+        let clone = of("clone", [0x1000_0011, 7, 7, 7, 7, 0]);
+        assert_eq!(clone.call, "clone(CLONE_NEWUSER|0x11, ...)");
+        let typed = of("ioctl", [0, 0x5412 | 1 << 40, 0xdead, 0, 0, 0]);
+        assert_eq!(typed.call, "ioctl(0, TIOCSTI, ...)");
+    }
+
+    #[test]
+    fn pointers_are_left_out() {
+        let mount = of("mount", [0x7fff_dead_beef, 1, 2, 3, 4, 0]);
+        assert_eq!(mount.call, "mount(...)");
+        assert!(mount.why.contains("filesystem wall"), "{}", mount.why);
+        assert_eq!(mount.errno, "EPERM");
+    }
+
+    #[test]
+    fn a_call_that_the_base_allows_is_denied_by_somebody_else() {
+        assert!(of("chmod", [0; 6]).why.contains("syscalls.deny"));
+        let inet = of("socket", [2, 1, 0, 0, 0, 0]);
+        assert!(inet.why.contains("engine's seccomp profile"));
+    }
+
+    #[test]
+    fn an_unknown_number_has_no_name_and_makes_no_other() {
+        let call = Call {
+            number: 165,
+            arch: 0x4000_0003,
+            args: [0; 6],
+        };
+        assert!(words(&call, 4095).call.starts_with("call 165 of"));
+        assert_eq!(words(&call, 4095).errno, "errno 4095");
+    }
+}

@@ -1,0 +1,116 @@
+//! One container whose denied calls are answered: its program, and its log.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use super::log::{Denied, Sink};
+use crate::seccomp::{Call, MAX_INSTRUCTIONS, Program, SavedFilter, Verdict, run};
+use crate::sys::seccomp::notify;
+
+/// The largest errno (`MAX_ERRNO`), to which the kernel cuts those of a filter too.
+const MAX_ERRNO: u16 = 4095;
+const ENOSYS: u16 = 38;
+/// A kept filter: its flags, and eight bytes for each instruction.
+const LONGEST: usize = 8 + 8 * MAX_INSTRUCTIONS;
+
+/// What is known of one container.
+#[derive(Debug)]
+pub(super) struct Container {
+    program: Program,
+    denied: RefCell<Denied>,
+}
+
+impl Container {
+    /// Reads the program from its file, whatever the file's position is.
+    pub fn new(program: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut bytes = vec![0; LONGEST + 1];
+        let mut length = 0;
+        while length < bytes.len() {
+            match rustix::io::pread(program, &mut bytes[length..], length as u64)? {
+                0 => break,
+                more => length += more,
+            }
+        }
+        let kept = SavedFilter::from_bytes(&bytes[..length]);
+        let kept = kept.ok_or_else(|| io::Error::other("the filter is cut short"))?;
+        Ok(Self {
+            program: kept.map_err(io::Error::other)?.program,
+            denied: RefCell::default(),
+        })
+    }
+
+    /// What the program says of a call, as an errno. It is never allowed here, whatever the program says.
+    pub fn errno(&self, waiting: &notify::Call) -> u16 {
+        errno(&self.program, &call(waiting))
+    }
+
+    /// Writes a denied call down, or counts it.
+    pub fn note(&self, waiting: &notify::Call, errno: u16) {
+        self.denied.borrow_mut().note(&call(waiting), errno);
+    }
+
+    /// Writes down what is only counted so far.
+    pub fn settle(&self) {
+        self.denied.borrow_mut().settle();
+    }
+
+    /// Where its events go from now on.
+    pub fn log_to(&self, sink: Sink) {
+        self.denied.borrow_mut().log_to(sink);
+    }
+}
+
+fn errno(program: &Program, call: &Call) -> u16 {
+    match run(program, call) {
+        Verdict::Notify(errno @ 1..) | Verdict::Errno(errno @ 1..) => errno.min(MAX_ERRNO),
+        // The kernel asks about nothing else.
+        _ => ENOSYS,
+    }
+}
+
+fn call(waiting: &notify::Call) -> Call {
+    Call {
+        // The kernel's number is an int.
+        number: waiting.number as u32,
+        arch: waiting.arch,
+        args: waiting.args,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seccomp::{ARCH_X86_64, Instruction};
+
+    fn program(value: u32) -> Program {
+        let answer = Instruction {
+            code: 0x06,
+            jt: 0,
+            jf: 0,
+            k: value,
+        };
+        Program::new(vec![answer]).unwrap()
+    }
+
+    #[test]
+    fn the_answer_is_the_programs_errno_and_never_success() {
+        let call = Call {
+            number: 1,
+            arch: ARCH_X86_64,
+            args: [0; 6],
+        };
+        for (value, expected) in [
+            (0x7fc0_0001, 1),
+            (0x7fc0_ffff, 4095),
+            (0x0005_0061, 97),
+            (0x7fc0_0000, ENOSYS),
+            (0x0005_0000, ENOSYS),
+            (0x7fff_0000, ENOSYS),
+            (0x7ffc_0000, ENOSYS),
+            (0x8000_0000, ENOSYS),
+        ] {
+            assert_eq!(errno(&program(value), &call), expected, "{value:#x}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The line by which a listener comes to the sidecar.
+//!
+//! ```text
+//! runtime                               sidecar                     process of the container
+//! connect, greeting, proof ------------>
+//!         <-------------- TAKEN, or why not
+//!    (clones the process, which inherits the socket)
+//!                                              <-- LISTENER, descriptor -- loads the filter, sends, closes
+//!                                       TAKEN -------------------------->  goes on
+//! ```
+//!
+//! The first process of a container with a sidecar of its own uses the hand-over socket instead, and greets nobody.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+use crate::sys::socket;
+
+/// The message that a listener comes with.
+pub(super) const LISTENER: &[u8; 19] = b"agentbox-listener-1";
+/// The sidecar's answer where it does what it was asked for.
+pub(super) const TAKEN: &[u8; 1] = b"+";
+/// How its other answers begin.
+pub(super) const REFUSED: char = '-';
+
+/// What the runtime says.
+pub(super) const GREETING: &[u8; 16] = b"agentbox-calls-1";
+
+/// How long an answer is waited for; the sidecar takes microseconds.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// Greets the sidecar at the other end of `socket`, with a descriptor of the node's pid namespace. Waits until it says that it
+/// will take a listener.
+pub fn greet(socket: BorrowedFd<'_>, proof: BorrowedFd<'_>) -> io::Result<()> {
+    socket::send(socket, GREETING, &[proof])?;
+    let mut buffer = [0; 512];
+    let received = socket::receive_within(socket, &mut buffer, WITHIN)?;
+    agreed(&buffer[..received.len])
+}
+
+/// Makes [`give`] end within a time, whatever the sidecar does. To be called before the filter is loaded.
+pub fn limit(socket: BorrowedFd<'_>) -> io::Result<()> {
+    for direction in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(socket, direction, Some(WITHIN))?;
+    }
+    Ok(())
+}
+
+/// Gives the listener away, closes it, and waits until the sidecar has it.
+///
+/// The filter is loaded already, and nobody answers for it yet: only sendmsg(2), close(2), fcntl(2) and read(2), which a test of the
+/// compiler holds to be allowed.
+pub fn give(listener: OwnedFd, socket: BorrowedFd<'_>) -> io::Result<()> {
+    socket::send(socket, LISTENER, &[listener.as_fd()])?;
+    drop(listener);
+    let mut answer = [0; 512];
+    let length = rustix::io::read(socket, &mut answer)?;
+    agreed(&answer[..length])
+}
+
+fn agreed(answer: &[u8]) -> io::Result<()> {
+    match answer {
+        taken if taken == TAKEN => Ok(()),
+        [] => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => {
+            let why = String::from_utf8_lossy(answer);
+            Err(io::Error::other(why.trim_start_matches(REFUSED).to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_given_only_to_somebody_who_takes_it() {
+        let give_to = |reply: Option<&[u8]>| {
+            let (ours, theirs) = socket::pair().unwrap();
+            limit(ours.as_fd()).unwrap();
+            match reply {
+                Some(reply) => socket::send(theirs.as_fd(), reply, &[]).unwrap(),
+                None => drop(theirs.try_clone().unwrap()),
+            }
+            let kept = reply.map(|_| theirs);
+            let given = give(ours.try_clone().unwrap(), ours.as_fd());
+            drop(kept);
+            given
+        };
+        assert!(give_to(Some(TAKEN)).is_ok());
+        let refused = give_to(Some(b"-too many")).unwrap_err();
+        assert_eq!(refused.to_string(), "too many");
+        assert!(give_to(None).is_err());
+    }
+}

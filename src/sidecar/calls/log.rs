@@ -1,0 +1,208 @@
+//! Denied calls on their way to the log: the first of each kind at once, the others as a count.
+//!
+//! The log itself folds events too. Here it is done before there are words, so that the caller's next call waits for none.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::audit::{Event, Verdict, WallName, What};
+use crate::seccomp::{Call, Words, words};
+
+/// Kinds of one call that are told apart by their arguments; further ones are one kind.
+const KINDS: usize = 8;
+/// A count is handed on at most so often.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// Where events go.
+pub(in crate::sidecar) type Sink = Rc<dyn Fn(Event)>;
+
+/// Calls that are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    number: u32,
+    errno: u16,
+    /// As it is shown; `None` for all kinds beyond the first [`KINDS`].
+    call: Option<String>,
+}
+
+#[derive(Debug)]
+struct Counted {
+    /// Since the last event.
+    pending: u64,
+    /// When that was handed on.
+    told: Option<Instant>,
+    /// What is handed on.
+    event: Event,
+}
+
+/// The denied calls of one container.
+#[derive(Default)]
+pub(super) struct Denied {
+    sink: Option<Sink>,
+    kinds: BTreeMap<Kind, Counted>,
+    /// The last call, whose kind need not be put in words again: loops make the same call.
+    last: Option<(Call, u16, Kind)>,
+}
+
+impl fmt::Debug for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Denied")
+            .field("kinds", &self.kinds)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Denied {
+    /// From now on events go there; there are none before.
+    pub fn log_to(&mut self, sink: Sink) {
+        self.sink = Some(sink);
+    }
+
+    /// A call was denied.
+    pub fn note(&mut self, call: &Call, errno: u16) {
+        let known = self
+            .last
+            .take_if(|(last, was, _)| (&*last, *was) == (call, errno));
+        let kind = match known {
+            Some((_, _, kind)) => kind,
+            None => self.kind_of(call, errno),
+        };
+        if let Some(counted) = self.kinds.get_mut(&kind) {
+            counted.pending = counted.pending.saturating_add(1);
+            if counted.told.is_none_or(|told| told.elapsed() >= EVERY) {
+                self.tell(&kind);
+            }
+        }
+        self.last = Some((*call, errno, kind));
+    }
+
+    /// The kind of a call, which is there afterwards.
+    fn kind_of(&mut self, call: &Call, errno: u16) -> Kind {
+        let words = words(call, errno);
+        let (number, known) = (call.number, &self.kinds);
+        let mut kind = Kind {
+            number,
+            errno,
+            call: Some(words.call.clone()),
+        };
+        let of_number = known.keys().filter(|kind| kind.number == number).count();
+        if !known.contains_key(&kind) && of_number >= KINDS {
+            kind.call = None;
+        }
+        let counted = || Counted {
+            pending: 0,
+            told: None,
+            event: event(words, kind.call.clone()),
+        };
+        self.kinds.entry(kind.clone()).or_insert_with(counted);
+        kind
+    }
+
+    /// Hands on what is only counted so far.
+    pub fn settle(&mut self) {
+        let waiting = self.kinds.iter().filter(|(_, counted)| counted.pending > 0);
+        let waiting: Vec<Kind> = waiting.map(|(kind, _)| kind.clone()).collect();
+        for kind in waiting {
+            self.tell(&kind);
+        }
+    }
+
+    fn tell(&mut self, kind: &Kind) {
+        let (Some(counted), Some(sink)) = (self.kinds.get_mut(kind), &self.sink) else {
+            return;
+        };
+        counted.told = Some(Instant::now());
+        let times = std::mem::take(&mut counted.pending);
+        sink(Event {
+            count: (times != 1).then_some(times),
+            ..counted.event.clone()
+        });
+    }
+}
+
+/// The event of a kind: `call` is what all of it have in common, if they do.
+fn event(words: Words, call: Option<String>) -> Event {
+    let Words {
+        name,
+        call: _,
+        errno,
+        why,
+        hint,
+    } = words;
+    let call = call.unwrap_or_else(|| format!("{name}(other arguments)"));
+    Event {
+        reason: Some(why.to_owned()),
+        hint: Some(hint.to_owned()),
+        ..Event::new(
+            WallName::Syscalls,
+            Verdict::Denied,
+            What::Syscall { name, call, errno },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::seccomp::ARCH_X86_64;
+
+    fn events(act: impl FnOnce(&mut Denied)) -> Vec<(String, u64)> {
+        let told = Rc::new(RefCell::new(Vec::new()));
+        let heard = Rc::clone(&told);
+        let mut denied = Denied::default();
+        denied.log_to(Rc::new(move |event: Event| {
+            let times = event.times();
+            match event.what {
+                What::Syscall { call, .. } => heard.borrow_mut().push((call, times)),
+                other => panic!("{other:?}"),
+            }
+        }));
+        act(&mut denied);
+        drop(denied);
+        told.take()
+    }
+
+    fn call(number: libc::c_long, args: [u64; 6]) -> Call {
+        Call {
+            number: u32::try_from(number).unwrap(),
+            arch: ARCH_X86_64,
+            args,
+        }
+    }
+
+    #[test]
+    fn the_first_is_told_at_once_and_the_others_as_a_count() {
+        let mount = call(libc::SYS_mount, [0; 6]);
+        let first = events(|denied| denied.note(&mount, 1));
+        assert_eq!(first, [("mount(...)".to_owned(), 1)]);
+        let all = events(|denied| {
+            for _ in 0..100_000 {
+                denied.note(&mount, 1);
+            }
+            denied.settle();
+            denied.settle();
+        });
+        let count: u64 = all.iter().map(|(_, times)| times).sum();
+        assert_eq!((all[0].1, count), (1, 100_000));
+    }
+
+    #[test]
+    fn a_flood_of_one_call_with_many_arguments_is_few_kinds() {
+        let all = events(|denied| {
+            for protocol in 0..20_000 {
+                denied.note(&call(libc::SYS_socket, [17, 3, protocol, 0, 0, 0]), 97);
+            }
+            denied.note(&call(libc::SYS_bpf, [0; 6]), 1);
+            denied.settle();
+        });
+        let kinds: std::collections::BTreeSet<_> = all.iter().map(|(call, _)| call).collect();
+        assert_eq!(kinds.len(), KINDS + 2, "{kinds:?}");
+        assert!(kinds.contains(&"bpf(0, ...)".to_owned()));
+        let count: u64 = all.iter().map(|(_, times)| times).sum();
+        assert_eq!(count, 20_001);
+    }
+}

@@ -1,0 +1,271 @@
+//! Denied system calls: the sidecar answers them with the errno of the container's own program, and logs them.
+//!
+//! A filter's listener exists in the process that has loaded it. That process sends it here, over a socket that the runtime
+//! greeted with before there was the process ([`line`]), and closes its own before it executes anything. So the sidecar alone
+//! holds listeners: whoever holds one could answer that a call may go on. The sidecar never answers that, and it never looks at
+//! memory of a caller: the answer comes from the call's number and arguments by the very program that the kernel ran.
+//!
+//! Everything is watched by one epoll descriptor, which both of the sidecar's loops wait for: [`Calls::turn`] does a bounded
+//! piece of work.
+
+mod container;
+pub mod line;
+mod log;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::net::SocketFlags;
+
+use super::callers::Callers;
+use crate::sys::seccomp::notify;
+use crate::sys::socket::{self, Received};
+use container::Container;
+use line::{GREETING, LISTENER, REFUSED, TAKEN};
+pub(super) use log::Sink;
+
+/// Sockets and listeners at once. Each process of `exec` that lives has one, and its children have the same.
+const MOST: usize = 256;
+/// Events in one look, and looks in one turn: the network is served in between.
+const EVENTS: usize = 16;
+const LOOKS: usize = 4;
+/// The longest greeting.
+const LONGEST: usize = 1024;
+
+/// What is watched.
+#[derive(Debug)]
+enum Held {
+    /// The runtime has connected and not said what for.
+    Visitor(OwnedFd),
+    /// It has: the next message is this container's listener.
+    Greeted(OwnedFd, Rc<Container>),
+    /// Denied calls of this container.
+    Listener(OwnedFd, Rc<Container>),
+}
+
+/// Whether there is more to be done at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Nothing waits.
+    Idle,
+    /// Something may.
+    More,
+}
+
+/// All listeners of a sidecar.
+#[derive(Debug)]
+pub(super) struct Calls {
+    epoll: OwnedFd,
+    listening: OwnedFd,
+    callers: Callers,
+    own: Rc<Container>,
+    held: BTreeMap<u64, Held>,
+    next: u64,
+}
+
+/// The token of the socket that takes connections; all others count from 1.
+const LISTENING: u64 = 0;
+
+impl Calls {
+    /// `listening` takes connections of the runtime; `program` is the container's filter as it is kept.
+    pub fn new(listening: OwnedFd, program: BorrowedFd<'_>, callers: Callers) -> io::Result<Self> {
+        let own = Rc::new(Container::new(program)?);
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let calls = Self {
+            epoll,
+            listening,
+            callers,
+            own,
+            held: BTreeMap::new(),
+            next: LISTENING + 1,
+        };
+        calls.watch(calls.listening.as_fd(), LISTENING)?;
+        Ok(calls)
+    }
+
+    /// Where the container's events go from now on.
+    pub fn log_to(&self, sink: Sink) {
+        self.own.log_to(sink);
+    }
+
+    /// Readable when [`Self::turn`] has work.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// The next message on this socket is the listener of the container's first process.
+    pub fn expect_first(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let own = Rc::clone(&self.own);
+        self.hold(Held::Greeted(socket, own))
+    }
+
+    /// Does a bounded piece of work, without waiting.
+    pub fn turn(&mut self) -> io::Result<Turn> {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        for _ in 0..LOOKS {
+            let mut events = [epoll::Event {
+                flags: EventFlags::empty(),
+                data: EventData::new_u64(0),
+            }; EVENTS];
+            let count = epoll::wait(&self.epoll, &mut events, Some(&now))?;
+            if count == 0 {
+                return Ok(Turn::Idle);
+            }
+            for event in &events[..count] {
+                let token = event.data.u64();
+                match token {
+                    LISTENING => self.welcome(),
+                    // A socket or listener that fails is given up, and nothing else: without its holder a denied call is ENOSYS.
+                    _ => {
+                        if !self.serve(token, event.flags).unwrap_or(false) {
+                            self.held.remove(&token);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Turn::More)
+    }
+
+    /// Writes down what is counted and not written yet.
+    pub fn settle(&self) {
+        self.own.settle();
+    }
+
+    fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let data = EventData::new_u64(token);
+        Ok(epoll::add(&self.epoll, fd, data, EventFlags::IN)?)
+    }
+
+    fn hold(&mut self, held: Held) -> io::Result<()> {
+        if self.held.len() >= MOST {
+            return Err(io::Error::other(too_many()));
+        }
+        let token = self.next;
+        let (Held::Visitor(fd) | Held::Greeted(fd, _) | Held::Listener(fd, _)) = &held;
+        self.watch(fd.as_fd(), token)?;
+        self.next += 1;
+        self.held.insert(token, held);
+        Ok(())
+    }
+
+    fn welcome(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok(visitor) = rustix::net::accept_with(&self.listening, flags) else {
+            return;
+        };
+        let why = match self.callers.refuse(visitor.as_fd()) {
+            None if self.held.len() < MOST => None,
+            None => Some(too_many()),
+            why => why,
+        };
+        match why {
+            Some(why) => refuse(visitor.as_fd(), &why),
+            // If it cannot be watched it is closed, which the other end hears.
+            None => drop(self.hold(Held::Visitor(visitor))),
+        }
+    }
+
+    /// Whether it is kept.
+    fn serve(&mut self, token: u64, flags: EventFlags) -> io::Result<bool> {
+        match self.held.get(&token) {
+            Some(Held::Listener(listener, container)) => {
+                if flags.contains(EventFlags::IN) {
+                    answer(listener.as_fd(), container)?;
+                    return Ok(true);
+                }
+                // Nobody is left who could call.
+                Ok(false)
+            }
+            Some(Held::Visitor(_)) => self.hear(token),
+            Some(Held::Greeted(..)) => self.take(token),
+            None => Ok(false),
+        }
+    }
+
+    /// A visitor says what it wants.
+    fn hear(&mut self, token: u64) -> io::Result<bool> {
+        let Some(Held::Visitor(visitor)) = self.held.get(&token) else {
+            return Ok(false);
+        };
+        let mut buffer = [0; LONGEST];
+        let Received { len, fds } = socket::receive(visitor.as_fd(), &mut buffer)?;
+        if len == 0 {
+            return Ok(false);
+        }
+        let found = match self.callers.refuse_proof(fds.first()) {
+            Some(why) => Err(why),
+            None if buffer[..len] == *GREETING => Ok(Rc::clone(&self.own)),
+            None => Err("this is no greeting of agentbox's".to_owned()),
+        };
+        let Some(Held::Visitor(visitor)) = self.held.remove(&token) else {
+            return Ok(false);
+        };
+        match found {
+            Ok(container) => {
+                socket::send(visitor.as_fd(), TAKEN, &[])?;
+                // Under the same token: the socket is watched already.
+                self.held.insert(token, Held::Greeted(visitor, container));
+                Ok(true)
+            }
+            Err(why) => {
+                refuse(visitor.as_fd(), &why);
+                Ok(false)
+            }
+        }
+    }
+
+    /// The listener comes.
+    fn take(&mut self, token: u64) -> io::Result<bool> {
+        let Some(Held::Greeted(socket, container)) = self.held.get(&token) else {
+            return Ok(false);
+        };
+        let mut buffer = [0; LISTENER.len()];
+        let Received { len, mut fds } = socket::receive(socket.as_fd(), &mut buffer)?;
+        if buffer[..len] != *LISTENER || fds.len() != 1 {
+            return Ok(false);
+        }
+        let (Some(listener), container) = (fds.pop(), Rc::clone(container)) else {
+            return Ok(false);
+        };
+        // An older kernel has no such flag.
+        let _slower = notify::take_turns(listener.as_fd());
+        let held = self.hold(Held::Listener(listener, container));
+        if let Some(Held::Greeted(socket, _)) = self.held.remove(&token) {
+            match held {
+                Ok(()) => socket::send(socket.as_fd(), TAKEN, &[])?,
+                Err(error) => refuse(socket.as_fd(), &error.to_string()),
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn too_many() -> String {
+    format!("{MOST} listeners of processes of exec are held already: end some of these processes")
+}
+
+/// Answers one call, which epoll(7) has shown to wait: else this would.
+fn answer(listener: BorrowedFd<'_>, container: &Container) -> io::Result<()> {
+    let Some(call) = notify::receive(listener)? else {
+        return Ok(());
+    };
+    let errno = container.errno(&call);
+    notify::answer(listener, &call, notify::Answer::Failed(errno.into()))?;
+    // Afterwards: the caller waits no longer than it must.
+    container.note(&call, errno);
+    Ok(())
+}
+
+/// Says why not; somebody who has gone need not know.
+fn refuse(socket: BorrowedFd<'_>, why: &str) {
+    let message = format!("{REFUSED}{why}");
+    let _gone = socket::send(socket, message.as_bytes(), &[]);
+}

@@ -1,0 +1,50 @@
+//! Answers to denied system calls in the event loop, which serves the network in between.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use tokio::task::{spawn_local, yield_now};
+
+use super::super::calls::{Calls, Turn};
+use super::wall::Wall;
+use crate::sys::event::Watched;
+
+/// Answers until the program ends.
+pub(super) fn serve(wall: &Rc<Wall>, calls: Option<Calls>) -> Rc<RefCell<Option<Calls>>> {
+    if let Some(calls) = &calls {
+        let wall = Rc::clone(wall);
+        calls.log_to(Rc::new(move |event| wall.log(event)));
+    }
+    let calls = Rc::new(RefCell::new(calls));
+    let served = Rc::clone(&calls);
+    spawn_local(async move {
+        // An event loop that cannot watch leaves listeners unanswered: their holder ends, and denied calls are ENOSYS.
+        if let Err(error) = answer(&served).await {
+            eprintln!("agentbox-sidecar: denied calls are not logged any more: {error}");
+        }
+        served.borrow_mut().take();
+    });
+    calls
+}
+
+async fn answer(calls: &RefCell<Option<Calls>>) -> io::Result<()> {
+    let copy = match calls.borrow().as_ref() {
+        Some(calls) => calls.as_fd().try_clone_to_owned()?,
+        None => return Ok(()),
+    };
+    let watched = Watched::new(copy)?;
+    loop {
+        watched.wait().await?;
+        loop {
+            let turn = match calls.borrow_mut().as_mut() {
+                Some(calls) => calls.turn()?,
+                None => return Ok(()),
+            };
+            if turn == Turn::Idle {
+                break;
+            }
+            yield_now().await;
+        }
+    }
+}
