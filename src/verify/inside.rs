@@ -42,7 +42,9 @@ pub enum Line {
 pub fn main() -> ExitCode {
     // Nobody in the container may change what is found: a process of the same user could write to the memory of this one.
     if let Err(error) = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        crate::log::complain(&format!("hide from tracers: {error}"));
+        let text = format!("agentbox: nothing is tried: hide from tracers: {error}");
+        crate::log::complain(&text);
+        return ExitCode::FAILURE;
     }
     let mut input = std::io::stdin().lock();
     let mut line = String::new();

@@ -172,11 +172,8 @@ impl Report {
         for wall in Wall::ALL {
             text += &self.wall(wall);
         }
-        for verdict in [Verdict::NotHeld, Verdict::NotTried] {
-            for entry in self.merged(verdict) {
-                text += &entry;
-            }
-        }
+        text += &self.not_held();
+        text += &self.not_tried();
         text
     }
 
@@ -222,38 +219,52 @@ impl Report {
         format!("{name:14}{words:13}{}\n", parts.join(", "))
     }
 
-    /// The entries of a verdict as paragraphs, each probe once.
-    fn merged(&self, verdict: Verdict) -> Vec<String> {
+    /// A paragraph for each probe that found something, whoever tried it.
+    fn not_held(&self) -> String {
         let mut by_probe: BTreeMap<(Wall, &str, &str), Vec<&Entry>> = BTreeMap::new();
-        for entry in self.probes.iter().filter(|e| e.verdict == verdict) {
+        for entry in self.of(Verdict::NotHeld) {
             let key = (entry.wall, entry.id, entry.found.saw.as_str());
             by_probe.entry(key).or_default().push(entry);
         }
-        let word = match verdict {
-            Verdict::NotHeld => "not held",
-            _ => "could not be tried",
-        };
         let paragraph = |entries: &Vec<&Entry>| {
             let entry = entries[0];
             let by: Vec<&str> = entries.iter().map(|e| e.by.name()).collect();
-            let mut text = format!(
-                "\n{word}: {} ({}), by {}\n  tried:     {}\n  expected:  {}\n  happened:  {}\n",
+            format!(
+                "\nnot held: {} ({}), by {}\n  tried:     {}\n  expected:  {}\n  happened:  {}\n  means:     {}\n  do:        {}\n",
                 entry.id,
                 entry.threats.join(", "),
                 by.join(" and "),
                 entry.tried,
                 entry.expected,
                 crate::policy::escape(&entry.found.saw),
-            );
-            if verdict == Verdict::NotHeld {
-                text += &format!(
-                    "  means:     {}\n  do:        {}\n",
-                    entry.means, entry.remedy
-                );
-            }
-            text
+                entry.means,
+                entry.remedy
+            )
         };
         by_probe.values().map(paragraph).collect()
+    }
+
+    /// A paragraph for each reason why something could not be tried: one reason may be that of all.
+    fn not_tried(&self) -> String {
+        let mut by_reason: BTreeMap<(By, &str), Vec<&Entry>> = BTreeMap::new();
+        for entry in self.of(Verdict::NotTried) {
+            let key = (entry.by, entry.found.saw.as_str());
+            by_reason.entry(key).or_default().push(entry);
+        }
+        let paragraph = |((by, saw), entries): (&(By, &str), &Vec<&Entry>)| {
+            let ids: Vec<&str> = entries.iter().map(|entry| entry.id).collect();
+            format!(
+                "\ncould not be tried by {}: {}\n  because:   {}\n",
+                by.name(),
+                ids.join(", "),
+                crate::policy::escape(saw)
+            )
+        };
+        by_reason.iter().map(paragraph).collect()
+    }
+
+    fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Entry> {
+        self.probes.iter().filter(move |e| e.verdict == verdict)
     }
 }
 
@@ -315,6 +326,20 @@ mod tests {
         let mut twice = held.clone();
         twice.push(held[0].clone());
         assert_eq!(report(&promise(), &twice).exit_code(), 2);
+    }
+
+    #[test]
+    fn one_reason_is_told_once_and_nothing_that_is_found_is_obeyed_by_a_terminal() {
+        let text = report(&promise(), &[]).text();
+        assert_eq!(text.matches("could not be tried").count(), 1, "{text}");
+        assert!(
+            text.contains("io-uring") && text.contains("runtime-file"),
+            "{text}"
+        );
+        let found = all(Finding::not_held("\x1b[2J\nheld"));
+        let report = report(&promise(), &found);
+        assert!(!report.text().contains("\x1b") && !report.text().contains("\nheld"));
+        assert!(!report.json().unwrap().contains('\x1b'));
     }
 
     #[test]
