@@ -112,6 +112,27 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
             assert!(text.contains(words), "{words}: {text}");
         }
     }
+    // And what it was under, and the network's counts.
+    let explained = agentbox(&["explain", name]).ok();
+    assert!(
+        explained.contains("policy standard") && explained.contains(&id),
+        "{explained}"
+    );
+    let network = agentbox(&["network", "--format", "json", name]).ok();
+    let network: Value = serde_json::from_str(&network).unwrap();
+    assert!(
+        network["denied"]["not-listed"].as_u64() >= Some(5),
+        "{network}"
+    );
+    assert_eq!(
+        (&network["allowed"], &network["identity"]["name"]),
+        (&1.into(), &name.into())
+    );
+    let markdown = agentbox(&["audit", "--format", "markdown", name]).ok();
+    assert!(markdown.contains("| `files.example.test:443` | 5 | no rule of network.allow names it | `files.example.test` |"), "{markdown}");
+    let ocsf = agentbox(&["audit", "--format", "ocsf", "--wall", "network", name]).ok();
+    let refuse = |line: &str| serde_json::from_str::<Value>(line).unwrap()["type_uid"] == 400_105;
+    assert!(ocsf.lines().any(refuse), "{ocsf}");
     let json = agentbox(&["audit", "--json", name]).ok();
     let all = lines(&json);
     assert!(

@@ -13,12 +13,15 @@
 //! | [`chain`] | events to lines |
 //! | [`quota`], [`class`], [`rate`] | which events are written, which are folded, which are only counted |
 //! | [`read`] | lines to events, and breaks of the chain |
-//! | [`report`], [`words`] | events for people |
+//! | [`report`], [`words`], [`markdown`] | events for people |
+//! | [`ocsf`] | events for other programs |
 //! | [`schema`] | the published form of a line |
 
 pub mod chain;
 mod class;
 pub mod event;
+pub mod markdown;
+pub mod ocsf;
 pub mod quota;
 mod rate;
 pub mod read;

@@ -201,3 +201,131 @@ fn a_share_of_the_file_is_kept_for_each_class() {
     let more = (0..1000).filter(|_| quotas.spend(&other, 1000)).count();
     assert!(more > 100, "{more}");
 }
+
+fn parsed(events: &[Event]) -> Vec<Line> {
+    Log::parse(NODE, &lines(events)).lines
+}
+
+fn some() -> Vec<Line> {
+    let mount = What::Mount {
+        destination: "/x".to_owned(),
+        source: "/etc".to_owned(),
+    };
+    let process = What::Process {
+        state: ProcessState::Began,
+        arguments: vec!["sh".to_owned(), "-c".to_owned(), "true".to_owned()],
+        uid: 7,
+        gid: 7,
+        exit: None,
+    };
+    let missing = Event {
+        count: Some(5),
+        missing_rule: Some("a.test".to_owned()),
+        reason: Some("no rule names it".to_owned()),
+        ..refused("a.test", 443)
+    };
+    let allowed = Event {
+        rule: Some("b.test".to_owned()),
+        count: Some(3),
+        ..Event::new(
+            WallName::Network,
+            Verdict::Allowed,
+            What::attempt(Via::Http, "b.test", Some(443)),
+        )
+    };
+    let gone = Event {
+        rule: Some("b.test".to_owned()),
+        ..ended("b.test", 500)
+    };
+    parsed(&[
+        Event::new(
+            WallName::Life,
+            Verdict::Noted,
+            What::life(LifeState::Created),
+        ),
+        Event::new(WallName::Filesystem, Verdict::Denied, mount),
+        missing,
+        Event::new(
+            WallName::Network,
+            Verdict::Denied,
+            What::attempt(Via::Dns, "a.test", None),
+        ),
+        allowed,
+        gone,
+        Event::new(WallName::Life, Verdict::Noted, process),
+    ])
+}
+
+#[test]
+fn a_person_reads_first_what_a_rule_would_allow() {
+    let lines = some();
+    let lines: Vec<&Line> = lines.iter().collect();
+    let denied = report::denied(&lines);
+    let told: Vec<(&str, u64)> = denied.iter().map(|d| (d.what.as_str(), d.times)).collect();
+    // The name of a host that was also connected to is not told twice.
+    assert_eq!(told, [("a.test:443", 5), ("mount at /x (from /etc)", 1)]);
+    let passed = report::passed(&lines);
+    assert_eq!(
+        (passed.len(), passed[0].connections, passed[0].sent),
+        (1, 3, 500)
+    );
+    assert_eq!(report::happened(&lines).len(), 2);
+}
+
+#[test]
+fn nothing_that_a_container_named_is_a_mark_of_markdown() {
+    let evil = "`|<img src=x>[a](b)@team";
+    let event = Event {
+        reason: Some(evil.to_owned()),
+        ..refused(evil, 1)
+    };
+    let lines = parsed(&[event]);
+    let lines: Vec<&Line> = lines.iter().collect();
+    let text = markdown::text(&report::Subject::default(), &lines);
+    let row = text.lines().last().unwrap();
+    assert_eq!(
+        row.matches('|').count() - row.matches("\\|").count(),
+        5,
+        "{row}"
+    );
+    let after_code = row.rsplit('`').next().unwrap();
+    assert!(
+        !after_code.contains("<img") && !after_code.contains("@team"),
+        "{row}"
+    );
+}
+
+/// Each event of OCSF has what its class requires.
+#[test]
+fn a_line_becomes_an_event_of_its_class() {
+    let classes: Vec<(u64, u64, &str)> = vec![
+        (1007, 1, "process"),
+        (1001, 12, "file"),
+        (4001, 5, "dst_endpoint"),
+        (4001, 5, "dst_endpoint"),
+        (4001, 1, "dst_endpoint"),
+        (4001, 2, "traffic"),
+        (1007, 1, "process"),
+    ];
+    for (line, (class, activity, attribute)) in some().iter().zip(classes) {
+        let event = ocsf::event(line);
+        assert_eq!(event["class_uid"], class, "{event}");
+        assert_eq!(event["type_uid"], class * 100 + activity, "{event}");
+        assert_eq!(event["category_uid"], class / 1000);
+        assert_eq!(event["time"], 1_767_323_045_678_i64);
+        assert!(event[attribute].is_object(), "{event}");
+        assert!(
+            event["metadata"]["product"]["vendor_name"].is_string()
+                && event["severity_id"].is_u64()
+        );
+        if class / 1000 == 1 {
+            assert!(event["device"]["type_id"].is_u64() && event["actor"].is_object());
+        }
+    }
+    let limit = What::Limit {
+        limit: "limits.pids".to_owned(),
+        times: 1,
+    };
+    let line = &parsed(&[Event::new(WallName::Resources, Verdict::Denied, limit)])[0];
+    assert!(ocsf::event(line)["finding_info"]["uid"].is_string());
+}

@@ -127,6 +127,10 @@ pub enum AuditFormat {
     Text,
     /// The lines of the log, JSON each
     Json,
+    /// The events in OCSF, one line of JSON each
+    Ocsf,
+    /// A summary for a pull request or a CI job's page
+    Markdown,
 }
 
 /// `approvals`

@@ -10,7 +10,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use super::events::duration;
 use super::out::{self, Reader};
 use crate::audit::report::{self, Subject};
-use crate::audit::{Fault, LifeState, Line, Verdict, What, schema, words};
+use crate::audit::{Fault, LifeState, Line, Verdict, What, markdown, ocsf, schema, words};
 use crate::cli::{Audit, AuditFormat};
 use crate::runtime::runs::read::{self, Found, Logs};
 
@@ -38,15 +38,18 @@ pub fn run(args: &Audit) -> Result<ExitCode> {
     let logs = found.logs()?;
     let lines = wanted.among(&logs);
     match format(args) {
-        AuditFormat::Json => {
+        format @ (AuditFormat::Json | AuditFormat::Ocsf) => {
             for line in &lines {
-                if print(line)? == Reader::Gone {
+                if print(line, format)? == Reader::Gone {
                     break;
                 }
             }
         }
         AuditFormat::Text => {
             out::text(&report::text(&subject(&found, &logs), &lines))?;
+        }
+        AuditFormat::Markdown => {
+            out::text(&markdown::text(&subject(&found, &logs), &lines))?;
         }
     }
     Ok(verdict(&logs))
@@ -59,9 +62,13 @@ fn format(args: &Audit) -> AuditFormat {
     }
 }
 
-/// One line of JSON, as it stands in the log.
-fn print(line: &Line) -> Result<Reader> {
-    let text = serde_json::to_string(line).context("write a line")?;
+/// One line, as it stands in the log or in another form.
+fn print(line: &Line, format: AuditFormat) -> Result<Reader> {
+    let text = match format {
+        AuditFormat::Json => serde_json::to_string(line).context("write a line")?,
+        AuditFormat::Ocsf => ocsf::event(line).to_string(),
+        AuditFormat::Text | AuditFormat::Markdown => return out::line(&words::line(line)),
+    };
     out::line(&crate::policy::escape_json(&text))
 }
 
@@ -128,7 +135,7 @@ fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
         // Looked at before the logs: what is written before the end is printed.
         let is_there = found.is_there();
         let before = size.replace(found.size());
-        if is_there && before == size {
+        if is_there && found.is_alone() && before == size {
             std::thread::sleep(PAUSE);
             continue;
         }
@@ -141,11 +148,7 @@ fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
         }
         new.sort_by(|a, b| a.time.cmp(&b.time));
         for line in new.into_iter().filter(|line| wanted.keeps(line)) {
-            let reader = match format(args) {
-                AuditFormat::Json => print(line)?,
-                AuditFormat::Text => out::line(&words::line(line))?,
-            };
-            if reader == Reader::Gone {
+            if print(line, format(args))? == Reader::Gone {
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -158,6 +161,10 @@ fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
 
 /// The latest runs as a table.
 fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
+    let is_of_lines = matches!(format(args), AuditFormat::Json | AuditFormat::Ocsf);
+    if format(args) == AuditFormat::Markdown {
+        bail!("--format markdown is of one run: name a container, or the start of a run");
+    }
     let runs = read::all()?;
     let mut code = ExitCode::SUCCESS;
     let mut table = format!(
@@ -168,9 +175,9 @@ fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
         let found = Found::of(run)?;
         let logs = found.logs()?;
         let lines = wanted.among(&logs);
-        if format(args) == AuditFormat::Json {
+        if is_of_lines {
             for line in &lines {
-                print(line)?;
+                print(line, format(args))?;
             }
         }
         if logs.logs.iter().any(|log| !log.faults.is_empty()) {
@@ -178,7 +185,7 @@ fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
         }
         table += &row(&found, &logs, &lines);
     }
-    if format(args) == AuditFormat::Text {
+    if !is_of_lines {
         out::text(&table)?;
     }
     Ok(code)

@@ -1,5 +1,6 @@
 //! `explain`
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -8,11 +9,15 @@ use crate::cli::{Explain, Global, Walls, Wrap};
 use crate::cmd::{explain_syscalls, out};
 use crate::plan::wrapped::Wrapped;
 use crate::render::explain::{self, Subject};
+use crate::render::identity::Identity;
+use crate::runtime::RuntimeError;
 use crate::runtime::create;
 use crate::runtime::filter;
+use crate::runtime::runs::{FILTER, read};
 use crate::runtime::seal::{self, Listen};
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
+use crate::runtime::state::record::Record;
 use crate::runtime::state::store::Place;
 use crate::runtime::unprivileged;
 use crate::seccomp::Program;
@@ -45,7 +50,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             with_program("wrap in this directory".to_owned(), explained)
         }
         (None, Some(id)) => {
-            let mut record = find::container(id, Purpose::Look)?;
+            let (mut record, identity, filter_file) = looked_up(id)?;
             let governed_by = match record.shared_network() {
                 // If that container is gone, the facts of the time of joining are all there is.
                 Some(shared) => find::container(&shared.container, Purpose::Look)
@@ -58,12 +63,12 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 decided.resolved.network = first.policy().network;
                 decided.plan.network.rules = first.plan.network.rules;
             }
-            let saved = filter::read(&Place::new(&record.root, &record.id)?.filter())?;
+            let saved = filter::read(&filter_file)?;
             let subject = Subject {
                 name: format!("container {}", record.id),
                 landlock: None,
                 settings: Vec::new(),
-                identity: Some(identity::of(&record)),
+                identity: Some(identity),
                 filter: saved.as_ref().map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
                 decided: record.decided,
@@ -80,6 +85,29 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
         out::text(&explain::text(&subject))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A container's record, who it is, and where its filter is kept: while it is there, or with its last run.
+fn looked_up(id: &str) -> Result<(Record, Identity, PathBuf)> {
+    match find::container(id, Purpose::Look) {
+        Ok(record) => {
+            let file = Place::new(&record.root, &record.id)?.filter();
+            let identity = identity::of(&record);
+            Ok((record, identity, file))
+        }
+        Err(RuntimeError::Unknown(_)) => {
+            let run = read::find(id)?.run;
+            let record = run.record()?;
+            log::warn!(
+                "container {} is gone: this is what its run of {} was under",
+                record.id,
+                run.started()
+            );
+            let identity = run.identity(&record);
+            Ok((record, identity, run.file(FILTER)))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn with_program(name: String, explained: Explained) -> (Subject, Option<Program>) {

@@ -1,21 +1,30 @@
 //! `network`
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::audit::{Line, Verdict, What};
 use crate::cli::{Network, TextFormat};
 use crate::cmd::out;
+use crate::egress::{InboundStatus, NetworkStatus, Used};
+use crate::plan::Plan;
 use crate::render::network::{self, Subject};
+use crate::runtime::RuntimeError;
 use crate::runtime::network::control;
 use crate::runtime::network::refused;
+use crate::runtime::runs::read;
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::store::Place;
 
 /// Shows the state of a container's network, or of the network of its pod's first container.
 pub fn run(args: &Network) -> Result<ExitCode> {
-    let asked = find::container(&args.id, Purpose::Look)?;
+    let asked = match find::container(&args.id, Purpose::Look) {
+        Err(RuntimeError::Unknown(_)) => return of_gone(args),
+        found => found?,
+    };
     let identity = identity::of(&asked);
     let id = asked.id.clone();
     let record = find::network_of(asked)?;
@@ -28,9 +37,80 @@ pub fn run(args: &Network) -> Result<ExitCode> {
         mode: record.plan().map(|plan| plan.network.mode),
         id,
     };
+    print(args, &subject)
+}
+
+fn print(args: &Network, subject: &Subject) -> Result<ExitCode> {
     match args.format {
-        TextFormat::Json => out::json(&subject)?,
-        TextFormat::Text => out::text(&network::text(&subject))?,
+        TextFormat::Json => out::json(subject)?,
+        TextFormat::Text => out::text(&network::text(subject))?,
     };
     Ok(ExitCode::SUCCESS)
+}
+
+/// The network of a container that is gone, as its log has it.
+fn of_gone(args: &Network) -> Result<ExitCode> {
+    let found = read::find(&args.id)?;
+    let record = found.run.record()?;
+    let logs = found.logs()?;
+    log::warn!("container {} is gone: this is what its log says", record.id);
+    let shared = record.shared_network();
+    let subject = Subject {
+        outside: None,
+        identity: found.run.identity(&record),
+        network_of: shared.map(|shared| shared.container.clone()),
+        status: record
+            .plan()
+            .filter(|plan| plan.network.is_served() || shared.is_some())
+            .map(|plan| status(plan, &logs.lines())),
+        mode: record.plan().map(|plan| plan.network.mode),
+        id: record.id.clone(),
+    };
+    print(args, &subject)
+}
+
+/// What a sidecar would have said at its end.
+fn status(plan: &Plan, lines: &[&Line]) -> NetworkStatus {
+    let mut status = NetworkStatus {
+        rules: plan.network.rules.clone(),
+        ports: plan.network.ports.clone(),
+        asking: None,
+        budget: plan.network.budget,
+        used: Used {
+            connections: 0,
+            upload_bytes: 0,
+            hosts: 0,
+        },
+        connections: Vec::new(),
+        more_connections: 0,
+        inbound: InboundStatus::default(),
+        allowed: 0,
+        denied: BTreeMap::new(),
+        log_lines_left_out: 0,
+    };
+    let mut hosts = BTreeSet::new();
+    for event in lines.iter().map(|line| &line.event) {
+        match (&event.what, event.verdict) {
+            (What::LeftOut { events, .. }, _) => status.log_lines_left_out += events,
+            (
+                What::Connection {
+                    via: None, host, ..
+                },
+                Verdict::Allowed,
+            ) => {
+                hosts.insert(host.clone());
+                status.allowed += event.times();
+            }
+            (What::Connection { sent, .. }, Verdict::Ended) => {
+                status.used.upload_bytes += sent.unwrap_or(0);
+            }
+            (What::Connection { .. } | What::Name { .. }, Verdict::Denied) => {
+                let cause = event.cause.clone().unwrap_or_default();
+                *status.denied.entry(cause).or_default() += event.times();
+            }
+            _ => {}
+        }
+    }
+    status.used.hosts = hosts.len();
+    status
 }

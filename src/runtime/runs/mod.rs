@@ -40,6 +40,8 @@ use crate::sidecar;
 
 /// Root's.
 const RUNS: &str = "/var/lib/agentbox/runs";
+/// The program of the syscall wall, as it was loaded; kept when the container is deleted.
+pub const FILTER: &str = "filter";
 /// The link in the container's own directory.
 const LINK: &str = "run";
 /// Two containers of one id may begin in one moment, under two engines.

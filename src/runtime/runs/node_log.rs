@@ -18,7 +18,7 @@ use crate::audit::{
     self, Chain, Context, Event, LifeState, Line, LogHead, Verdict, WallName, What,
 };
 
-/// Bytes of the file, and those of them that are kept for what a container cannot cause: its life, and decisions.
+/// Bytes of the file, and those of them that are kept for decisions and for the last lines.
 const MOST_BYTES: u64 = 1 << 20;
 const RESERVED: u64 = 256 << 10;
 /// The longest line: the end of the file in which the last one is looked for.
@@ -85,11 +85,7 @@ impl Run {
         for event in events {
             let event = event.plain();
             let line = chain.render(&time, context, &event);
-            let most = match event.wall {
-                WallName::Life if !matches!(event.what, What::Process { .. }) => MOST_BYTES,
-                WallName::Rules => MOST_BYTES,
-                _ => MOST_BYTES - RESERVED,
-            };
+            let most = most(&event);
             if whole + (text.len() + line.len()) as u64 <= most {
                 chain.commit(&line);
                 text.extend(line);
@@ -100,6 +96,20 @@ impl Run {
         let written = io::Write::write_all(&mut &file, &text);
         // All of it or nothing: half a line would be taken for tampering.
         written.or_else(|error| file.set_len(whole).and(Err(error)))
+    }
+}
+
+/// How long the file may be for this event to have a line. An engine that sends signals or runs programs without end takes no
+/// place from decisions, and nothing takes that of the last lines.
+fn most(event: &Event) -> u64 {
+    match &event.what {
+        What::Container {
+            state: LifeState::Ended | LifeState::Deleted,
+            ..
+        }
+        | What::Limit { .. } => MOST_BYTES,
+        What::Approval { .. } | What::Rules { .. } => MOST_BYTES - RESERVED / 2,
+        _ => MOST_BYTES - RESERVED,
     }
 }
 

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::{Kept, LINK, Run, base};
 use crate::audit::{self, Context, Line, Log, What};
+use crate::render::identity::Identity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, Place};
 
@@ -105,6 +107,12 @@ impl Found {
         Ok(logs)
     }
 
+    /// Whether no other run's logs are read with it.
+    pub fn is_alone(&self) -> bool {
+        let record = self.run.record();
+        !record.is_ok_and(|record| record.shared_network().is_some())
+    }
+
     /// Bytes of its own logs: by which a reader knows that there is something new.
     pub fn size(&self) -> u64 {
         let files = [audit::NODE, audit::SIDECAR, audit::WARDEN];
@@ -179,6 +187,20 @@ impl Run {
     /// When it began, as its directory's name has it: `20260102T030405.678Z`.
     pub fn started(&self) -> String {
         self.name().chars().take(BEFORE_ID - 1).collect()
+    }
+
+    /// Who its container was, as its log has it.
+    pub fn identity(&self, record: &Record) -> Identity {
+        match self.context() {
+            Some(context) => Identity {
+                engine: context.engine.unwrap_or_default(),
+                name: context.name,
+                pod: context.pod,
+                namespace: context.namespace,
+                image: context.image,
+            },
+            None => identity::of(record),
+        }
     }
 
     fn context(&self) -> Option<Context> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use ring::rand::SystemRandom;
 
 use super::read::Found;
-use super::{Kept, Run, base};
+use super::{FILTER, Kept, Run, base};
 use crate::audit::{self, LifeState, Log, What};
 use crate::receipt::{Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times, sha256};
 use crate::runtime::RuntimeError;
@@ -18,8 +18,6 @@ use crate::runtime::state::store::Place;
 
 /// In the directory of a run.
 pub const RECEIPT: &str = "receipt.json";
-/// The seccomp program of the container, as it was loaded.
-const FILTER: &str = "filter";
 /// Beside the directory of runs.
 const KEY: &str = "receipt.key";
 /// A key's file has less.

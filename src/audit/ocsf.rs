@@ -1,0 +1,182 @@
+//! PURE. An event as OCSF has it (schema.ocsf.io, version 1.3): the attributes that its classes require, and the words of the line.
+//!
+//! | Class | For |
+//! |---|---|
+//! | Network Activity, 4001 | connections and names |
+//! | Process Activity, 1007 | the container's first process, and processes of `exec` |
+//! | File System Activity, 1001 | mounts |
+//! | Detection Finding, 2004 | all other refusals, limits, decisions and changes |
+
+use chrono::DateTime;
+use serde_json::{Value, json};
+
+use super::words;
+use super::{LifeState, Line, ProcessState, Verdict, What};
+
+/// OCSF's version.
+const VERSION: &str = "1.3.0";
+
+/// The class, the activity in it, and the attributes of that class.
+struct Classified {
+    class: u64,
+    activity: u64,
+    attributes: Value,
+}
+
+/// A line as one event of OCSF.
+pub fn event(line: &Line) -> Value {
+    let Classified {
+        class,
+        activity,
+        attributes,
+    } = classify(line);
+    let event = &line.event;
+    let time = DateTime::parse_from_rfc3339(&line.time).map_or(0, |time| time.timestamp_millis());
+    let context = &line.context;
+    let mut all = json!({
+        "category_uid": class / 1000,
+        "class_uid": class,
+        "activity_id": activity,
+        "type_uid": class * 100 + activity,
+        "time": time,
+        "severity_id": severity(event.verdict),
+        "count": event.times(),
+        "message": words::line(line),
+        "metadata": {
+            "version": VERSION,
+            "uid": format!("{}:{}", context.container, line.prev),
+            "product": { "name": "agentbox", "vendor_name": "agentbox" },
+        },
+        "unmapped": {
+            "container": context,
+            "wall": event.wall,
+            "verdict": event.verdict,
+            "rule": event.rule,
+            "missing_rule": event.missing_rule,
+        },
+    });
+    let more = attributes.as_object().cloned().unwrap_or_default();
+    if let Some(all) = all.as_object_mut() {
+        all.extend(more);
+    }
+    all
+}
+
+/// Informational, or low for what was refused or failed.
+fn severity(verdict: Verdict) -> u64 {
+    match verdict {
+        Verdict::Denied | Verdict::Failed => 2,
+        Verdict::Allowed | Verdict::Ended | Verdict::Noted => 1,
+    }
+}
+
+fn classify(line: &Line) -> Classified {
+    let event = &line.event;
+    // Whoever did it is inside, and nobody outside knows more of it than the container.
+    let actor = json!({ "app_name": line.context.container });
+    let device = json!({ "type_id": 0, "uid": line.context.container });
+    match &event.what {
+        What::Connection { .. } | What::Name { .. } => network(line),
+        What::Mount {
+            destination,
+            source,
+        } => Classified {
+            class: 1001,
+            // Mount
+            activity: 12,
+            attributes: json!({
+                "actor": actor,
+                "device": device,
+                "file": { "name": destination, "path": destination, "type_id": 0 },
+                "status_detail": format!("from {source}"),
+            }),
+        },
+        What::Process {
+            state,
+            arguments,
+            uid,
+            exit,
+            ..
+        } => Classified {
+            class: 1007,
+            activity: match state {
+                // Launch, Terminate
+                ProcessState::Began | ProcessState::Refused => 1,
+                ProcessState::Ended => 2,
+            },
+            attributes: json!({
+                "actor": actor,
+                "device": device,
+                "process": {
+                    "name": arguments.first(),
+                    "cmd_line": arguments.join(" "),
+                    "pid": event.pid,
+                    "user": { "uid": uid.to_string() },
+                },
+                "exit_code": exit,
+            }),
+        },
+        What::Container { state, exit, .. } => Classified {
+            class: 1007,
+            activity: match state {
+                LifeState::Created | LifeState::Started => 1,
+                LifeState::Ended | LifeState::Deleted => 2,
+                // Other
+                LifeState::Signalled | LifeState::Paused | LifeState::Resumed => 99,
+            },
+            attributes: json!({
+                "actor": actor,
+                "device": device,
+                "process": { "name": words::what(&event.what) },
+                "exit_code": exit,
+            }),
+        },
+        _ => Classified {
+            class: 2004,
+            // Create
+            activity: 1,
+            attributes: json!({
+                "finding_info": {
+                    "uid": format!("{}:{}", line.context.container, line.prev),
+                    "title": words::what(&event.what),
+                    "desc": event.reason,
+                },
+            }),
+        },
+    }
+}
+
+fn network(line: &Line) -> Classified {
+    let event = &line.event;
+    let (host, port, sent, received) = match &event.what {
+        What::Connection {
+            host,
+            port,
+            sent,
+            received,
+            ..
+        } => (host.as_str(), *port, *sent, *received),
+        What::Name { host, .. } => (host.as_str(), None, None, None),
+        _ => ("", None, None, None),
+    };
+    let is_address = host.parse::<std::net::IpAddr>().is_ok();
+    Classified {
+        class: 4001,
+        activity: match event.verdict {
+            // Open, Close, Fail, Refuse
+            Verdict::Allowed | Verdict::Noted => 1,
+            Verdict::Ended => 2,
+            Verdict::Failed => 4,
+            Verdict::Denied => 5,
+        },
+        attributes: json!({
+            "dst_endpoint": {
+                "hostname": (!is_address).then_some(host),
+                "ip": is_address.then_some(host),
+                "port": port,
+            },
+            "traffic": sent.map(|sent| json!({ "bytes_out": sent, "bytes_in": received })),
+            "status_detail": event.reason,
+        }),
+    }
+}
