@@ -11,6 +11,7 @@ mod named;
 mod options;
 mod person;
 mod pid1;
+mod publish;
 mod repository;
 mod rootless;
 mod settings;

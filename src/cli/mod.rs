@@ -225,7 +225,7 @@ pub enum Verb {
     /// Let a project's .agentbox.toml say what `wrap` does there, once you have seen what it says
     Trust(Trust),
     /// Run a command behind the walls, without an engine, an image or a bundle
-    Wrap(Wrap),
+    Wrap(Box<Wrap>),
 }
 
 #[cfg(test)]

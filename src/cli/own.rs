@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use super::TableFormat;
+use crate::policy::Publish;
 
 /// `explain`
 #[derive(Debug, Args)]
@@ -319,6 +320,9 @@ pub struct Wrap {
     /// Read environment variables from this file, repeatable; a line is NAME=VALUE or NAME, as for `docker run`
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
+    /// Let a port of this machine lead to a server inside, repeatable; without an address from its loopback alone
+    #[arg(long, value_name = "[ADDR:]HOSTPORT[:PORT]")]
+    pub publish: Vec<Publish>,
     /// Name of the sandbox for `list`, `network`, `approve`, `exec` and `kill` [default: a random one]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

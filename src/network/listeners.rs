@@ -170,6 +170,16 @@ pub fn listen_everywhere(port: u16) -> io::Result<OwnedFd> {
     }
 }
 
+/// Listens at one address of the calling thread's namespace. Connections of an earlier listener that are not forgotten yet
+/// (TIME_WAIT) do not hinder it, another listener does (socket(7), SO_REUSEADDR).
+pub fn listen_at(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = unbound(address, SocketType::STREAM)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
 fn tcp(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = make(address, SocketType::STREAM)?;
     listen(&socket, BACKLOG)?;

@@ -209,7 +209,14 @@ pub fn plan(
     let own_names = own_names(spec.hostname().as_deref());
     let network = match &joined {
         Some(joined) => joined.network(&sysctl, own_names, &mut warnings),
-        None => network::own(&governing, sysctl, own_names, &filesystem, &namespaces)?,
+        None => network::own(
+            &governing,
+            sysctl,
+            own_names,
+            &filesystem,
+            &namespaces,
+            &bundle.wrapped.published,
+        )?,
     };
     let plan = Plan {
         filesystem,

@@ -1,6 +1,7 @@
 //! PURE. The network wall of a container.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,9 @@ pub struct NetworkPlan {
     /// Ports of the engine's network that lead to the same ports of the loopback inside.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inbound: BTreeSet<u16>,
+    /// Of those the ones that `wrap --publish` names: they are reached at these addresses of the node alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
     /// The network of another container that this one is in: all of this is the other one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<SharedNetwork>,
@@ -197,6 +201,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         sysfs: false,
         upstream: None,
         inbound,
+        published: BTreeMap::new(),
         shared: None,
     }
 }
@@ -208,6 +213,7 @@ pub(super) fn own(
     own_names: Vec<String>,
     filesystem: &FilesystemPlan,
     namespaces: &[PlannedNamespace],
+    published: &BTreeMap<u16, BTreeSet<SocketAddr>>,
 ) -> Result<NetworkPlan, PlanError> {
     let Policy { name, network, .. } = &resolved.policy;
     let planned = NetworkPlan {
@@ -217,6 +223,7 @@ pub(super) fn own(
             .flatten(),
         own_names,
         sysfs: filesystem.has_sysfs(),
+        published: published.clone(),
         ..plan(resolved, sysctl)
     };
     check_inbound(name, &planned, namespaces)?;
@@ -243,11 +250,14 @@ fn check_inbound(
     } else if ports.len() > MOST_INBOUND {
         let named = ports.len();
         format!("at most {MOST_INBOUND} ports may be named, these are {named}")
-    } else if namespaces
+    } else if !ports
         .iter()
-        .any(|n| n.is_at(Isolates::Network, Path::new(HOST_NETWORK)))
+        .all(|port| network.published.contains_key(port))
+        && namespaces
+            .iter()
+            .any(|n| n.is_at(Isolates::Network, Path::new(HOST_NETWORK)))
     {
-        "the container has the host's network, and the ports would be the host's own".to_owned()
+        "it has the host's network, and the ports would be the host's own at every address: for `wrap` use --publish".to_owned()
     } else if let Some(port) = ports.iter().find(walls) {
         format!(
             "on port {port} the wall itself listens inside (a port of the rules, of DNS or of the proxy), and a \

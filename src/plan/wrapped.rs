@@ -3,7 +3,8 @@
 //! A directory of PATH is named by whoever calls `wrap`, and an agent may have made it in an earlier run. So only
 //! entries of the built-in list skip the judgement of an engine's mounts, and only while they are root's alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Mount;
@@ -25,6 +26,8 @@ pub struct Wrapped {
     pub asked: BTreeSet<PathBuf>,
     /// What the person named to be written, and the repository of a work tree.
     pub written: BTreeSet<PathBuf>,
+    /// Ports inside that `--publish` names, and the addresses of the node that lead there.
+    pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
     /// What was left out before anything was opened.
     pub dropped: Vec<Pruned>,
     /// What the person asks of the policy.

@@ -1,8 +1,10 @@
 //! What the runtime hands a sidecar when the container stands: whom it watches, which namespace it gives away, and what it
 //! serves.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::audit::{Event, LifeState, Verdict, WallName, What, chain};
@@ -239,13 +241,48 @@ fn read_configuration(config: OwnedFd) -> Result<Serving, SidecarError> {
 
 /// Listens in the engine's network on the ports that lead in.
 fn listen_inbound(serving: &Serving) -> Result<Vec<(u16, OwnedFd)>, SidecarError> {
-    let listen = |port: &u16| {
+    let mut all = Vec::new();
+    for port in &serving.inbound {
         let port = *port;
-        let listener = crate::network::listen_everywhere(port);
-        let listener = listener.map_err(|source| SidecarError::Inbound { port, source })?;
-        Ok((port, listener))
-    };
-    serving.inbound.iter().map(listen).collect()
+        match serving.published.get(&port) {
+            None => {
+                let listener = crate::network::listen_everywhere(port);
+                let listener = listener.map_err(|source| SidecarError::Inbound { port, source })?;
+                all.push((port, listener));
+            }
+            Some(addresses) => {
+                let listeners = listen_published(addresses)?;
+                all.extend(listeners.into_iter().map(|listener| (port, listener)));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Listens at all of these addresses. A node without IPv6 has no `::1`, which is left out beside another address.
+fn listen_published(addresses: &BTreeSet<SocketAddr>) -> Result<Vec<OwnedFd>, SidecarError> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let is_one_of_several = addresses.len() > 1 && address.is_ipv6();
+        match crate::network::listen_at(*address) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if is_one_of_several && is_without_ipv6(&error) => {}
+            Err(source) => {
+                return Err(SidecarError::Published {
+                    address: *address,
+                    source,
+                });
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+fn is_without_ipv6(error: &std::io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+    )
 }
 
 /// What earlier runs used. The runtime has read the file before: here it is what is counted from.

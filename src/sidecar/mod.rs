@@ -91,6 +91,17 @@ pub enum SidecarError {
         #[source]
         source: io::Error,
     },
+    /// An address that `wrap --publish` names is taken, or may not be listened at.
+    #[error(
+        "--publish: cannot listen at {address} on this node: choose another port, or end what listens there"
+    )]
+    Published {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
     /// It could not confine itself.
     #[error("the sidecar could not confine itself")]
     Confine(#[source] ConfineError),

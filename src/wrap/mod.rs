@@ -189,6 +189,7 @@ fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared>
                 Walls::Namespaces => ShownBy::Mounts,
                 Walls::Landlock => ShownBy::Rules,
             },
+            published: wanted.published(),
             ..layout.wrapped(wanted.asked.clone())
         },
         summary,

@@ -1,5 +1,7 @@
 //! SHELL. What a run is asked for: the command line, the files of settings below it, and whose work it is where.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -11,7 +13,7 @@ use super::settings::{self, Source};
 use super::variables::Variables;
 use super::{repository, workspace};
 use crate::cli::{self, Walls};
-use crate::policy::{Asked, AskedOption, AskedPolicy, Field, OnUnknown};
+use crate::policy::{Asked, AskedOption, AskedPolicy, Field, OnUnknown, Publish};
 
 /// All that is asked for.
 pub struct Wanted {
@@ -39,6 +41,8 @@ pub struct Wanted {
     pub write: Vec<PathBuf>,
     /// Likewise.
     pub hide: Vec<PathBuf>,
+    /// What `--publish` names.
+    pub publish: Vec<Publish>,
     /// Whether refusals go unsaid.
     pub quiet: bool,
     /// Where the summary goes.
@@ -78,6 +82,7 @@ impl Wanted {
             read: Vec::new(),
             write: Vec::new(),
             hide: Vec::new(),
+            publish: Vec::new(),
             quiet: false,
             summary: None,
             from_files: Vec::new(),
@@ -88,6 +93,16 @@ impl Wanted {
         }
         wanted.add_line(args);
         Ok(wanted)
+    }
+
+    /// The ports inside that are published, and where.
+    pub fn published(&self) -> BTreeMap<u16, BTreeSet<SocketAddr>> {
+        let mut all: BTreeMap<u16, BTreeSet<SocketAddr>> = BTreeMap::new();
+        for published in &self.publish {
+            let addresses = all.entry(published.inside()).or_default();
+            addresses.extend(published.outside());
+        }
+        all
     }
 
     /// Says that a project's file does not count.
@@ -108,6 +123,7 @@ impl Wanted {
         self.read.extend(settings.read);
         self.write.extend(settings.write);
         self.hide.extend(settings.hide);
+        self.publish.extend(settings.publish);
         self.variables.push(Variables {
             files: settings.env_file,
             pairs: settings.env,
@@ -121,6 +137,7 @@ impl Wanted {
         self.read.extend(args.read.clone());
         self.write.extend(args.write.clone());
         self.hide.extend(args.hide.clone());
+        self.publish.extend(args.publish.clone());
         self.variables.push(Variables {
             files: args.env_file.clone(),
             pairs: args.env.clone(),
@@ -164,6 +181,14 @@ fn options(args: &cli::Wrap) -> Result<Vec<AskedOption>> {
     }
     for hosts in &args.deny {
         options.push(AskedOption::adding("--deny", Field::NetworkDeny, hosts));
+    }
+    for published in &args.publish {
+        let port = published.inside().to_string();
+        options.push(AskedOption::adding(
+            "--publish",
+            Field::NetworkInbound,
+            &port,
+        ));
     }
     if args.ask {
         let ask = OnUnknown::Ask.to_string();

@@ -29,8 +29,17 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
         budget(page, network);
         ways(page, network);
     }
-    if !network.inbound.is_empty() {
-        let ports: Vec<String> = network.inbound.iter().map(u16::to_string).collect();
+    for (port, addresses) in &network.published {
+        let at: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        page.item(format_args!(
+            "published: {} of this node lead to port {port} of 127.0.0.1 and ::1 inside",
+            at.join(" and ")
+        ));
+    }
+    let unpublished = |port: &&u16| !network.published.contains_key(port);
+    let open: Vec<&u16> = network.inbound.iter().filter(unpublished).collect();
+    if !open.is_empty() {
+        let ports: Vec<String> = open.iter().map(ToString::to_string).collect();
         let ports = ports.join(" ");
         page.item(format_args!(
             "inbound ports, to 127.0.0.1 and ::1 inside: {ports}"

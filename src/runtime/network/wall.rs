@@ -213,6 +213,7 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         own_names: network.own_names.clone(),
         ports: listens.then(|| network.ports.iter().copied().collect()),
         inbound: network.inbound.clone(),
+        published: network.published.clone(),
         kept: network.budgets_kept > 0,
         outside: false,
         warden: false,

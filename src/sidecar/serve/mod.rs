@@ -50,7 +50,8 @@ mod socks;
 mod upstream;
 mod wall;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -98,6 +99,9 @@ pub struct Serving {
     /// The ports of the engine's network that lead in.
     #[serde(default)]
     pub inbound: BTreeSet<u16>,
+    /// Of those the ones that are listened for at these addresses alone; for the others at every address.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub published: BTreeMap<u16, BTreeSet<SocketAddr>>,
     /// Whether a file comes along in which what is used is kept.
     #[serde(default)]
     pub kept: bool,

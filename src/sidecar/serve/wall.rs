@@ -83,6 +83,8 @@ impl Wall {
             own_names,
             ports,
             inbound,
+            // Where the ports are listened for was decided before.
+            published: _,
             kept: _,
             outside: _,
             warden: _,

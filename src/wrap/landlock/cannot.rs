@@ -72,7 +72,7 @@ pub fn refusal(decided: &Decided, abi: u32) -> Option<String> {
         );
     }
     if !plan.network.inbound.is_empty() {
-        return Some("network.inbound needs a network namespace of the command's own".to_owned());
+        return Some("network.inbound and --publish need a network namespace of the command's own: it can make no server here".to_owned());
     }
     if let Some(device) = plan.devices.first() {
         return Some(format!(

@@ -269,6 +269,7 @@ fn serve(
             own_names: Vec::new(),
             ports: Some(Vec::new()),
             inbound: Default::default(),
+            published: Default::default(),
             kept: false,
             outside: false,
             warden: false,

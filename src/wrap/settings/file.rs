@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use crate::cli::Walls;
-use crate::policy::{AskedOption, Field, OnUnknown, shown};
+use crate::policy::{AskedOption, Field, OnUnknown, Publish, shown};
 
 /// What stands in a file. Each is an option of `wrap`.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
@@ -25,6 +26,9 @@ pub struct Settings {
     pub write: Vec<PathBuf>,
     /// What is hidden.
     pub hide: Vec<PathBuf>,
+    /// Ports of the node that lead in.
+    #[serde(deserialize_with = "ports")]
+    pub publish: Vec<Publish>,
     /// Variables, `NAME` or `NAME=VALUE`.
     pub env: Vec<String>,
     /// Files of variables.
@@ -138,6 +142,11 @@ impl Settings {
                 .map(|item| AskedOption::adding(setting, field, item));
             all.extend(options.map(|option| option.in_file(setting, file)));
         }
+        for published in &self.publish {
+            let port = published.inside().to_string();
+            let option = AskedOption::adding("publish", Field::NetworkInbound, &port);
+            all.push(option.in_file("publish", file));
+        }
         if let Some(ask) = self.ask {
             let value = if ask { OnUnknown::Ask } else { OnUnknown::Deny };
             let option = AskedOption::setting("ask", Field::NetworkOnUnknown, &value.to_string());
@@ -164,6 +173,7 @@ impl Settings {
             read,
             write,
             hide,
+            publish,
             env,
             env_file,
             walls,
@@ -194,6 +204,7 @@ impl Settings {
         for (text, paths) in paths {
             all.extend(paths.iter().map(|path| format!("{text}: {path:?}")));
         }
+        all.extend(publish.iter().map(|port| format!("publishes: {port}")));
         let names = env.iter().map(|pair| match pair.split_once('=') {
             Some((name, _)) => one("sets the variable", name),
             None => one("passes on your variable", pair),
@@ -215,6 +226,19 @@ impl Settings {
 /// Whether `--policy` means a file by this: no name has a `/` or ends in `.toml`.
 pub fn is_file(policy: &str) -> bool {
     policy.contains('/') || policy.ends_with(".toml")
+}
+
+/// Each a text, or a number where it is a port alone.
+fn ports<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Publish>, D::Error> {
+    let all: Vec<Value> = Vec::deserialize(from)?;
+    let texts = all.into_iter().map(|value| match value {
+        Value::Text(text) => Ok(text),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::List(_) | Value::Table(_) => Err(D::Error::custom("publish is a list of ports")),
+    });
+    texts
+        .map(|text| text?.parse().map_err(D::Error::custom))
+        .collect()
 }
 
 fn flatten(above: &str, table: &BTreeMap<String, Value>, all: &mut Vec<(String, String)>) {
@@ -254,6 +278,7 @@ mod tests {
             read = ["data", "/abs", "~/shared"]
             write = ["out"]
             hide = ["secret"]
+            publish = [8080, "127.0.0.1:9090:3000"]
             env = ["TOKEN", "MODE=secret"]
             env-file = [".env"]
             quiet = true
@@ -283,6 +308,8 @@ mod tests {
                 "allow network.allow=a.test true",
                 "allow network.allow=@github true",
                 "deny network.deny=b.test true",
+                "publish network.inbound=8080 true",
+                "publish network.inbound=3000 true",
                 "ask network.on-unknown=ask false",
             ]
         );
@@ -303,7 +330,7 @@ mod tests {
             !effects.contains("MODE=") && effects.contains("MODE"),
             "{effects}"
         );
-        assert_eq!(settings.effects().len(), 19);
+        assert_eq!(settings.effects().len(), 21);
     }
 
     #[test]
@@ -315,6 +342,7 @@ mod tests {
             ("[set]\nlimits.pidz = 1", "limits.pids"),
             ("[set]\nnetwork.limit = \"*\"", "--policy FILE"),
             ("[set]\nlimits.pids = 1.5", "a text, a number"),
+            ("publish = [\"8080/udp\"]", "HOSTPORT"),
             ("command = [\"sh\"]", "unknown field"),
             ("workspace = \"/\"", "unknown field"),
             ("a = [", "line 1"),
