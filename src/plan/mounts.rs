@@ -14,7 +14,7 @@ use super::git::Exclude;
 use super::names::sharers;
 use super::never::Never;
 use super::scratch::most_of_a_tmpfs;
-use super::sort::{Named, Rules, Sorted};
+use super::sort::{Named, Rules, Sorted, asks_to_write, is_another};
 use super::workspace::{pod_role, workspace};
 use super::{BundleFacts, FilesystemPlan, PlanError, ScratchPlace, Warning, volumes};
 use crate::policy::{Field, Origin, Policy, Resolved, RootAccess};
@@ -171,7 +171,12 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Strin
             "exec" => !kept.options().iter().any(|o| o == "noexec"),
             _ => false,
         };
-        let missing: Vec<&str> = asked.filter(|o| GIVING.contains(o) && !given(o)).collect();
+        let mut missing: Vec<&str> = asked.filter(|o| GIVING.contains(o) && !given(o)).collect();
+        // Docker names no option where writing is asked for.
+        let unsaid = is_another(kept) && asks_to_write(mount) && !kept.is_writable();
+        if unsaid && !missing.contains(&"rw") {
+            missing.push("rw");
+        }
         // What the kernel's own file systems get is the same in every container.
         if !kept.is_the_kernels() && !missing.is_empty() {
             let (at, options) = (destination.display(), missing.join(", "));

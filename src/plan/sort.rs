@@ -367,7 +367,12 @@ fn given(mount: &Mount, granted: Access) -> BindAccess {
 }
 
 /// Whether the engine wants it writable.
-fn asks_to_write(mount: &Mount) -> bool {
+/// Whether a mount is one of those beside the workspace, and no file of the engine's.
+pub(super) fn is_another(mount: &PlannedMount) -> bool {
+    mount.why.starts_with(OTHERS)
+}
+
+pub(super) fn asks_to_write(mount: &Mount) -> bool {
     let mut options = mount.options().iter().flatten();
     !options.any(|o| matches!(o.as_str(), "ro" | "rro"))
 }
