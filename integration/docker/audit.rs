@@ -238,3 +238,57 @@ fn a_run_that_goes_on_is_followed_to_its_end() {
     let seqs: BTreeSet<u64> = seen.iter().map(|line| line.seq).collect();
     assert_eq!(seqs.len(), seen.len(), "no line twice: {text}");
 }
+
+/// A policy made of a run's refusals lets exactly those through that a rule can give, and no escape.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_policy_made_of_a_run_gives_its_hosts_and_no_escape() {
+    let docker = Docker::connect();
+    let script = "import ctypes, socket\n\
+        libc = ctypes.CDLL(None)\n\
+        libc.syscall(101, 0, 0, 0, 0)\n\
+        libc.syscall(165, 0, 0, 0, 0, 0)\n\
+        for host in ('wanted.example.com', '169.254.169.254'):\n    \
+            try: socket.create_connection((host, 443), 3)\n    \
+            except OSError: pass\n";
+    let name = format!("suggest-{}", std::process::id());
+    let ran = docker.run(
+        &[
+            runtime(),
+            "--name",
+            &name,
+            "--annotation",
+            "dev.agentbox.network.allow=other.example.com",
+            "test-workloads",
+        ],
+        &["python3", "-c", script],
+    );
+    ran.ok();
+    let text = agentbox(&["suggest", &name]).ok();
+    assert!(
+        text.contains("network.allow=+,wanted.example.com\n"),
+        "{text}"
+    );
+    assert!(text.contains("syscalls.allow=+,ptrace\n"), "{text}");
+    let (_, left_out) = text.split_once("nothing is suggested for it").unwrap();
+    assert!(left_out.contains("mount("), "{text}");
+    assert!(left_out.contains("169.254.169.254"), "{text}");
+
+    let check = |host: &str| {
+        let words = ["policy", "check", &name, "--host", host, "--port", "443"];
+        agentbox(&words).code == 0
+    };
+    agentbox(&["suggest", &name, "--write", &name]).ok();
+    assert!(check("wanted.example.com"));
+    for host in ["169.254.169.254", "third.example.com"] {
+        assert!(!check(host), "{host}");
+    }
+    // A file is never overwritten, and one that no container could start with is not left behind.
+    let again = agentbox(&["suggest", &name, "--write", &name]).failed();
+    assert!(again.contains("exists"), "{again}");
+    agentbox(&["suggest", &name, "--write", "../x"]).failed();
+    let file = format!("/etc/agentbox/policies/{name}.toml");
+    let made = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(!made.contains("mount"), "{made}");
+}

@@ -15,6 +15,7 @@
 //! | [`read`] | lines to events, and breaks of the chain |
 //! | [`report`], [`words`], [`markdown`] | events for people |
 //! | [`ocsf`] | events for other programs |
+//! | [`suggest`] | refusals to additions to a policy |
 //! | [`schema`] | the published form of a line |
 
 pub mod chain;
@@ -27,6 +28,7 @@ mod rate;
 pub mod read;
 pub mod report;
 pub mod schema;
+pub mod suggest;
 #[cfg(test)]
 mod tests;
 mod what;

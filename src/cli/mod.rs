@@ -21,8 +21,8 @@ pub use container::{
 };
 pub use own::{
     Approvals, Approve, Audit, AuditFormat, Deny, Explain, Network, PolicyArgs, PolicyCheck,
-    PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, TextFormat, Trust, Verify,
-    VerifyReceipt, Walls, Wrap,
+    PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat, Trust,
+    Verify, VerifyReceipt, Walls, Wrap,
 };
 pub use update::Update;
 
@@ -209,6 +209,8 @@ pub enum Verb {
     Network(Network),
     /// Show what was refused, let through and done in a container, also in one that is gone
     Audit(Audit),
+    /// Print the smallest additions to its policy that would have let a run's refusals through
+    Suggest(Suggest),
     /// Print a run's receipt, a signed statement of its walls and its log, or check one
     Receipt(Receipt),
     /// Make the key that signs receipts, where there is none, and print the public key

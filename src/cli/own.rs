@@ -56,6 +56,19 @@ pub struct Network {
     pub id: String,
 }
 
+/// `suggest`
+#[derive(Debug, Args)]
+pub struct Suggest {
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+    /// Make a policy of this name on the node, which adds them to the run's policy
+    #[arg(long, value_name = "NAME", conflicts_with = "format")]
+    pub write: Option<String>,
+    /// Container id, name or unique prefix of the id, of any engine; also of a container that is gone
+    pub id: String,
+}
+
 /// `receipt`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]

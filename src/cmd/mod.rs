@@ -23,6 +23,7 @@ mod run;
 mod spec;
 mod start;
 mod state;
+mod suggest;
 mod trust;
 mod update;
 mod verify;
@@ -74,6 +75,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Spec(args) => spec::run(&args),
         Verb::Explain(args) => explain::run(&global, &args),
         Verb::Audit(args) => audit::run(&args),
+        Verb::Suggest(args) => suggest::run(&global, &args),
         Verb::Receipt(args) => receipt::run(&args),
         Verb::Key => key::run(),
         Verb::Approvals(args) => approvals::list(&args),

@@ -154,7 +154,7 @@ pub fn words(call: &Call, errno: u16) -> Words {
     let (why, hint) = match known.and_then(|name| ours::denial(name, &call.args)) {
         Some(reason) => (
             reason,
-            "syscalls.allow of a policy allows a call by its name",
+            "only a policy file of the node can, by syscalls.allow, and it gives up what the reason says",
         ),
         None => (
             "denied by syscalls.deny or privileges.set-id of the policy, or by the engine's seccomp profile",

@@ -127,12 +127,25 @@ pub fn log(config: &Path) -> Result<NodeLog, RuntimeError> {
 
 /// Where the node's presets are, or will be.
 pub fn preset_dir(global: &Global) -> Result<PathBuf, RuntimeError> {
-    let node = match (node(config(global))?, &global.config) {
-        (None, Some(named)) => return Err(missing(named, "--config names it")),
-        (node, _) => node.unwrap_or_default(),
-    };
-    let named = node.preset_dir.map(|path| PathBuf::from(path.as_str()));
-    Ok(named.unwrap_or_else(|| PathBuf::from(PRESETS)))
+    let named = node_or_default(global)?.preset_dir;
+    Ok(PathBuf::from(
+        named.as_ref().map_or(PRESETS, |path| path.as_str()),
+    ))
+}
+
+/// Where the node's policies are, or will be.
+pub fn policy_dir(global: &Global) -> Result<PathBuf, RuntimeError> {
+    let named = node_or_default(global)?.policy_dir;
+    Ok(PathBuf::from(
+        named.as_ref().map_or(POLICIES, |path| path.as_str()),
+    ))
+}
+
+fn node_or_default(global: &Global) -> Result<NodeConfig, RuntimeError> {
+    match (node(config(global))?, &global.config) {
+        (None, Some(named)) => Err(missing(named, "--config names it")),
+        (node, _) => Ok(node.unwrap_or_default()),
+    }
 }
 
 /// Where the node's policies are unless its file says otherwise.

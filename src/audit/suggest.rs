@@ -1,0 +1,295 @@
+//! PURE. From the refusals of a run the smallest additions to its policy that would have let them through.
+//!
+//! What a policy's ceiling leaves to annotations may be suggested: hosts that no rule names, and the calls of `syscalls.limit`.
+//! Whatever else was refused is a wall's business: it is listed, and nothing is suggested for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::report::{self, Denied};
+use super::{Line, WallName, What};
+use crate::policy::{NetworkRule, Reach, Target, escape};
+
+/// The suggestion for one run.
+#[derive(Debug, Default, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Suggested {
+    /// Rules for `network.allow`.
+    pub network: Vec<Addition>,
+    /// Calls for `syscalls.allow`.
+    pub syscalls: Vec<Addition>,
+    /// Refusals for which nothing is suggested.
+    pub left_out: Vec<Refusal>,
+}
+
+/// An addition to a list of the policy.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Addition {
+    /// The item.
+    pub value: String,
+    /// The refusals that need it.
+    pub needed_by: Vec<String>,
+    /// How many there were.
+    pub times: u64,
+}
+
+/// A refusal.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// The wall.
+    pub wall: WallName,
+    /// Host, call, mount.
+    pub what: String,
+    /// The wall's reason.
+    pub reason: String,
+}
+
+/// What these lines suggest; `givable` are the system calls that a policy may give without giving up a wall.
+pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
+    let calls = called(lines);
+    let mut rules: BTreeMap<String, Addition> = BTreeMap::new();
+    let mut names: BTreeMap<String, Addition> = BTreeMap::new();
+    let mut left_out = Vec::new();
+    for denied in report::denied(lines) {
+        // A line's text is no rule until it reads as one.
+        let rule = denied.missing_rule.as_deref().filter(|rule| is_rule(rule));
+        let call = calls
+            .get(&denied.what)
+            .filter(|call| givable.contains(*call));
+        match (denied.wall, rule, call) {
+            (WallName::Network, Some(rule), _) => need(&mut rules, rule, &denied),
+            (WallName::Syscalls, _, Some(call)) => need(&mut names, call, &denied),
+            _ => left_out.push(Refusal {
+                wall: denied.wall,
+                what: denied.what,
+                reason: denied.reason,
+            }),
+        }
+    }
+    Suggested {
+        network: smallest(rules),
+        syscalls: names.into_values().collect(),
+        left_out,
+    }
+}
+
+/// The names of the denied calls by the words for them.
+fn called(lines: &[&Line]) -> BTreeMap<String, String> {
+    let named = lines.iter().filter_map(|line| match &line.event.what {
+        What::Syscall { name, .. } => Some((super::words::what(&line.event.what), name.clone())),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// Whether it is a rule for one name. A pattern would give more than was refused, and an address may be the node's or its
+/// cloud's: who wants it writes it down themselves.
+fn is_rule(text: &str) -> bool {
+    let rule = text.parse::<NetworkRule>();
+    rule.is_ok_and(|rule| matches!(rule.target, Target::Name(_)) && rule.reach == Reach::Public)
+}
+
+fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &Denied) {
+    let addition = all.entry(value.to_owned()).or_insert_with(|| Addition {
+        value: value.to_owned(),
+        needed_by: Vec::new(),
+        times: 0,
+    });
+    addition.needed_by.push(denied.what.clone());
+    addition.times = addition.times.saturating_add(denied.times);
+}
+
+/// Without the bare name of a host that is listed with a port: a rule with a port answers the name's question too.
+fn smallest(rules: BTreeMap<String, Addition>) -> Vec<Addition> {
+    let with_ports: BTreeSet<String> = rules
+        .keys()
+        .filter_map(|rule| rule.rsplit_once(':').map(|(host, _)| host.to_owned()))
+        .collect();
+    let kept = rules
+        .into_iter()
+        .filter(|(rule, _)| !with_ports.contains(rule));
+    kept.map(|(_, addition)| addition).collect()
+}
+
+impl Suggested {
+    /// Whether there is nothing to add.
+    pub fn is_empty(&self) -> bool {
+        self.network.is_empty() && self.syscalls.is_empty()
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |indent: &str, words: &str| {
+            writeln!(text, "{indent}{}", escape(words)).expect("a String takes every text");
+        };
+        let fields = [
+            ("network.allow", &self.network),
+            ("syscalls.allow", &self.syscalls),
+        ];
+        if self.is_empty() {
+            line("", "nothing is to be added");
+        }
+        for (field, additions) in fields.iter().filter(|(_, all)| !all.is_empty()) {
+            line("", &format!("{field}:"));
+            for addition in *additions {
+                let (value, times) = (&addition.value, addition.times);
+                let needed = addition.needed_by.join(", ");
+                line("  ", &format!("{value}  for {times} refused: {needed}"));
+            }
+            let values: Vec<&str> = additions.iter().map(|a| a.value.as_str()).collect();
+            line(
+                "  ",
+                &format!(
+                    "as an annotation: dev.agentbox.{field}=+,{}",
+                    values.join(",")
+                ),
+            );
+        }
+        if !self.left_out.is_empty() {
+            line("", "refused, and nothing is suggested for it:");
+        }
+        for refusal in &self.left_out {
+            let wall = refusal.wall.as_str();
+            line(
+                "  ",
+                &format!("{wall}  {}: {}", refusal.what, refusal.reason),
+            );
+        }
+        text
+    }
+
+    /// A policy file that adds this to `base`. `run` names the run for its reader.
+    pub fn policy(&self, base: &str, run: &str) -> String {
+        let mut text = format!(
+            "# What run {} was refused and may be given, by `agentbox suggest`.\n",
+            escape(run)
+        );
+        let toml = |value: &str| toml::Value::from(value).to_string();
+        writeln!(text, "base = {}", toml(base)).expect("a String takes every text");
+        let tables = [
+            ("[network]\nmode = \"allowlist\"", &self.network),
+            ("[syscalls]", &self.syscalls),
+        ];
+        for (head, additions) in tables.iter().filter(|(_, all)| !all.is_empty()) {
+            text += &format!("\n{head}\nallow = [\n  \"+\",\n");
+            for addition in *additions {
+                let needed: Vec<String> = addition.needed_by.iter().map(|by| escape(by)).collect();
+                text += &format!("  {}, # {}\n", toml(&addition.value), needed.join(", "));
+            }
+            text += "]\n";
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Context, Event, SCHEMA, Verdict, Via};
+    use super::*;
+
+    fn line(wall: WallName, what: What, rule: Option<&str>) -> Line {
+        Line {
+            schema: SCHEMA.to_owned(),
+            seq: 1,
+            time: "2026-01-02T03:04:05.678Z".to_owned(),
+            context: Context::default(),
+            event: Event {
+                missing_rule: rule.map(str::to_owned),
+                reason: Some("a reason".to_owned()),
+                ..Event::new(wall, Verdict::Denied, what)
+            },
+            prev: String::new(),
+        }
+    }
+
+    fn call(name: &str) -> Line {
+        let what = What::Syscall {
+            name: name.to_owned(),
+            call: format!("{name}(1, ...)"),
+            errno: "EPERM".to_owned(),
+        };
+        line(WallName::Syscalls, what, None)
+    }
+
+    fn host(host: &str, port: Option<u16>, rule: Option<&str>) -> Line {
+        line(
+            WallName::Network,
+            What::attempt(Via::Http, host, port),
+            rule,
+        )
+    }
+
+    fn suggested(lines: &[Line]) -> Suggested {
+        let lines: Vec<&Line> = lines.iter().collect();
+        of(&lines, &["ptrace".to_owned()].into())
+    }
+
+    #[test]
+    fn what_a_rule_allows_is_suggested_and_an_escape_is_not() {
+        let seen = suggested(&[
+            host("a.test", Some(443), Some("a.test")),
+            host("a.test", Some(443), Some("a.test")),
+            host("b.test", Some(22), Some("b.test:22")),
+            host("169.254.169.254", Some(80), Some("169.254.169.254:80")),
+            call("ptrace"),
+            call("mount"),
+        ]);
+        let values = |all: &[Addition]| -> Vec<(String, u64)> {
+            all.iter().map(|a| (a.value.clone(), a.times)).collect()
+        };
+        assert_eq!(
+            values(&seen.network),
+            [("a.test".to_owned(), 2), ("b.test:22".to_owned(), 1)]
+        );
+        assert_eq!(values(&seen.syscalls), [("ptrace".to_owned(), 1)]);
+        let left: Vec<&str> = seen.left_out.iter().map(|r| r.what.as_str()).collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+        assert!(left.iter().any(|what| what.contains("169.254.169.254")));
+        assert!(left.iter().any(|what| what.contains("mount")));
+        let text = seen.text();
+        assert!(
+            text.contains("dev.agentbox.network.allow=+,a.test,b.test:22"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_no_rule_is_never_part_of_a_policy() {
+        for bad in [
+            "*",
+            "*.test",
+            "a.test:*",
+            "192.0.2.1",
+            "192.0.2.0/24",
+            "internal:a.test",
+            "a.test\"]\nmode = \"open",
+            "",
+            "a b",
+            "@anything goes",
+        ] {
+            let seen = suggested(&[host("a.test", Some(443), Some(bad))]);
+            assert!(seen.is_empty(), "{bad:?}: {seen:?}");
+        }
+        let quoted = suggested(&[
+            host("a.test\n[x]", Some(443), Some("a.test")),
+            call("ptrace"),
+        ]);
+        let text = quoted.policy("standard", "x\ny");
+        let read: toml::Table = text.parse().unwrap();
+        assert_eq!(read["network"]["allow"][1].as_str(), Some("a.test"));
+        assert_eq!(read["syscalls"]["allow"][1].as_str(), Some("ptrace"));
+        assert_eq!(read.len(), 3, "{text}");
+    }
+
+    #[test]
+    fn nothing_refused_suggests_nothing() {
+        let seen = suggested(&[]);
+        assert!(seen.is_empty());
+        assert_eq!(seen.text(), "nothing is to be added\n");
+    }
+}

@@ -1,0 +1,78 @@
+//! `suggest`
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::audit::suggest::{self, Suggested};
+use crate::cli::{Global, Suggest, TextFormat};
+use crate::cmd::out;
+use crate::policy::{PolicyName, catalogue};
+use crate::runtime::input::node_files::{self, NodeFiles};
+use crate::runtime::runs::read;
+
+/// Whose `syscalls.limit` says which calls a policy may give without giving up a wall.
+const LIMITED_BY: &str = "standard";
+
+/// Prints what a run's policy lacks, or makes a policy of it.
+pub fn run(global: &Global, args: &Suggest) -> Result<ExitCode> {
+    let found = read::find(&args.id)?;
+    let logs = found.logs()?;
+    let files = NodeFiles::of(global)?;
+    let none = BTreeMap::new();
+    let sources = files.sources(&none, None);
+    let limit = catalogue::policy(&sources, &LIMITED_BY.parse()?)?
+        .syscalls
+        .limit;
+    let givable: BTreeSet<String> = limit.iter().map(|name| name.as_str().to_owned()).collect();
+    let suggested = suggest::of(&logs.lines(), &givable);
+    if let Some(name) = &args.write {
+        let context = logs.context().context("the run has no line")?;
+        let base = context.policy.as_deref().unwrap_or_default();
+        return write(
+            global,
+            name,
+            &suggested.policy(base, &found.run.name()),
+            &suggested,
+        );
+    }
+    match args.format {
+        TextFormat::Json => out::json(&suggested)?,
+        TextFormat::Text => out::text(&suggested.text())?,
+    };
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the policy's file, which is not there yet, and reads it as a container's creation would.
+fn write(global: &Global, name: &str, text: &str, suggested: &Suggested) -> Result<ExitCode> {
+    if suggested.is_empty() {
+        bail!("nothing is to be added to the run's policy, so that no file is made");
+    }
+    let parsed: PolicyName = name.parse()?;
+    let dir = node_files::policy_dir(global)?;
+    let mut maker = std::fs::DirBuilder::new();
+    let made = maker.recursive(true).mode(0o755).create(&dir);
+    made.with_context(|| format!("make {dir:?}"))?;
+    let path = dir.join(format!("{name}.toml"));
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o644);
+    let opened = options.open(&path);
+    let mut file = opened.with_context(|| format!("make {path:?}"))?;
+    let written = file.write_all(text.as_bytes()).context("write it");
+    let read = written.and_then(|()| {
+        let files = NodeFiles::of(global)?;
+        catalogue::policy(&files.sources(&BTreeMap::new(), None), &parsed)?;
+        Ok(())
+    });
+    if let Err(error) = read {
+        // A file that no container could start with is worse than none.
+        std::fs::remove_file(&path).with_context(|| format!("remove {path:?}"))?;
+        return Err(error.context(format!("{path:?} was not made")));
+    }
+    out::line(&format!("{path:?}"))?;
+    Ok(ExitCode::SUCCESS)
+}
