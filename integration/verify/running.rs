@@ -101,7 +101,10 @@ fn pids_of(dir: &Path, id: &str) -> Option<PathBuf> {
         .filter(|e| e.path().is_dir())
     {
         let path = entry.path();
-        if entry.file_name().to_string_lossy().ends_with(id) && path.join("pids.max").exists() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // The sidecar's is beside it.
+        let is_its = name.ends_with(id) && !name.contains("sidecar");
+        if is_its && path.join("pids.max").exists() {
             return Some(path);
         }
         if let Some(found) = pids_of(&path, id) {
