@@ -217,6 +217,9 @@ fn become_nobody(
     code.release()
         .map_err(SidecarError::step("give back the code of the start"))?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
+    if let Some(calls) = &mut served.calls {
+        calls.give_back_after_start(code);
+    }
     let pid = warden
         .map(|line| {
             let log = served.take_wardens_log();

@@ -22,6 +22,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::SocketFlags;
 
 use super::callers::Callers;
+use crate::sys::memory::Code;
 use crate::sys::seccomp::notify;
 use crate::sys::socket::{self, Received};
 use container::Container;
@@ -65,6 +66,8 @@ pub(super) struct Calls {
     own: Rc<Container>,
     held: BTreeMap<u64, Held>,
     next: u64,
+    /// The program's own code, until what the start touched of it has been given back.
+    started: Option<Code>,
 }
 
 /// The token of the socket that takes connections; all others count from 1.
@@ -82,6 +85,7 @@ impl Calls {
             own,
             held: BTreeMap::new(),
             next: LISTENING + 1,
+            started: None,
         };
         calls.watch(calls.listening.as_fd(), LISTENING)?;
         Ok(calls)
@@ -90,6 +94,11 @@ impl Calls {
     /// Where the container's events go from now on.
     pub fn log_to(&self, sink: Sink) {
         self.own.log_to(sink);
+    }
+
+    /// With the first listener the container's start is over: what that touched of the program's code is given back then.
+    pub fn give_back_after_start(&mut self, code: Code) {
+        self.started = Some(code);
     }
 
     /// Readable when [`Self::turn`] has work.
@@ -240,7 +249,11 @@ impl Calls {
         let held = self.hold(Held::Listener(listener, container));
         if let Some(Held::Greeted(socket, _)) = self.held.remove(&token) {
             match held {
-                Ok(()) => socket::send(socket.as_fd(), TAKEN, &[])?,
+                Ok(()) => {
+                    socket::send(socket.as_fd(), TAKEN, &[])?;
+                    // Only then: the container's process has stopped waiting. Code that stays costs memory, and harms nobody.
+                    let _kept = self.started.take().map(|code| code.release());
+                }
                 Err(error) => refuse(socket.as_fd(), &error.to_string()),
             }
         }
