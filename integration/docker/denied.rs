@@ -182,6 +182,9 @@ fn without_its_sidecar_denied_calls_stay_denied_and_exec_is_refused() {
         refused.code != 0 && said.contains("its sidecar is gone"),
         "{said}"
     );
+    // Nothing is logged from here on, and that is in the log.
+    let last = watched.kept("run/warden.jsonl");
+    assert!(last.contains("sidecar-lost"), "{last}");
 }
 
 /// The control: without the warden a stopped sidecar keeps callers waiting.

@@ -7,7 +7,7 @@
 //! - Each class has a share of the file that no other class can use up.
 //! - Events without a line are counted by class, and the count is a line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rate::{Bucket, Rate};
 use super::{Class, Event, Verdict, What};
@@ -31,6 +31,8 @@ const OF_HOST: Rate = Rate {
 /// Forms of a class that are remembered, and hosts.
 const MOST_FORMS: usize = 96;
 const MOST_HOSTS: usize = 128;
+/// Names of system calls whose first denial has its line at once, whatever else there is; more than are ever denied.
+const MOST_CALLS: usize = 512;
 /// From an event to the first line that counts those like it, and the longest time between two.
 const FIRST_MS: u64 = 2_000;
 const LONGEST_MS: u64 = 3_600_000;
@@ -55,6 +57,8 @@ struct Used {
     bucket: Bucket,
     hosts: BTreeMap<String, Bucket>,
     forms: BTreeMap<Event, Fold>,
+    /// System calls that had a line.
+    calls: BTreeSet<String>,
     bytes: u64,
     /// Events without a line that no line has counted yet.
     left_out: u64,
@@ -81,6 +85,7 @@ impl Default for Quotas {
             bucket: Bucket::full(OF_CLASS, 0),
             hosts: BTreeMap::new(),
             forms: BTreeMap::new(),
+            calls: BTreeSet::new(),
             bytes: 0,
             left_out: 0,
             counts_gap_ms: FIRST_MS,
@@ -220,6 +225,13 @@ impl Quotas {
 impl Used {
     /// Whether a form may have its first line now.
     fn may_be_new(&mut self, form: &Event, now_ms: u64) -> bool {
+        // A hundred harmless calls in a moment must not hide the one that matters.
+        if let What::Syscall { name, .. } = &form.what
+            && self.calls.len() < MOST_CALLS
+            && self.calls.insert(name.clone())
+        {
+            return true;
+        }
         self.bucket.refill(OF_CLASS, now_ms);
         if self.bucket.tokens < 1000 {
             return false;

@@ -329,3 +329,24 @@ fn a_line_becomes_an_event_of_its_class() {
     let line = &parsed(&[Event::new(WallName::Resources, Verdict::Denied, limit)])[0];
     assert!(ocsf::event(line)["finding_info"]["uid"].is_string());
 }
+
+#[test]
+fn a_burst_of_other_calls_does_not_hide_the_first_of_one() {
+    let call = |name: &str, arguments: usize| {
+        let what = What::Syscall {
+            name: name.to_owned(),
+            call: format!("{name}({arguments})"),
+            errno: "EPERM".to_owned(),
+        };
+        Event::new(WallName::Syscalls, Verdict::Denied, what)
+    };
+    let mut quotas = Quotas::default();
+    for arguments in 0..500 {
+        quotas.take(call("socket", arguments), 0);
+    }
+    // The control: no more forms of that call have a line now.
+    assert_eq!(quotas.take(call("socket", 501), 0), []);
+    let first = call("init_module", 0);
+    assert_eq!(quotas.take(first.clone(), 0), [first]);
+    assert_eq!(quotas.take(call("init_module", 1), 0), []);
+}

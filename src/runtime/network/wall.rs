@@ -180,7 +180,7 @@ impl NetworkWall {
                 };
                 serving.outside = outside.is_some();
                 serving.context = runs::context(record, identity);
-                serving.warden = self.loss == Loss::EndsContainer;
+                serving.warden = self.loss != Loss::Tolerated;
                 let mut files = serving_files(serving, dir, run, self.kept.take())?;
                 files.outside = outside;
                 Some(files)
