@@ -104,7 +104,8 @@ impl Run {
     /// Keeps what a receipt is about besides the logs, and signs it, if this node has a key. A receipt that cannot be made is a
     /// warning: the container is gone all the same.
     pub fn sign_end(&self, place: &Place) {
-        if self.kept == Kept::GoesWithContainer {
+        // A create that failed was no run.
+        if self.kept == Kept::GoesWithContainer || !self.file(audit::NODE).exists() {
             return;
         }
         let signed = self.keep_filter(place).and_then(|()| {
