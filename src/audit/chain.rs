@@ -19,11 +19,11 @@ pub struct Chain {
     prev: String,
 }
 
-/// SHA-256 of a line without its end, in hexadecimal.
-pub fn hash(line: &[u8]) -> String {
+/// SHA-256 in hexadecimal digits; of a line without its end, where it is for a chain.
+pub fn hash(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(64);
-    for byte in digest(&SHA256, line).as_ref() {
+    for byte in digest(&SHA256, bytes).as_ref() {
         // A String takes everything.
         let _always = write!(text, "{byte:02x}");
     }

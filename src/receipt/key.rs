@@ -1,11 +1,13 @@
 //! The node's key and its public half, as PEM files that `openssl pkey` reads: PKCS#8 (RFC 5958) and SubjectPublicKeyInfo
 //! (RFC 8410).
 
-use data_encoding::{BASE64, HEXLOWER};
+use data_encoding::BASE64;
 use ring::rand::SecureRandom;
 use ring::signature::{self, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
+
+use crate::audit::hash;
 
 /// Bytes of a seed and of a public key.
 const LENGTH: usize = 32;
@@ -111,7 +113,7 @@ impl PublicKey {
 
     /// How a key is called in an envelope: the SHA-256 of its SubjectPublicKeyInfo, in hexadecimal digits.
     pub fn id(&self) -> String {
-        HEXLOWER.encode(ring::digest::digest(&ring::digest::SHA256, &self.der()).as_ref())
+        hash(&self.der())
     }
 
     pub(super) fn accepts(&self, message: &[u8], signature: &[u8]) -> bool {

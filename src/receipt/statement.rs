@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
-use crate::audit::{Context, LogHead};
+use crate::audit::{Context, LogHead, hash};
 
 /// `_type` of the statement.
 const STATEMENT: &str = "https://in-toto.io/Statement/v1";
@@ -132,14 +131,9 @@ impl Subject {
     pub fn of(name: &str, content: &[u8]) -> Self {
         Self {
             name: name.to_owned(),
-            digest: [("sha256".to_owned(), sha256(content))].into(),
+            digest: [("sha256".to_owned(), hash(content))].into(),
         }
     }
-}
-
-/// SHA-256 in hexadecimal digits.
-pub fn sha256(content: &[u8]) -> String {
-    HEXLOWER.encode(ring::digest::digest(&ring::digest::SHA256, content).as_ref())
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use ring::rand::SystemRandom;
 use super::read::Found;
 use super::{FILTER, Kept, Run, base};
 use crate::audit::{self, LifeState, Log, What};
-use crate::receipt::{Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times, sha256};
+use crate::receipt::{Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times};
 use crate::runtime::RuntimeError;
-use crate::runtime::state::record::{self, Record};
+use crate::runtime::state::record::{self, Record, write_whole};
 use crate::runtime::state::store::Place;
 
 /// In the directory of a run.
@@ -112,8 +112,8 @@ impl Run {
             let Some(key) = key()? else { return Ok(()) };
             let envelope = self.receipt(&key, &self.record()?, Stage::Over)?;
             let text = serde_json::to_vec(&envelope).map_err(std::io::Error::from);
-            text.and_then(|text| self.write_new(RECEIPT, &text))
-                .map_err(RuntimeError::io(format!("write {:?}", self.file(RECEIPT))))
+            let text = text.map_err(RuntimeError::io("write the receipt as JSON"))?;
+            write_whole(&self.file(RECEIPT), &text)
         });
         if let Err(error) = signed {
             log::warn!(
@@ -126,23 +126,10 @@ impl Run {
 
     fn keep_filter(&self, place: &Place) -> Result<(), RuntimeError> {
         match std::fs::read(place.filter()) {
-            Ok(program) => self
-                .write_new(FILTER, &program)
-                .map_err(RuntimeError::io(format!("write {:?}", self.file(FILTER)))),
+            Ok(program) => write_whole(&self.file(FILTER), &program),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(RuntimeError::io("read the container's filter")(error)),
         }
-    }
-
-    fn write_new(&self, name: &str, content: &[u8]) -> std::io::Result<()> {
-        let mut options = File::options();
-        options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW);
-        options.open(self.file(name))?.write_all(content)
     }
 }
 
@@ -212,7 +199,7 @@ impl Run {
             container: context,
             plan: plan
                 .map_err(RuntimeError::io("write the plan as JSON"))?
-                .map(|plan| sha256(&plan)),
+                .map(|plan| audit::hash(&plan)),
             log: logs.logs.iter().filter_map(part).collect(),
             times: times(&logs.logs),
             exit: logs.logs.iter().flat_map(|log| &log.lines).fold(None, exit),

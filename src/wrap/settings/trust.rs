@@ -7,10 +7,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::places;
+use crate::audit::hash;
 use crate::plan::text;
 use crate::wrap::error::WrapRefused;
 use crate::wrap::own_file;
@@ -56,7 +56,7 @@ impl Store {
     /// Where the entry of a project's file is. The file's own name may hold any byte.
     fn place(&self, path: &Path) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
-        self.dir.join(sha256(path.as_os_str().as_bytes()))
+        self.dir.join(hash(path.as_os_str().as_bytes()))
     }
 
     /// Whether the person trusts this content.
@@ -69,7 +69,7 @@ impl Store {
         match entry {
             Err(error) => Standing::NotTold(format!("{error:#}")),
             Ok(entry) if entry.path != path => Standing::Unknown,
-            Ok(entry) if entry.sha256 == sha256(text.as_bytes()) => Standing::Trusted,
+            Ok(entry) if entry.sha256 == hash(text.as_bytes()) => Standing::Trusted,
             Ok(_) => Standing::Changed,
         }
     }
@@ -85,7 +85,7 @@ impl Store {
         self.check(person)?;
         let entry = Entry {
             path: path.to_owned(),
-            sha256: sha256(text.as_bytes()),
+            sha256: hash(text.as_bytes()),
         };
         let place = self.place(path);
         // Whole or not at all: a killed one leaves a file that nobody reads.
@@ -156,10 +156,4 @@ impl Store {
 fn read(place: &Path, person: &Person) -> Result<Entry> {
     let text = own_file::read_trusted(place, person)?;
     serde_json::from_str(&text).with_context(|| format!("{place:?} is no entry of what is trusted"))
-}
-
-/// In hexadecimal digits.
-fn sha256(bytes: &[u8]) -> String {
-    let digest = digest(&SHA256, bytes);
-    digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
 }
