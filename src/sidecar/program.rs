@@ -66,12 +66,22 @@ fn run() -> Result<(), SidecarError> {
         Loss::Tolerated => live(hidden, bootstrap, handover, None),
         Loss::EndsAnswers | Loss::EndsContainer => {
             let (identity, code) = (hidden.identity, hidden.code.clone());
-            let account = hidden.procfs.account().map_err(SidecarError::Confine)?;
-            let never = warden::stand_over(identity, &code, account, loss, |line| {
-                let lived = live(hidden, bootstrap, handover, Some(line));
-                i32::from(lived.inspect_err(complain).is_err())
+            let mut bootstrap = Some(bootstrap);
+            let stood = hidden.procfs.account().map_err(SidecarError::Confine);
+            let stood = stood.and_then(|account| {
+                warden::stand_over(identity, &code, account, loss, |line| {
+                    let Some(bootstrap) = bootstrap.take() else {
+                        return 1;
+                    };
+                    let lived = live(hidden, bootstrap, handover, Some(line));
+                    i32::from(lived.inspect_err(complain).is_err())
+                })
             });
-            never.map(|never| match never {})
+            match (stood, bootstrap) {
+                (Ok(never), _) => match never {},
+                (Err(error), Some(bootstrap)) => Err(bootstrap.give_up(error)),
+                (Err(error), None) => Err(error),
+            }
         }
     }
 }
@@ -83,10 +93,12 @@ fn live(
     handover: OwnedFd,
     warden: Option<WardenLine>,
 ) -> Result<(), SidecarError> {
-    match become_nobody(hidden, &bootstrap, warden) {
+    // The warden ends with its line, and whom it watches over with it: not before the reason is said.
+    let became = become_nobody(hidden, &bootstrap, warden.as_ref());
+    match became {
         Ok((served, ready)) => {
             bootstrap.reply(&ready)?;
-            drop(bootstrap);
+            drop((bootstrap, warden));
             serve(served, handover)
         }
         Err(error) => Err(bootstrap.give_up(error)),
@@ -185,7 +197,7 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
 fn become_nobody(
     hidden: Hidden,
     bootstrap: &Bootstrap,
-    warden: Option<WardenLine>,
+    warden: Option<&WardenLine>,
 ) -> Result<(Served, Reply), SidecarError> {
     let Hidden {
         identity,

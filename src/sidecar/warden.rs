@@ -145,7 +145,7 @@ impl WardenLine {
     /// Gives the warden what it watches over, once it is confined, and its log with the line that it may write there. Returns
     /// the sidecar's number in the runtime's pid namespace, which only its parent knows.
     pub fn entrust(
-        self,
+        &self,
         init: BorrowedFd<'_>,
         log: Option<(OwnedFd, Vec<u8>)>,
     ) -> Result<i32, SidecarError> {
