@@ -19,8 +19,8 @@ import wrapped
 from network import Network
 from stats import difference, ratio, table, verdict
 
-FIGURES = ["lifecycle", "memory", "sidecar", "filter", "trace", "wrap", "calls", "files", "crowd", "network"]
-ROUNDS = {"lifecycle": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12), "files": (20, 4), "crowd": (100, 30)}
+FIGURES = ["lifecycle", "memory", "sidecar", "filter", "trace", "wrap", "calls", "flood", "files", "crowd", "network"]
+ROUNDS = {"lifecycle": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12), "flood": (40, 8), "files": (20, 4), "crowd": (100, 30)}
 # Containers that run beside the measured one.
 CROWD = 200
 # Directories of the tree that is copied, with this many files each, of 1 to 16 KiB.
@@ -161,6 +161,8 @@ class Bench:
         bundle("plain", ["/bin/true"], False)
         bundle("calls", ["/bin/calls"], True)
         bundle("calls-plain", ["/bin/calls"], False)
+        for what in ["work", "denied", "allowed"]:
+            bundle(what, ["/bin/calls", what], True)
         shutil.copy(self.state / "net", self.state / "rootfs/bin/net")
         bundle("sleep", ["/bin/sleep", "600"], True)
 
@@ -184,7 +186,7 @@ class Bench:
         self.sections.append(head)
         if {"lifecycle", "memory", "filter"} & set(self.figures):
             self.lifecycles()
-        for figure in ["sidecar", "trace", "wrap", "calls", "files", "crowd", "network"]:
+        for figure in ["sidecar", "trace", "wrap", "calls", "flood", "files", "crowd", "network"]:
             if figure in self.figures:
                 getattr(self, figure)()
         tail = f"Load average at the end: {load()}; {time.monotonic() - started:.0f} seconds in all."
@@ -364,6 +366,48 @@ class Bench:
             table(["Best nanoseconds", *samples], times),
             table(["One call", "Ratio [95 %]", "Bar", ""], ratios),
         )
+
+    # a container beside one that makes denied calls without end
+
+    def flood(self):
+        noises = {
+            "alone": None,
+            "beside allowed calls without end": Contestant("", self.ours.runtime, "allowed"),
+            "beside denied calls without end": Contestant("", self.ours.runtime, "denied"),
+            "beside denied calls without end, under runc": Contestant("", self.runc.runtime, "denied"),
+        }
+        samples = interleave({n: lambda number, c=c: self.beside(c, number) for n, c in noises.items()}, self.rounds("flood"))
+        rows = [[name, f"{median(values):.1f}"] for name, values in samples.items()]
+        alone, _, denied, _ = samples
+        bars = [self.bar(f"{denied} / alone", ratio(samples[denied], samples[alone]), 1.05)]
+        for name in samples:
+            if name not in (alone, denied):
+                bars.append([f"{name} / alone", ratio(samples[name], samples[alone]).text(), "", ""])
+        self.section(
+            f"flood ({len(samples[alone])} rounds)",
+            table(["1,500,000 allowed calls in another container", "Median ms"], rows),
+            table(["The other container", "Ratio [95 %]", "Bar", ""], bars),
+        )
+
+    def beside(self, noise, number):
+        """Milliseconds of a container's work while another one makes its noise."""
+        worker = Contestant("", self.ours.runtime, "work")
+        if noise:
+            create, start, _, delete = noise.commands(self.state, f"noise-{number}")
+            # Not the worker's cgroup.
+            directory = self.state / "bundles" / noise.bundle
+            spec = json.loads((directory / "config.json").read_text())
+            spec["linux"]["cgroupsPath"] = f"{spec['linux']['cgroupsPath'].removesuffix('-noise')}-noise"
+            (directory / "config.json").write_text(json.dumps(spec))
+            steps(self.state, create, start)
+            init = int(Path("/run/bench.pid").read_text())
+        try:
+            taken, _ = steps(self.state, *worker.commands(self.state, f"work-{number}"))
+            return taken[VERBS.index("end")].milliseconds
+        finally:
+            if noise:
+                self.end(init)
+                steps(self.state, delete)
 
     # work on files
 

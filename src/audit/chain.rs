@@ -6,7 +6,7 @@
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
 
-use super::{Context, Event, SCHEMA};
+use super::{Context, Event, LifeState, SCHEMA, Verdict, WallName, What};
 use crate::policy::escape_json;
 
 /// What stands in the place of a hash where no line is before.
@@ -33,6 +33,8 @@ pub fn hash(bytes: &[u8]) -> String {
 /// What stands in a [`template`] where the time and the reason go.
 const NO_TIME: &str = "\"time\":\"\"";
 const NO_REASON: &str = "\"reason\":\"\"";
+/// And where a status goes.
+const NO_EXIT: &str = "\"exit\":0";
 
 /// The only line of a log whose writer is to need neither much code nor much memory: all but its time and its reason.
 pub fn template(context: &Context, event: Event) -> Vec<u8> {
@@ -43,12 +45,31 @@ pub fn template(context: &Context, event: Event) -> Vec<u8> {
     Chain::default().render("", context, &event)
 }
 
+/// The template of the first process's end, whose status is not known yet.
+pub fn template_of_exit(context: &Context) -> Vec<u8> {
+    let what = What::Container {
+        state: LifeState::Ended,
+        exit: Some(0),
+        signal: None,
+        logs: Vec::new(),
+    };
+    let event = Event::new(WallName::Life, Verdict::Ended, what);
+    Chain::default().render("", context, &event.plain())
+}
+
 /// A [`template`] with its time and its reason, which are to be plain ASCII without quotes and backslashes. In a string of JSON
 /// each quote has a backslash before it, so that no text in the template is taken for the places of these two.
 pub fn fill(template: &str, time: &str, reason: &str) -> String {
     template
         .replacen(NO_TIME, &format!("\"time\":\"{time}\""), 1)
         .replacen(NO_REASON, &format!("\"reason\":\"{reason}\""), 1)
+}
+
+/// A [`template`] of a process's end with its time and its status.
+pub fn fill_exit(template: &str, time: &str, status: i32) -> String {
+    template
+        .replacen(NO_TIME, &format!("\"time\":\"{time}\""), 1)
+        .replacen(NO_EXIT, &format!("\"exit\":{status}"), 1)
 }
 
 /// [`super::Line`], borrowed.

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use super::disk;
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::plan::{HostFacts, PersonFacts};
-use crate::sys::user_namespace;
+use crate::sys::{kernel, user_namespace};
 
 /// Asks the kernel what it can do.
 pub fn host() -> HostFacts {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy().into_owned();
-    let version = parse_release(&release);
+    let version = kernel::version();
     let memory = rustix::system::sysinfo();
     let processors = rustix::thread::sched_getaffinity(None);
     // Root of a namespace with one user.
@@ -66,26 +66,7 @@ fn other_groups(own: u32) -> usize {
 }
 
 /// `6.1.0-37-amd64` -> (6, 1); an unreadable one is the oldest kernel there is, so that it is refused.
-fn parse_release(release: &str) -> (u32, u32) {
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|n| n.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
 /// fsopen(2) tells whether a file system is there, and loads its module where it is not yet.
 fn knows_file_system(name: &str) -> bool {
     rustix::mount::fsopen(name, rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_release_is_read_by_its_first_two_numbers() {
-        assert_eq!(parse_release("6.1.0-37-amd64"), (6, 1));
-        assert_eq!(parse_release("5.15.167.4-microsoft-standard-WSL2"), (5, 15));
-        assert_eq!(parse_release("next"), (0, 0));
-    }
 }

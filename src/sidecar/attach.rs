@@ -7,15 +7,15 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::audit::{Event, LifeState, Verdict, WallName, What, chain};
+use crate::audit::{Context, Event, LifeState, Verdict, WallName, What, chain};
 use crate::egress::Kept;
 use crate::network::Listeners;
 use crate::sidecar::SidecarError;
 use crate::sidecar::callers::Callers;
 use crate::sidecar::calls::Calls;
-use crate::sidecar::journal::Journal;
 use crate::sidecar::protocol::{Attachment, CallsSent, EngineNetns, NamespaceId, ProtocolError};
 use crate::sidecar::serve::{Descriptors, Serving};
+use crate::sidecar::warden::WardensLog;
 use crate::sys::netlink::RouteSocket;
 
 /// Bytes of a configuration: 64 ports and some thousand rules.
@@ -30,14 +30,28 @@ pub(super) struct Served {
     /// The listeners of its denied calls.
     pub calls: Option<Calls>,
     /// Their log, where nothing else has one.
-    pub calls_log: Option<Journal>,
+    pub calls_log: Option<OwnLog>,
     pub serving: Option<(Serving, Descriptors)>,
 }
 
+/// The log of a sidecar that serves nothing.
+pub(super) struct OwnLog {
+    pub file: OwnedFd,
+    /// Until the warden has it.
+    warden: Option<OwnedFd>,
+    pub context: Context,
+}
+
 impl Served {
-    /// The warden's log, and the line that it may have to write there. The warden alone has it from here on.
-    pub fn take_wardens_log(&mut self) -> Option<(OwnedFd, Vec<u8>)> {
-        let (serving, descriptors) = self.serving.as_mut()?;
+    /// The warden's log, and the lines that it may have to write there. The warden alone has it from here on.
+    pub fn take_wardens_log(&mut self) -> Option<WardensLog> {
+        let (file, context) = match (&mut self.serving, &mut self.calls_log) {
+            (Some((serving, descriptors)), _) => {
+                (descriptors.warden.take()?, serving.context.clone())
+            }
+            (None, Some(own)) => (own.warden.take()?, own.context.clone()),
+            (None, None) => return None,
+        };
         let what = What::life(LifeState::Ended);
         let event = Event {
             cause: Some("sidecar-lost".to_owned()),
@@ -46,8 +60,11 @@ impl Served {
             ),
             ..Event::new(WallName::Network, Verdict::Ended, what)
         };
-        let template = chain::template(&serving.context, event);
-        descriptors.warden.take().map(|log| (log, template))
+        Some(WardensLog {
+            file,
+            lost: chain::template(&context, event),
+            ended: chain::template_of_exit(&context),
+        })
     }
 }
 
@@ -62,7 +79,7 @@ pub(super) struct Attached {
     pub engine: Option<OwnedFd>,
     /// For denied calls: the socket for listeners, and the program.
     calls: Option<[OwnedFd; 2]>,
-    calls_log: Option<Journal>,
+    calls_log: Option<OwnLog>,
     /// Configuration, log, control socket, listeners.
     serving: Vec<OwnedFd>,
 }
@@ -92,7 +109,11 @@ impl Attached {
             },
             calls_log: match &attachment.calls {
                 CallsSent::No | CallsSent::SharedLog => None,
-                CallsSent::OwnLog(context) => Some(Journal::new(arrived.next()?, context.clone())),
+                CallsSent::OwnLog(context) => Some(OwnLog {
+                    file: arrived.next()?,
+                    warden: Some(arrived.next()?),
+                    context: context.clone(),
+                }),
             },
             serving: arrived.fds.collect(),
         })

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::sidecar::protocol::Duty;
+use crate::sys::pidfd;
 use crate::sys::seccomp::notify::ANSWERING;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
@@ -141,7 +142,7 @@ pub(super) const WARDEN_INIT: libc::c_int = 2;
 /// And for its log.
 const WARDEN_JOURNAL: libc::c_int = 3;
 
-/// The warden's: hear what it watches over, wait, kill these two processes, write a line, leave.
+/// The warden's: hear what it watches over, wait, kill these two processes, ask how init ended, write a line, leave.
 pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
     let plain = [
         #[cfg(target_arch = "x86_64")]
@@ -161,6 +162,11 @@ pub(super) fn of_warden() -> Result<BpfProgram, BackendError> {
     let kill = |target| SeccompRule::new(vec![is(0, target)?, is(1, libc::SIGKILL)?]);
     let kills = vec![kill(WARDEN_SIDECAR)?, kill(WARDEN_INIT)?];
     rules.insert(libc::SYS_pidfd_send_signal, kills);
+    let asks = vec![
+        is(0, WARDEN_INIT)?,
+        condition(1, SeccompCmpOp::Eq, pidfd::GET_INFO)?,
+    ];
+    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(asks)?]);
     rules.insert(libc::SYS_write, vec![equal(0, WARDEN_JOURNAL)?]);
     rules.insert(libc::SYS_fcntl, vec![equal(1, libc::F_GETFD)?]);
     rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);

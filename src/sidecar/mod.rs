@@ -47,7 +47,7 @@ pub use serve::{
     AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames, EngineNetworks, Proxy,
     Serving, Tls,
 };
-pub use spawn::{Attach, CallsFds, ServingFds, SidecarConfig, Spawned, spawn};
+pub use spawn::{Attach, CallsFds, CallsLog, ServingFds, SidecarConfig, Spawned, spawn};
 
 /// argv[0] of the sidecar, as ps(1) shows it.
 pub const ARGV0: &CStr = c"agentbox-sidecar";

@@ -115,7 +115,7 @@ pub enum Duty {
 
 /// The second message: whom it serves. Its descriptors are init's pidfd, the inner namespace, the
 /// inner sysfs and, if `engine_netns` says so, the engine's network namespace; then, if it answers denied calls, the socket for
-/// their listeners, the program and, if that is its own, the log; then, if it is to serve, the configuration, the violation log, the control socket, the listeners and the sockets to dial with.
+/// their listeners, the program and, if that is its own, the log and the warden's; then, if it is to serve, the configuration, the violation log, the control socket, the listeners and the sockets to dial with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Attachment {
@@ -173,7 +173,7 @@ pub(super) enum CallsSent {
     No,
     /// The socket and the program. They are logged where what is served is logged.
     SharedLog,
-    /// The socket, the program, and a log, for whose lines this is the context.
+    /// The socket, the program, a log and the warden's, for whose lines this is the context.
     OwnLog(Context),
 }
 
@@ -183,7 +183,7 @@ impl CallsSent {
         match self {
             Self::No => 0,
             Self::SharedLog => 2,
-            Self::OwnLog(_) => 3,
+            Self::OwnLog(_) => 4,
         }
     }
 }

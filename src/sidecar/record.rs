@@ -56,13 +56,18 @@ impl From<&SidecarRecord> for ProcessId {
 /// How long a sidecar whose container has ended may take to write down what it counted. It takes a millisecond.
 const SETTLED_WITHIN: Duration = Duration::from_millis(250);
 
-/// Waits until the sidecar of a container that has ended is gone by itself, so that its log is complete. For [`kill`] comes
-/// next, one that hangs costs a quarter of a second and no more.
+/// Waits until the sidecar of a container that has ended is gone by itself, and its warden, so that their logs are complete. For
+/// [`kill`] comes next, each that hangs costs a quarter of a second and no more.
 pub fn await_end(record: &SidecarRecord) {
-    let waited = open(record.pid, record.start_time)
-        .map(|pidfd| pidfd.map(|pidfd| socket::wait_readable(pidfd.as_fd(), SETTLED_WITHIN)));
-    if let Err(error) = waited {
-        log::debug!("wait for the sidecar's log: {error}");
+    let sidecar = Some((record.pid, record.start_time));
+    // It asks how the first process ended when the sidecar has gone.
+    let warden = record.warden.map(|warden| (warden.pid, warden.start_time));
+    for (pid, started) in sidecar.into_iter().chain(warden) {
+        let waited = open(pid, started)
+            .map(|pidfd| pidfd.map(|pidfd| socket::wait_readable(pidfd.as_fd(), SETTLED_WITHIN)));
+        if let Err(error) = waited {
+            log::debug!("wait for the sidecar's log: {error}");
+        }
     }
 }
 

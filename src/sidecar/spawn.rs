@@ -86,8 +86,19 @@ pub struct CallsFds {
     pub listening: OwnedFd,
     /// The container's filter as it is kept.
     pub program: OwnedFd,
-    /// The log, opened to append, and the context of its lines, where nothing is served that has a log.
-    pub log: Option<(OwnedFd, Context)>,
+    /// Its own log, where nothing is served that has one.
+    pub log: Option<CallsLog>,
+}
+
+/// The log of denied system calls alone.
+#[derive(Debug)]
+pub struct CallsLog {
+    /// Opened to append.
+    pub file: OwnedFd,
+    /// The warden's, opened to append.
+    pub warden: OwnedFd,
+    /// The context of the lines of both.
+    pub context: Context,
 }
 
 /// What a serving sidecar needs besides its listeners.
@@ -331,10 +342,7 @@ impl Spawned {
             calls: match &calls {
                 None => CallsSent::No,
                 Some(CallsFds { log: None, .. }) => CallsSent::SharedLog,
-                Some(CallsFds {
-                    log: Some((_, context)),
-                    ..
-                }) => CallsSent::OwnLog(context.clone()),
+                Some(CallsFds { log: Some(log), .. }) => CallsSent::OwnLog(log.context.clone()),
             },
             sockets: extra.len().checked_sub(3),
         };
@@ -342,7 +350,9 @@ impl Spawned {
         fds.extend(engine_netns);
         if let Some(calls) = &calls {
             fds.extend([calls.listening.as_fd(), calls.program.as_fd()]);
-            fds.extend(calls.log.iter().map(|(log, _)| log.as_fd()));
+            if let Some(CallsLog { file, warden, .. }) = &calls.log {
+                fds.extend([file.as_fd(), warden.as_fd()]);
+            }
         }
         fds.extend(extra.iter().map(AsFd::as_fd));
         self.tell(&message, &fds)?;

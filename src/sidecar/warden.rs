@@ -10,7 +10,12 @@
 //!
 //! It is a fork of the sidecar's program, made before that has read anything of the container, so that both share
 //! their memory. It hears nothing from the container, holds one right (CAP_KILL) and three descriptors (the pidfds of the sidecar
-//! and of init, the violation log), and its filter lets it send SIGKILL by these pidfds and to nobody else. Without it
+//! and of init, its log), and its filter lets it send SIGKILL by these pidfds and to nobody else.
+//!
+//! It also writes down with which status the container's first process ended, which the kernel tells the holder of a pidfd in
+//! an outer pid namespace: under an engine, nobody of agentbox waits for that process.
+//!
+//! Without it
 //! everything goes on as it is, and a sidecar that dies then leaves its container running without a network.
 
 use std::io::Write;
@@ -25,7 +30,9 @@ use super::account::{Account, Identity};
 use super::confine;
 use super::protocol::{Loss, ProtocolError};
 use super::{ConfineError, SidecarError, filter};
+use crate::audit::chain;
 use crate::sys::memory::Code;
+use crate::sys::pidfd::{self, Exits};
 use crate::sys::{process, socket};
 
 /// As ps(1) shows it.
@@ -34,15 +41,27 @@ const NAME: &std::ffi::CStr = c"agentbox-warden";
 const CONFINED_WITHIN: Duration = Duration::from_secs(10);
 /// A message of the warden: this and the sidecar's number, or why there is no warden.
 const READY: u8 = b'+';
-/// The sidecar's only message: this, and the line for the log where there is one.
+/// The sidecar's only message: this, and the lines of [`WardensLog`] where there is a log.
 const ENTRUST: u8 = b'w';
-/// The longest such line: ten texts of 256 characters, each of at most twelve bytes.
-const LONGEST_LINE: usize = 32 << 10;
+/// The longest such message: two lines of ten texts of 256 characters, each of at most twelve bytes.
+const LONGEST_MESSAGE: usize = 64 << 10;
+/// An engine reaps the process at once; `delete` ends a warden that still waits.
+const REAPED_WITHIN: Duration = Duration::from_secs(60);
 /// The longest reason.
 const MOST: usize = 512;
 
 /// The sidecar's line to its warden, until it is ready.
 pub(super) struct WardenLine(OwnedFd);
+
+/// What the warden may write down: one of two lines.
+pub(super) struct WardensLog {
+    /// The file, opened to append.
+    pub file: OwnedFd,
+    /// The [line](chain::template) of a sidecar that was lost.
+    pub lost: Vec<u8>,
+    /// The line of the first process's end.
+    pub ended: Vec<u8>,
+}
 
 /// Forks: the calling process becomes the warden and never returns, and its child, the first process of a new pid
 /// namespace, runs `live`, whose result is its exit code.
@@ -77,9 +96,10 @@ pub(super) fn stand_over(
     };
     let pidfd = rustix::process::pidfd_open(sidecar, PidfdFlags::empty())
         .map_err(SidecarError::step("open the sidecar's pidfd"))?;
+    let exits = Exits::of_kernel();
     let confined = confine(identity, code, account, &filter, [line, pidfd]);
     process::end(match confined {
-        Ok([line, pidfd]) => watch(sidecar.as_raw_pid(), line, &pidfd, loss),
+        Ok([line, pidfd]) => watch(sidecar.as_raw_pid(), line, &pidfd, (loss, exits)),
         Err(()) => 1,
     })
 }
@@ -142,12 +162,12 @@ fn tell(line: BorrowedFd<'_>, reason: &str) {
 }
 
 impl WardenLine {
-    /// Gives the warden what it watches over, once it is confined, and its log with the line that it may write there. Returns
+    /// Gives the warden what it watches over, once it is confined, and its log with the lines that it may write there. Returns
     /// the sidecar's number in the runtime's pid namespace, which only its parent knows.
     pub fn entrust(
         &self,
         init: BorrowedFd<'_>,
-        log: Option<(OwnedFd, Vec<u8>)>,
+        log: Option<WardensLog>,
     ) -> Result<i32, SidecarError> {
         const PEER: &str = "warden";
         let failed = |source| SidecarError::Protocol(ProtocolError::Socket { peer: PEER, source });
@@ -163,20 +183,21 @@ impl WardenLine {
             let reason = String::from_utf8_lossy(&buffer[..said.len]).into_owned();
             return Err(SidecarError::NoWarden { reason });
         };
-        let (log, line) = log.unzip();
-        let fds: Vec<_> = std::iter::once(init)
-            .chain(log.as_ref().map(AsFd::as_fd))
-            .collect();
-        let message: Vec<u8> = std::iter::once(ENTRUST)
-            .chain(line.unwrap_or_default())
-            .collect();
+        let mut fds = vec![init];
+        let mut message = vec![ENTRUST];
+        if let Some(WardensLog { file, lost, ended }) = &log {
+            fds.push(file.as_fd());
+            // Each with its end.
+            message.extend(lost);
+            message.extend(ended);
+        }
         socket::send(self.0.as_fd(), &message, &fds).map_err(failed)?;
         Ok(number)
     }
 }
 
 /// The whole work of a warden; its exit code.
-fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, loss: Loss) -> i32 {
+fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, (loss, exits): (Loss, Exits)) -> i32 {
     let ready: Vec<u8> = std::iter::once(READY)
         .chain(sidecar.to_ne_bytes())
         .collect();
@@ -184,7 +205,7 @@ fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, loss: Loss) -> i32 {
         return 1;
     }
     // Nobody else has the other end: a sidecar that never becomes ready closes it by its end.
-    let mut message = vec![0; LONGEST_LINE];
+    let mut message = vec![0; LONGEST_MESSAGE];
     let Ok(entrusted) = socket::receive(line.as_fd(), &mut message) else {
         return 1;
     };
@@ -199,16 +220,25 @@ fn watch(sidecar: i32, line: OwnedFd, pidfd: &OwnedFd, loss: Loss) -> i32 {
     }
     drop(line);
     let how = wait_for_end(pidfd);
+    let texts = message
+        .strip_prefix(&[ENTRUST])
+        .and_then(|lines| std::str::from_utf8(lines).ok())
+        .unwrap_or_default();
+    let mut templates = texts.split_inclusive('\n');
+    let (lost, ended) = (templates.next(), templates.next());
     if has_ended(&init) {
+        if let (Some(log), Some(template), Exits::Kept) = (log, ended, exits) {
+            note_exit(log, template, &init);
+        }
         return 0;
     }
     // It may have ended since.
-    let ended = match loss {
+    let killed = match loss {
         Loss::Tolerated | Loss::EndsAnswers => Ok(()),
         Loss::EndsContainer => rustix::process::pidfd_send_signal(&init, Signal::KILL),
     };
-    if let (Ok(()), Some(log), [ENTRUST, template @ ..]) = (ended, log, &message[..]) {
-        note(log, template, &how, loss);
+    if let (Ok(()), Some(log), Some(template)) = (killed, log, lost) {
+        note_loss(log, template, &how, loss);
     }
     0
 }
@@ -254,7 +284,20 @@ fn has_ended(init: &OwnedFd) -> bool {
     ready.is_ok_and(|count| count > 0)
 }
 
-fn note(mut log: std::fs::File, template: &[u8], end: &End, loss: Loss) {
+/// The status of the first process, once its parent has asked for it.
+fn note_exit(mut log: std::fs::File, template: &str, init: &OwnedFd) {
+    if let Ok(Some(status)) = pidfd::exit_status(init.as_fd(), REAPED_WITHIN) {
+        let line = chain::fill_exit(template, &now(), status);
+        // One write, so that the line is whole or not there.
+        let _full = log.write_all(line.as_bytes());
+    }
+}
+
+fn now() -> String {
+    chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
+}
+
+fn note_loss(mut log: std::fs::File, template: &str, end: &End, loss: Loss) {
     let status = end.status.as_ref();
     let how = match status.map(|how| (how.exit_status(), how.terminating_signal())) {
         _ if end.stopped => "it was stopped, and killed for that".to_owned(),
@@ -270,11 +313,7 @@ fn note(mut log: std::fs::File, template: &[u8], end: &End, loss: Loss) {
             "without which denied system calls fail with ENOSYS, nothing is logged, and exec is refused"
         }
     };
-    let time = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
     let reason = format!("the container's sidecar died ({how}), {meaning}");
-    if let Ok(template) = std::str::from_utf8(template) {
-        let line = crate::audit::chain::fill(template, &time, &reason);
-        // One write, so that the line is whole or not there.
-        let _full = log.write_all(line.as_bytes());
-    }
+    let line = chain::fill(template, &now(), &reason);
+    let _full = log.write_all(line.as_bytes());
 }

@@ -17,7 +17,7 @@ use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::launch::Streams;
-use crate::runtime::runs::{Run, events};
+use crate::runtime::runs::Run;
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::Place;
@@ -121,7 +121,7 @@ pub fn run(
         },
     });
     if let Ok(Some(code)) = &status {
-        Run::of(&place).note(vec![events::ended(Some(*code))]);
+        Run::of(&place).note_exit(&place, *code);
     }
     let stays = matches!(
         (&status, afterwards),

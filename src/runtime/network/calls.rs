@@ -13,8 +13,8 @@ use crate::runtime::runs::{self, Run};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::Place;
-use crate::sidecar::CallsFds;
 use crate::sidecar::calls::line::greet;
+use crate::sidecar::{CallsFds, CallsLog};
 
 /// The socket's name in the container's directory, which root alone may enter.
 const NAME: &str = "calls";
@@ -32,10 +32,11 @@ pub fn open(place: &Place, record: &Record, run: &Run) -> Result<CallsFds, Runti
         program: program.into(),
         log: match record.plan().is_some_and(|plan| plan.network.is_served()) {
             true => None,
-            false => {
-                let context = runs::context(record, identity::of(record));
-                Some((run.open(audit::SIDECAR)?.into(), context))
-            }
+            false => Some(CallsLog {
+                file: run.open(audit::SIDECAR)?.into(),
+                warden: run.open(audit::WARDEN)?.into(),
+                context: runs::context(record, identity::of(record)),
+            }),
         },
     })
 }

@@ -103,10 +103,10 @@ pub fn started(result: &Result<(), RuntimeError>) -> Event {
 }
 
 /// The first process has ended.
-pub fn ended(exit: Option<i32>) -> Event {
+pub fn ended(status: i32) -> Event {
     life(What::Container {
         state: LifeState::Ended,
-        exit,
+        exit: Some(status),
         signal: None,
         logs: Vec::new(),
     })

@@ -4,7 +4,7 @@
 //! /var/lib/agentbox/runs/<start time>-<id>/    root's alone
 //!   node.jsonl      the runtime's verbs wrote it
 //!   sidecar.jsonl   the sidecar
-//!   warden.jsonl    the warden, where it ended the container
+//!   warden.jsonl    the warden: how the first process ended, or the sidecar that it needed
 //!   record.json     the container's record: plan, policy, annotations
 //!   filter          the seccomp program, as it was loaded
 //!   receipt.json    the signed statement of all that, where the node has a key
@@ -168,6 +168,15 @@ impl Run {
         }) = Record::read(&place.dir())
         {
             sidecar::await_end(&sidecar);
+        }
+    }
+
+    /// The first process has ended, as this process saw itself. Where its warden has written that down, it is not said twice.
+    pub fn note_exit(&self, place: &Place, status: i32) {
+        self.await_sidecar(place);
+        let is_noted = self.logs().is_ok_and(|logs| logs.exit().is_some());
+        if !is_noted {
+            self.note(vec![events::ended(status)]);
         }
     }
 

@@ -131,6 +131,15 @@ impl Logs {
         lines
     }
 
+    /// How the first process ended, as a shell has it, where that is known.
+    pub fn exit(&self) -> Option<i32> {
+        let mut lines = self.logs.iter().flat_map(|log| &log.lines);
+        lines.find_map(|line| match &line.event.what {
+            What::Container { exit, .. } => *exit,
+            _ => None,
+        })
+    }
+
     /// Whose they are.
     pub fn context(&self) -> Option<&Context> {
         let mut lines = self.logs.iter().flat_map(|log| &log.lines);

@@ -202,7 +202,7 @@ impl Run {
                 .map(|plan| audit::hash(&plan)),
             log: logs.logs.iter().filter_map(part).collect(),
             times: times(&logs.logs),
-            exit: logs.logs.iter().flat_map(|log| &log.lines).fold(None, exit),
+            exit: logs.exit(),
         };
         let statement = serde_json::to_vec(&Statement::new(subjects, receipt));
         let statement = statement.map_err(std::io::Error::from);
@@ -240,13 +240,6 @@ fn part(log: &Log) -> Option<LogPart> {
         end: log.head.clone()?,
         counts,
     })
-}
-
-fn exit(known: Option<i32>, line: &audit::Line) -> Option<i32> {
-    match &line.event.what {
-        What::Container { exit, .. } => exit.or(known),
-        _ => known,
-    }
 }
 
 fn times(logs: &[Log]) -> Times {
