@@ -68,6 +68,7 @@ impl Init {
             engine_netns: None,
             init_pidfd: self.pidfd.as_fd(),
             inner: make(&inner_config(InnerMode::Loopback)),
+            shown: None,
             calls: None,
             serving: None,
         }

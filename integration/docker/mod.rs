@@ -22,6 +22,7 @@ mod pods;
 mod privileges;
 mod probe;
 mod secured;
+mod shown;
 mod upstream;
 mod workloads;
 

@@ -16,6 +16,7 @@ mod repository;
 mod rootless;
 mod settings;
 pub mod shell;
+mod shown;
 mod summary;
 mod terminal;
 mod toolchains;

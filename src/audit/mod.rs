@@ -13,6 +13,7 @@
 //! | [`chain`] | events to lines |
 //! | [`quota`], [`class`], [`rate`] | which events are written, which are folded, which are only counted |
 //! | [`read`] | lines to events, and breaks of the chain |
+//! | [`recent`] | the last refusals, for the container itself |
 //! | [`report`], [`words`], [`markdown`] | events for people |
 //! | [`ocsf`] | events for other programs |
 //! | [`suggest`] | refusals to additions to a policy |
@@ -26,6 +27,7 @@ pub mod ocsf;
 pub mod quota;
 mod rate;
 pub mod read;
+pub mod recent;
 pub mod report;
 pub mod schema;
 pub mod suggest;
@@ -39,6 +41,7 @@ pub use class::Class;
 pub use event::{Context, Event, Line, Verdict, WallName};
 pub use quota::Quotas;
 pub use read::{Fault, Log};
+pub use recent::{Recent, Refused};
 pub use what::{LifeState, LogHead, ProcessState, Via, What};
 
 /// Name and version of a line's form.

@@ -29,6 +29,7 @@ mod options;
 pub mod privileges;
 pub mod process;
 pub mod reach;
+pub mod report;
 pub mod scratch;
 pub mod settings;
 mod sort;
@@ -71,6 +72,7 @@ pub use mount::{
 pub use namespace::{Isolates, NamespaceError, PlannedNamespace};
 pub use network::{NetworkPlan, SharedNetwork, SidecarLimits};
 pub use privileges::CapabilitySets;
+pub use report::ReportPlan;
 pub use warning::Warning;
 
 /// What will be enforced for one container.
@@ -102,6 +104,9 @@ pub struct Plan {
     pub ceilings: Vec<String>,
     /// Limits of the sidecar process.
     pub sidecar: SidecarLimits,
+    /// What the container is told of its walls.
+    #[serde(default, skip_serializing_if = "ReportPlan::is_nothing")]
+    pub report: ReportPlan,
     /// What was asked for and is not given, beside mounts: capabilities, devices, settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_given: Vec<String>,
@@ -181,7 +186,9 @@ pub fn plan(
         network: _,
         syscalls,
         privileges,
-        limits,
+        // With the ceilings', below.
+        limits: _,
+        report,
         // What annotations may ask for is nothing that is enforced.
         annotations: _,
     } = &governing.policy;
@@ -195,16 +202,7 @@ pub fn plan(
     refuse_left_out(&governing.policy, &filesystem)?;
     let capability_limit = privileges::limit(privileges);
     let not_given = asked.not_given(&capability_limit, &devices, &filesystem);
-    let bounds = LimitsPlan::smallest(governing.bounds.iter().chain([limits]), host);
-    let bounds = match (&host.person, by) {
-        // Without a cgroup none holds, and `wrap` says so or refuses.
-        (_, ShownBy::Rules) => bounds,
-        (Some(person), ShownBy::Mounts) => bounds.of_person(*person, &governing, &mut warnings)?,
-        (None, ShownBy::Mounts) => {
-            bounds.require(&governing.policy, host)?;
-            bounds
-        }
-    };
+    let bounds = bounds(&governing, host, by, &mut warnings)?;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
     let own_names = own_names(spec.hostname().as_deref());
     let network = match &joined {
@@ -218,9 +216,11 @@ pub fn plan(
             &bundle.wrapped.published,
         )?,
     };
+    let report = ReportPlan::of(report, &network, &mut filesystem, &mut warnings);
     let plan = Plan {
         filesystem,
         network,
+        report,
         syscalls: SyscallPlan::of(syscalls, privileges, linux),
         capabilities: CapabilitySets::of(process.capabilities().as_ref())
             .limited(&capability_limit),
@@ -239,6 +239,26 @@ pub fn plan(
         resolved: governing.into_owned().policy,
         plan,
     })
+}
+
+/// What of the node the container may take: the smallest of all that bounds it.
+fn bounds(
+    governing: &Resolved,
+    host: &HostFacts,
+    by: ShownBy,
+    warnings: &mut Vec<Warning>,
+) -> Result<LimitsPlan, PlanError> {
+    let all = governing.bounds.iter().chain([&governing.policy.limits]);
+    let bounds = LimitsPlan::smallest(all, host);
+    match (&host.person, by) {
+        // Without a cgroup none holds, and `wrap` says so or refuses.
+        (_, ShownBy::Rules) => Ok(bounds),
+        (Some(person), ShownBy::Mounts) => bounds.of_person(*person, governing, warnings),
+        (None, ShownBy::Mounts) => {
+            bounds.require(&governing.policy, host)?;
+            Ok(bounds)
+        }
+    }
 }
 
 /// The sections of a spec that every container needs.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::report::{DENIED, DENIED_IN};
 use super::text;
 use crate::policy::{Field, WORKSPACE_KEY, annotation_key};
 
@@ -33,6 +34,11 @@ pub enum Warning {
         whose: String,
         /// Why not.
         why: String,
+    },
+    /// Refusals are not shown as a file because the sidecar is another container's.
+    RefusalsOfAnother {
+        /// Whose it is.
+        container: String,
     },
     /// A `net.*` setting is left out because the network is another container's.
     SettingOfAnother {
@@ -134,6 +140,7 @@ impl fmt::Display for Warning {
                 f,
                 "the network of {whose} is not shared ({why}): the container has a loopback of its own"
             ),
+            Self::RefusalsOfAnother { container } => f.write_str(&no_refusals(container)),
             Self::SettingOfAnother { sysctl, container } => write!(
                 f,
                 "sysctl {sysctl} is not applied: the network is that of container {container}"
@@ -195,6 +202,15 @@ impl fmt::Display for Warning {
             Self::InWords(text) => f.write_str(text),
         }
     }
+}
+
+/// Why a container in another one's network reads no refusals in a file.
+fn no_refusals(container: &str) -> String {
+    format!(
+        "there is no {DENIED_IN}/{DENIED}: the network and its sidecar are those of container {container}, whose own {} shows \
+         the network's refusals at /denied of the proxy",
+        Field::ReportDenied
+    )
 }
 
 impl Warning {

@@ -90,7 +90,9 @@ pub use seconds::{AskSeconds, BudgetsKept, CoolDown};
 pub use selection::{Asker, Ceiling, Leave, Origin, Resolved, Selection, Sources};
 pub use size::ByteSize;
 pub use syscall::SyscallName;
-pub use table::{Annotations, Field, Filesystem, Limits, Network, Policy, Privileges, Syscalls};
+pub use table::{
+    Annotations, Field, Filesystem, Limits, Network, Policy, Privileges, Report, Syscalls,
+};
 #[cfg(test)]
 pub(crate) use text::is_treacherous;
 pub use text::{MESSAGE, ValueError, bounded, escape, escape_json, few, shown};

@@ -168,6 +168,14 @@ fields! {
         cpus: CpuLimit = LimitsCpus "limits.cpus", WithinBound, Annotated, before CpuLimit::Unlimited;
     }
 
+    /// What is told of the walls, and to whom.
+    Report in report, written ReportFields {
+        /// Whether the container can read its own last refusals: at `/run/agentbox/denied`, and at `/denied` of the proxy
+        /// ([agents.md](agents.md#refusals)).
+        // It gives the workload nothing: each refusal has been said to it already.
+        denied: Switch = ReportDenied "report.denied", Free, Annotated, before Switch::Off;
+    }
+
     /// What annotations may ask of the policy beyond what it says.
     Annotations in annotations, written AnnotationsFields {
         /// Fields that annotations may set to more than the policy says ([below](#which-policy-applies)), up to the node's

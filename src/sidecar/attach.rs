@@ -13,6 +13,7 @@ use crate::network::Listeners;
 use crate::sidecar::SidecarError;
 use crate::sidecar::callers::Callers;
 use crate::sidecar::calls::Calls;
+use crate::sidecar::inside::Inside;
 use crate::sidecar::protocol::{Attachment, CallsSent, EngineNetns, NamespaceId, ProtocolError};
 use crate::sidecar::serve::{Descriptors, Serving};
 use crate::sidecar::warden::WardensLog;
@@ -40,6 +41,8 @@ pub(super) struct OwnLog {
     /// Until the warden has it.
     warden: Option<OwnedFd>,
     pub context: Context,
+    /// What the container is shown of it.
+    pub inside: Option<Inside>,
 }
 
 impl Served {
@@ -77,6 +80,8 @@ pub(super) struct Attached {
     pid_namespace: NamespaceId,
     /// The engine's network namespace, where the sidecar is not in it already.
     pub engine: Option<OwnedFd>,
+    /// The file in which the container is shown its refusals.
+    shown: Option<OwnedFd>,
     /// For denied calls: the socket for listeners, and the program.
     calls: Option<[OwnedFd; 2]>,
     calls_log: Option<OwnLog>,
@@ -101,6 +106,10 @@ impl Attached {
                 EngineNetns::Sent => Some(arrived.next()?),
                 EngineNetns::Inherited => None,
             },
+            shown: match attachment.shows {
+                true => Some(arrived.next()?),
+                false => None,
+            },
             calls: match attachment.calls {
                 CallsSent::No => None,
                 CallsSent::SharedLog | CallsSent::OwnLog(_) => {
@@ -113,6 +122,7 @@ impl Attached {
                     file: arrived.next()?,
                     warden: Some(arrived.next()?),
                     context: context.clone(),
+                    inside: None,
                 }),
             },
             serving: arrived.fds.collect(),
@@ -133,10 +143,17 @@ impl Attached {
             cookie,
             pid_namespace,
             engine: _,
+            shown,
             calls,
             calls_log,
             serving,
         } = self;
+        // One writer for it: where the network is served, the log of that.
+        let mut inside = shown.map(|file| Inside::new(Some(file)));
+        let calls_log = calls_log.map(|log| OwnLog {
+            inside: inside.take(),
+            ..log
+        });
         let callers = Callers {
             // Whoever runs this program on the node: this process itself, until it becomes nobody.
             uid: rustix::process::getuid().as_raw(),
@@ -151,7 +168,7 @@ impl Attached {
             None => None,
         };
         let serving = node
-            .map(|node| prepare_serving(serving, node, callers))
+            .map(|node| prepare_serving(serving, node, callers, inside))
             .transpose()?;
         Ok(Served {
             init,
@@ -205,6 +222,7 @@ fn prepare_serving(
     fds: Vec<OwnedFd>,
     node: RouteSocket,
     callers: Callers,
+    inside: Option<Inside>,
 ) -> Result<(Serving, Descriptors), SidecarError> {
     let mut arrived = Arrived::new(fds, 3);
     let (config, journal, control) = (arrived.next()?, arrived.next()?, arrived.next()?);
@@ -242,6 +260,7 @@ fn prepare_serving(
         listeners,
         dialers: arrived.fds.collect(),
         journal,
+        inside,
         kept,
         outside,
         warden,

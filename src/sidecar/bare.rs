@@ -13,6 +13,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use crate::network::with_causes;
 use crate::sidecar::attach::routes;
 use crate::sidecar::confine::{self, Limits};
+use crate::sidecar::inside::Inside;
 use crate::sidecar::protocol::{self, Duty, Reply};
 use crate::sidecar::serve::{self, EngineNames, Serving};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError, filter};
@@ -32,6 +33,8 @@ pub struct Bare {
     pub listener: OwnedFd,
     /// The log, opened to append.
     pub journal: OwnedFd,
+    /// Whether the command is shown its refusals, at `/denied` of the proxy.
+    pub shows: bool,
     /// It ends with this process.
     pub guarded: OwnedFd,
     /// Resource limits.
@@ -73,6 +76,7 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
         names,
         listener,
         journal,
+        shows,
         guarded,
         limits,
     } = bare;
@@ -106,6 +110,7 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
         serve::Alone {
             listener,
             journal,
+            inside: shows.then(Inside::default),
             around,
         },
         &guarded,

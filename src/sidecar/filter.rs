@@ -36,6 +36,7 @@ const ANSWER: &[libc::c_long] = &[
     libc::SYS_getsockopt, // who connects
     libc::SYS_fstat,      // what a caller shows of itself
     libc::SYS_pread64,    // another container's program
+    libc::SYS_pwrite64, // the refusals that the container is shown; a log is opened to append, where it appends
 ];
 
 /// Memory, the one line on standard error, and leaving.

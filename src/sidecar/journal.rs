@@ -5,7 +5,8 @@
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
-use crate::audit::{Chain, Context, Event, Quotas};
+use super::inside::Inside;
+use crate::audit::{Chain, Context, Event, Quotas, Refused};
 
 /// The log of one sandbox.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Journal {
     unwritten: Vec<u8>,
     /// Events whose line the disk did not take.
     unwritable: u64,
+    /// What the container itself is shown.
+    inside: Option<Inside>,
 }
 
 impl Journal {
@@ -30,7 +33,25 @@ impl Journal {
             quotas: Quotas::default(),
             unwritten: Vec::new(),
             unwritable: 0,
+            inside: None,
         }
+    }
+
+    /// The same, and refusals are shown inside.
+    pub fn showing(self, inside: Option<Inside>) -> Self {
+        Self { inside, ..self }
+    }
+
+    /// Shows the container a refusal, in its own words for it.
+    pub fn show(&mut self, refused: &Refused, now_ms: u64) {
+        if let Some(inside) = &mut self.inside {
+            inside.take(refused, 1, now_ms);
+        }
+    }
+
+    /// What the network refused, where the container may know.
+    pub fn shown(&self) -> Option<String> {
+        self.inside.as_ref().map(Inside::of_the_network)
     }
 
     /// Events of which no line says anything but their number.
@@ -40,11 +61,15 @@ impl Journal {
 
     /// When [`Self::flush`] is to be called next, by the clock of [`Self::write`]; `None`: nothing waits.
     pub fn due_ms(&self) -> Option<u64> {
-        self.quotas.due_ms()
+        let shown = self.inside.as_ref().and_then(Inside::due_ms);
+        self.quotas.due_ms().into_iter().chain(shown).min()
     }
 
     /// Takes an event in: writes it down now, or with those like it later, or counts it where there are too many.
     pub fn write(&mut self, event: Event, now_ms: u64) {
+        if let Some(inside) = &mut self.inside {
+            inside.hear(&event, now_ms);
+        }
         for event in self.quotas.take(event.plain(), now_ms) {
             self.line(&event);
         }
@@ -52,6 +77,9 @@ impl Journal {
 
     /// Writes the lines that are due.
     pub fn flush(&mut self, now_ms: u64) {
+        if let Some(inside) = &mut self.inside {
+            inside.flush(now_ms);
+        }
         for event in self.quotas.due(now_ms) {
             self.line(&event);
         }

@@ -26,6 +26,7 @@ mod callers;
 pub mod calls;
 mod confine;
 mod filter;
+mod inside;
 mod journal;
 mod program;
 pub mod protocol;

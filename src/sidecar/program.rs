@@ -261,8 +261,10 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
                 let sysfs = sysfs;
                 answer(socket, cookie, &netns, &sysfs)
             })),
-            log: calls_log
-                .map(|log| Kept::new(Journal::new(log.file, log.context), calls.as_ref())),
+            log: calls_log.map(|log| {
+                let journal = Journal::new(log.file, log.context).showing(log.inside);
+                Kept::new(journal, calls.as_ref())
+            }),
             calls,
         }
         .run(),

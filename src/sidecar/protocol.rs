@@ -114,7 +114,8 @@ pub enum Duty {
 }
 
 /// The second message: whom it serves. Its descriptors are init's pidfd, the inner namespace, the
-/// inner sysfs and, if `engine_netns` says so, the engine's network namespace; then, if it answers denied calls, the socket for
+/// inner sysfs and, if `engine_netns` says so, the engine's network namespace; the file of refusals, if there
+/// is one; then, if it answers denied calls, the socket for
 /// their listeners, the program and, if that is its own, the log and the warden's; then, if it is to serve, the configuration, the violation log, the control socket, the listeners and the sockets to dial with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,6 +124,8 @@ pub(super) struct Attachment {
     pub engine_netns: EngineNetns,
     /// The runtime's pid namespace.
     pub pid_namespace: NamespaceId,
+    /// Whether the file comes along in which the container is shown its refusals.
+    pub shows: bool,
     /// Whether it answers denied system calls, and where it logs them.
     pub calls: CallsSent,
     /// How many listeners and sockets to dial with come along; `None`: nothing is served.
@@ -160,6 +163,7 @@ impl Attachment {
     /// How many descriptors it comes with.
     pub fn descriptors(&self) -> usize {
         self.engine_netns.descriptors()
+            + usize::from(self.shows)
             + self.calls.descriptors()
             + self.sockets.map_or(0, |count| 3 + count)
     }

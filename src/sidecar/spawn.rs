@@ -73,6 +73,8 @@ pub struct Attach<'a> {
     pub init_pidfd: BorrowedFd<'a>,
     /// The inner namespace, for init, with its listeners.
     pub inner: InnerNamespace,
+    /// The file in which the container is shown its refusals, opened to write.
+    pub shown: Option<OwnedFd>,
     /// What it answers denied system calls with, where it is to.
     pub calls: Option<CallsFds>,
     /// What it serves with, where it is to.
@@ -312,6 +314,7 @@ impl Spawned {
             engine_netns,
             init_pidfd,
             inner,
+            shown,
             calls,
             serving,
         } = attach;
@@ -339,6 +342,7 @@ impl Spawned {
                 Some(_) => EngineNetns::Sent,
                 None => EngineNetns::Inherited,
             },
+            shows: shown.is_some(),
             calls: match &calls {
                 None => CallsSent::No,
                 Some(CallsFds { log: None, .. }) => CallsSent::SharedLog,
@@ -348,6 +352,7 @@ impl Spawned {
         };
         let mut fds = vec![init_pidfd, inner.netns.as_fd(), inner.sysfs.as_fd()];
         fds.extend(engine_netns);
+        fds.extend(shown.as_ref().map(AsFd::as_fd));
         if let Some(calls) = &calls {
             fds.extend([calls.listening.as_fd(), calls.program.as_fd()]);
             if let Some(CallsLog { file, warden, .. }) = &calls.log {

@@ -86,6 +86,8 @@ impl Walls {
             warnings: _,
             // A process outside of the container, whose wall integration/sidecar.rs tries.
             sidecar: _,
+            // Nothing that holds anybody.
+            report: _,
         } = plan;
         let reached = [
             (NOBODYS_ADDRESS, 443),

@@ -14,6 +14,8 @@ pub use guard::RequestGuard;
 
 /// The longest request head, in bytes.
 pub const LONGEST_HEAD: usize = 32 << 10;
+/// Where the proxy itself tells what it has refused.
+const REFUSALS: &str = "/denied";
 /// The most header fields of a head.
 const MOST_FIELDS: usize = 100;
 /// Why a request is not passed on.
@@ -234,6 +236,8 @@ pub enum ProxyRequest {
     Tunnel(Host, u16),
     /// A request for an `http:` address, and the head to send there.
     Forward(Host, u16, Vec<u8>),
+    /// What the proxy has refused: asked of itself, with a path alone.
+    Refusals,
 }
 
 /// Reads what a head asks a proxy for. A forwarded request is the last of its connection: the answer to it is not
@@ -243,6 +247,9 @@ pub fn proxy_request(head: &Head<'_>) -> Result<ProxyRequest, HttpRefusal> {
         let (host, port) = authority(head.target)?;
         let port = port.ok_or(HttpRefusal::Unsupported("CONNECT without a port"))?;
         return Ok(ProxyRequest::Tunnel(host, port));
+    }
+    if head.method == "GET" && head.target == REFUSALS {
+        return Ok(ProxyRequest::Refusals);
     }
     let Some(rest) = strip_scheme(head.target) else {
         return Err(HttpRefusal::Unsupported(

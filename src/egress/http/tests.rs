@@ -236,6 +236,26 @@ fn reads_what_a_proxy_is_asked() {
     );
 }
 
+#[test]
+fn a_path_alone_asks_the_proxy_for_what_it_has_refused() {
+    let get = "GET /denied HTTP/1.1\r\nHost: 127.0.0.1:3128\r\n\r\n";
+    assert_eq!(asked(get), Ok(ProxyRequest::Refusals));
+    for other in [
+        "POST /denied",
+        "GET /denied/",
+        "GET /",
+        "GET //denied",
+        "GET *",
+    ] {
+        let text = format!("{other} HTTP/1.1\r\nHost: 127.0.0.1:3128\r\n\r\n");
+        let refused = asked(&text);
+        assert!(
+            matches!(refused, Err(HttpRefusal::Unsupported(_))),
+            "{other}: {refused:?}"
+        );
+    }
+}
+
 /// N-L8: a port that is left out is 80, in the address as in the field.
 #[test]
 fn the_port_of_http_may_be_left_out_on_either_side() {

@@ -41,6 +41,7 @@ fn every_field_has_an_annotation() {
         .field("limits.pids", "77")
         .field("limits.memory", "10%")
         .field("limits.cpus", "1.5")
+        .field("report.denied", "on")
         .resolved();
     let expected = Policy {
         name: "permissive".parse().unwrap(),
@@ -93,6 +94,7 @@ fn every_field_has_an_annotation() {
             memory: "10%".parse().unwrap(),
             cpus: "1.5".parse().unwrap(),
         },
+        report: Report { denied: Switch::On },
         annotations: builtin("permissive").annotations,
     };
     assert_eq!(resolved.policy, expected);

@@ -565,6 +565,12 @@ fn each_field_is_limited_by_its_own_rule() {
             "limits.cpus = '2'",
             true,
         ),
+        (
+            ReportDenied,
+            "report.denied = 'on'",
+            "report.denied = 'off'",
+            false,
+        ),
     ];
     for (field, asked, ceiling, over) in table {
         let exceeded = exceeds(&policy("reaching", asked), &policy("reaching", ceiling));
@@ -572,7 +578,7 @@ fn each_field_is_limited_by_its_own_rule() {
         let expected: &[Field] = if *over { &[*field] } else { &[] };
         assert_eq!(fields, expected, "{asked} in {ceiling}");
     }
-    // Every field has a row in which it exceeds; being told of the proxy, and where scratch lies, is nothing that
+    // Every field has a row in which it exceeds; being told of the proxy or of a refusal, and where scratch lies, is nothing that
     // anybody gains, and leave for annotations counts only where there is no ceiling.
     for field in Field::ALL {
         let exceeds = table.iter().any(|row| row.0 == *field && row.3);
@@ -581,6 +587,7 @@ fn each_field_is_limited_by_its_own_rule() {
             NetworkProxyEnv,
             NetworkOnUnknown,
             NetworkAskSeconds,
+            ReportDenied,
             AnnotationsLoosen,
         ];
         assert_eq!(exceeds, !free.contains(field), "{field}");

@@ -181,6 +181,9 @@ fn the_built_in_policies_are_what_the_design_says() {
                 memory: memory.parse().unwrap(),
                 cpus: CpuLimit::Unlimited,
             },
+            report: Report {
+                denied: Switch::Off,
+            },
             annotations: Annotations {
                 loosen: match name {
                     "strict" => [Field::NetworkAllow, Field::NetworkOnUnknown].into(),

@@ -15,8 +15,9 @@ use serde::{Serialize, Serializer};
 pub use self::landlock::{LandlockWalls, Opened};
 use self::page::{Page, paths, size};
 use super::identity::Identity;
+use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{Decided, LimitsPlan, Plan, SyscallPlan, Warning};
-use crate::policy::{Leave, Policy, SyscallName, escape};
+use crate::policy::{Leave, NetworkMode, Policy, SyscallName, escape};
 use crate::seccomp::{Filter, Listener, Program, Verdict};
 
 /// What is explained; as JSON, what `explain --json` prints.
@@ -132,6 +133,7 @@ fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>) {
     syscalls(page, &plan.syscalls, filter);
     privileges(page, plan);
     limits(page, plan.limits);
+    report(page, plan);
     leave(page, plan);
     for thing in &plan.not_given {
         page.head("not given", escape(thing));
@@ -162,6 +164,26 @@ fn limits(page: &mut Page, limits: LimitsPlan) {
         ),
     };
     page.head("limits", text);
+}
+
+/// What the container is told.
+fn report(page: &mut Page, plan: &Plan) {
+    if !plan.report.denied {
+        return;
+    }
+    let at = match plan.network.mode == NetworkMode::Allowlist || plan.network.refusing {
+        true => format!(
+            "; those of the network also at http://127.0.0.1:{}/denied",
+            plan.network.proxy_port
+        ),
+        false => String::new(),
+    };
+    page.head(
+        "report",
+        format_args!(
+            "the container reads its last refusals in {DENIED_IN}/{DENIED}, read-only{at} (report.denied)"
+        ),
+    );
 }
 
 /// What an annotation may ask for on top.

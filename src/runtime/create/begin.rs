@@ -97,8 +97,9 @@ impl Creation<'_> {
         let Some(plan) = self.decision.plan() else {
             return Ok(Vec::new());
         };
-        let (plan, decision) = (&plan.filesystem, &self.decision);
+        let decision = &self.decision;
         let mounts = judged_mounts::prepare(plan, &decision.sources, &self.place.dir())?;
+        let plan = &plan.filesystem;
         if plan.root == RootAccess::ReadOnly {
             judged_mounts::make_mount_points(&decision.bundle.rootfs, plan, &mounts)?;
         }

@@ -117,7 +117,7 @@ impl Creation<'_> {
                 let calls = answers
                     .then(|| calls::open(&self.place, &self.record, &self.run))
                     .transpose()?;
-                network.finish(init, &mut self.record, &self.run, calls)
+                network.finish(init, &self.place, &mut self.record, &self.run, calls)
             }
             None => Ok(None),
         }

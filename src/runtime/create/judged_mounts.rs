@@ -11,17 +11,22 @@ use super::CreateError;
 use super::excludes;
 use crate::enforce::rootfs::{OwnMount, OwnSource, make_mount_point};
 use crate::kernel::mount_options::{Bits, Propagation, Reach};
-use crate::plan::{Bind, BindAccess, FileKind, FilesystemPlan, MountKind, PlannedMount, Programs};
+use crate::plan::report::DENIED_IN;
+use crate::plan::{
+    Bind, BindAccess, FileKind, FilesystemPlan, MountKind, Plan, PlannedMount, Programs,
+};
 use crate::probe::Opened;
 use crate::runtime::RuntimeError;
+use crate::runtime::network::shown;
 use crate::sys::mount::change;
 
 /// Copies of every source that the plan mounts late, of the network wall's files, and of what git is told.
 pub fn prepare(
-    plan: &FilesystemPlan,
+    plan: &Plan,
     sources: &[Opened],
     files: &Path,
 ) -> Result<Vec<OwnMount>, RuntimeError> {
+    let (report, plan) = (&plan.report, &plan.filesystem);
     let mut all = Vec::new();
     for (index, mount) in plan.mounts.iter().enumerate() {
         let source = match &mount.kind {
@@ -54,7 +59,14 @@ pub fn prepare(
     });
     let of_git = excludes::write(plan, sources, files)
         .map_err(RuntimeError::io("write what git is told"))?;
-    for (destination, path) in own.chain(of_git) {
+    let own = own
+        .chain(of_git)
+        .map(|(at, path)| (at, path, FileKind::File));
+    let shown = report.denied.then(|| {
+        let at = Path::new(DENIED_IN);
+        (at, shown::directory(files), FileKind::Directory)
+    });
+    for (destination, path, kind) in own.chain(shown) {
         let step = || format!("copy the mount of {path:?}");
         let file = rustix::fs::open(
             &path,
@@ -69,7 +81,7 @@ pub fn prepare(
             destination: destination.to_owned(),
             source: OwnSource::Tree {
                 tree: copy(&file, attributes).map_err(RuntimeError::io(step()))?,
-                kind: FileKind::File,
+                kind,
             },
         });
     }

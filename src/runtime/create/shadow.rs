@@ -19,7 +19,7 @@ use crate::render::spec::{self as shadow, Places};
 use crate::runtime::RuntimeError;
 use crate::runtime::hooks::CreateHooks;
 use crate::runtime::launch::own_oom_score;
-use crate::runtime::network::resolver;
+use crate::runtime::network::{resolver, shown};
 use crate::runtime::state::record::write_whole;
 use crate::runtime::unprivileged;
 
@@ -59,6 +59,9 @@ pub(super) fn write_shadow(
                 let mode = rustix::fs::Mode::from_raw_mode(0o644);
                 rustix::fs::chmod(&path, mode)
                     .map_err(RuntimeError::io(format!("chmod {path:?}")))?;
+            }
+            if plan.report.denied {
+                shown::make(dir)?;
             }
             shadow::confined(spec, plan, &places)
         }

@@ -20,6 +20,7 @@ pub mod refused;
 pub mod resolver;
 pub mod rules;
 pub mod sandbox;
+pub mod shown;
 pub mod upstream;
 pub mod wall;
 

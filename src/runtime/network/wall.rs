@@ -19,6 +19,7 @@ use crate::runtime::network::budgets;
 use crate::runtime::network::control;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::refused;
+use crate::runtime::network::shown;
 use crate::runtime::runs::{self, Run};
 use crate::runtime::state::census::Namespace;
 use crate::runtime::state::identity;
@@ -134,6 +135,7 @@ impl NetworkWall {
     pub fn finish(
         mut self,
         init: ProcessId,
+        place: &Place,
         record: &mut Record,
         run: &Run,
         calls: Option<CallsFds>,
@@ -187,7 +189,10 @@ impl NetworkWall {
             }
             None => None,
         };
+        let shown = record.plan().is_some_and(|plan| plan.report.denied);
+        let shown = shown.then(|| shown::open(place)).transpose()?;
         let attach = Attach {
+            shown,
             calls,
             serving,
             // The sidecar is in the node's own already, which only root may join.

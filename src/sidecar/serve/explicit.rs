@@ -66,6 +66,7 @@ async fn http(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
         }
     };
     let (host, port) = match &wish.request {
+        ProxyRequest::Refusals => return show(wall, stream).await,
         ProxyRequest::Tunnel(host, port) | ProxyRequest::Forward(host, port, _) => {
             (meant(wall, host), *port)
         }
@@ -78,6 +79,21 @@ async fn http(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
             answer(wall, stream, &host, port, &refusal).await;
         }
     }
+}
+
+/// Answers what the network has refused, where that may be read.
+async fn show(wall: &Wall, stream: &TcpStream) {
+    let Some(text) = wall.shown() else {
+        let why = "this is a proxy: what it has refused is shown under report.denied = \"on\"";
+        respond(stream, 404, &Explanation::new(why)).await;
+        return;
+    };
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+        text.len()
+    );
+    last_words(stream, &[head.as_bytes(), text.as_bytes()].concat()).await;
 }
 
 async fn read_wish(stream: &TcpStream, mut bytes: Vec<u8>) -> Result<Wish, Refusal> {
@@ -120,6 +136,8 @@ async fn grant(
         early,
     } = wish;
     match request {
+        // Answered already.
+        ProxyRequest::Refusals => Ok(()),
         ProxyRequest::Tunnel(..) => {
             write_all(stream, ESTABLISHED).await.map_err(not_yet)?;
             tunnel(wall, stream, admitted, early, Some(server))
@@ -263,9 +281,13 @@ async fn respond(stream: &TcpStream, status: u16, explanation: &Explanation<'_>)
          Connection: close\r\n\r\n",
         body.len()
     );
-    let all = [head.as_bytes(), &body].concat();
+    last_words(stream, &[head.as_bytes(), &body].concat()).await;
+}
+
+/// Sends it, and nothing after it.
+async fn last_words(stream: &TcpStream, all: &[u8]) {
     // Whoever does not read the answer has no use for it.
-    let _sent = tokio::time::timeout(FIRST_BYTES_WITHIN, write_all(stream, &all)).await;
+    let _sent = tokio::time::timeout(FIRST_BYTES_WITHIN, write_all(stream, all)).await;
     let _told = rustix::net::shutdown(stream, rustix::net::Shutdown::Write);
     drain(stream).await;
 }

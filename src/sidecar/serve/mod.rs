@@ -61,6 +61,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use super::SidecarError;
 use super::callers::Callers;
 use super::calls::Calls;
+use super::inside::Inside;
 use super::program::expect_listener;
 use super::protocol::Question;
 use crate::audit;
@@ -165,6 +166,8 @@ pub struct Descriptors {
     pub dialers: Vec<OwnedFd>,
     /// The log, opened to append.
     pub journal: OwnedFd,
+    /// What the container is shown of its refusals.
+    pub(super) inside: Option<Inside>,
     /// The usage of earlier runs, and its file, opened to append.
     pub kept: Option<(Kept, OwnedFd)>,
     /// /proc/PID/net/snmp of the engine's network.
@@ -184,6 +187,8 @@ pub(super) struct Alone {
     pub listener: OwnedFd,
     /// The log, opened to append.
     pub journal: OwnedFd,
+    /// What the command is shown of its refusals.
+    pub inside: Option<Inside>,
     /// Routing sockets, as in [`Descriptors::routes`].
     pub around: [crate::sys::netlink::RouteSocket; 2],
 }
@@ -205,9 +210,10 @@ pub(super) fn run_alone(
         let Alone {
             listener,
             journal,
+            inside,
             around,
         } = alone;
-        let wall = Rc::new(Wall::new(serving, journal, None, around));
+        let wall = Rc::new(Wall::new(serving, (journal, inside), None, around));
         wall.take_names(names)
             .map_err(|why| step("take the names of the node")(std::io::Error::other(why)))?;
         wall::keep_log(&wall);
@@ -245,13 +251,14 @@ pub(super) fn run(
             inbound,
             dialers,
             journal,
+            inside,
             kept,
             outside,
             warden: _,
             control,
             routes,
         } = descriptors;
-        let wall = Rc::new(Wall::new(serving, journal, kept, routes));
+        let wall = Rc::new(Wall::new(serving, (journal, inside), kept, routes));
         wall::keep_log(&wall);
         if let Some(listeners) = listeners {
             dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;

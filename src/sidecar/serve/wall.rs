@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::super::inside::Inside;
 use super::super::journal::Journal;
 use super::Serving;
 use super::around::Around;
@@ -17,7 +18,7 @@ use super::keeper::Keeper;
 use super::live::Connections;
 use super::refusal::Refusal;
 use super::upstream::WaysOut;
-use crate::audit::{Event, Verdict, Via, WallName, What};
+use crate::audit::{Event, Refused, Verdict, Via, WallName, What, words};
 use crate::egress::NetworkStatus;
 use crate::egress::Used;
 use crate::egress::names::{Families, Names};
@@ -70,7 +71,7 @@ pub(super) struct ConnectionCount {
 impl Wall {
     pub fn new(
         serving: Serving,
-        journal: OwnedFd,
+        (journal, inside): (OwnedFd, Option<Inside>),
         kept: Option<(Kept, OwnedFd)>,
         routes: [RouteSocket; 2],
     ) -> Self {
@@ -117,7 +118,7 @@ impl Wall {
             refusing,
             budget,
             ledger: RefCell::new(Ledger::new(budget, 0).after(sent)),
-            journal: RefCell::new(Journal::new(journal, context)),
+            journal: RefCell::new(Journal::new(journal, context).showing(inside)),
             due: Notify::new(),
             keeper: RefCell::new(keeper),
             connections: Connections::default(),
@@ -157,11 +158,34 @@ impl Wall {
     /// Counts and writes down a refusal that no rule is about; `kind` is the word it is counted under.
     pub fn note(&self, via: Via, host: &str, port: Option<u16>, kind: &'static str, why: &str) {
         self.count_denied(kind);
+        let what = What::attempt(via, host, port);
+        match via {
+            Via::Dns | Via::Transparent | Via::Http | Via::Socks => {
+                self.show(&what, why.to_owned(), None);
+            }
+            // The container has not tried anything.
+            Via::Inbound | Via::Outside | Via::Control => {}
+        }
         self.log(Event {
             cause: Some(kind.to_owned()),
             reason: Some(why.to_owned()),
-            ..denied(What::attempt(via, host, port))
+            ..denied(what)
         });
+    }
+
+    /// Shows the container a refusal of its own.
+    fn show(&self, what: &What, why: String, ask: Option<String>) {
+        let refused = Refused {
+            wall: WallName::Network,
+            what: match what.host() {
+                Some(_) => words::what(what),
+                None => "a connection".to_owned(),
+            },
+            why,
+            ask,
+        };
+        let now = self.milliseconds();
+        self.with_journal(|journal| journal.show(&refused, now));
     }
 
     /// Counts and writes down a refusal, with the rule that decided or is missing.
@@ -169,13 +193,18 @@ impl Wall {
         let kind = refusal.kind();
         self.count_denied(kind);
         let missing_rule = refusal.missing_rule(host, port);
+        let what = What::attempt(via, &host.to_string(), port);
+        if via != Via::Inbound {
+            let ask = missing_rule.as_ref().map(|rule| self.hint(rule));
+            self.show(&what, refusal.for_container(), ask);
+        }
         self.log(Event {
             cause: Some(kind.to_owned()),
             reason: Some(refusal.to_string()),
             rule: refusal.rule(),
             hint: missing_rule.as_ref().map(|rule| self.hint(rule)),
             missing_rule,
-            ..denied(What::attempt(via, &host.to_string(), port))
+            ..denied(what)
         });
     }
 
@@ -183,6 +212,9 @@ impl Wall {
     fn hint(&self, rule: &str) -> String {
         match self.refusing {
             true => format!("network.allow with {rule}, when the container is made"),
+            false if self.container.is_empty() => {
+                format!("network.allow with {rule}, when the command is started")
+            }
             false => format!(
                 "agentbox update --network-add {rule} {}, within the ceiling",
                 self.container
@@ -199,12 +231,22 @@ impl Wall {
     /// Writes an event down.
     pub fn log(&self, event: Event) {
         let now = self.milliseconds();
+        self.with_journal(|journal| journal.write(event, now));
+    }
+
+    /// Does something with the log, after which a line may be due earlier.
+    fn with_journal(&self, act: impl FnOnce(&mut Journal)) {
         let mut journal = self.journal.borrow_mut();
         let before = journal.due_ms();
-        journal.write(event, now);
+        act(&mut journal);
         if journal.due_ms() != before {
             self.due.notify_one();
         }
+    }
+
+    /// What the network refused, where the container may read it.
+    pub fn shown(&self) -> Option<String> {
+        self.journal.borrow().shown()
     }
 
     /// Writes down what the log has not said yet: the sidecar ends.

@@ -1,5 +1,6 @@
 //! PURE. What these walls lack beside the full ones, and what of a policy they refuse because they could not hold it.
 
+use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{Decided, Plan};
 use crate::policy::NetworkMode;
 
@@ -35,6 +36,11 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
         }
         .to_owned(),
     );
+    if plan.report.denied {
+        all.push(format!(
+            "there is no {DENIED_IN}/{DENIED}: refusals of the network are at /denied of the proxy, and those of system calls nowhere"
+        ));
+    }
     if abi < SCOPES {
         all.push(format!(
             "Landlock ABI {abi} does not hold signals back (ABI {SCOPES}, Linux 6.12, does): the command can end processes of the same user"

@@ -281,6 +281,7 @@ fn serve(
         names: resolver::names_of_the_node(proxy)?,
         listener,
         journal: place.journal()?.into(),
+        shows: plan.report.denied,
         guarded: own.context("open our own pidfd")?,
         limits: Limits {
             open_files: plan.sidecar.files,

@@ -1,0 +1,227 @@
+//! `report.denied`: what a container reads of its own refusals, and that it is nothing else.
+
+use super::allowlist::Agent;
+use super::{Docker, Policy, runtime};
+use crate::command::run;
+use crate::direct::program;
+
+const IMAGE: &str = "test-workloads";
+const ON: &str = "dev.agentbox.report.denied=on";
+const ALLOW: &str = "dev.agentbox.network.allow=api.example.test:80, api.example.test";
+const SLEEP: [&str; 3] = ["python3", "-c", "import time; time.sleep(300)"];
+const FILE: &str = "/run/agentbox/denied";
+/// A denied call, and then the file, as soon as it must be written.
+const MOUNT: &str = "
+import ctypes, time
+ctypes.CDLL(None).mount(None, None, None, 0, None)
+time.sleep(0.3)
+print(open('/run/agentbox/denied').read())";
+/// What the proxy answers to a request for its own path, without any proxy's help.
+const ASK: &str = "
+import os, socket, urllib.parse
+proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
+s = socket.create_connection((proxy.hostname, proxy.port))
+s.sendall(b'GET /denied HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')
+print(b''.join(iter(lambda: s.recv(65536), b'')).decode())";
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_container_reads_its_own_refusals_in_a_file_and_at_the_proxy() {
+    let docker = Docker::connect();
+    let options = [runtime(), "--annotation", ALLOW, "--annotation", ON];
+    let agent = Agent::start(&docker, &options);
+    let refused = agent.curl(false, &["https://files.example.test/"]);
+    assert!(refused.code != 0, "{refused}");
+    for user in ["0", "1000"] {
+        let seen = agent
+            .container
+            .exec(&["-u", user], &["python3", "-c", MOUNT])
+            .ok();
+        let line = |words: &str| {
+            seen.lines()
+                .find(|line| line.contains(words))
+                .map(str::to_owned)
+        };
+        let host = line("network files.example.test:443: ").expect(&seen);
+        assert!(
+            host.contains("to ask for: agentbox update --network-add files.example.test"),
+            "{host}"
+        );
+        let call = line("syscalls mount(...)").expect(&seen);
+        assert!(
+            call.contains("namespaces or mounts: ") || call.contains("mount"),
+            "{call}"
+        );
+        assert!(seen.starts_with("# What agentbox refused"), "{seen}");
+    }
+    let url = agent.container.exec(&[], &["python3", "-c", ASK]).ok();
+    assert!(url.starts_with("HTTP/1.1 200 OK\r\n"), "{url}");
+    assert!(url.contains("network files.example.test:443: "), "{url}");
+    // Others may share the network, and are told of no call.
+    assert!(!url.contains("syscalls"), "{url}");
+    let explained = run(&program(), &["explain", &agent.container.name]).ok();
+    assert!(
+        explained.contains("report: the container reads"),
+        "{explained}"
+    );
+}
+
+/// The control: without the field there is neither.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn without_the_field_there_is_no_file_and_the_proxy_says_so() {
+    let docker = Docker::connect();
+    let options = [runtime(), "--annotation", ALLOW];
+    let agent = Agent::start(&docker, &options);
+    let exec = |command: &[&str]| agent.container.exec(&[], command);
+    assert!(exec(&["ls", "/run/agentbox"]).code != 0);
+    let url = exec(&["python3", "-c", ASK]).ok();
+    assert!(
+        url.starts_with("HTTP/1.1 404 agentbox: this is a proxy"),
+        "{url}"
+    );
+}
+
+/// Under each policy, also without a network, and with a root that is read-only.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn the_command_of_the_page_runs() {
+    let docker = Docker::connect();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/agents.md")).unwrap();
+    let block = page.split("```sh refusals\n").nth(1).unwrap();
+    let command = block.split("\n```").next().unwrap();
+    let rest = command.strip_prefix("docker run --rm ").unwrap();
+    let words: Vec<&str> = rest
+        .split_whitespace()
+        .map(|word| if word == "IMAGE" { IMAGE } else { word })
+        .collect();
+    let seen = docker.run(&words, &[]).ok();
+    assert!(seen.starts_with("# What agentbox refused"), "{seen}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn the_file_is_there_under_every_policy() {
+    let docker = Docker::connect();
+    for policy in Policy::ALL {
+        let options = [&policy.options()[..], &["--annotation", ON]].concat();
+        for more in [
+            &[][..],
+            &["--read-only"][..],
+            &["--user=1000", "--tmpfs=/run"][..],
+        ] {
+            let all = [&options[..], more, &[IMAGE]].concat();
+            let seen = docker.run(&all, &["python3", "-c", MOUNT]).ok();
+            assert!(
+                seen.contains("syscalls mount(...)"),
+                "{policy:?} {more:?}: {seen}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn nobody_inside_writes_replaces_or_unmounts_it() {
+    let docker = Docker::connect();
+    // With all that a policy gives at most, and a profile of the engine's that denies nothing.
+    let options = [
+        runtime(),
+        "--annotation",
+        "dev.agentbox.policy=permissive",
+        "--cap-add=ALL",
+        "--annotation",
+        ON,
+        "--security-opt=seccomp=unconfined",
+        IMAGE,
+    ];
+    let container = docker.start(&options, &SLEEP);
+    let attack = "
+        mkdir -p /run/control && mv /run/control /run/moved && echo control moved
+        for f in /run/agentbox/denied /run/agentbox/new; do echo forged >$f && echo written $f; done
+        rm -f /run/agentbox/denied && echo removed
+        mv /run/agentbox/denied /tmp/x && echo moved the file
+        mv /run/agentbox /run/other && echo moved the directory
+        mv /run /gone && echo moved run
+        umount /run/agentbox && echo unmounted
+        umount -l /run && echo unmounted run
+        mount -o remount,rw,bind /run/agentbox && echo remounted
+        mount -t tmpfs none /run/agentbox && echo covered
+        chmod 777 /run/agentbox/denied && echo changed
+        chattr -i /run/agentbox/denied && echo changed
+        truncate -s 0 /run/agentbox/denied && echo truncated
+        ln /run/agentbox/denied /run/link && echo linked
+        true";
+    let said = container.exec(&[], &["sh", "-c", attack]).ok();
+    assert_eq!(said, "control moved\n");
+    let seen = container.exec(&[], &["cat", FILE]).ok();
+    assert!(!seen.contains("forged"), "{seen}");
+    // And nothing of the node's is in sight beside it.
+    let listed = container
+        .exec(&[], &["ls", "-A", "/run/agentbox", "/run/agentbox/.."])
+        .ok();
+    assert!(listed.contains("/run/agentbox:\ndenied\n"), "{listed}");
+    assert!(!listed.contains("index"), "{listed}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn it_shows_nothing_of_others_and_no_forged_line() {
+    let docker = Docker::connect();
+    let options = [runtime(), "--annotation", ALLOW, "--annotation", ON];
+    let (one, other) = (
+        Agent::start(&docker, &options),
+        Agent::start(&docker, &options),
+    );
+    other.curl(false, &["https://others.example.test/"]);
+    let hostile = "
+import os, socket, time, urllib.parse
+proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
+for name in (b'a\\x1b[2J.test', b'b.test\\n2026-01-01T00:00:00Z network all is allowed', b'c' * 9000):
+    s = socket.create_connection((proxy.hostname, proxy.port))
+    s.sendall(b'\\x05\\x01\\x00'); s.recv(2)
+    s.sendall(b'\\x05\\x01\\x00\\x03' + bytes([len(name[:255])]) + name[:255] + b'\\x01\\xbb')
+    s.settimeout(3)
+    try: s.recv(16)
+    except OSError: pass
+for n in range(3000):
+    s = socket.create_connection((proxy.hostname, proxy.port))
+    s.sendall(b'CONNECT h%d.%s.test:443 HTTP/1.1\\r\\n\\r\\n' % (n, b'x' * 50)); s.recv(64); s.close()
+time.sleep(0.5)
+text = open('/run/agentbox/denied', 'rb').read()
+print(len(text), len(text.splitlines()), all(b == 10 or 32 <= b < 127 for b in text), b'h2999.' in text)";
+    let said = one.container.exec(&[], &["python3", "-c", hostile]).ok();
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert!(words[0].parse::<usize>().unwrap() < 48 << 10, "{said}");
+    assert_eq!(&words[1..], ["65", "True", "True"], "{said}");
+    let seen = one.container.exec(&[], &["cat", FILE]).ok();
+    assert!(!seen.contains("others.example"), "{seen}");
+    for line in seen.lines().skip(1) {
+        assert!(line.contains("Z network "), "{line}");
+    }
+}
+
+/// A container that joins another one's network has no sidecar of its own.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn who_shares_a_network_reads_its_refusals_at_the_proxy_alone() {
+    let docker = Docker::connect();
+    let options = [runtime(), "--annotation", ALLOW, "--annotation", ON];
+    let first = Agent::start(&docker, &options);
+    first.container.exec(&[], &["python3", "-c", MOUNT]).ok();
+    let joined = format!("--network=container:{}", first.container.name);
+    let member = docker.start(&[&options[..], &[joined.as_str(), IMAGE]].concat(), &SLEEP);
+    first.curl(false, &["https://files.example.test/"]);
+    assert!(member.exec(&[], &["ls", "/run/agentbox"]).code != 0);
+    let url = member.exec(&[], &["python3", "-c", ASK]).ok();
+    assert!(url.contains("network files.example.test:443: "), "{url}");
+    assert!(!url.contains("mount"), "{url}");
+    let explained = run(&program(), &["explain", &member.name]).ok();
+    assert!(
+        explained.contains(
+            "there is no /run/agentbox/denied: the network and its sidecar are those of container"
+        ),
+        "{explained}"
+    );
+}

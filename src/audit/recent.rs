@@ -1,0 +1,186 @@
+//! PURE. The last refusals of a container, as the container itself reads them: one line each, newest last.
+//!
+//! What is written is bounded whatever a program does: so many lines, each so long. Equal refusals are one line with a count.
+
+use std::collections::VecDeque;
+
+use super::WallName;
+use super::what::plain;
+use crate::policy::bounded;
+
+/// Lines that are kept.
+pub const MOST_LINES: usize = 64;
+/// The longest line, in characters.
+const LONGEST_LINE: usize = 600;
+/// The first line, which is there before anything is refused.
+pub const HEAD: &str =
+    "# What agentbox refused this container: the last 64 refusals, newest last, times in UTC";
+
+/// A refusal in the words that the container gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The wall.
+    pub wall: WallName,
+    /// Host and port, or the call.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What would allow it, where something would.
+    pub ask: Option<String>,
+}
+
+impl Refused {
+    /// Without its time and its count.
+    fn line(&self) -> String {
+        let Self {
+            wall,
+            what,
+            why,
+            ask,
+        } = self;
+        let mut line = format!("{} {}: {}", wall.as_str(), plain(what), plain(why));
+        if let Some(ask) = ask {
+            line.push_str("; to ask for: ");
+            line.push_str(&plain(ask));
+        }
+        bounded(&line, LONGEST_LINE)
+    }
+}
+
+/// The refusals that are shown.
+#[derive(Debug, Default)]
+pub struct Recent {
+    kept: VecDeque<Kept>,
+    /// What the file had at last.
+    length: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    time: String,
+    wall: WallName,
+    line: String,
+    times: u64,
+}
+
+impl Recent {
+    /// Takes in a refusal that happened so often. One like it that is there already moves to the end.
+    pub fn take(&mut self, time: &str, refused: &Refused, times: u64) {
+        let line = refused.line();
+        let before = self.kept.iter().position(|kept| kept.line == line);
+        let before = before.and_then(|at| self.kept.remove(at));
+        self.kept.push_back(Kept {
+            time: time.to_owned(),
+            wall: refused.wall,
+            line,
+            times: before.map_or(0, |kept| kept.times).saturating_add(times),
+        });
+        while self.kept.len() > MOST_LINES {
+            self.kept.pop_front();
+        }
+    }
+
+    /// The refusals of the walls that are meant.
+    pub fn text(&self, meant: impl Fn(WallName) -> bool) -> String {
+        self.under(HEAD, meant)
+    }
+
+    /// All of them, for a file that is written over and never made shorter: the first line ends with as many spaces as it takes.
+    pub fn file(&mut self) -> String {
+        let text = self.text(|_| true);
+        let missing = self.length.saturating_sub(text.len());
+        self.length = self.length.max(text.len());
+        match missing {
+            0 => text,
+            missing => self.under(&format!("{HEAD}{}", " ".repeat(missing)), |_| true),
+        }
+    }
+
+    fn under(&self, head: &str, meant: impl Fn(WallName) -> bool) -> String {
+        let mut text = format!("{head}\n");
+        for kept in self.kept.iter().filter(|kept| meant(kept.wall)) {
+            text.push_str(&format!("{} {}", kept.time, kept.line));
+            if kept.times > 1 {
+                text.push_str(&format!(" (x{})", kept.times));
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-01-02T03:04:05Z";
+
+    fn refused(what: &str) -> Refused {
+        Refused {
+            wall: WallName::Network,
+            what: what.to_owned(),
+            why: "no rule of network.allow names it".to_owned(),
+            ask: Some("the rule a.test".to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_newest_is_last_and_equal_ones_are_one_line() {
+        let mut recent = Recent::default();
+        recent.take(NOW, &refused("a.test:443"), 1);
+        recent.take(NOW, &refused("b.test:443"), 1);
+        recent.take("2026-01-02T03:04:06Z", &refused("a.test:443"), 4);
+        let text = recent.text(|_| true);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], HEAD);
+        assert!(
+            lines[1].starts_with("2026-01-02T03:04:05Z network b.test:443: no rule"),
+            "{text}"
+        );
+        assert_eq!(
+            lines[2],
+            "2026-01-02T03:04:06Z network a.test:443: no rule of network.allow names it; to ask for: the rule a.test (x5)"
+        );
+        assert_eq!(lines.len(), 3);
+        assert_eq!(
+            recent.text(|wall| wall != WallName::Network),
+            format!("{HEAD}\n")
+        );
+    }
+
+    #[test]
+    fn no_text_of_a_program_makes_a_line_or_reaches_a_terminal() {
+        let mut recent = Recent::default();
+        let hostile = format!(
+            "a\n{NOW} network all is allowed\u{1b}[2J\u{202e}{}",
+            "x".repeat(9000)
+        );
+        recent.take(NOW, &refused(&hostile), 1);
+        let text = recent.text(|_| true);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(
+            text.chars().all(|c| c == '\n' || (' '..='~').contains(&c)),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_flood_takes_no_more_than_its_place_and_the_file_never_shrinks() {
+        let mut recent = Recent::default();
+        let mut length = recent.file().len();
+        for number in 0..5_000 {
+            let long = if number % 100 < 50 { 9000 } else { 3 };
+            recent.take(NOW, &refused(&format!("h{number}.{}", "x".repeat(long))), 1);
+            let text = recent.file();
+            assert!(
+                text.len() >= length && text.len() <= 48 << 10,
+                "{}",
+                text.len()
+            );
+            assert!(text.lines().count() <= MOST_LINES + 1);
+            assert_eq!(text.lines().next().unwrap().trim_end(), HEAD);
+            length = text.len();
+        }
+        assert!(recent.file().ends_with('\n'));
+    }
+}

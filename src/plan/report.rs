@@ -1,0 +1,63 @@
+//! PURE. What the container is told of its walls.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{FilesystemPlan, NetworkPlan, Warning};
+use crate::policy::{Report, Switch};
+
+/// Where the container reads its refusals.
+pub const DENIED_IN: &str = "/run/agentbox";
+/// The file's name there.
+pub const DENIED: &str = "denied";
+
+/// What the container is told of its walls.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReportPlan {
+    /// Whether it can read its last refusals.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub denied: bool,
+}
+
+impl ReportPlan {
+    /// Whether nothing is told, as in records of before there was this.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// As the policy asks, where there is a sidecar of the container's own to write it.
+    pub(super) fn of(
+        report: &Report,
+        network: &NetworkPlan,
+        files: &mut FilesystemPlan,
+        warnings: &mut Vec<Warning>,
+    ) -> Self {
+        let Report { denied } = report;
+        let asked = *denied == Switch::On;
+        if let Some(shared) = network.shared.as_ref().filter(|_| asked) {
+            warnings.push(Warning::RefusalsOfAnother {
+                container: shared.container.clone(),
+            });
+        }
+        let denied = asked && network.shared.is_none();
+        if denied {
+            files.hold_run();
+        }
+        Self { denied }
+    }
+}
+
+impl FilesystemPlan {
+    /// Keeps /run where it is, so that nothing else can take its place: a directory with mounts in it can be renamed, and a
+    /// mount cannot.
+    fn hold_run(&mut self) {
+        let run = Path::new("/run");
+        let is_mount = self.mounts.iter().any(|m| m.destination == run)
+            || self.ephemeral.iter().any(|e| e.path == run);
+        if !is_mount {
+            self.pinned.insert(run.to_owned());
+        }
+    }
+}

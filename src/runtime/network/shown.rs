@@ -1,0 +1,40 @@
+//! The directory in which a container reads its refusals, and its one file, which the sidecar writes.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::audit::Recent;
+use crate::plan::report::DENIED;
+use crate::runtime::RuntimeError;
+use crate::runtime::state::record::write_whole;
+use crate::runtime::state::store::Place;
+
+/// The directory below the container's own. It alone is mounted in the container, read-only.
+pub fn directory(dir: &Path) -> PathBuf {
+    dir.join("inside")
+}
+
+/// Makes both, with the file's first line.
+pub fn make(dir: &Path) -> Result<(), RuntimeError> {
+    let shown = directory(dir);
+    let file = shown.join(DENIED);
+    fs::create_dir_all(&shown).map_err(RuntimeError::io(format!("make {shown:?}")))?;
+    write_whole(&file, Recent::default().file().as_bytes())?;
+    // Readable for every user of the container, and for nobody else: what they lie in is root's alone.
+    for (path, mode) in [(&shown, 0o755), (&file, 0o644)] {
+        rustix::fs::chmod(path, Mode::from_raw_mode(mode))
+            .map_err(RuntimeError::io(format!("chmod {path:?}")))?;
+    }
+    Ok(())
+}
+
+/// Opens the file to write over it.
+pub fn open(place: &Place) -> Result<OwnedFd, RuntimeError> {
+    let file = directory(&place.dir()).join(DENIED);
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(&file, flags, Mode::empty())
+        .map_err(RuntimeError::io(format!("open {file:?}")))
+}

@@ -1,0 +1,155 @@
+//! What the container reads of its own refusals: the file that the runtime has mounted there, read-only.
+//!
+//! The sidecar holds that file open, and opens nothing. It writes the whole of it over the old text, at most every quarter of a
+//! second, so that a flood of refusals costs neither disk nor time; a file that cannot be written harms nobody.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::audit::{Event, Recent, Refused, Verdict, WallName, words};
+
+/// The least time between two writes.
+const EVERY_MS: u64 = 250;
+
+/// The refusals that are shown inside.
+#[derive(Debug, Default)]
+pub(super) struct Inside {
+    recent: Recent,
+    /// The file, opened to write; without one they are only asked for.
+    file: Option<File>,
+    /// When the file is to be written next.
+    due: Option<u64>,
+    /// When it was written last.
+    written: Option<u64>,
+}
+
+impl Inside {
+    /// Shown in this file.
+    pub fn new(file: Option<OwnedFd>) -> Self {
+        Self {
+            file: file.map(File::from),
+            ..Self::default()
+        }
+    }
+
+    /// When [`Self::flush`] is to be called next.
+    pub fn due_ms(&self) -> Option<u64> {
+        self.due
+    }
+
+    /// Takes in a refusal.
+    pub fn take(&mut self, refused: &Refused, times: u64, now_ms: u64) {
+        let time = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+        self.recent.take(&time, refused, times);
+        if self.due.is_none() && self.file.is_some() {
+            let next = self
+                .written
+                .map_or(now_ms, |at| at.saturating_add(EVERY_MS));
+            self.due = Some(next.max(now_ms));
+        }
+        self.flush(now_ms);
+    }
+
+    /// Takes in a denied system call; what else is in the log has words of its own for the container.
+    pub fn hear(&mut self, event: &Event, now_ms: u64) {
+        if event.wall != WallName::Syscalls || event.verdict != Verdict::Denied {
+            return;
+        }
+        let refused = Refused {
+            wall: event.wall,
+            what: words::what(&event.what),
+            why: event.reason.clone().unwrap_or_default(),
+            ask: event.hint.clone(),
+        };
+        self.take(&refused, event.times(), now_ms);
+    }
+
+    /// Writes the file, if it is time to.
+    pub fn flush(&mut self, now_ms: u64) {
+        if self.due.is_none_or(|due| due > now_ms) {
+            return;
+        }
+        self.due = None;
+        self.written = Some(now_ms);
+        let Some(file) = &self.file else {
+            return;
+        };
+        let text = self.recent.file();
+        let (mut rest, mut at) = (text.as_bytes(), 0);
+        while !rest.is_empty() {
+            match rustix::io::retry_on_intr(|| rustix::io::pwrite(file.as_fd(), rest, at)) {
+                // No room: the next refusal tries again.
+                Ok(0) | Err(_) => return,
+                Ok(length) => {
+                    rest = &rest[length..];
+                    at += length as u64;
+                }
+            }
+        }
+    }
+
+    /// What the network refused. Others may share that, and are shown no calls of this container.
+    pub fn of_the_network(&self) -> String {
+        self.recent.text(|wall| wall == WallName::Network)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use super::*;
+    use crate::audit::What;
+
+    fn refused(host: &str) -> Refused {
+        Refused {
+            wall: WallName::Network,
+            what: format!("{host}:443"),
+            why: "no rule names it".to_owned(),
+            ask: None,
+        }
+    }
+
+    fn text(file: &mut File) -> String {
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn the_first_is_there_at_once_and_a_flood_is_written_four_times_a_second() {
+        let fd = rustix::fs::memfd_create("denied", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = File::from(fd);
+        let mut inside = Inside::new(Some(file.try_clone().unwrap().into()));
+        inside.take(&refused("a.test"), 1, 1_000);
+        assert!(text(&mut file).contains("a.test:443: no rule names it"));
+        assert_eq!(inside.due_ms(), None);
+        inside.take(&refused("b.test"), 1, 1_001);
+        assert_eq!(inside.due_ms(), Some(1_250));
+        assert!(!text(&mut file).contains("b.test"), "not yet");
+        inside.flush(1_249);
+        assert!(!text(&mut file).contains("b.test"), "not yet");
+        inside.flush(1_250);
+        assert!(text(&mut file).ends_with("b.test:443: no rule names it\n"));
+        assert_eq!(inside.due_ms(), None);
+    }
+
+    #[test]
+    fn a_denied_call_is_shown_in_the_file_and_not_to_those_who_share_the_network() {
+        let what = What::Syscall {
+            name: "mount".to_owned(),
+            call: "mount(...)".to_owned(),
+            errno: "EPERM".to_owned(),
+        };
+        let event = Event {
+            reason: Some("it changes mounts".to_owned()),
+            ..Event::new(WallName::Syscalls, Verdict::Denied, what)
+        };
+        let mut inside = Inside::default();
+        inside.hear(&event, 0);
+        assert!(inside.recent.text(|_| true).contains("it changes mounts"));
+        assert!(!inside.of_the_network().contains("mount"));
+        assert_eq!(inside.due_ms(), None, "there is no file");
+    }
+}
