@@ -10,6 +10,7 @@ mod devices;
 mod input;
 mod kill;
 mod lifecycle;
+mod logs;
 mod readme;
 mod receipts;
 mod seccomp;

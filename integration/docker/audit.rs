@@ -129,7 +129,7 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
         (&1.into(), &name.into())
     );
     let markdown = agentbox(&["audit", "--format", "markdown", name]).ok();
-    assert!(markdown.contains("| `files.example.test:443` | 5 | no rule of network.allow names it | `files.example.test` |"), "{markdown}");
+    assert!(markdown.contains("| `files.example.test:443` | 5 | `no rule of network.allow names it` | `files.example.test` |"), "{markdown}");
     let ocsf = agentbox(&["audit", "--format", "ocsf", "--wall", "network", name]).ok();
     let refuse = |line: &str| serde_json::from_str::<Value>(line).unwrap()["type_uid"] == 400_105;
     assert!(ocsf.lines().any(refuse), "{ocsf}");
@@ -146,7 +146,8 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
             .ok()
             .is_empty()
     );
-    assert!(agentbox(&["audit"]).ok().contains(name));
+    // Whatever other tests did to runs of theirs.
+    assert!(agentbox(&["audit"]).stdout.contains(name));
     // Root's alone.
     let run = only_run(&id);
     for (path, mode) in [

@@ -46,11 +46,16 @@ fn entries(report: &Value) -> Entries {
         .collect()
 }
 
-/// What `verify` leaves anywhere below /run/agentbox.
+/// What `verify` leaves anywhere below /run/agentbox, and among the runs.
 fn left() -> Vec<String> {
     let mut found = Vec::new();
-    for directory in ["containers", "index", "locks", "wrap"] {
-        let entries = fs::read_dir(format!("/run/agentbox/{directory}"));
+    let state =
+        ["containers", "index", "locks", "wrap"].map(|name| format!("/run/agentbox/{name}"));
+    for directory in state
+        .into_iter()
+        .chain(["/var/lib/agentbox/runs".to_owned()])
+    {
+        let entries = fs::read_dir(directory);
         for entry in entries.into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.contains("verify-") {

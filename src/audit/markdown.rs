@@ -10,9 +10,9 @@ const MOST: usize = 50;
 pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     let mut text = format!(
         "### agentbox\n\n{}; run of {}: {}\n\n",
-        cell(&title(&subject.context)),
-        cell(&subject.started),
-        cell(&subject.state)
+        code(&title(&subject.context)),
+        code(&subject.started),
+        code(&subject.state)
     );
     let refused = denied(lines);
     if refused.is_empty() {
@@ -26,7 +26,7 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
             "| {} | {} | {} | {} |\n",
             code(&one.what),
             one.times,
-            cell(&one.reason),
+            code(&one.reason),
             rule.unwrap_or_default()
         );
     }
@@ -55,31 +55,101 @@ fn more(count: usize) -> String {
     }
 }
 
-/// Text in which nothing is a mark of Markdown or HTML: a container may have chosen it.
-fn cell(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '&' => out.push_str("&amp;"),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '!' | '>' | '~' => {
-                out.extend(['\\', c])
-            }
-            '@' => out.push_str("&#64;"),
-            _ => out.push(c),
-        }
-    }
-    out
-}
-
-/// The same as code, where only its end and a table's border mean something.
+/// Text as code, in which nothing is a mark of Markdown or HTML, an address, a mention or a number of an issue: a container may have
+/// chosen it, and GitHub makes links of bare addresses wherever else they stand. Only the end of the code and a table's border mean
+/// something in it.
 fn code(text: &str) -> String {
+    if text.trim().is_empty() {
+        return String::new();
+    }
     let plain: String = text
         .chars()
         .map(|c| match c {
             '`' | '|' => '?',
+            c if c.is_control() => '?',
             c => c,
         })
         .collect();
     format!("`{plain}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Chain, Context, Event, Log, NODE, Verdict, Via, WallName, What};
+    use super::*;
+
+    /// What GitHub would make a link, a mention, an image or HTML of.
+    const MARKS: [&str; 14] = [
+        "www.evil.test",
+        "https://evil.test/a",
+        "http://evil.test",
+        "ftp://evil.test",
+        "a@evil.test",
+        "@evil",
+        "#1",
+        "evil/evil#1",
+        "GH-1",
+        "0123456789abcdef0123456789abcdef01234567",
+        "![a](https://evil.test)",
+        "<img src=//evil.test>",
+        "` www.evil.test `",
+        "a | b\n\n# www.evil.test",
+    ];
+
+    #[test]
+    fn nothing_that_a_container_chose_stands_outside_of_code() {
+        for mark in MARKS {
+            let context = Context {
+                container: mark.to_owned(),
+                image: Some(mark.to_owned()),
+                name: Some(mark.to_owned()),
+                policy: Some(mark.to_owned()),
+                ..Context::default()
+            };
+            let subject = Subject {
+                context: context.clone(),
+                started: mark.to_owned(),
+                state: mark.to_owned(),
+                earlier: 1,
+            };
+            let attempt = What::attempt(Via::Http, mark, Some(443));
+            let passed = What::Connection {
+                via: None,
+                host: mark.to_owned(),
+                port: Some(443),
+                sent: None,
+                received: None,
+            };
+            let all = |event: Event| Event {
+                reason: Some(mark.to_owned()),
+                rule: Some(mark.to_owned()),
+                missing_rule: Some(mark.to_owned()),
+                hint: Some(mark.to_owned()),
+                ..event
+            };
+            let mut chain = Chain::default();
+            let mut bytes = Vec::new();
+            for event in [
+                all(Event::new(WallName::Network, Verdict::Denied, attempt)),
+                all(Event::new(WallName::Network, Verdict::Allowed, passed)),
+            ] {
+                let line = chain.render("2026-01-02T03:04:05.678Z", &context, &event);
+                chain.commit(&line);
+                bytes.extend(line);
+            }
+            let log = Log::parse(NODE, &bytes);
+            let lines: Vec<&Line> = log.lines.iter().collect();
+            assert_eq!(lines.len(), 2);
+            let page = text(&subject, &lines);
+            // What is left when the code is taken out of each line; code never goes over the end of a line here.
+            let outside: String = page
+                .lines()
+                .flat_map(|line| line.split('`').step_by(2).chain(["\n"]))
+                .collect();
+            let expected = "### agentbox\n\n; run of : \n\n\
+                | Refused | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n|  | 1 |  |  |\n\n\
+                | Let through | Connections | Bytes sent | Received | Rule |\n| --- | --- | --- | --- | --- |\n|  | 1 | 0 | 0 |  |\n";
+            assert_eq!(outside, expected, "{mark}: {page}");
+        }
+    }
 }

@@ -14,6 +14,7 @@
 //! | [`quota`], [`class`], [`rate`] | which events are written, which are folded, which are only counted |
 //! | [`read`] | lines to events, and breaks of the chain |
 //! | [`recent`] | the last refusals, for the container itself |
+//! | [`whole`] | whether the files of one run fit each other |
 //! | [`report`], [`words`], [`markdown`] | events for people |
 //! | [`ocsf`] | events for other programs |
 //! | [`suggest`] | refusals to additions to a policy |
@@ -34,6 +35,7 @@ pub mod suggest;
 #[cfg(test)]
 mod tests;
 mod what;
+pub mod whole;
 pub mod words;
 
 pub use chain::{Chain, hash};

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::chain::NONE;
+use super::whole::no_line;
 use super::{Line, LogHead, SCHEMA, hash};
 
 /// A log that was read.
@@ -23,7 +24,7 @@ pub struct Log {
 pub struct Fault {
     /// The file's name.
     pub file: String,
-    /// The line, from 1.
+    /// The line, from 1; 0 where it is the file itself.
     pub line: u64,
     /// In words.
     pub why: String,
@@ -31,7 +32,10 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, line {}: {}", self.file, self.line, self.why)
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.why),
+            line => write!(f, "{}, line {line}: {}", self.file, self.why),
+        }
     }
 }
 
@@ -87,6 +91,13 @@ impl Log {
         self.lines.push(parsed);
     }
 
+    /// A file that cannot be read as one.
+    pub fn unread(file: &str, why: &str) -> Self {
+        let mut log = Self::parse(file, b"");
+        log.fault(0, why);
+        log
+    }
+
     /// The same under a name that says whose it is.
     pub fn of(mut self, container: &str) -> Self {
         self.file = format!("{container}/{}", self.file);
@@ -98,12 +109,7 @@ impl Log {
 
     /// Compares the end with one that another file keeps.
     pub fn check_head(&mut self, kept: &LogHead) {
-        let none = LogHead {
-            file: self.file.clone(),
-            seq: 0,
-            head: NONE.to_owned(),
-        };
-        let found = self.head.clone().unwrap_or(none);
+        let found = self.head.clone().unwrap_or_else(|| no_line(&self.file));
         if found != *kept {
             self.fault(
                 found.seq,
@@ -116,7 +122,7 @@ impl Log {
         }
     }
 
-    fn fault(&mut self, line: u64, why: &str) {
+    pub(super) fn fault(&mut self, line: u64, why: &str) {
         self.faults.push(Fault {
             file: self.file.clone(),
             line,

@@ -10,7 +10,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use super::events::duration;
 use super::out::{self, Reader};
 use crate::audit::report::{self, Subject};
-use crate::audit::{Fault, LifeState, Line, Verdict, What, markdown, ocsf, schema, words};
+use crate::audit::{LifeState, Line, Verdict, What, markdown, ocsf, schema, words};
 use crate::cli::{Audit, AuditFormat};
 use crate::runtime::runs::read::{self, Found, Logs};
 
@@ -52,7 +52,7 @@ pub fn run(args: &Audit) -> Result<ExitCode> {
             out::text(&markdown::text(&subject(&found, &logs), &lines))?;
         }
     }
-    Ok(verdict(&logs))
+    Ok(verdict(&found, &logs))
 }
 
 fn format(args: &Audit) -> AuditFormat {
@@ -73,10 +73,11 @@ fn print(line: &Line, format: AuditFormat) -> Result<Reader> {
 }
 
 /// A log that is not whole is said on standard error, and by the exit status.
-fn verdict(logs: &Logs) -> ExitCode {
-    let faults: Vec<&Fault> = logs.logs.iter().flat_map(|log| &log.faults).collect();
+fn verdict(found: &Found, logs: &Logs) -> ExitCode {
+    let faults = logs.faults();
     for fault in &faults {
-        crate::log::complain(&format!("agentbox: THE LOG IS NOT WHOLE: {fault}"));
+        let run = found.run.name();
+        crate::log::complain(&format!("agentbox: THE LOG IS NOT WHOLE: {run}: {fault}"));
     }
     match faults.is_empty() {
         true => ExitCode::SUCCESS,
@@ -107,7 +108,7 @@ fn state(lines: &[&Line], found: &Found) -> String {
         }
         _ => None,
     });
-    let (mut state, mut exit) = ("it has no line", None);
+    let (mut state, mut exit) = ("unknown, its log has no line", None);
     for (new, status) in lives {
         exit = status.or(exit);
         state = match new {
@@ -153,7 +154,7 @@ fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
             }
         }
         if !is_there {
-            return Ok(verdict(&logs));
+            return Ok(verdict(found, &logs));
         }
         std::thread::sleep(PAUSE);
     }
@@ -180,8 +181,8 @@ fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
                 print(line, format(args))?;
             }
         }
-        if logs.logs.iter().any(|log| !log.faults.is_empty()) {
-            code = verdict(&logs);
+        if !logs.faults().is_empty() {
+            code = verdict(&found, &logs);
         }
         table += &row(&found, &logs, &lines);
     }

@@ -1,6 +1,8 @@
 //! `receipt`
 
 use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,13 +12,17 @@ use crate::cli::{Receipt, ReceiptVerb, VerifyReceipt};
 use crate::cmd::out;
 use crate::policy::escape;
 use crate::receipt::{Envelope, PublicKey, Statement};
+use crate::runtime::runs::compare::{self, Held};
 use crate::runtime::runs::read;
-use crate::runtime::runs::receipt::{self, Held};
+use crate::runtime::runs::receipt;
 
 /// The exit status where a receipt is not to be believed.
 const NOT_GENUINE: u8 = 1;
 /// The exit status where its signature is good, and a file is missing or was changed.
 const FILES_DIFFER: u8 = 3;
+
+/// Bytes of a receipt or of a key.
+const LONGEST: u64 = 16 << 20;
 
 /// Prints a run's receipt, or checks one.
 pub fn run(args: &Receipt) -> Result<ExitCode> {
@@ -46,22 +52,24 @@ fn verify(args: &VerifyReceipt) -> Result<ExitCode> {
     let statement = Statement::parse(&payload)?;
     let dir = directory(args, &statement)?;
     let files = match &dir {
-        Some(dir) => receipt::compare(&statement, dir)?,
+        Some(dir) => compare::compare(&statement, dir)?,
         None => Vec::new(),
     };
     out::text(&page(&statement, dir.as_deref(), &files))?;
-    let whole = dir.is_none()
-        || files
-            .iter()
-            .all(|(_, held)| matches!(held, Held::Same | Held::Longer));
-    Ok(match whole {
+    Ok(match files.iter().all(|(_, held)| held.is_good()) {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(FILES_DIFFER),
     })
 }
 
 fn text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("read {path:?}"))
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+    read.with_context(|| format!("read {path:?}"))?;
+    if text.len() as u64 > LONGEST {
+        bail!("{path:?} is longer than any receipt or key");
+    }
+    Ok(text)
 }
 
 /// Where the files of the run are.
@@ -135,13 +143,7 @@ fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, Held)]) -> 
     };
     line("files", &dir.display().to_string());
     for (name, held) in files {
-        let held = match held {
-            Held::Same => "as they were signed",
-            Held::Longer => "as they were signed, with more lines since",
-            Held::Changed => "CHANGED since they were signed",
-            Held::Missing => "MISSING",
-        };
-        line(&format!("  {name}"), held);
+        line(&format!("  {name}"), held.words());
     }
     page
 }

@@ -60,16 +60,21 @@ impl Envelope {
         }
     }
 
-    /// The payload, if this key signed it.
-    pub fn payload_by(&self, key: &PublicKey) -> Result<Vec<u8>, EnvelopeError> {
+    /// The payload, whoever signed it: good for a comparison, and no proof.
+    pub fn payload_of_anybody(&self) -> Result<Vec<u8>, EnvelopeError> {
         if self.payload_type != IN_TOTO {
             return Err(EnvelopeError::Type(
                 self.payload_type.chars().take(100).collect(),
             ));
         }
-        let payload = BASE64
+        BASE64
             .decode(self.payload.as_bytes())
-            .map_err(|_| EnvelopeError::NotBase64)?;
+            .map_err(|_| EnvelopeError::NotBase64)
+    }
+
+    /// The payload, if this key signed it.
+    pub fn payload_by(&self, key: &PublicKey) -> Result<Vec<u8>, EnvelopeError> {
+        let payload = self.payload_of_anybody()?;
         let message = pre_authentication(&self.payload_type, &payload);
         let signatures = self.signatures.iter();
         let mut bytes = signatures.filter_map(|s| BASE64.decode(s.sig.as_bytes()).ok());

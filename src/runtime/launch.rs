@@ -33,6 +33,18 @@ pub struct Streams<'a> {
     pub leader: Leader,
     /// The program that the process ends as.
     pub program: Program,
+    /// Whether the container leaves a run.
+    pub leaves: Leaves,
+}
+
+/// What stays of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Leaves {
+    /// Its run.
+    #[default]
+    Run,
+    /// Nothing: it is made for a trial, and ran nobody's program.
+    Nothing,
 }
 
 /// The file that this process runs from, for [`Program::Own`]. To be called after [`super::seal::ensure`]: then it is a read-only,

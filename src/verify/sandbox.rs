@@ -16,7 +16,7 @@ use crate::enforce::program::Program;
 use crate::plan::wrapped::Wrapped;
 use crate::runtime::create;
 use crate::runtime::delete::{self, Deletes};
-use crate::runtime::launch::{self, Streams};
+use crate::runtime::launch::{self, Leaves, Streams};
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{Lock, Place};
@@ -39,6 +39,7 @@ pub fn sandbox(global: &Global) -> Result<Report> {
     let streams = Streams {
         stdio,
         program: Program::Own(launch::own_file()?),
+        leaves: Leaves::Nothing,
         ..Streams::default()
     };
     let (place, lock) = create::create(

@@ -16,9 +16,10 @@ use crate::cgroup::systemd_v1;
 use crate::devices::DeviceProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files;
+use crate::runtime::launch::Leaves;
 use crate::runtime::network::calls;
 use crate::runtime::pidfd;
-use crate::runtime::runs::{self, Run};
+use crate::runtime::runs::{self, First, Run};
 use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::ProcessId;
@@ -90,20 +91,27 @@ impl Creation<'_> {
         Ok(())
     }
 
-    /// Makes the run's directory, for the logs.
-    pub(super) fn begin_run(&mut self) -> Result<(), RuntimeError> {
+    /// Makes the run's directory, with the first lines of its log.
+    pub(super) fn begin_run(&mut self, leaves: Leaves) -> Result<(), RuntimeError> {
+        if leaves == Leaves::Nothing {
+            // It has been in the container's own directory from the beginning.
+            return Ok(());
+        }
         let mounts = self.decision.plan().map(|plan| &plan.filesystem.mounts[..]);
         let config = node_files::config(self.global);
-        self.run = Run::begin(&self.place, mounts.unwrap_or_default(), config)?;
+        let first = First {
+            context: runs::context(&self.record, identity::of(&self.record)),
+            events: runs::events::created(self.record.plan()),
+            record: &self.record,
+        };
+        self.run = Run::begin(&self.place, mounts.unwrap_or_default(), config, &first)?;
         Ok(())
     }
 
-    /// The container is complete: its first lines, and its record beside them.
-    pub(super) fn begin_log(&self) {
-        let context = runs::context(&self.record, identity::of(&self.record));
-        self.run
-            .begin_log(&context, runs::events::created(self.record.plan()));
-        self.run.keep(&self.record);
+    /// The container is complete: its record beside its log.
+    pub(super) fn keep_record(&self) -> Result<(), RuntimeError> {
+        let config = node_files::config(self.global);
+        self.run.keep_complete(&self.record, config)
     }
 
     /// Hands the inner network namespace to the sidecar, which then says that it is confined.

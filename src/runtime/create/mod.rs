@@ -109,6 +109,7 @@ fn make(
     // Last: a first process of libcontainer's is born in the cgroup where this one is.
     creation.enter_systemd_cgroup(&shadow.spec)?;
 
+    let leaves = streams.leaves;
     // The process, up to the end of `validate`. Its user namespace may be known by a descriptor of this process alone.
     let container =
         creation.make_process(streams, &shadow.spec, executor, hooks.as_ref(), &reports)?;
@@ -124,15 +125,13 @@ fn make(
     creation.check_cgroup()?;
     creation.check_joined_namespaces(init)?;
     creation.limit_devices(device_program.as_ref(), &shadow.spec)?;
-    // Before the sidecar is told where its log is.
-    creation.begin_run()?;
+    // Before the sidecar is told where its log is. A node that requires a log refuses the container here if it writes none.
+    creation.begin_run(leaves)?;
     // It waits until the sidecar is confined: nothing is in its hands before.
     let inner_network = creation.finish_network(init)?;
     // Other verbs find the container from here on, so it is complete but for those who are told of it.
     creation.enter_index(init, inner_network)?;
     creation.announce(init)?;
     creation.save_record()?;
-    // Last, and nothing of it fails a container.
-    creation.begin_log();
-    Ok(())
+    creation.keep_record()
 }

@@ -12,7 +12,7 @@ use crate::enforce::program::Program;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay::{self, Relay, Stdio};
 use crate::runtime::foreground::tty;
-use crate::runtime::launch::Streams;
+use crate::runtime::launch::{Leaves, Streams};
 use crate::runtime::state::store::Place;
 
 /// What the process gets in place of the caller's own, and what is relayed between them.
@@ -65,6 +65,7 @@ impl TenantStreams {
             relayed: self.listener.is_some(),
             leader: Leader::Program,
             program: Program::Named,
+            leaves: Leaves::Run,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::runtime::foreground::job::Job;
 use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
-use crate::runtime::launch::Streams;
+use crate::runtime::launch::{Leaves, Streams};
 use crate::runtime::runs::Run;
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
@@ -92,6 +92,7 @@ pub fn run(
         relayed,
         leader,
         program: Program::Named,
+        leaves: Leaves::Run,
     };
     let (place, lock) = create::create(global, args, streams, wrapped)?;
     let started = Record::read(&place.dir()).and_then(|record| {

@@ -13,7 +13,9 @@
 //! container's own directory leads there. Where no such directory can be made, or the container would see it, the logs lie in
 //! the container's own directory and go with it; nothing else depends on them.
 
+pub mod compare;
 pub mod events;
+pub mod files;
 mod node_log;
 mod prune;
 pub mod read;
@@ -26,13 +28,13 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::audit::{self, Context, Event};
+use crate::audit::{self, Context, Event, whole};
 use crate::plan::PlannedMount;
 use crate::render::identity::Identity;
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
 use crate::runtime::input::node_files;
-use crate::runtime::state::persons;
+use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{ContainerId, Place};
 use crate::runtime::unprivileged;
@@ -63,6 +65,26 @@ enum Kept {
     GoesWithContainer,
 }
 
+/// What a run begins with.
+pub struct First<'a> {
+    /// Whose it is.
+    pub context: Context,
+    /// The first lines.
+    pub events: Vec<Event>,
+    /// The record, as far as it has come.
+    pub record: &'a Record,
+}
+
+impl First<'_> {
+    /// The logs of other writers: those of the walls.
+    fn others(&self) -> &'static [&'static str] {
+        match self.record.plan() {
+            Some(_) => &whole::OTHERS,
+            None => &[],
+        }
+    }
+}
+
 /// Where the runs of whoever calls are kept.
 pub fn base() -> Option<PathBuf> {
     let Some(_) = unprivileged::person().filter(|person| person.uid != 0) else {
@@ -84,14 +106,16 @@ impl Run {
         }
     }
 
-    /// Makes the directory of a container that is being created. A node where none can be made keeps the logs with the container,
-    /// and says so, or refuses the container where its file says so.
+    /// Makes the directory of a container that is being created, with its first lines: a disk that is full makes directories and
+    /// writes nothing. A node where this fails keeps the logs with the container, and says so, or refuses the container where its
+    /// file says so.
     pub fn begin(
         place: &Place,
         mounts: &[PlannedMount],
         config: &Path,
+        first: &First<'_>,
     ) -> Result<Self, RuntimeError> {
-        let why = match make(place, mounts) {
+        let why = match make(place, mounts).and_then(|run| run.begun(place, first)) {
             Ok(run) => return Ok(run),
             Err(why) => why,
         };
@@ -102,7 +126,28 @@ impl Run {
             "the log of container {} goes with the container: {why}; its walls stand as always",
             place.id.as_str()
         );
-        Ok(Self::in_state(place))
+        let run = Self::in_state(place);
+        run.warn_of(run.begin_log(first));
+        Ok(run)
+    }
+
+    /// With its first lines and its record, or gone again.
+    fn begun(self, place: &Place, first: &First<'_>) -> Result<Self, String> {
+        let files = || {
+            self.begin_log(first)
+                .map_err(|error| format!("write {:?}: {error}", self.file(audit::NODE)))?;
+            // Where other processes write: a file that cannot be made later would fail the container.
+            for name in first.others() {
+                self.open(name).map_err(|error| crate::log::chain(&error))?;
+            }
+            let saved = first.record.save(&self.dir);
+            saved.map_err(|error| crate::log::chain(&error))
+        };
+        let Err(why) = files() else { return Ok(self) };
+        let link = place.dir().join(LINK);
+        fs::remove_file(&link).map_err(|error| format!("{why}; {link:?}: {error}"))?;
+        self.discard();
+        Err(why)
     }
 
     /// The run of a container that is there.
@@ -132,15 +177,27 @@ impl Run {
         opened.map_err(RuntimeError::io(format!("open {path:?}")))
     }
 
+    /// Keeps the record of a container that is complete. Where the node's file requires a log, one that cannot be kept refuses the
+    /// container.
+    pub fn keep_complete(&self, record: &Record, config: &Path) -> Result<(), RuntimeError> {
+        if self.kept == Kept::GoesWithContainer {
+            return Ok(());
+        }
+        match record.save(&self.dir) {
+            Err(error) if node_files::log(config)?.required => {
+                Err(CreateError::NoLog(crate::log::chain(&error)).into())
+            }
+            saved => {
+                warn_of_record(saved);
+                Ok(())
+            }
+        }
+    }
+
     /// Keeps the container's record with the run. One that cannot be kept is a warning: the record itself is elsewhere.
     pub fn keep(&self, record: &Record) {
-        if self.kept == Kept::Stays
-            && let Err(error) = record.save(&self.dir)
-        {
-            log::warn!(
-                "keep the record with the log: {}",
-                crate::log::chain(&error)
-            );
+        if self.kept == Kept::Stays {
+            warn_of_record(record.save(&self.dir));
         }
     }
 
@@ -149,11 +206,9 @@ impl Run {
         if self.kept == Kept::GoesWithContainer || !self.file(audit::NODE).exists() {
             return;
         }
-        let heads = [audit::SIDECAR, audit::WARDEN]
-            .into_iter()
-            .filter_map(|name| node_log::head(&self.file(name), name));
+        let heads = whole::OTHERS.map(|name| node_log::head(&self.file(name), name));
         let mut last = limits;
-        last.push(events::deleted(heads.collect()));
+        last.push(events::deleted(heads.to_vec()));
         self.note(last);
         if let Some(record) = record {
             self.keep(record);
@@ -174,7 +229,7 @@ impl Run {
     /// The first process has ended, as this process saw itself. Where its warden has written that down, it is not said twice.
     pub fn note_exit(&self, place: &Place, status: i32) {
         self.await_sidecar(place);
-        let is_noted = self.logs().is_ok_and(|logs| logs.exit().is_some());
+        let is_noted = self.parsed().is_ok_and(|logs| logs.exit().is_some());
         if !is_noted {
             self.note(vec![events::ended(status)]);
         }
@@ -190,6 +245,13 @@ impl Run {
     }
 }
 
+fn warn_of_record(saved: Result<(), RuntimeError>) {
+    if let Err(error) = saved {
+        let why = crate::log::chain(&error);
+        log::warn!("keep the record with the log: {why}");
+    }
+}
+
 /// Makes a directory that no run had before.
 fn make(place: &Place, mounts: &[PlannedMount]) -> Result<Run, String> {
     let base = base().ok_or("neither XDG_STATE_HOME nor HOME names a directory")?;
@@ -202,7 +264,7 @@ fn make(place: &Place, mounts: &[PlannedMount]) -> Result<Run, String> {
     }
     let failed = |error: std::io::Error| format!("{base:?}: {error}");
     // A link, or a directory that others may write, is somebody's trap.
-    persons::check(&base).map_err(|error| crate::log::chain(&error))?;
+    persons::check(&base, Use::Logs).map_err(|error| crate::log::chain(&error))?;
     let link = place.dir().join(LINK);
     let now = chrono::Utc::now();
     for tried in 0..MOST_TRIES {
@@ -233,7 +295,7 @@ fn make_base(base: &Path) -> Result<(), String> {
         .mode(0o711)
         .create(above)
         .map_err(|error| format!("{above:?}: {error}"))?;
-    persons::make(base).map_err(|error| crate::log::chain(&error))
+    persons::make(base, Use::Logs).map_err(|error| crate::log::chain(&error))
 }
 
 fn name(started: chrono::DateTime<chrono::Utc>, id: &ContainerId) -> String {

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
-use super::Run;
+use super::{First, Kept, Run, files, read};
 use crate::audit::{
-    self, Chain, Context, Event, LifeState, Line, LogHead, Verdict, WallName, What,
+    self, Chain, Context, Event, LifeState, Line, LogHead, Verdict, WallName, What, whole,
 };
 
 /// Bytes of the file, and those of them that are kept for decisions and for the last lines.
@@ -29,8 +29,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 impl Run {
     /// Adds the first lines, which say whose the log is.
-    pub fn begin_log(&self, context: &Context, events: Vec<Event>) {
-        self.warn_of(self.append(Some(context), events));
+    pub(super) fn begin_log(&self, first: &First<'_>) -> io::Result<()> {
+        self.append(Some(&first.context), first.events.clone())
     }
 
     /// Adds lines to the log of a container that is there.
@@ -43,10 +43,10 @@ impl Run {
         self.note(vec![life(What::life(state))]);
     }
 
-    fn warn_of(&self, written: io::Result<()>) {
+    pub(super) fn warn_of(&self, written: io::Result<()>) {
         if let Err(error) = written {
             // A container of before there was a log has none.
-            if error.kind() == io::ErrorKind::NotFound {
+            if error.kind() == io::ErrorKind::NotFound && self.kept == Kept::GoesWithContainer {
                 return log::debug!("{:?}: {error}", self.file(audit::NODE));
             }
             let path = self.file(audit::NODE);
@@ -54,6 +54,16 @@ impl Run {
                 "the log {path:?} lacks this: {error}; the container's walls stand as always"
             );
         }
+    }
+
+    /// Whose the log is where its first line was taken away, which `audit` says.
+    fn whose(&self) -> Context {
+        let name = self.name();
+        Context {
+            container: read::id_of(&name).unwrap_or_default().to_owned(),
+            ..Context::default()
+        }
+        .plain()
     }
 
     fn append(&self, context: Option<&Context>, events: Vec<Event>) -> io::Result<()> {
@@ -64,11 +74,23 @@ impl Run {
             .append(true)
             .create(context.is_some())
             .mode(0o600);
-        options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
         let file = options.open(self.file(audit::NODE))?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
         lock(&file)?;
         let length = file.metadata()?.len();
-        let (mut chain, whole) = end_of(&file, length)?;
+        let End {
+            mut chain,
+            whole,
+            is_over,
+        } = end_of(&file, length)?;
+        if is_over {
+            // A deletion that failed behind it, and is tried again.
+            log::debug!("the log {:?} has its last line", self.file(audit::NODE));
+            return Ok(());
+        }
         if whole < length {
             file.set_len(whole)?;
         }
@@ -76,7 +98,7 @@ impl Run {
         let context = match context {
             Some(context) => context,
             None => {
-                found = first_context(&file)?;
+                found = first_context(&file)?.unwrap_or_else(|| self.whose());
                 &found
             }
         };
@@ -135,40 +157,57 @@ fn lock(file: &File) -> io::Result<()> {
     Err(io::Error::other("another verb holds its lock"))
 }
 
-/// The end of the chain, and the length up to the last line that is whole.
-fn end_of(file: &File, length: u64) -> io::Result<(Chain, u64)> {
+/// Where a log goes on.
+struct End {
+    chain: Chain,
+    /// Its length up to the last line that is whole.
+    whole: u64,
+    /// Whether the last line is that of the deletion.
+    is_over: bool,
+}
+
+fn end_of(file: &File, length: u64) -> io::Result<End> {
     let from = length.saturating_sub(TAIL);
     let mut tail = vec![0; usize::try_from(length - from).unwrap_or_default()];
     file.read_exact_at(&mut tail, from)?;
     let Some(end) = tail.iter().rposition(|byte| *byte == b'\n') else {
         // Nothing, or the beginning of a first line.
-        return Ok((Chain::default(), 0));
+        return Ok(End {
+            chain: Chain::default(),
+            whole: 0,
+            is_over: false,
+        });
     };
     let begin = tail[..end].iter().rposition(|byte| *byte == b'\n');
-    let line = &tail[begin.map_or(0, |begin| begin + 1)..end];
-    let seq = serde_json::from_slice::<Line>(line).map(|line| line.seq);
-    Ok((
-        Chain::after(seq.unwrap_or_default(), line),
-        from + end as u64 + 1,
-    ))
-}
-
-/// The end of a log that another process wrote, as far as it is whole.
-pub(super) fn head(path: &Path, name: &str) -> Option<LogHead> {
-    let file = File::open(path).ok()?;
-    let (chain, _) = end_of(&file, file.metadata().ok()?.len()).ok()?;
-    (chain.seq() > 0).then(|| LogHead {
-        file: name.to_owned(),
-        seq: chain.seq(),
-        head: chain.head().to_owned(),
+    let text = &tail[begin.map_or(0, |begin| begin + 1)..end];
+    let line = serde_json::from_slice::<Line>(text).ok();
+    let deleted = |line: &Line| matches!(&line.event.what, What::Container { state, .. } if *state == LifeState::Deleted);
+    Ok(End {
+        is_over: line.as_ref().is_some_and(deleted),
+        chain: Chain::after(line.map(|line| line.seq).unwrap_or_default(), text),
+        whole: from + end as u64 + 1,
     })
 }
 
+/// The end of a log that another process wrote, as far as it is whole.
+pub(super) fn head(path: &Path, name: &str) -> LogHead {
+    let end = files::open(path).and_then(|file| end_of(&file, file.metadata()?.len()));
+    match end {
+        Ok(End { chain, .. }) => LogHead {
+            file: name.to_owned(),
+            seq: chain.seq(),
+            head: chain.head().to_owned(),
+        },
+        // It was never there, or is something else by now: `audit` says so.
+        Err(_) => whole::no_line(name),
+    }
+}
+
 /// Whose the log is, from its first line.
-fn first_context(file: &File) -> io::Result<Context> {
+fn first_context(file: &File) -> io::Result<Option<Context>> {
     let mut head = vec![0; TAIL as usize];
     let length = file.read_at(&mut head, 0)?;
     let line = head[..length].split(|byte| *byte == b'\n').next();
     let line = serde_json::from_slice::<Line>(line.unwrap_or_default());
-    Ok(line.map(|line| line.context).unwrap_or_default())
+    Ok(line.ok().map(|line| line.context))
 }

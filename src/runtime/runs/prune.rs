@@ -1,7 +1,8 @@
 //! The oldest runs go: as many as the node's file says stay, and no more bytes than it says.
 //!
 //! It is done when a container is deleted, not when one is created. One look at the directory tells whether there are too many:
-//! its links count its subdirectories. Each deletion removes a bounded number, more than a creation adds.
+//! its links count its subdirectories. Each deletion removes a bounded number, more than a creation adds. Bytes are counted now and
+//! then, by chance, so that no number of runs is one at which they never are.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{LINK, base};
+use super::{LINK, base, read};
 use crate::policy::NodeLog;
 use crate::runtime::input::node_files;
 use crate::runtime::state::record::Record;
@@ -17,8 +18,8 @@ use crate::runtime::state::store;
 
 /// Runs that one deletion removes.
 const MOST_REMOVED: usize = 64;
-/// Every so many runs their bytes are counted.
-const COUNTED_EVERY: u64 = 16;
+/// One deletion of so many counts the bytes.
+const COUNTED_EVERY: u32 = 16;
 /// Runs whose bytes are counted, the newest.
 const MOST_COUNTED: usize = 4096;
 
@@ -26,12 +27,15 @@ const MOST_COUNTED: usize = 4096;
 pub fn prune(record: &Record) {
     let Some(base) = base() else { return };
     let settings = node_files::log(&record.call.config).unwrap_or_default();
-    if let Err(error) = prune_in(&base, settings) {
+    let counts = chrono::Utc::now()
+        .timestamp_subsec_nanos()
+        .is_multiple_of(COUNTED_EVERY);
+    if let Err(error) = prune_in(&base, settings, counts) {
         log::warn!("remove old runs from {base:?}: {error}");
     }
 }
 
-fn prune_in(base: &Path, settings: NodeLog) -> io::Result<()> {
+fn prune_in(base: &Path, settings: NodeLog, counts: bool) -> io::Result<()> {
     let links = match fs::metadata(base) {
         Ok(metadata) => metadata.nlink(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -40,16 +44,17 @@ fn prune_in(base: &Path, settings: NodeLog) -> io::Result<()> {
     // Some file systems do not count: 1.
     let count = links.checked_sub(2);
     let is_over = count.is_none_or(|count| count > u64::from(settings.runs));
-    let is_counted = count.is_none_or(|count| count % COUNTED_EVERY == 0);
-    if !is_over && !is_counted {
+    if !is_over && !counts {
         return Ok(());
     }
     let mut names: Vec<String> = fs::read_dir(base)?
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
+        // What is none of ours is not counted, and stays.
+        .filter(|name| read::id_of(name).is_some())
         .collect();
     names.sort_unstable_by(|a, b| b.cmp(a));
-    let sizes = |name: &str| match is_counted {
+    let sizes = |name: &str| match counts {
         true => size(&base.join(name)),
         false => 0,
     };
@@ -59,6 +64,7 @@ fn prune_in(base: &Path, settings: NodeLog) -> io::Result<()> {
     }
     let there = there();
     let mut removed = 0;
+    let mut first = Ok(());
     // The oldest first.
     for name in old.iter().rev() {
         let dir = base.join(name);
@@ -69,12 +75,16 @@ fn prune_in(base: &Path, settings: NodeLog) -> io::Result<()> {
             continue;
         }
         match fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            // The next ones are tried all the same: one that stays must not make all others stay.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let named = io::Error::new(error.kind(), format!("{dir:?}: {error}"));
+                first = first.and(Err(named));
+            }
             // Another deletion was faster, perhaps.
             _ => removed += 1,
         }
     }
-    Ok(())
+    first
 }
 
 /// Of these, the newest first, those that are too many or too much.
@@ -135,10 +145,56 @@ mod tests {
         }
         let left = || fs::read_dir(&base.0).unwrap().count();
         for expected in [136, 72, 20, 20] {
-            prune_in(&base.0, settings(20)).unwrap();
+            prune_in(&base.0, settings(20), false).unwrap();
             assert_eq!(left(), expected);
         }
         assert!(run(199).exists() && run(180).exists() && !run(179).exists());
-        assert!(prune_in(&base.0.join("absent"), settings(20)).is_ok());
+        assert!(prune_in(&base.0.join("absent"), settings(20), true).is_ok());
+    }
+
+    #[test]
+    fn the_size_counts_also_where_the_number_of_runs_stays_the_same() {
+        let base = TestDir::new("prune-size");
+        let run = |n: u32| base.0.join(format!("20260102T030405.{n:03}Z-c{n}"));
+        // One more than stay, as with each deletion; 20 KiB each, of which 51 fit in a mebibyte.
+        for n in 0..201 {
+            fs::create_dir(run(n)).unwrap();
+            fs::write(run(n).join("node.jsonl"), [b'x'; 20 << 10]).unwrap();
+        }
+        let left = || fs::read_dir(&base.0).unwrap().count();
+        prune_in(&base.0, settings(200), false).unwrap();
+        assert_eq!(left(), 200);
+        for expected in [136, 72, 51, 51] {
+            prune_in(&base.0, settings(200), true).unwrap();
+            assert_eq!(left(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_run_stays_and_what_cannot_be_removed_hinders_nothing() {
+        let base = TestDir::new("prune-stray");
+        let run = |n: u32| base.0.join(format!("20260102T030405.{n:03}Z-c{n}"));
+        for n in 1..10 {
+            fs::create_dir(run(n)).unwrap();
+        }
+        // A plain file with the name of a run cannot be removed as a directory.
+        fs::write(run(0), "").unwrap();
+        for stray in ["zzz", "0", "notes.txt"] {
+            fs::write(base.0.join(stray), "").unwrap();
+        }
+        let error = prune_in(&base.0, settings(5), false).unwrap_err();
+        assert!(error.to_string().contains("-c0"), "{error}");
+        let there: Vec<bool> = (0..10).map(|n| run(n).exists()).collect();
+        assert_eq!(
+            there,
+            [
+                true, false, false, false, false, true, true, true, true, true
+            ]
+        );
+        assert!(
+            ["zzz", "0", "notes.txt"]
+                .iter()
+                .all(|stray| base.0.join(stray).exists())
+        );
     }
 }

@@ -1,11 +1,12 @@
 //! Finding runs, and reading their logs.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use super::{Kept, LINK, Run, base};
-use crate::audit::{self, Context, Line, Log, What};
+use super::files::{self, Content};
+use super::{Kept, LINK, Run, base, compare};
+use crate::audit::whole::{self, Stage};
+use crate::audit::{self, Context, Fault, Line, Log, What};
 use crate::render::identity::Identity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find::{self, Purpose};
@@ -13,8 +14,6 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, Place};
 
-/// Bytes of a log that are read; no writer writes more.
-const MOST_BYTES: u64 = 8 << 20;
 /// Letters of a run's name before the container's id: its start, and a dash.
 const BEFORE_ID: usize = "20260102T030405.678Z-".len();
 /// Runs whose first line is looked at for a name.
@@ -36,8 +35,10 @@ pub struct Found {
 /// The logs of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Logs {
-    /// One for each file that is there.
+    /// One for each file that is there, or should be.
     pub logs: Vec<Log>,
+    /// Where the run's files are not those that its receipt is about.
+    pub unlike_receipt: Vec<Fault>,
 }
 
 impl Found {
@@ -73,7 +74,8 @@ impl Found {
 
     /// The logs: the run's own, and what the sidecar of its pod wrote, which is of all who share that network.
     pub fn logs(&self) -> Result<Logs, RuntimeError> {
-        let mut logs = self.run.logs()?;
+        // Looked at before the logs, which have the last line when the container is gone.
+        let mut logs = self.run.logs(self.stage())?;
         let record = match &self.place {
             Some(place) => Record::read(&place.dir()),
             None => self.run.record(),
@@ -86,18 +88,19 @@ impl Found {
             return Ok(logs);
         };
         let run = match place.dir().exists() {
-            true => Some(Run::of(&place)),
+            true => Some((Run::of(&place), Stage::There)),
             false => {
                 // The newest that began before this one.
                 let mut of_first = all()?
                     .into_iter()
                     .filter(|run| id_of(&run.name()) == Some(&first));
-                of_first.find(|run| run.started() <= self.run.started())
+                let run = of_first.find(|run| run.started() <= self.run.started());
+                run.map(|run| (run, Stage::Gone))
             }
         };
-        if let Some(run) = run {
+        if let Some((run, stage)) = run {
             let short: String = first.chars().take(12).collect();
-            let theirs = run.logs()?.logs.into_iter();
+            let theirs = run.logs(stage)?.logs.into_iter();
             logs.logs.extend(
                 theirs
                     .filter(|log| log.file != audit::NODE)
@@ -105,6 +108,13 @@ impl Found {
             );
         }
         Ok(logs)
+    }
+
+    fn stage(&self) -> Stage {
+        match self.is_there() {
+            true => Stage::There,
+            false => Stage::Gone,
+        }
     }
 
     /// Whether no other run's logs are read with it.
@@ -145,36 +155,48 @@ impl Logs {
         let mut lines = self.logs.iter().flat_map(|log| &log.lines);
         lines.next().map(|line| &line.context)
     }
+
+    /// All that is wrong with them.
+    pub fn faults(&self) -> Vec<&Fault> {
+        let of_logs = self.logs.iter().flat_map(|log| &log.faults);
+        of_logs.chain(&self.unlike_receipt).collect()
+    }
 }
 
 impl Run {
-    /// Reads and checks its logs.
-    pub fn logs(&self) -> Result<Logs, RuntimeError> {
+    /// Reads its logs, and checks each of them, how they fit each other, and its receipt.
+    fn logs(&self, stage: Stage) -> Result<Logs, RuntimeError> {
+        let mut logs = self.parsed()?;
+        let has_begun = !logs.logs.is_empty() || self.file(record::FILE).exists();
+        let is_bare = match (self.kept, stage) {
+            // A container of a program that wrote no log, and one whose directory was made a moment ago.
+            (Kept::GoesWithContainer, _) => logs.logs.is_empty(),
+            (Kept::Stays, Stage::There) => !has_begun,
+            (Kept::Stays, Stage::Gone) => false,
+        };
+        if !is_bare {
+            whole::check(&mut logs.logs, stage);
+        }
+        if stage == Stage::Gone {
+            logs.unlike_receipt = compare::faults(self)?;
+        }
+        Ok(logs)
+    }
+
+    /// Its logs as they are there.
+    pub(super) fn parsed(&self) -> Result<Logs, RuntimeError> {
         let mut logs = Vec::new();
         for name in [audit::NODE, audit::SIDECAR, audit::WARDEN] {
-            if let Some(text) = read(&self.file(name))? {
-                logs.push(Log::parse(name, &text));
+            match files::read(&self.file(name))? {
+                Content::Absent => {}
+                Content::Bytes(text) => logs.push(Log::parse(name, &text)),
+                Content::Foreign(why) => logs.push(Log::unread(name, why)),
             }
         }
-        let kept: Vec<_> = logs
-            .iter()
-            .filter(|log| log.file == audit::NODE)
-            .flat_map(|log| &log.lines)
-            .filter_map(|line| match &line.event.what {
-                What::Container { logs, .. } if !logs.is_empty() => Some(logs.clone()),
-                _ => None,
-            })
-            .flatten()
-            .collect();
-        for head in kept {
-            if !logs.iter().any(|log| log.file == head.file) {
-                logs.push(Log::parse(&head.file, b""));
-            }
-            for log in logs.iter_mut().filter(|log| log.file == head.file) {
-                log.check_head(&head);
-            }
-        }
-        Ok(Logs { logs })
+        Ok(Logs {
+            logs,
+            ..Logs::default()
+        })
     }
 
     /// The record that was kept with it.
@@ -214,25 +236,12 @@ impl Run {
 
     fn context(&self) -> Option<Context> {
         let mut head = Vec::new();
-        let file = File::open(self.file(audit::NODE)).ok()?;
+        let file = files::open(&self.file(audit::NODE)).ok()?;
         file.take(64 << 10).read_to_end(&mut head).ok()?;
         let line = head.split(|byte| *byte == b'\n').next()?;
         serde_json::from_slice::<Line>(line)
             .ok()
             .map(|line| line.context)
-    }
-}
-
-fn read(path: &Path) -> Result<Option<Vec<u8>>, RuntimeError> {
-    let mut text = Vec::new();
-    match File::open(path) {
-        Ok(file) => {
-            let read = file.take(MOST_BYTES).read_to_end(&mut text);
-            read.map_err(RuntimeError::io(format!("read {path:?}")))?;
-            Ok(Some(text))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(RuntimeError::io(format!("open {path:?}"))(error)),
     }
 }
 
@@ -270,7 +279,7 @@ fn kept(dir: PathBuf) -> Run {
 }
 
 /// The container's id in the name of a run.
-fn id_of(name: &str) -> Option<&str> {
+pub(super) fn id_of(name: &str) -> Option<&str> {
     let id = name.get(BEFORE_ID..)?;
     (name.as_bytes().get(BEFORE_ID - 1) == Some(&b'-') && !id.is_empty()).then_some(id)
 }

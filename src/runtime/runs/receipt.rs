@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ring::rand::SystemRandom;
 
+use super::files::{self, Content};
 use super::read::Found;
 use super::{FILTER, Kept, Run, base};
 use crate::audit::{self, LifeState, Log, What};
@@ -135,26 +136,30 @@ impl Run {
 
 /// How far the run has come that a receipt is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// Its record and logs may still change.
     There,
     /// Nothing is written any more.
     Over,
 }
 
+/// The receipt that was signed at a run's end.
+pub(super) fn kept(run: &Run) -> Result<Option<Envelope>, RuntimeError> {
+    let path = run.file(RECEIPT);
+    let parsed = match files::read(&path)? {
+        Content::Absent => return Ok(None),
+        Content::Bytes(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
+        Content::Foreign(why) => Err(why.to_owned()),
+    };
+    let parsed = parsed.map_err(|why| RuntimeError::Input { path, why });
+    Ok(Some(parsed?))
+}
+
 /// The receipt of a run: the one that was signed at its end, else one that is signed now.
 pub fn of(found: &Found) -> Result<Envelope, RuntimeError> {
     let run = &found.run;
-    let path = run.file(RECEIPT);
-    match std::fs::read(&path) {
-        Ok(text) => {
-            return serde_json::from_slice(&text).map_err(|error| RuntimeError::Input {
-                path,
-                why: error.to_string(),
-            });
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(RuntimeError::io(format!("read {path:?}"))(error)),
+    if let Some(kept) = kept(run)? {
+        return Ok(kept);
     }
     let key = key()?.ok_or_else(|| RuntimeError::Input {
         path: key_path().unwrap_or_else(|_| KEY.into()),
@@ -174,7 +179,7 @@ impl Run {
         record: &Record,
         stage: Stage,
     ) -> Result<Envelope, RuntimeError> {
-        let logs = self.logs()?;
+        let logs = self.parsed()?;
         let mut subjects = Vec::new();
         for log in &logs.logs {
             subjects.extend(self.subject(&log.file)?);
@@ -212,10 +217,13 @@ impl Run {
 
     fn subject(&self, name: &str) -> Result<Option<Subject>, RuntimeError> {
         let path = self.file(name);
-        match std::fs::read(&path) {
-            Ok(content) => Ok(Some(Subject::of(name, &content))),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(RuntimeError::io(format!("read {path:?}"))(error)),
+        match files::read(&path)? {
+            Content::Bytes(content) => Ok(Some(Subject::of(name, &content))),
+            Content::Absent => Ok(None),
+            Content::Foreign(why) => Err(RuntimeError::Input {
+                path,
+                why: why.to_owned(),
+            }),
         }
     }
 }
@@ -256,75 +264,9 @@ fn times(logs: &[Log]) -> Times {
     }
 }
 
-/// What became of a file that a receipt is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Held {
-    /// It is what it was.
-    Same,
-    /// A log has more lines now, and those of the receipt are what they were.
-    Longer,
-    /// It is another, or too short.
-    Changed,
-    /// It is not there.
-    Missing,
-}
-
-/// Compares a statement's files with those of a directory. What is no file of a run, such as an image, is left out.
-pub fn compare(statement: &Statement, dir: &Path) -> Result<Vec<(String, Held)>, RuntimeError> {
-    let mut all = Vec::new();
-    for subject in &statement.subject {
-        let log = statement
-            .predicate
-            .log
-            .iter()
-            .find(|log| log.end.file == subject.name);
-        let is_file = log.is_some() || [record::FILE, FILTER].contains(&subject.name.as_str());
-        if !is_file {
-            continue;
-        }
-        let path = dir.join(&subject.name);
-        let held = match std::fs::read(&path) {
-            Ok(content) => held(subject, &content, log.map(|log| log.end.seq)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Held::Missing,
-            Err(error) => return Err(RuntimeError::io(format!("read {path:?}"))(error)),
-        };
-        all.push((subject.name.clone(), held));
-    }
-    Ok(all)
-}
-
-fn held(subject: &Subject, content: &[u8], lines: Option<u64>) -> Held {
-    let is_it = |content: &[u8]| Subject::of(&subject.name, content) == *subject;
-    if is_it(content) {
-        return Held::Same;
-    }
-    let lines = lines.and_then(|lines| usize::try_from(lines).ok());
-    let ends = content
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| **byte == b'\n');
-    let end = lines.and_then(|lines| ends.map(|(at, _)| at + 1).nth(lines.checked_sub(1)?));
-    match end {
-        Some(end) if is_it(&content[..end]) => Held::Longer,
-        _ => Held::Changed,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_log_that_grew_is_told_from_one_that_was_changed() {
-        let subject = Subject::of("node.jsonl", b"a\nb\n");
-        let held = |content: &[u8]| held(&subject, content, Some(2));
-        assert_eq!(held(b"a\nb\n"), Held::Same);
-        assert_eq!(held(b"a\nb\nc\n"), Held::Longer);
-        for changed in [&b"a\n"[..], b"a\nx\n", b"a\nb", b"", b"x\na\nb\n"] {
-            assert_eq!(held(changed), Held::Changed, "{changed:?}");
-        }
-        assert_eq!(super::held(&subject, b"a\nb\nc\n", None), Held::Changed);
-    }
 
     #[test]
     fn an_image_counts_by_its_digest_alone() {

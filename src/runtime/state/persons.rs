@@ -4,6 +4,7 @@
 //! next boot on most systems. In /tmp anybody can make a directory of that name first, or a link: it is used only while it is a
 //! directory of this person's that nobody else may enter.
 
+use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -14,24 +15,59 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum NoPlace {
     /// Somebody else's, a link, or open to others.
-    #[error(
-        "{dir:?} is not used for containers ({why}): remove it, or set XDG_RUNTIME_DIR to a directory of yours with mode 0700"
-    )]
+    #[error("{dir:?} is not used for {used_for} ({why}): {}", remedy(*.used_for, dir))]
     Unsafe {
         /// The directory.
         dir: PathBuf,
+        /// What it would hold.
+        used_for: Use,
         /// What is wrong with it.
         why: &'static str,
     },
     /// It cannot be made.
-    #[error("make {dir:?} for containers, or set XDG_RUNTIME_DIR to a directory of yours")]
+    #[error("make {dir:?} for {used_for}: {}", remedy(*.used_for, dir))]
     NotMade {
         /// The directory.
         dir: PathBuf,
+        /// What it would hold.
+        used_for: Use,
         /// What the kernel said.
         #[source]
         source: std::io::Error,
     },
+}
+
+/// What a directory holds, by which an error names the remedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// What is there as long as its containers.
+    Containers,
+    /// What stays of containers.
+    Logs,
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Containers => "containers",
+            Self::Logs => "the logs of containers",
+        })
+    }
+}
+
+fn remedy(used_for: Use, dir: &Path) -> String {
+    match used_for {
+        Use::Containers => {
+            "remove it, or set XDG_RUNTIME_DIR to a directory of yours with mode 0700".to_owned()
+        }
+        // Root's has one place.
+        Use::Logs if rustix::process::geteuid().is_root() => {
+            format!("`chown root {dir:?} && chmod 0700 {dir:?}`, or remove what is there")
+        }
+        Use::Logs => {
+            "give it mode 0700, remove it, or set XDG_STATE_HOME to a directory of yours".to_owned()
+        }
+    }
 }
 
 /// Where no policy shows anything of the node.
@@ -54,29 +90,32 @@ pub fn choose(uid: u32) -> PathBuf {
 }
 
 /// Refuses a directory that is there and is not this person's alone.
-pub fn check(dir: &Path) -> Result<(), NoPlace> {
+pub fn check(dir: &Path, used_for: Use) -> Result<(), NoPlace> {
     match wrong(dir) {
         Ok(None) => Ok(()),
         Ok(Some(why)) => Err(NoPlace::Unsafe {
             dir: dir.to_owned(),
+            used_for,
             why,
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(source) => Err(NoPlace::NotMade {
             dir: dir.to_owned(),
+            used_for,
             source,
         }),
     }
 }
 
 /// Makes it if it is missing, and looks at what is there then.
-pub fn make(dir: &Path) -> Result<(), NoPlace> {
+pub fn make(dir: &Path, used_for: Use) -> Result<(), NoPlace> {
     match fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(source) if source.kind() != ErrorKind::AlreadyExists => Err(NoPlace::NotMade {
             dir: dir.to_owned(),
+            used_for,
             source,
         }),
-        _ => check(dir),
+        _ => check(dir, used_for),
     }
 }
 
@@ -105,8 +144,8 @@ mod tests {
         let base = std::env::temp_dir().join(format!("agentbox-persons-{}", std::process::id()));
         fs::create_dir_all(&base).unwrap();
         let own = base.join("own");
-        assert!(check(&own).is_ok(), "not there yet");
-        make(&own).unwrap();
+        assert!(check(&own, Use::Containers).is_ok(), "not there yet");
+        make(&own, Use::Containers).unwrap();
         assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
         let link = base.join("link");
         symlink(&own, &link).unwrap();
@@ -114,13 +153,22 @@ mod tests {
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o750)).unwrap();
         for (bad, word) in [(&link, "link"), (&open, "rights in it")] {
-            let refused = make(bad).unwrap_err().to_string();
+            let refused = make(bad, Use::Containers).unwrap_err().to_string();
             assert!(refused.contains(word), "{refused}");
-            assert!(check(bad).is_err());
+            assert!(refused.contains("XDG_RUNTIME_DIR"), "{refused}");
+            let logs = check(bad, Use::Logs).unwrap_err().to_string();
+            assert!(logs.contains("for the logs of containers"), "{logs}");
+            assert!(!logs.contains("XDG_RUNTIME_DIR"), "{logs}");
+            assert!(check(bad, Use::Containers).is_err());
         }
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&own, Some(1), None).unwrap();
-            assert!(check(&own).unwrap_err().to_string().contains("somebody"));
+            assert!(
+                check(&own, Use::Containers)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("somebody")
+            );
         }
         fs::remove_dir_all(base).unwrap();
     }

@@ -240,7 +240,14 @@ pub fn root(dir: &Path) -> Option<PathBuf> {
 
 fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
     let mut text = Vec::new();
-    let file = File::open(path).map_err(RuntimeError::io(format!("open {path:?}")))?;
+    let mut options = File::options();
+    // A file of ours; in a directory that somebody else filled nothing is waited for.
+    options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
+    let file = options
+        .open(path)
+        .map_err(RuntimeError::io(format!("open {path:?}")))?;
     file.take(64 << 20)
         .read_to_end(&mut text)
         .map_err(RuntimeError::io(format!("read {path:?}")))?;
@@ -254,8 +261,16 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true).mode(0o600);
     let mut file = options.open(&temporary).map_err(RuntimeError::io(step()))?;
-    file.write_all(content).map_err(RuntimeError::io(step()))?;
-    fs::rename(&temporary, path).map_err(RuntimeError::io(step()))
+    let written = file
+        .write_all(content)
+        .and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|error| {
+        // What was written of it fills a full disk further.
+        if let Err(error) = fs::remove_file(&temporary) {
+            log::debug!("remove {temporary:?}: {error}");
+        }
+        RuntimeError::io(step())(error)
+    })
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use rustix::fs::FlockOperation;
 
 use crate::cli::Global;
 use crate::runtime::RuntimeError;
-use crate::runtime::state::persons;
+use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::Record;
 use crate::runtime::unprivileged;
 use crate::sys::deadline::Deadline;
@@ -45,7 +45,7 @@ pub fn settle(global: &mut Global) -> Result<(), RuntimeError> {
         return Ok(());
     };
     let dir = OWN.get_or_init(|| persons::choose(person.uid));
-    persons::check(dir)?;
+    persons::check(dir, Use::Containers)?;
     if !global.root_given {
         global.root = dir.join("containers");
     }
@@ -318,7 +318,7 @@ pub fn private_dir(name: &str) -> Result<PathBuf, RuntimeError> {
 
 pub(in crate::runtime) fn make_private(dir: &Path) -> Result<(), RuntimeError> {
     if let Some(own) = OWN.get() {
-        persons::make(own)?;
+        persons::make(own, Use::Containers)?;
     }
     let made = fs::DirBuilder::new()
         .mode(0o700)
