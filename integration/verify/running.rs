@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::{Entries, entries};
+use crate::command::run;
 use crate::direct::{Node, program};
 
 /// A container that runs, deleted however the test ends.
@@ -197,4 +198,44 @@ fn f09_verify_gives_no_way_to_the_runtimes_file() {
         before == fs::read(program()).unwrap(),
         "the program was changed"
     );
+}
+
+/// The memory of the process inside is out of reach from its first instruction: a process of the same user, which waits for it, gets that
+/// of every other process of `exec` and not this one's.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_cannot_be_made_to_say_what_is_not_so_by_a_process_beside_it() {
+    let node = Node::new();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/verify/thief.c");
+    let config = node.config(&[]);
+    let rootfs = config["root"]["path"].as_str().unwrap();
+    let thief = format!("verify-thief-{}", std::process::id());
+    run(
+        "gcc",
+        &[
+            "-static",
+            "-O1",
+            "-o",
+            &format!("{rootfs}/bin/{thief}"),
+            source,
+        ],
+    )
+    .ok();
+    for uid in [0, 1000] {
+        let name = format!("thief-{uid}");
+        let container = Running::start(&node, &name, "standard", |config| {
+            config["process"]["user"] = json!({"uid": uid, "gid": uid});
+            config["process"]["args"] = json!([format!("/bin/{thief}"), "/tmp/won"]);
+        });
+        for _ in 0..4 {
+            let (code, _, report) = container.verify();
+            assert_eq!(code, 0, "{report:#}");
+        }
+        // The control: a program that does not hide, after the last one has been tried for long.
+        container.exec("sleep 1.5");
+        container.exec("sleep 0.5; sleep 0.5");
+        let won = container.exec("cat /tmp/won; true");
+        assert!(won.contains("sleep 0.5"), "uid {uid}: {won:?}");
+        assert!(!won.contains("verify-inside"), "uid {uid}: {won:?}");
+    }
 }

@@ -7,8 +7,9 @@
 //!            -> cgroups read-only -> masks looked at again -> program found
 //! exec       user namespace (tenants) -> inner network namespace, checked -> sysfs of it -> groups read back
 //!            -> session keyring -> SELinux label -> no_new_privs read back -> the person's user namespace, read back
-//!            (callers without root's rights) -> not dumpable, read back -> capabilities dropped and read back -> filter
-//!            loaded and read back -> startContainer hooks -> (wrap: a child) -> execve
+//!            (callers without root's rights) -> (`verify`: another effective group) -> not dumpable, read back
+//!            -> capabilities dropped and read back -> filter loaded and read back -> startContainer hooks -> (wrap: a child)
+//!            -> execve
 //! ```
 //!
 //! Between the two the process holds the capabilities of [`privileges::for_setup`], runs no code but ours, is not
@@ -99,6 +100,10 @@ impl PolicyWalls {
                 privileges::become_person(person)?;
             }
             work.process.die_with_parent()?;
+        }
+        if self.common.program.is_own() {
+            // Only this program gives it back.
+            privileges::borrow_group()?;
         }
         privileges::hide_from_tracers()?;
         verify::hidden_from_tracers()?;

@@ -1,6 +1,7 @@
 //! Capability sets: those of the set-up, for libcontainer, and the drop to the planned ones. And groups.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use caps::{CapSet, Capability, CapsHashSet};
 use oci_spec::runtime::{Capability as SpecCapability, LinuxCapabilities};
@@ -8,6 +9,7 @@ use oci_spec::runtime::{Capability as SpecCapability, LinuxCapabilities};
 use super::{EnforceError, verify};
 use crate::plan::CapabilitySets;
 use crate::policy;
+use crate::sys::user::set_effective_group;
 use crate::sys::user_namespace::{self, Ids};
 
 /// The capabilities that the steps between libcontainer's own drop and ours need, and why.
@@ -46,6 +48,37 @@ pub fn for_setup(sets: &LinuxCapabilities, more: &[SpecCapability]) -> LinuxCapa
 pub fn hide_from_tracers() -> Result<(), EnforceError> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(EnforceError::step("become undumpable"))
+}
+
+/// Groups that a process can have for a moment; a user namespace may know only some of them.
+const BORROWED: [u32; 4] = [65534, 1, 2, 0];
+
+/// Keeps the container's processes from tracing this one also after execve(2), up to [`give_group_back`].
+///
+/// A program that its user may read is dumpable when it begins, unless the process that executes it has another effective group than its
+/// real one (`begin_new_exec` and `commit_creds` of the kernel; `fs.suid_dumpable` must not be 1 for that). Under no_new_privs most
+/// kernels then take the real group back by themselves.
+pub fn borrow_group() -> Result<(), EnforceError> {
+    let step = "hide from tracers over execve(2)";
+    let own = rustix::process::getgid().as_raw();
+    let mut last = io::Error::from(io::ErrorKind::InvalidInput);
+    for group in BORROWED.into_iter().filter(|group| *group != own) {
+        match set_effective_group(group) {
+            Ok(()) => return verify::borrowed_group(),
+            Err(error) => last = error,
+        }
+    }
+    // A user namespace with a single group.
+    Err(EnforceError::step(step)(last))
+}
+
+/// Ends the loan, in the program that was executed: its ids are those of every process of `exec` again, and it stays hidden.
+pub fn give_group_back() -> io::Result<()> {
+    set_effective_group(rustix::process::getgid().as_raw())?;
+    // After the change of ids, at which fs.suid_dumpable decides.
+    Ok(rustix::process::set_dumpable_behavior(
+        rustix::process::DumpableBehavior::NotDumpable,
+    )?)
 }
 
 /// Sets no_new_privs: libcontainer throws the result away; setting it twice is harmless.

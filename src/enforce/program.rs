@@ -69,6 +69,11 @@ impl Program {
         }
     }
 
+    /// Whether it is this program.
+    pub(super) fn is_own(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+
     /// Replaces the process. Returns only the reason why it could not.
     pub fn execute(&self, file: &Path, args: &[String], env: &[String]) -> EnforceError {
         match self {

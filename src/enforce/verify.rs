@@ -52,6 +52,19 @@ pub fn hidden_from_tracers() -> Result<(), EnforceError> {
     })
 }
 
+/// The effective group is not the real one.
+pub fn borrowed_group() -> Result<(), EnforceError> {
+    let real = rustix::process::getgid();
+    if rustix::process::getegid() != real {
+        return Ok(());
+    }
+    Err(EnforceError::Verify {
+        what: "the effective group",
+        planned: "another one than the real one".to_owned(),
+        found: real.as_raw().to_string(),
+    })
+}
+
 /// A seccomp filter is loaded.
 pub fn seccomp() -> Result<(), EnforceError> {
     let found = rustix::thread::secure_computing_mode()

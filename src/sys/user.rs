@@ -41,6 +41,13 @@ pub fn join(user: &JoinedUser) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) })
 }
 
+/// Gives the calling thread, which must be the only one, another effective group, and leaves its real and saved ones (setresgid(2)).
+pub fn set_effective_group(gid: u32) -> io::Result<()> {
+    let same = u32::MAX;
+    // SAFETY: three integers; setresgid(2) touches no memory.
+    check(unsafe { libc::syscall(libc::SYS_setresgid, same, gid, same) })
+}
+
 /// Gives the calling thread, which must be the only one, exactly these supplementary groups (setgroups(2)).
 pub fn set_groups(groups: &[u32]) -> io::Result<()> {
     // SAFETY: the kernel reads as many ids as the slice has, each a 32-bit gid_t.

@@ -8,12 +8,13 @@ use std::io::{BufRead, Read, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rustix::process::{DumpableBehavior, Signal, WaitOptions};
+use rustix::process::{Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use super::probe::{Attempt, Finding, Probe};
 use super::probes;
 use super::promise::Promise;
+use crate::enforce::privileges;
 use crate::sys::{process, socket};
 
 /// The first argument that means this program.
@@ -40,8 +41,9 @@ pub enum Line {
 
 /// The program.
 pub fn main() -> ExitCode {
-    // Nobody in the container may change what is found: a process of the same user could write to the memory of this one.
-    if let Err(error) = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+    // Nobody in the container may change what is found: a process of the same user could write to the memory of this one. It has been
+    // out of reach since its execution, and stays so.
+    if let Err(error) = privileges::give_group_back() {
         let text = format!("agentbox: nothing is tried: hide from tracers: {error}");
         crate::log::complain(&text);
         return ExitCode::FAILURE;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::inside;
 use super::probe::{Attempt, View};
@@ -24,6 +24,7 @@ use crate::runtime::state::store::Place;
 /// There is no such container, or no process can be started in it.
 pub fn running(global: &Global, id: &str) -> Result<Report> {
     let place = find::place(global, id, Purpose::Act)?;
+    refuse_debugging_node()?;
     let record =
         Record::read(&place.dir()).map_err(|error| error.unknown_if_absent(place.id.as_str()))?;
     let promise = promise(&record);
@@ -31,6 +32,19 @@ pub fn running(global: &Global, id: &str) -> Result<Report> {
     let mut report = Report::new(subject, &promise);
     by_exec(&place, &record, &promise, &mut report)?;
     Ok(report)
+}
+
+/// Where processes that changed their ids are dumpable, other processes of the container could write to the memory of the one inside.
+fn refuse_debugging_node() -> Result<()> {
+    let path = "/proc/sys/fs/suid_dumpable";
+    let found = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+    match found.trim() {
+        "0" | "2" => Ok(()),
+        other => bail!(
+            "fs.suid_dumpable is {other} on this node: a process of the container could change what the process inside finds; set it to 0 \
+             or 2 (`sysctl fs.suid_dumpable=0`), or verify the policy in a container of its own (`agentbox verify --policy NAME`)"
+        ),
+    }
 }
 
 /// What was promised, and the namespaces of this process, which is the node's.
