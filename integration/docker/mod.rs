@@ -6,6 +6,7 @@
 pub mod allowlist;
 mod attacks;
 mod audit;
+mod audited;
 mod clients;
 mod containers;
 mod demo;

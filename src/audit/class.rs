@@ -21,12 +21,14 @@ pub enum Class {
     Syscalls,
     /// Everything about files, rights and limits.
     Walls,
+    /// What a policy that is only reported on would refuse.
+    Audited,
     /// Decisions, and the container's own life.
     Life,
 }
 
 impl Class {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Names,
         Self::Connections,
         Self::Allowed,
@@ -35,12 +37,14 @@ impl Class {
         Self::Control,
         Self::Syscalls,
         Self::Walls,
+        Self::Audited,
         Self::Life,
     ];
 
     /// The class of an event.
     pub fn of(event: &Event) -> Self {
         match (event.wall, event.verdict, &event.what) {
+            (_, Verdict::WouldDeny, _) => Self::Audited,
             (
                 _,
                 _,
@@ -78,6 +82,7 @@ impl Class {
             Self::Control => "the control socket",
             Self::Syscalls => "system calls",
             Self::Walls => "files, rights and limits",
+            Self::Audited => "what another policy would refuse",
             Self::Life => "life and decisions",
         }
     }
@@ -93,7 +98,8 @@ impl Class {
             | Self::Allowed
             | Self::Failed
             | Self::Inbound
-            | Self::Control => WallName::Network,
+            | Self::Control
+            | Self::Audited => WallName::Network,
         }
     }
 }

@@ -113,6 +113,8 @@ pub enum Verdict {
     Ended,
     /// It is written down, and nothing was decided.
     Noted,
+    /// It was let through, and a policy that is only reported on would have refused it.
+    WouldDeny,
 }
 
 impl Verdict {
@@ -124,6 +126,7 @@ impl Verdict {
             Self::Allowed => "allowed",
             Self::Ended => "ended",
             Self::Noted => "noted",
+            Self::WouldDeny => "would-deny",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! PURE. A run in Markdown: a summary for a pull request or a CI job's page.
 
 use super::Line;
-use super::report::{Subject, denied, passed, title};
+use super::report::{Denied, Subject, denied, passed, title, would_deny};
 
 /// Rows of one table; what is more is counted.
 const MOST: usize = 50;
@@ -20,17 +20,12 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     } else {
         text += "| Refused | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n";
     }
-    for one in refused.iter().take(MOST) {
-        let rule = one.missing_rule.as_ref().map(|rule| code(rule));
-        text += &format!(
-            "| {} | {} | {} | {} |\n",
-            code(&one.what),
-            one.times,
-            code(&one.reason),
-            rule.unwrap_or_default()
-        );
+    rows(&mut text, &refused);
+    let audited = would_deny(lines);
+    if !audited.is_empty() {
+        text += "\n| The policy of report.audit would refuse | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n";
+        rows(&mut text, &audited);
     }
-    text += &more(refused.len());
     let through = passed(lines);
     if !through.is_empty() {
         text += "\n| Let through | Connections | Bytes sent | Received | Rule |\n| --- | --- | --- | --- | --- |\n";
@@ -46,6 +41,20 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
         );
     }
     text + &more(through.len())
+}
+
+fn rows(text: &mut String, refused: &[Denied]) {
+    for one in refused.iter().take(MOST) {
+        let rule = one.missing_rule.as_ref().map(|rule| code(rule));
+        *text += &format!(
+            "| {} | {} | {} | {} |\n",
+            code(&one.what),
+            one.times,
+            code(&one.reason),
+            rule.unwrap_or_default()
+        );
+    }
+    *text += &more(refused.len());
 }
 
 fn more(count: usize) -> String {

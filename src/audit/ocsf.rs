@@ -66,7 +66,7 @@ pub fn event(line: &Line) -> Value {
 fn severity(verdict: Verdict) -> u64 {
     match verdict {
         Verdict::Denied | Verdict::Failed => 2,
-        Verdict::Allowed | Verdict::Ended | Verdict::Noted => 1,
+        Verdict::Allowed | Verdict::Ended | Verdict::Noted | Verdict::WouldDeny => 1,
     }
 }
 
@@ -164,7 +164,7 @@ fn network(line: &Line) -> Classified {
         class: 4001,
         activity: match event.verdict {
             // Open, Close, Fail, Refuse
-            Verdict::Allowed | Verdict::Noted => 1,
+            Verdict::Allowed | Verdict::Noted | Verdict::WouldDeny => 1,
             Verdict::Ended => 2,
             Verdict::Failed => 4,
             Verdict::Denied => 5,

@@ -56,10 +56,19 @@ pub struct Passed {
 
 /// The refusals: the most frequent first, those that a rule would allow before all others.
 pub fn denied(lines: &[&Line]) -> Vec<Denied> {
+    folded(lines, Verdict::Denied)
+}
+
+/// What a policy that is only reported on would have refused, in the same order.
+pub fn would_deny(lines: &[&Line]) -> Vec<Denied> {
+    folded(lines, Verdict::WouldDeny)
+}
+
+fn folded(lines: &[&Line], verdict: Verdict) -> Vec<Denied> {
     let mut all: BTreeMap<(WallName, String, String), Denied> = BTreeMap::new();
     for event in lines.iter().map(|line| &line.event) {
         // What a person denied is a decision, and stands with those.
-        if event.verdict != Verdict::Denied || event.wall == WallName::Rules {
+        if event.verdict != verdict || event.wall == WallName::Rules {
             continue;
         }
         let what = words::what(&event.what);
@@ -114,7 +123,7 @@ pub fn passed(lines: &[&Line]) -> Vec<Passed> {
         let connections = match event.verdict {
             Verdict::Allowed => event.times(),
             Verdict::Ended => 0,
-            Verdict::Denied | Verdict::Failed | Verdict::Noted => continue,
+            Verdict::Denied | Verdict::Failed | Verdict::Noted | Verdict::WouldDeny => continue,
         };
         let (what, rule) = (
             words::what(&event.what),
@@ -140,6 +149,9 @@ pub fn passed(lines: &[&Line]) -> Vec<Passed> {
 pub fn happened<'a>(lines: &[&'a Line]) -> Vec<&'a Line> {
     let is_other = |line: &&&Line| {
         let event = &line.event;
+        if event.verdict == Verdict::WouldDeny {
+            return false;
+        }
         let is_connection =
             matches!(event.what, What::Connection { .. }) && event.verdict != Verdict::Failed;
         !is_connection && (event.verdict != Verdict::Denied || event.wall == WallName::Rules)
@@ -186,21 +198,12 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
         true => "refused: nothing\n",
         false => "refused:\n",
     };
-    for one in refused.iter().take(MOST) {
-        let times = match one.times {
-            1 => String::new(),
-            times => format!(" x{times}"),
-        };
-        text += &format!("  {:11} {}{times}", one.wall.as_str(), one.what);
-        if !one.reason.is_empty() {
-            text += &format!(": {}", one.reason);
-        }
-        text.push('\n');
-        if let Some(hint) = &one.hint {
-            text += &format!("{:14}to allow it: {hint}\n", "");
-        }
+    list(&mut text, &refused);
+    let audited = would_deny(lines);
+    if !audited.is_empty() {
+        text += "let through, and the policy of report.audit would refuse it:\n";
+        list(&mut text, &audited);
     }
-    text += &more(refused.len());
     let through = passed(lines);
     if !through.is_empty() {
         text += "let through:\n";
@@ -224,6 +227,24 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
         text += &format!("  {}\n", words::line(line));
     }
     text
+}
+
+fn list(text: &mut String, refused: &[Denied]) {
+    for one in refused.iter().take(MOST) {
+        let times = match one.times {
+            1 => String::new(),
+            times => format!(" x{times}"),
+        };
+        *text += &format!("  {:11} {}{times}", one.wall.as_str(), one.what);
+        if !one.reason.is_empty() {
+            *text += &format!(": {}", one.reason);
+        }
+        text.push('\n');
+        if let Some(hint) = &one.hint {
+            *text += &format!("{:14}to allow it: {hint}\n", "");
+        }
+    }
+    *text += &more(refused.len());
 }
 
 fn more(count: usize) -> String {

@@ -5,6 +5,7 @@
 //! plans are equal bytes. It is saved with the container's state; `exec`, `update` and `explain` read it back.
 
 pub mod anonymous;
+pub mod audit;
 mod decided;
 mod ephemeral;
 mod error;
@@ -56,6 +57,7 @@ use crate::egress::own::own_names;
 use crate::policy::{
     Capability, Leave, LeftOut, Policy, Privileges, Resolved, Switch, SyscallName, Syscalls,
 };
+pub use audit::{AuditPlan, AuditedNetwork};
 pub use decided::Decided;
 pub use error::PlanError;
 pub use facts::{

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FilesystemPlan, NetworkPlan, Warning};
+use super::{AuditPlan, FilesystemPlan, NetworkPlan, Warning};
 use crate::policy::{Report, Switch};
 
 /// Where the container reads its refusals.
@@ -19,6 +19,9 @@ pub struct ReportPlan {
     /// Whether it can read its last refusals.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
+    /// A policy that is only reported on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditPlan>,
 }
 
 impl ReportPlan {
@@ -34,7 +37,11 @@ impl ReportPlan {
         files: &mut FilesystemPlan,
         warnings: &mut Vec<Warning>,
     ) -> Self {
-        let Report { denied } = report;
+        let Report {
+            denied,
+            // It is planned by itself, when this plan is there.
+            audit: _,
+        } = report;
         let asked = *denied == Switch::On;
         if let Some(shared) = network.shared.as_ref().filter(|_| asked) {
             warnings.push(Warning::RefusalsOfAnother {
@@ -45,7 +52,10 @@ impl ReportPlan {
         if denied {
             files.hold_run();
         }
-        Self { denied }
+        Self {
+            denied,
+            audit: None,
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod annotation;
 mod asked;
+mod audited;
 pub mod bound;
 mod builtin;
 pub mod capability;
@@ -63,10 +64,11 @@ mod tests;
 
 pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
 pub use asked::{Asked, AskedOption, AskedPolicy};
+pub use audited::{Audited, AuditedPolicy};
 pub use bound::{CpuLimit, MemoryLimit, ProcessLimit};
 pub use builtin::BUILTIN;
 pub use capability::Capability;
-pub use ceiling::{Exceeded, exceeds};
+pub use ceiling::{Exceeded, exceeds, loosens};
 pub use count::Count;
 pub use credential::CredentialName;
 pub use error::{OverLimit, PolicyError};

@@ -9,15 +9,39 @@ use super::leave::{own_bounds, without_leave};
 use super::list::ListPlace;
 use super::preset::Presets;
 use super::{
-    Asker, Ceiling, Field, GuestPath, Leave, Limits, NetworkLimit, NodeConfig, Origin, POLICY_KEY,
-    Policy, PolicyChoice, PolicyError, PolicyName, Resolved, Selection, Sources, WORKSPACE_KEY,
-    builtin, narrow,
+    Asker, Audited, Ceiling, Field, GuestPath, Leave, Limits, NetworkLimit, NodeConfig, Origin,
+    POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, Resolved, Selection, Sources,
+    WORKSPACE_KEY, builtin, narrow,
 };
 
 /// Chooses a policy, changes the fields that annotations name, and refuses what exceeds a ceiling.
 ///
 /// Reads only the policies that take part: the chosen one, the ceilings, and their bases.
 pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
+    let mut selection = resolve_as(sources, None)?;
+    if let Selection::Policy(resolved) = &mut selection
+        && let Some(name) = resolved.policy.report.audit.name()
+    {
+        let name = name.clone();
+        let by = resolved.origins.get(&Field::ReportAudit);
+        // One that is not there, or cannot be read, reports nothing.
+        Resolver::new(sources).load(&name, by.unwrap_or(&Origin::Default))?;
+        resolved.audited = Some(audited(sources, name));
+    }
+    Ok(selection)
+}
+
+/// What would hold if the node's file chose this policy, and nobody another.
+fn audited(sources: &Sources, name: PolicyName) -> Audited {
+    let outcome = match resolve_as(sources, Some(&name)) {
+        Ok(Selection::Policy(resolved)) => Ok(resolved),
+        Ok(Selection::Unconfined { .. }) => Err("it is no policy".to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    Audited { name, outcome }
+}
+
+fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selection, PolicyError> {
     let request = annotation::parse(sources.annotations)?;
     let flag: Option<PolicyChoice> = sources
         .flag
@@ -25,6 +49,7 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
         .transpose()
         .map_err(|problem| PolicyError::Flag { problem })?;
     let (choice, chosen_by) = match (&request.policy, sources.asked.choice()?) {
+        _ if audited.is_some() => (audited.cloned().map(PolicyChoice::Named), Origin::Node),
         (Some(name), _) => (
             Some(PolicyChoice::Named(name.clone())),
             Origin::Annotation(POLICY_KEY.to_owned()),
@@ -33,7 +58,7 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
         (None, None) => unasked(flag.clone(), sources.node),
     };
     let resolver = Resolver::new(sources);
-    let file = sources.asked.file()?;
+    let file = sources.asked.file()?.filter(|_| audited.is_none());
     let name = match choice {
         _ if file.is_some() => None,
         Some(PolicyChoice::Unconfined) => return unconfined(request, chosen_by),
@@ -46,7 +71,8 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
         None => resolver.choose(name.as_ref(), &chosen_by, &limits)?,
     };
     let authors = Authors::of(sources.annotations);
-    if authors == Authors::PerhapsImage && sources.asker == Asker::Container {
+    let by_image = authors == Authors::PerhapsImage && audited.is_none();
+    if by_image && sources.asker == Asker::Container {
         resolver.check_choice(&request, &chosen, flag, &limits)?;
     }
     resolver
@@ -238,6 +264,7 @@ impl Resolver<'_> {
             node_allow: self.sources.node.allow.clone(),
             upstream: self.sources.node.network.upstream(),
             services: self.sources.node.network.services.clone(),
+            audited: None,
         })
     }
 

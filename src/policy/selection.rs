@@ -6,8 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Asked, Field, GuestPath, Limits, NetworkLimit, NetworkPrefix, NodeAllow, NodeConfig, Policy,
-    PolicyName, Upstream,
+    Asked, Audited, Field, GuestPath, Limits, NetworkLimit, NetworkPrefix, NodeAllow, NodeConfig,
+    Policy, PolicyName, Upstream,
 };
 
 /// All that has a say in a container's policy.
@@ -100,6 +100,9 @@ pub struct Resolved {
     /// The proxy that this node reaches the internet through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
+    /// The policy that is only reported on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audited: Option<Audited>,
     /// What this node calls the networks of its cluster.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<NetworkPrefix>,

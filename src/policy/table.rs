@@ -19,8 +19,8 @@ use super::network_limit::{LimitsWithin, RulesWithin};
 use super::rows::fields;
 use super::word::*;
 use super::{
-    AskSeconds, BudgetsKept, ByteSize, Capability, CoolDown, Count, CpuLimit, CredentialName,
-    GuestPath, InboundPort, MemoryLimit, NetworkRule, ProcessLimit, SyscallName,
+    AskSeconds, AuditedPolicy, BudgetsKept, ByteSize, Capability, CoolDown, Count, CpuLimit,
+    CredentialName, GuestPath, InboundPort, MemoryLimit, NetworkRule, ProcessLimit, SyscallName,
 };
 
 fields! {
@@ -174,6 +174,11 @@ fields! {
         /// ([agents.md](agents.md#refusals)).
         // It gives the workload nothing: each refusal has been said to it already.
         denied: Switch = ReportDenied "report.denied", Free, Annotated, before Switch::Off;
+
+        /// A policy that is reported on and not enforced, to try it before it applies
+        /// ([audit.md](audit.md#try-a-policy-first)).
+        // It takes nothing away and gives nothing.
+        audit: AuditedPolicy = ReportAudit "report.audit", Free, Annotated, before AuditedPolicy::off();
     }
 
     /// What annotations may ask of the policy beyond what it says.

@@ -9,8 +9,8 @@ use super::list::WrittenList;
 use super::seconds::Seconds;
 use super::text::ValueError;
 use super::{
-    ByteSize, Capability, Count, CredentialName, Field, GuestPath, InboundPort, NetworkRule,
-    PolicyError, PresetName, RuleItem, SyscallName,
+    AuditedPolicy, ByteSize, Capability, Count, CredentialName, Field, GuestPath, InboundPort,
+    NetworkRule, PolicyError, PresetName, RuleItem, SyscallName,
 };
 
 /// Looks up a preset that a field names.
@@ -47,6 +47,7 @@ pub(super) trait Value: Sized {
 /// A value, or an item of a list, that a policy has as it is written. `words!` makes its types such values.
 pub(super) trait Plain: FromStr<Err = ValueError> + fmt::Display {}
 
+impl Plain for AuditedPolicy {}
 impl Plain for ByteSize {}
 impl Plain for Capability {}
 impl Plain for Count {}

@@ -10,6 +10,7 @@ use super::*;
 use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
 mod anonymous;
+mod audit;
 mod ephemeral;
 mod git;
 mod join;

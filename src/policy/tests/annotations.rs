@@ -42,6 +42,7 @@ fn every_field_has_an_annotation() {
         .field("limits.memory", "10%")
         .field("limits.cpus", "1.5")
         .field("report.denied", "on")
+        .field("report.audit", "strict")
         .resolved();
     let expected = Policy {
         name: "permissive".parse().unwrap(),
@@ -94,7 +95,10 @@ fn every_field_has_an_annotation() {
             memory: "10%".parse().unwrap(),
             cpus: "1.5".parse().unwrap(),
         },
-        report: Report { denied: Switch::On },
+        report: Report {
+            denied: Switch::On,
+            audit: "strict".parse().unwrap(),
+        },
         annotations: builtin("permissive").annotations,
     };
     assert_eq!(resolved.policy, expected);

@@ -571,6 +571,12 @@ fn each_field_is_limited_by_its_own_rule() {
             "report.denied = 'off'",
             false,
         ),
+        (
+            ReportAudit,
+            "report.audit = 'strict'",
+            "report.audit = 'off'",
+            false,
+        ),
     ];
     for (field, asked, ceiling, over) in table {
         let exceeded = exceeds(&policy("reaching", asked), &policy("reaching", ceiling));
@@ -588,6 +594,7 @@ fn each_field_is_limited_by_its_own_rule() {
             NetworkOnUnknown,
             NetworkAskSeconds,
             ReportDenied,
+            ReportAudit,
             AnnotationsLoosen,
         ];
         assert_eq!(exceeds, !free.contains(field), "{field}");

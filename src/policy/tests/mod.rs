@@ -183,6 +183,7 @@ fn the_built_in_policies_are_what_the_design_says() {
             },
             report: Report {
                 denied: Switch::Off,
+                audit: AuditedPolicy::off(),
             },
             annotations: Annotations {
                 loosen: match name {

@@ -86,6 +86,7 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::LimitsMemory => (Word, vec![dice.pick(&["1GiB", "2GiB", "unlimited"])]),
         Field::LimitsCpus => (Word, vec![dice.pick(&["0.5", "2", "unlimited"])]),
         Field::AnnotationsLoosen => (List, dice.some(&["network.mode", "syscalls.allow"])),
+        Field::ReportAudit => (Word, vec![dice.pick(&["off", "strict", "permissive"])]),
         // All that there are, where they are a few words.
         other => (Word, vec![dice.pick(WORDS.get(&other).expect("values"))]),
     }

@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Serialize, Serializer};
 
 pub use self::landlock::{LandlockWalls, Opened};
-use self::page::{Page, paths, size};
+use self::page::{Page, path, paths, size};
 use super::identity::Identity;
 use crate::plan::report::{DENIED, DENIED_IN};
-use crate::plan::{Decided, LimitsPlan, Plan, SyscallPlan, Warning};
+use crate::plan::{AuditPlan, Decided, LimitsPlan, Plan, SyscallPlan, Warning};
 use crate::policy::{Leave, NetworkMode, Policy, SyscallName, escape};
 use crate::seccomp::{Filter, Listener, Program, Verdict};
 
@@ -168,6 +168,9 @@ fn limits(page: &mut Page, limits: LimitsPlan) {
 
 /// What the container is told.
 fn report(page: &mut Page, plan: &Plan) {
+    if let Some(audit) = &plan.report.audit {
+        audited(page, audit);
+    }
     if !plan.report.denied {
         return;
     }
@@ -184,6 +187,40 @@ fn report(page: &mut Page, plan: &Plan) {
             "the container reads its last refusals in {DENIED_IN}/{DENIED}, read-only{at} (report.denied)"
         ),
     );
+}
+
+/// A policy that is only reported on.
+fn audited(page: &mut Page, audit: &AuditPlan) {
+    page.head(
+        "audit",
+        format_args!(
+            "policy '{}' is reported on and not enforced (report.audit); agentbox audit shows what it would refuse",
+            audit.policy
+        ),
+    );
+    if let Some(why) = &audit.refused {
+        page.item(format_args!(
+            "the container would be refused: {}",
+            escape(why)
+        ));
+    }
+    for mount in &audit.mounts {
+        let (place, source) = (path(&mount.destination), path(&mount.source));
+        let why = escape(&mount.why);
+        page.item(format_args!("{place} (from {source}): {why}"));
+    }
+    for thing in &audit.not_given {
+        page.item(format_args!("not given: {}", escape(thing)));
+    }
+    for less in &audit.less {
+        let (field, asked, allowed) = (less.field, &less.asked, &less.allowed);
+        page.item(format_args!(
+            "{field}: {asked} here, {allowed} there; whether more is used is not seen"
+        ));
+    }
+    if audit.network.is_none() && audit.refused.is_none() {
+        page.item("the network is another container's, whose policies decide and report on it");
+    }
 }
 
 /// What an annotation may ask for on top.

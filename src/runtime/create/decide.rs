@@ -113,6 +113,8 @@ pub fn decide(
                 if crate::probe::search(&mut facts, &sources, files, rules) {
                     decided = plan::plan(&resolved, &bundle.spec, &facts, &host)?;
                 }
+                decided.plan.report.audit =
+                    plan::audit::report(&resolved, &bundle.spec, &facts, &host, &decided);
                 let plan = &mut decided.plan;
                 plan.warnings
                     .extend(engine_networks::unknown_crio(&global.root, &annotations));

@@ -10,7 +10,7 @@ use crate::audit;
 use crate::egress::names::Families;
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
 use crate::plan::workspace::{SANDBOX, pod_role};
-use crate::plan::{NetworkPlan, Plan};
+use crate::plan::{AuditedNetwork, NetworkPlan, Plan};
 use crate::policy::NetworkMode;
 use crate::render::identity::cri_of;
 use crate::runtime::RuntimeError;
@@ -210,6 +210,7 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
     let listens = network.mode == NetworkMode::Allowlist || network.refusing;
     Serving {
         rules: network.rules.clone(),
+        audited: audited_network(plan),
         asking: network.asking.clone(),
         budget: network.budget,
         container: place.id.as_str().to_owned(),
@@ -227,6 +228,11 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
         services: network.services.clone(),
         engine_networks: EngineNetworks::Closed,
     }
+}
+
+/// The network of the policy that is only reported on.
+fn audited_network(plan: &Plan) -> Option<AuditedNetwork> {
+    plan.report.audit.as_ref()?.network.clone()
 }
 
 /// The configuration, the log and the control socket, in the container's directory.

@@ -8,8 +8,8 @@ use crate::audit::{Event, LifeState, LogHead, Verdict, WallName, What};
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::egress::{Lasting, Rules};
-use crate::plan::Plan;
 use crate::plan::text;
+use crate::plan::{AuditPlan, Plan};
 use crate::policy::{HostName, NetworkRule};
 
 use super::node_log::life;
@@ -45,7 +45,74 @@ pub fn created(plan: Option<&Plan>) -> Vec<Event> {
         }
     });
     events.extend(mounts.chain(asked).take(MOST_LEFT_OUT));
+    let audited = plan.report.audit.as_ref().map(audited).unwrap_or_default();
+    events.extend(audited.into_iter().take(MOST_LEFT_OUT));
     events
+}
+
+/// What a policy that is only reported on would take away, as far as that is known before the program runs.
+fn audited(audit: &AuditPlan) -> Vec<Event> {
+    let AuditPlan {
+        policy,
+        refused,
+        mounts,
+        not_given,
+        less,
+        // The sidecar compares connections.
+        network: _,
+    } = audit;
+    let event = |wall, what, cause: &str, why: &str| Event {
+        cause: Some(cause.to_owned()),
+        reason: Some(format!("policy {policy}: {why}")),
+        ..Event::new(wall, Verdict::WouldDeny, what)
+    };
+    let asked = |item: String| What::Asked { item };
+    let refused = refused.iter().map(|why| {
+        let what = asked("the container itself".to_owned());
+        event(WallName::Life, what, "refused", why)
+    });
+    let mounts = mounts.iter().map(|mount| {
+        let what = What::Mount {
+            destination: text::of(&mount.destination),
+            source: text::of(&mount.source),
+        };
+        event(
+            WallName::Filesystem,
+            what,
+            "left-out",
+            &mount.why.to_string(),
+        )
+    });
+    let not_given = not_given.iter().map(|item| {
+        let wall = match item.starts_with("what is at ") {
+            true => WallName::Filesystem,
+            false => wall_of(item),
+        };
+        event(
+            wall,
+            asked(item.clone()),
+            "not-given",
+            "it would not be given",
+        )
+    });
+    let less = less.iter().map(|less| {
+        let (field, allowed) = (less.field, &less.allowed);
+        let wall = match field.as_str().split('.').next() {
+            Some("network") => WallName::Network,
+            Some("syscalls") => WallName::Syscalls,
+            Some("filesystem") => WallName::Filesystem,
+            Some("limits") => WallName::Resources,
+            _ => WallName::Privileges,
+        };
+        let why = format!("it has {allowed}; whether more is used is not seen");
+        event(
+            wall,
+            asked(format!("{field} = {}", less.asked)),
+            "less",
+            &why,
+        )
+    });
+    refused.chain(mounts).chain(not_given).chain(less).collect()
 }
 
 /// The wall that does not give it, by the words of [`Plan::not_given`].

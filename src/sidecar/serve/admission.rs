@@ -10,9 +10,11 @@ use super::refusal::Refusal;
 use super::secure::Server;
 use super::upstream::Dial;
 use super::wall::Wall;
+use crate::audit::{Event, Verdict, WallName, What};
 use crate::egress::names::Synthetic;
 use crate::egress::own::is_own;
-use crate::egress::{Denial, NameVerdict, OverBudget, is_within};
+use crate::egress::{Decision, Denial, NameVerdict, OverBudget, is_within, rule_for};
+use crate::plan::AuditedNetwork;
 use crate::policy::{Host, HostName, Reach};
 
 /// A connection that may go on, and the rule's word on private addresses.
@@ -44,12 +46,55 @@ impl Wall {
         self.ledger.borrow_mut().open(now).map_err(Refusal::Over)?;
         self.allowed.set(self.allowed.get().saturating_add(1));
         let reach = permission.reach;
+        self.compare(&host, port, reach);
         Ok(Admitted {
             share: Share::new(self, host.clone(), port, permission),
             host,
             port,
             reach,
         })
+    }
+
+    /// Writes down what a policy that is only reported on would have refused. It decides nothing.
+    fn compare(&self, host: &Host, port: u16, reach: Reach) {
+        let audited = self.audited.borrow();
+        let Some(AuditedNetwork {
+            policy,
+            rules,
+            asks,
+        }) = &*audited
+        else {
+            return;
+        };
+        let (kind, why, missing) = match rules.decide(host, port) {
+            Decision::Allow(rule) if rule.reach.keeps(reach) => return,
+            Decision::Allow(rule) => {
+                let why = format!("its rule {rule} leads to public addresses alone");
+                ("content-or-address", why, None)
+            }
+            Decision::Deny(denial) => {
+                let missing = denial.is_missing_rule().then(|| rule_for(host, port));
+                let waits = *asks && denial.is_missing_rule() && matches!(host, Host::Name(_));
+                let why = match waits {
+                    true => format!("{denial}, and it would wait for a person's approval"),
+                    false => denial.to_string(),
+                };
+                (denial.kind(), why, missing)
+            }
+        };
+        let what = What::Connection {
+            via: None,
+            host: host.to_string(),
+            port: Some(port),
+            sent: None,
+            received: None,
+        };
+        self.log(Event {
+            cause: Some(kind.to_owned()),
+            reason: Some(format!("policy {policy}: {why}")),
+            missing_rule: missing,
+            ..Event::new(WallName::Network, Verdict::WouldDeny, what)
+        });
     }
 
     /// Lets a connection through and dials: for clients that are told before they say more.

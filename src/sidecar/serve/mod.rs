@@ -12,6 +12,7 @@
 //! admission  is the connection, or the name, let through
 //! asks       connections that wait for a person
 //! refusal    why a connection does not go on
+//! shown      refusals that the container reads itself
 //! upstream   resolve, vet, dial
 //! around     addresses and networks of the node and of the engine's namespace, as they are now
 //! proxy      the node's own proxy, where it is the only way out
@@ -45,6 +46,7 @@ mod proxy;
 mod refusal;
 mod relay;
 mod secure;
+mod shown;
 mod sniff;
 mod socks;
 mod upstream;
@@ -68,6 +70,7 @@ use crate::audit;
 use crate::egress::names::Families;
 use crate::egress::{Asking, Budget, Kept, Rules};
 use crate::network::{Listeners, Stub};
+use crate::plan::AuditedNetwork;
 use crate::policy::NetworkPrefix;
 use crate::sys::event::readable;
 use wall::Wall;
@@ -83,6 +86,9 @@ pub use secure::Tls;
 pub struct Serving {
     /// What may be reached.
     pub rules: Rules,
+    /// What may be reached under a policy that is only reported on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audited: Option<AuditedNetwork>,
     /// What may be asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asking: Option<Asking>,

@@ -18,11 +18,12 @@ use super::keeper::Keeper;
 use super::live::Connections;
 use super::refusal::Refusal;
 use super::upstream::WaysOut;
-use crate::audit::{Event, Refused, Verdict, Via, WallName, What, words};
+use crate::audit::{Event, Verdict, Via, WallName, What};
 use crate::egress::NetworkStatus;
 use crate::egress::Used;
 use crate::egress::names::{Families, Names};
 use crate::egress::{Asking, Budget, Kept, Ledger, OverBudget, Rules, room};
+use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
 use crate::policy::{Host, HostName, NetworkPrefix};
 use crate::sys::netlink::RouteSocket;
@@ -37,6 +38,7 @@ pub(super) struct Wall {
     /// Connections from inside that are open, decided on or not.
     pub accepted: Cell<u32>,
     pub upstream: WaysOut,
+    pub audited: RefCell<Option<AuditedNetwork>>,
     pub asking: Option<Asking>,
     pub approvals: Approvals,
     pub container: String,
@@ -77,6 +79,7 @@ impl Wall {
     ) -> Self {
         let Serving {
             rules,
+            audited,
             asking,
             budget,
             container,
@@ -111,6 +114,7 @@ impl Wall {
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
             upstream: WaysOut::new(Around::new(routes, services, engine_networks)),
+            audited: RefCell::new(audited),
             asking,
             approvals: Approvals::new(),
             container,
@@ -134,6 +138,9 @@ impl Wall {
     pub fn take_names(&self, names: EngineNames) -> Result<(), String> {
         let search = names.search.clone();
         self.upstream.take_names(names)?;
+        if let Some(audited) = &mut *self.audited.borrow_mut() {
+            audited.rules.search.clone_from(&search);
+        }
         self.rules.borrow_mut().search = search;
         match self.upstream.cannot_hold(&self.rules.borrow()) {
             None => Ok(()),
@@ -171,21 +178,6 @@ impl Wall {
             reason: Some(why.to_owned()),
             ..denied(what)
         });
-    }
-
-    /// Shows the container a refusal of its own.
-    fn show(&self, what: &What, why: String, ask: Option<String>) {
-        let refused = Refused {
-            wall: WallName::Network,
-            what: match what.host() {
-                Some(_) => words::what(what),
-                None => "a connection".to_owned(),
-            },
-            why,
-            ask,
-        };
-        let now = self.milliseconds();
-        self.with_journal(|journal| journal.show(&refused, now));
     }
 
     /// Counts and writes down a refusal, with the rule that decided or is missing.
@@ -235,18 +227,14 @@ impl Wall {
     }
 
     /// Does something with the log, after which a line may be due earlier.
-    fn with_journal(&self, act: impl FnOnce(&mut Journal)) {
+    pub fn with_journal<T>(&self, act: impl FnOnce(&mut Journal) -> T) -> T {
         let mut journal = self.journal.borrow_mut();
         let before = journal.due_ms();
-        act(&mut journal);
+        let done = act(&mut journal);
         if journal.due_ms() != before {
             self.due.notify_one();
         }
-    }
-
-    /// What the network refused, where the container may read it.
-    pub fn shown(&self) -> Option<String> {
-        self.journal.borrow().shown()
+        done
     }
 
     /// Writes down what the log has not said yet: the sidecar ends.

@@ -80,6 +80,12 @@ pub fn refusal(decided: &Decided, abi: u32) -> Option<String> {
     if !plan.network.inbound.is_empty() {
         return Some("network.inbound and --publish need a network namespace of the command's own: it can make no server here".to_owned());
     }
+    if let Some(audit) = &plan.report.audit {
+        return Some(format!(
+            "report.audit = \"{}\" needs a log that is kept, and there is none here: use \"off\"",
+            audit.policy
+        ));
+    }
     if let Some(device) = plan.devices.first() {
         return Some(format!(
             "the device {} needs a /dev of its own",

@@ -262,6 +262,7 @@ fn serve(
     let served = bare::spawn(bare::Bare {
         serving: Serving {
             rules: network.rules.clone(),
+            audited: None,
             asking: None,
             budget: network.budget,
             container: String::new(),

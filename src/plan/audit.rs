@@ -1,0 +1,190 @@
+//! PURE. What a policy that is only reported on would take away, beside what is enforced.
+//!
+//! It is planned like the one that is enforced, from the same spec and facts, and nothing of it is enforced. What can be seen
+//! is compared: mounts, capabilities and devices here, connections by the sidecar. What nobody sees while it happens, such as
+//! a system call that only this policy denies, is told as a difference of the two policies.
+
+use serde::{Deserialize, Serialize};
+
+use super::mount::PlannedMount;
+use super::{BundleFacts, Decided, HostFacts, Plan, Pruned, plan, text};
+use crate::egress::Rules;
+use crate::policy::{Audited, Exceeded, Field, Policy, PolicyName, Resolved, loosens};
+use oci_spec::runtime::Spec;
+
+/// A policy that is only reported on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuditPlan {
+    /// Its name.
+    pub policy: PolicyName,
+    /// Why the container would be refused under it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Mounts that would be missing or read-only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<Pruned>,
+    /// What else of the engine's wishes would not be given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_given: Vec<String>,
+    /// Fields in which it has less, where nobody sees whether that would be missed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub less: Vec<Exceeded>,
+    /// What may be reached under it; `None` where another container's policy decides, or where nothing would start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<AuditedNetwork>,
+}
+
+/// The network rules of a policy that is only reported on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuditedNetwork {
+    /// Its name.
+    pub policy: PolicyName,
+    /// What may be reached.
+    pub rules: Rules,
+    /// Whether unlisted names wait for a person rather than being refused.
+    pub asks: bool,
+}
+
+/// What the policy would take away that is reported on, if one is.
+pub fn report(
+    resolved: &Resolved,
+    spec: &Spec,
+    bundle: &BundleFacts,
+    host: &HostFacts,
+    enforced: &Decided,
+) -> Option<AuditPlan> {
+    let Audited { name, outcome } = resolved.audited.as_ref()?;
+    let shared = enforced.plan.network.shared.is_some();
+    let there = match outcome {
+        Err(why) => Err(why.clone()),
+        Ok(audited) => {
+            let mut audited = audited.as_ref().clone();
+            if shared {
+                // Another container's policy decides on it, whichever is in force here.
+                audited.policy.network = resolved.policy.network.clone();
+            }
+            plan(&audited, spec, bundle, host).map_err(|why| why.to_string())
+        }
+    };
+    Some(match there {
+        Err(why) => AuditPlan {
+            policy: name.clone(),
+            refused: Some(why),
+            mounts: Vec::new(),
+            not_given: Vec::new(),
+            less: Vec::new(),
+            network: None,
+        },
+        Ok(there) => compare(name, enforced, &there, shared),
+    })
+}
+
+fn compare(name: &PolicyName, here: &Decided, there: &Decided, shared: bool) -> AuditPlan {
+    let network = &there.plan.network;
+    AuditPlan {
+        policy: name.clone(),
+        refused: None,
+        mounts: mounts(&here.plan, &there.plan),
+        not_given: not_given(&here.plan, &there.plan),
+        less: less(&here.resolved, &there.resolved),
+        network: (!shared).then(|| AuditedNetwork {
+            policy: name.clone(),
+            rules: network.rules.clone(),
+            asks: network.asking.is_some(),
+        }),
+    }
+}
+
+fn mounts(here: &Plan, there: &Plan) -> Vec<Pruned> {
+    let own = |plan: &'_ Plan| -> Vec<PlannedMount> {
+        let all = plan.filesystem.mounts.iter();
+        all.filter(|m| !m.is_the_kernels()).cloned().collect()
+    };
+    let (here, others) = (own(here), own(there));
+    let mut all = Vec::new();
+    for mount in here {
+        let other = others.iter().find(|m| m.destination == mount.destination);
+        let pruned = there.filesystem.pruned.iter();
+        let mut pruned = pruned.filter(|m| m.destination == mount.destination);
+        let why = match other {
+            None => match pruned.next() {
+                Some(pruned) => pruned.why.clone(),
+                None => "it would not be mounted".to_owned(),
+            },
+            Some(other) if mount.is_writable() && !other.is_writable() => {
+                format!("it would be read-only: {}", other.why)
+            }
+            Some(other) if !mount.is_private() && other.is_private() && mount.is_writable() => {
+                "writes to it would be thrown away".to_owned()
+            }
+            Some(_) => continue,
+        };
+        all.push(Pruned {
+            destination: mount.destination.clone(),
+            source: mount.source().to_owned(),
+            why,
+        });
+    }
+    all
+}
+
+fn not_given(here: &Plan, there: &Plan) -> Vec<String> {
+    let given = there.not_given.iter();
+    // Mounts are compared by themselves.
+    let given = given
+        .filter(|thing| !thing.contains(" of the mount at ") && !here.not_given.contains(thing));
+    let masked = there.filesystem.masked.iter();
+    let hidden = masked.filter(|path| !here.filesystem.masked.contains(path));
+    let hidden = hidden.map(|path| format!("what is at {}", text::of(path)));
+    given.cloned().chain(hidden).collect()
+}
+
+/// Where nobody sees whether it would be missed. Connections and mounts are seen, and capabilities are among what the engine
+/// wishes.
+fn less(here: &Policy, there: &Policy) -> Vec<Exceeded> {
+    let is_unseen = |less: &Exceeded| match less.field {
+        Field::FilesystemRoot
+        | Field::FilesystemEphemeral
+        | Field::FilesystemScratch
+        | Field::NetworkConnections
+        | Field::NetworkConnectionsPerMinute
+        | Field::NetworkUpload
+        | Field::NetworkHosts
+        | Field::NetworkCoolDown
+        | Field::NetworkBudgetsKept
+        | Field::NetworkInbound
+        | Field::SyscallsAllow
+        | Field::SyscallsDeny
+        | Field::PrivilegesSetId
+        | Field::LimitsPids
+        | Field::LimitsMemory
+        | Field::LimitsCpus => true,
+        Field::FilesystemScratchOn
+        | Field::FilesystemWorkspace
+        | Field::FilesystemMounts
+        | Field::FilesystemWrite
+        | Field::FilesystemWorkspaceAt
+        | Field::FilesystemSearch
+        | Field::FilesystemCredentials
+        | Field::FilesystemSecrets
+        | Field::FilesystemServiceAccountToken
+        | Field::FilesystemLeftOut
+        | Field::NetworkMode
+        | Field::NetworkAllow
+        | Field::NetworkDeny
+        | Field::NetworkLimit
+        | Field::NetworkOnUnknown
+        | Field::NetworkAskSeconds
+        | Field::NetworkProxyEnv
+        | Field::SyscallsLimit
+        | Field::PrivilegesCapabilities
+        | Field::ReportDenied
+        | Field::ReportAudit
+        | Field::AnnotationsLoosen => false,
+    };
+    let mut all = loosens(here, there);
+    all.retain(is_unseen);
+    all
+}

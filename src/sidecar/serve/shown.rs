@@ -1,0 +1,26 @@
+//! What the container reads of the network's refusals.
+
+use super::wall::Wall;
+use crate::audit::{Refused, WallName, What, words};
+
+impl Wall {
+    /// Shows the container a refusal of its own.
+    pub fn show(&self, what: &What, why: String, ask: Option<String>) {
+        let refused = Refused {
+            wall: WallName::Network,
+            what: match what.host() {
+                Some(_) => words::what(what),
+                None => "a connection".to_owned(),
+            },
+            why,
+            ask,
+        };
+        let now = self.milliseconds();
+        self.with_journal(|journal| journal.show(&refused, now));
+    }
+
+    /// What the network refused, where the container may read it.
+    pub fn shown(&self) -> Option<String> {
+        self.with_journal(|journal| journal.shown())
+    }
+}
