@@ -76,7 +76,10 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     ("kernel", &[]),
     ("audit", &["policy"]),
     ("receipt", &["audit"]),
-    ("render", &["policy", "egress", "plan", "seccomp"]),
+    (
+        "render",
+        &["policy", "egress", "plan", "seccomp", "devices"],
+    ),
     ("indexes", &["policy", "egress"]),
     // The program's own words to people.
     ("log", &["policy"]),

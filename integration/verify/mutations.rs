@@ -334,6 +334,22 @@ const MUTATIONS: &[Mutation] = &[
         &["disks"],
     ),
     (
+        "disk-below",
+        |c| {
+            c["linux"]["devices"] =
+                json!([{"path": "/dev/a/b/disk", "type": "b", "major": 7, "minor": 0}])
+        },
+        &["disks"],
+    ),
+    (
+        "character-device",
+        |c| {
+            c["linux"]["devices"] =
+                json!([{"path": "/dev/a/kmsg", "type": "c", "major": 1, "minor": 11}])
+        },
+        &["character-devices"],
+    ),
+    (
         "propagation",
         |c| c["linux"]["rootfsPropagation"] = json!("shared"),
         &["propagation"],

@@ -96,6 +96,16 @@ fn verify_of_a_running_container_holds_for_root_and_others_and_leaves_nothing() 
 
 /// The directory of a container's pids, by the end of its name.
 fn pids_of(dir: &Path, id: &str) -> Option<PathBuf> {
+    directory_with("pids.max", dir, id)
+}
+
+/// Its directory in the hierarchy of a controller of cgroup v1.
+fn place_of(controller: &str, id: &str) -> Option<PathBuf> {
+    let dir = Path::new("/sys/fs/cgroup").join(controller);
+    directory_with(&format!("{controller}.list"), &dir, id)
+}
+
+fn directory_with(file: &str, dir: &Path, id: &str) -> Option<PathBuf> {
     for entry in fs::read_dir(dir)
         .ok()?
         .flatten()
@@ -105,10 +115,10 @@ fn pids_of(dir: &Path, id: &str) -> Option<PathBuf> {
         let name = entry.file_name().to_string_lossy().into_owned();
         // The sidecar's is beside it.
         let is_its = name.ends_with(id) && !name.contains("sidecar");
-        if is_its && path.join("pids.max").exists() {
+        if is_its && path.join(file).exists() {
             return Some(path);
         }
-        if let Some(found) = pids_of(&path, id) {
+        if let Some(found) = directory_with(file, &path, id) {
             return Some(found);
         }
     }
@@ -135,6 +145,63 @@ fn verify_notices_a_limit_that_was_taken_away() {
         (1, "not-held"),
         "{report:#}"
     );
+}
+
+/// Takes the device program off a container's cgroup of version 2.
+fn detach_devices(id: &str) {
+    use std::os::fd::AsFd;
+    let path = directory_with("cgroup.procs", Path::new("/sys/fs/cgroup"), id).unwrap();
+    let cgroup = fs::File::open(path).unwrap();
+    let programs = agentbox::sys::bpf::device_programs(cgroup.as_fd()).unwrap();
+    assert!(!programs.is_empty());
+    for program in programs {
+        agentbox::sys::bpf::detach_device_program(cgroup.as_fd(), program.as_fd()).unwrap();
+    }
+}
+
+/// What root on the node, or a broken engine, may do to a container that runs, and what then is found by the node alone.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_notices_device_rules_cgroups_and_mounts_that_were_changed() {
+    let node = Node::new();
+    let verdict = |container: &Running<'_>, id: &str| {
+        let (code, entries, _) = container.verify();
+        let (verdict, found) = entries[&("node".to_owned(), id.to_owned())].clone();
+        (code, verdict, found)
+    };
+    let held = (0, "held".to_owned(), "held".to_owned());
+    let gone = (1, "not-held".to_owned(), "not-held".to_owned());
+
+    let container = Running::start(&node, "devices", "standard", |_| ());
+    assert_eq!(verdict(&container, "device-rules"), held);
+    match place_of("devices", &container.id) {
+        Some(cgroup) => fs::write(cgroup.join("devices.allow"), "c 1:11 r").unwrap(),
+        None => detach_devices(&container.id),
+    }
+    assert_eq!(verdict(&container, "device-rules"), gone);
+
+    let container = Running::start(&node, "moved", "standard", |_| ());
+    assert_eq!(verdict(&container, "own-cgroup"), held);
+    let state: Value = serde_json::from_str(&node.call(&["state", &container.id]).ok()).unwrap();
+    let pid = state["pid"].to_string();
+    let above = pids_of(Path::new("/sys/fs/cgroup"), &container.id).unwrap();
+    let above = above.parent().unwrap().join("cgroup.procs");
+    fs::write(above, &pid).unwrap();
+    assert_eq!(verdict(&container, "own-cgroup"), gone);
+
+    for kind in ["proc", "sysfs"] {
+        let container = Running::start(&node, kind, "standard", |_| ());
+        assert_eq!(verdict(&container, "kernel-file-systems"), held);
+        let state: Value =
+            serde_json::from_str(&node.call(&["state", &container.id]).ok()).unwrap();
+        let pid = state["pid"].to_string();
+        let enter = [
+            "--target", &pid, "--mount", "--pid", "--net", "--root", "--wd",
+        ];
+        let mount = ["/bin/mount", "-t", kind, kind, "/tmp"];
+        run("nsenter", &[&enter[..], &mount].concat()).ok();
+        assert_eq!(verdict(&container, "kernel-file-systems"), gone, "{kind}");
+    }
 }
 
 #[test]

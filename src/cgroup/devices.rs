@@ -1,17 +1,17 @@
 //! A container's device rules: a program on a node with cgroup v2 alone, the devices controller on v1 and hybrid nodes. Where
 //! libcontainer writes them there, what it adds of its own is taken back.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
-use oci_spec::runtime::{LinuxDeviceCgroup, Spec};
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceType, Spec};
 use rustix::fs::{Mode, OFlags};
 
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::{Hierarchies, ROOT};
-use crate::devices::{DeviceProgram, Table, defaults};
-use crate::sys::bpf;
+use crate::devices::{self, DeviceProgram, Numbers, Table, defaults};
+use crate::sys::{bpf, procfs};
 
 /// Whether a policy decides what a container may reach, or its engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +105,53 @@ fn is_planned(spec: &Spec, rule: &str) -> bool {
     rules
         .filter(|planned| planned.allow())
         .any(|planned| planned.to_string() == rule)
+}
+
+/// What lets a container reach more devices than a policy's rules with these devices beside the usual, as the kernel has it now.
+pub fn beyond(controllers: &Controllers, extra: &[Numbers]) -> Result<Vec<String>, CgroupError> {
+    if let Some(dir) = controllers.v1("devices") {
+        let path = dir.join("devices.list");
+        let list = procfs::text(&path).map_err(CgroupError::io(format!("read {path:?}")))?;
+        return Ok(devices::beyond(&list, extra));
+    }
+    let own = controllers
+        .unified()
+        .filter(|path| *path != Path::new(ROOT));
+    let Some(path) = own else {
+        return Ok(vec![
+            "no cgroup of its own decides about devices".to_owned(),
+        ]);
+    };
+    let step = || CgroupError::io(format!("look at the device programs of {path:?}"));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let cgroup = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| step()(e.into()))?;
+    let attached = bpf::device_programs(cgroup.as_fd()).map_err(step())?;
+    let wanted = Table::new(&devices::planned(extra))?.compile();
+    let wanted = bpf::load_device_program(&wanted).map_err(step())?;
+    let wanted = tag(wanted.as_fd()).map_err(step())?;
+    let mut found = attached.iter().map(|program| tag(program.as_fd()));
+    // All that are attached must allow a device, so that one that is the policy's is enough.
+    if found.any(|tag| tag.is_ok_and(|tag| tag == wanted)) {
+        return Ok(Vec::new());
+    }
+    Ok(vec![match attached.is_empty() {
+        true => "no program decides about devices".to_owned(),
+        false => "another program than the policy's decides about devices".to_owned(),
+    }])
+}
+
+/// Whether every container under a policy may use this character device.
+pub fn is_usual((major, minor): (u32, u32)) -> bool {
+    let device = (LinuxDeviceType::C, major.into(), minor.into());
+    devices::is_planned(device, &[])
+}
+
+/// The kernel's hash of a program's instructions (bpf(2); proc_pid_fdinfo(5)).
+fn tag(program: BorrowedFd<'_>) -> std::io::Result<String> {
+    let info = procfs::text(format!("/proc/self/fdinfo/{}", program.as_raw_fd()))?;
+    let tag = info.lines().find_map(|line| line.strip_prefix("prog_tag:"));
+    tag.map(|tag| tag.trim().to_owned())
+        .ok_or_else(|| std::io::Error::other("the kernel tells no prog_tag"))
 }
 
 /// Attaches the program to a container's cgroup, replacing any other one: an existing cgroup may have the program of a

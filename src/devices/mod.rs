@@ -12,9 +12,86 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceType};
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceCgroupBuilder, LinuxDeviceType};
 
 pub use program::{DeviceInstruction, DeviceProgram};
+
+/// Numbers of the character devices that every container under a policy may use; without a minor number all of them, the
+/// pseudo-terminals.
+const USUAL: &[(i64, Option<i64>)] = &[
+    (1, Some(3)),
+    (1, Some(5)),
+    (1, Some(7)),
+    (1, Some(8)),
+    (1, Some(9)),
+    (5, Some(0)),
+    (5, Some(1)),
+    (5, Some(2)),
+    (136, None),
+];
+
+/// A device by type, major and minor number.
+pub type Numbers = (LinuxDeviceType, i64, i64);
+
+/// The rules of a policy: nothing, but the usual devices, the pseudo-terminals and these.
+pub fn planned(extra: &[Numbers]) -> Vec<LinuxDeviceCgroup> {
+    let mut rules = vec![nothing()];
+    let usual = USUAL.iter();
+    rules.extend(usual.map(|(major, minor)| allow(LinuxDeviceType::C, Some(*major), *minor)));
+    let extra = extra.iter();
+    rules.extend(extra.map(|(typ, major, minor)| allow(*typ, Some(*major), Some(*minor))));
+    rules
+}
+
+/// The rule that denies all of them, before which no other one stands.
+pub fn nothing() -> LinuxDeviceCgroup {
+    let builder = LinuxDeviceCgroupBuilder::default().allow(false);
+    let builder = builder.typ(LinuxDeviceType::A).access("rwm");
+    builder.build().expect("all fields of a rule are set")
+}
+
+/// A rule that allows to make, read and write; a number that is not given stands for all.
+fn allow(typ: LinuxDeviceType, major: Option<i64>, minor: Option<i64>) -> LinuxDeviceCgroup {
+    let mut builder = LinuxDeviceCgroupBuilder::default()
+        .allow(true)
+        .typ(typ)
+        .access("rwm");
+    if let Some(major) = major {
+        builder = builder.major(major);
+    }
+    if let Some(minor) = minor {
+        builder = builder.minor(minor);
+    }
+    builder.build().expect("all fields of a rule are set")
+}
+
+/// Whether a device is one of [`planned`].
+pub fn is_planned(device: Numbers, extra: &[Numbers]) -> bool {
+    let (typ, major, minor) = device;
+    let usual = |(known, one): &(i64, Option<i64>)| {
+        typ == LinuxDeviceType::C && major == *known && one.is_none_or(|one| one == minor)
+    };
+    USUAL.iter().any(usual) || extra.contains(&device)
+}
+
+/// Lines of cgroup v1's devices.list that let a container reach more than the policy's rules.
+pub fn beyond(list: &str, extra: &[Numbers]) -> Vec<String> {
+    let rules = planned(extra);
+    let known = rules.iter().filter(|rule| rule.allow());
+    let known: Vec<String> = known.map(ToString::to_string).collect();
+    let lines = list.lines().map(str::trim).filter(|line| !line.is_empty());
+    // Fewer accesses than planned are no fault.
+    let is_within = |line: &&str| {
+        let device = line.rsplit_once(' ').map(|(device, _)| device);
+        known
+            .iter()
+            .any(|rule| rule.rsplit_once(' ').map(|(device, _)| device) == device)
+    };
+    lines
+        .filter(|line| !is_within(line))
+        .map(str::to_owned)
+        .collect()
+}
 
 /// Kind of a device node, as `BPF_DEVCG_DEV_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,10 +4,11 @@
 use std::path::PathBuf;
 
 use oci_spec::runtime::{
-    Linux, LinuxDevice, LinuxDeviceCgroup, LinuxDeviceCgroupBuilder, LinuxDeviceType,
-    LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, Root, Spec,
+    Linux, LinuxDevice, LinuxDeviceCgroup, LinuxNamespace, LinuxNamespaceBuilder,
+    LinuxNamespaceType, Mount, MountBuilder, Root, Spec,
 };
 
+use crate::devices::{nothing, planned};
 use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::is_net;
@@ -84,7 +85,7 @@ pub fn unconfined(mut spec: Spec, places: &Places) -> Spec {
         linux.set_seccomp(None);
         // runc begins with no device at all; libcontainer, without rules, leaves every one of the host's.
         let mut resources = linux.resources().clone().unwrap_or_default();
-        let mut rules = vec![rule(false, LinuxDeviceType::A, None, None)];
+        let mut rules = vec![nothing()];
         rules.extend(resources.devices().clone().unwrap_or_default());
         resources.set_devices(Some(rules));
         linux.set_resources(Some(resources));
@@ -191,46 +192,6 @@ fn namespace(planned: &PlannedNamespace) -> LinuxNamespace {
 
 /// Device rules: nothing, but the usual devices, the pseudo-terminals and what the node's file allows.
 fn device_rules(extra: &[LinuxDevice]) -> Vec<LinuxDeviceCgroup> {
-    const CHARACTER: &[(i64, Option<i64>)] = &[
-        (1, Some(3)),
-        (1, Some(5)),
-        (1, Some(7)),
-        (1, Some(8)),
-        (1, Some(9)),
-        (5, Some(0)),
-        (5, Some(1)),
-        (5, Some(2)),
-        (136, None),
-    ];
-    let mut rules = vec![rule(false, LinuxDeviceType::A, None, None)];
-    rules.extend(
-        CHARACTER
-            .iter()
-            .map(|(major, minor)| rule(true, LinuxDeviceType::C, Some(*major), *minor)),
-    );
-    rules.extend(
-        extra
-            .iter()
-            .map(|d| rule(true, d.typ(), Some(d.major()), Some(d.minor()))),
-    );
-    rules
-}
-
-fn rule(
-    allow: bool,
-    typ: LinuxDeviceType,
-    major: Option<i64>,
-    minor: Option<i64>,
-) -> LinuxDeviceCgroup {
-    let mut builder = LinuxDeviceCgroupBuilder::default()
-        .allow(allow)
-        .typ(typ)
-        .access("rwm");
-    if let Some(major) = major {
-        builder = builder.major(major);
-    }
-    if let Some(minor) = minor {
-        builder = builder.minor(minor);
-    }
-    builder.build().expect("all fields of a rule are set")
+    let numbers = extra.iter().map(|d| (d.typ(), d.major(), d.minor()));
+    planned(&numbers.collect::<Vec<_>>())
 }

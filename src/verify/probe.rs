@@ -96,6 +96,8 @@ pub enum Attempt {
 pub struct View<'a> {
     /// The process inside, by its number on the node.
     pub pid: i32,
+    /// The container's first process.
+    pub init: i32,
     /// The directories of its cgroup.
     pub controllers: &'a Controllers,
     /// What was promised.

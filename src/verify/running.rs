@@ -82,8 +82,10 @@ pub(super) fn by_exec(
     let heard = talk.hear(promise);
     if heard.is_ok() {
         let controllers = record.controllers()?;
+        let init = record.init.context("the record names no first process")?;
         let view = View {
             pid,
+            init: init.pid,
             controllers: &controllers,
             promise,
         };

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
+use crate::cgroup::devices::is_usual;
 use crate::verify::probe::{Attempt, Finding, Probe, Wall};
 use crate::verify::promise::Promise;
 
@@ -85,10 +86,18 @@ pub const PROBES: &[Probe] = &[
     probe(
         "disks",
         &["F06"],
-        "/dev is searched for block devices",
+        "/dev and its directories are searched for block devices",
         "none beyond the node's allow.devices",
         "the container reads and writes the node's disks",
         disks,
+    ),
+    probe(
+        "character-devices",
+        &["F06"],
+        "/dev and its directories are searched for character devices",
+        "the usual ones, terminals, and the node's allow.devices",
+        "the container reaches drivers of the node's kernel, its memory or its log",
+        character_devices,
     ),
     Probe {
         promised: |p| p.has(|w| w.root_read_only),
@@ -226,13 +235,17 @@ fn readonly(promise: &Promise) -> Finding {
     Finding::of_faults(&faults, format!("{} paths", walls.readonly.len()))
 }
 
-/// The lines of mountinfo (proc_pid_mountinfo(5)): place, options, optional fields, type.
-fn mounts() -> std::io::Result<Vec<[String; 4]>> {
+/// Of a line of mountinfo (proc_pid_mountinfo(5)): place, options, optional fields, type.
+pub type Mount = [String; 4];
+
+/// The mounts that this process sees.
+fn mounts() -> std::io::Result<Vec<Mount>> {
     let text = crate::sys::procfs::text("/proc/self/mountinfo")?;
     Ok(text.lines().filter_map(mount).collect())
 }
 
-fn mount(line: &str) -> Option<[String; 4]> {
+/// Reads one.
+pub fn mount(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let fields: Vec<&str> = before.split(' ').collect();
     Some([
@@ -250,7 +263,7 @@ fn cgroups() -> Finding {
     }
 }
 
-fn written_cgroups(mounts: &[[String; 4]]) -> Vec<String> {
+fn written_cgroups(mounts: &[Mount]) -> Vec<String> {
     mounts
         .iter()
         .filter(|[_, options, _, kind]| {
@@ -267,8 +280,8 @@ fn propagation() -> Finding {
     }
 }
 
-fn shared(mounts: &[[String; 4]]) -> Vec<String> {
-    let is_shared = |[_, _, optional, _]: &&[String; 4]| optional.contains("shared:");
+fn shared(mounts: &[Mount]) -> Vec<String> {
+    let is_shared = |[_, _, optional, _]: &&Mount| optional.contains("shared:");
     let shared = mounts.iter().filter(is_shared);
     shared
         .map(|[place, ..]| format!("{place} is shared"))
@@ -296,19 +309,67 @@ fn new_device() -> Finding {
 }
 
 fn disks(promise: &Promise) -> Finding {
-    let entries = match fs::read_dir("/dev") {
-        Ok(entries) => entries,
-        Err(error) => return Finding::held(format!("/dev: {error}")),
-    };
+    found_devices(promise, |kind, _| kind.is_block_device())
+}
+
+/// Character devices that no container is given, such as /dev/mem, /dev/kmsg and /dev/fuse.
+fn character_devices(promise: &Promise) -> Finding {
+    found_devices(promise, |kind, number| {
+        let number = (rustix::fs::major(number), rustix::fs::minor(number));
+        kind.is_char_device() && !is_usual(number)
+    })
+}
+
+fn found_devices(promise: &Promise, is_fault: fn(fs::FileType, u64) -> bool) -> Finding {
     let may = |path: &PathBuf| promise.has(|walls| walls.devices.contains(path));
-    let faults: Vec<String> = entries
-        .flatten()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_block_device()))
-        .map(|entry| entry.path())
-        .filter(|path| !may(path))
-        .map(|path| format!("{} is there", path.display()))
+    let (all, whole) = below_dev();
+    let faults: Vec<String> = all
+        .into_iter()
+        .filter(|(path, kind, number)| is_fault(*kind, *number) && !may(path))
+        .map(|(path, ..)| format!("{} is there", path.display()))
         .collect();
-    Finding::of_faults(&faults, "none")
+    match (faults.is_empty(), whole) {
+        (true, false) => Finding::not_tried(format!(
+            "/dev has more than {MOST_ENTRIES} entries, or cannot be searched"
+        )),
+        _ => Finding::of_faults(&faults, "none"),
+    }
+}
+
+/// Entries of /dev that are looked at, with those of its directories.
+const MOST_ENTRIES: usize = 4096;
+
+/// What lies in /dev and its directories that is no directory: path, type and device number; and whether that is all.
+fn below_dev() -> (Vec<(PathBuf, fs::FileType, u64)>, bool) {
+    let mut directories = vec![PathBuf::from("/dev")];
+    let (mut all, mut seen, mut whole) = (Vec::new(), 0, true);
+    while let Some(directory) = directories.pop() {
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            // What cannot be listed for its mode can still hold a node of a known name.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(_) => {
+                whole = false;
+                continue;
+            }
+        };
+        for entry in entries {
+            seen += 1;
+            if seen > MOST_ENTRIES {
+                return (all, false);
+            }
+            // Of the entry itself: no link is followed.
+            let Ok((path, found)) = entry.and_then(|e| Ok((e.path(), e.metadata()?))) else {
+                whole = false;
+                continue;
+            };
+            match found.is_dir() {
+                true => directories.push(path),
+                false => all.push((path, found.file_type(), found.rdev())),
+            }
+        }
+    }
+    (all, whole)
 }
 
 fn root() -> Finding {
@@ -340,7 +401,7 @@ fn own_file() -> Finding {
 mod tests {
     use super::*;
 
-    fn read(lines: &str) -> Vec<[String; 4]> {
+    fn read(lines: &str) -> Vec<Mount> {
         lines.lines().filter_map(mount).collect()
     }
 

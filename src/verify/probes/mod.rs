@@ -2,6 +2,7 @@
 
 mod files;
 mod network;
+mod node;
 mod privileges;
 pub mod processes;
 mod resources;
@@ -18,6 +19,7 @@ pub fn all() -> impl Iterator<Item = &'static Probe> {
         files::PROBES,
         processes::PROBES,
         resources::PROBES,
+        node::PROBES,
     ]
     .into_iter()
     .flatten()
