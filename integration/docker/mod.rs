@@ -22,6 +22,7 @@ mod ordinary;
 mod pods;
 mod privileges;
 mod probe;
+mod profiles;
 mod secured;
 mod shown;
 mod upstream;

@@ -8,13 +8,29 @@ use std::{env, process::Command};
 use super::{Docker, Policy};
 use crate::command::run_for;
 
-/// Runs a bash script in a scratch directory under /tmp, behind `standard`, as root and as `dev`.
+/// What becomes of it under the profile `paranoid`.
+#[derive(PartialEq)]
+enum Paranoid {
+    Works,
+    /// It compiles at run time.
+    Fails,
+}
+
+/// Runs a bash script in a scratch directory under /tmp, behind `standard`, as root and as `dev`, and as `dev` under the profile
+/// `paranoid`. docs/policy.md has a table of the latter.
 #[track_caller]
-fn works(script: &str, last_line: &str) {
+fn works(paranoid: Paranoid, script: &str, last_line: &str) {
     let _docker = Docker::connect();
     let script = format!("set -euo pipefail\nmkdir -p /tmp/w && cd /tmp/w\n{script}");
-    for (user, home) in [("0:0", "/root"), ("1000:1000", "/home/dev")] {
+    let dev = ("1000:1000", "/home/dev");
+    for (user, home, profile) in [
+        ("0:0", "/root", "agent"),
+        (dev.0, dev.1, "agent"),
+        (dev.0, dev.1, "paranoid"),
+    ] {
         let mut options = Policy::Standard.options();
+        let profile = format!("dev.agentbox.syscalls.profile={profile}");
+        options.extend(["--annotation", &profile]);
         let home = format!("HOME={home}");
         options.extend([
             "--user",
@@ -33,7 +49,11 @@ fn works(script: &str, last_line: &str) {
                 .args(&options)
                 .env_remove("RUST_BACKTRACE"),
         );
-        assert_eq!(finished.code, 0, "as {user}: {finished}");
+        if profile.ends_with("paranoid") && paranoid == Paranoid::Fails {
+            assert_ne!(finished.code, 0, "as {user}, {profile}: {finished}");
+            continue;
+        }
+        assert_eq!(finished.code, 0, "as {user}, {profile}: {finished}");
         assert_eq!(
             finished.stdout.lines().last(),
             Some(last_line),
@@ -48,6 +68,7 @@ fn works(script: &str, last_line: &str) {
 #[ignore = "needs the rig: hack/test"]
 fn bash_runs_jobs_pipes_and_substitutions() {
     works(
+        Paranoid::Works,
         r#"
         sleep 0.1 & wait $!
         diff <(printf '1\n2\n') <(seq 2) && seq 1000 | sort -rn | head -1 | tee out
@@ -62,6 +83,7 @@ fn bash_runs_jobs_pipes_and_substitutions() {
 #[ignore = "needs the rig: hack/test"]
 fn python_threads_processes_and_sockets_work() {
     works(
+        Paranoid::Works,
         r#"
         cat >t.py <<'PY'
 import asyncio, concurrent.futures, multiprocessing, socket, sqlite3, subprocess, tempfile, threading
@@ -88,6 +110,7 @@ PY
 #[ignore = "needs the rig: hack/test"]
 fn pip_installs_a_package_into_a_virtual_environment() {
     works(
+        Paranoid::Works,
         r#"
         mkdir -p pkg/boxed && echo 'NAME = "boxed"' >pkg/boxed/__init__.py
         printf '[project]\nname="boxed"\nversion="1"\n[build-system]\nrequires=["setuptools"]\nbuild-backend="setuptools.build_meta"\n' >pkg/pyproject.toml
@@ -103,6 +126,7 @@ fn pip_installs_a_package_into_a_virtual_environment() {
 #[ignore = "needs the rig: hack/test"]
 fn node_and_npm_work() {
     works(
+        Paranoid::Fails,
         r#"
         mkdir -p lib app && echo 'module.exports = () => "from npm"' >lib/index.js
         echo '{"name":"lib","version":"1.0.0"}' >lib/package.json
@@ -128,6 +152,7 @@ JS
 #[ignore = "needs the rig: hack/test"]
 fn git_commits_branches_clones_and_merges() {
     works(
+        Paranoid::Works,
         r#"
         export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
         git init -q -b main one && cd one && echo 1 >f && git add f && git commit -qm one
@@ -143,6 +168,7 @@ fn git_commits_branches_clones_and_merges() {
 #[ignore = "needs the rig: hack/test"]
 fn gcc_and_make_build_and_run() {
     works(
+        Paranoid::Works,
         r#"
         printf '#include <stdio.h>\nint main(void){puts("built");}\n' >m.c
         printf 'm: m.o\n\tgcc -o $@ $^\n' >Makefile
@@ -156,6 +182,7 @@ fn gcc_and_make_build_and_run() {
 #[ignore = "needs the rig: hack/test"]
 fn cargo_builds_tests_and_runs() {
     works(
+        Paranoid::Works,
         r#"
         export USER=dev
         cargo new -q --vcs none hello && cd hello
@@ -170,6 +197,7 @@ fn cargo_builds_tests_and_runs() {
 #[ignore = "needs the rig: hack/test"]
 fn curl_talks_to_a_local_server() {
     works(
+        Paranoid::Works,
         r#"
         echo served >index.html
         python3 -m http.server --bind 127.0.0.1 8123 >/dev/null 2>&1 & server=$!

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use agentbox::plan::SyscallPlan;
-use agentbox::policy::{self, Switch, Syscalls};
+use agentbox::policy::{self, Switch, SyscallProfile, Syscalls};
 use agentbox::runtime::{RuntimeError, filter};
 use agentbox::seccomp::{self, ARCH_X86_64, Call, DenyMode, Filter, SeccompError};
 use oci_spec::runtime::LinuxSeccomp;
@@ -28,6 +28,7 @@ fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> Filter {
         let planned = SyscallPlan {
             allow: syscalls.allow.clone(),
             deny: syscalls.deny.clone(),
+            profile: syscalls.profile,
             set_id: Switch::Off,
             engine_profile: engine.is_some(),
         };
@@ -76,6 +77,7 @@ fn an_allow_never_removes_a_deny_and_changes_no_other_call() {
     for round in 0..16 {
         let engine = (round % 2 == 0).then_some(&docker);
         let mut base = Syscalls {
+            profile: SyscallProfile::Agent,
             allow: BTreeSet::new(),
             deny: dice.some(&names, 12).into_iter().collect(),
             limit: BTreeSet::new(),
@@ -83,6 +85,7 @@ fn an_allow_never_removes_a_deny_and_changes_no_other_call() {
         let before = compiled(&mut base, engine);
         let allow: BTreeSet<_> = dice.some(&names, 6).into_iter().collect();
         let mut more = Syscalls {
+            profile: SyscallProfile::Agent,
             allow: allow.clone(),
             deny: base.deny.clone(),
             limit: BTreeSet::new(),
@@ -103,5 +106,44 @@ fn an_allow_never_removes_a_deny_and_changes_no_other_call() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn a_profile_lets_through_what_the_tighter_ones_do_and_more() {
+    let mut dice = Dice::new(0x0f1e_2d3c_4b5a_6978);
+    let spec = fixtures::bundle("docker26-run");
+    let docker = spec.linux().as_ref().unwrap().seccomp().clone().unwrap();
+    let names = names();
+    for round in 0..8 {
+        let engine = (round % 2 == 0).then_some(&docker);
+        let base = Syscalls {
+            profile: SyscallProfile::Agent,
+            allow: dice.some(&names, 6).into_iter().collect(),
+            deny: dice.some(&names, 6).into_iter().collect(),
+            limit: BTreeSet::new(),
+        };
+        let filters = SyscallProfile::ALL.iter().map(|profile| {
+            let mut syscalls = Syscalls {
+                profile: *profile,
+                ..base.clone()
+            };
+            compiled(&mut syscalls, engine)
+        });
+        let filters: Vec<Filter> = filters.collect();
+        let mut tighter = 0;
+        for name in names.iter().cycle().take(names.len() * 24) {
+            let call = call(&mut dice, number(name));
+            let denied = filters
+                .iter()
+                .map(|filter| filter.verdict(&call).is_denial());
+            let denied: Vec<bool> = denied.collect();
+            assert!(
+                denied.is_sorted_by(|tight, loose| tight >= loose),
+                "{name}: {denied:?}"
+            );
+            tighter += u32::from(denied[0] && !denied[1]);
+        }
+        assert!(tighter > 0);
     }
 }

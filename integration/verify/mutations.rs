@@ -20,6 +20,7 @@ fn everything() -> Promise {
     Promise {
         walls: Some(Walls {
             set_id_refused: true,
+            paranoid: true,
             root_read_only: true,
             masked: ["/etc/passwd".into()].into(),
             readonly: ["/proc/sys".into(), "/etc".into()].into(),

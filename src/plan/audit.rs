@@ -155,6 +155,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<Exceeded> {
         | Field::NetworkCoolDown
         | Field::NetworkBudgetsKept
         | Field::NetworkInbound
+        | Field::SyscallsProfile
         | Field::SyscallsAllow
         | Field::SyscallsDeny
         | Field::PrivilegesSetId

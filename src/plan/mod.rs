@@ -55,7 +55,8 @@ use self::join::Joined;
 use self::wrapped::ShownBy;
 use crate::egress::own::own_names;
 use crate::policy::{
-    Capability, Leave, LeftOut, Policy, Privileges, Resolved, Switch, SyscallName, Syscalls,
+    Capability, Leave, LeftOut, Policy, Privileges, Resolved, Switch, SyscallName, SyscallProfile,
+    Syscalls,
 };
 pub use audit::{AuditPlan, AuditedNetwork};
 pub use decided::Decided;
@@ -135,16 +136,29 @@ pub struct SyscallPlan {
     pub allow: BTreeSet<SyscallName>,
     /// Denied whatever the base rules say.
     pub deny: BTreeSet<SyscallName>,
+    /// What stands on the base rules.
+    #[serde(default = "agent", skip_serializing_if = "is_agent")]
+    pub profile: SyscallProfile,
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: Switch,
     /// Whether the engine's profile is merged in.
     pub engine_profile: bool,
 }
 
+/// What plans of before there were profiles meant.
+fn agent() -> SyscallProfile {
+    SyscallProfile::Agent
+}
+
+fn is_agent(profile: &SyscallProfile) -> bool {
+    *profile == agent()
+}
+
 impl SyscallPlan {
     /// What a policy asks for without an engine.
     pub fn alone(asked: &Syscalls, privileges: &Privileges) -> Self {
         let Syscalls {
+            profile,
             allow,
             deny,
             // What a ceiling lets be allowed allows nothing.
@@ -153,6 +167,7 @@ impl SyscallPlan {
         Self {
             allow: allow.clone(),
             deny: deny.clone(),
+            profile: *profile,
             set_id: privileges.set_id,
             engine_profile: false,
         }

@@ -8,7 +8,7 @@ use super::bound::{Amount, Bound};
 use super::text::few;
 use super::{
     EphemeralDir, GuestPath, InboundPort, MountRule, OnUnknown, Policy, RootAccess, SyscallName,
-    Syscalls,
+    SyscallProfile, Syscalls,
 };
 
 /// What of a value exceeds the ceiling's.
@@ -343,6 +343,34 @@ impl CeilingRule<BTreeSet<SyscallName>> for CallsOf {
         ceiling: &Policy,
     ) -> BTreeSet<SyscallName> {
         PartOf::narrowed(own, &calls_within(&ceiling.syscalls), ceiling)
+    }
+}
+
+/// A profile of system calls. What `debug` adds, a ceiling may let be allowed call by call.
+pub(super) struct ProfileOf;
+
+impl CeilingRule<SyscallProfile> for ProfileOf {
+    #[cfg(test)]
+    const WITHIN: &'static str = "the ceiling's value or less (in the order above); `debug` also where the ceiling is `agent` and its \
+                                  `syscalls.allow` and `syscalls.limit` have the calls that `debug` adds";
+
+    fn excess(asked: &SyscallProfile, most: &SyscallProfile, ceiling: &Policy) -> Option<Excess> {
+        AtMost::excess(asked, &most_profile(*most, ceiling), ceiling)
+    }
+
+    fn narrowed(own: &SyscallProfile, most: &SyscallProfile, ceiling: &Policy) -> SyscallProfile {
+        AtMost::narrowed(own, &most_profile(*most, ceiling), ceiling)
+    }
+}
+
+fn most_profile(most: SyscallProfile, ceiling: &Policy) -> SyscallProfile {
+    let within = calls_within(&ceiling.syscalls);
+    let has = |call: &&str| within.iter().any(|name| name.as_str() == *call);
+    match most {
+        SyscallProfile::Agent if SyscallProfile::Debug.adds().iter().all(has) => {
+            SyscallProfile::Debug
+        }
+        _ => most,
     }
 }
 

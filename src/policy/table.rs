@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use super::ceiling_rule::{
     AllOf, AtLeast, AtMost, CallsOf, Free, PartOf, PartOfMounts, PartOfRoot, PlacesOf, PortsOf,
-    WhereApprovable, WithinBound,
+    ProfileOf, WhereApprovable, WithinBound,
 };
 use super::network_limit::{LimitsWithin, RulesWithin};
 use super::rows::fields;
@@ -135,6 +135,10 @@ fields! {
 
     /// The syscall wall, on top of the base rules: which system calls are made.
     Syscalls in syscalls, written SyscallsFields {
+        /// Which rules stand on the base rules ([profiles](#profiles-of-system-calls)): short lists of requests and options, and no
+        /// memory that is written and then executed; nothing; the calls of debuggers.
+        profile: SyscallProfile = SyscallsProfile "syscalls.profile", ProfileOf, Annotated, before SyscallProfile::Agent;
+
         /// Allowed on top of the base rules.
         allow: BTreeSet<SyscallName> = SyscallsAllow "syscalls.allow", CallsOf, Annotated;
 

@@ -117,6 +117,28 @@ words! {
 }
 
 words! {
+    /// Which rules for system calls stand on the base rules.
+    SyscallProfile {
+        /// Requests and options by short lists, no memory that is written and then executed.
+        Paranoid = "paranoid",
+        /// The base rules: the calls of ordinary programs.
+        Agent = "agent",
+        /// The calls of debuggers too.
+        Debug = "debug",
+    }
+}
+
+impl SyscallProfile {
+    /// The calls that it allows besides the base rules, as policies/syscalls/debug.toml says it.
+    pub fn adds(self) -> &'static [&'static str] {
+        match self {
+            Self::Debug => &["process_vm_readv", "process_vm_writev", "ptrace"],
+            Self::Paranoid | Self::Agent => &[],
+        }
+    }
+}
+
+words! {
     /// On or off.
     Switch {
         /// Off.

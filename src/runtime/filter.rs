@@ -7,6 +7,7 @@ use oci_spec::runtime::LinuxSeccomp;
 
 use crate::plan::{HostFacts, Plan, SyscallPlan};
 use crate::policy::Switch;
+use crate::render::explain::syscalls::call_profile;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
 use crate::seccomp::{self, DenyMode, Filter, FilterInput, Ours, SavedFilter, SyscallName};
@@ -61,6 +62,7 @@ pub fn compile(
         allow: &allow,
         deny: &deny,
         set_id: asked.syscalls.set_id == Switch::On,
+        profile: call_profile(asked.syscalls.profile),
         devices: asked.devices,
         denials: asked.denials,
     });

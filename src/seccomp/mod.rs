@@ -57,10 +57,23 @@ pub struct Ours<'a> {
     pub deny: &'a BTreeSet<SyscallName>,
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: bool,
+    /// Which set of rules stands on the base.
+    pub profile: CallProfile,
     /// Whether there are devices of the node's choice, whose drivers have ioctls of their own.
     pub devices: bool,
     /// How denials are answered.
     pub denials: DenyMode,
+}
+
+/// What stands on the base rules: policies/syscalls/paranoid.toml or debug.toml. From least to most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallProfile {
+    /// Requests and options by short lists, no memory that is written and then executed.
+    Paranoid,
+    /// The base rules alone.
+    Agent,
+    /// The calls of debuggers too.
+    Debug,
 }
 
 /// How a denied call is answered.
@@ -212,15 +225,28 @@ pub fn compile(input: &FilterInput<'_>) -> Result<Option<Filter>, SeccompError> 
 
 /// What a process calls between loading its filter and having given the listener away: nobody would answer it.
 const HAND_OVER: [&str; 4] = ["sendmsg", "close", "fcntl", "read"];
+/// What a kernel says of a request that it does not know.
+const EINVAL: u16 = 22;
+/// The only request of fcntl(2) among them, by which debug builds see that a descriptor is open.
+const F_GETFD: u64 = 1;
 
 /// The first of those that the program may leave to somebody else.
 fn not_always_allowed(program: &Program) -> Option<SyscallName> {
     let names = HAND_OVER.iter().filter_map(|name| name.parse().ok());
+    let lets = |verdict: &Verdict| matches!(verdict, Verdict::Allow | Verdict::Log);
     names.into_iter().find(|name: &SyscallName| {
         let outcomes = outcomes(program, ARCH_X86_64, name.number());
-        outcomes
+        // `paranoid` lists the requests of fcntl, and the kernel itself answers the others.
+        let made = Call {
+            number: name.number(),
+            arch: ARCH_X86_64,
+            args: [0, F_GETFD, 0, 0, 0, 0],
+        };
+        let is_plain = |verdict: &Verdict| *verdict == Verdict::Errno(EINVAL);
+        let is_listed = name.as_str() == "fcntl" && lets(&run(program, &made));
+        !outcomes
             .iter()
-            .any(|verdict| *verdict != Verdict::Allow && *verdict != Verdict::Log)
+            .all(|verdict| lets(verdict) || is_listed && is_plain(verdict))
     })
 }
 

@@ -1,11 +1,11 @@
 //! Our side of the wall: the base rules, and what a policy adds to or takes from them.
 
-use super::Ours;
 use super::SeccompError;
 use super::base::{BASE, Base, REASONS};
-use super::more::{DEVICES, More, SET_ID};
+use super::more::{DEBUG, DEVICES, More, PARANOID, SET_ID};
 use super::rule::{ENOSYS, EPERM, Rule, Verdict};
 use super::table::SyscallName;
+use super::{CallProfile, Ours};
 
 /// `__X32_SYSCALL_BIT`
 pub(super) const X32_BIT: u32 = 0x4000_0000;
@@ -39,6 +39,7 @@ impl OurRules {
             allow,
             deny,
             set_id,
+            profile,
             devices,
             denials: _,
         } = *ours;
@@ -48,6 +49,10 @@ impl OurRules {
             by_number[usize::from(base.number)] = base.rule.clone();
         }
         for more in DEVICES.iter().filter(|_| devices) {
+            by_number[usize::from(more.number)] = more.rule.clone();
+        }
+        // After the devices': their drivers' requests are none of those that this profile lists.
+        for more in profile.rules() {
             by_number[usize::from(more.number)] = more.rule.clone();
         }
         for name in allow {
@@ -103,6 +108,24 @@ fn base(name: SyscallName) -> &'static Base {
     &BASE[index.expect("a test holds that every name has a rule")]
 }
 
+impl CallProfile {
+    fn rules(self) -> &'static [More] {
+        match self {
+            Self::Paranoid => PARANOID,
+            Self::Agent => &[],
+            Self::Debug => DEBUG,
+        }
+    }
+
+    /// Why this profile treats a call in another way than the base rules, in the words of its file.
+    pub fn reason(self, name: SyscallName) -> Option<&'static str> {
+        let number = name.number();
+        let mut rules = self.rules().iter();
+        let rule = rules.find(|more| u32::from(more.number) == number);
+        rule.map(|more| more.reason)
+    }
+}
+
 /// Whether policies/syscalls/set-id.toml has a rule for a call: it sets the mode of a file.
 pub fn sets_modes(name: SyscallName) -> bool {
     let number = name.number();
@@ -114,8 +137,20 @@ pub fn reason(name: SyscallName) -> &'static str {
     REASONS[usize::from(base(name).reason)]
 }
 
+/// Why `paranoid` denies a call with these arguments; `None` where it does not.
+pub(super) fn denial_of_paranoid(name: SyscallName, args: &[u64; 6]) -> Option<&'static str> {
+    let number = name.number();
+    let rule = PARANOID
+        .iter()
+        .find(|more| u32::from(more.number) == number)?;
+    rule.rule.verdict(args).is_denial().then_some(rule.reason)
+}
+
 /// The same where they deny it with these arguments; `None` where they allow it.
 pub(super) fn denial(name: SyscallName, args: &[u64; 6]) -> Option<&'static str> {
-    let denied = base(name).rule.verdict(args).is_denial();
-    denied.then(|| reason(name))
+    base(name)
+        .rule
+        .verdict(args)
+        .is_denial()
+        .then(|| reason(name))
 }

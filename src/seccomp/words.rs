@@ -156,10 +156,16 @@ pub fn words(call: &Call, errno: u16) -> Words {
             reason,
             "only a policy file of the node can, by syscalls.allow, and it gives up what the reason says",
         ),
-        None => (
-            "denied by syscalls.deny or privileges.set-id of the policy, or by the engine's seccomp profile",
-            "look at `agentbox explain` for the policy, and at the engine's --security-opt seccomp",
-        ),
+        None => match known.and_then(|name| ours::denial_of_paranoid(name, &call.args)) {
+            Some(reason) => (
+                reason,
+                "syscalls.profile = \"agent\" allows it; syscalls.allow allows the whole call",
+            ),
+            None => (
+                "denied by syscalls.deny or privileges.set-id of the policy, or by the engine's seccomp profile",
+                "look at `agentbox explain` for the policy, and at the engine's --security-opt seccomp",
+            ),
+        },
     };
     Words {
         call: format!("{name}({})", text.join(", ")),

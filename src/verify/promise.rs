@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::egress::Decision;
 use crate::plan::{Isolates, LimitsPlan, Plan};
-use crate::policy::{Capability, Host, NetworkMode, RootAccess, Switch};
+use crate::policy::{Capability, Host, NetworkMode, RootAccess, Switch, SyscallProfile};
 
 /// An address of the block that no network has (RFC 5737, TEST-NET-1).
 pub const NOBODYS_ADDRESS: &str = "192.0.2.1";
@@ -41,6 +41,9 @@ pub struct Walls {
     pub calls: BTreeSet<String>,
     /// Set-user-ID modes are refused.
     pub set_id_refused: bool,
+    /// The profile `paranoid` holds.
+    #[serde(default)]
+    pub paranoid: bool,
     /// The root file system is read-only.
     pub root_read_only: bool,
     /// Paths that show nothing.
@@ -107,8 +110,14 @@ impl Walls {
         let masked = filesystem.masked.iter().filter(|path| !seen.contains(path));
         Self {
             capabilities: capability_limit.clone(),
-            calls: syscalls.allow.iter().map(ToString::to_string).collect(),
+            calls: syscalls
+                .allow
+                .iter()
+                .map(ToString::to_string)
+                .chain(syscalls.profile.adds().iter().copied().map(str::to_owned))
+                .collect(),
             set_id_refused: syscalls.set_id == Switch::Off,
+            paranoid: syscalls.profile == SyscallProfile::Paranoid,
             root_read_only: filesystem.root == RootAccess::ReadOnly,
             masked: masked.cloned().collect(),
             readonly: filesystem.readonly.iter().cloned().collect(),

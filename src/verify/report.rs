@@ -279,6 +279,7 @@ mod tests {
             ..Promise::default()
         };
         promise.walls.as_mut().unwrap().set_id_refused = true;
+        promise.walls.as_mut().unwrap().paranoid = true;
         promise
     }
 

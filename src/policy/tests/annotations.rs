@@ -27,6 +27,7 @@ fn every_field_has_an_annotation() {
         .field("network.budgets-kept", "33")
         .field("network.inbound", "9090, 8080")
         .preset("local", "[\"a.local.test\"]")
+        .field("syscalls.profile", "paranoid")
         .field("syscalls.allow", "")
         .field("syscalls.deny", "ptrace , keyctl")
         .field("privileges.capabilities", "CHOWN,CAP_KILL")
@@ -80,6 +81,7 @@ fn every_field_has_an_annotation() {
             inbound: ["8080", "9090"].map(|port| port.parse().unwrap()).into(),
         },
         syscalls: Syscalls {
+            profile: SyscallProfile::Paranoid,
             allow: BTreeSet::new(),
             deny: ["ptrace", "keyctl"]
                 .map(|name| name.parse().unwrap())

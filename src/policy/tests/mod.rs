@@ -128,7 +128,7 @@ fn services() -> BTreeSet<NetworkRule> {
 }
 
 /// What annotations may ask of `standard` and `permissive`.
-const LOOSEN: [Field; 12] = [
+const LOOSEN: [Field; 13] = [
     Field::FilesystemScratch,
     Field::FilesystemSecrets,
     Field::LimitsPids,
@@ -141,6 +141,7 @@ const LOOSEN: [Field; 12] = [
     Field::NetworkOnUnknown,
     Field::NetworkUpload,
     Field::SyscallsAllow,
+    Field::SyscallsProfile,
 ];
 
 /// What a debugger makes of the container's own processes.
@@ -162,6 +163,7 @@ fn the_built_in_policies_are_what_the_design_says() {
             filesystem,
             network,
             syscalls: Syscalls {
+                profile: SyscallProfile::Agent,
                 allow: BTreeSet::new(),
                 deny: BTreeSet::new(),
                 limit: match name {

@@ -17,7 +17,7 @@ use self::page::{Page, path, paths, size};
 use super::identity::Identity;
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{AuditPlan, Decided, LimitsPlan, Plan, SyscallPlan, Warning};
-use crate::policy::{Leave, NetworkMode, Policy, SyscallName, escape};
+use crate::policy::{Leave, NetworkMode, Policy, SyscallName, SyscallProfile, escape};
 use crate::seccomp::{Filter, Listener, Program, Verdict};
 
 /// What is explained; as JSON, what `explain --json` prints.
@@ -259,6 +259,13 @@ fn changed_calls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
         let names: Vec<&str> = set.iter().map(SyscallName::as_str).collect();
         names.join(" ")
     };
+    match plan.profile {
+        SyscallProfile::Agent => {}
+        SyscallProfile::Debug => page.item("profile debug: the calls of debuggers too"),
+        SyscallProfile::Paranoid => page.item(
+            "profile paranoid: ioctl, prctl and fcntl by short lists, no memory that is written and then executed",
+        ),
+    }
     if !plan.allow.is_empty() {
         page.item(format_args!("added: {}", join(&plan.allow)));
     }

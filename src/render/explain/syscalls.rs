@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::page::Page;
 use crate::plan::SyscallPlan;
-use crate::policy::Switch;
+use crate::policy::{Switch, SyscallProfile};
 use crate::seccomp::{
-    ARCH_X86_64, FilterInput, Program, SyscallName, Verdict, compile, outcomes, reason, sets_modes,
+    ARCH_X86_64, CallProfile, FilterInput, Program, SyscallName, Verdict, compile, outcomes,
+    reason, sets_modes,
 };
 
 /// Docker's default profile for a container with the default capabilities, as Docker 28 writes it into a bundle. Its source is
@@ -207,10 +208,22 @@ impl Programs<'_> {
         if is_in(&plan.allow) {
             return "by the policy's syscalls.allow";
         }
+        if let Some(reason) = call_profile(plan.profile).reason(name) {
+            return reason;
+        }
         if plan.set_id == Switch::Off && sets_modes(name) {
             return "no set-user-ID or set-group-ID file (privileges.set-id); any other mode is the file's owner's affair";
         }
         reason(name)
+    }
+}
+
+/// A policy's profile, as the filter has it.
+pub fn call_profile(profile: SyscallProfile) -> CallProfile {
+    match profile {
+        SyscallProfile::Paranoid => CallProfile::Paranoid,
+        SyscallProfile::Agent => CallProfile::Agent,
+        SyscallProfile::Debug => CallProfile::Debug,
     }
 }
 
@@ -246,6 +259,7 @@ mod tests {
                 allow: &names(&plan.allow),
                 deny: &names(&plan.deny),
                 set_id: false,
+                profile: call_profile(plan.profile),
                 devices: false,
                 denials: DenyMode::Errno,
             }),

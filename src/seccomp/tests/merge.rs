@@ -3,11 +3,12 @@
 use super::super::interp::{ARCH_X86_64, Call};
 use super::super::rule::PLAIN;
 use super::super::{
-    DenyMode, FilterInput, Listener, Note, Ours, SeccompError, SyscallName, Verdict, compile,
+    CallProfile, DenyMode, Filter, FilterInput, LinuxSeccomp, Listener, Note, Ours, SeccompError,
+    SyscallName, Verdict, compile,
 };
 use super::engine::{Random, random_profile};
 use super::{
-    BUNDLES, bundle, call, engine_alone, errno, interesting_numbers, names, ours, profile,
+    BUNDLES, bundle, call, engine_alone, errno, interesting_numbers, names, ours, profile, source,
 };
 
 /// Arguments that some rule somewhere names.
@@ -151,6 +152,7 @@ fn notify_answers_the_same_errnos_through_the_listener() {
                 allow: &allow,
                 deny: &deny,
                 set_id: true,
+                profile: CallProfile::Agent,
                 devices: false,
                 denials,
             };
@@ -194,6 +196,7 @@ fn an_engine_with_its_own_listener_keeps_it_and_our_denials_stay_errnos() {
         allow: &allow,
         deny: &deny,
         set_id: true,
+        profile: CallProfile::Agent,
         devices: false,
         denials: DenyMode::Notify,
     };
@@ -223,6 +226,7 @@ fn a_profile_that_denies_the_hand_over_gets_no_listener() {
             allow: &allow,
             deny: &deny,
             set_id: true,
+            profile: CallProfile::Agent,
             devices: false,
             denials: DenyMode::Notify,
         };
@@ -244,6 +248,7 @@ fn a_policy_cannot_deny_what_the_runtime_itself_still_calls() {
         allow: &allow,
         deny: &deny,
         set_id: true,
+        profile: CallProfile::Agent,
         devices: false,
         denials: DenyMode::Errno,
     };
@@ -291,6 +296,7 @@ fn the_limit_of_core_files_is_never_changed() {
         allow: &allow,
         deny: &deny,
         set_id: true,
+        profile: CallProfile::Agent,
         devices: false,
         denials: DenyMode::Notify,
     };
@@ -334,6 +340,7 @@ fn set_id_bits_are_refused_in_every_call_that_sets_a_mode() {
             allow: &allow,
             deny: &deny,
             set_id,
+            profile: CallProfile::Agent,
             devices: false,
             denials: DenyMode::Errno,
         };
@@ -396,6 +403,7 @@ fn ioctls_are_listed_unless_a_device_needs_its_own() {
             allow: &allow,
             deny: &deny,
             set_id: false,
+            profile: CallProfile::Agent,
             devices,
             denials: DenyMode::Errno,
         };
@@ -420,5 +428,107 @@ fn ioctls_are_listed_unless_a_device_needs_its_own() {
             let expected = if devices { Verdict::Allow } else { errno(25) };
             assert_eq!(filter.verdict(&ioctl(other)), expected, "{other:x}");
         }
+    }
+}
+
+fn under(profile: CallProfile, allow: &[&str], engine: Option<&LinuxSeccomp>) -> Filter {
+    let (allow, deny) = (names(allow), names(&[]));
+    let ours = Ours {
+        allow: &allow,
+        deny: &deny,
+        set_id: true,
+        profile,
+        devices: true,
+        denials: DenyMode::Notify,
+    };
+    let filter = compile(&FilterInput {
+        ours: Some(ours),
+        engine,
+    });
+    filter.unwrap().unwrap()
+}
+
+/// Calls of which `agent` and `paranoid` say different things, and what the latter says.
+const PARANOIDS: [(&str, [u64; 6], u16); 14] = [
+    ("mmap", [0, 4096, 7, 0x22, u64::MAX, 0], 1),
+    ("mmap", [0, 4096, 5, 0x22, u64::MAX, 0], 1),
+    ("mmap", [0, 4096, 6, 0x2, 3, 0], 1),
+    ("mprotect", [0x1000, 4096, 5, 0, 0, 0], 1),
+    ("mprotect", [0x1000, 4096, 4 | 0x0100_0000, 0, 0, 0], 1),
+    ("pkey_mprotect", [0x1000, 4096, 7, 0, 0, 0], 1),
+    ("shmat", [0, 0, 0x8000, 0, 0, 0], 1),
+    ("memfd_create", [0, 0, 0, 0, 0, 0], 1),
+    ("memfd_create", [0, 0x18, 0, 0, 0, 0], 1),
+    ("ioctl", [0, 0x540c, 0, 0, 0, 0], 25),
+    ("ioctl", [0, 0xc020_4600, 0, 0, 0, 0], 25),
+    ("prctl", [13, 0, 0, 0, 0, 0], 22),
+    ("fcntl", [0, 10, 0, 0, 0, 0], 22),
+    ("fcntl", [0, 1024 | 1 << 32, 0, 0, 0, 0], 22),
+];
+
+#[test]
+fn paranoid_lists_requests_and_executes_no_memory() {
+    let engine = bundle("docker26-run");
+    for engine in [None, Some(&engine)] {
+        let agent = under(CallProfile::Agent, &[], engine);
+        let paranoid = under(CallProfile::Paranoid, &[], engine);
+        // fcntl is checked, and not as far as the listener's way out goes.
+        assert_eq!(paranoid.listener, Listener::Sidecar, "{:?}", paranoid.notes);
+        for (name, args, errno) in PARANOIDS {
+            let call = call(name, args);
+            let answer = match errno {
+                1 => Verdict::Notify(errno),
+                _ => Verdict::Errno(errno),
+            };
+            assert_eq!(agent.verdict(&call), Verdict::Allow, "{name}({args:x?})");
+            assert_eq!(paranoid.verdict(&call), answer, "{name}({args:x?})");
+        }
+        for (name, args) in [
+            ("mmap", [0, 4096, 3, 0x22, u64::MAX, 0]),
+            ("mmap", [0, 4096, 5, 0x802, 3, 0]),
+            ("mprotect", [0x1000, 4096, 1, 0, 0, 0]),
+            ("shmat", [0; 6]),
+            ("memfd_create", [0, 0x9, 0, 0, 0, 0]),
+            ("ioctl", [0, 0x5401, 0, 0, 0, 0]),
+            ("fcntl", [0, 1030, 0, 0, 0, 0]),
+        ] {
+            let verdict = paranoid.verdict(&call(name, args));
+            assert_eq!(verdict, Verdict::Allow, "{name}({args:x?})");
+        }
+        // What is allowed by name is allowed whatever its arguments.
+        let more = under(CallProfile::Paranoid, &["mprotect"], engine);
+        let jit = call("mprotect", [0x1000, 4096, 5, 0, 0, 0]);
+        assert_eq!(more.verdict(&jit), Verdict::Allow);
+        let typed = call("ioctl", [0, 0x5412, 0, 0, 0, 0]);
+        assert_eq!(paranoid.verdict(&typed), Verdict::Notify(1));
+    }
+}
+
+#[test]
+fn debug_adds_what_its_file_says_and_ceilings_know_of() {
+    let listed: Vec<&str> = source::more("DEBUG")
+        .values()
+        .map(|(name, _, _)| name.as_str())
+        .collect();
+    let mut known = crate::policy::SyscallProfile::Debug.adds().to_vec();
+    known.sort_by_key(|name| name.parse::<SyscallName>().unwrap().number());
+    assert_eq!(listed, known);
+    let (agent, debug) = (
+        under(CallProfile::Agent, &[], None),
+        under(CallProfile::Debug, &[], None),
+    );
+    for name in SyscallName::all() {
+        let call = call(name.as_str(), [0; 6]);
+        let is_added = listed.contains(&name.as_str());
+        assert_eq!(
+            debug.verdict(&call) == Verdict::Allow,
+            is_added || agent.verdict(&call) == Verdict::Allow,
+            "{name}"
+        );
+        assert_eq!(
+            is_added,
+            debug.verdict(&call) != agent.verdict(&call),
+            "{name}"
+        );
     }
 }

@@ -13,7 +13,7 @@ use super::super::table::SyscallName;
 const TOML: &str = include_str!("../../../policies/syscalls/base.toml");
 
 /// What is besides or in place of the base, by the name of its list.
-const MORE: [(&str, &str, &str); 2] = [
+const MORE: [(&str, &str, &str); 4] = [
     (
         "DEVICES",
         "In place of the base where the container has devices of the node's choice.",
@@ -23,6 +23,16 @@ const MORE: [(&str, &str, &str); 2] = [
         "SET_ID",
         "Besides the base where no file may be made set-user-ID or set-group-ID.",
         include_str!("../../../policies/syscalls/set-id.toml"),
+    ),
+    (
+        "DEBUG",
+        "In place of the base under the profile `debug`.",
+        include_str!("../../../policies/syscalls/debug.toml"),
+    ),
+    (
+        "PARANOID",
+        "In place of the base under the profile `paranoid`.",
+        include_str!("../../../policies/syscalls/paranoid.toml"),
     ),
 ];
 
@@ -273,12 +283,13 @@ fn generated_more() -> String {
             "\n/// {about}\npub(super) static {list}: &[More] = &[\n"
         )
         .unwrap();
-        for (number, (name, rule, _)) in &rules {
+        for (number, (name, rule, reason)) in &rules {
             let rule = match (rule.cases.is_empty(), rule.otherwise) {
-                (true, Verdict::Errno(errno)) => format!("deny({number}, {errno})"),
+                (true, Verdict::Allow) => format!("allow({number}, {reason:?})"),
+                (true, Verdict::Errno(errno)) => format!("deny({number}, {errno}, {reason:?})"),
                 (false, Verdict::Errno(errno)) => {
                     let constant = name.as_str().to_uppercase();
-                    format!("check({number}, &{list}_{constant}, {errno})")
+                    format!("check({number}, &{list}_{constant}, {errno}, {reason:?})")
                 }
                 other => panic!("{name}: {other:?}"),
             };
@@ -327,7 +338,7 @@ fn write_cases(text: &mut String, prefix: &str, rules: &Rules) {
     }
 }
 
-const HEADER_OF_MORE: &str = r#"//! Generated from the other files of `policies/syscalls`, which have the words, as `base.rs` is from `base.toml`.
+const HEADER_OF_MORE: &str = r#"//! Generated from the other files of `policies/syscalls`, as `base.rs` is from `base.toml`.
 //!
 //! `AGENTBOX_BLESS=1 cargo test base_rs_is_what_base_toml_says` writes this file.
 
@@ -338,15 +349,20 @@ use super::rule::{Case, Condition, Op, Rule, Verdict, Width};
 /// The rule of one call.
 pub(super) struct More {
     pub number: u16,
+    pub reason: &'static str,
     pub rule: Rule,
 }
 
-const fn deny(number: u16, errno: u16) -> More {
-    More { number, rule: Rule::always(Verdict::Errno(errno)) }
+const fn allow(number: u16, reason: &'static str) -> More {
+    More { number, reason, rule: Rule::always(Verdict::Allow) }
 }
 
-const fn check(number: u16, cases: &'static [Case], errno: u16) -> More {
-    More { number, rule: Rule { cases: Cow::Borrowed(cases), otherwise: Verdict::Errno(errno) } }
+const fn deny(number: u16, errno: u16, reason: &'static str) -> More {
+    More { number, reason, rule: Rule::always(Verdict::Errno(errno)) }
+}
+
+const fn check(number: u16, cases: &'static [Case], errno: u16, reason: &'static str) -> More {
+    More { number, reason, rule: Rule { cases: Cow::Borrowed(cases), otherwise: Verdict::Errno(errno) } }
 }
 "#;
 

@@ -333,3 +333,43 @@ pub const SET_ID: &[Call] = &[
         [BAD, 0o2755 | HIGH, 0, 0, 0],
     ),
 ];
+
+/// S16 and S17, under `paranoid`: no memory is touched that is there, and no descriptor and no segment exists.
+pub const EXECUTED_MEMORY: &[Call] = &[
+    Call::new(
+        "mmap(PROT_WRITE | PROT_EXEC)",
+        libc::SYS_mmap,
+        [0, 4096, 7, 0x22, BAD],
+    ),
+    Call::new(
+        "mmap(PROT_EXEC, MAP_ANONYMOUS)",
+        libc::SYS_mmap,
+        [0, 4096, 5, 0x22, BAD],
+    ),
+    Call::new("mprotect(PROT_EXEC)", libc::SYS_mprotect, [0, 0, 5, 0, 0]),
+    Call::new(
+        "pkey_mprotect(PROT_EXEC)",
+        libc::SYS_pkey_mprotect,
+        [0, 0, 5, BAD, 0],
+    ),
+    Call::new("shmat(SHM_EXEC)", libc::SYS_shmat, [BAD, 0, 0x8000, 0, 0]),
+    Call::new("memfd_create(0)", libc::SYS_memfd_create, [0, 0, 0, 0, 0]),
+    Call::new(
+        "memfd_create(MFD_EXEC)",
+        libc::SYS_memfd_create,
+        [0, 0x10, 0, 0, 0],
+    ),
+];
+
+/// S23, under `paranoid`: answered as an unknown request is.
+pub const UNLISTED: &[Call] = &[
+    Call::new("ioctl(TIOCEXCL)", libc::SYS_ioctl, [BAD, 0x540c, 0, 0, 0]),
+    Call::new(
+        "ioctl(FS_IOC_GETFLAGS)",
+        libc::SYS_ioctl,
+        [BAD, 0x8008_6601, 0, 0, 0],
+    ),
+    Call::new("prctl(PR_GET_TIMING)", libc::SYS_prctl, [13, 0, 0, 0, 0]),
+    Call::new("fcntl(F_SETSIG)", libc::SYS_fcntl, [BAD, 10, 0, 0, 0]),
+    Call::new("fcntl(F_NOTIFY)", libc::SYS_fcntl, [BAD, 1026, 0, 0, 0]),
+];

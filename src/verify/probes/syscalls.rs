@@ -191,7 +191,39 @@ pub const PROBES: &[Probe] = &[
             Attempt::Finds(|p| denied(p, attempt::SET_ID)),
         )
     },
+    Probe {
+        means: "memory that was written can be executed: foreign code runs without a file",
+        ..probe(
+            "executed-memory",
+            &["S16", "S17"],
+            "memory that is written is made executable, and a file in memory that can be executed",
+            |p| p.has(|w| w.paranoid),
+            Attempt::Finds(|p| denied(p, attempt::EXECUTED_MEMORY)),
+        )
+    },
+    Probe {
+        expected: "EINVAL or ENOTTY, as for an unknown request",
+        ..probe(
+            "short-lists",
+            &["S23"],
+            "requests of ioctl, prctl and fcntl are made that are on no list",
+            |p| p.has(|w| w.paranoid),
+            Attempt::Finds(unlisted),
+        )
+    },
 ];
+
+fn unlisted(promise: &Promise) -> Finding {
+    // What the filter says of them is what a kernel says that does not know them.
+    let answers = attempt::UNLISTED.iter().map(|call| {
+        let answer = match call.make() {
+            Err(Errno::INVAL | Errno::NOTTY) => Err(Errno::NOSYS),
+            other => other,
+        };
+        (call.name, answer)
+    });
+    judge(promise, answers)
+}
 
 fn mode(_: &Promise) -> Finding {
     match rustix::thread::secure_computing_mode() {
