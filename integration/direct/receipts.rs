@@ -257,6 +257,58 @@ fn direct_receipts_of_a_running_container_hold_while_its_log_grows() {
     verify().ok();
 }
 
+/// What `verify` found while the container ran is signed with the rest, and its report cannot be changed unseen.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_receipts_have_what_verify_found() {
+    let (node, scratch) = (Node::new(), Scratch::new());
+    let key = scratch.file("key.pem", &agentbox(&["key"]).ok());
+    let id = format!("proven-{}", std::process::id());
+    let bundle = node.bundle("bundle", &node.config(&["sleep", "60"]));
+    node.call(&["run", "--detach", "--bundle", &bundle, &id])
+        .ok();
+    for _ in 0..2 {
+        node.call(&["verify", &id]).ok();
+    }
+    node.call(&["delete", "--force", &id]).ok();
+    let receipt = scratch.file("receipt.json", &agentbox(&["receipt", &id]).ok());
+    let verify = || agentbox(&["receipt", "verify", &receipt, "--key", &key]);
+    let seen = verify().ok();
+    assert!(seen.contains("verified by trying: held, "), "{seen}");
+    assert!(seen.contains("verify.json: as they were signed"), "{seen}");
+    let said = agentbox(&["audit", &id]).ok();
+    assert_eq!(said.matches("verified: held: ").count(), 2, "{said}");
+
+    let runs = fs::read_dir("/var/lib/agentbox/runs").unwrap();
+    let mut of_id = runs
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.to_string_lossy().ends_with(&id));
+    let dir = of_id.next().unwrap();
+    let report = dir.join("verify.json");
+    let kept = fs::read_to_string(&report).unwrap();
+    assert_eq!(
+        serde_json::from_str::<Value>(&kept).unwrap()["result"],
+        "held"
+    );
+    flip(&report, kept.len() / 2);
+    assert_eq!(verify().code, 3);
+    // The log has its hash, also without a receipt.
+    fs::remove_file(dir.join("receipt.json")).unwrap();
+    let said = agentbox(&["audit", &id]);
+    assert!(
+        said.code == 3 && said.stderr.contains("verify.json: its hash is not"),
+        "{said}"
+    );
+    fs::remove_file(&report).unwrap();
+    let said = agentbox(&["audit", &id]);
+    assert!(
+        said.code == 3 && said.stderr.contains("verify.json: it is missing"),
+        "{said}"
+    );
+    fs::write(&report, kept).unwrap();
+    agentbox(&["audit", &id]).ok();
+}
+
 /// `audit` alone, without a receipt: what was cut, emptied, removed or added after the container was deleted.
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -198,6 +198,19 @@ pub enum What {
         /// Each as `name=value`.
         limits: Vec<String>,
     },
+    /// `verify` tried the walls of the running container.
+    Verified {
+        /// `held`, `not-held`, `not-tried` or `not-promised`.
+        result: String,
+        /// Attempts that a wall held off.
+        held: u64,
+        /// Names of the attempts that succeeded.
+        not_held: Vec<String>,
+        /// Names of those that could not be made.
+        not_tried: Vec<String>,
+        /// SHA-256 of the whole report, `verify.json` beside the log, in hexadecimal.
+        report: String,
+    },
     /// Events without a line of their own.
     LeftOut {
         /// Their class.
@@ -251,6 +264,7 @@ impl What {
             | Self::Process { .. }
             | Self::Limit { .. }
             | Self::Update { .. }
+            | Self::Verified { .. }
             | Self::LeftOut { .. } => None,
         }
     }
@@ -325,7 +339,11 @@ impl What {
             Self::Update { limits } => Self::Update {
                 limits: plain_list(limits),
             },
-            same @ (Self::Container { .. } | Self::Limit { .. } | Self::LeftOut { .. }) => same,
+            // Numbers, and words of this program's own.
+            same @ (Self::Container { .. }
+            | Self::Limit { .. }
+            | Self::Verified { .. }
+            | Self::LeftOut { .. }) => same,
         }
     }
 }

@@ -74,6 +74,21 @@ pub fn what(what: &What) -> String {
         }
         What::Limit { limit, times } => format!("{limit}, {times} times"),
         What::Update { limits } => format!("limits set: {}", limits.join(", ")),
+        What::Verified {
+            result,
+            held,
+            not_held,
+            not_tried,
+            ..
+        } => {
+            let mut words = format!("verified: {result}: {held} attempts held off");
+            for (list, name) in [(not_held, "not held"), (not_tried, "not tried")] {
+                if !list.is_empty() {
+                    words += &format!("; {name}: {}", list.join(", "));
+                }
+            }
+            words
+        }
         What::LeftOut { of, events } => format!("{events} more events of {of} without a line"),
     }
 }

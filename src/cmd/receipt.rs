@@ -129,6 +129,21 @@ fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, Held)]) -> 
     if let Some(exit) = receipt.exit {
         line("exit status", &exit.to_string());
     }
+    if let Some(verified) = &receipt.verified {
+        let mut words = format!(
+            "{}, {} attempts held off, at {}",
+            verified.result, verified.held, verified.time
+        );
+        for (list, name) in [
+            (&verified.not_held, "not held"),
+            (&verified.not_tried, "not tried"),
+        ] {
+            if !list.is_empty() {
+                words = format!("{words}; {name}: {}", list.join(", "));
+            }
+        }
+        line("verified by trying", &words);
+    }
     for log in &receipt.log {
         let counts: Vec<String> = log
             .counts

@@ -15,4 +15,4 @@ pub mod statement;
 
 pub use envelope::{Envelope, EnvelopeError};
 pub use key::{KeyError, PublicKey, SigningKey};
-pub use statement::{LogPart, Receipt, Statement, StatementError, Subject, Times};
+pub use statement::{LogPart, Receipt, Statement, StatementError, Subject, Times, Verified};

@@ -54,6 +54,27 @@ pub struct Receipt {
     pub times: Times,
     /// Exit status of the first process as a shell has it, where it is known.
     pub exit: Option<i32>,
+    /// The last result of `agentbox verify` about the container while it ran; left out where it did not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Verified>,
+}
+
+/// What `agentbox verify` found by trying.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Verified {
+    /// When (RFC 3339).
+    pub time: String,
+    /// `held`, `not-held`, `not-tried` or `not-promised`.
+    pub result: String,
+    /// Attempts that a wall held off.
+    pub held: u64,
+    /// Names of those that succeeded.
+    pub not_held: Vec<String>,
+    /// Names of those that could not be made.
+    pub not_tried: Vec<String>,
+    /// SHA-256 of the whole report, `verify.json` of the run.
+    pub report: String,
 }
 
 /// One file of the log.
@@ -150,6 +171,7 @@ mod tests {
             log: Vec::new(),
             times: Times::default(),
             exit: Some(0),
+            verified: None,
         }
     }
 

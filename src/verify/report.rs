@@ -1,6 +1,6 @@
 //! PURE. What was promised against what was found, for people and for programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -8,6 +8,7 @@ use super::inside;
 use super::probe::{Finding, Outcome, Probe, Wall};
 use super::probes;
 use super::promise::Promise;
+use crate::runtime::runs::verified::Summary;
 
 /// Version of the form of `--json`.
 const SCHEMA: &str = "agentbox.verify/1";
@@ -141,6 +142,31 @@ impl Report {
             () if has(Verdict::NotHeld) => Verdict::NotHeld,
             () if has(Verdict::NotTried) || !has(Verdict::Held) => Verdict::NotTried,
             () => Verdict::Held,
+        }
+    }
+
+    /// What it comes to, for the log and the receipt.
+    pub fn summary(&self) -> Summary {
+        let result = match self.result {
+            Verdict::Held => "held",
+            Verdict::NotHeld => "not-held",
+            Verdict::NotTried => "not-tried",
+            Verdict::NotPromised => "not-promised",
+        };
+        let of = |verdict| {
+            self.probes
+                .iter()
+                .filter(move |entry| entry.verdict == verdict)
+        };
+        let names = |verdict| {
+            let names: BTreeSet<&str> = of(verdict).map(|entry| entry.id).collect();
+            names.into_iter().map(str::to_owned).collect()
+        };
+        Summary {
+            result: result.to_owned(),
+            held: of(Verdict::Held).count() as u64,
+            not_held: names(Verdict::NotHeld),
+            not_tried: names(Verdict::NotTried),
         }
     }
 

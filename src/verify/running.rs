@@ -14,6 +14,7 @@ use crate::cli::{Exec, Global};
 use crate::enforce::program::Program;
 use crate::runtime::exec;
 use crate::runtime::launch::{self, Streams};
+use crate::runtime::runs::Run;
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::Place;
@@ -31,6 +32,7 @@ pub fn running(global: &Global, id: &str) -> Result<Report> {
     let subject = format!("container {}, {}", record.id, policy(&record));
     let mut report = Report::new(subject, &promise);
     by_exec(&place, &record, &promise, &mut report)?;
+    Run::of(&place).keep_verified(&report.json()?, report.summary());
     Ok(report)
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::files::{self, Content};
 use super::receipt::{RECEIPT, Stage, kept, key};
+use super::verified::VERIFIED;
 use super::{FILTER, Run};
 use crate::audit::{self, Fault};
 use crate::receipt::{Statement, Subject};
@@ -89,7 +90,7 @@ pub fn compare(statement: &Statement, dir: &Path) -> Result<Vec<(String, Held)>,
     };
     let logs = [audit::NODE, audit::SIDECAR, audit::WARDEN];
     let others: &[&str] = match stage {
-        Stage::Over => &[record::FILE, FILTER],
+        Stage::Over => &[record::FILE, FILTER, VERIFIED],
         Stage::There => &[],
     };
     let mut all = Vec::new();

@@ -7,6 +7,7 @@
 //!   warden.jsonl    the warden: how the first process ended, or the sidecar that it needed
 //!   record.json     the container's record: plan, policy, annotations
 //!   filter          the seccomp program, as it was loaded
+//!   verify.json     the last report of `agentbox verify` about it, where there was one
 //!   receipt.json    the signed statement of all that, where the node has a key
 //! ```
 //! Somebody without root's rights has the same in `$XDG_STATE_HOME/agentbox/runs`, or `~/.local/state`. The link `run` in the
@@ -20,6 +21,7 @@ mod node_log;
 mod prune;
 pub mod read;
 pub mod receipt;
+pub mod verified;
 
 pub use prune::prune;
 

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::files::{self, Content};
+use super::verified::{self, VERIFIED};
 use super::{Kept, LINK, Run, base, compare};
 use crate::audit::whole::{self, Stage};
 use crate::audit::{self, Context, Fault, Line, Log, What};
@@ -37,8 +38,8 @@ pub struct Found {
 pub struct Logs {
     /// One for each file that is there, or should be.
     pub logs: Vec<Log>,
-    /// Where the run's files are not those that its receipt is about.
-    pub unlike_receipt: Vec<Fault>,
+    /// Where the run's other files are not those that its log and its receipt are about.
+    pub unlike: Vec<Fault>,
 }
 
 impl Found {
@@ -159,7 +160,7 @@ impl Logs {
     /// All that is wrong with them.
     pub fn faults(&self) -> Vec<&Fault> {
         let of_logs = self.logs.iter().flat_map(|log| &log.faults);
-        of_logs.chain(&self.unlike_receipt).collect()
+        of_logs.chain(&self.unlike).collect()
     }
 }
 
@@ -178,9 +179,36 @@ impl Run {
             whole::check(&mut logs.logs, stage);
         }
         if stage == Stage::Gone {
-            logs.unlike_receipt = compare::faults(self)?;
+            logs.unlike = compare::faults(self)?;
+            // While the container is there, its line may be about to come.
+            logs.unlike.extend(self.unlike_report(&logs.logs)?);
         }
         Ok(logs)
+    }
+
+    /// Whether the report of `verify` is the one of which the log has the hash.
+    fn unlike_report(&self, logs: &[Log]) -> Result<Option<Fault>, RuntimeError> {
+        let node = logs.iter().filter(|log| log.file == audit::NODE);
+        let lines = node.flat_map(|log| &log.lines).collect::<Vec<_>>();
+        let wanted = verified::last(lines.into_iter()).map(|(_, hash)| hash.to_owned());
+        let found = match files::read(&self.file(VERIFIED))? {
+            Content::Absent => None,
+            Content::Bytes(text) => Some(audit::hash(&text)),
+            Content::Foreign(why) => Some(why.to_owned()),
+        };
+        let is_same = wanted == found;
+        Ok((!is_same).then(|| Fault {
+            file: VERIFIED.to_owned(),
+            line: 0,
+            why: match (wanted, found) {
+                (Some(_), None) => "it is missing, and the log has its hash".to_owned(),
+                (None, Some(_)) => {
+                    "the log has no line of it: it was added, or `verify` was stopped in the middle"
+                        .to_owned()
+                }
+                _ => "its hash is not the one that the log has: it was changed since".to_owned(),
+            },
+        }))
     }
 
     /// Its logs as they are there.

@@ -10,9 +10,10 @@ use ring::rand::SystemRandom;
 
 use super::files::{self, Content};
 use super::read::Found;
+use super::verified::{self, VERIFIED};
 use super::{FILTER, Kept, Run, base};
 use crate::audit::{self, LifeState, Log, What};
-use crate::receipt::{Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times};
+use crate::receipt::{Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times, Verified};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{self, Record, write_whole};
 use crate::runtime::state::store::Place;
@@ -188,6 +189,7 @@ impl Run {
         if stage == Stage::Over {
             subjects.extend(self.subject(record::FILE)?);
             subjects.extend(self.subject(FILTER)?);
+            subjects.extend(self.subject(VERIFIED)?);
         }
         let context = logs.context().cloned().unwrap_or_default();
         let image = context.image.as_deref().and_then(image_subject);
@@ -208,6 +210,7 @@ impl Run {
             log: logs.logs.iter().filter_map(part).collect(),
             times: times(&logs.logs),
             exit: logs.exit(),
+            verified: verified_of(&logs.logs),
         };
         let statement = serde_json::to_vec(&Statement::new(subjects, receipt));
         let statement = statement.map_err(std::io::Error::from);
@@ -225,6 +228,29 @@ impl Run {
                 why: why.to_owned(),
             }),
         }
+    }
+}
+
+/// What `verify` found last, if it ran.
+fn verified_of(logs: &[Log]) -> Option<Verified> {
+    let lines: Vec<&audit::Line> = logs.iter().flat_map(|log| &log.lines).collect();
+    let (line, _) = verified::last(lines.into_iter())?;
+    match line.event.what.clone() {
+        What::Verified {
+            result,
+            held,
+            not_held,
+            not_tried,
+            report,
+        } => Some(Verified {
+            time: line.time.clone(),
+            result,
+            held,
+            not_held,
+            not_tried,
+            report,
+        }),
+        _ => None,
     }
 }
 
