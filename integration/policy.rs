@@ -81,6 +81,10 @@ fn check_answers_by_its_words_and_its_status() {
         "policies/team.toml",
         "base = \"permissive\"\n[network]\nallow = [\"@ours\"]\ndeny = [\"bad.ours.test\"]",
     );
+    node.file(
+        "policies/by-path.toml",
+        "base = \"permissive\"\n[network]\nallow = [\"GET https://a.test/x\"]",
+    );
     for (arguments, code, part) in [
         (
             "team --host a.ours.test",
@@ -139,12 +143,54 @@ fn check_answers_by_its_words_and_its_status() {
         assert_eq!(finished.code, code, "{finished}");
         assert!(finished.stdout.contains(part), "{part}: {finished}");
     }
+    for (policy, request, code, part) in [
+        (
+            "team",
+            "GET https://A.ours.test./x/../y?q=1",
+            0,
+            "allowed: GET https://a.ours.test/y?q=1 by the rule *.ours.test, which opens every request to this host",
+        ),
+        (
+            "team",
+            "POST http://a.ours.test/x",
+            1,
+            "the missing rule: a.ours.test:80",
+        ),
+        (
+            "team",
+            "PUT https://bad.ours.test/",
+            1,
+            "network.deny has bad.ours.test",
+        ),
+        (
+            "team",
+            "GET https://a.ours.test/x%2f..%2fy",
+            2,
+            "can be read in two ways",
+        ),
+        (
+            "team",
+            "GET https://me:word@a.ours.test/",
+            2,
+            "names another host",
+        ),
+        ("team", "GET", 2, "this is not METHOD https://HOST/PATH"),
+        // Nothing would enforce it: it is neither kept nor taken for the host.
+        ("by-path", "GET https://a.test/x", 2, "name the host alone"),
+    ] {
+        let finished = node.policy(&["check", policy, "--request", request]);
+        assert_eq!(finished.code, code, "{finished}");
+        let said = format!("{}{}", finished.stdout, finished.stderr);
+        assert!(said.contains(part), "{part}: {finished}");
+    }
     // A question without an answer is no denial.
     for arguments in [
         "check gone --host a.test",
         "check team --host a_b..test",
         "check team --host a.test --port 0",
         "check team",
+        "check team --host a.test --request GET",
+        "check team --port 80 --request GET",
         "check team --host a.test --annotation network.alow=x",
         "check team --host a.test --annotation novalue",
         "check --container 0123456789abcdef --host a.test",

@@ -2,10 +2,12 @@
 //! coverage; the test here runs the corpus and changes of it, the same ones each time.
 
 mod mutate;
+mod requests;
 mod targets;
 mod wire;
 
 pub use mutate::{change_bytes, mutate};
+pub use requests::request;
 pub use targets::{annotations, config, process, resources};
 pub use wire::{hello, host, http, question, socks};
 
@@ -18,7 +20,7 @@ pub type Target = fn(&[u8]);
 pub type Change = fn(&[u8], &mut Dice) -> Vec<u8>;
 
 /// The targets by their names, with how their inputs are changed.
-pub const TARGETS: [(&str, Target, Change); 9] = [
+pub const TARGETS: [(&str, Target, Change); 10] = [
     ("config", config, mutate),
     ("process", process, mutate),
     ("resources", resources, mutate),
@@ -28,6 +30,7 @@ pub const TARGETS: [(&str, Target, Change); 9] = [
     ("http", http, change_bytes),
     ("question", question, change_bytes),
     ("socks", socks, change_bytes),
+    ("request", request, change_bytes),
 ];
 
 #[cfg(test)]

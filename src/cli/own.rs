@@ -220,8 +220,11 @@ pub struct PolicyCheck {
     /// Policy [default: the policy of a container without annotations]
     pub name: Option<String>,
     /// Host name or address to connect to
-    #[arg(long, value_name = "HOST")]
-    pub host: String,
+    #[arg(long, value_name = "HOST", required_unless_present = "request")]
+    pub host: Option<String>,
+    /// Request to make instead, as 'GET https://HOST/PATH'
+    #[arg(long, value_name = "REQUEST", conflicts_with_all = ["host", "port"])]
+    pub request: Option<String>,
     /// TCP port
     #[arg(long, default_value_t = 443, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,

@@ -20,6 +20,7 @@ pub mod http;
 pub mod names;
 pub mod own;
 pub mod phrase;
+pub mod request;
 pub mod socks;
 pub mod spelling;
 mod spent;

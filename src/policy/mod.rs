@@ -45,6 +45,7 @@ mod policy_text;
 mod prefix;
 pub mod preset;
 mod publish;
+pub mod request;
 mod resolve;
 mod rows;
 pub mod rule;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::request::RequestRule;
 use super::rule::NetworkRule;
 use super::text::{ValueError, string_form};
 
@@ -71,6 +72,8 @@ impl FromStr for RuleItem {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match text.strip_prefix('@') {
             Some(name) => name.parse().map(Self::Preset),
+            // Nothing looks into a connection yet: the host alone would be opened, which is more than the rule says.
+            None if RequestRule::is_meant(text) => Err(not_enforced(text)),
             None => text.parse().map(Self::Rule),
         }
     }
@@ -78,9 +81,37 @@ impl FromStr for RuleItem {
 
 string_form!(RuleItem);
 
+/// A rule for requests, or a wrong one: what is wrong with it, and what to write.
+fn not_enforced(text: &str) -> ValueError {
+    match text.parse::<RequestRule>() {
+        Err(error) => error,
+        Ok(_) => ValueError::grammar(
+            text,
+            "a rule that is enforced: no rule for methods and paths is yet; name the host alone, which opens every request to it",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A rule that nothing enforces is refused, and not taken for its host.
+    #[test]
+    fn a_rule_for_requests_is_refused_by_its_name() {
+        for text in [
+            "GET https://a.test/x",
+            "* https://a.test",
+            "GET,HEAD https://*.a.test/**",
+        ] {
+            let error = text.parse::<RuleItem>().unwrap_err().to_string();
+            assert!(error.contains("name the host alone"), "{error}");
+        }
+        for text in ["https://a.test/", "get https://a.test/", "a.test b.test"] {
+            let error = text.parse::<RuleItem>().unwrap_err().to_string();
+            assert!(!error.contains("name the host alone"), "{error}");
+        }
+    }
 
     #[test]
     fn a_preset_stands_behind_its_sign() {

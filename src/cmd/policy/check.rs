@@ -7,12 +7,13 @@ use anyhow::{Context, Result};
 
 use super::super::out;
 use crate::cli::{Global, PolicyCheck};
+use crate::egress::request::{self, Asked};
 use crate::egress::{Decision, Denial, NetworkVerdict, endpoint};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
     Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Selection, Target,
-    annotation_key, resolve,
+    annotation_key, resolve, shown,
 };
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
@@ -57,14 +58,12 @@ fn each_field(error: &anyhow::Error) {
 struct Question {
     host: Host,
     port: u16,
+    /// The request that the connection is for, in its one form.
+    request: Option<Asked>,
 }
 
 fn answer(global: &Global, args: &PolicyCheck) -> Result<(bool, String)> {
-    let host = args.host.parse().context("--host")?;
-    let question = Question {
-        host,
-        port: args.port,
-    };
+    let question = Question::of(args)?;
     match &args.container {
         Some(id) => of_container(id, &question),
         None => of_policy(global, args, &question),
@@ -89,7 +88,7 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     let Some(asking) = status.and_then(|status| status.asking) else {
         return Ok((allowed, text));
     };
-    let named = question.to_string();
+    let named = endpoint(&question.host, question.port);
     let names = |entry: &&String| entry.split_whitespace().next() == Some(named.as_str());
     let decision = plan.network.rules.decide(&question.host, question.port);
     let is_denied = matches!(decision, Decision::Deny(Denial::DeniedBy(_)));
@@ -203,6 +202,24 @@ fn annotations(typed: &[String]) -> Result<BTreeMap<String, String>> {
 }
 
 impl Question {
+    fn of(args: &PolicyCheck) -> Result<Self> {
+        if let Some(text) = &args.request {
+            let asked = request::typed(text)
+                .map_err(|why| anyhow::anyhow!("--request {}: {why}", shown(text)))?;
+            return Ok(Self {
+                host: asked.request.host.clone(),
+                port: asked.request.port,
+                request: Some(asked),
+            });
+        }
+        let host = args.host.as_deref().unwrap_or_default();
+        Ok(Self {
+            host: host.parse().context("--host")?,
+            port: args.port,
+            request: None,
+        })
+    }
+
     fn unconfined(&self) -> (bool, String) {
         let text = format!("allowed: {self}: unconfined, none of agentbox's walls");
         (true, text)
@@ -230,7 +247,12 @@ impl Question {
                 asking.map_or(0, |asking| asking.seconds)
             )),
             (NetworkMode::Allowlist, NetworkVerdict::Allow(rule)) => {
-                (true, format!("allowed: {self} by the rule {rule}"))
+                // No rule looks into a connection: whoever asks about a request is told how far this one goes.
+                let rest = match self.request {
+                    Some(_) => ", which opens every request to this host",
+                    None => "",
+                };
+                (true, format!("allowed: {self} by the rule {rule}{rest}"))
             }
         }
     }
@@ -259,8 +281,10 @@ impl Question {
 
 impl std::fmt::Display for Question {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { host, port } = self;
-        f.write_str(&endpoint(host, *port))
+        match &self.request {
+            Some(asked) => asked.fmt(f),
+            None => f.write_str(&endpoint(&self.host, self.port)),
+        }
     }
 }
 
@@ -273,6 +297,7 @@ mod tests {
         Question {
             host: host.parse().unwrap(),
             port,
+            request: None,
         }
     }
 

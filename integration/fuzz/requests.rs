@@ -1,0 +1,76 @@
+//! Requests, and the rules for them: each has one form, and both ways of comparing a rule agree.
+
+use agentbox::egress::http::head;
+use agentbox::egress::request::{RequestDecision, RequestRules, of_head, typed};
+use agentbox::policy::request::{RequestRule, Scheme, exceeds};
+
+/// Lines: a rule, another rule, and a request, as a person types them; or the head of a request.
+pub fn request(data: &[u8]) {
+    let to = || ("api.example.com".parse().unwrap(), 443);
+    if let Ok(Some(head)) = head(data)
+        && let Ok(asked) = of_head(&head, Scheme::Https, to())
+    {
+        let form = asked.to_string();
+        assert_eq!(typed(&form).unwrap(), asked, "{form}");
+        assert!(form.contains(" https://api.example.com/"), "{form}");
+    }
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let mut rules = Vec::new();
+    for line in text.lines().take(8) {
+        if let Ok(rule) = line.parse::<RequestRule>() {
+            let again: RequestRule = rule.to_string().parse().unwrap();
+            assert_eq!(again.to_string(), rule.to_string());
+            rules.push(rule);
+        }
+        if let Ok(asked) = typed(line) {
+            let form = asked.to_string();
+            assert!(form.bytes().all(|b| b == b' ' || b.is_ascii_graphic()));
+            assert_eq!(typed(&form).unwrap(), asked, "{form}");
+            let path = form.split('?').next().unwrap_or_default();
+            let (_, path) = path.split_once("://").unwrap();
+            let odd = ["//", "/../", "/./", "\\", ";", "%00", "%2E", "%25"];
+            assert!(odd.iter().all(|odd| !path.contains(odd)), "{form}");
+            for rule in &rules {
+                decided(&rules, rule, &asked.request);
+            }
+        }
+    }
+    let [first, second, ..] = &rules[..] else {
+        return;
+    };
+    assert_eq!(exceeds(first, std::slice::from_ref(first)), None, "{first}");
+    let Some(witness) = exceeds(first, std::slice::from_ref(second)) else {
+        return;
+    };
+    // A witness for other methods or hosts is the form of a rule, and no request.
+    if let Ok(asked) = typed(&witness) {
+        assert!(first.allows(&asked.request), "{witness}: {first}");
+        assert!(!second.allows(&asked.request), "{witness}: {second}");
+    }
+}
+
+fn decided(
+    rules: &[RequestRule],
+    denied: &RequestRule,
+    request: &agentbox::policy::request::Request,
+) {
+    let open = RequestRules {
+        allow: rules.iter().cloned().collect(),
+        deny: [].into(),
+    };
+    let is_open = matches!(open.decide_request(request), RequestDecision::Allow(_));
+    assert_eq!(is_open, rules.iter().any(|rule| rule.allows(request)));
+    // Whatever a rule allows, the same rule denies, and a denial wins.
+    assert!(
+        !denied.allows(request) || denied.denies(request),
+        "{denied}"
+    );
+    let closed = RequestRules {
+        deny: [denied.clone()].into(),
+        ..open
+    };
+    let by_rule = matches!(closed.decide_request(request), RequestDecision::DeniedBy(_));
+    assert_eq!(by_rule, denied.denies(request), "{denied}");
+}

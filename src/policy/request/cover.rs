@@ -1,0 +1,380 @@
+//! Whether all that one rule for requests allows is within others, exactly, with a request that is not.
+//!
+//! The search walks through all rules at once, symbol by symbol, in both readings of the path. Where the asked rule has a wildcard,
+//! three symbols stand for all: a slash, an encoded slash, and one that no rule names. Any other that a limit would let pass there
+//! it lets pass as a literal or by a wildcard, which takes the unnamed one as well; so a way out of the limits that any symbol
+//! opens, the unnamed one opens.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+use super::glob::{PathGlob, Piece, Places};
+use super::path::{ENCODED_SLASH, SLASH, Symbol};
+use super::{Method, Methods, RequestRule};
+use crate::policy::rule::Target;
+
+/// The most states of a search. Rules of people need some hundreds; a comparison that needs more is answered with no.
+const MOST_STATES: usize = 4_000;
+
+/// A request that a rule allows and none of these limits does, in the form of a rule; `None` where all is within them. A limit
+/// without a port is one for its scheme's port, as a rule is.
+pub fn exceeds(rule: &RequestRule, limits: &[RequestRule]) -> Option<String> {
+    let near: Vec<&RequestRule> = limits
+        .iter()
+        .filter(|limit| {
+            limit.scheme == rule.scheme
+                && limit.allowed_port() == rule.allowed_port()
+                && covers_target(&limit.target, &rule.target)
+        })
+        .collect();
+    for method in methods(rule, &near) {
+        let globs = near
+            .iter()
+            .filter(|limit| match &method {
+                Some(method) => limit.methods.names(method),
+                None => limit.methods == Methods::Any,
+            })
+            .map(|limit| &limit.path);
+        if let Some(path) = outside(&rule.path, globs) {
+            let method = method.map_or_else(|| "*".to_owned(), |method| method.to_string());
+            let whole = RequestRule {
+                path: PathGlob::parse("/").ok()?,
+                ..rule.clone()
+            };
+            let whole = whole.to_string();
+            let (_, address) = whole.split_once(' ')?;
+            return Some(format!("{method} {}{path}", address.strip_suffix('/')?));
+        }
+    }
+    None
+}
+
+/// The methods to look at: each that the rule names, or each that a limit names and, as `None`, all others.
+fn methods(rule: &RequestRule, limits: &[&RequestRule]) -> Vec<Option<Method>> {
+    let named = |methods: &Methods| match methods {
+        Methods::Any => BTreeSet::new(),
+        Methods::These(methods) => methods.clone(),
+    };
+    match &rule.methods {
+        Methods::These(methods) => methods.iter().cloned().map(Some).collect(),
+        Methods::Any => {
+            let limited: BTreeSet<Method> = limits
+                .iter()
+                .flat_map(|limit| named(&limit.methods))
+                .collect();
+            std::iter::once(None)
+                .chain(limited.into_iter().map(Some))
+                .collect()
+        }
+    }
+}
+
+fn covers_target(limit: &Target, asked: &Target) -> bool {
+    match (limit, asked) {
+        (Target::Any, Target::Name(_) | Target::Below(_) | Target::Any) => true,
+        (Target::Below(domain), Target::Name(name)) => name.parent() == Some(domain.as_str()),
+        (same, other) => same == other,
+    }
+}
+
+/// Where a path stands in a pattern, in both of its readings.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Stand {
+    written: Places,
+    decoded: Places,
+}
+
+impl Stand {
+    fn first(glob: &PathGlob) -> Self {
+        Self {
+            written: Places::first(glob.written()),
+            decoded: Places::first(glob.decoded()),
+        }
+    }
+
+    fn after(&self, glob: &PathGlob, symbol: Symbol) -> Self {
+        let decoded = symbol.decoded();
+        Self {
+            written: self.written.after(glob.written(), symbol, Symbol::eq),
+            decoded: self.decoded.after(glob.decoded(), decoded, Symbol::eq),
+        }
+    }
+
+    fn is_end(&self) -> bool {
+        self.written.is_end() && self.decoded.is_end()
+    }
+
+    fn is_dead(&self) -> bool {
+        self.written.is_dead() || self.decoded.is_dead()
+    }
+}
+
+/// What the segment at the end of a path is, decoded: some are none of a path's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Segment {
+    Before,
+    Empty,
+    Dot,
+    Dots,
+    Name,
+}
+
+impl Segment {
+    /// With one more symbol, where a path can have it.
+    fn after(self, symbol: Symbol) -> Option<Self> {
+        let (symbol, dot) = (symbol.decoded(), Symbol::plain(b'.'));
+        match self {
+            Self::Before => (symbol == SLASH).then_some(Self::Empty),
+            Self::Name if symbol == SLASH => Some(Self::Empty),
+            Self::Empty | Self::Dot | Self::Dots if symbol == SLASH => None,
+            Self::Empty if symbol == dot => Some(Self::Dot),
+            Self::Dot if symbol == dot => Some(Self::Dots),
+            Self::Empty | Self::Dot | Self::Dots | Self::Name => Some(Self::Name),
+        }
+    }
+
+    fn is_end(self) -> bool {
+        matches!(self, Self::Empty | Self::Name)
+    }
+}
+
+/// A path that a pattern matches and none of the others does.
+fn outside<'a>(asked: &'a PathGlob, others: impl Iterator<Item = &'a PathGlob>) -> Option<String> {
+    let globs: Vec<&PathGlob> = std::iter::once(asked).chain(others).collect();
+    let alphabet = alphabet(&globs);
+    let begin: Vec<Stand> = globs.iter().map(|glob| Stand::first(glob)).collect();
+    let begin = (begin, Segment::Before);
+    let mut seen = HashSet::from([begin.clone()]);
+    let mut ways = VecDeque::from([(begin, String::new())]);
+    while let Some(((stands, segment), path)) = ways.pop_front() {
+        let mut ends = stands.iter().map(Stand::is_end);
+        if segment.is_end() && ends.next() == Some(true) && !ends.any(|end| end) {
+            return Some(path);
+        }
+        for symbol in &alphabet {
+            let Some(segment) = segment.after(*symbol) else {
+                continue;
+            };
+            let next = globs.iter().zip(&stands);
+            let next: Vec<Stand> = next
+                .map(|(glob, stand)| stand.after(glob, *symbol))
+                .collect();
+            if next.first().is_none_or(Stand::is_dead) {
+                continue;
+            }
+            let state = (next, segment);
+            if seen.insert(state.clone()) {
+                ways.push_back((state, format!("{path}{symbol}")));
+            }
+        }
+        if seen.len() > MOST_STATES {
+            // Too much to compare: the pattern itself says what is not shown to be within the limits.
+            return Some(asked.to_string());
+        }
+    }
+    None
+}
+
+/// The symbols that a search needs: the asked pattern's own, both slashes, and one that no pattern names.
+fn alphabet(globs: &[&PathGlob]) -> Vec<Symbol> {
+    let named = |glob: &PathGlob| -> Vec<Symbol> {
+        let pieces = glob.written().iter().chain(glob.decoded());
+        pieces
+            .filter_map(|piece| match piece {
+                Piece::Is(symbol) => Some(*symbol),
+                Piece::One | Piece::Part | Piece::Rest => None,
+            })
+            .collect()
+    };
+    let all: BTreeSet<Symbol> = globs.iter().flat_map(|glob| named(glob)).collect();
+    let letters = (b'a'..=b'z').chain(b'A'..=b'Z').chain(b'0'..=b'9');
+    let unnamed = letters
+        .chain(*b"-_~!$&'()*+,=:@")
+        .map(Symbol::plain)
+        .find(|letter| !all.contains(letter));
+    // Patterns that name every character there is are compared by those.
+    let unnamed: Vec<Symbol> = match unnamed {
+        Some(symbol) => vec![symbol],
+        None => all.iter().copied().collect(),
+    };
+    let own = globs.first().map(|glob| named(glob)).unwrap_or_default();
+    let mut alphabet: Vec<Symbol> = unnamed;
+    for symbol in [SLASH, ENCODED_SLASH].into_iter().chain(own) {
+        if !alphabet.contains(&symbol) {
+            alphabet.push(symbol);
+        }
+    }
+    alphabet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{PathGlob, RequestPath};
+    use super::*;
+
+    fn rule(text: &str) -> RequestRule {
+        text.parse().unwrap()
+    }
+
+    fn beyond(asked: &str, limits: &[&str]) -> Option<String> {
+        let limits: Vec<RequestRule> = limits.iter().map(|text| rule(text)).collect();
+        exceeds(&rule(asked), &limits)
+    }
+
+    #[test]
+    fn a_rule_within_its_limits_exceeds_nothing() {
+        for (asked, limits) in [
+            ("GET https://a.test/x", &["* https://a.test"][..]),
+            (
+                "GET,HEAD https://a.test/r/acme/**",
+                &["GET,HEAD,POST https://*.test/r/**"],
+            ),
+            (
+                "GET,POST https://a.test/x",
+                &["GET https://a.test/x", "POST https://*/*"],
+            ),
+            ("* https://a.test/x/*", &["* https://a.test:443/x/**"]),
+            ("GET https://a.test/*", &["GET https://a.test/**"]),
+            ("GET https://a.test/a/**/b", &["GET https://a.test/a/*/**"]),
+            (
+                "GET https://a.test/p%2Fq/*",
+                &["GET https://a.test/p%2Fq/**"],
+            ),
+        ] {
+            assert_eq!(beyond(asked, limits), None, "{asked} {limits:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_beyond_its_limits_is_shown_by_a_request() {
+        for (asked, limits, witness) in [
+            ("GET https://a.test/x", &[][..], "GET https://a.test/x"),
+            (
+                "GET,POST https://a.test/x",
+                &["GET https://a.test/**"],
+                "POST https://a.test/x",
+            ),
+            (
+                "* https://a.test/x",
+                &["GET,PUT https://a.test/**"],
+                "* https://a.test/x",
+            ),
+            (
+                "GET https://a.test/r/**",
+                &["GET https://a.test/r/*"],
+                "GET https://a.test/r/",
+            ),
+            (
+                "GET https://a.test/r/*",
+                &["GET https://a.test/r/a*"],
+                "GET https://a.test/r/b",
+            ),
+            (
+                "GET https://a.test/p%2Fq",
+                &["GET https://a.test/*"],
+                "GET https://a.test/p%2Fq",
+            ),
+            // Neither limit means the slash that is encoded.
+            (
+                "GET https://a.test/**",
+                &[
+                    "GET https://a.test/",
+                    "GET https://a.test/*",
+                    "GET https://a.test/*/**",
+                ],
+                "GET https://a.test/a%2F",
+            ),
+            (
+                "GET http://a.test/x",
+                &["GET https://a.test/x"],
+                "GET http://a.test/x",
+            ),
+            (
+                "GET https://a.test:444/x",
+                &["GET https://a.test/x"],
+                "GET https://a.test:444/x",
+            ),
+            (
+                "GET https://*.a.test/x",
+                &["GET https://b.a.test/x"],
+                "GET https://*.a.test/x",
+            ),
+        ] {
+            assert_eq!(
+                beyond(asked, limits).as_deref(),
+                Some(witness),
+                "{asked} {limits:?}"
+            );
+        }
+    }
+
+    /// Every path of few symbols, against the answer for all paths.
+    #[test]
+    fn the_answer_for_all_paths_is_that_for_each() {
+        let parts = ["/", "a", ".", "%2F", "*", "**"];
+        let texts = |parts: &[&str], most: u32| {
+            let mut all = vec![String::from("/")];
+            let mut last = all.clone();
+            for _ in 0..most {
+                last = last
+                    .iter()
+                    .flat_map(|text| parts.iter().map(move |part| format!("{text}{part}")))
+                    .collect();
+                all.extend(last.clone());
+            }
+            all
+        };
+        let paths: Vec<RequestPath> = texts(&["/", "a", "b", ".", "%2F"], 5)
+            .iter()
+            .filter_map(|text| {
+                RequestPath::parse(text)
+                    .ok()
+                    .filter(|p| p.to_string() == *text)
+            })
+            .collect();
+        let globs: Vec<PathGlob> = texts(&parts, 3)
+            .iter()
+            .filter_map(|text| PathGlob::parse(text).ok())
+            .collect();
+        assert!(
+            paths.len() > 1000 && globs.len() > 60,
+            "{} {}",
+            paths.len(),
+            globs.len()
+        );
+        let mut outsides = 0;
+        for asked in &globs {
+            let asked_paths: Vec<&RequestPath> =
+                paths.iter().filter(|path| asked.matches(path)).collect();
+            for (at, limit) in globs.iter().enumerate() {
+                let second = &globs[(at * 7 + 3) % globs.len()];
+                let found = outside(asked, [limit, second].into_iter());
+                let naive = asked_paths
+                    .iter()
+                    .find(|path| !limit.matches(path) && !second.matches(path));
+                match (&found, naive) {
+                    (None, Some(path)) => panic!("{asked} has {path}, beyond {limit} and {second}"),
+                    (Some(witness), _) => {
+                        let path = RequestPath::parse(witness).unwrap();
+                        assert_eq!(path.to_string(), *witness);
+                        let right =
+                            asked.matches(&path) && !limit.matches(&path) && !second.matches(&path);
+                        assert!(right, "{witness} of {asked} with {limit} and {second}");
+                        outsides += 1;
+                    }
+                    (None, None) => {}
+                }
+            }
+        }
+        assert!(outsides > 1000, "{outsides}");
+    }
+
+    #[test]
+    fn a_comparison_has_an_end() {
+        let many = "GET https://a.test/*a*b*c*d*e*f*g*h";
+        let limits: Vec<String> = ('a'..'m')
+            .map(|c| format!("GET https://a.test/*{c}*b*a*c*d*e*f*g"))
+            .collect();
+        let limits: Vec<&str> = limits.iter().map(String::as_str).collect();
+        assert!(beyond(many, &limits).is_some());
+    }
+}

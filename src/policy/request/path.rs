@@ -1,0 +1,275 @@
+//! The path of a request in its one form, and in both ways in which servers read it.
+//!
+//! A path is a row of symbols: a character, or a byte that is encoded (`%2F`). An encoded letter is the letter, hexadecimal digits
+//! are capitals, and dot segments are resolved (RFC 3986, section 6.2.2). Servers differ in the rest, so it is refused: `//`, `;`,
+//! `\`, control characters, bytes that are not UTF-8, encoding of the sign of encoding.
+
+use std::fmt;
+
+/// The longest path, in bytes.
+pub const LONGEST_PATH: usize = 4096;
+
+/// Added to a byte that is written as `%XX`.
+const ENCODED: u16 = 0x100;
+/// The separator of segments.
+pub(super) const SLASH: Symbol = Symbol(b'/' as u16);
+/// A slash that one server takes for a separator, and another for a part of a name.
+pub(super) const ENCODED_SLASH: Symbol = Symbol(ENCODED | b'/' as u16);
+const DOT: Symbol = Symbol(b'.' as u16);
+
+/// A character of a path, or a byte of it that is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Symbol(u16);
+
+impl Symbol {
+    /// A character that stands for itself.
+    pub(super) fn plain(byte: u8) -> Self {
+        Self(byte.into())
+    }
+
+    /// As a server reads it that decodes everything before it looks for segments.
+    pub(super) fn decoded(self) -> Self {
+        match self.byte() {
+            byte if is_reserved(byte) => Self::plain(byte),
+            _ => self,
+        }
+    }
+
+    /// The same letter in lower case.
+    pub(super) fn folded(self) -> Self {
+        match self.is_encoded() {
+            true => self,
+            false => Self::plain(self.byte().to_ascii_lowercase()),
+        }
+    }
+
+    fn byte(self) -> u8 {
+        u8::try_from(self.0 & 0xff).unwrap_or(0)
+    }
+
+    fn is_encoded(self) -> bool {
+        self.0 & ENCODED != 0
+    }
+}
+
+impl fmt::Display for Symbol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_encoded() {
+            true => write!(f, "%{:02X}", self.byte()),
+            false => write!(f, "{}", char::from(self.byte())),
+        }
+    }
+}
+
+/// Why a path has no one form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathFault(pub &'static str);
+
+impl fmt::Display for PathFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// The path of a request, in its one form.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestPath(Vec<Symbol>);
+
+impl RequestPath {
+    /// Reads a path as a client wrote it; an empty one is `/`.
+    pub fn parse(text: &str) -> Result<Self, PathFault> {
+        let text = match text {
+            "" => "/",
+            text => text,
+        };
+        if text.len() > LONGEST_PATH {
+            return Err(PathFault("a path of more than 4096 bytes"));
+        }
+        if !text.starts_with('/') {
+            return Err(PathFault("a path that does not begin with a slash"));
+        }
+        let symbols = symbols(text)?;
+        let symbols = without_dots(&symbols)?;
+        // What a server that decodes first would take for another path is no part of a name.
+        let decoded: Vec<Symbol> = symbols.iter().map(|symbol| symbol.decoded()).collect();
+        if without_dots(&decoded)? != decoded {
+            return Err(PathFault("a dot segment beside an encoded slash"));
+        }
+        Ok(Self(symbols))
+    }
+
+    /// As it is written.
+    pub(super) fn symbols(&self) -> &[Symbol] {
+        &self.0
+    }
+
+    /// As a server reads it that decodes first.
+    pub(super) fn decoded(&self) -> Vec<Symbol> {
+        self.0.iter().map(|symbol| symbol.decoded()).collect()
+    }
+}
+
+impl fmt::Display for RequestPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|symbol| symbol.fmt(f))
+    }
+}
+
+/// The symbols of a text. An asterisk is one of them, as it is in a path.
+pub(super) fn symbols(text: &str) -> Result<Vec<Symbol>, PathFault> {
+    let mut found = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        found.push(match byte {
+            b'%' => encoded(bytes.next(), bytes.next())?,
+            b';' => return Err(PathFault("a ';', after which some servers do not read on")),
+            b'\\' => {
+                return Err(PathFault("a '\\', which some servers take for a slash"));
+            }
+            b'/' => SLASH,
+            byte if is_unreserved(byte) || is_reserved(byte) => Symbol::plain(byte),
+            _ => {
+                return Err(PathFault(
+                    "a character that a path has in its encoded form only",
+                ));
+            }
+        });
+    }
+    let bytes: Vec<u8> = found.iter().map(|symbol| symbol.byte()).collect();
+    match std::str::from_utf8(&bytes) {
+        Ok(_) => Ok(found),
+        Err(_) => Err(PathFault("encoded bytes that are not UTF-8")),
+    }
+}
+
+fn encoded(high: Option<u8>, low: Option<u8>) -> Result<Symbol, PathFault> {
+    let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+    let (Some(high), Some(low)) = (digit(high), digit(low)) else {
+        return Err(PathFault("a '%' without two hexadecimal digits"));
+    };
+    let byte = u8::try_from(high * 16 + low).unwrap_or(0);
+    match byte {
+        0..=0x1f | 0x7f => Err(PathFault("an encoded control character")),
+        b'%' => Err(PathFault("an encoded '%', which some servers decode twice")),
+        b';' => Err(PathFault("a ';', after which some servers do not read on")),
+        b'\\' => Err(PathFault("a '\\', which some servers take for a slash")),
+        byte if is_unreserved(byte) => Ok(Symbol::plain(byte)),
+        byte => Ok(Symbol(ENCODED | u16::from(byte))),
+    }
+}
+
+/// RFC 3986, section 5.2.4, but for what it lets pass: a path that leads above its root, and segments without a name.
+fn without_dots(path: &[Symbol]) -> Result<Vec<Symbol>, PathFault> {
+    let mut kept: Vec<&[Symbol]> = Vec::new();
+    let mut segments = path.split(|symbol| *symbol == SLASH).skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            [] if !is_last => return Err(PathFault("two slashes in a row")),
+            [DOT, DOT] if kept.pop().is_none() => {
+                return Err(PathFault("a path that leads above its root"));
+            }
+            // The last one leaves the slash before it.
+            [DOT] | [DOT, DOT] if is_last => kept.push(&[]),
+            [DOT] | [DOT, DOT] => {}
+            name => kept.push(name),
+        }
+    }
+    let mut out = Vec::with_capacity(path.len());
+    for segment in kept {
+        out.push(SLASH);
+        out.extend(segment);
+    }
+    Ok(out)
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// Characters whose encoded form is another path by the standard, and the same one for many servers.
+fn is_reserved(byte: u8) -> bool {
+    b"/!$&'()*+,=:@".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical(text: &str) -> Result<String, &'static str> {
+        match RequestPath::parse(text) {
+            Ok(path) => Ok(path.to_string()),
+            Err(PathFault(why)) => Err(why),
+        }
+    }
+
+    #[test]
+    fn a_path_has_one_form() {
+        for (text, form) in [
+            ("", "/"),
+            ("/", "/"),
+            ("/a/b/", "/a/b/"),
+            ("/%7euser/%61%2D", "/~user/a-"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/a/./b/../c", "/a/c"),
+            ("/a/%2e%2E/b", "/b"),
+            ("/a/..", "/"),
+            ("/a/b/.", "/a/b/"),
+            ("/@types%2fnode", "/@types%2Fnode"),
+            ("/caf%c3%a9", "/caf%C3%A9"),
+            ("/.../a.", "/.../a."),
+        ] {
+            assert_eq!(canonical(text).as_deref(), Ok(form), "{text}");
+            assert_eq!(canonical(form).as_deref(), Ok(form), "{form}");
+        }
+    }
+
+    #[test]
+    fn what_servers_read_differently_has_none() {
+        let long = format!("/{}", "a".repeat(LONGEST_PATH));
+        for text in [
+            "a",
+            "*",
+            "//",
+            "//a",
+            "/a//b",
+            "/..",
+            "/a/../..",
+            "/a/../../b",
+            "/%2e%2e/a",
+            "/a;x/b",
+            "/a/..;/b",
+            "/a%3bx",
+            "/a\\b",
+            "/a%5cb",
+            "/a%5C..%5Cb",
+            "/a%2f..%2fb",
+            "/a%2f%2e%2e",
+            "/a/..%2fb",
+            "/a%2f/b",
+            "/%2fa",
+            "/%252e%252e/a",
+            "/a%25",
+            "/a%00",
+            "/a%0d%0aHost:x",
+            "/a%7f",
+            "/%c0%ae%c0%ae/a",
+            "/%c0%af",
+            "/%ff",
+            "/a%",
+            "/a%2",
+            "/a%zz",
+            "/a%+1",
+            "/a b",
+            "/a\tb",
+            "/a?b",
+            "/a#b",
+            "/a\r\nb",
+            "/caf\u{e9}",
+            "/a|b",
+            &long,
+        ] {
+            assert!(canonical(text).is_err(), "{text:?}: {:?}", canonical(text));
+        }
+    }
+}
