@@ -145,3 +145,40 @@ fn wrap_names_nothing_beyond_the_ceiling() {
     person.file("src/project/hidden", "x");
     wrap("strict", &["--hide", "hidden"]).ok();
 }
+
+/// Where both name a path, neither wins in silence.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_refuses_to_write_what_is_to_be_read() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file("data/in/table", "a table");
+    let data = format!("{}/data", person.home);
+    let within = format!("{data}/in");
+    let wrap = |read: &str, write: &str| {
+        let script = "touch ~/data/in/new; touch ~/data/new; true";
+        let options = [
+            "wrap",
+            "--policy",
+            "permissive",
+            "--read",
+            read,
+            "--write",
+            write,
+        ];
+        let command = ["--", "bash", "-c", script];
+        let line: Vec<&str> = options.into_iter().chain(command).collect();
+        crate::command::run_for(std::time::Duration::from_secs(60), &mut person.sudo(&line))
+    };
+    let is_there = |name: &str| Path::new(&format!("{data}/{name}")).exists();
+    for read in [&data, &within] {
+        let seen = wrap(read, &data);
+        assert_ne!(seen.code, 0, "{seen}");
+        assert!(seen.stderr.contains("leave one of the two out"), "{seen}");
+        assert!(!is_there("in/new") && !is_there("new"), "{seen}");
+    }
+    // The control: one directory of what is read is written, and nothing beside it.
+    let seen = wrap(&data, &within);
+    assert_eq!(seen.code, 0, "{seen}");
+    assert!(is_there("in/new") && !is_there("new"), "{seen}");
+}

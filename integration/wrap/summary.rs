@@ -84,6 +84,16 @@ fn wrap_u_a7_nothing_is_said_of_nothing_or_to_who_wants_quiet_and_a_file_has_all
     let swap = format!("rm summary.md; ln -s {target} summary.md; {REFUSED}");
     wrap(&scratch, &["--summary", &inside], &swap).ok();
     assert_eq!(std::fs::read_to_string(&target).unwrap(), "untouched");
+    std::fs::remove_file(&inside).unwrap();
+    let swapped = wrap(
+        &scratch,
+        &["--summary", &inside],
+        "rm summary.md; ln -s / summary.md",
+    );
+    assert!(swapped.stderr.contains("is lost"), "{swapped}");
+    // The control: what stays is not said to be lost.
+    let kept = wrap(&scratch, &["--summary", &file], "true");
+    assert!(!kept.stderr.contains("is lost"), "{kept}");
     let nowhere = wrap(&scratch, &["--summary", "/none/such"], "echo ran");
     assert!(nowhere.code != 0 && nowhere.stdout.is_empty(), "{nowhere}");
 }

@@ -95,3 +95,40 @@ fn wrap_u_a6_a_job_in_the_background_leaves_the_terminal_to_the_shell() {
         assert!(shown.contains("got <typed>"), "{shown}");
     }
 }
+
+/// A shell's loop ends where the program that it waits for ended by SIGINT, and goes on where that ended with 130.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_u_a6_an_interrupt_ends_a_loop_of_the_shell() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let landlock = format!("{} wrap --quiet --walls landlock --", program());
+    for before in both().into_iter().chain([landlock]) {
+        let mut shell = Shell::new(&scratch.dir("project"));
+        let start = |shell: &mut Shell, script: &str| {
+            shell.line(&format!(
+                "for n in 1 2; do {before} bash -c '{script}'; echo went\"-\"on; done"
+            ));
+        };
+        let interrupt = |shell: &mut Shell| {
+            shell.wait_for("ready\r\n");
+            std::thread::sleep(Duration::from_millis(200));
+            shell.keys("\u{3}");
+        };
+        start(&mut shell, "echo \"rea\"dy; exec sleep 60");
+        interrupt(&mut shell);
+        let shown = shell.wait_for("<prompt>");
+        assert!(!shown.contains("went-on"), "{before}: {shown}");
+        assert_eq!(shell.ask("echo $?"), "130\n<prompt>", "{before}");
+        // The control: a command that has dealt with it.
+        start(
+            &mut shell,
+            "trap \"exit 130\" INT; echo \"rea\"dy; sleep 60",
+        );
+        for _ in 0..2 {
+            interrupt(&mut shell);
+            shell.wait_for("went-on\r\n");
+        }
+        shell.wait_for("<prompt>");
+    }
+}

@@ -37,7 +37,7 @@ fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
     let mut foreground = Foreground::new(started.pid)?;
     foreground.relay = started.relay;
     let terminal = started.terminal.map(tty::Listener::receive).transpose()?;
-    let status = foreground.wait(terminal)?;
+    let status = foreground.wait(terminal)?.code;
     started.noted.ended(status);
     Ok(exit_code(status))
 }

@@ -19,7 +19,7 @@ pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
         (false, true) => Afterwards::Keep,
         (false, false) => Afterwards::Delete,
     };
-    let status = foreground::run(
+    let ended = foreground::run(
         global,
         &args.create,
         &Wrapped::default(),
@@ -27,5 +27,5 @@ pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
         Front::Program,
         &mut |_| (),
     )?;
-    Ok(status.map_or(ExitCode::SUCCESS, exit_code))
+    Ok(ended.map_or(ExitCode::SUCCESS, |ended| exit_code(ended.code)))
 }

@@ -12,7 +12,7 @@ use crate::runtime::seal::Listen;
 use crate::runtime::unprivileged;
 use crate::wrap::{self, Wanted};
 
-/// Runs a command behind the walls, without an engine. Ends as the command does; 127 where there is no such program,
+/// Runs a command behind the walls, without an engine. Ends as the command does, by SIGINT too; 127 where there is no such program,
 /// 126 where it cannot be executed, as with a shell.
 pub fn run(global: &Global, args: &Wrap) -> Result<ExitCode> {
     let wanted = Wanted::of(args)?;
@@ -28,7 +28,7 @@ pub fn run(global: &Global, args: &Wrap) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match wrap::run(global, &wanted) {
-        Ok(status) => Ok(exit_code(status)),
+        Ok(ended) => Ok(exit_code(ended.follow())),
         Err(error) => match wrap::status_of(&error) {
             Some(status) => {
                 crate::log::fatal(&error);

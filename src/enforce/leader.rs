@@ -4,7 +4,8 @@
 //! does nothing to it, not even one that it sends itself. It must reap what others leave behind, and it cannot be stopped
 //! from inside. A program that was not written for that behaves otherwise than without `wrap`.
 //!
-//! By a socket `wrap` says which signals the program gets, and hears when the program has stopped. When `wrap` has ended the
+//! By a socket `wrap` says which signals the program gets, and hears when the program has stopped or was
+//! ended by a signal. When `wrap` has ended the
 //! socket has no other end, and then nothing of the container lives on.
 
 use std::io;
@@ -102,11 +103,30 @@ pub(super) fn say_stopped(to: BorrowedFd<'_>, signal: i32) {
     drop(socket::send(to, &[byte], &[]));
 }
 
-/// The signal that has stopped the program, if there is news.
-pub fn stopped(from: &OwnedFd) -> Option<Signal> {
-    let mut byte = [0; 1];
-    match rustix::io::read(from.as_fd(), &mut byte) {
-        Ok(1) => signal::of(i32::from(byte[0])),
+/// Says that the program was ended by a signal.
+pub(super) fn say_ended(to: BorrowedFd<'_>, signal: i32) {
+    let byte = u8::try_from(signal).unwrap_or_default();
+    // The status that follows says the same, if less exactly.
+    drop(socket::send(to, &[byte, 0], &[]));
+}
+
+/// What has become of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// This signal has stopped it.
+    Stopped(Signal),
+    /// This signal has ended it.
+    Ended(Signal),
+}
+
+/// The next news, if there is some.
+pub fn news(from: &OwnedFd) -> Option<News> {
+    let mut bytes = [0; 2];
+    let length = rustix::io::read(from.as_fd(), &mut bytes).ok()?;
+    let signal = signal::of(i32::from(bytes[0]))?;
+    match length {
+        1 => Some(News::Stopped(signal)),
+        2 => Some(News::Ended(signal)),
         _ => None,
     }
 }
@@ -133,9 +153,11 @@ mod tests {
             let received = Order::receive(theirs.as_fd()).unwrap();
             assert_eq!(received, Received::Order(order));
         }
-        assert_eq!(stopped(&ours), None);
+        assert_eq!(news(&ours), None);
         say_stopped(theirs.as_fd(), Signal::TSTP.as_raw());
-        assert_eq!(stopped(&ours), Some(Signal::TSTP));
+        assert_eq!(news(&ours), Some(News::Stopped(Signal::TSTP)));
+        say_ended(theirs.as_fd(), Signal::INT.as_raw());
+        assert_eq!(news(&ours), Some(News::Ended(Signal::INT)));
         drop(ours);
         assert_eq!(Order::receive(theirs.as_fd()).unwrap(), Received::End);
     }

@@ -147,7 +147,10 @@ fn reap(channel: BorrowedFd<'_>, child: Pid) -> Option<i32> {
         if let Some(signal) = status.stopping_signal() {
             leader::say_stopped(channel, signal);
         }
-        let by_signal = status.terminating_signal().map(|signal| 128 + signal);
+        let by_signal = status.terminating_signal().map(|signal| {
+            leader::say_ended(channel, signal);
+            128 + signal
+        });
         if let Some(end) = status.exit_status().or(by_signal) {
             return Some(end);
         }

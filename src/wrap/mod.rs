@@ -37,6 +37,7 @@ use crate::plan::wrapped::{ShownBy, Wrapped};
 use crate::policy::{Access, MountRule, Resolved, Selection};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::create::{self, BundleDecision};
+use crate::runtime::foreground::ended::Ended;
 use crate::runtime::foreground::{self, Afterwards, Front};
 use crate::runtime::input::node_files;
 use crate::runtime::runs::Run;
@@ -45,8 +46,8 @@ use bundle::{Base, WrapBundle};
 use layout::{Layout, Shown};
 use summary::Summary;
 
-/// Runs a command; its exit status.
-pub fn run(global: &Global, wanted: &Wanted) -> Result<i32> {
+/// Runs a command; how it ended.
+pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
     wanted.tell();
     match wanted.walls {
         Walls::Namespaces => by_namespaces(global, wanted),
@@ -54,7 +55,7 @@ pub fn run(global: &Global, wanted: &Wanted) -> Result<i32> {
     }
 }
 
-fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<i32> {
+fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
     leftovers::sweep();
     let base = records(global, wanted);
     let prepared = prepare(global, wanted, base)?;
@@ -73,7 +74,7 @@ fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<i32> {
         },
     );
     refused.tell(wanted, prepared.summary.as_ref())?;
-    Ok(status?.unwrap_or_default())
+    Ok(status?.unwrap_or(Ended::with(0)))
 }
 
 /// One line on a terminal: without root's rights nobody makes a cgroup, so that nothing bounds a command that runs away.

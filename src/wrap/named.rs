@@ -18,6 +18,7 @@ impl Layout {
     pub fn add_named(&mut self, wanted: &Wanted, resolved: &Resolved) -> Result<()> {
         for path in &wanted.read {
             let real = self.open_named("--read", path)?;
+            refuse_both(path, &real, &wanted.write)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadOnly);
             refuse_over("--read", path, over)?;
             if !self.shows(&real) {
@@ -79,6 +80,24 @@ impl Layout {
                 error.to_string()
             )),
         }
+    }
+}
+
+/// What was asked to be shown read-only would otherwise be written in silence.
+fn refuse_both(path: &Path, real: &Path, written: &[PathBuf]) -> Result<()> {
+    let holds = |other: &&PathBuf| {
+        other
+            .canonicalize()
+            .is_ok_and(|other| real.starts_with(other))
+    };
+    match written.iter().find(holds) {
+        Some(other) => {
+            let why = format!(
+                "--write {other:?} lets it be written: leave one of the two out, or name what lies beside it"
+            );
+            bail!(WrapRefused::Named("--read", path.to_owned(), why))
+        }
+        None => Ok(()),
     }
 }
 

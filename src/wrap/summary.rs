@@ -46,7 +46,18 @@ impl Summary {
                 writeln!(std::io::stderr(), "agentbox: {line}").ok();
             }
         }
-        file.map_or(Ok(()), |file| self.write(file).context("write the summary"))
+        let Some(file) = file else {
+            return Ok(());
+        };
+        self.write(file).context("write the summary")?;
+        let gone = || rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
+        if let Some(path) = wanted.summary.as_ref().filter(|_| gone()) {
+            crate::log::complain(&format!(
+                "agentbox: the summary {path:?} is lost, because its file was removed during the run: name one outside of what the \
+                 command writes"
+            ));
+        }
+        Ok(())
     }
 
     /// Reads the sidecar's log. A command without a network wall that listens has none.

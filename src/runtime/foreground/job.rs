@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::unistd::Pid;
 
-use crate::enforce::leader::{self, Addressee, Leader, Order};
+use crate::enforce::leader::{self, Addressee, Leader, News, Order};
 use crate::runtime::RuntimeError;
 use crate::sys::signal;
 
@@ -19,6 +19,8 @@ pub struct Job {
     channel: OwnedFd,
     /// A stop that came to `wrap` alone: its group has it already, or was not meant.
     asked_alone: bool,
+    /// The signal that has ended the command.
+    ended_by: Option<Signal>,
 }
 
 impl Job {
@@ -29,6 +31,7 @@ impl Job {
         let job = Self {
             channel,
             asked_alone: false,
+            ended_by: None,
         };
         Ok((Leader::Reaper(theirs), job))
     }
@@ -52,9 +55,22 @@ impl Job {
     }
 
     /// What has stopped the command, if it has.
-    pub fn stopped(&self) -> Option<Signal> {
-        let signal = leader::stopped(&self.channel)?;
-        Signal::try_from(signal.as_raw()).ok()
+    pub fn stopped(&mut self) -> Option<Signal> {
+        let known = |signal: rustix::process::Signal| Signal::try_from(signal.as_raw()).ok();
+        match leader::news(&self.channel)? {
+            News::Stopped(signal) => known(signal),
+            News::Ended(signal) => {
+                self.ended_by = known(signal);
+                None
+            }
+        }
+    }
+
+    /// The signal that has ended the command, if one has. To be called when the first process has ended.
+    pub fn ended_by(&mut self) -> Option<Signal> {
+        // The last news; what stopped it before means nothing now.
+        while self.ended_by.is_none() && self.stopped().is_some() {}
+        self.ended_by
     }
 
     /// Stops this process as the command was stopped, and lets the command go on when somebody lets this process go on. Where

@@ -1,5 +1,6 @@
 //! `run` and `wrap`: create, start, wait, delete, in one process.
 
+pub mod ended;
 pub mod job;
 pub mod notify;
 pub mod relay;
@@ -12,6 +13,7 @@ use crate::plan::wrapped::Wrapped;
 use crate::runtime::RuntimeError;
 use crate::runtime::create;
 use crate::runtime::delete::{self, Deletes};
+use crate::runtime::foreground::ended::Ended;
 use crate::runtime::foreground::job::Job;
 use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::wait::Foreground;
@@ -62,7 +64,7 @@ pub enum Front {
     Reaper,
 }
 
-/// Runs a container, of which `before_deletion` may look at what it leaves; its exit status unless it is detached.
+/// Runs a container, of which `before_deletion` may look at what it leaves; its end unless it is detached.
 pub fn run(
     global: &Global,
     args: &cli::Create,
@@ -70,7 +72,7 @@ pub fn run(
     afterwards: Afterwards,
     front: Front,
     before_deletion: &mut dyn FnMut(&Place),
-) -> Result<Option<i32>, RuntimeError> {
+) -> Result<Option<Ended>, RuntimeError> {
     let listener = listener(args, afterwards)?;
     let console = args
         .console_socket
@@ -121,8 +123,8 @@ pub fn run(
             None => Ok(None),
         },
     });
-    if let Ok(Some(code)) = &status {
-        Run::of(&place).note_exit(&place, *code);
+    if let Ok(Some(ended)) = &status {
+        Run::of(&place).note_exit(&place, ended.code);
     }
     let stays = matches!(
         (&status, afterwards),

@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::runtime::RuntimeError;
+use crate::runtime::foreground::ended::Ended;
 use crate::runtime::foreground::job::Job;
 use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::relay;
@@ -74,8 +75,8 @@ impl Foreground {
         })
     }
 
-    /// Waits for the child's end and returns its status as a shell would: 128 + n for signal n.
-    pub fn wait(mut self, terminal: Option<OwnedFd>) -> Result<i32, RuntimeError> {
+    /// Waits for the child's end.
+    pub fn wait(mut self, terminal: Option<OwnedFd>) -> Result<Ended, RuntimeError> {
         let mut terminal = terminal.map(Terminal::new);
         while !self.turn(&mut terminal)? {}
         if let Some(terminal) = &mut terminal {
@@ -87,7 +88,13 @@ impl Foreground {
         drop(terminal);
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)
             .map_err(RuntimeError::io("restore the signal mask"))?;
-        status(self.pid)
+        let ended = status(self.pid)?;
+        // A first process in front of the program exits with the program's status, and says before by which signal that is.
+        let by = self.job.as_mut().and_then(Job::ended_by);
+        Ok(match by.map(|signal| Ended::by(signal as i32)) {
+            Some(by) if by.code == ended.code => by,
+            _ => ended,
+        })
     }
 
     /// Waits for the next event and handles it; `true` when the child has ended.
@@ -193,11 +200,11 @@ impl Foreground {
     }
 }
 
-fn status(pid: Pid) -> Result<i32, RuntimeError> {
+fn status(pid: Pid) -> Result<Ended, RuntimeError> {
     loop {
         match waitpid(pid, None) {
-            Ok(WaitStatus::Exited(_, code)) => return Ok(code),
-            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(128 + signal as i32),
+            Ok(WaitStatus::Exited(_, code)) => return Ok(Ended::with(code)),
+            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Ended::by(signal as i32)),
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
         }

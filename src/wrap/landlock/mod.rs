@@ -50,6 +50,7 @@ use crate::enforce::{privileges, program};
 use crate::plan::{CapabilitySets, Decided, Plan, process as planned};
 use crate::policy::{Capability, NetworkMode};
 use crate::runtime::create::{self, BundleDecision};
+use crate::runtime::foreground::ended::Ended;
 use crate::runtime::input::node_files;
 use crate::runtime::network::{resolver, upstream};
 use crate::sidecar::{EngineNetworks, Limits, Serving, bare};
@@ -64,7 +65,7 @@ use supervise::Supervisor;
 const OVER_FILES: [&str; 4] = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID"];
 
 /// Runs a command; its exit status.
-pub fn run(global: &Global, wanted: &Wanted) -> Result<i32> {
+pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
     refuse_sockets()?;
     enforce::try_to_listen()?;
     let place = Place::new(&wanted.person)?;
@@ -75,7 +76,12 @@ pub fn run(global: &Global, wanted: &Wanted) -> Result<i32> {
     ended
 }
 
-fn run_decided(place: &Place, global: &Global, decision: BundleDecision, git: &str) -> Result<i32> {
+fn run_decided(
+    place: &Place,
+    global: &Global,
+    decision: BundleDecision,
+    git: &str,
+) -> Result<Ended> {
     let decided = decision.decided.context("a policy is chosen")?;
     let terminals = terminals();
     let mut plan = decided.plan.clone();

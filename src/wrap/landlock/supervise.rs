@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use rustix::process::{Pid, WaitOptions};
 
 use super::attributes;
+use crate::runtime::foreground::ended::Ended;
 use crate::sys::seccomp::notify::{self, Answer, Call};
 
 /// Signals that are the command's rather than wrap's.
@@ -55,8 +56,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Until the command ends; its status as a shell has it.
-    pub fn run(&self) -> Result<i32> {
+    /// Until the command ends.
+    pub fn run(&self) -> Result<Ended> {
         loop {
             let sidecar = self
                 .sidecar
@@ -87,8 +88,8 @@ impl Supervisor {
         }
     }
 
-    /// Passes signals on, and reaps; the command's status, if it has ended.
-    fn hear(&self) -> Result<Option<i32>> {
+    /// Passes signals on, and reaps; the command's end, if it has ended.
+    fn hear(&self) -> Result<Option<Ended>> {
         while let Some(heard) = self.signals.read_signal().context("read a signal")? {
             let number = i32::try_from(heard.ssi_signo).unwrap_or_default();
             let Ok(signal) = Signal::try_from(number) else {
@@ -105,8 +106,12 @@ impl Supervisor {
         // Orphans of the command are this process's, and are reaped as well.
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if pid == self.command {
-                let by_signal = status.terminating_signal().map(|signal| 128 + signal);
-                found = status.exit_status().or(by_signal).or(found);
+                let by_signal = status.terminating_signal().map(Ended::by);
+                found = status
+                    .exit_status()
+                    .map(Ended::with)
+                    .or(by_signal)
+                    .or(found);
             }
         }
         Ok(found)

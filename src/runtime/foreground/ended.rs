@@ -1,0 +1,59 @@
+//! How a child in the foreground ended.
+//!
+//! A shell ends a loop of its own at ^C if the program that it waits for ended by SIGINT. A program that ends with 130 says that it has
+//! dealt with ^C, and the loop goes on (bash(1), "SIGNALS").
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
+use nix::unistd::Pid;
+
+/// The end of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Its status as a shell has it: 128 + n for signal n.
+    pub code: i32,
+    /// SIGINT ended it.
+    is_interrupted: bool,
+}
+
+impl Ended {
+    /// It exited.
+    pub fn with(code: i32) -> Self {
+        Self {
+            code,
+            is_interrupted: false,
+        }
+    }
+
+    /// A signal ended it.
+    pub fn by(signal: i32) -> Self {
+        Self {
+            code: 128 + signal,
+            is_interrupted: signal == Signal::SIGINT as i32,
+        }
+    }
+
+    /// Ends this process as the child was ended, if SIGINT was it. Otherwise, and where SIGINT is ignored, the status to exit with.
+    pub fn follow(self) -> i32 {
+        if self.is_interrupted {
+            let mut one = SigSet::empty();
+            one.add(Signal::SIGINT);
+            let open = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&one), None);
+            if let Err(error) = open.and_then(|()| kill(Pid::this(), Signal::SIGINT)) {
+                log::debug!("end by SIGINT: {error}");
+            }
+        }
+        self.code
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_alone_is_no_interrupt() {
+        assert_eq!(Ended::by(2).code, 130);
+        assert_ne!(Ended::by(2), Ended::with(130));
+        assert_eq!(Ended::by(15), Ended::with(143));
+    }
+}
