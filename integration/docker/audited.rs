@@ -83,7 +83,7 @@ fn a_policy_is_tried_while_the_old_one_is_enforced() {
             continue;
         }
         for words in [
-            "let through, and the policy of report.audit would refuse it:",
+            "let through, and would be refused without report.learn, or by the policy of report.audit:",
             "files.example.test:443: policy tried: no rule of network.allow names it",
             "index.example.test:80: policy tried: network.deny has index.example.test",
             "mount at /data (from /srv/audited/data): policy tried: ",
@@ -104,7 +104,7 @@ fn a_policy_is_tried_while_the_old_one_is_enforced() {
         );
         let markdown = agentbox(&["audit", "--format", "markdown", name]).ok();
         assert!(
-            markdown.contains("| The policy of report.audit would refuse |"),
+            markdown.contains("| Let through, and would be refused (report.learn, report.audit) |"),
             "{markdown}"
         );
         let ocsf = agentbox(&["audit", "--format", "ocsf", name]).ok();

@@ -15,6 +15,7 @@ mod files;
 mod inbound;
 mod inside;
 mod internal;
+mod learn;
 mod leftovers;
 mod network;
 pub mod node;

@@ -32,6 +32,9 @@ pub struct Context {
     /// SHA-256 of the policy as it was resolved, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_hash: Option<String>,
+    /// Hosts that no rule names were let through (`report.learn`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub learn: bool,
 }
 
 impl Context {
@@ -47,6 +50,7 @@ impl Context {
             namespace: option(self.namespace),
             policy: option(self.policy),
             policy_hash: option(self.policy_hash),
+            learn: self.learn,
         }
     }
 }

@@ -23,7 +23,7 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     rows(&mut text, &refused);
     let audited = would_deny(lines);
     if !audited.is_empty() {
-        text += "\n| The policy of report.audit would refuse | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n";
+        text += "\n| Let through, and would be refused (report.learn, report.audit) | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n";
         rows(&mut text, &audited);
     }
     let through = passed(lines);

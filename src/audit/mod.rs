@@ -46,6 +46,8 @@ pub use read::{Fault, Log};
 pub use recent::{Recent, Refused};
 pub use what::{LifeState, LogHead, ProcessState, Via, What};
 
+/// The cause of an event that learn mode let through.
+pub const LEARNT: &str = "learnt";
 /// Name and version of a line's form.
 pub const SCHEMA: &str = "agentbox.event/1";
 

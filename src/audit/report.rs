@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::words;
-use super::{Context, Line, Verdict, WallName, What};
+use super::{Context, LEARNT, Line, Verdict, WallName, What};
 
 /// Entries of one list; what is more is counted.
 const MOST: usize = 50;
@@ -62,6 +62,13 @@ pub fn denied(lines: &[&Line]) -> Vec<Denied> {
 /// What a policy that is only reported on would have refused, in the same order.
 pub fn would_deny(lines: &[&Line]) -> Vec<Denied> {
     folded(lines, Verdict::WouldDeny)
+}
+
+/// What learn mode has let through.
+pub fn learnt(lines: &[&Line]) -> Vec<Denied> {
+    let is_learnt = |line: &&&Line| line.event.cause.as_deref() == Some(LEARNT);
+    let lines: Vec<&Line> = lines.iter().filter(is_learnt).copied().collect();
+    would_deny(&lines)
 }
 
 fn folded(lines: &[&Line], verdict: Verdict) -> Vec<Denied> {
@@ -176,6 +183,9 @@ pub fn title(context: &Context) -> String {
     if let Some(policy) = &context.policy {
         text += &format!(", policy {policy}");
     }
+    if context.learn {
+        text += ", LEARN MODE";
+    }
     text
 }
 
@@ -187,6 +197,9 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
         subject.started,
         subject.state
     );
+    if subject.context.learn {
+        text += "LEARN MODE: public names that no rule lists were let through (report.learn)\n";
+    }
     if subject.earlier > 0 {
         text += &format!(
             "earlier runs that are kept under this id: {}; agentbox audit lists runs, and takes their start for an id\n",
@@ -201,7 +214,7 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     list(&mut text, &refused);
     let audited = would_deny(lines);
     if !audited.is_empty() {
-        text += "let through, and the policy of report.audit would refuse it:\n";
+        text += "let through, and would be refused without report.learn, or by the policy of report.audit:\n";
         list(&mut text, &audited);
     }
     let through = passed(lines);

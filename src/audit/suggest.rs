@@ -22,6 +22,8 @@ pub struct Suggested {
     pub syscalls: Vec<Addition>,
     /// Refusals for which nothing is suggested.
     pub left_out: Vec<Refusal>,
+    /// The run let names through in order to learn (`report.learn`).
+    pub learns: bool,
 }
 
 /// An addition to a list of the policy.
@@ -54,7 +56,9 @@ pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
     let mut rules: BTreeMap<String, Addition> = BTreeMap::new();
     let mut names: BTreeMap<String, Addition> = BTreeMap::new();
     let mut left_out = Vec::new();
-    for denied in report::denied(lines) {
+    let learnt = report::learnt(lines);
+    let learns = lines.iter().any(|line| line.context.learn);
+    for denied in learnt.into_iter().chain(report::denied(lines)) {
         // A line's text is no rule until it reads as one.
         let rule = denied.missing_rule.as_deref().filter(|rule| is_rule(rule));
         let call = calls
@@ -74,6 +78,7 @@ pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
         network: smallest(rules),
         syscalls: names.into_values().collect(),
         left_out,
+        learns,
     }
 }
 
@@ -90,7 +95,20 @@ fn called(lines: &[&Line]) -> BTreeMap<String, String> {
 /// cloud's: who wants it writes it down themselves.
 fn is_rule(text: &str) -> bool {
     let rule = text.parse::<NetworkRule>();
-    rule.is_ok_and(|rule| matches!(rule.target, Target::Name(_)) && rule.reach == Reach::Public)
+    rule.is_ok_and(|rule| match rule.target {
+        Target::Name(name) => rule.reach == Reach::Public && is_public(name.as_str()),
+        _ => false,
+    })
+}
+
+/// Whether a name may be one of the internet: no machine's, no link's, and no cloud's for its own credentials, which a rule with
+/// exactly that name opens.
+fn is_public(name: &str) -> bool {
+    const NEVER: [&str; 5] = ["arpa", "internal", "local", "localhost", "invalid"];
+    const OF_CLOUDS: [&str; 2] = ["metadata", "instance-data"];
+    let mut labels = name.split('.');
+    let (first, last) = (labels.next().unwrap_or_default(), labels.next_back());
+    last.is_some_and(|last| !NEVER.contains(&last)) && !OF_CLOUDS.contains(&first)
 }
 
 fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &Denied) {
@@ -127,6 +145,10 @@ impl Suggested {
         let mut line = |indent: &str, words: &str| {
             writeln!(text, "{indent}{}", escape(words)).expect("a String takes every text");
         };
+        let refused = match self.learns {
+            true => "learnt or refused",
+            false => "refused",
+        };
         let fields = [
             ("network.allow", &self.network),
             ("syscalls.allow", &self.syscalls),
@@ -139,7 +161,7 @@ impl Suggested {
             for addition in *additions {
                 let (value, times) = (&addition.value, addition.times);
                 let needed = addition.needed_by.join(", ");
-                line("  ", &format!("{value}  for {times} refused: {needed}"));
+                line("  ", &format!("{value}  for {times} {refused}: {needed}"));
             }
             let values: Vec<&str> = additions.iter().map(|a| a.value.as_str()).collect();
             line(
@@ -182,6 +204,9 @@ impl Suggested {
                 text += &format!("  {}, # {}\n", toml(&addition.value), needed.join(", "));
             }
             text += "]\n";
+        }
+        if self.learns {
+            text += "\n[report]\nlearn = \"off\"\n";
         }
         text
     }
@@ -267,6 +292,12 @@ mod tests {
             "192.0.2.1",
             "192.0.2.0/24",
             "internal:a.test",
+            "metadata",
+            "metadata.google.internal:80",
+            "metadata.goog",
+            "instance-data.ec2.internal",
+            "host.docker.internal:80",
+            "db",
             "a.test\"]\nmode = \"open",
             "",
             "a b",

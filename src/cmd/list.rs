@@ -27,6 +27,9 @@ struct Fenced {
     /// `None` under `unconfined`.
     policy: Option<String>,
     network: Option<NetworkMode>,
+    /// Whether hosts that no rule names are let through.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    learn: bool,
     /// The container whose network it is in, where that is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     network_of: Option<String>,
@@ -92,6 +95,7 @@ fn fenced(place: &Place, record: &Record) -> Fenced {
         identity: identity::of(record),
         policy: decided.map(|d| d.resolved.name.to_string()),
         network: plan.map(|plan| plan.network.mode),
+        learn: plan.is_some_and(|plan| plan.network.learns()),
         network_of: shared.map(|shared| shared.container.clone()),
         refused: status.map(|status| {
             let counts = status.denied.values();
@@ -127,6 +131,7 @@ fn fenced_cells(line: &Line) -> [String; 7] {
     };
     let network = match (&fenced.network_of, fenced.network) {
         (Some(first), _) => format!("of {}", first.chars().take(SHOWN).collect::<String>()),
+        (None, Some(mode)) if fenced.learn => format!("{mode}, LEARN MODE"),
         (None, Some(mode)) => mode.to_string(),
         (None, None) => "-".to_owned(),
     };

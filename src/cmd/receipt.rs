@@ -110,6 +110,10 @@ fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, Held)]) -> 
         who = format!("{who}, {part}");
     }
     line("container", &who);
+    if container.learn {
+        let words = "public names that no rule lists were let through (report.learn)";
+        line("LEARN MODE", words);
+    }
     match (&container.policy, &container.policy_hash) {
         (Some(policy), Some(hash)) => line("policy", &format!("{policy}, sha256:{hash}")),
         _ => line("policy", "unconfined: there were no walls"),

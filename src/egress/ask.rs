@@ -27,6 +27,9 @@ pub struct Asking {
     pub seconds: u32,
     /// What each ceiling lets be approved.
     pub limits: Vec<NetworkLimit>,
+    /// Nobody is asked: what a person may approve is let through, and recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub learns: bool,
 }
 
 /// What becomes of a connection.
@@ -330,6 +333,7 @@ mod tests {
             rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(),
         };
         Asking {
+            learns: false,
             seconds: 30,
             limits: limits.iter().map(limit).collect(),
         }

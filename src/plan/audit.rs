@@ -183,6 +183,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<Exceeded> {
         | Field::PrivilegesCapabilities
         | Field::ReportDenied
         | Field::ReportAudit
+        | Field::ReportLearn
         | Field::AnnotationsLoosen => false,
     };
     let mut all = loosens(here, there);

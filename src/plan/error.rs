@@ -118,6 +118,14 @@ pub enum PlanError {
         /// In what the walls differ.
         why: String,
     },
+    /// A policy that learns where nothing is reached.
+    #[error(
+        "report.learn of policy '{policy}' is refused: it is about hosts, and none is reached but under network.mode = \"allowlist\""
+    )]
+    Learn {
+        /// The policy's name.
+        policy: String,
+    },
     /// Ports that cannot lead in.
     #[error("network.inbound of policy '{policy}' is refused: {why}")]
     Inbound {

@@ -17,7 +17,7 @@ use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
 use crate::policy::{
     Exceeded, Field, NamespaceKind, Network, NetworkLimit, OnUnknown, Origin, Policy, Resolved,
-    exceeds,
+    Switch, exceeds,
 };
 
 /// The network that a container joins.
@@ -180,9 +180,15 @@ fn compare_asking(resolved: &Resolved, theirs: &NetworkPlan) -> Result<(), Strin
         return Ok(());
     };
     let same = "give both the same policy and the same network annotations";
-    if resolved.policy.network.on_unknown == OnUnknown::Deny && is_asked_for(resolved) {
+    let learns = asking.learns && resolved.policy.report.learn == Switch::On;
+    let denies = resolved.policy.network.on_unknown == OnUnknown::Deny;
+    if denies && !learns && is_asked_for(resolved) {
+        let there = match asking.learns {
+            true => "report.learn is on",
+            false => "network.on-unknown is ask",
+        };
         return Err(format!(
-            "its network.on-unknown is ask, and here it is deny: {same}"
+            "its {there}, and here network.on-unknown is deny: {same}"
         ));
     }
     for own in &resolved.network_limits {

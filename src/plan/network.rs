@@ -85,6 +85,11 @@ pub struct SharedNetwork {
 }
 
 impl NetworkPlan {
+    /// Whether names that no rule lists are let through and recorded.
+    pub fn learns(&self) -> bool {
+        self.asking.as_ref().is_some_and(|asking| asking.learns)
+    }
+
     /// Whether the sidecar has anybody to answer, inside or outside.
     pub fn is_served(&self) -> bool {
         self.mode == NetworkMode::Allowlist || self.refusing || !self.inbound.is_empty()
@@ -163,7 +168,8 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         // A policy may be narrowed to a mode that reaches nothing whatever it lists.
         NetworkMode::None | NetworkMode::Local => Rules::default(),
     };
-    let asks = *mode == NetworkMode::Allowlist && *on_unknown == OnUnknown::Ask;
+    let learns = resolved.policy.report.learn == Switch::On;
+    let asks = *mode == NetworkMode::Allowlist && (learns || *on_unknown == OnUnknown::Ask);
     let mut ports = rules.ports();
     if asks {
         ports.extend(ASKED);
@@ -185,6 +191,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         asking: asks.then(|| Asking {
             seconds: ask_seconds.get(),
             limits: resolved.network_limits.clone(),
+            learns,
         }),
         rules,
         proxy_env: *mode != NetworkMode::None && *proxy_env == Switch::On,
@@ -226,6 +233,11 @@ pub(super) fn own(
         published: published.clone(),
         ..plan(resolved, sysctl)
     };
+    if resolved.policy.report.learn == Switch::On && planned.mode != NetworkMode::Allowlist {
+        return Err(PlanError::Learn {
+            policy: name.to_string(),
+        });
+    }
     check_inbound(name, &planned, namespaces)?;
     check_denials(name, &planned)?;
     Ok(planned)

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{AuditPlan, FilesystemPlan, NetworkPlan, Warning};
-use crate::policy::{Report, Switch};
+use crate::policy::{Field, Report, Switch};
 
 /// Where the container reads its refusals.
 pub const DENIED_IN: &str = "/run/agentbox";
@@ -41,7 +41,19 @@ impl ReportPlan {
             denied,
             // It is planned by itself, when this plan is there.
             audit: _,
+            learn,
         } = report;
+        if let Some(shared) = network.shared.as_ref()
+            && *learn == Switch::On
+            && !network.learns()
+        {
+            warnings.push(Warning::LessThanAsked {
+                field: Field::ReportLearn,
+                asked: learn.to_string(),
+                there: Switch::Off.to_string(),
+                container: shared.container.clone(),
+            });
+        }
         let asked = *denied == Switch::On;
         if let Some(shared) = network.shared.as_ref().filter(|_| asked) {
             warnings.push(Warning::RefusalsOfAnother {

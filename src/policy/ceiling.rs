@@ -17,7 +17,7 @@ pub struct Exceeded {
 }
 
 /// Where `asked` has more than `own` gives by itself: what `own` would let through as a ceiling (`network.limit`, `syscalls.limit`,
-/// any port in `network.inbound`) gives nothing, and to ask for approvals is more than to refuse.
+/// any port in `network.inbound`) gives nothing, and to ask for approvals, or to learn, is more than to refuse.
 pub fn loosens(asked: &Policy, own: &Policy) -> Vec<Exceeded> {
     let mut over = exceeds(asked, own);
     let mut given = own.clone();
@@ -41,6 +41,13 @@ pub fn loosens(asked: &Policy, own: &Policy) -> Vec<Exceeded> {
             field: Field::NetworkOnUnknown,
             asked: asked_network.on_unknown.to_string(),
             allowed: own_network.on_unknown.to_string(),
+        });
+    }
+    if asked.report.learn > own.report.learn {
+        over.push(Exceeded {
+            field: Field::ReportLearn,
+            asked: asked.report.learn.to_string(),
+            allowed: own.report.learn.to_string(),
         });
     }
     over

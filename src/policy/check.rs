@@ -5,7 +5,7 @@ use super::file::Loaded;
 use super::resolve::{CeilingPolicy, Resolver};
 use super::{
     Capability, Exceeded, Field, GuestPath, OnUnknown, Origin, OverLimit, Policy, PolicyError,
-    capability, exceeds, network,
+    Switch, capability, exceeds, network,
 };
 
 impl Resolver<'_> {
@@ -46,6 +46,11 @@ impl Resolver<'_> {
                 why,
             },
         )?;
+        if policy.report.learn == Switch::On && !self.sources.node.allow.learn {
+            return Err(PolicyError::LearnNotAllowed {
+                origin: origin(Field::ReportLearn),
+            });
+        }
         let asked = &policy.privileges.capabilities;
         let leave = &self.sources.node.allow.capabilities;
         let missing: Option<Capability> = capability::without_leave(asked, leave).next();

@@ -263,6 +263,16 @@ pub enum PolicyError {
         capability: Capability,
     },
 
+    /// A policy that learns, on a node that does not permit it.
+    #[error(
+        "{origin}: report.learn is on, which lets names through that no rule lists: `learn = true` under [allow] of the node's \
+         file permits it"
+    )]
+    LearnNotAllowed {
+        /// Where it came from.
+        origin: Origin,
+    },
+
     /// The container asks for more than it may have.
     #[error(
         "{} exceeds the ceiling {ceiling}: {}",

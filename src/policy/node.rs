@@ -73,6 +73,8 @@ pub struct NodeAllow {
     pub devices: BTreeSet<HostPath>,
     /// What annotations may ask for beyond the policy that was chosen, also where an image may have written them.
     pub annotations: BTreeSet<AnnotationLeave>,
+    /// Policies may have `report.learn = "on"`.
+    pub learn: bool,
     /// Rules may name every host, or all names below a public suffix.
     pub open_egress: bool,
     /// Containers may run while the node's `core_pattern` is a socket: the kernel sends every crash there, of a container's
@@ -176,6 +178,7 @@ mod tests {
             preset-dir = "/srv/presets"
             [allow]
             open-egress = true
+            learn = true
             core-socket = true
             capabilities = ["NET_RAW"]
             namespaces = ["pid", "network"]
@@ -197,7 +200,7 @@ mod tests {
         assert_eq!(config.ceiling.unwrap().as_str(), "strict");
         assert_eq!(config.policy_dir.unwrap().as_str(), "/srv/policies");
         assert_eq!(config.preset_dir.unwrap().as_str(), "/srv/presets");
-        assert!(config.allow.open_egress && config.allow.core_socket);
+        assert!(config.allow.open_egress && config.allow.learn && config.allow.core_socket);
         let upstream = config.network.upstream().unwrap();
         assert_eq!(upstream.to_string(), "http://proxy.example:3128");
         assert_eq!(upstream.names.as_str(), "proxy");

@@ -324,6 +324,7 @@ mod tests {
             "{text}"
         );
         network.asking = Some(crate::egress::Asking {
+            learns: false,
             seconds: 30,
             limits: Vec::new(),
         });

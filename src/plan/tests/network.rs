@@ -112,3 +112,31 @@ fn without_network() -> Value {
         .map(|kind| json!({"type": kind}))
         .collect()
 }
+
+#[test]
+fn learning_lets_through_what_may_be_approved_and_needs_a_network() {
+    let learning = |case: Case| {
+        case.node("[allow]\nlearn = true")
+            .site(|policy| policy.report.learn = Switch::On)
+    };
+    let case = || under("permissive").annotation("network.allow", "a.example.com:22");
+    let network = learning(case()).plan().network;
+    assert!(network.learns());
+    assert_eq!(network.ports, [22, 80, 443].into());
+    let asks = case()
+        .annotation("network.on-unknown", "ask")
+        .plan()
+        .network;
+    let limits = |network: &NetworkPlan| network.asking.clone().unwrap().limits;
+    assert_eq!(
+        limits(&network),
+        limits(&asks),
+        "as far as a person could approve"
+    );
+    assert!(!asks.learns() && !case().plan().network.learns());
+    let refused = learning(under("standard")).refused();
+    assert!(
+        refused.contains("report.learn") && refused.contains("allowlist"),
+        "{refused}"
+    );
+}

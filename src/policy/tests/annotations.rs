@@ -100,6 +100,7 @@ fn every_field_has_an_annotation() {
         report: Report {
             denied: Switch::On,
             audit: "strict".parse().unwrap(),
+            learn: Switch::Off,
         },
         annotations: builtin("permissive").annotations,
     };

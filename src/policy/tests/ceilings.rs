@@ -643,6 +643,7 @@ fn each_field_is_limited_by_its_own_rule() {
             NetworkAskSeconds,
             ReportDenied,
             ReportAudit,
+            ReportLearn,
             AnnotationsLoosen,
         ];
         assert_eq!(exceeds, !free.contains(field), "{field}");

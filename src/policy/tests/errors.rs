@@ -26,6 +26,7 @@ fn variant(error: &PolicyError) -> &'static str {
         PolicyError::RootPath { .. } => "RootPath",
         PolicyError::UnknownSyscall { .. } => "UnknownSyscall",
         PolicyError::CapabilityNotAllowed { .. } => "CapabilityNotAllowed",
+        PolicyError::LearnNotAllowed { .. } => "LearnNotAllowed",
         PolicyError::ExceedsCeiling { .. } => "ExceedsCeiling",
         PolicyError::DefaultExceedsCeiling { .. } => "DefaultExceedsCeiling",
         PolicyError::Loosened { .. } => "Loosened",
@@ -38,7 +39,7 @@ fn variant(error: &PolicyError) -> &'static str {
 }
 
 /// All but `FileName`, which [`misnamed_policy`] gives and which concerns no container.
-const VARIANTS: usize = 28;
+const VARIANTS: usize = 29;
 
 fn table() -> Vec<(Case, &'static str, &'static str)> {
     let mut rows = about_annotations();
@@ -304,6 +305,14 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
             "annotation dev.agentbox.privileges.capabilities: privileges.capabilities names CAP_NET_RAW, which \
              a policy may leave to a container only if `allow.capabilities` of the node's file lists it; \
              docs/policy.md names those that need no leave",
+        ),
+        (
+            case()
+                .file("learning", "base = \"standard\"\nreport.learn = \"on\"")
+                .field("policy", "learning"),
+            "LearnNotAllowed",
+            "policy file learning.toml: report.learn is on, which lets names through that no rule lists: \
+             `learn = true` under [allow] of the node's file permits it",
         ),
         (
             case()

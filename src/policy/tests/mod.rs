@@ -186,6 +186,7 @@ fn the_built_in_policies_are_what_the_design_says() {
             report: Report {
                 denied: Switch::Off,
                 audit: AuditedPolicy::off(),
+                learn: Switch::Off,
             },
             annotations: Annotations {
                 loosen: match name {

@@ -107,6 +107,12 @@ pub fn text(subject: &Subject) -> String {
                 &name,
                 format_args!("policy '{policy}', chosen by {chosen_by}"),
             );
+            if decided.plan.network.learns() {
+                page.head(
+                    "LEARN MODE",
+                    "public names that no rule lists are let through and recorded (report.learn)",
+                );
+            }
             walls(&mut page, &decided.plan, filter);
             origins(&mut page, &decided.origins);
         }

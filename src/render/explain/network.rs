@@ -81,6 +81,12 @@ fn waits(asking: &Asking) -> String {
     let ceilings: Vec<String> = ceilings
         .map(|limit| format!("the ceiling {}", limit.ceiling))
         .collect();
+    if asking.learns {
+        return format!(
+            "LEARN MODE: an unlisted public name is let through and recorded (report.learn), within {}",
+            ceilings.join(" and ")
+        );
+    }
     format!(
         "an unlisted name waits {} s for agentbox approve (network.on-unknown is ask), within {}",
         asking.seconds,

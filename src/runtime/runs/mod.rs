@@ -326,6 +326,7 @@ pub fn context(record: &Record, identity: Identity) -> Context {
         namespace,
         policy: Some(policy),
         policy_hash: text.map(|text| crate::audit::hash(&text)),
+        learn: record.plan().is_some_and(|plan| plan.network.learns()),
     }
     .plain()
 }

@@ -10,12 +10,15 @@ use super::refusal::Refusal;
 use super::secure::Server;
 use super::upstream::Dial;
 use super::wall::Wall;
-use crate::audit::{Event, Verdict, WallName, What};
+use crate::audit::{Event, LEARNT as LEARNT_CAUSE, Verdict, WallName, What};
 use crate::egress::names::Synthetic;
 use crate::egress::own::is_own;
 use crate::egress::{Decision, Denial, NameVerdict, OverBudget, is_within, rule_for};
 use crate::plan::AuditedNetwork;
 use crate::policy::{Host, HostName, Reach};
+
+/// Why a connection goes on that no rule allows.
+const LEARNT: &str = "let through by learn mode";
 
 /// A connection that may go on, and the rule's word on private addresses.
 #[derive(Debug)]
@@ -46,6 +49,11 @@ impl Wall {
         self.ledger.borrow_mut().open(now).map_err(Refusal::Over)?;
         self.allowed.set(self.allowed.get().saturating_add(1));
         let reach = permission.reach;
+        if let Some(denial) = &permission.learnt {
+            let why = format!("{LEARNT}: {denial}");
+            let rule = rule_for(&host, port);
+            self.would_deny((LEARNT_CAUSE, why, Some(rule)), &host, port);
+        }
         self.compare(&host, port, reach);
         Ok(Admitted {
             share: Share::new(self, host.clone(), port, permission),
@@ -82,6 +90,18 @@ impl Wall {
                 (denial.kind(), why, missing)
             }
         };
+        let why = format!("policy {policy}: {why}");
+        self.would_deny((kind, why, missing), host, port);
+    }
+
+    /// Writes down a connection that is let through and would not be otherwise: the reason in a word and in words, and the
+    /// rule that would allow it.
+    fn would_deny(
+        &self,
+        (cause, why, missing_rule): (&str, String, Option<String>),
+        host: &Host,
+        port: u16,
+    ) {
         let what = What::Connection {
             via: None,
             host: host.to_string(),
@@ -90,9 +110,9 @@ impl Wall {
             received: None,
         };
         self.log(Event {
-            cause: Some(kind.to_owned()),
-            reason: Some(format!("policy {policy}: {why}")),
-            missing_rule: missing,
+            cause: Some(cause.to_owned()),
+            reason: Some(why),
+            missing_rule,
             ..Event::new(WallName::Network, Verdict::WouldDeny, what)
         });
     }
@@ -143,7 +163,11 @@ impl Wall {
         let unlisted = &self.approvals.unlisted_names;
         if verdict == NameVerdict::Unlisted && !names.has(name) {
             // A part of the budget, so that unlisted names cannot use up the budget of listed ones.
-            let most = (self.budget.hosts / 4).max(1);
+            let learns = self.asking.as_ref().is_some_and(|asking| asking.learns);
+            let most = match learns {
+                true => self.budget.hosts,
+                false => (self.budget.hosts / 4).max(1),
+            };
             if self.is_search_artefact(name) || unlisted.get() >= most {
                 return Err(Refusal::Denied(Denial::NotListed));
             }

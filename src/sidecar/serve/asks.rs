@@ -48,6 +48,8 @@ pub(super) struct Permission {
     pub once: bool,
     /// The rule, or the approval, in words.
     pub rule: String,
+    /// Nobody has allowed it: it is let through to be learnt.
+    pub learnt: Option<Denial>,
 }
 
 /// A place among those that wait, given up when it is dropped.
@@ -105,6 +107,7 @@ impl Wall {
                     reach: rule.reach,
                     once: false,
                     rule: rule.to_string(),
+                    learnt: None,
                 }));
             }
             NetworkVerdict::Deny(denial) => return Err(self.denied(host, denial)),
@@ -113,6 +116,14 @@ impl Wall {
         let (Some(asking), Host::Name(name)) = (&self.asking, host) else {
             return Err(self.denied(host, denial));
         };
+        if asking.learns {
+            return Ok(Looked::Permitted(Permission {
+                reach: Reach::Public,
+                once: false,
+                rule: "learn mode".to_owned(),
+                learnt: Some(denial),
+            }));
+        }
         let decided = self
             .approvals
             .asks
@@ -128,6 +139,7 @@ impl Wall {
                     false => "an approval",
                 }
                 .to_owned(),
+                learnt: None,
             })),
             Some(Err(refusal)) => Err(Refusal::NotApproved(refusal)),
         }
@@ -176,8 +188,9 @@ impl Wall {
                 let asks = self.approvals.asks.borrow();
                 let once = live.once && !asks.is_refused(name, live.port);
                 // An approval never meant private addresses.
+                let learns = self.asking.as_ref().is_some_and(|asking| asking.learns);
                 live.reach == Reach::Public
-                    && (once || asks.holds(name, live.port, self.milliseconds()))
+                    && (learns || once || asks.holds(name, live.port, self.milliseconds()))
             }
         }
     }

@@ -71,6 +71,12 @@ pub fn refusal(decided: &Decided, abi: u32) -> Option<String> {
             "{field} ({origin}) needs a cgroup, which is not made here"
         ));
     }
+    if plan.network.learns() {
+        return Some(
+            "report.learn = \"on\" needs a log that is kept, and there is none here: use \"off\""
+                .to_owned(),
+        );
+    }
     if plan.network.asking.is_some() {
         return Some(
             "network.on-unknown = \"ask\" needs somebody who can be asked, and there is no line to the proxy here: use \"deny\""

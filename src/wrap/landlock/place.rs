@@ -109,6 +109,8 @@ impl Place {
             engine: Some("agentbox".to_owned()),
             policy: Some(decided.resolved.name.to_string()),
             policy_hash: text.map(|text| audit::hash(&text)),
+            // They refuse it.
+            learn: false,
             ..audit::Context::default()
         }
         .plain()
