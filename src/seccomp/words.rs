@@ -35,6 +35,12 @@ enum Shown {
     Flags(&'static [(u32, &'static str)]),
     /// A kind of socket with its flags.
     SocketType,
+    /// A directory's descriptor.
+    Directory,
+    /// A file's mode, as chmod(1) has it.
+    Mode,
+    /// A pointer, which is left out.
+    Pointer,
 }
 
 const FAMILIES: &[(u32, &str)] = &[
@@ -111,9 +117,12 @@ const FILTER_FLAGS: &[(u32, &str)] = &[
     (1 << 5, "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"),
 ];
 
-/// The first arguments of a call, as many as are numbers; and how many it has.
+/// The descriptor that stands for the caller's directory.
+const AT_FDCWD: i32 = -100;
+
+/// The first arguments of a call, as many as say more than `...` does; and how many it has.
 fn shown(name: &str) -> (&'static [Shown], usize) {
-    use Shown::{Flags, Name, Number, SocketType};
+    use Shown::{Directory, Flags, Mode, Name, Number, Pointer, SocketType};
     match name {
         "socket" => (&[Name(FAMILIES), SocketType, Number], 3),
         "socketpair" => (&[Name(FAMILIES), SocketType, Number], 4),
@@ -124,6 +133,12 @@ fn shown(name: &str) -> (&'static [Shown], usize) {
         "prctl" => (&[Name(OPTIONS)], 5),
         "ptrace" => (&[Name(TRACE), Number], 4),
         "seccomp" => (&[Name(SECCOMP), Flags(FILTER_FLAGS)], 3),
+        "chmod" | "creat" => (&[Pointer, Mode], 2),
+        "fchmod" => (&[Number, Mode], 2),
+        "fchmodat" => (&[Directory, Pointer, Mode], 3),
+        "fchmodat2" => (&[Directory, Pointer, Mode], 4),
+        "mknod" => (&[Pointer, Mode], 3),
+        "mknodat" => (&[Directory, Pointer, Mode], 4),
         "personality" => (&[Flags(&[])], 1),
         "bpf" | "keyctl" | "fanotify_init" | "process_vm_readv" | "process_vm_writev"
         | "pidfd_getfd" => (&[Number], 5),
@@ -145,7 +160,7 @@ pub fn words(call: &Call, errno: u16) -> Words {
     let mut text: Vec<String> = shown
         .iter()
         .zip(call.args)
-        // Every argument that is shown is an int.
+        // Every argument that is shown is an int or narrower.
         .map(|(shown, arg)| shown.word(arg as u32))
         .collect();
     if text.len() < count || count == 0 {
@@ -182,6 +197,10 @@ impl Shown {
             Shown::Number => value.to_string(),
             Shown::Name(names) => named(names, value),
             Shown::Flags(names) => flags(names, value),
+            Shown::Directory if value as i32 == AT_FDCWD => "AT_FDCWD".to_owned(),
+            Shown::Directory => (value as i32).to_string(),
+            Shown::Mode => format!("0{:o}", value & 0xffff),
+            Shown::Pointer => "...".to_owned(),
             Shown::SocketType => {
                 let mut word = named(SOCKET_TYPES, value & 0xf);
                 for (bit, name) in [(0o2_000_000, "SOCK_CLOEXEC"), (0o4_000, "SOCK_NONBLOCK")] {
@@ -239,6 +258,36 @@ mod tests {
         assert_eq!(clone.call, "clone(CLONE_NEWUSER|0x11, ...)");
         let typed = of("ioctl", [0, 0x5412 | 1 << 40, 0xdead, 0, 0, 0]);
         assert_eq!(typed.call, "ioctl(0, TIOCSTI, ...)");
+    }
+
+    #[test]
+    fn a_mode_is_shown_and_the_path_before_it_is_not() {
+        let here = u64::from(AT_FDCWD as u32);
+        for (name, args, expected) in [
+            (
+                "chmod",
+                [0x7fff_dead, 0o4755, 0, 0, 0, 0],
+                "chmod(..., 04755)",
+            ),
+            ("fchmod", [3, 0o2755, 0, 0, 0, 0], "fchmod(3, 02755)"),
+            (
+                "fchmodat",
+                [here, 0x7fff_dead, 0o4755, 9, 9, 9],
+                "fchmodat(AT_FDCWD, ..., 04755)",
+            ),
+            (
+                "fchmodat2",
+                [7, 0x7fff_dead, 0o4755, 0, 0, 0],
+                "fchmodat2(7, ..., 04755, ...)",
+            ),
+            (
+                "mknodat",
+                [here, 0x7fff_dead, 0o20_666, 5, 0, 0],
+                "mknodat(AT_FDCWD, ..., 020666, ...)",
+            ),
+        ] {
+            assert_eq!(of(name, args).call, expected);
+        }
     }
 
     #[test]
