@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::control::{caller, short};
@@ -20,6 +22,9 @@ use crate::sidecar::{CallsFds, CallsLog};
 const NAME: &str = "calls";
 /// Processes of `exec` that begin at once and wait for the sidecar to take them.
 const BACKLOG: i32 = 64;
+/// How long a place among them is waited for, and how long each time.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// What the sidecar answers denied calls with. The filter has been kept.
 /// Where the network is served, denied calls are logged with it.
@@ -71,9 +76,9 @@ pub fn connect(place: &Place, record: &Record) -> Result<OwnedFd, RuntimeError> 
     let dir = place.dir();
     let failed = || RuntimeError::io(format!("ask the sidecar at {:?}", dir.join(NAME)));
     let socket = socket().map_err(failed())?;
-    // Not waiting: a sidecar that takes nobody is an error (EAGAIN).
     short(&dir, NAME, |path| {
-        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+        let address = SocketAddrUnix::new(path)?;
+        patiently(|| rustix::net::connect(&socket, &address))
     })?
     .map_err(failed())?;
     rustix::io::ioctl_fionbio(&socket, false).map_err(failed())?;
@@ -81,4 +86,33 @@ pub fn connect(place: &Place, record: &Record) -> Result<OwnedFd, RuntimeError> 
     greet(socket.as_fd(), proof.as_fd())
         .map_err(RuntimeError::io("ask the sidecar to answer denied calls"))?;
     Ok(socket)
+}
+
+/// Tries again while as many as [`BACKLOG`] wait already (EAGAIN), for a time: a sidecar that takes nobody at all is an error.
+fn patiently(mut connect: impl FnMut() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+    let end = Instant::now() + CONNECTED_WITHIN;
+    loop {
+        match connect() {
+            Err(Errno::AGAIN) if Instant::now() < end => std::thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_is_waited_for_and_other_errors_are_not() {
+        let mut answers = [Err(Errno::AGAIN), Err(Errno::AGAIN), Ok(())].into_iter();
+        assert_eq!(patiently(|| answers.next().unwrap()), Ok(()));
+        assert_eq!(answers.next(), None);
+        let mut times = 0;
+        let refused = patiently(|| {
+            times += 1;
+            Err(Errno::CONNREFUSED)
+        });
+        assert_eq!((refused, times), (Err(Errno::CONNREFUSED), 1));
+    }
 }

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -31,6 +32,12 @@ pub(super) use log::Sink;
 
 /// Sockets and listeners at once. Each process of `exec` that lives has one, and its children have the same.
 const MOST: usize = 256;
+/// Of these, sockets of the runtime that have brought no listener yet.
+const VISITORS: usize = 64;
+/// How long a visitor may take to say what it wants; the runtime itself waits no longer for the answer.
+const GREETS_WITHIN: Duration = Duration::from_secs(10);
+/// How long the process of an `exec` may take from then on until it brings its listener.
+const COMES_WITHIN: Duration = Duration::from_secs(60);
 /// Events in one look, and looks in one turn: the network is served in between.
 const EVENTS: usize = 16;
 const LOOKS: usize = 4;
@@ -40,12 +47,26 @@ const LONGEST: usize = 1024;
 /// What is watched.
 #[derive(Debug)]
 enum Held {
-    /// The runtime has connected and not said what for.
-    Visitor(OwnedFd),
-    /// It has: the next message is this container's listener.
-    Greeted(OwnedFd, Rc<Container>),
+    /// The runtime has connected and not said what for; its place is kept until then.
+    Visitor(OwnedFd, Instant),
+    /// It has: the next message is this container's listener. The first process's line waits as long as its `start` takes.
+    Greeted(OwnedFd, Rc<Container>, Option<Instant>),
     /// Denied calls of this container.
     Listener(OwnedFd, Rc<Container>),
+}
+
+impl Held {
+    /// Whether its time is over.
+    fn is_late(&self, now: Instant) -> bool {
+        match self {
+            Held::Visitor(_, until) | Held::Greeted(_, _, Some(until)) => *until <= now,
+            Held::Greeted(_, _, None) | Held::Listener(..) => false,
+        }
+    }
+
+    fn is_listener(&self) -> bool {
+        matches!(self, Held::Listener(..))
+    }
 }
 
 /// Whether there is more to be done at once.
@@ -109,7 +130,7 @@ impl Calls {
     /// The next message on this socket is the listener of the container's first process.
     pub fn expect_first(&mut self, socket: OwnedFd) -> io::Result<()> {
         let own = Rc::clone(&self.own);
-        self.hold(Held::Greeted(socket, own))
+        self.hold(Held::Greeted(socket, own, None))
     }
 
     /// Does a bounded piece of work, without waiting.
@@ -154,11 +175,8 @@ impl Calls {
     }
 
     fn hold(&mut self, held: Held) -> io::Result<()> {
-        if self.held.len() >= MOST {
-            return Err(io::Error::other(too_many()));
-        }
         let token = self.next;
-        let (Held::Visitor(fd) | Held::Greeted(fd, _) | Held::Listener(fd, _)) = &held;
+        let (Held::Visitor(fd, _) | Held::Greeted(fd, ..) | Held::Listener(fd, _)) = &held;
         self.watch(fd.as_fd(), token)?;
         self.next += 1;
         self.held.insert(token, held);
@@ -171,15 +189,35 @@ impl Calls {
             return;
         };
         let why = match self.callers.refuse(visitor.as_fd()) {
-            None if self.held.len() < MOST => None,
-            None => Some(too_many()),
+            None => self.no_room(Instant::now()),
             why => why,
         };
         match why {
             Some(why) => refuse(visitor.as_fd(), &why),
             // If it cannot be watched it is closed, which the other end hears.
-            None => drop(self.hold(Held::Visitor(visitor))),
+            None => {
+                let until = Instant::now() + GREETS_WITHIN;
+                drop(self.hold(Held::Visitor(visitor, until)));
+            }
         }
+    }
+
+    /// Why no visitor more is taken, if that is so. Visitors whose time is over give their places up here.
+    ///
+    /// A visitor that is taken has a place for its listener: else its process would fail after the walls are raised.
+    fn no_room(&mut self, now: Instant) -> Option<String> {
+        self.held.retain(|_, held| !held.is_late(now));
+        let listeners = self.held.values().filter(|held| held.is_listener());
+        let listeners = listeners.count();
+        let visitors = self.held.len() - listeners;
+        if listeners + visitors >= MOST {
+            return Some(too_many());
+        }
+        (visitors >= VISITORS).then(|| {
+            format!(
+                "{VISITORS} other processes of exec begin at this moment: try again in a minute"
+            )
+        })
     }
 
     /// Whether it is kept.
@@ -193,7 +231,7 @@ impl Calls {
                 // Nobody is left who could call.
                 Ok(false)
             }
-            Some(Held::Visitor(_)) => self.hear(token),
+            Some(Held::Visitor(..)) => self.hear(token),
             Some(Held::Greeted(..)) => self.take(token),
             None => Ok(false),
         }
@@ -201,7 +239,7 @@ impl Calls {
 
     /// A visitor says what it wants.
     fn hear(&mut self, token: u64) -> io::Result<bool> {
-        let Some(Held::Visitor(visitor)) = self.held.get(&token) else {
+        let Some(Held::Visitor(visitor, _)) = self.held.get(&token) else {
             return Ok(false);
         };
         let mut buffer = [0; LONGEST];
@@ -214,14 +252,16 @@ impl Calls {
             None if buffer[..len] == *GREETING => Ok(Rc::clone(&self.own)),
             None => Err("this is no greeting of agentbox's".to_owned()),
         };
-        let Some(Held::Visitor(visitor)) = self.held.remove(&token) else {
+        let Some(Held::Visitor(visitor, _)) = self.held.remove(&token) else {
             return Ok(false);
         };
         match found {
             Ok(container) => {
                 socket::send(visitor.as_fd(), TAKEN, &[])?;
                 // Under the same token: the socket is watched already.
-                self.held.insert(token, Held::Greeted(visitor, container));
+                let until = Some(Instant::now() + COMES_WITHIN);
+                self.held
+                    .insert(token, Held::Greeted(visitor, container, until));
                 Ok(true)
             }
             Err(why) => {
@@ -233,7 +273,7 @@ impl Calls {
 
     /// The listener comes.
     fn take(&mut self, token: u64) -> io::Result<bool> {
-        let Some(Held::Greeted(socket, container)) = self.held.get(&token) else {
+        let Some(Held::Greeted(socket, container, _)) = self.held.get(&token) else {
             return Ok(false);
         };
         let mut buffer = [0; LISTENER.len()];
@@ -247,7 +287,7 @@ impl Calls {
         // An older kernel has no such flag.
         let _slower = notify::take_turns(listener.as_fd());
         let held = self.hold(Held::Listener(listener, container));
-        if let Some(Held::Greeted(socket, _)) = self.held.remove(&token) {
+        if let Some(Held::Greeted(socket, ..)) = self.held.remove(&token) {
             match held {
                 Ok(()) => {
                     socket::send(socket.as_fd(), TAKEN, &[])?;
@@ -281,4 +321,73 @@ fn answer(listener: BorrowedFd<'_>, container: &Container) -> io::Result<()> {
 fn refuse(socket: BorrowedFd<'_>, why: &str) {
     let message = format!("{REFUSED}{why}");
     let _gone = socket::send(socket, message.as_bytes(), &[]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seccomp::{Instruction, Program, SavedFilter};
+    use crate::sidecar::protocol::{NamespaceId, own_pid_namespace};
+
+    fn calls() -> Calls {
+        let allowed = Instruction {
+            code: 0x06,
+            jt: 0,
+            jf: 0,
+            k: 0x7fff_0000,
+        };
+        let kept = SavedFilter {
+            program: Program::new(vec![allowed]).unwrap(),
+            flags: 0,
+        };
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = rustix::fs::memfd_create("filter", flags).unwrap();
+        rustix::io::write(&file, &kept.to_bytes()).unwrap();
+        let namespace = own_pid_namespace().unwrap();
+        let callers = Callers {
+            uid: 0,
+            cookie: 0,
+            pid_namespace: NamespaceId::of(namespace.as_fd()).unwrap(),
+        };
+        let (listening, _) = socket::pair().unwrap();
+        Calls::new(listening, file.as_fd(), callers).unwrap()
+    }
+
+    fn socket() -> OwnedFd {
+        socket::pair().unwrap().0
+    }
+
+    #[test]
+    fn silent_visitors_block_others_no_longer_than_their_time() {
+        let (mut calls, now) = (calls(), Instant::now());
+        calls.expect_first(socket()).unwrap();
+        for number in 1..VISITORS {
+            let until = now + GREETS_WITHIN;
+            let own = Rc::clone(&calls.own);
+            calls
+                .hold(match number % 2 {
+                    0 => Held::Visitor(socket(), until),
+                    _ => Held::Greeted(socket(), own, Some(until)),
+                })
+                .unwrap();
+        }
+        let why = calls.no_room(now).unwrap();
+        assert!(why.contains("at this moment"), "{why}");
+        assert_eq!(calls.no_room(now + GREETS_WITHIN), None);
+        // The first process's line waits on.
+        assert_eq!(calls.held.len(), 1);
+    }
+
+    #[test]
+    fn listeners_stay_and_a_visitor_has_a_place_for_its_own() {
+        let (mut calls, now) = (calls(), Instant::now());
+        for _ in 0..MOST {
+            assert_eq!(calls.no_room(now), None);
+            let own = Rc::clone(&calls.own);
+            calls.hold(Held::Listener(socket(), own)).unwrap();
+        }
+        let why = calls.no_room(now + COMES_WITHIN).unwrap();
+        assert!(why.contains("end some"), "{why}");
+        assert_eq!(calls.held.len(), MOST);
+    }
 }
