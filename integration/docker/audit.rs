@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::allowlist::{Agent, internet};
 use super::{Docker, runtime};
 use crate::command::{Finished, run};
+use crate::direct::Scratch;
 
 fn agentbox(arguments: &[&str]) -> Finished {
     run(&std::env::var("AGENTBOX_BIN").unwrap(), arguments)
@@ -333,4 +334,67 @@ fn a_policy_made_of_a_run_gives_its_hosts_and_no_escape() {
     let made = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert!(!made.contains("mount"), "{made}");
+}
+
+/// A policy file that a person named may have the name of a wider one, and options narrow what a run had.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn no_policy_is_made_that_gives_more_than_the_run_had() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let project = scratch.dir("project");
+    let narrow =
+        "base = \"strict\"\n[network]\nmode = \"allowlist\"\nallow = [\"listed.example.test\"]\n";
+    let file = scratch.file("permissive.toml", narrow);
+    let wrap = |options: &[&str]| {
+        let name = format!("narrowed-{}{}", std::process::id(), options.concat().len());
+        let ask = "curl -s -o /dev/null https://wanted.example.com/; true";
+        let words = [
+            &["wrap", "--name", &name],
+            options,
+            &["--", "sh", "-c", ask],
+        ]
+        .concat();
+        let mut command = std::process::Command::new(std::env::var("AGENTBOX_BIN").unwrap());
+        command.args(words).current_dir(&project);
+        crate::command::run_for(std::time::Duration::from_secs(60), &mut command).ok();
+        name
+    };
+    for options in [
+        &["--policy", &file][..],
+        &[
+            "--allow",
+            "listed.example.test",
+            "--set",
+            "limits.memory=64MiB",
+        ],
+    ] {
+        let name = wrap(options);
+        let text = agentbox(&["suggest", &name]).ok();
+        assert!(text.contains("wanted.example.com"), "{text}");
+        let refused = agentbox(&["suggest", &name, "--write", &name]).failed();
+        assert!(
+            refused.contains("gives more than this run had"),
+            "{refused}"
+        );
+    }
+    // A log that somebody changed is said, and nothing is made of it.
+    let name = wrap(&["--allow", "listed.example.test"]);
+    let id = agentbox(&["audit", "--json", &name]).ok();
+    let run = only_run(&lines(&id)[0].context.container);
+    let log = run.join("sidecar.jsonl");
+    let text = std::fs::read_to_string(&log).unwrap();
+    std::fs::write(
+        &log,
+        text.replace("wanted.example.com", "chosen.example.com"),
+    )
+    .unwrap();
+    let changed = agentbox(&["suggest", &name]);
+    assert!(
+        changed.code == 3 && changed.stderr.contains("NOT WHOLE"),
+        "{changed}"
+    );
+    let refused = agentbox(&["suggest", &name, "--write", &name]).failed();
+    assert!(refused.contains("not whole"), "{refused}");
+    assert!(!std::path::Path::new(&format!("/etc/agentbox/policies/{name}.toml")).exists());
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::account::Account;
 use crate::command::{Finished, run_for};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
@@ -109,4 +110,46 @@ fn wrap_u_a7_a_flood_of_refusals_is_few_lines() {
     let lines = said(&seen);
     assert!(lines.len() <= 12, "{seen}");
     assert!(lines[10].contains("and 30 more"), "{seen}");
+}
+
+/// What a command of an earlier run made of the summary's file, or of a file of variables, is not followed.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_link_that_the_command_planted_leads_the_next_run_nowhere() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let project = std::path::Path::new(&person.project);
+    let precious = std::path::Path::new(&person.home).join("precious");
+    person.does("echo TOKEN=kept >precious");
+    let wrap = |options: &[&str], script: &str| {
+        let words = [&["wrap"][..], options, &["--", "sh", "-c", script]].concat();
+        run_for(Duration::from_secs(50), &mut person.sudo(&words))
+    };
+    let link = format!(
+        "ln -sf {} refused.md; ln -sf {0} .env; mkfifo pipe",
+        precious.display()
+    );
+    wrap(&[], &link).ok();
+    for planted in ["refused.md", "pipe"] {
+        let refused = wrap(&["--summary", planted], "echo ran");
+        assert!(!refused.stdout.contains("ran"), "{refused}");
+        assert!(refused.failed().contains("--summary"));
+    }
+    let refused = wrap(&["--env-file", ".env"], "echo ran $TOKEN");
+    assert!(!refused.stdout.contains("ran"), "{refused}");
+    assert!(refused.failed().contains("a command could have made"));
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "TOKEN=kept\n");
+    // A link of the person's own, elsewhere, is followed; and to look changes nothing.
+    let own = std::path::Path::new(&person.home).join("own.md");
+    std::os::unix::fs::symlink(&precious, &own).unwrap();
+    let own = own.to_str().unwrap();
+    wrap(&["--summary", own, "--dry-run"], "true").ok();
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "TOKEN=kept\n");
+    wrap(&["--summary", own], "true").ok();
+    assert!(
+        std::fs::read_to_string(&precious)
+            .unwrap()
+            .contains("Nothing was refused")
+    );
+    assert!(project.join("pipe").exists());
 }

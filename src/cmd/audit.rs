@@ -73,7 +73,7 @@ fn print(line: &Line, format: AuditFormat) -> Result<Reader> {
 }
 
 /// A log that is not whole is said on standard error, and by the exit status.
-fn verdict(found: &Found, logs: &Logs) -> ExitCode {
+pub fn verdict(found: &Found, logs: &Logs) -> ExitCode {
     let faults = logs.faults();
     for fault in &faults {
         let run = found.run.name();

@@ -11,9 +11,9 @@ use anyhow::{Context as _, Result, bail};
 use crate::audit::suggest::{self, Suggested};
 use crate::cli::{Global, Suggest, TextFormat};
 use crate::cmd::out;
-use crate::policy::{PolicyName, catalogue};
+use crate::policy::{PolicyName, Sources, catalogue, loosens};
 use crate::runtime::input::node_files::{self, NodeFiles};
-use crate::runtime::runs::read;
+use crate::runtime::runs::read::{self, Found};
 
 /// Whose `syscalls.limit` says which calls a policy may give without giving up a wall.
 const LIMITED_BY: &str = "standard";
@@ -30,13 +30,18 @@ pub fn run(global: &Global, args: &Suggest) -> Result<ExitCode> {
         .limit;
     let givable: BTreeSet<String> = limit.iter().map(|name| name.as_str().to_owned()).collect();
     let suggested = suggest::of(&logs.lines(), &givable);
+    let whole = super::audit::verdict(&found, &logs);
     if let Some(name) = &args.write {
-        let context = logs.context().context("the run has no line")?;
-        let base = context.policy.as_deref().unwrap_or_default();
+        if whole != ExitCode::SUCCESS {
+            bail!(
+                "no policy is made of a log that is not whole, since somebody may have chosen what it says"
+            );
+        }
+        let base = base(&found, &sources)?;
         return write(
             global,
             name,
-            &suggested.policy(base, &found.run.name()),
+            &suggested.policy(&base, &found.run.name()),
             &suggested,
         );
     }
@@ -44,7 +49,32 @@ pub fn run(global: &Global, args: &Suggest) -> Result<ExitCode> {
         TextFormat::Json => out::json(&suggested)?,
         TextFormat::Text => out::text(&suggested.text())?,
     };
-    Ok(ExitCode::SUCCESS)
+    Ok(whole)
+}
+
+/// The name of the run's policy, if the node's policy of that name gives no more than the run had: options, annotations and settings
+/// narrow a policy, and a file that a person named may have the name of another one.
+fn base(found: &Found, sources: &Sources<'_>) -> Result<String> {
+    let record = found.run.record().context("the run's record")?;
+    let Some(decided) = record.decided else {
+        bail!("the run had no policy, to which nothing can be added");
+    };
+    let had = decided.resolved;
+    let name = had.name.clone();
+    let nodes = catalogue::policy(sources, &name)
+        .with_context(|| format!("the run's policy {name} is none of the node's"))?;
+    let more: Vec<String> = loosens(&nodes, &had)
+        .iter()
+        .map(|more| more.field.to_string())
+        .collect();
+    if !more.is_empty() {
+        bail!(
+            "the node's policy {name} gives more than this run had, in {}: the run was narrowed by options, annotations or settings, or its \
+             policy was another file of this name; write a policy with the run's own fields (`agentbox explain`) and these additions",
+            more.join(", ")
+        );
+    }
+    Ok(name.to_string())
 }
 
 /// Makes the policy's file, which is not there yet, and reads it as a container's creation would.

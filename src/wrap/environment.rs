@@ -36,7 +36,8 @@ pub fn passed(wanted: &Wanted, policy: &Policy) -> Result<Vec<String>> {
             }
         }
     }
-    let asked = variables::asked(&wanted.variables, |name| {
+    let written = std::slice::from_ref(&wanted.workspace);
+    let asked = variables::asked(&wanted.variables, written, |name| {
         value(&own, name).map(str::to_owned)
     })?;
     variables::check_free(&asked, wanted.walls, policy)?;

@@ -119,6 +119,11 @@ impl Layout {
             .retain(|b| *b != self.workspace && !b.ancestors().skip(1).any(|a| all.contains(a)));
     }
 
+    /// What the command writes for good.
+    pub fn writable(&self) -> impl Iterator<Item = &PathBuf> {
+        self.written.iter().chain([&self.workspace])
+    }
+
     /// Whether a path without links lies in what is shown.
     pub fn shows(&self, real: &Path) -> bool {
         let places = self

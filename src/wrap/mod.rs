@@ -15,6 +15,7 @@ mod list;
 mod named;
 mod own_file;
 mod person;
+mod planted;
 mod repository;
 mod script;
 pub mod settings;
@@ -25,7 +26,7 @@ mod variables;
 mod wanted;
 mod workspace;
 
-use std::fs::File;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
@@ -59,6 +60,7 @@ fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
     leftovers::sweep();
     let base = records(global, wanted);
     let prepared = prepare(global, wanted, base)?;
+    let summary = summary::open(wanted, &prepared.written)?;
     say_what_is_lacking(wanted);
     let mut refused = Summary::default();
     let status = foreground::run(
@@ -73,7 +75,7 @@ fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
             refused = Summary::read(&run.file(audit::SIDECAR));
         },
     );
-    refused.tell(wanted, prepared.summary.as_ref())?;
+    refused.tell(wanted, summary.as_ref())?;
     Ok(status?.unwrap_or(Ended::with(0)))
 }
 
@@ -136,8 +138,8 @@ fn records<'a>(global: &'a Global, wanted: &'a Wanted) -> Base<'a> {
 struct Prepared {
     bundle: WrapBundle,
     wrapped: Wrapped,
-    /// Where the summary is to be written.
-    summary: Option<File>,
+    /// What the command may write, and may have written in an earlier run.
+    written: Vec<PathBuf>,
     /// What git is told of the person and the workspace.
     git: String,
 }
@@ -167,8 +169,6 @@ fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared>
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
     workspace::check_state(layout.binds.iter().chain([&layout.workspace]))?;
-    let summary = wanted.summary.as_deref();
-    let summary = person.looking(|| summary.map(summary::open).transpose())??;
     let bundle = WrapBundle::new(&layout, person, base)?;
     let stdio = [
         rustix::stdio::stdin(),
@@ -193,7 +193,7 @@ fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared>
             published: wanted.published(),
             ..layout.wrapped(wanted.asked.clone())
         },
-        summary,
+        written: layout.writable().cloned().collect(),
         git: layout.git,
     })
 }

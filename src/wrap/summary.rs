@@ -4,12 +4,14 @@
 //! are not in it: a path that is not shown is absent, which nobody counts.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::wanted::Wanted;
+use super::{WrapRefused, planted};
 use crate::audit::{Line, Log, Verdict, WallName, What, quota};
 
 /// Lines at a terminal.
@@ -215,12 +217,34 @@ fn plain(text: &str, is_host: bool) -> String {
         .collect()
 }
 
-/// A file for the summary, opened before the command may put something else in its place.
-pub fn open(path: &Path) -> Result<std::fs::File, super::WrapRefused> {
-    std::fs::File::create(path).map_err(|why| super::WrapRefused::Summary {
-        path: PathBuf::from(path),
-        why,
-    })
+/// Makes or empties the file for the summary, before the command may put something else in its place. No link in what is `written`
+/// is followed, and nothing but a plain file is taken.
+pub fn open(wanted: &Wanted, written: &[PathBuf]) -> Result<Option<File>> {
+    let Some(path) = &wanted.summary else {
+        return Ok(None);
+    };
+    let open = || planted::real(path, written).and_then(|real| empty(&real));
+    match wanted.person.looking(open)? {
+        Ok(file) => Ok(Some(file)),
+        Err(why) => bail!(WrapRefused::Summary {
+            path: path.clone(),
+            why,
+        }),
+    }
+}
+
+fn empty(path: &Path) -> io::Result<File> {
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    // Another run may put a link there in the meantime.
+    let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let mode = Mode::from_raw_mode(0o666);
+    let file = File::from(rustix::fs::openat2(CWD, path, flags, mode, links)?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no plain file"));
+    }
+    file.set_len(0)?;
+    Ok(file)
 }
 
 #[cfg(test)]

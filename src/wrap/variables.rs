@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use super::error::WrapRefused;
 use super::landlock;
-use super::own_file;
+use super::{own_file, planted};
 use crate::cli::Walls;
 use crate::plan::process::is_of_proxies;
 use crate::policy::{NetworkMode, Policy, Switch};
@@ -19,16 +19,21 @@ pub struct Variables {
     pub pairs: Vec<String>,
 }
 
-/// What all sources say, the lowest first: its files, and on top of them its pairs; `own` are the caller's variables. To be called
-/// with the person's rights over files.
+/// What all sources say, the lowest first: its files, and on top of them its pairs; `own` are the caller's variables. No link in what
+/// is `written` is followed. To be called with the person's rights over files.
 pub fn asked(
     sources: &[Variables],
+    written: &[PathBuf],
     own: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<(String, String)>> {
     let mut all = Vec::new();
     for Variables { files, pairs } in sources {
         for path in files {
-            from_file(path, &own, &mut all)?;
+            let real = planted::real(path, written).map_err(|why| WrapRefused::File {
+                path: path.clone(),
+                why: format!("cannot be read: {why}"),
+            })?;
+            from_file(&real, &own, &mut all)?;
         }
         for pair in pairs {
             match Assignment::of(pair) {

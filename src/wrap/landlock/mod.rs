@@ -30,7 +30,6 @@ mod rules;
 mod start;
 mod supervise;
 
-use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -41,7 +40,7 @@ use rustix::process::PidfdFlags;
 
 use super::bundle::Base;
 use super::person::Person;
-use super::summary::Summary;
+use super::summary::{self, Summary};
 use super::wanted::Wanted;
 use super::{WrapRefused, prepare};
 use crate::cli::Global;
@@ -70,9 +69,10 @@ pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
     enforce::try_to_listen()?;
     let place = Place::new(&wanted.person)?;
     let decided = decide_in(&place, global, wanted)?;
+    let summary = summary::open(wanted, &decided.written)?;
     become_the(&wanted.person)?;
     let ended = run_decided(&place, global, decided.decision, &decided.git);
-    Summary::read(&place.journal_path()).tell(wanted, decided.summary.as_ref())?;
+    Summary::read(&place.journal_path()).tell(wanted, summary.as_ref())?;
     ended
 }
 
@@ -134,7 +134,7 @@ fn decide_in(place: &Place, global: &Global, wanted: &Wanted) -> Result<DecidedR
     // With it goes the bundle, which was made with the rights that are left here.
     Ok(DecidedRun {
         decision,
-        summary: prepared.summary,
+        written: prepared.written,
         git: prepared.git,
     })
 }
@@ -142,7 +142,8 @@ fn decide_in(place: &Place, global: &Global, wanted: &Wanted) -> Result<DecidedR
 /// What is left of the preparations when they have been judged.
 struct DecidedRun {
     decision: BundleDecision,
-    summary: Option<File>,
+    /// What the command may write.
+    written: Vec<PathBuf>,
     git: String,
 }
 
