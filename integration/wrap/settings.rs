@@ -165,15 +165,14 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
     assert!(!counts(&person.plan(&["--workspace", &elsewhere])));
     // Changed by one byte, and back.
     person.projects_settings("allow = [\"project.test\"] \n");
-    let changed = person.plan(&[]);
-    assert!(
-        !counts(&changed) && changed.stderr.contains("has changed"),
-        "{changed}"
-    );
+    let changed = person.plan(&[]).failed();
+    assert!(changed.contains("has changed"), "{changed}");
     let listed = person.by_sudo(&["trust", "--list"]).ok();
     assert_eq!(
         listed,
-        format!("{file}  changed since: it does not count\n")
+        format!(
+            "{file}  changed since, or what it names did: no run there before you look at it\n"
+        )
     );
     person.projects_settings("allow = [\"project.test\"]\n");
     assert!(counts(&person.plan(&[])));
@@ -324,14 +323,26 @@ fn settings_that_the_command_writes_do_not_count() {
     person.does("rm src/project/.agentbox.toml");
     assert_eq!(person.wraps(&[], write).stdout, "written\n");
     does_not_count();
-    // Nor in the place of a trusted one.
+    // Nor in the place of a trusted one, without which no run goes on: it may have had walls.
     person.projects_settings("quiet = true\n");
     person.agentbox(&["trust", "--yes"]).ok();
     assert_eq!(
         person.wraps(&["--walls", "landlock"], write).stdout,
         "written\n"
     );
-    does_not_count();
+    let stopped = || {
+        let seen = person.agentbox(&["wrap", "--", "echo", "ran"]);
+        assert!(!seen.stdout.contains("ran"), "{seen}");
+        seen.failed()
+    };
+    assert!(stopped().contains("has changed"));
+    person.wraps(
+        &["--walls", "landlock", "--workspace", &person.home],
+        "true",
+    );
+    person.does("rm src/project/.agentbox.toml");
+    assert!(stopped().contains("is gone"));
+    person.projects_settings("allow = [\"project.test\"]\n");
     // The control: trusted by the person, the same content counts.
     person.agentbox(&["trust", "--yes"]).ok();
     let seen = person.agentbox(&["wrap", "--dry-run", "--", "true"]).ok();
@@ -459,6 +470,20 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
         seen.stderr.contains("what the next command may do"),
         "{seen}"
     );
+    // A link on the way lies there, or leads to what may be made there.
+    for way in [
+        "mkdir -p ~/realconf ~/dots; ln -s ~/realconf ~/dots/conf; ln -s ~/dots/conf ~/.config",
+        "ln -s ~/dots/absent ~/.config",
+    ] {
+        person.does(&format!("rm ~/.config; {way}"));
+        let dots = format!("{}/dots", person.home);
+        let seen = person.wraps(&["--workspace", &dots], "echo ran");
+        assert!(
+            seen.stderr.contains("what the next command may do"),
+            "{way}: {seen}"
+        );
+    }
+    person.does("rm ~/.config; ln -s ~/dotfiles ~/.config");
     // Only read, they are no danger; and a project beside them is none.
     let read = [
         "--workspace",
@@ -504,4 +529,142 @@ fn settings_are_trusted_at_a_terminal_by_a_yes_and_nothing_else() {
         ));
         assert_eq!(seen, format!("{who}\n<prompt>"), "{answer:?}");
     }
+}
+
+/// What trusted settings name is trusted as it was shown, and with it where their paths lead. Each way was one by which a command gave
+/// itself more in the next run.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_name_nothing_that_the_command_can_make_another() {
+    let _docker = Docker::connect();
+    for (settings, before, attack) in [
+        (
+            "env-file = [\"vars\"]\n",
+            "echo PLAIN=1 >vars",
+            "rm -f vars; echo SECRET >vars",
+        ),
+        (
+            "policy = \"./mine.toml\"\n",
+            "echo 'base = \"strict\"' >mine.toml",
+            "rm -f mine.toml; echo 'base = \"permissive\"' >mine.toml",
+        ),
+        (
+            "read = [\"data\"]\n",
+            "mkdir data",
+            "rmdir data; ln -s ~/Documents data",
+        ),
+        (
+            "write = [\"out\"]\n",
+            "mkdir out",
+            "rmdir out; ln -s ~/Documents out",
+        ),
+        (
+            "hide = [\"conf/private\"]\n",
+            "mkdir -p conf/private; echo key >conf/private/key",
+            "mv conf conf2; mkdir -p conf/private",
+        ),
+    ] {
+        let person = Account::new();
+        person.does("mkdir ~/Documents; echo diary >~/Documents/diary");
+        person.projects_settings(settings);
+        person.does(&format!("cd src/project; {before}"));
+        let runs = || {
+            person.agentbox(&[
+                "wrap",
+                "--",
+                "sh",
+                "-c",
+                "echo ran; cat data/diary conf2/private/key; env",
+            ])
+        };
+        let shown = person.agentbox(&["trust", "--yes"]).ok();
+        assert!(runs().ok().contains("ran"), "{settings}");
+        assert!(
+            !settings.contains("policy") || shown.contains("base = \"strict\""),
+            "{shown}"
+        );
+        // Inside, what is named is not written, where it is a file.
+        let written = person.wraps(&[], attack);
+        let is_file = settings.contains("policy") || settings.contains("env-file");
+        assert_eq!(
+            written.stderr.contains("Read-only"),
+            is_file,
+            "{settings}: {written}"
+        );
+        let listed = person.agentbox(&["trust", "--list"]).ok();
+        assert_eq!(
+            listed.contains("as you trusted it"),
+            is_file,
+            "{settings}: {listed}"
+        );
+        // Without that mount, as under Landlock: the next run does not begin.
+        person.does(&format!(
+            "cd src/project; {{ {attack}; }} 2>/dev/null || true"
+        ));
+        let seen = runs();
+        assert!(!seen.stdout.contains("ran"), "{settings}: {seen}");
+        assert!(seen.failed().contains("agentbox trust"), "{settings}");
+        person.agentbox(&["trust", "--remove"]).ok();
+        let seen = runs();
+        assert!(seen.stdout.contains("ran"), "{settings}: {seen}");
+        assert!(!seen.stdout.contains("diary"), "{settings}: {seen}");
+    }
+}
+
+/// Links on the command line, which no settings hold.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn what_the_line_names_is_followed_through_no_link_of_the_command() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.does("mkdir ~/Documents; echo diary >~/Documents/diary; echo 'base = \"permissive\"' >~/wide.toml");
+    let plant = "ln -s ~/Documents data; ln -s ~/wide.toml mine.toml";
+    person.wraps(&[], plant).ok();
+    for options in [
+        ["--read", "data"],
+        ["--write", "data"],
+        ["--hide", "data"],
+        ["--policy", "./mine.toml"],
+    ] {
+        for walls in ["namespaces", "landlock"] {
+            let options = [&options[..], &["--walls", walls]].concat();
+            let seen = person.wraps(&options, "echo ran; cat data/diary");
+            assert!(seen.stdout.is_empty(), "{options:?}: {seen}");
+            let said = seen.failed();
+            assert!(
+                said.contains("a command could have made"),
+                "{options:?}: {said}"
+            );
+        }
+    }
+    // The control: a link that no command could make.
+    person.does("ln -s Documents ~/papers");
+    let papers = format!("{}/papers", person.home);
+    let seen = person
+        .wraps(&["--read", &papers], "cat ~/papers/diary")
+        .ok();
+    assert_eq!(seen, "diary\n");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn settings_above_a_repository_of_the_commands_making_are_told() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.projects_settings("policy = \"strict\"\n");
+    person.does("cd src/project; git init -q .; mkdir sub");
+    person.agentbox(&["trust", "--yes"]).ok();
+    person.wraps(&[], "cd sub; git init -q .").ok();
+    let sub = format!("{}/sub", person.project);
+    let seen = person.does(&format!("cd {sub}; {} wrap -- echo ran 2>&1", program()));
+    assert!(
+        seen.contains("does not hold in") && seen.contains("--workspace"),
+        "{seen}"
+    );
+    // `trust` without a directory is about what `wrap` takes there.
+    person.does(&format!(
+        "echo 'policy = \"strict\"' >{sub}/.agentbox.toml; rm -rf {sub}/.git"
+    ));
+    let shown = person.does(&format!("cd {sub}; {} trust --yes", program()));
+    assert!(shown.contains("src/project/.agentbox.toml says"), "{shown}");
 }

@@ -9,7 +9,7 @@ use crate::cli::Trust;
 use crate::cmd::out;
 use crate::policy::escape;
 use crate::wrap::settings::trust::Standing;
-use crate::wrap::settings::{Offer, PROJECT_FILE, Scope};
+use crate::wrap::settings::{Included, Offer, PROJECT_FILE, Scope};
 
 /// Shows a project's settings and trusts them, forgets them, or lists what is trusted.
 pub fn run(args: &Trust) -> Result<ExitCode> {
@@ -25,7 +25,10 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
             let path = escape(&entry.path.display().to_string());
             let words = match standing {
                 Standing::Trusted => "as you trusted it".to_owned(),
-                Standing::Changed => "changed since: it does not count".to_owned(),
+                Standing::Changed => {
+                    "changed since, or what it names did: no run there before you look at it"
+                        .to_owned()
+                }
                 Standing::Unknown => "not trusted".to_owned(),
                 Standing::NotTold(why) => format!("does not count: it {}", escape(&why)),
             };
@@ -48,6 +51,12 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
     for line in shown.text.lines() {
         out::line(&format!("  {}", escape(line)))?;
     }
+    for Included { path, text } in &shown.included {
+        out::line(&format!("{path:?}, which it names, says:"))?;
+        for line in text.lines() {
+            out::line(&format!("  {}", escape(without_value(line))))?;
+        }
+    }
     out::line("`agentbox wrap` in this directory then")?;
     for effect in &shown.effects {
         out::line(&format!("  {}", escape(effect)))?;
@@ -57,8 +66,21 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     offer.trust(&shown)?;
-    out::line("trusted, until the file changes")?;
+    out::line("trusted, until the file or what it names changes")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A line of a policy as it is, and one of a file of variables without what may be a secret. PATH says what is shown.
+fn without_value(line: &str) -> &str {
+    match line.split_once('=') {
+        Some((name, _)) if is_variable(name) && name != "PATH" => name,
+        _ => line,
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    let mut all = name.chars();
+    all.all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
 /// Whether the person says yes, at a terminal: a pipe would be whoever wrote it.

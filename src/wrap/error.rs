@@ -93,6 +93,19 @@ pub enum WrapRefused {
         /// What is missing.
         hidden: PathBuf,
     },
+    /// A project's settings that somebody wrote anew.
+    #[error(
+        "the settings {path:?} {why}, and without them the run could lack walls that they ask for: `agentbox trust {}` shows them and asks, and with --remove it forgets them",
+        directory.display()
+    )]
+    SettingsChanged {
+        /// The file.
+        path: PathBuf,
+        /// Where it lies.
+        directory: PathBuf,
+        /// What happened.
+        why: String,
+    },
     /// `--summary`
     #[error("--summary {path:?} cannot be written: {why}")]
     Summary {

@@ -103,11 +103,14 @@ impl Layout {
 
     /// Keeps a project's settings from being written, replaced or moved: a mount of its own stands on the file. One that the command
     /// makes does not count, as every one that nobody trusts.
-    pub fn close_settings(&mut self) {
+    pub fn close_settings(&mut self, included: &[PathBuf]) {
         let file = self.workspace.join(PROJECT_FILE);
         if file.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
             self.readonly.push(file);
         }
+        let inside = |file: &&PathBuf| file.starts_with(&self.workspace) && file.is_file();
+        let inside: Vec<PathBuf> = included.iter().filter(inside).cloned().collect();
+        self.readonly.extend(inside);
     }
 
     /// Sorts the binds; what another shows already, or the workspace is, needs no mount of its own.

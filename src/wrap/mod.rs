@@ -214,7 +214,7 @@ fn layout(wanted: &Wanted, resolved: &Resolved, environment: &mut Vec<String>) -
     command::check(&wanted.command[0], &layout.path, &layout)?;
     layout.settle();
     if wanted.walls == Walls::Namespaces {
-        layout.close_settings();
+        layout.close_settings(&wanted.included);
     }
     if resolved.policy.filesystem.workspace == Access::ReadWrite {
         let written = layout.written.iter().chain([&layout.workspace]);

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 
 use super::error::WrapRefused;
 use super::layout::Layout;
+use super::planted;
 use super::wanted::Wanted;
 use crate::plan::BindAccess;
 use crate::plan::never::Never;
@@ -72,7 +73,8 @@ impl Layout {
     }
 
     fn real(&self, option: &'static str, path: &Path) -> Result<PathBuf> {
-        match path.canonicalize() {
+        let written = std::slice::from_ref(&self.workspace);
+        match planted::real(path, written).and_then(|real| real.canonicalize()) {
             Ok(real) => Ok(real),
             Err(error) => bail!(WrapRefused::Named(
                 option,

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 /// As the kernel's MAXSYMLINKS.
 const MOST_LINKS: usize = 40;
 
-/// The path without links, but for its last name where nothing is there. A link that lies in one of the `written` places, which are
+/// The path without links, as far as there is something. A link that lies in one of the `written` places, which are
 /// without links themselves, is an error: the command could have made it.
 pub fn real(path: &Path, written: &[PathBuf]) -> Result<PathBuf> {
     let mut rest: VecDeque<OsString> = names(&std::path::absolute(path)?);
@@ -22,8 +22,9 @@ pub fn real(path: &Path, written: &[PathBuf]) -> Result<PathBuf> {
         let next = at.join(&name);
         let target = match std::fs::symlink_metadata(&next) {
             Ok(meta) if meta.is_symlink() => std::fs::read_link(&next)?,
-            Err(error) if error.kind() == ErrorKind::NotFound && rest.is_empty() => {
-                return Ok(next);
+            // Nothing is there to lead elsewhere.
+            Err(error) if error.kind() == ErrorKind::NotFound && !rest.contains(&"..".into()) => {
+                return Ok(rest.into_iter().fold(next, |path, name| path.join(name)));
             }
             Err(error) => return Err(error),
             Ok(_) => {
@@ -94,7 +95,7 @@ mod tests {
                 "{planted}: {error}"
             );
         }
-        assert!(real("loop").is_err() && real("own/none/new").is_err());
+        assert!(real("loop").is_err() && real("own/none/../new").is_err());
         std::fs::remove_dir_all(base).unwrap();
     }
 }

@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use super::list::List;
-use super::own_file;
 use super::person::Person;
 use super::settings::{self, Source};
 use super::variables::Variables;
-use super::{repository, workspace};
+use super::{WrapRefused, own_file, planted, repository, workspace};
 use crate::cli::{self, Walls};
 use crate::policy::{Asked, AskedOption, AskedPolicy, Field, OnUnknown, Publish};
 
@@ -47,6 +46,8 @@ pub struct Wanted {
     pub quiet: bool,
     /// Where the summary goes.
     pub summary: Option<PathBuf>,
+    /// Files that a project's settings name: no command writes them.
+    pub included: Vec<PathBuf>,
     /// What each file of settings adds, for `explain`.
     pub from_files: Vec<String>,
     /// A line about a project's file that does not count.
@@ -68,7 +69,7 @@ impl Wanted {
             anyhow::Ok((cwd, workspace))
         })??;
         let found = person.looking(|| settings::find(&person, &workspace))??;
-        let asked = person.looking(|| asked(args, &found.sources, &person))??;
+        let asked = person.looking(|| asked(args, &found.sources, &workspace, &person))??;
         let mut wanted = Self {
             command: args.command.clone(),
             name: args.name.clone(),
@@ -85,6 +86,7 @@ impl Wanted {
             publish: Vec::new(),
             quiet: false,
             summary: None,
+            included: Vec::new(),
             from_files: Vec::new(),
             notice: found.notice,
         };
@@ -113,7 +115,12 @@ impl Wanted {
     }
 
     fn add(&mut self, source: Source) {
-        let Source { path, settings } = source;
+        let Source {
+            path,
+            settings,
+            included,
+        } = source;
+        self.included.extend(included);
         let effects = settings.effects();
         let effects = effects.iter().map(|effect| format!("{path:?} {effect}"));
         self.from_files.extend(effects);
@@ -146,7 +153,7 @@ impl Wanted {
 }
 
 /// What is asked of the policy. To be called with the person's rights over files.
-fn asked(args: &cli::Wrap, sources: &[Source], person: &Person) -> Result<Asked> {
+fn asked(args: &cli::Wrap, sources: &[Source], workspace: &Path, person: &Person) -> Result<Asked> {
     let name_of = |source: &Source| source.path.display().to_string();
     let mut asked = Asked {
         options: options(args)?,
@@ -158,14 +165,15 @@ fn asked(args: &cli::Wrap, sources: &[Source], person: &Person) -> Result<Asked>
     }
     asked.settings.retain(|fields| !fields.is_empty());
     if let Some(name) = &args.policy {
-        asked.policy = Some(policy(name, person)?);
+        asked.policy = Some(policy(name, workspace, person)?);
         return Ok(asked);
     }
     let named = |source: &Source| source.settings.policy.clone();
     let mut highest_first = sources.iter().rev();
     if let Some((source, name)) = highest_first.find_map(|s| Some((s, named(s)?))) {
         let file = name_of(source);
-        asked.policy = Some(policy(&name, person).with_context(|| format!("policy of {file}"))?);
+        asked.policy =
+            Some(policy(&name, workspace, person).with_context(|| format!("policy of {file}"))?);
         asked.policy_of = Some(file);
     }
     Ok(asked)
@@ -198,12 +206,17 @@ fn options(args: &cli::Wrap) -> Result<Vec<AskedOption>> {
 }
 
 /// A policy by its name, or a file by its path.
-fn policy(text: &str, person: &Person) -> Result<AskedPolicy> {
+fn policy(text: &str, workspace: &Path, person: &Person) -> Result<AskedPolicy> {
     if !settings::is_file(text) {
         return Ok(AskedPolicy::Named(text.to_owned()));
     }
+    let written = [workspace.to_owned()];
+    let real = planted::real(text.as_ref(), &written).map_err(|why| WrapRefused::File {
+        path: text.into(),
+        why: format!("cannot be read: {why}"),
+    })?;
     Ok(AskedPolicy::File {
         path: text.to_owned(),
-        text: own_file::read_trusted(text.as_ref(), person)?,
+        text: own_file::read_trusted(&real, person)?,
     })
 }

@@ -9,10 +9,12 @@
 //! |---|---|
 //! | [`file`] | text to settings, and their words |
 //! | [`places`] | where the files are, and that the command does not write them |
+//! | [`seal`] | what is trusted with a project's file: the files that it names, and where its paths lead |
 //! | [`trust`] | which content of which project's file the person trusts |
 
 mod file;
 mod places;
+mod seal;
 pub mod trust;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +25,8 @@ pub use file::{Settings, is_file};
 pub use places::{PROJECT_FILE, refuse_written};
 
 use self::file::Base;
+pub use self::seal::Included;
+use self::seal::Seal;
 use self::trust::{Entry, Standing, Store};
 use super::error::WrapRefused;
 use super::list::List;
@@ -35,6 +39,8 @@ pub struct Source {
     pub path: PathBuf,
     /// What stands in it.
     pub settings: Settings,
+    /// Files that a project's settings name, without links.
+    pub included: Vec<PathBuf>,
 }
 
 /// The files that count, the lowest first, and what is said of one that does not.
@@ -51,7 +57,7 @@ pub fn find(person: &Person, workspace: &Path) -> Result<Found> {
     sources.extend(of_person(person)?);
     let path = workspace.join(PROJECT_FILE);
     let notice = match of_project(person, &path)? {
-        Project::None => None,
+        Project::None => above(person, workspace),
         Project::Counts(source) => {
             sources.push(*source);
             None
@@ -78,7 +84,11 @@ fn of_person(person: &Person) -> Result<Option<Source>> {
     }
     let settings = Settings::parse(&text, Base::of_person(&home))
         .with_context(|| format!("settings of {path:?}"))?;
-    Ok(Some(Source { path, settings }))
+    Ok(Some(Source {
+        path,
+        settings,
+        included: Vec::new(),
+    }))
 }
 
 fn too_long(path: &Path) -> WrapRefused {
@@ -97,31 +107,74 @@ enum Project {
 
 /// Whatever an agent can make of the file is no error: it would keep the person from working.
 fn of_project(person: &Person, path: &Path) -> Result<Project> {
+    let store = Store::of(person);
+    let is_known = store.as_ref().is_some_and(|store| store.has(path));
     if path.symlink_metadata().is_err() {
+        if is_known {
+            bail!(changed(path, "is gone"));
+        }
         return Ok(Project::None);
     }
     let text = match places::read_project(path) {
         Ok(text) => text,
+        Err(why) if is_known => bail!(changed(path, &why)),
         Err(why) => return Ok(Project::DoesNot(why)),
     };
-    let Some(store) = Store::of(person) else {
+    let Some(store) = store else {
         let why = "does not count, since without a home nothing can be trusted";
         return Ok(Project::DoesNot(why.to_owned()));
     };
     Ok(match store.standing(path, &text, person) {
-        Standing::Trusted => Project::Counts(Box::new(Source {
-            path: path.to_owned(),
-            settings: parse_project(person, path, &text)?,
-        })),
-        Standing::Changed => Project::DoesNot("has changed since you trusted it".to_owned()),
+        Standing::Trusted => {
+            let settings = parse_project(person, path, &text)?;
+            let sealed = Seal::of(&settings, directory_of(path));
+            let sealed = sealed.map_err(|why| changed(path, &why))?;
+            let included = sealed.included.into_iter();
+            Project::Counts(Box::new(Source {
+                path: path.to_owned(),
+                settings,
+                included: included.map(|file| file.path).collect(),
+            }))
+        }
+        // It may have had walls that the run would be without.
+        Standing::Changed => bail!(changed(
+            path,
+            "has changed, or what it names has, since you trusted it"
+        )),
         Standing::Unknown => Project::DoesNot("is not trusted".to_owned()),
         Standing::NotTold(why) => Project::DoesNot(format!("is not trusted ({why})")),
     })
 }
 
+fn changed(path: &Path, why: &str) -> WrapRefused {
+    WrapRefused::SettingsChanged {
+        path: path.to_owned(),
+        directory: directory_of(path).to_owned(),
+        why: why.to_owned(),
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+/// What is said where a directory above has settings that the person trusts: a command can make a repository of any directory, which
+/// is then a workspace of its own.
+fn above(person: &Person, workspace: &Path) -> Option<String> {
+    let store = Store::of(person)?;
+    let above = workspace.ancestors().skip(1);
+    let known = above
+        .map(|dir| dir.join(PROJECT_FILE))
+        .find(|path| store.has(path))?;
+    let directory = directory_of(&known);
+    Some(format!(
+        "agentbox: {known:?}, which you trust, does not hold in {workspace:?}, a repository of its own: `--workspace {directory:?}` takes it"
+    ))
+}
+
 /// The settings of a project's file.
 pub fn parse_project(person: &Person, path: &Path, text: &str) -> Result<Settings> {
-    let directory = path.parent().unwrap_or(path);
+    let directory = directory_of(path);
     let home = places::home(person);
     Settings::parse(text, Base::of_project(directory, home.as_deref()))
         .with_context(|| format!("settings of {path:?}"))
@@ -142,6 +195,9 @@ pub struct Shown {
     pub text: String,
     /// What it does.
     pub effects: Vec<String>,
+    /// The files that it names.
+    pub included: Vec<Included>,
+    sealed: String,
 }
 
 impl Offer {
@@ -154,7 +210,13 @@ impl Offer {
         })?;
         let directory = match scope {
             Scope::Everything => asked,
-            Scope::Project => person.looking(|| project(&asked, &person))??,
+            Scope::Project => {
+                let named = match dir {
+                    Some(_) => Named::Directory,
+                    None => Named::Nothing,
+                };
+                person.looking(|| project(&asked, named, &store, &person))??
+            }
         };
         let path = directory.join(PROJECT_FILE);
         Ok(Self {
@@ -187,18 +249,28 @@ impl Offer {
             path: path.clone(),
             why,
         })?;
-        let effects = parse_project(&self.person, &path, &text)?.effects();
+        let settings = parse_project(&self.person, &path, &text)?;
+        let sealed = || Seal::of(&settings, directory_of(&path));
+        let sealed = self
+            .person
+            .looking(sealed)?
+            .map_err(|why| WrapRefused::File {
+                path: path.clone(),
+                why,
+            })?;
         Ok(Shown {
+            effects: settings.effects(),
+            sealed: sealed.hash(&text),
+            included: sealed.included,
             path,
             text,
-            effects,
         })
     }
 
     /// Trusts what was shown, and nothing else that may be there by now.
     pub fn trust(&self, shown: &Shown) -> Result<()> {
         let person = &self.person;
-        person.looking(|| self.store.add(&shown.path, &shown.text, person))?
+        person.looking(|| self.store.add(&shown.path, &shown.sealed, person))?
     }
 }
 
@@ -211,14 +283,23 @@ pub enum Scope {
     Everything,
 }
 
-/// The directory itself if it has a file, as for `wrap --workspace`; else what `wrap` takes for the workspace there.
-fn project(asked: &Path, person: &Person) -> Result<PathBuf> {
+/// How `trust` was called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Nothing,
+    Directory,
+}
+
+/// A directory that was named, if it has a file or an entry, as for `wrap --workspace`; else what `wrap` takes for the workspace there.
+fn project(asked: &Path, named: Named, store: &Store, person: &Person) -> Result<PathBuf> {
     // What was trusted in a directory that has gone can be removed all the same.
     if asked.symlink_metadata().is_err() {
         return std::path::absolute(asked).with_context(|| format!("resolve {asked:?}"));
     }
     let cwd = workspace::choose(asked, &List::builtin(), person)?;
-    let has_one = cwd.join(PROJECT_FILE).symlink_metadata().is_ok();
+    let file = cwd.join(PROJECT_FILE);
+    let has_one =
+        named == Named::Directory && (file.symlink_metadata().is_ok() || store.has(&file));
     let top = || repository::top(&cwd, person);
     Ok(match has_one {
         true => cwd,

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
-use std::path::{Component, Path, PathBuf};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::wrap::error::WrapRefused;
 use crate::wrap::person::{Environment, Person};
+use crate::wrap::planted;
 
 /// A project's file, at the top of the workspace.
 pub const PROJECT_FILE: &str = ".agentbox.toml";
@@ -74,8 +75,21 @@ pub fn refuse_written<'a>(
         return Ok(());
     };
     let (config, trusted) = (config(person, &home), trusted(person, &home));
-    let own = [real(&config), real(&trusted), config, trusted];
-    for place in written {
+    let written: Vec<PathBuf> = written.cloned().collect();
+    let mut own = vec![config.clone(), trusted.clone()];
+    for path in [&config, &trusted] {
+        match planted::real(path, &written) {
+            Ok(real) => own.push(real),
+            // A link on the way there that the command could make anew.
+            Err(error) if error.kind() == ErrorKind::Other => bail!(WrapRefused::HoldsSettings {
+                path: written.first().cloned().unwrap_or_default(),
+                own: path.clone(),
+            }),
+            // Nobody can go there, this program neither.
+            Err(_) => {}
+        }
+    }
+    for place in &written {
         if let Some(own) = own
             .iter()
             .find(|own| own.starts_with(place) || place.starts_with(own))
@@ -89,35 +103,9 @@ pub fn refuse_written<'a>(
     Ok(())
 }
 
-/// The path without links, as far as there is something.
-fn real(path: &Path) -> PathBuf {
-    for above in path.ancestors() {
-        if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
-            let is_plain = rest.components().all(|c| matches!(c, Component::Normal(_)));
-            return match is_plain && !rest.as_os_str().is_empty() {
-                true => real.join(rest),
-                false => real,
-            };
-        }
-    }
-    path.to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_path_is_followed_as_far_as_it_leads() {
-        let base =
-            nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap();
-        let base = base.canonicalize().unwrap();
-        std::fs::create_dir(base.join("there")).unwrap();
-        std::os::unix::fs::symlink("there", base.join("link")).unwrap();
-        assert_eq!(real(&base.join("link/a/b")), base.join("there/a/b"));
-        assert_eq!(real(&base.join("link")), base.join("there"));
-        std::fs::remove_dir_all(base).unwrap();
-    }
 
     #[test]
     fn what_is_no_text_of_the_project_is_told() {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::places;
+use super::seal::Seal;
 use crate::audit::hash;
 use crate::plan::text;
 use crate::wrap::error::WrapRefused;
@@ -28,16 +29,16 @@ pub struct Entry {
     /// The project's file.
     #[serde(with = "text::one")]
     pub path: PathBuf,
-    /// The content's SHA-256, in hexadecimal digits.
+    /// The SHA-256 of its text, or of what is [trusted](super::seal) with it, in hexadecimal digits.
     pub sha256: String,
 }
 
 /// What an entry says of a content.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// This very content is trusted.
+    /// This very content is trusted, with what it names.
     Trusted,
-    /// Another content was.
+    /// Another content was, or another one of a file that it names.
     Changed,
     /// There is no entry.
     Unknown,
@@ -59,23 +60,28 @@ impl Store {
         self.dir.join(hash(path.as_os_str().as_bytes()))
     }
 
+    /// Whether there is an entry for a project's file.
+    pub fn has(&self, path: &Path) -> bool {
+        self.place(path).symlink_metadata().is_ok()
+    }
+
     /// Whether the person trusts this content.
     pub fn standing(&self, path: &Path, text: &str, person: &Person) -> Standing {
         let place = self.place(path);
-        if place.symlink_metadata().is_err() {
+        if !self.has(path) {
             return Standing::Unknown;
         }
         let entry = self.check(person).and_then(|()| read(&place, person));
         match entry {
             Err(error) => Standing::NotTold(format!("{error:#}")),
             Ok(entry) if entry.path != path => Standing::Unknown,
-            Ok(entry) if entry.sha256 == hash(text.as_bytes()) => Standing::Trusted,
+            Ok(entry) if is_sealed(person, path, text, &entry.sha256) => Standing::Trusted,
             Ok(_) => Standing::Changed,
         }
     }
 
-    /// Trusts a content from now on.
-    pub fn add(&self, path: &Path, text: &str, person: &Person) -> Result<()> {
+    /// Trusts what has this hash from now on.
+    pub fn add(&self, path: &Path, sealed: &str, person: &Person) -> Result<()> {
         let dir = &self.dir;
         let made = fs::DirBuilder::new()
             .recursive(true)
@@ -85,7 +91,7 @@ impl Store {
         self.check(person)?;
         let entry = Entry {
             path: path.to_owned(),
-            sha256: hash(text.as_bytes()),
+            sha256: sealed.to_owned(),
         };
         let place = self.place(path);
         // Whole or not at all: a killed one leaves a file that nobody reads.
@@ -151,6 +157,15 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Whether text and all that it names are what was trusted.
+fn is_sealed(person: &Person, path: &Path, text: &str, sealed: &str) -> bool {
+    let directory = path.parent().unwrap_or(path);
+    let settings = super::parse_project(person, path, text);
+    settings.is_ok_and(|settings| {
+        Seal::of(&settings, directory).is_ok_and(|found| found.hash(text) == sealed)
+    })
 }
 
 fn read(place: &Path, person: &Person) -> Result<Entry> {

@@ -1,0 +1,74 @@
+//! SHELL. What is trusted with a project's settings: their text, the files that they name, and where their paths lead. A command can
+//! write most of that, and would else choose what its next run gives it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::file::{Settings, is_file};
+use crate::audit::hash;
+use crate::wrap::{own_file, planted};
+
+/// A file that settings name.
+#[derive(Debug)]
+pub struct Included {
+    /// Without links.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+}
+
+/// What settings name.
+#[derive(Debug)]
+pub struct Seal {
+    /// Policies and files of variables.
+    pub included: Vec<Included>,
+    /// Where each path leads, as words.
+    leads: Vec<String>,
+}
+
+impl Seal {
+    /// Looks at all that the settings of a project in `workspace` name. An error is a reason, in words.
+    pub fn of(settings: &Settings, workspace: &Path) -> Result<Self, String> {
+        let written = [workspace.to_owned()];
+        let real = |path: &Path| {
+            planted::real(path, &written).map_err(|error| format!("names {path:?}: {error}"))
+        };
+        let policy = settings.policy.as_deref().filter(|policy| is_file(policy));
+        let files = policy.map(Path::new).into_iter();
+        let mut included = Vec::new();
+        for path in files.chain(settings.env_file.iter().map(PathBuf::as_path)) {
+            let path = real(path)?;
+            let text =
+                own_file::read(&path).map_err(|error| format!("names {path:?}: {error:#}"))?;
+            included.push(Included { path, text });
+        }
+        let mut leads = Vec::new();
+        let paths = settings.read.iter().chain(&settings.write);
+        for path in paths.chain(settings.summary.as_ref()) {
+            leads.push(format!("{path:?} leads to {:?}", real(path)?));
+        }
+        for path in &settings.hide {
+            let real = real(path)?;
+            // Another directory of this name would be hidden in its place.
+            let inode = real.symlink_metadata().map_or(0, |meta| meta.ino());
+            leads.push(format!("{path:?} is {real:?}, inode {inode}"));
+        }
+        Ok(Self { included, leads })
+    }
+
+    /// The SHA-256 of all of it, in hexadecimal digits. Settings that name nothing have that of their text alone.
+    pub fn hash(&self, text: &str) -> String {
+        if self.included.is_empty() && self.leads.is_empty() {
+            return hash(text.as_bytes());
+        }
+        // No text of a length that is said first can be taken for another one.
+        let mut all = format!("{}\n{text}", text.len());
+        for Included { path, text } in &self.included {
+            all += &format!("\n{path:?} {}\n{text}", text.len());
+        }
+        for line in &self.leads {
+            all += &format!("\n{line}");
+        }
+        hash(all.as_bytes())
+    }
+}
