@@ -353,7 +353,7 @@ fn n_m3_nobody_joins_a_network_in_which_more_may_be_approved_than_its_ceiling_ha
     ];
     let refused = member(&own).failed();
     assert!(
-        refused.contains("network.on-unknown is ask, and here it is deny"),
+        refused.contains("network.on-unknown is ask, and here network.on-unknown is deny"),
         "{refused}"
     );
     let mut node = NodeFiles::default();
