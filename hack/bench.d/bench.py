@@ -148,8 +148,9 @@ class Bench:
         template["root"]["path"] = str(self.state / "rootfs")
         shutil.rmtree(self.state / "bundles", ignore_errors=True)
 
-        def bundle(name, args, seccomp):
+        def bundle(name, args, seccomp, cgroup=""):
             spec = json.loads(json.dumps(template))
+            spec["linux"]["cgroupsPath"] += cgroup
             spec["process"]["args"] = args
             if not seccomp:
                 del spec["linux"]["seccomp"]
@@ -161,8 +162,10 @@ class Bench:
         bundle("plain", ["/bin/true"], False)
         bundle("calls", ["/bin/calls"], True)
         bundle("calls-plain", ["/bin/calls"], False)
-        for what in ["work", "denied", "allowed"]:
-            bundle(what, ["/bin/calls", what], True)
+        bundle("work", ["/bin/calls", "work"], True)
+        for noise in ["denied", "allowed"]:
+            # Not the cgroup of the container beside it.
+            bundle(noise, ["/bin/calls", noise], True, "-noise")
         shutil.copy(self.state / "net", self.state / "rootfs/bin/net")
         bundle("sleep", ["/bin/sleep", "600"], True)
 
@@ -394,11 +397,6 @@ class Bench:
         worker = Contestant("", self.ours.runtime, "work")
         if noise:
             create, start, _, delete = noise.commands(self.state, f"noise-{number}")
-            # Not the worker's cgroup.
-            directory = self.state / "bundles" / noise.bundle
-            spec = json.loads((directory / "config.json").read_text())
-            spec["linux"]["cgroupsPath"] = f"{spec['linux']['cgroupsPath'].removesuffix('-noise')}-noise"
-            (directory / "config.json").write_text(json.dumps(spec))
             steps(self.state, create, start)
             init = int(Path("/run/bench.pid").read_text())
         try:

@@ -60,16 +60,23 @@ pub fn template_of_exit(context: &Context) -> Vec<u8> {
 /// A [`template`] with its time and its reason, which are to be plain ASCII without quotes and backslashes. In a string of JSON
 /// each quote has a backslash before it, so that no text in the template is taken for the places of these two.
 pub fn fill(template: &str, time: &str, reason: &str) -> String {
-    template
-        .replacen(NO_TIME, &format!("\"time\":\"{time}\""), 1)
-        .replacen(NO_REASON, &format!("\"reason\":\"{reason}\""), 1)
+    filled(
+        template,
+        time,
+        NO_REASON,
+        &format!("\"reason\":\"{reason}\""),
+    )
 }
 
 /// A [`template`] of a process's end with its time and its status.
 pub fn fill_exit(template: &str, time: &str, status: i32) -> String {
+    filled(template, time, NO_EXIT, &format!("\"exit\":{status}"))
+}
+
+fn filled(template: &str, time: &str, place: &str, content: &str) -> String {
     template
         .replacen(NO_TIME, &format!("\"time\":\"{time}\""), 1)
-        .replacen(NO_EXIT, &format!("\"exit\":{status}"), 1)
+        .replacen(place, content, 1)
 }
 
 /// [`super::Line`], borrowed.

@@ -57,3 +57,5 @@ pub const SIDECAR: &str = "sidecar.jsonl";
 pub const NODE: &str = "node.jsonl";
 /// The log that the warden writes.
 pub const WARDEN: &str = "warden.jsonl";
+/// All logs that a run can have.
+pub const LOGS: [&str; 3] = [NODE, SIDECAR, WARDEN];

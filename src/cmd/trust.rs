@@ -24,7 +24,7 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
         for (entry, standing) in offer.list()? {
             let path = escape(&entry.path.display().to_string());
             let words = match standing {
-                Standing::Trusted => "as you trusted it".to_owned(),
+                Standing::Trusted(_) => "as you trusted it".to_owned(),
                 Standing::Changed => {
                     "changed since, or what it names did: no run there before you look at it"
                         .to_owned()

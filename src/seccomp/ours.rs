@@ -137,15 +137,6 @@ pub fn reason(name: SyscallName) -> &'static str {
     REASONS[usize::from(base(name).reason)]
 }
 
-/// Why `paranoid` denies a call with these arguments; `None` where it does not.
-pub(super) fn denial_of_paranoid(name: SyscallName, args: &[u64; 6]) -> Option<&'static str> {
-    let number = name.number();
-    let rule = PARANOID
-        .iter()
-        .find(|more| u32::from(more.number) == number)?;
-    rule.rule.verdict(args).is_denial().then_some(rule.reason)
-}
-
 /// The same where they deny it with these arguments; `None` where they allow it.
 pub(super) fn denial(name: SyscallName, args: &[u64; 6]) -> Option<&'static str> {
     base(name)

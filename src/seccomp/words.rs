@@ -171,16 +171,11 @@ pub fn words(call: &Call, errno: u16) -> Words {
             reason,
             "only a policy file of the node can, by syscalls.allow, and it gives up what the reason says",
         ),
-        None => match known.and_then(|name| ours::denial_of_paranoid(name, &call.args)) {
-            Some(reason) => (
-                reason,
-                "syscalls.profile = \"agent\" allows it; syscalls.allow allows the whole call",
-            ),
-            None => (
-                "denied by syscalls.deny or privileges.set-id of the policy, or by the engine's seccomp profile",
-                "look at `agentbox explain` for the policy, and at the engine's --security-opt seccomp",
-            ),
-        },
+        // Which of these three it is stands in the policy and in the engine's profile, which the sidecar does not have.
+        None => (
+            "denied by syscalls.deny, syscalls.profile or privileges.set-id of the policy, or by the engine's seccomp profile",
+            "look at `agentbox explain --syscalls` for the policy, and at the engine's --security-opt seccomp",
+        ),
     };
     Words {
         call: format!("{name}({})", text.join(", ")),
@@ -301,6 +296,10 @@ mod tests {
     #[test]
     fn a_call_that_the_base_allows_is_denied_by_somebody_else() {
         assert!(of("chmod", [0; 6]).why.contains("syscalls.deny"));
+        // `paranoid` denies it, and so may a policy's list: the call alone does not tell.
+        let memory = of("memfd_create", [0; 6]);
+        assert!(memory.why.contains("syscalls.deny"), "{}", memory.why);
+        assert!(memory.why.contains("syscalls.profile"), "{}", memory.why);
         let inet = of("socket", [2, 1, 0, 0, 0, 0]);
         assert!(inet.why.contains("engine's seccomp profile"));
     }

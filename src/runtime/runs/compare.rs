@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use super::files::{self, Content};
-use super::receipt::{RECEIPT, Stage, kept, key};
+use super::receipt::{RECEIPT, kept, key};
 use super::verified::VERIFIED;
 use super::{FILTER, Run};
-use crate::audit::{self, Fault};
+use crate::audit::whole::Stage;
+use crate::audit::{Fault, LOGS};
 use crate::receipt::{Statement, Subject};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record;
@@ -85,17 +86,16 @@ pub fn compare(statement: &Statement, dir: &Path) -> Result<Vec<(String, Held)>,
     let subject = |name: &str| statement.subject.iter().find(|s| s.name == name);
     // The record is signed when the container is gone, and then nothing is written any more.
     let stage = match subject(record::FILE) {
-        Some(_) => Stage::Over,
+        Some(_) => Stage::Gone,
         None => Stage::There,
     };
-    let logs = [audit::NODE, audit::SIDECAR, audit::WARDEN];
     let others: &[&str] = match stage {
-        Stage::Over => &[record::FILE, FILTER, VERIFIED],
+        Stage::Gone => &[record::FILE, FILTER, VERIFIED],
         Stage::There => &[],
     };
     let mut all = Vec::new();
-    for name in logs.iter().chain(others) {
-        let lines = logs.contains(name).then(|| {
+    for name in LOGS.iter().chain(others) {
+        let lines = LOGS.contains(name).then(|| {
             let mut parts = statement.predicate.log.iter();
             parts
                 .find(|log| log.end.file == *name)

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use super::{First, Kept, Run, files, read};
 use crate::audit::{
@@ -148,9 +149,15 @@ pub fn life(what: What) -> Event {
 }
 
 fn lock(file: &File) -> io::Result<()> {
-    for _ in 0..TRIES {
-        match rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => std::thread::sleep(PAUSE),
+    let take = || rustix::fs::fcntl_lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive);
+    patiently(TRIES, take)
+}
+
+/// Tries a lock that another verb may have, with a pause after each of `tries`.
+pub(super) fn patiently(tries: u32, take: impl Fn() -> Result<(), Errno>) -> io::Result<()> {
+    for _ in 0..tries {
+        match take() {
+            Err(Errno::ACCESS | Errno::AGAIN) => std::thread::sleep(PAUSE),
             other => return Ok(other?),
         }
     }

@@ -126,8 +126,7 @@ impl Found {
 
     /// Bytes of its own logs: by which a reader knows that there is something new.
     pub fn size(&self) -> u64 {
-        let files = [audit::NODE, audit::SIDECAR, audit::WARDEN];
-        let sizes = files
+        let sizes = audit::LOGS
             .iter()
             .filter_map(|name| self.run.file(name).metadata().ok());
         sizes.map(|metadata| metadata.len()).sum()
@@ -142,9 +141,11 @@ impl Logs {
         lines
     }
 
-    /// How the first process ended, as a shell has it, where that is known.
+    /// How the first process ended, as a shell has it, where that is known. The sidecar, which reads what the container sends, is not
+    /// asked.
     pub fn exit(&self) -> Option<i32> {
-        let mut lines = self.logs.iter().flat_map(|log| &log.lines);
+        let believed = self.logs.iter().filter(|log| log.file != audit::SIDECAR);
+        let mut lines = believed.flat_map(|log| &log.lines);
         lines.find_map(|line| match &line.event.what {
             What::Container { exit, .. } => *exit,
             _ => None,
@@ -188,9 +189,7 @@ impl Run {
 
     /// Whether the report of `verify` is the one of which the log has the hash.
     fn unlike_report(&self, logs: &[Log]) -> Result<Option<Fault>, RuntimeError> {
-        let node = logs.iter().filter(|log| log.file == audit::NODE);
-        let lines = node.flat_map(|log| &log.lines).collect::<Vec<_>>();
-        let wanted = verified::last(lines.into_iter()).map(|(_, hash)| hash.to_owned());
+        let wanted = verified::last(logs).map(|(_, hash)| hash.to_owned());
         let found = match files::read(&self.file(VERIFIED))? {
             Content::Absent => None,
             Content::Bytes(text) => Some(audit::hash(&text)),
@@ -214,7 +213,7 @@ impl Run {
     /// Its logs as they are there.
     pub(super) fn parsed(&self) -> Result<Logs, RuntimeError> {
         let mut logs = Vec::new();
-        for name in [audit::NODE, audit::SIDECAR, audit::WARDEN] {
+        for name in audit::LOGS {
             match files::read(&self.file(name))? {
                 Content::Absent => {}
                 Content::Bytes(text) => logs.push(Log::parse(name, &text)),

@@ -12,6 +12,7 @@ use super::files::{self, Content};
 use super::read::Found;
 use super::verified::{self, VERIFIED};
 use super::{FILTER, Kept, Run, base};
+use crate::audit::whole::Stage;
 use crate::audit::{self, LifeState, Log, What};
 use crate::receipt::{Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times, Verified};
 use crate::runtime::RuntimeError;
@@ -112,7 +113,7 @@ impl Run {
         }
         let signed = self.keep_filter(place).and_then(|()| {
             let Some(key) = key()? else { return Ok(()) };
-            let envelope = self.receipt(&key, &self.record()?, Stage::Over)?;
+            let envelope = self.receipt(&key, &self.record()?, Stage::Gone)?;
             let text = serde_json::to_vec(&envelope).map_err(std::io::Error::from);
             let text = text.map_err(RuntimeError::io("write the receipt as JSON"))?;
             write_whole(&self.file(RECEIPT), &text)
@@ -133,15 +134,6 @@ impl Run {
             Err(error) => Err(RuntimeError::io("read the container's filter")(error)),
         }
     }
-}
-
-/// How far the run has come that a receipt is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Its record and logs may still change.
-    There,
-    /// Nothing is written any more.
-    Over,
 }
 
 /// The receipt that was signed at a run's end.
@@ -168,7 +160,7 @@ pub fn of(found: &Found) -> Result<Envelope, RuntimeError> {
     })?;
     let (record, stage) = match found.record_of_container() {
         Some(record) => (record?, Stage::There),
-        None => (run.record()?, Stage::Over),
+        None => (run.record()?, Stage::Gone),
     };
     run.receipt(&key, &record, stage)
 }
@@ -186,7 +178,7 @@ impl Run {
             subjects.extend(self.subject(&log.file)?);
         }
         // The record of a container that is there changes with its life.
-        if stage == Stage::Over {
+        if stage == Stage::Gone {
             subjects.extend(self.subject(record::FILE)?);
             subjects.extend(self.subject(FILTER)?);
             subjects.extend(self.subject(VERIFIED)?);
@@ -233,8 +225,7 @@ impl Run {
 
 /// What `verify` found last, if it ran.
 fn verified_of(logs: &[Log]) -> Option<Verified> {
-    let lines: Vec<&audit::Line> = logs.iter().flat_map(|log| &log.lines).collect();
-    let (line, _) = verified::last(lines.into_iter())?;
+    let (line, _) = verified::last(logs)?;
     match line.event.what.clone() {
         What::Verified {
             result,

@@ -1,21 +1,19 @@
 //! The last report of `agentbox verify` about a running container: kept with its run, and hashed into the log.
 
 use std::fs::File;
-use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
-use super::node_log::life;
+use super::node_log::{life, patiently};
 use super::{Kept, Run};
-use crate::audit::{Line, What, hash};
+use crate::audit::{self, Line, Log, What, hash};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::write_whole;
 
 /// In the directory of a run.
 pub const VERIFIED: &str = "verify.json";
-/// How often, and how long in between, it is asked whether another `verify` of this container has written its own.
+/// How often it is asked whether another `verify` of this container has written its own.
 const TRIES: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// What a report comes to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,14 +52,14 @@ impl Run {
             not_tried,
             report: hash(report.as_bytes()),
         });
+        let mut held = None;
         if self.kept == Kept::Stays {
-            // The last file is that of the last line.
-            let _lock = lock(self)?;
+            // The last file is that of the last line, so that nobody else writes between the two.
+            held = Some(lock(self)?);
             write_whole(&self.file(VERIFIED), report.as_bytes())?;
-            self.note(vec![line]);
-        } else {
-            self.note(vec![line]);
         }
+        self.note(vec![line]);
+        drop(held);
         Ok(())
     }
 }
@@ -70,20 +68,70 @@ impl Run {
 fn lock(run: &Run) -> Result<File, RuntimeError> {
     let failed = || RuntimeError::io(format!("lock {:?}", run.dir()));
     let dir = File::open(run.dir()).map_err(failed())?;
-    for _ in 0..TRIES {
-        match rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(dir),
-            Err(rustix::io::Errno::AGAIN) => std::thread::sleep(PAUSE),
-            Err(error) => return Err(failed()(error.into())),
-        }
-    }
-    Err(failed()(rustix::io::Errno::AGAIN.into()))
+    let take = || rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive);
+    patiently(TRIES, take).map_err(failed())?;
+    Ok(dir)
 }
 
-/// The last line about a report, with the report's hash.
-pub fn last<'a>(lines: impl DoubleEndedIterator<Item = &'a Line>) -> Option<(&'a Line, &'a str)> {
-    lines.rev().find_map(|line| match &line.event.what {
-        What::Verified { report, .. } => Some((line, report.as_str())),
-        _ => None,
-    })
+/// The last line about a report, with the report's hash. `verify` writes into the runtime's log; the same words in another log are
+/// those of a process that may be broken.
+pub fn last(logs: &[Log]) -> Option<(&Line, &str)> {
+    let node = logs.iter().find(|log| log.file == audit::NODE)?;
+    node.lines
+        .iter()
+        .rev()
+        .find_map(|line| match &line.event.what {
+            What::Verified { report, .. } => Some((line, report.as_str())),
+            _ => None,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::Logs;
+    use super::*;
+    use crate::audit::{Chain, Context, LifeState};
+
+    fn log(file: &str, events: Vec<What>) -> Log {
+        let mut chain = Chain::default();
+        let mut text = Vec::new();
+        for what in events {
+            let line = chain.render("2026-01-02T03:04:05.678Z", &Context::default(), &life(what));
+            chain.commit(&line);
+            text.extend(line);
+        }
+        Log::parse(file, &text)
+    }
+
+    fn said() -> Vec<What> {
+        let verified = What::Verified {
+            result: "held".to_owned(),
+            held: 1,
+            not_held: Vec::new(),
+            not_tried: Vec::new(),
+            report: hash(b"{}"),
+        };
+        let ended = What::Container {
+            state: LifeState::Ended,
+            exit: Some(0),
+            signal: None,
+            logs: Vec::new(),
+        };
+        vec![verified, ended]
+    }
+
+    #[test]
+    fn a_broken_sidecar_says_neither_what_verify_found_nor_how_the_run_ended() {
+        for (file, is_believed) in [(audit::NODE, true), (audit::SIDECAR, false)] {
+            let logs = Logs {
+                logs: vec![log(file, said())],
+                ..Logs::default()
+            };
+            assert!(logs.faults().is_empty(), "{:?}", logs.faults());
+            assert_eq!(last(&logs.logs).is_some(), is_believed, "{file}");
+            assert_eq!(logs.exit().is_some(), is_believed, "{file}");
+        }
+        let logs = vec![log(audit::WARDEN, said())];
+        assert_eq!(last(&logs), None);
+    }
 }

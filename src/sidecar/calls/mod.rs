@@ -207,13 +207,11 @@ impl Calls {
     /// A visitor that is taken has a place for its listener: else its process would fail after the walls are raised.
     fn no_room(&mut self, now: Instant) -> Option<String> {
         self.held.retain(|_, held| !held.is_late(now));
-        let listeners = self.held.values().filter(|held| held.is_listener());
-        let listeners = listeners.count();
-        let visitors = self.held.len() - listeners;
-        if listeners + visitors >= MOST {
+        if self.held.len() >= MOST {
             return Some(too_many());
         }
-        (visitors >= VISITORS).then(|| {
+        let visitors = self.held.values().filter(|held| !held.is_listener());
+        (visitors.count() >= VISITORS).then(|| {
             format!(
                 "{VISITORS} other processes of exec begin at this moment: try again in a minute"
             )

@@ -125,11 +125,9 @@ fn of_project(person: &Person, path: &Path) -> Result<Project> {
         return Ok(Project::DoesNot(why.to_owned()));
     };
     Ok(match store.standing(path, &text, person) {
-        Standing::Trusted => {
-            let settings = parse_project(person, path, &text)?;
-            let sealed = Seal::of(&settings, directory_of(path));
-            let sealed = sealed.map_err(|why| changed(path, &why))?;
-            let included = sealed.included.into_iter();
+        Standing::Trusted(sealed) => {
+            let Sealed { settings, seal } = *sealed;
+            let included = seal.included.into_iter();
             Project::Counts(Box::new(Source {
                 path: path.to_owned(),
                 settings,
@@ -172,12 +170,26 @@ fn above(person: &Person, workspace: &Path) -> Option<String> {
     ))
 }
 
-/// The settings of a project's file.
-pub fn parse_project(person: &Person, path: &Path, text: &str) -> Result<Settings> {
-    let directory = directory_of(path);
-    let home = places::home(person);
-    Settings::parse(text, Base::of_project(directory, home.as_deref()))
-        .with_context(|| format!("settings of {path:?}"))
+/// The settings of a project's file with all that they name, both from one reading.
+#[derive(Debug)]
+pub struct Sealed {
+    settings: Settings,
+    seal: Seal,
+}
+
+impl Sealed {
+    /// Of this text of the file at `path`. To be called with the person's rights over files.
+    fn of(person: &Person, path: &Path, text: &str) -> Result<Self> {
+        let directory = directory_of(path);
+        let home = places::home(person);
+        let settings = Settings::parse(text, Base::of_project(directory, home.as_deref()))
+            .with_context(|| format!("settings of {path:?}"))?;
+        let seal = Seal::of(&settings, directory).map_err(|why| WrapRefused::File {
+            path: path.to_owned(),
+            why,
+        })?;
+        Ok(Self { settings, seal })
+    }
 }
 
 /// What `agentbox trust` works on.
@@ -249,19 +261,12 @@ impl Offer {
             path: path.clone(),
             why,
         })?;
-        let settings = parse_project(&self.person, &path, &text)?;
-        let sealed = || Seal::of(&settings, directory_of(&path));
-        let sealed = self
-            .person
-            .looking(sealed)?
-            .map_err(|why| WrapRefused::File {
-                path: path.clone(),
-                why,
-            })?;
+        let person = &self.person;
+        let sealed = person.looking(|| Sealed::of(person, &path, &text))??;
         Ok(Shown {
-            effects: settings.effects(),
-            sealed: sealed.hash(&text),
-            included: sealed.included,
+            effects: sealed.settings.effects(),
+            sealed: sealed.seal.hash(&text),
+            included: sealed.seal.included,
             path,
             text,
         })

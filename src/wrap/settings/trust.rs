@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::Sealed;
 use super::places;
-use super::seal::Seal;
 use crate::audit::hash;
 use crate::plan::text;
 use crate::wrap::error::WrapRefused;
@@ -34,10 +34,10 @@ pub struct Entry {
 }
 
 /// What an entry says of a content.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Standing {
-    /// This very content is trusted, with what it names.
-    Trusted,
+    /// This very content is trusted, with what it names: these.
+    Trusted(Box<Sealed>),
     /// Another content was, or another one of a file that it names.
     Changed,
     /// There is no entry.
@@ -72,11 +72,16 @@ impl Store {
             return Standing::Unknown;
         }
         let entry = self.check(person).and_then(|()| read(&place, person));
-        match entry {
-            Err(error) => Standing::NotTold(format!("{error:#}")),
-            Ok(entry) if entry.path != path => Standing::Unknown,
-            Ok(entry) if is_sealed(person, path, text, &entry.sha256) => Standing::Trusted,
-            Ok(_) => Standing::Changed,
+        let entry = match entry {
+            Err(error) => return Standing::NotTold(format!("{error:#}")),
+            Ok(entry) if entry.path != path => return Standing::Unknown,
+            Ok(entry) => entry,
+        };
+        match Sealed::of(person, path, text) {
+            Ok(sealed) if sealed.seal.hash(text) == entry.sha256 => {
+                Standing::Trusted(Box::new(sealed))
+            }
+            Ok(_) | Err(_) => Standing::Changed,
         }
     }
 
@@ -157,15 +162,6 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// Whether text and all that it names are what was trusted.
-fn is_sealed(person: &Person, path: &Path, text: &str, sealed: &str) -> bool {
-    let directory = path.parent().unwrap_or(path);
-    let settings = super::parse_project(person, path, text);
-    settings.is_ok_and(|settings| {
-        Seal::of(&settings, directory).is_ok_and(|found| found.hash(text) == sealed)
-    })
 }
 
 fn read(place: &Path, person: &Person) -> Result<Entry> {
