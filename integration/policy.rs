@@ -176,7 +176,7 @@ fn check_answers_by_its_words_and_its_status() {
         ),
         ("team", "GET", 2, "this is not METHOD https://HOST/PATH"),
         // Nothing would enforce it: it is neither kept nor taken for the host.
-        ("by-path", "GET https://a.test/x", 2, "name the host alone"),
+        ("by-path", "GET https://a.test/x", 2, "name the hosts alone"),
     ] {
         let finished = node.policy(&["check", policy, "--request", request]);
         assert_eq!(finished.code, code, "{finished}");

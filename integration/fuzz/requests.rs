@@ -1,7 +1,9 @@
 //! Requests, and the rules for them: each has one form, and both ways of comparing a rule agree.
 
 use agentbox::egress::http::head;
-use agentbox::egress::request::{RequestDecision, RequestRules, of_head, typed};
+use agentbox::egress::request::{RequestDecision, of_head, typed};
+use agentbox::egress::{Decision, Denial, Rules};
+use agentbox::policy::Rule;
 use agentbox::policy::request::{RequestRule, Scheme, exceeds};
 
 /// Lines: a rule, another rule, and a request, as a person types them; or the head of a request.
@@ -56,19 +58,27 @@ fn decided(
     denied: &RequestRule,
     request: &agentbox::policy::request::Request,
 ) {
-    let open = RequestRules {
-        allow: rules.iter().cloned().collect(),
-        deny: [].into(),
+    let open = Rules {
+        allow: rules.iter().cloned().map(Rule::from).collect(),
+        ..Rules::default()
     };
     let is_open = matches!(open.decide_request(request), RequestDecision::Allow(_));
-    assert_eq!(is_open, rules.iter().any(|rule| rule.allows(request)));
+    // A cloud's metadata service is opened by its name alone, whatever else allows it.
+    assert!(!is_open || rules.iter().any(|rule| rule.allows(request)));
+    if is_open {
+        assert!(open.plain_way(&request.host, request.port).is_some());
+        assert!(matches!(
+            open.decide(&request.host, request.port),
+            Decision::Deny(Denial::OnlyRequests)
+        ));
+    }
     // Whatever a rule allows, the same rule denies, and a denial wins.
     assert!(
         !denied.allows(request) || denied.denies(request),
         "{denied}"
     );
-    let closed = RequestRules {
-        deny: [denied.clone()].into(),
+    let closed = Rules {
+        deny: [denied.clone().into()].into(),
         ..open
     };
     let by_rule = matches!(closed.decide_request(request), RequestDecision::DeniedBy(_));

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::NetworkRule;
+use crate::policy::Rule;
 use crate::policy::closed::is_closed;
 use crate::policy::embedded::carried;
 use crate::policy::rule::{Reach, contains};
@@ -71,7 +71,7 @@ pub enum AddressRefusal {
     /// It is not the node's, where a rule `node:` leads.
     NotNode,
     /// This rule of `network.deny` covers it.
-    Denied(NetworkRule),
+    Denied(Box<Rule>),
 }
 
 impl fmt::Display for AddressRefusal {

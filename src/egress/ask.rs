@@ -106,7 +106,10 @@ impl Asking {
         public
             && port != DNS_PORT
             && !is_metadata(name)
-            && self.limits.iter().all(|limit| limit.covers(&rule))
+            && self
+                .limits
+                .iter()
+                .all(|limit| limit.covers(&rule.clone().into()))
     }
 }
 

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::address::{AddressRefusal, Surroundings, vet};
 use super::spelling;
 use crate::policy::closed::is_closed;
+use crate::policy::request::RequestRule;
 use crate::policy::rule::Reach;
-use crate::policy::{Host, HostName, NetworkRule, Target};
+use crate::policy::{Host, HostName, NetworkRule, Rule, Target, rule_ports};
 
 /// Names by which clouds serve a machine's own credentials. No wildcard means them.
 const METADATA_NAMES: [&str; 6] = [
@@ -27,15 +28,15 @@ const METADATA_NAMES: [&str; 6] = [
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rules {
     /// Allowed, unless `deny` names it too.
-    pub allow: BTreeSet<NetworkRule>,
+    pub allow: BTreeSet<Rule>,
     /// Denied; without a port on all ports.
-    pub deny: BTreeSet<NetworkRule>,
+    pub deny: BTreeSet<Rule>,
     /// The engine's search list, by which a private name has several spellings. Known once the container has started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<HostName>,
 }
 
-/// The answer.
+/// The answer about a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision<'a> {
     /// This rule allows it.
@@ -56,6 +57,8 @@ pub enum Denial {
     DeniedBy(NetworkRule),
     /// A cloud's metadata service or host agent, which only a rule with exactly this name or address opens.
     Metadata,
+    /// It is reached by requests that the wall sees, and by nothing that it does not look into.
+    OnlyRequests,
 }
 
 impl fmt::Display for Denial {
@@ -74,6 +77,9 @@ impl fmt::Display for Denial {
             Self::Metadata => f.write_str(
                 "it is a cloud's metadata service, which no wildcard and no prefix names",
             ),
+            Self::OnlyRequests => f.write_str(
+                "the policy has rules for requests to it, which the wall can read only where they are plain HTTP",
+            ),
         }
     }
 }
@@ -86,6 +92,7 @@ impl Denial {
             Self::Port(_) => "port-not-listed",
             Self::DeniedBy(_) => "denied-by-rule",
             Self::Metadata => "metadata-service",
+            Self::OnlyRequests => "only-requests",
         }
     }
 
@@ -120,33 +127,47 @@ pub fn rule_for(host: &Host, port: u16) -> String {
 }
 
 impl Rules {
-    /// Whether a TCP connection to this host and port is allowed.
+    /// Whether a TCP connection to this host and port is allowed, whatever is said in it.
     pub fn decide(&self, host: &Host, port: u16) -> Decision<'_> {
         if let Some(rule) = self.denies(host, port) {
             return Decision::Deny(Denial::DeniedBy(rule.clone()));
         }
-        let named = || self.allow.iter().filter(|rule| self.names(rule, host));
-        let open = || named().filter(|rule| rule.allowed_port() == port);
-        let metadata = match host {
-            Host::Name(name) => is_metadata(name),
-            Host::Address(address) => is_closed(*address),
-        };
-        // Of several the one that says most: `internal:` lets the name be private, too. `node:` is about other addresses than all
-        // others, and whoever names the node means it.
-        let best = open()
-            .filter(|rule| !metadata || is_exact(rule, host))
-            .max_by_key(|rule| rule.reach);
-        if let Some(rule) = best {
-            return Decision::Allow(rule);
+        let by_requests = Decision::Deny(Denial::OnlyRequests);
+        if let Some(rule) = self.opened_by(host, port) {
+            return match self.sees(host, port) {
+                true => by_requests,
+                false => Decision::Allow(rule),
+            };
         }
-        let ports: BTreeSet<u16> = named().map(NetworkRule::allowed_port).collect();
-        Decision::Deny(if open().next().is_some() {
+        if self.leads_to_requests(host, port) {
+            return by_requests;
+        }
+        let named = self.connections().filter(|rule| self.names(rule, host));
+        let mut ports: BTreeSet<u16> = named.map(NetworkRule::allowed_port).collect();
+        let requests = self.requests().filter(|rule| rule.names(host));
+        ports.extend(requests.map(RequestRule::allowed_port));
+        Decision::Deny(if ports.contains(&port) {
             Denial::Metadata
         } else if ports.is_empty() {
             Denial::NotListed
         } else {
             Denial::Port(ports)
         })
+    }
+
+    /// The rule for connections that names this host and port, whatever denials say.
+    pub(super) fn opened_by(&self, host: &Host, port: u16) -> Option<&NetworkRule> {
+        // Of several the one that says most: `internal:` lets the name be private, too. `node:` is about other addresses than all
+        // others, and whoever names the node means it.
+        self.connections()
+            .filter(|rule| rule.allowed_port() == port && self.names(rule, host))
+            .filter(|rule| may_mean(&rule.target, host))
+            .max_by_key(|rule| rule.reach)
+    }
+
+    /// The rules for connections.
+    pub fn connections(&self) -> impl Iterator<Item = &NetworkRule> {
+        self.allow.iter().filter_map(Rule::connection)
     }
 
     /// The names to ask for where a client means one that this rule lets be private.
@@ -184,7 +205,7 @@ impl Rules {
         let mut first = None;
         for port in self.ports() {
             match self.decide(&host, port) {
-                Decision::Allow(_) => return Ok(()),
+                Decision::Allow(_) | Decision::Deny(Denial::OnlyRequests) => return Ok(()),
                 Decision::Deny(Denial::Port(_)) => {}
                 Decision::Deny(denial) => first = first.or(Some(denial)),
             }
@@ -194,7 +215,7 @@ impl Rules {
 
     /// The ports that rules allow: those that the wall listens on.
     pub fn ports(&self) -> BTreeSet<u16> {
-        self.allow.iter().map(NetworkRule::allowed_port).collect()
+        self.allow.iter().flat_map(rule_ports).collect()
     }
 
     /// Whether an address is dialled that an allowed name led to, where the rule lets it lead so far.
@@ -207,35 +228,50 @@ impl Rules {
         reach: Reach,
         around: &Surroundings,
     ) -> Result<IpAddr, AddressRefusal> {
-        match self.denies(&Host::Address(address), port) {
-            Some(rule) => Err(AddressRefusal::Denied(rule.clone())),
+        let host = Host::Address(address);
+        let whole = self.denies(&host, port).cloned().map(Rule::Connection);
+        // Nobody knows yet what will be said to it: nothing may be.
+        let in_part = || self.request_denial(&host, port).cloned();
+        match whole.or_else(|| in_part().map(Rule::Request)) {
+            Some(rule) => Err(AddressRefusal::Denied(Box::new(rule))),
             None => vet(address, reach, around),
         }
     }
 
     /// Denials of addresses: only somebody who knows where a name leads can ask for them.
-    pub fn denied_addresses(&self) -> impl Iterator<Item = &NetworkRule> {
-        let of_address = |rule: &&NetworkRule| matches!(rule.target, Target::Addresses(..));
-        self.deny.iter().filter(of_address)
+    pub fn denied_addresses(&self) -> impl Iterator<Item = &Rule> {
+        self.deny.iter().filter(|rule| {
+            let target = match rule {
+                Rule::Connection(rule) => &rule.target,
+                Rule::Request(rule) => &rule.target,
+            };
+            matches!(target, Target::Addresses(..))
+        })
     }
 
     /// The rule that denies a host: by its name, or by its address under any name. A private name is denied with all of
     /// its spellings.
     pub fn denies(&self, host: &Host, port: u16) -> Option<&NetworkRule> {
-        let spellings = match host {
-            Host::Name(name) => self.spellings(name),
-            Host::Address(_) => Vec::new(),
-        };
-        let named = |rule: &NetworkRule| match host {
-            Host::Name(name) => {
-                let mut all = std::iter::once(name).chain(&spellings);
-                all.any(|name| rule.target.denies_name(name))
-            }
-            Host::Address(address) => rule.target.denies_address(*address),
-        };
+        let spellings = self.spellings_of(host);
         self.deny
             .iter()
-            .find(|rule| rule.port.is_none_or(|denied| denied == port) && named(rule))
+            .filter_map(Rule::connection)
+            .find(|rule| is_denied(&rule.target, rule.port, (host, port), &spellings))
+    }
+
+    /// A rule that denies some requests to a host.
+    pub(super) fn request_denial(&self, host: &Host, port: u16) -> Option<&RequestRule> {
+        let mut denials = self.deny.iter().filter_map(Rule::request).peekable();
+        denials.peek()?;
+        let spellings = self.spellings_of(host);
+        denials.find(|rule| is_denied(&rule.target, rule.port, (host, port), &spellings))
+    }
+
+    pub(super) fn spellings_of(&self, host: &Host) -> Vec<HostName> {
+        match host {
+            Host::Name(name) => self.spellings(name),
+            Host::Address(_) => Vec::new(),
+        }
     }
 
     /// What else the rules let a name be called, if they do.
@@ -243,7 +279,7 @@ impl Rules {
         if self.search.is_empty() {
             return Vec::new();
         }
-        let private = self.allow.iter().filter(|rule| rule.reach.is_private());
+        let private = self.connections().filter(|rule| rule.reach.is_private());
         let ruled = private.filter_map(|rule| match &rule.target {
             Target::Name(ruled) if self.is_spelling(&rule.target, name) => Some(ruled),
             Target::Name(_) | Target::Below(_) | Target::Any | Target::Addresses(..) => None,
@@ -257,10 +293,30 @@ impl Rules {
     }
 }
 
-fn is_exact(rule: &NetworkRule, host: &Host) -> bool {
+fn is_denied(
+    target: &Target,
+    denied: Option<u16>,
+    (host, port): (&Host, u16),
+    spellings: &[HostName],
+) -> bool {
+    let is_named = || match host {
+        Host::Name(name) => {
+            let mut all = std::iter::once(name).chain(spellings);
+            all.any(|name| target.denies_name(name))
+        }
+        Host::Address(address) => target.denies_address(*address),
+    };
+    denied.is_none_or(|denied| denied == port) && is_named()
+}
+
+/// Whether a rule that names a host can mean it: a cloud's metadata service is meant by exactly its name or address.
+pub(super) fn may_mean(target: &Target, host: &Host) -> bool {
     match host {
-        Host::Name(name) => matches!(&rule.target, Target::Name(ruled) if ruled == name),
-        Host::Address(address) => rule.target.one_address() == Some(*address),
+        Host::Name(name) if is_metadata(name) => {
+            matches!(target, Target::Name(ruled) if ruled == name)
+        }
+        Host::Address(address) if is_closed(*address) => target.one_address() == Some(*address),
+        Host::Name(_) | Host::Address(_) => true,
     }
 }
 

@@ -1,44 +1,118 @@
 //! Requests in their one form, and the decision about them.
 //!
-//! A denial wins, and it means each reading of a path; what is allowed is allowed in all of them (`policy::request`). `policy check
-//! --request` reads requests by this. No connection is looked into yet, so no policy can have such rules.
+//! A denial wins, and it means each reading of a path; what is allowed is allowed in all of them (`policy::request`). The wall and
+//! `policy check --request` decide by this.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
+use super::Rules;
+use super::decide::may_mean;
 use super::http::{Head, HttpRefusal, authority};
-use crate::policy::Host;
 use crate::policy::request::{PathFault, Request, RequestPath, RequestRule, Scheme};
+use crate::policy::{Host, Rule};
 
-/// Which requests may be made.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RequestRules {
-    /// Allowed, unless `deny` names it too.
-    pub allow: BTreeSet<RequestRule>,
-    /// Denied.
-    pub deny: BTreeSet<RequestRule>,
-}
-
-/// The answer.
+/// The answer about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestDecision<'a> {
+pub enum RequestDecision {
     /// This rule allows it.
-    Allow(&'a RequestRule),
+    Allow(Rule),
     /// This rule denies it.
-    DeniedBy(&'a RequestRule),
+    DeniedBy(Rule),
     /// No rule allows it.
     NotListed,
 }
 
-impl RequestRules {
-    /// Whether this request is allowed.
-    pub fn decide_request(&self, request: &Request) -> RequestDecision<'_> {
-        let denied = self.deny.iter().find(|rule| rule.denies(request));
-        let allowed = || self.allow.iter().find(|rule| rule.allows(request));
-        match denied {
-            Some(rule) => RequestDecision::DeniedBy(rule),
-            None => allowed().map_or(RequestDecision::NotListed, RequestDecision::Allow),
+impl Rules {
+    /// Whether this request is allowed: by a rule for requests, or by one that opens its host and port whatever is said there.
+    pub fn decide_request(&self, request: &Request) -> RequestDecision {
+        let Request { host, port, .. } = request;
+        if let Some(rule) = self.denies(host, *port) {
+            return RequestDecision::DeniedBy(rule.clone().into());
         }
+        let denials = self.deny.iter().filter_map(Rule::request);
+        if let Some(rule) = self.denying(denials, request) {
+            return RequestDecision::DeniedBy(rule.clone().into());
+        }
+        let by_request = self
+            .requests()
+            .find(|rule| rule.allows(request) && may_mean(&rule.target, host));
+        let whole = || self.opened_by(host, *port).cloned().map(Rule::from);
+        let allowed = by_request.cloned().map(Rule::from).or_else(whole);
+        allowed.map_or(RequestDecision::NotListed, RequestDecision::Allow)
+    }
+
+    /// Denials mean a private name with all of its spellings.
+    fn denying<'a>(
+        &self,
+        mut denials: impl Iterator<Item = &'a RequestRule>,
+        request: &Request,
+    ) -> Option<&'a RequestRule> {
+        let others = self.spellings_of(&request.host).into_iter();
+        let others: Vec<Request> = others
+            .map(|name| Request {
+                host: Host::Name(name),
+                ..request.clone()
+            })
+            .collect();
+        denials.find(|rule| rule.denies(request) || others.iter().any(|other| rule.denies(other)))
+    }
+
+    /// The rules that allow requests.
+    pub fn requests(&self) -> impl Iterator<Item = &RequestRule> {
+        self.allow.iter().filter_map(Rule::request)
+    }
+
+    /// Whether any rule is for requests, so that something has to look at them.
+    pub fn have_requests(&self) -> bool {
+        let mut all = self.allow.iter().chain(&self.deny);
+        all.any(|rule| rule.request().is_some())
+    }
+
+    /// Where a request goes that is sent in the clear to this host and port: by which scheme, to which port. `None` where no rule is for
+    /// requests to it, so that the connection is decided about as a whole.
+    ///
+    /// An address of the default port means the host's HTTPS wherever a rule does.
+    pub fn plain_way(&self, host: &Host, port: u16) -> Option<(Scheme, u16)> {
+        let secure = match port {
+            80 => Scheme::Https.port(),
+            port => port,
+        };
+        let ways = [(Scheme::Https, secure), (Scheme::Http, port)];
+        ways.into_iter()
+            .find(|(scheme, port)| self.is_way(host, *scheme, *port))
+    }
+
+    fn is_way(&self, host: &Host, scheme: Scheme, port: u16) -> bool {
+        let mut rules = self.requests();
+        let by_rule = rules
+            .any(|rule| rule.scheme == scheme && rule.allowed_port() == port && rule.names(host));
+        // A rule for connections does not say what is spoken there.
+        let is_secure = || {
+            let denial = self.request_denial(host, port);
+            port == Scheme::Https.port()
+                || denial
+                    .is_some_and(|rule| rule.scheme == Scheme::Https && rule.port == Some(port))
+        };
+        let whole = || {
+            self.sees(host, port)
+                && self.opened_by(host, port).is_some()
+                && is_secure() == (scheme == Scheme::Https)
+        };
+        by_rule || whole()
+    }
+
+    /// Whether requests to a host have to be seen, because a rule denies some of them.
+    pub(super) fn sees(&self, host: &Host, port: u16) -> bool {
+        self.request_denial(host, port).is_some()
+    }
+
+    /// Whether a rule allows requests to a host that are sent to this port, in the clear or not.
+    pub(super) fn leads_to_requests(&self, host: &Host, port: u16) -> bool {
+        self.requests().any(|rule| {
+            (rule.allowed_port() == port || rule.plain_port() == port)
+                && rule.names(host)
+                && may_mean(&rule.target, host)
+        })
     }
 }
 
@@ -49,6 +123,18 @@ pub struct Asked {
     pub request: Request,
     /// What follows the question mark, if there is one.
     pub query: Option<String>,
+}
+
+impl Asked {
+    /// The rule that allows this request and no other; `None` where its path has an asterisk, which is more in a rule.
+    pub fn rule(&self) -> Option<RequestRule> {
+        let alone = Self {
+            query: None,
+            request: self.request.clone(),
+        };
+        let text = alone.to_string();
+        (!text.contains('*')).then(|| text.parse().ok()).flatten()
+    }
 }
 
 impl fmt::Display for Asked {
@@ -159,17 +245,20 @@ fn asked(
 #[cfg(test)]
 mod tests {
     use super::super::http::head;
+    use super::super::{Decision, Denial};
     use super::*;
+    use crate::policy::Reach;
 
-    fn rules(allow: &[&str], deny: &[&str]) -> RequestRules {
+    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
         let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
-        RequestRules {
+        Rules {
             allow: parse(allow),
             deny: parse(deny),
+            ..Rules::default()
         }
     }
 
-    fn allowed(rules: &RequestRules, text: &str) -> bool {
+    fn allowed(rules: &Rules, text: &str) -> bool {
         let asked = typed(text).unwrap_or_else(|why| panic!("{text}: {why}"));
         matches!(
             rules.decide_request(&asked.request),
@@ -248,6 +337,92 @@ mod tests {
         }
         let printed = typed("GET HTTPS://A.test.:443?%2e").unwrap().to_string();
         assert_eq!(printed, "GET https://a.test/?%2e");
+    }
+
+    /// A host with rules for requests is never a tunnel's: nobody could read what is asked there.
+    #[test]
+    fn a_host_of_request_rules_is_reached_by_requests_alone() {
+        let rules = rules(
+            &[
+                "GET https://api.test.example/x",
+                "GET https://a.test.example:8443/**",
+                "* http://plain.test.example/**",
+                "whole.test.example",
+                "whole.test.example:22",
+                "other.test.example",
+            ],
+            &["DELETE https://whole.test.example:443/**"],
+        );
+        let decide = |host: &str, port| rules.decide(&host.parse().unwrap(), port);
+        let only = Decision::Deny(Denial::OnlyRequests);
+        for (host, port) in [
+            ("api.test.example", 443),
+            ("api.test.example", 80),
+            ("a.test.example", 8443),
+            ("plain.test.example", 80),
+            ("whole.test.example", 443),
+        ] {
+            assert_eq!(decide(host, port), only, "{host}:{port}");
+            assert_eq!(rules.decide_name(&host.parse().unwrap()), Ok(()));
+        }
+        for (host, port, ports) in [
+            ("api.test.example", 22, [443].into()),
+            ("a.test.example", 443, [8443].into()),
+            ("whole.test.example", 80, [22, 443].into()),
+        ] {
+            let denial = Decision::Deny(Denial::Port(ports));
+            assert_eq!(decide(host, port), denial, "{host}:{port}");
+        }
+        assert!(matches!(
+            decide("whole.test.example", 22),
+            Decision::Allow(_)
+        ));
+        assert!(matches!(
+            decide("other.test.example", 443),
+            Decision::Allow(_)
+        ));
+        assert_eq!(rules.ports(), [22, 80, 443, 8443].into());
+        let way = |host: &str, port| rules.plain_way(&host.parse().unwrap(), port);
+        for (host, port, expected) in [
+            ("api.test.example", 80, Some((Scheme::Https, 443))),
+            ("api.test.example", 443, Some((Scheme::Https, 443))),
+            ("api.test.example", 22, None),
+            ("a.test.example", 8443, Some((Scheme::Https, 8443))),
+            ("a.test.example", 80, None),
+            ("plain.test.example", 80, Some((Scheme::Http, 80))),
+            ("whole.test.example", 80, Some((Scheme::Https, 443))),
+            ("whole.test.example", 22, None),
+            ("other.test.example", 80, None),
+        ] {
+            assert_eq!(way(host, port), expected, "{host}:{port}");
+        }
+        assert!(allowed(&rules, "GET https://whole.test.example/x"));
+        assert!(!allowed(&rules, "DELETE https://whole.test.example/x"));
+        assert!(!allowed(&rules, "GET http://whole.test.example/x"));
+    }
+
+    /// No wildcard of requests opens a cloud's metadata service, and a denied address is denied under any name.
+    #[test]
+    fn what_no_wildcard_and_no_name_opens_no_request_does() {
+        let wide = rules(
+            &["GET http://*/**", "GET http://metadata.goog/x"],
+            &["GET https://192.0.2.7/**", "b.test"],
+        );
+        assert!(!allowed(&wide, "GET http://metadata.google.internal/x"));
+        assert!(!allowed(&wide, "GET http://b.test/x"));
+        assert!(
+            allowed(&wide, "GET http://metadata.goog/x") && allowed(&wide, "GET http://c.test/")
+        );
+        let host = "metadata.google.internal".parse().unwrap();
+        let denied = wide.decide(&host, 80);
+        assert_eq!(denied, Decision::Deny(Denial::Metadata));
+        let around = crate::egress::address::Surroundings::default();
+        let vet = |address: &str| {
+            let address = address.parse().unwrap();
+            wide.vet(address, 80, Reach::Public, &around)
+        };
+        assert!(vet("192.0.2.7").is_err() && vet("::ffff:192.0.2.7").is_err());
+        assert_eq!(wide.denied_addresses().count(), 1);
     }
 
     fn of(text: &str) -> Result<String, HttpRefusal> {

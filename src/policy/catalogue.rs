@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use super::preset::Preset;
 use super::resolve::Resolver;
-use super::{
-    Field, NetworkRule, Origin, Policy, PolicyError, PolicyName, PresetName, RuleItem, Sources,
-};
+use super::{Field, Origin, Policy, PolicyError, PolicyName, PresetName, Rule, RuleItem, Sources};
 
 /// A policy that could be named.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ pub fn policy(sources: &Sources<'_>, name: &PolicyName) -> Result<Policy, Policy
 }
 
 /// The rules of a list as an annotation spells it, presets spelled out.
-pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<NetworkRule>, PolicyError> {
+pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<Rule>, PolicyError> {
     let resolver = Resolver::new(sources);
     let key = super::annotation_key(Field::NetworkAllow);
     let mut rules = BTreeSet::new();

@@ -10,8 +10,8 @@ use super::option_error::OptionError;
 use super::policy_text::PolicyText;
 use super::text::{DidYouMean, ValueError};
 use super::{
-    AnnotationLeave, Capability, Ceiling, Exceeded, Field, NetworkRule, Origin, PolicyName,
-    PresetName, SyscallName,
+    AnnotationLeave, Capability, Ceiling, Exceeded, Field, Origin, PolicyName, PresetName, Rule,
+    SyscallName,
 };
 
 /// Why there is no policy, and so no container.
@@ -119,7 +119,7 @@ pub enum PolicyError {
         /// The field.
         field: Field,
         /// The rule.
-        rule: NetworkRule,
+        rule: Box<Rule>,
         /// The reason, and what permits it.
         why: String,
     },

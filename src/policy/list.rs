@@ -50,27 +50,54 @@ impl<T> From<BTreeSet<T>> for WrittenList<T> {
     }
 }
 
-/// Items between commas, spaces around them ignored. An empty value is an empty list: nothing is allowed.
-pub fn items<T: FromStr<Err = ValueError> + Ord>(value: &str) -> Result<BTreeSet<T>, ValueError> {
-    split(value).map(str::parse).collect()
+/// What stands in lists.
+pub trait Item {
+    /// Whether the comma before this item is a part of it, with the word before the comma.
+    fn begins_with(_word: &str, _item: &str) -> bool {
+        false
+    }
 }
 
-fn split(value: &str) -> impl Iterator<Item = &str> {
+/// Items between commas, spaces around them ignored. An empty value is an empty list: nothing is allowed.
+pub fn items<T: FromStr<Err = ValueError> + Ord + Item>(
+    value: &str,
+) -> Result<BTreeSet<T>, ValueError> {
+    split::<T>(value).into_iter().map(str::parse).collect()
+}
+
+fn split<T: Item>(value: &str) -> Vec<&str> {
     let spaces: &[char] = &[' '];
-    let empty = value.trim_matches(spaces).is_empty();
-    let items = (!empty).then(|| value.split(','));
-    items
-        .into_iter()
-        .flatten()
-        .map(|item| item.trim_matches(' '))
+    if value.trim_matches(spaces).is_empty() {
+        return Vec::new();
+    }
+    let commas = value.match_indices(',').map(|(at, _)| at);
+    let mut begin = 0;
+    // Where each item stands.
+    let mut all: Vec<(usize, usize)> = Vec::new();
+    for end in commas.chain([value.len()]) {
+        let mut item = (begin, end);
+        while let Some(word) = all.pop_if(|(from, to)| {
+            T::begins_with(
+                value[*from..*to].trim_matches(spaces),
+                value[item.0..item.1].trim_matches(spaces),
+            )
+        }) {
+            item.0 = word.0;
+        }
+        all.push(item);
+        begin = end + 1;
+    }
+    let all = all.into_iter();
+    all.map(|(from, to)| value[from..to].trim_matches(spaces))
+        .collect()
 }
 
 /// As an annotation spells it.
-impl<T: FromStr<Err = ValueError> + Ord> FromStr for WrittenList<T> {
+impl<T: FromStr<Err = ValueError> + Ord + Item> FromStr for WrittenList<T> {
     type Err = ValueError;
 
     fn from_str(value: &str) -> Result<Self, ValueError> {
-        let mut words = split(value).peekable();
+        let mut words = split::<T>(value).into_iter().peekable();
         let place = match words.next_if_eq(&ADDS) {
             Some(_) => ListPlace::OnTop,
             None => ListPlace::Instead,

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::rule::is_within;
-use super::{Field, HostName, Network, NetworkRule, NodeAllow, Target};
+use super::{Field, HostName, Network, NetworkRule, NodeAllow, Rule, Target};
 
 /// The most ports that rules may name: the wall listens on each.
 pub const MOST_PORTS: usize = 64;
@@ -16,55 +16,70 @@ pub(super) fn check(
     network: &Network,
     leave: &NodeAllow,
     is_preset: impl Fn(&str) -> bool,
-) -> Result<(), (Field, NetworkRule, String)> {
+) -> Result<(), (Field, Box<Rule>, String)> {
     for rule in &network.allow {
-        let wide = match &rule.target {
-            Target::Any if rule.reach.is_private() => {
-                let why = format!(
-                    "names that are not public are listed one by one; only network.limit may have {rule}"
-                );
-                return Err((Field::NetworkAllow, rule.clone(), why));
-            }
-            Target::Name(name) if !rule.reach.is_private() && name.parent().is_none() => {
-                let why = no_public_name(name, rule.allowed_port(), is_preset(name.as_str()));
-                return Err((Field::NetworkAllow, rule.clone(), why));
-            }
-            Target::Any => Some("it names every host".to_owned()),
-            Target::Below(domain) => whose(domain).map(|whose| match whose {
-                Strangers::Registrars => {
-                    format!("anybody can register a name below {domain} (the public suffix list)")
-                }
-                Strangers::Customers => format!(
-                    "anybody can publish below {domain} (the public suffix list, or policies/publishers.toml): name the hosts that are meant"
-                ),
-                Strangers::Anywhere => {
-                    format!("a name below {domain} leads to whatever address it says itself")
-                }
-            }),
-            Target::Name(_) | Target::Addresses(..) => None,
+        let hosts = match rule {
+            Rule::Connection(rule) => rule.clone(),
+            Rule::Request(rule) => rule.connection(),
         };
-        if let Some(why) = wide
-            && !leave.open_egress
-        {
-            let why = format!("{why}; allow.open-egress of the node's file permits it");
-            return Err((Field::NetworkAllow, rule.clone(), why));
+        if let Some(why) = refused(&hosts, leave, &is_preset) {
+            return Err((Field::NetworkAllow, Box::new(rule.clone()), why));
         }
     }
-    let ports: BTreeSet<u16> = network
-        .allow
-        .iter()
-        .map(NetworkRule::allowed_port)
-        .collect();
+    let ports: BTreeSet<u16> = network.allow.iter().flat_map(ports).collect();
     match network.allow.last() {
         Some(last) if ports.len() > MOST_PORTS => {
             let why = format!(
                 "rules may name {MOST_PORTS} different ports, these name {}",
                 ports.len()
             );
-            Err((Field::NetworkAllow, last.clone(), why))
+            Err((Field::NetworkAllow, Box::new(last.clone()), why))
         }
         _ => Ok(()),
     }
+}
+
+/// The ports on which the wall listens for a rule. One for requests has that of its address and that of the address in the clear: on the
+/// first one the wall says why nothing goes through.
+pub fn ports(rule: &Rule) -> BTreeSet<u16> {
+    match rule {
+        Rule::Connection(rule) => [rule.allowed_port()].into(),
+        Rule::Request(rule) => [rule.allowed_port(), rule.plain_port()].into(),
+    }
+}
+
+/// Why nobody means these hosts, or may not name them.
+fn refused(
+    rule: &NetworkRule,
+    leave: &NodeAllow,
+    is_preset: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let wide = match &rule.target {
+        Target::Any if rule.reach.is_private() => {
+            return Some(format!(
+                "names that are not public are listed one by one; only network.limit may have {rule}"
+            ));
+        }
+        Target::Name(name) if !rule.reach.is_private() && name.parent().is_none() => {
+            let port = rule.allowed_port();
+            return Some(no_public_name(name, port, is_preset(name.as_str())));
+        }
+        Target::Any => Some("it names every host".to_owned()),
+        Target::Below(domain) => whose(domain).map(|whose| match whose {
+            Strangers::Registrars => {
+                format!("anybody can register a name below {domain} (the public suffix list)")
+            }
+            Strangers::Customers => format!(
+                "anybody can publish below {domain} (the public suffix list, or policies/publishers.toml): name the hosts that are meant"
+            ),
+            Strangers::Anywhere => {
+                format!("a name below {domain} leads to whatever address it says itself")
+            }
+        }),
+        Target::Name(_) | Target::Addresses(..) => None,
+    };
+    wide.filter(|_| !leave.open_egress)
+        .map(|why| format!("{why}; allow.open-egress of the node's file permits it"))
 }
 
 /// What somebody may have meant by a name of one label, which no public name has.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::ceiling_rule::{CeilingRule, Excess, join};
-use super::{Network, NetworkRule, Policy};
+use super::request::{self, RequestRule};
+use super::{Network, NetworkRule, Policy, Rule};
 
 /// What one ceiling lets a container's rules allow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,52 +14,100 @@ use super::{Network, NetworkRule, Policy};
 pub struct NetworkLimit {
     /// The ceiling's name, and who set it.
     pub ceiling: String,
-    /// Each names hosts, and a port where it does not mean all of them.
-    pub rules: BTreeSet<NetworkRule>,
+    /// Each names hosts, and a port where it does not mean all of them; or requests.
+    pub rules: BTreeSet<Rule>,
+}
+
+/// What of a rule a limit does not cover.
+enum Outside {
+    /// Nothing.
+    Nothing,
+    /// All that the rule says.
+    Rule,
+    /// Some of it, such as this request.
+    Request(String),
 }
 
 impl NetworkLimit {
     /// What a policy lets be allowed where it is a ceiling.
     pub fn of(ceiling: String, network: &Network) -> Self {
-        // What the ceiling allows is a limit on the port that it names; 443 where it names none.
-        let allowed = network.allow.iter().map(NetworkRule::as_limit);
+        let mut limit = Self::of_rules(ceiling, &network.allow);
+        limit.rules.extend(network.limit.iter().cloned());
+        limit
+    }
+
+    /// As much as these rules allow: each is a limit on the port that it names; on 443 where it names none.
+    pub fn of_rules(ceiling: String, allow: &BTreeSet<Rule>) -> Self {
+        let as_limit = |rule: &Rule| match rule {
+            Rule::Connection(rule) => Rule::Connection(rule.as_limit()),
+            Rule::Request(rule) => Rule::Request(rule.clone()),
+        };
         Self {
             ceiling,
-            rules: allowed.chain(network.limit.iter().cloned()).collect(),
+            rules: allow.iter().map(as_limit).collect(),
         }
     }
 
     /// Whether a rule of an allowlist is within it.
-    pub fn covers(&self, rule: &NetworkRule) -> bool {
-        self.rules.iter().any(|limit| limit.covers(rule))
+    pub fn covers(&self, rule: &Rule) -> bool {
+        match rule {
+            Rule::Connection(rule) => self.connections().any(|limit| limit.covers(rule)),
+            Rule::Request(rule) => matches!(self.outside(rule), Outside::Nothing),
+        }
     }
 
     /// Whether another limit is within it.
-    pub fn covers_limit(&self, rule: &NetworkRule) -> bool {
-        self.rules.iter().any(|limit| limit.covers_limit(rule))
+    pub fn covers_limit(&self, rule: &Rule) -> bool {
+        match rule {
+            Rule::Connection(rule) => self.connections().any(|limit| limit.covers_limit(rule)),
+            Rule::Request(_) => self.covers(rule),
+        }
+    }
+
+    fn connections(&self) -> impl Iterator<Item = &NetworkRule> {
+        self.rules.iter().filter_map(Rule::connection)
+    }
+
+    /// A rule for requests is within one for connections to its hosts, or within all rules for requests together. No rule for requests
+    /// is one for connections, in which anything can be said.
+    fn outside(&self, rule: &RequestRule) -> Outside {
+        let host = rule.connection();
+        if self.connections().any(|limit| limit.covers(&host)) {
+            return Outside::Nothing;
+        }
+        let limits: Vec<RequestRule> = self
+            .rules
+            .iter()
+            .filter_map(|rule| rule.request().cloned())
+            .collect();
+        match request::exceeds(rule, &limits) {
+            None => Outside::Nothing,
+            Some(_) if limits.is_empty() => Outside::Rule,
+            Some(request) => Outside::Request(request),
+        }
+    }
+
+    /// What a message names: the rule, or a request that it allows and that is not within.
+    fn too_much(&self, rule: &Rule) -> String {
+        match rule.request().map(|rule| self.outside(rule)) {
+            Some(Outside::Request(request)) => request,
+            Some(Outside::Nothing | Outside::Rule) | None => rule.to_string(),
+        }
     }
 }
 
 /// Rules that allow, one by one.
 pub(super) struct RulesWithin;
 
-impl CeilingRule<BTreeSet<NetworkRule>> for RulesWithin {
+impl CeilingRule<BTreeSet<Rule>> for RulesWithin {
     #[cfg(test)]
     const WITHIN: &'static str = WITHIN;
 
-    fn excess(
-        asked: &BTreeSet<NetworkRule>,
-        _: &BTreeSet<NetworkRule>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
+    fn excess(asked: &BTreeSet<Rule>, _: &BTreeSet<Rule>, ceiling: &Policy) -> Option<Excess> {
         excess(asked, ceiling, NetworkLimit::covers)
     }
 
-    fn narrowed(
-        own: &BTreeSet<NetworkRule>,
-        _: &BTreeSet<NetworkRule>,
-        ceiling: &Policy,
-    ) -> BTreeSet<NetworkRule> {
+    fn narrowed(own: &BTreeSet<Rule>, _: &BTreeSet<Rule>, ceiling: &Policy) -> BTreeSet<Rule> {
         narrowed(own, ceiling, NetworkLimit::covers)
     }
 }
@@ -66,23 +115,15 @@ impl CeilingRule<BTreeSet<NetworkRule>> for RulesWithin {
 /// Rules that limit, one by one.
 pub(super) struct LimitsWithin;
 
-impl CeilingRule<BTreeSet<NetworkRule>> for LimitsWithin {
+impl CeilingRule<BTreeSet<Rule>> for LimitsWithin {
     #[cfg(test)]
     const WITHIN: &'static str = WITHIN;
 
-    fn excess(
-        asked: &BTreeSet<NetworkRule>,
-        _: &BTreeSet<NetworkRule>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
+    fn excess(asked: &BTreeSet<Rule>, _: &BTreeSet<Rule>, ceiling: &Policy) -> Option<Excess> {
         excess(asked, ceiling, NetworkLimit::covers_limit)
     }
 
-    fn narrowed(
-        own: &BTreeSet<NetworkRule>,
-        _: &BTreeSet<NetworkRule>,
-        ceiling: &Policy,
-    ) -> BTreeSet<NetworkRule> {
+    fn narrowed(own: &BTreeSet<Rule>, _: &BTreeSet<Rule>, ceiling: &Policy) -> BTreeSet<Rule> {
         narrowed(own, ceiling, NetworkLimit::covers_limit)
     }
 }
@@ -91,17 +132,19 @@ impl CeilingRule<BTreeSet<NetworkRule>> for LimitsWithin {
 const WITHIN: &str = "each rule within one rule of the ceiling's `limit` or `allow`: the same name, a name below its wildcard, an \
                       address in its prefix; the same port, or any port if `limit` gives none. `*` covers public names only. \
                       Other names and addresses need a rule of their kind: `service:*`, `internal:postgres`, `node:*:11434`, \
-                      `10.0.0.0/8`. `internal:` covers `service:` too";
+                      `10.0.0.0/8`. `internal:` covers `service:` too. A rule for requests is also within the ceiling's rules for \
+                      requests together";
 
 /// Whether a limit covers a rule.
-type Covers = fn(&NetworkLimit, &NetworkRule) -> bool;
+type Covers = fn(&NetworkLimit, &Rule) -> bool;
 
-fn excess(asked: &BTreeSet<NetworkRule>, ceiling: &Policy, covers: Covers) -> Option<Excess> {
+fn excess(asked: &BTreeSet<Rule>, ceiling: &Policy, covers: Covers) -> Option<Excess> {
     let network = &ceiling.network;
     let within = NetworkLimit::of(String::new(), network);
     let mut too_much = asked
         .iter()
         .filter(|rule| !covers(&within, rule))
+        .map(|rule| within.too_much(rule))
         .peekable();
     too_much.peek()?;
     Some(Excess {
@@ -111,11 +154,7 @@ fn excess(asked: &BTreeSet<NetworkRule>, ceiling: &Policy, covers: Covers) -> Op
 }
 
 /// A rule that is covered in part goes as a whole: less is open, never more.
-fn narrowed(
-    own: &BTreeSet<NetworkRule>,
-    ceiling: &Policy,
-    covers: Covers,
-) -> BTreeSet<NetworkRule> {
+fn narrowed(own: &BTreeSet<Rule>, ceiling: &Policy, covers: Covers) -> BTreeSet<Rule> {
     let within = NetworkLimit::of(String::new(), &ceiling.network);
     let kept = own.iter().filter(|rule| covers(&within, rule));
     kept.cloned().collect()

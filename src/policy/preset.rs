@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::policy_text::PolicyText;
 use super::text::{few, nearest, shown};
-use super::{NetworkRule, Origin, PolicyError, PresetName, file};
+use super::{Origin, PolicyError, PresetName, Rule, file};
 
 /// The services: reviewed data.
 const BUILTIN: &str = include_str!("../../policies/presets.toml");
@@ -20,7 +20,7 @@ pub struct Preset {
     /// What it is, in one line.
     pub description: String,
     /// What it allows.
-    pub rules: BTreeSet<NetworkRule>,
+    pub rules: BTreeSet<Rule>,
 }
 
 /// What is wrong with the name of a preset's file (without `.toml`).
@@ -138,7 +138,7 @@ mod tests {
         for (name, preset) in all {
             assert!(!preset.rules.is_empty(), "{name}");
             assert!(preset.description.len() > 10, "{name}");
-            for rule in preset.rules {
+            for rule in preset.rules.iter().filter_map(Rule::connection) {
                 assert!(!rule.reach.is_private(), "{name}: {rule}");
                 assert!(
                     matches!(rule.target, Target::Name(_) | Target::Below(_)),

@@ -4,7 +4,7 @@
 //! rule    = [reach ":"] target [":" port]
 //! reach   = "service" | "internal" | "node"                         (without one: public)
 //! target  = name | "*." name | address | address "/" bits | "*"     (an IPv6 address with a port in brackets)
-//! item    = rule | "@" preset
+//! item    = rule | a rule for requests (`super::request`) | "@" preset
 //! ```
 
 use std::fmt;
@@ -21,8 +21,8 @@ pub const DEFAULT_PORT: u16 = 443;
 /// The port of the wall's own DNS stub, which no rule may name: nothing asked there leaves.
 pub const DNS_PORT: u16 = 53;
 
-const GRAMMAR: &str = "a rule: HOST, *.DOMAIN, an address or ADDRESS/BITS, with :PORT where it is not 443; \
-                       service:, internal: or node: before a name that is not public; or @PRESET";
+const GRAMMAR: &str = "a rule: HOST, *.DOMAIN or ADDRESS[/BITS], with :PORT if not 443; service:, internal: or node: before a \
+                       private name; METHOD https://HOST/PATH; or @PRESET";
 
 /// How far from the internet a name may lead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

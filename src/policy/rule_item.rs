@@ -1,11 +1,24 @@
-//! An item of a policy's list of rules: a rule, or the name of a preset.
+//! What stands in a policy's lists of network rules: a rule for connections, a rule for requests, or the name of a preset.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::request::RequestRule;
+use super::list::Item;
+use super::request::{Method, RequestRule};
 use super::rule::NetworkRule;
 use super::text::{ValueError, string_form};
+
+/// A rule of the network wall.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub enum Rule {
+    /// For connections: whatever is said in them.
+    Connection(NetworkRule),
+    /// For requests of HTTP: nothing else reaches the host by it.
+    Request(RequestRule),
+}
 
 /// What stands in a policy's list: a rule, or the name of a set of rules.
 #[derive(
@@ -14,9 +27,69 @@ use super::text::{ValueError, string_form};
 #[serde(try_from = "String", into = "String")]
 pub enum RuleItem {
     /// A rule.
-    Rule(NetworkRule),
+    Rule(Rule),
     /// The rules of this preset.
     Preset(PresetName),
+}
+
+impl Rule {
+    /// The rule, if it is one for connections.
+    pub fn connection(&self) -> Option<&NetworkRule> {
+        match self {
+            Self::Connection(rule) => Some(rule),
+            Self::Request(_) => None,
+        }
+    }
+
+    /// The rule, if it is one for requests.
+    pub fn request(&self) -> Option<&RequestRule> {
+        match self {
+            Self::Connection(_) => None,
+            Self::Request(rule) => Some(rule),
+        }
+    }
+}
+
+impl From<NetworkRule> for Rule {
+    fn from(rule: NetworkRule) -> Self {
+        Self::Connection(rule)
+    }
+}
+
+impl From<RequestRule> for Rule {
+    fn from(rule: RequestRule) -> Self {
+        Self::Request(rule)
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connection(rule) => rule.fmt(f),
+            Self::Request(rule) => rule.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match RequestRule::is_meant(text) {
+            true => text.parse().map(Self::Request),
+            false => text.parse().map(Self::Connection),
+        }
+    }
+}
+
+string_form!(Rule);
+
+/// Methods of a rule for requests have commas between them, as items have: words before it that can be methods are its own. (A host
+/// of one label is no public name, and nobody writes one in capitals.)
+impl Item for RuleItem {
+    fn begins_with(word: &str, item: &str) -> bool {
+        RequestRule::is_meant(item) && word.parse::<Method>().is_ok()
+    }
 }
 
 /// The name of a preset: 1 to 32 of a-z, 0-9 and `-`, without the `@`.
@@ -72,8 +145,6 @@ impl FromStr for RuleItem {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match text.strip_prefix('@') {
             Some(name) => name.parse().map(Self::Preset),
-            // Nothing looks into a connection yet: the host alone would be opened, which is more than the rule says.
-            None if RequestRule::is_meant(text) => Err(not_enforced(text)),
             None => text.parse().map(Self::Rule),
         }
     }
@@ -81,35 +152,62 @@ impl FromStr for RuleItem {
 
 string_form!(RuleItem);
 
-/// A rule for requests, or a wrong one: what is wrong with it, and what to write.
-fn not_enforced(text: &str) -> ValueError {
-    match text.parse::<RequestRule>() {
-        Err(error) => error,
-        Ok(_) => ValueError::grammar(
-            text,
-            "a rule that is enforced: no rule for methods and paths is yet; name the host alone, which opens every request to it",
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::annotation_list;
 
-    /// A rule that nothing enforces is refused, and not taken for its host.
     #[test]
-    fn a_rule_for_requests_is_refused_by_its_name() {
+    fn what_means_requests_is_no_host() {
         for text in [
             "GET https://a.test/x",
-            "* https://a.test",
             "GET,HEAD https://*.a.test/**",
+            "DELETE http://a.test:8080/**",
         ] {
-            let error = text.parse::<RuleItem>().unwrap_err().to_string();
-            assert!(error.contains("name the host alone"), "{error}");
+            let rule = text.parse::<Rule>().unwrap();
+            assert!(rule.request().is_some() && rule.connection().is_none());
+            assert_eq!(rule.to_string(), text);
         }
         for text in ["https://a.test/", "get https://a.test/", "a.test b.test"] {
-            let error = text.parse::<RuleItem>().unwrap_err().to_string();
-            assert!(!error.contains("name the host alone"), "{error}");
+            assert!(text.parse::<Rule>().is_err(), "{text}");
+        }
+        let host = "a.test:80".parse::<Rule>().unwrap();
+        assert!(host.connection().is_some() && host.request().is_none());
+    }
+
+    /// An annotation has one text for all.
+    #[test]
+    fn methods_before_a_rule_are_its_own() {
+        let items = |text: &str| {
+            let items = annotation_list::<RuleItem>(text).unwrap();
+            items.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for (text, expected) in [
+            (
+                "a.test, GET,HEAD https://b.test/x, @github",
+                &["GET,HEAD https://b.test/x", "a.test", "@github"][..],
+            ),
+            (
+                "GET https://a.test/x,POST,PUT https://a.test/y",
+                &["GET https://a.test/x", "POST,PUT https://a.test/y"],
+            ),
+            (
+                "A.TEST,GET,HEAD,POST https://b.test",
+                &["GET,HEAD,POST https://b.test/**", "a.test"],
+            ),
+        ] {
+            let mut expected = expected.to_vec();
+            let mut found = items(text);
+            expected.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, expected, "{text}");
+        }
+        for text in [
+            "GET, HEAD https://a.test/",
+            "GET https://a.test/a,b c",
+            "GET,, HEAD https://a.test/",
+        ] {
+            assert!(annotation_list::<RuleItem>(text).is_err(), "{text}");
         }
     }
 

@@ -20,7 +20,7 @@ use super::rows::fields;
 use super::word::*;
 use super::{
     AskSeconds, AuditedPolicy, BudgetsKept, ByteSize, Capability, CoolDown, Count, CpuLimit,
-    CredentialName, GuestPath, InboundPort, MemoryLimit, NetworkRule, ProcessLimit, SyscallName,
+    CredentialName, GuestPath, InboundPort, MemoryLimit, ProcessLimit, Rule, SyscallName,
 };
 
 fields! {
@@ -87,14 +87,14 @@ fields! {
         mode: NetworkMode = NetworkMode "network.mode", AtMost, Annotated;
 
         /// What may be reached under `allowlist`: [rules](#network-rules) and presets; without a port, 443.
-        allow: BTreeSet<NetworkRule> = NetworkAllow "network.allow", RulesWithin, Annotated;
+        allow: BTreeSet<Rule> = NetworkAllow "network.allow", RulesWithin, Annotated;
 
         /// What may not, whatever `allow` says; without a port, all of them.
-        deny: BTreeSet<NetworkRule> = NetworkDeny "network.deny", AllOf, Annotated;
+        deny: BTreeSet<Rule> = NetworkDeny "network.deny", AllOf, Annotated;
 
         /// Where the policy is a ceiling: what may be allowed besides its own `allow`. It allows nothing by itself. Without a
         /// port, all of them.
-        limit: BTreeSet<NetworkRule> = NetworkLimit "network.limit", LimitsWithin, FilesAlone;
+        limit: BTreeSet<Rule> = NetworkLimit "network.limit", LimitsWithin, FilesAlone;
 
         /// A connection to a name that no rule lists is refused at once, or waits for `agentbox approve`, within the ceiling
         /// ([network.md](network.md#ask-instead-of-refusing)).

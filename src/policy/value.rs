@@ -5,17 +5,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::bound::{Amount, Bound};
-use super::list::WrittenList;
+use super::list::{Item, WrittenList};
 use super::seconds::Seconds;
 use super::text::ValueError;
 use super::{
     AuditedPolicy, ByteSize, Capability, Count, CredentialName, Field, GuestPath, InboundPort,
-    NetworkRule, PolicyError, PresetName, RuleItem, SyscallName,
+    PolicyError, PresetName, Rule, RuleItem, SyscallName,
 };
 
 /// Looks up a preset that a field names.
-pub(super) type Expand<'a> =
-    dyn Fn(&PresetName, Field) -> Result<BTreeSet<NetworkRule>, PolicyError> + 'a;
+pub(super) type Expand<'a> = dyn Fn(&PresetName, Field) -> Result<BTreeSet<Rule>, PolicyError> + 'a;
 
 /// The value of a field in a whole policy.
 pub(super) trait Value: Sized {
@@ -46,6 +45,8 @@ pub(super) trait Value: Sized {
 
 /// A value, or an item of a list, that a policy has as it is written. `words!` makes its types such values.
 pub(super) trait Plain: FromStr<Err = ValueError> + fmt::Display {}
+
+impl<T: Plain> Item for T {}
 
 impl Plain for AuditedPolicy {}
 impl Plain for ByteSize {}
@@ -111,7 +112,7 @@ impl<T: Plain + Ord> Value for BTreeSet<T> {
 }
 
 /// Rules are written as they are, or by the name of a preset.
-impl Value for BTreeSet<NetworkRule> {
+impl Value for BTreeSet<Rule> {
     type Written = WrittenList<RuleItem>;
 
     fn put(written: WrittenList<RuleItem>, slot: &mut Option<WrittenList<RuleItem>>) {

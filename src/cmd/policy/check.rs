@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 
 use super::super::out;
 use crate::cli::{Global, PolicyCheck};
-use crate::egress::request::{self, Asked};
+use crate::egress::request::{self, Asked, RequestDecision};
 use crate::egress::{Decision, Denial, NetworkVerdict, endpoint};
 use crate::log;
-use crate::plan::NetworkPlan;
+use crate::plan::{NetworkPlan, PlanError};
 use crate::policy::{
-    Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Selection, Target,
+    Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Rule, Selection, Target,
     annotation_key, resolve, shown,
 };
 use crate::runtime::input::node_files::NodeFiles;
@@ -168,6 +168,10 @@ fn of_case(
         });
     };
     let network = crate::plan::network::plan(&resolved, BTreeMap::new());
+    if network.rules.have_requests() {
+        let policy = resolved.policy.name.to_string();
+        return Err(PlanError::Requests { policy }.into());
+    }
     let verdict = question.verdict(&network);
     let mut may_add = Vec::new();
     if let Some(missing) = question.missing(&network) {
@@ -232,6 +236,9 @@ impl Question {
                 format!("denied: {self}: {why}{}", self.hint(network)),
             )
         };
+        if let Some(verdict) = self.of_request(network) {
+            return verdict;
+        }
         let asking = network.asking.as_ref();
         match (
             network.mode,
@@ -247,12 +254,40 @@ impl Question {
                 asking.map_or(0, |asking| asking.seconds)
             )),
             (NetworkMode::Allowlist, NetworkVerdict::Allow(rule)) => {
-                // No rule looks into a connection: whoever asks about a request is told how far this one goes.
-                let rest = match self.request {
-                    Some(_) => ", which opens every request to this host",
-                    None => "",
+                (true, format!("allowed: {self} by the rule {rule}"))
+            }
+        }
+    }
+
+    /// The verdict about a request, where rules say something of it.
+    fn of_request(&self, network: &NetworkPlan) -> Option<(bool, String)> {
+        let asked = self.request.as_ref()?;
+        if network.mode != NetworkMode::Allowlist {
+            return None;
+        }
+        match network.rules.decide_request(&asked.request) {
+            RequestDecision::Allow(rule) => {
+                // A rule for connections looks into none: whoever asks about a request is told how far it goes.
+                let rest = match rule {
+                    Rule::Connection(_) => ", which opens every request to this host",
+                    Rule::Request(_) => "",
                 };
-                (true, format!("allowed: {self} by the rule {rule}{rest}"))
+                Some((true, format!("allowed: {self} by the rule {rule}{rest}")))
+            }
+            RequestDecision::DeniedBy(rule) => {
+                Some((false, format!("denied: {self}: network.deny has {rule}")))
+            }
+            RequestDecision::NotListed => {
+                let is_named = network.rules.requests().any(|rule| rule.names(&self.host));
+                is_named.then(|| {
+                    let hint = self.hint(network);
+                    (
+                        false,
+                        format!(
+                            "denied: {self}: no rule of network.allow names this request to the host{hint}"
+                        ),
+                    )
+                })
             }
         }
     }
@@ -265,15 +300,22 @@ impl Question {
     }
 
     /// The rule that would allow it, where one can.
-    fn missing(&self, network: &NetworkPlan) -> Option<NetworkRule> {
+    fn missing(&self, network: &NetworkPlan) -> Option<Rule> {
+        let is_request = network.rules.requests().any(|rule| rule.names(&self.host));
+        if let Some(asked) = self.request.as_ref().filter(|_| is_request) {
+            return match network.rules.decide_request(&asked.request) {
+                RequestDecision::NotListed => asked.rule().map(Rule::Request),
+                RequestDecision::Allow(_) | RequestDecision::DeniedBy(_) => None,
+            };
+        }
         let target = match &self.host {
             Host::Name(name) => Target::Name(name.clone()),
             Host::Address(address) => Target::address(*address),
         };
         match network.rules.decide(&self.host, self.port) {
-            Decision::Allow(_) | Decision::Deny(Denial::DeniedBy(_)) => None,
+            Decision::Allow(_) | Decision::Deny(Denial::DeniedBy(_) | Denial::OnlyRequests) => None,
             Decision::Deny(Denial::NotListed | Denial::Port(_) | Denial::Metadata) => {
-                Some(NetworkRule::allowing(target, self.port))
+                Some(NetworkRule::allowing(target, self.port).into())
             }
         }
     }

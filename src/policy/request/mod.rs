@@ -6,8 +6,6 @@
 //! host    = name | "*." name | "*" | address    (an IPv6 address in brackets)
 //! path    = "/" segments                        ("*": a part of a segment, "**": one segment or more; none: all paths)
 //! ```
-//!
-//! Nothing enforces such a rule yet, so [`super::RuleItem`] refuses it in every list of a policy.
 
 mod cover;
 mod glob;
@@ -18,7 +16,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::host::Host;
-use super::rule::Target;
+use super::rule::{NetworkRule, Target};
 use super::text::{ValueError, string_form};
 
 pub use cover::exceeds;
@@ -173,13 +171,17 @@ impl RequestRule {
             .is_some_and(|(_, address)| address.contains("://"))
     }
 
-    /// Whether it allows this request, however the host reads it.
-    pub fn allows(&self, request: &Request) -> bool {
-        let named = match &request.host {
+    /// Whether it names this host.
+    pub fn names(&self, host: &Host) -> bool {
+        match host {
             Host::Name(name) => self.target.matches_name(name),
             Host::Address(address) => self.target.matches_address(*address),
-        };
-        named
+        }
+    }
+
+    /// Whether it allows this request, however the host reads it.
+    pub fn allows(&self, request: &Request) -> bool {
+        self.names(&request.host)
             && self.scheme == request.scheme
             && self.allowed_port() == request.port
             && self.methods.names(&request.method)
@@ -196,6 +198,19 @@ impl RequestRule {
             && self.port.is_none_or(|port| port == request.port)
             && self.methods.names(&request.method)
             && self.path.denies(&request.path)
+    }
+
+    /// The rule for connections that would let all of these requests through, and all else that can be said to their hosts.
+    pub fn connection(&self) -> NetworkRule {
+        NetworkRule::allowing(self.target.clone(), self.allowed_port())
+    }
+
+    /// The port of a plain address (`http://`) that leads to these hosts through the wall: 80 for HTTPS's own, else the same.
+    pub fn plain_port(&self) -> u16 {
+        match self.scheme {
+            Scheme::Https if self.allowed_port() == Scheme::Https.port() => Scheme::Http.port(),
+            Scheme::Https | Scheme::Http => self.allowed_port(),
+        }
     }
 
     /// The port that it allows.

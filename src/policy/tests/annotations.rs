@@ -336,7 +336,7 @@ fn a_bad_value_names_the_key_the_value_and_what_is_allowed() {
         (
             "network.allow",
             "https://example.com",
-            "\"https://example.com\" is not a rule: HOST, *.DOMAIN, an address",
+            "\"https://example.com\" is not a rule: HOST, *.DOMAIN or ADDRESS",
         ),
         ("network.allow", "a.test,,b.test", "\"\" is not a rule"),
         (

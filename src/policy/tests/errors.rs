@@ -54,8 +54,8 @@ fn about_options() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().allow("nowhere:0"),
             "Option",
-            "option --allow: \"nowhere:0\" is not a rule: HOST, *.DOMAIN, an address or ADDRESS/BITS, with :PORT where it is \
-             not 443; service:, internal: or node: before a name that is not public; or @PRESET",
+            "option --allow: \"nowhere:0\" is not a rule: HOST, *.DOMAIN or ADDRESS[/BITS], with :PORT if not 443; service:, internal: or \
+             node: before a private name; METHOD https://HOST/PATH; or @PRESET",
         ),
         (
             case().allow(&"a.test,".repeat(10_000)),

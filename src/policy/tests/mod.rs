@@ -119,7 +119,7 @@ fn builtin(name: &str) -> Policy {
 }
 
 /// What `permissive` names, spelled out.
-fn services() -> BTreeSet<NetworkRule> {
+fn services() -> BTreeSet<Rule> {
     let mut presets = preset::builtin().unwrap();
     ["anthropic", "github", "google-ai", "openai"]
         .into_iter()
@@ -294,3 +294,4 @@ mod network;
 mod precedence;
 mod properties;
 mod reference;
+mod requests;

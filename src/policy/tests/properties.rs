@@ -199,9 +199,13 @@ fn lets(ceiling: &Network, host: &Host, port: u16) -> bool {
     let on = |rule: &NetworkRule| rule.port.is_none_or(|named| named == port);
     let open = ceiling.mode == NetworkMode::Allowlist;
     let allowed = |rule: &NetworkRule| rule.allowed_port() == port;
-    let listed = ceiling.allow.iter().filter(named).any(allowed)
-        || ceiling.limit.iter().filter(named).any(on);
-    open && listed && !ceiling.deny.iter().filter(named).any(on)
+    let of = |rules: &BTreeSet<Rule>| {
+        let rules = rules.iter().filter_map(Rule::connection).cloned();
+        rules.collect::<Vec<_>>()
+    };
+    let listed = of(&ceiling.allow).iter().filter(named).any(allowed)
+        || of(&ceiling.limit).iter().filter(named).any(on);
+    open && listed && !of(&ceiling.deny).iter().filter(named).any(on)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::page::{Page, size};
 use crate::egress::{Asking, spelling};
 use crate::plan::NetworkPlan;
-use crate::policy::{HostName, NetworkMode, NetworkRule, Target, UpstreamNames, escape};
+use crate::policy::{HostName, NetworkMode, NetworkRule, Rule, Target, UpstreamNames, escape};
 
 pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
     let mode = match network.mode {
@@ -54,7 +54,7 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
 pub(super) fn reached(page: &mut Page, network: &NetworkPlan) {
     let rules = &network.rules;
     page.item(list(&rules.allow));
-    for rule in &rules.allow {
+    for rule in rules.connections() {
         if let Some(text) = spellings(rule, &rules.search) {
             page.item(text);
         }
@@ -68,7 +68,7 @@ pub(super) fn reached(page: &mut Page, network: &NetworkPlan) {
     }
 }
 
-fn list(rules: &BTreeSet<NetworkRule>) -> String {
+fn list(rules: &BTreeSet<Rule>) -> String {
     let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
     match rules.is_empty() {
         true => "nothing".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::policy::{MOST_PORTS, NetworkRule};
+use crate::policy::{MOST_PORTS, Rule};
 
 /// Why the sidecar does not do what it is asked for.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,12 @@ pub enum RulesRefused {
     #[error(
         "network.allow has no rule {0}: nothing was changed; `agentbox network` lists those that it has"
     )]
-    NoRule(NetworkRule),
+    NoRule(Box<Rule>),
+    /// Rules that nothing keeps yet.
+    #[error(
+        "nothing enforces rules for requests yet: name the hosts alone, which opens every request to them"
+    )]
+    Requests,
     /// A connection that comes in there would go out through the wall.
     #[error(
         "rules name the port {0}, which leads into this container (network.inbound): it cannot lead out as well"

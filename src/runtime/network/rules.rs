@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::egress::Rules;
 use crate::plan::{Plan, join};
 use crate::policy::{
-    Asker, Field, MOST_PORTS, NetworkMode, NetworkRule, Origin, Selection, Sources, annotation_key,
-    annotation_list, catalogue, resolve,
+    Asker, Field, MOST_PORTS, NetworkLimit, NetworkMode, Origin, Rule, RuleItem, Selection,
+    Sources, annotation_key, annotation_list, catalogue, resolve,
 };
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
@@ -40,6 +40,9 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     let dir = place.dir();
     let mut record = Record::read(&dir)?;
     let new = wanted(&record, asked)?;
+    if new.have_requests() {
+        return Err(RulesRefused::Requests.into());
+    }
     let old = record.decided.clone();
     let listens = control::status(&dir, &record)?.map(|status| status.ports);
     let plan = record.plan().ok_or(RuntimeError::NotRunning)?;
@@ -127,8 +130,14 @@ fn wanted(record: &Record, asked: &Asked) -> Result<Rules, RuntimeError> {
 
 /// The request, if it only narrows the current rules: no new rule, and every denial kept.
 fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
-    let parse = |list: &Option<String>| -> Option<BTreeSet<NetworkRule>> {
-        annotation_list(list.as_deref().unwrap_or("")).ok()
+    // No file is read: a preset is more than can be told.
+    let parse = |list: &Option<String>| -> Option<BTreeSet<Rule>> {
+        let items = annotation_list::<RuleItem>(list.as_deref().unwrap_or("")).ok()?;
+        let rules = items.into_iter().map(|item| match item {
+            RuleItem::Rule(rule) => Some(rule),
+            RuleItem::Preset(_) => None,
+        });
+        rules.collect()
     };
     let mut allow = match &asked.allow {
         Some(_) => parse(&asked.allow)?,
@@ -140,7 +149,7 @@ fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
         return None;
     }
     allow.retain(|rule| !remove.contains(rule));
-    let within = |rule: &NetworkRule| now.allow.iter().any(|old| old.as_limit().covers(rule));
+    let within = NetworkLimit::of_rules(String::new(), &now.allow);
     let denied = parse(&asked.deny)?;
     // An empty list asks for the denials of before to go, which is more.
     if asked.deny.is_some() && denied.is_empty() {
@@ -153,7 +162,8 @@ fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
         deny,
         search,
     };
-    rules.allow.iter().all(within).then_some(rules)
+    let is_within = rules.allow.iter().all(|rule| within.covers(rule));
+    is_within.then_some(rules)
 }
 
 /// The container's rules with these lists in them, from everything that had a say when it was created; or the error that
@@ -213,7 +223,7 @@ fn allowed(files: &NodeFiles, asked: &Asked, now: &Rules) -> Result<String, Runt
     let mut rules = spelled(&list)?;
     for rule in spelled(remove)? {
         if !rules.remove(&rule) {
-            return Err(RulesRefused::NoRule(rule).into());
+            return Err(RulesRefused::NoRule(Box::new(rule)).into());
         }
     }
     Ok(words(&rules))
@@ -286,7 +296,7 @@ fn note_origin(origins: &mut BTreeMap<String, String>, asked: &Asked) {
     }
 }
 
-fn words(rules: &BTreeSet<NetworkRule>) -> String {
+fn words(rules: &BTreeSet<Rule>) -> String {
     let words: Vec<String> = rules.iter().map(ToString::to_string).collect();
     words.join(", ")
 }

@@ -10,7 +10,7 @@ use crate::cgroup::oom;
 use crate::egress::{Lasting, Rules};
 use crate::plan::text;
 use crate::plan::{AuditPlan, Plan};
-use crate::policy::{HostName, NetworkRule};
+use crate::policy::{HostName, Rule};
 
 use super::node_log::life;
 use crate::runtime::RuntimeError;
@@ -234,7 +234,7 @@ fn leaves(value: &serde_json::Value, path: &str, all: &mut Vec<String>) {
 
 /// The network's rules have changed.
 pub fn rules_changed(old: &Rules, new: &Rules) -> Event {
-    let words = |rules: &BTreeSet<NetworkRule>, without: &BTreeSet<NetworkRule>| {
+    let words = |rules: &BTreeSet<Rule>, without: &BTreeSet<Rule>| {
         rules.difference(without).map(ToString::to_string).collect()
     };
     let what = What::Rules {

@@ -54,10 +54,8 @@ impl Refusal {
     /// The rule that refused.
     pub fn rule(&self) -> Option<String> {
         match self {
-            Self::Denied(Denial::DeniedBy(rule))
-            | Self::Address(_, AddressRefusal::Denied(rule)) => {
-                Some(format!("network.deny: {rule}"))
-            }
+            Self::Denied(Denial::DeniedBy(rule)) => Some(format!("network.deny: {rule}")),
+            Self::Address(_, AddressRefusal::Denied(rule)) => Some(format!("network.deny: {rule}")),
             Self::Denied(_)
             | Self::Address(..)
             | Self::Over(_)

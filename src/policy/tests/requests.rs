@@ -1,0 +1,113 @@
+//! Rules for requests in a policy's lists, and within ceilings.
+
+use super::*;
+
+/// A node with a ceiling, and what an annotation asks of it.
+fn under(ceiling: &str, asked: &str) -> Case {
+    let file = format!("base = \"standard\"\nnetwork = {{ mode = 'allowlist', {ceiling} }}");
+    case()
+        .node("ceiling = \"ceiling\"")
+        .file("ceiling", &file)
+        .field("policy", "ceiling")
+        .field("network.allow", asked)
+}
+
+#[test]
+fn an_annotation_and_a_file_list_requests_alike() {
+    let asked = "a.test.example, GET,HEAD https://api.test.example/repos/acme/**";
+    let annotated = under("limit = ['*']", asked).resolved().policy.network;
+    let file = "base = \"standard\"\nnetwork.allow = [\"GET,HEAD https://api.test.example/repos/acme/**\", \"a.test.example\"]";
+    let file = case().file("ours", file).flag("ours").resolved();
+    assert_eq!(annotated.allow, file.policy.network.allow);
+    assert_eq!(annotated.allow.len(), 2);
+    assert_eq!(annotated.mode, NetworkMode::Allowlist);
+}
+
+#[test]
+fn a_ceiling_compares_requests_exactly_and_names_one_that_is_too_much() {
+    let api = "https://api.test.example";
+    for (ceiling, asked) in [
+        ("allow = ['* https://api.test.example']", "GET,POST {}/x/**"),
+        ("limit = ['GET {}/a/**', 'POST {}/**']", "GET,POST {}/a/b"),
+        ("limit = ['GET {}/**', 'POST {}/a/**']", "GET,POST {}/a/**"),
+        ("limit = ['*.test.example']", "DELETE {}/x"),
+        ("allow = ['api.test.example']", "DELETE {}/x"),
+        (
+            "limit = ['api.test.example']",
+            "GET http://api.test.example/x",
+        ),
+        ("limit = ['GET https://*.test.example/**']", "GET {}/x"),
+    ] {
+        let case = under(&ceiling.replace("{}", api), &asked.replace("{}", api));
+        assert!(
+            case.resolve().is_ok(),
+            "{asked} in {ceiling}: {:?}",
+            case.resolve()
+        );
+    }
+    for (ceiling, asked, witness) in [
+        ("limit = ['GET {}/**']", "GET,POST {}/x", "POST {}/x"),
+        (
+            "limit = ['GET {}/repos/acme/**']",
+            "GET {}/repos/**",
+            "GET {}/repos/",
+        ),
+        (
+            "limit = ['GET {}/**']",
+            "GET http://api.test.example/x",
+            "GET http://api.test.example/x",
+        ),
+        ("limit = ['GET {}/**']", "GET {}:8443/x", "GET {}:8443/x"),
+        ("allow = ['api.test.example:22']", "GET {}/x", "GET {}/x"),
+        // Whatever requests are let through: a connection can say anything.
+        (
+            "limit = ['* {}/**']",
+            "api.test.example",
+            "api.test.example",
+        ),
+        (
+            "limit = ['* https://*.test.example/**']",
+            "*.test.example:80",
+            "*.test.example:80",
+        ),
+    ] {
+        let case = under(&ceiling.replace("{}", api), &asked.replace("{}", api));
+        let error = case.resolve().unwrap_err().to_string();
+        let witness = witness.replace("{}", api);
+        assert!(error.contains(&witness), "{asked} in {ceiling}: {error}");
+    }
+}
+
+/// A denial of requests is a container's to add, and no list leaves it out.
+#[test]
+fn denials_of_requests_stay() {
+    let policy = under(
+        "allow = ['api.test.example'], deny = ['DELETE https://api.test.example']",
+        "api.test.example",
+    );
+    let network = policy.field("network.deny", "PUT,POST https://api.test.example/admin/**");
+    let network = network.resolved().policy.network;
+    let denied: Vec<String> = network.deny.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        denied,
+        [
+            "DELETE https://api.test.example/**",
+            "POST,PUT https://api.test.example/admin/**"
+        ]
+    );
+}
+
+/// What no rule for connections may name, none for requests may.
+#[test]
+fn hosts_of_strangers_need_the_nodes_leave() {
+    for rule in [
+        "GET https://*/**",
+        "GET https://*.github.io/**",
+        "GET https://localhost/",
+    ] {
+        let file = format!("base = \"standard\"\nnetwork.allow = [\"{rule}\"]");
+        let case = case().file("ours", &file).flag("ours");
+        let error = case.resolve().unwrap_err().to_string();
+        assert!(error.contains(rule), "{rule}: {error}");
+    }
+}
