@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::leader::{self, Addressee, Order, Received};
 use super::{EnforceError, privileges, verify};
+use crate::sys::memory::Code;
 use crate::sys::{process, signal};
 
 /// What a shell says of a program that SIGKILL has ended, and so of one whose `wrap` has gone.
@@ -78,7 +79,10 @@ fn withdraw(channel: BorrowedFd<'_>, signals: &SignalFd) -> Result<(), EnforceEr
     process::keep_only([channel, signals.as_fd()]).map_err(EnforceError::step("close"))?;
     process::forget_arguments().map_err(EnforceError::step("forget the arguments"))?;
     privileges::keep_kill()?;
-    verify::hidden_from_tracers()
+    verify::hidden_from_tracers()?;
+    // It sleeps from here on. Memory that is not given back is no fault of the walls.
+    Code::find().and_then(|code| code.release()).ok();
+    Ok(())
 }
 
 /// Until the command has ended; the status to end with.

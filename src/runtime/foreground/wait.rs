@@ -17,6 +17,7 @@ use crate::runtime::foreground::job::Job;
 use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty::Terminal;
+use crate::sys::memory::Code;
 
 /// Signals that mean this process, or the terminal's job control, and are not passed on.
 const KEPT: &[Signal] = &[
@@ -78,6 +79,10 @@ impl Foreground {
     /// Waits for the child's end.
     pub fn wait(mut self, terminal: Option<OwnedFd>) -> Result<Ended, RuntimeError> {
         let mut terminal = terminal.map(Terminal::new);
+        // It sleeps most of the time from here on.
+        if self.job.is_some() {
+            Code::find().and_then(|code| code.release()).ok();
+        }
         while !self.turn(&mut terminal)? {}
         if let Some(terminal) = &mut terminal {
             terminal.drain();
