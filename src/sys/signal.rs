@@ -47,6 +47,21 @@ pub fn reset() {
     }
 }
 
+/// Ignores signals, in this process and those that it forks.
+///
+/// # Errors
+/// The kernel's, for one that cannot be ignored.
+pub fn ignore(signals: &[Signal]) -> std::io::Result<()> {
+    for one in signals {
+        // SAFETY: SIG_IGN runs no code, and the number is a signal's.
+        let before = unsafe { libc::signal(one.as_raw(), libc::SIG_IGN) };
+        if before == libc::SIG_ERR {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Whether seccomp(2) filters are there and may kill a whole process (Linux 4.14).
 pub fn can_kill_by_seccomp() -> bool {
     const GET_ACTION_AVAIL: libc::c_long = 2;

@@ -15,7 +15,7 @@ use super::probe::{Attempt, Finding, Probe};
 use super::probes;
 use super::promise::Promise;
 use crate::enforce::privileges;
-use crate::sys::{process, socket};
+use crate::sys::{process, signal, socket};
 
 /// The first argument that means this program.
 pub const VERB: &str = "verify-inside";
@@ -61,6 +61,14 @@ pub fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     promise.inherited = inherited;
+    // A process of the same user can send the signals by which a wall ends an attempt. Ignored, they end nothing but where the kernel
+    // itself forces them (force_sig_info_to_task of kernel/signal.c).
+    if let Err(error) = signal::ignore(&[Signal::SYS, Signal::SEGV]) {
+        crate::log::complain(&format!(
+            "agentbox: nothing is tried: ignore signals: {error}"
+        ));
+        return ExitCode::FAILURE;
+    }
     if try_all(&promise).is_err() {
         return ExitCode::FAILURE;
     }

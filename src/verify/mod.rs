@@ -12,6 +12,7 @@
 //!
 //! The plan says which walls were promised; whether one stands is found out by trying and from the kernel alone.
 
+mod answer;
 pub mod inside;
 pub mod probe;
 pub mod probes;

@@ -156,15 +156,54 @@ impl Finding {
 
     /// Held unless something was found that should not be there.
     pub fn of_faults(faults: &[String], held: impl Into<String>) -> Self {
-        let named = faults.iter().take(MOST_FAULTS).cloned();
-        let mut words: Vec<String> = named.collect();
-        match faults.len().saturating_sub(MOST_FAULTS) {
-            0 => {}
-            more => words.push(format!("and {more} more")),
-        }
         match faults {
             [] => Self::held(held),
-            _ => Self::not_held(words.join("; ")),
+            _ => Self::not_held(some_of(faults)),
         }
+    }
+
+    /// Of several attempts: not held if one was not, and held if all were.
+    pub fn of_all(all: impl IntoIterator<Item = Self>, held: impl Into<String>) -> Self {
+        let (mut faults, mut untried) = (Vec::new(), Vec::new());
+        for one in all {
+            match one.outcome {
+                Outcome::Held => {}
+                Outcome::NotHeld => faults.push(one.saw),
+                Outcome::NotTried => untried.push(one.saw),
+            }
+        }
+        match (faults.is_empty(), untried.is_empty()) {
+            (true, true) => Self::held(held),
+            (true, false) => Self::not_tried(some_of(&untried)),
+            (false, _) => Self::not_held(some_of(&faults)),
+        }
+    }
+}
+
+/// The first of them, and how many are left.
+fn some_of(all: &[String]) -> String {
+    let mut words: Vec<String> = all.iter().take(MOST_FAULTS).cloned().collect();
+    match all.len().saturating_sub(MOST_FAULTS) {
+        0 => {}
+        more => words.push(format!("and {more} more")),
+    }
+    words.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_attempts_held_if_each_did() {
+        let of = |all: &[Finding]| Finding::of_all(all.to_vec(), "all").outcome;
+        let (held, not_held, not_tried) = (
+            Finding::held("a"),
+            Finding::not_held("b"),
+            Finding::not_tried("c"),
+        );
+        assert_eq!(of(&[held.clone(), held.clone()]), Outcome::Held);
+        assert_eq!(of(&[held.clone(), not_tried.clone()]), Outcome::NotTried);
+        assert_eq!(of(&[not_tried, not_held, held]), Outcome::NotHeld);
     }
 }

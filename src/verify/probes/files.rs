@@ -1,18 +1,18 @@
-//! Mounts, masks and devices.
+//! Mounts and masks.
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
-use crate::cgroup::devices::is_usual;
-use crate::verify::probe::{Attempt, Finding, Probe, Wall};
+use crate::verify::answer::Answers;
+use crate::verify::probe::{Attempt, Finding, Outcome, Probe, Wall};
 use crate::verify::promise::Promise;
 
-const fn probe(
+pub const fn probe(
     id: &'static str,
     threats: &'static [&'static str],
     tried: &'static str,
@@ -75,30 +75,6 @@ pub const PROBES: &[Probe] = &[
         "the container changes its own limits, or sets a release agent that runs on the node",
         |_| cgroups(),
     ),
-    probe(
-        "new-devices",
-        &["F06"],
-        "a block device node is made in /dev/shm and /tmp",
-        "EPERM",
-        "the container makes device nodes of the node's disks",
-        |_| new_device(),
-    ),
-    probe(
-        "disks",
-        &["F06"],
-        "/dev and its directories are searched for block devices",
-        "none beyond the node's allow.devices",
-        "the container reads and writes the node's disks",
-        disks,
-    ),
-    probe(
-        "character-devices",
-        &["F06"],
-        "/dev and its directories are searched for character devices",
-        "the usual ones, terminals, and the node's allow.devices",
-        "the container reaches drivers of the node's kernel, its memory or its log",
-        character_devices,
-    ),
     Probe {
         promised: |p| p.has(|w| w.root_read_only),
         ..probe(
@@ -153,60 +129,107 @@ const KNOBS: [&str; 8] = [
     "/sys/kernel/mm/transparent_hugepage/enabled",
 ];
 
+/// A path that is not there, cannot be looked for, or is refused; /proc/kcore says EPERM without a capability, and a device without a
+/// driver ENXIO.
+const SHOWN_NOTHING: Answers = Answers::or_not_tried(&[
+    Errno::NOENT,
+    Errno::NOTDIR,
+    Errno::ACCESS,
+    Errno::PERM,
+    Errno::LOOP,
+    Errno::NXIO,
+    Errno::NODEV,
+]);
+/// What a file answers that was opened and has nothing to read.
+const READ_NOTHING: Answers = Answers::or_not_tried(&[
+    Errno::ACCESS,
+    Errno::PERM,
+    Errno::IO,
+    Errno::INVAL,
+    Errno::NXIO,
+    Errno::NODEV,
+]);
+/// A setting that is not there, or is on a read-only mount.
+const CLOSED: Answers = Answers::or_not_tried(&[Errno::ROFS, Errno::NOENT, Errno::NOTDIR]);
+/// What counts on a read-only mount besides EROFS: the mode, another program's use, an absent feature come first.
+const REFUSED: Answers = Answers::or_not_tried(&[
+    Errno::ROFS,
+    Errno::ACCESS,
+    Errno::PERM,
+    Errno::TXTBSY,
+    Errno::OPNOTSUPP,
+    Errno::ISDIR,
+]);
+
 fn secrets() -> Finding {
-    let shown = SECRETS.iter().filter_map(|path| shows(Path::new(path)));
-    Finding::of_faults(&shown.collect::<Vec<_>>(), "nothing is shown")
+    let shown = SECRETS.iter().map(|path| shows(Path::new(path)));
+    Finding::of_all(shown, "nothing is shown")
 }
 
 fn hidden(promise: &Promise) -> Finding {
     let Some(walls) = &promise.walls else {
         return Finding::not_tried("no path was to be hidden");
     };
-    let shown: Vec<String> = walls.masked.iter().filter_map(|path| shows(path)).collect();
-    Finding::of_faults(
-        &shown,
+    Finding::of_all(
+        walls.masked.iter().map(|path| shows(path)),
         format!("nothing is shown at {} paths", walls.masked.len()),
     )
 }
 
 /// What is seen at a path that should show nothing.
-fn shows(path: &Path) -> Option<String> {
-    let kind = fs::symlink_metadata(path).ok()?.file_type();
-    let name = path.display();
+fn shows(path: &Path) -> Finding {
+    let name = path.display().to_string();
+    let kind = match fs::symlink_metadata(path) {
+        Ok(found) => found.file_type(),
+        Err(error) => return SHOWN_NOTHING.of_error(&name, &error),
+    };
     if kind.is_dir() {
-        let first = fs::read_dir(path).ok()?.flatten().next()?;
-        return Some(format!(
-            "{name} shows {}",
-            first.file_name().to_string_lossy()
-        ));
+        return match fs::read_dir(path).map(|mut entries| entries.next()) {
+            Ok(None) => Finding::held(format!("{name} is empty")),
+            Ok(Some(Ok(first))) => {
+                let first = first.file_name();
+                Finding::not_held(format!("{name} shows {}", first.to_string_lossy()))
+            }
+            Ok(Some(Err(error))) | Err(error) => SHOWN_NOTHING.of_error(&name, &error),
+        };
     }
     if kind.is_socket() {
-        return Some(format!("{name} is a socket"));
+        return Finding::not_held(format!("{name} is a socket"));
     }
     // A fifo would wait for a writer, and a device is a mask (/dev/null) or does not answer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let mut byte = [0; 1];
-    match fs::File::from(file).read(&mut byte) {
-        Ok(1) => Some(format!("{name} can be read")),
-        Ok(_) | Err(_) => None,
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(errno) => return SHOWN_NOTHING.finding(&name, errno),
+    };
+    match fs::File::from(file).read(&mut [0; 1]) {
+        Ok(1) => Finding::not_held(format!("{name} can be read")),
+        Ok(_) => Finding::held(format!("{name} is empty")),
+        Err(error) => READ_NOTHING.of_error(&name, &error),
     }
 }
 
 fn knobs() -> Finding {
-    let mut faults = Vec::new();
-    for path in KNOBS {
-        match is_writable(Path::new(path)) {
-            Ok(()) => faults.push(format!("{path} was opened for writing")),
-            Err(Errno::ROFS | Errno::NOENT) => {}
-            // Its mode may be all that stands in the way of a user that is not root.
-            Err(errno) if is_read_only(Path::new(path)) == Some(false) => {
-                faults.push(format!("{path} is on a mount that is written ({errno})"));
-            }
-            Err(_) => {}
-        }
+    Finding::of_all(KNOBS.iter().map(|path| knob(path)), "read-only or absent")
+}
+
+fn knob(path: &str) -> Finding {
+    match is_writable(Path::new(path)) {
+        Ok(()) => Finding::not_held(format!("{path} was opened for writing")),
+        Err(errno) if CLOSED.outcome(errno) == Outcome::Held => CLOSED.finding(path, errno),
+        // Its mode may be all that stands in the way of a user that is not root.
+        Err(errno) => on_read_only(Path::new(path), errno),
     }
-    Finding::of_faults(&faults, "read-only or absent")
+}
+
+/// A path that was refused with this errno, where the mount is to refuse it.
+fn on_read_only(path: &Path, errno: Errno) -> Finding {
+    let name = path.display();
+    match is_read_only(path) {
+        Ok(true) => REFUSED.finding(&format!("{name}, on a read-only mount"), errno),
+        Ok(false) => Finding::not_held(format!("{name} is on a mount that is written ({errno})")),
+        Err(error) => SHOWN_NOTHING.finding(&name.to_string(), error),
+    }
 }
 
 /// Opens it for writing, and writes nothing.
@@ -215,24 +238,25 @@ fn is_writable(path: &Path) -> Result<(), Errno> {
     rustix::fs::open(path, flags, Mode::empty()).map(drop)
 }
 
-/// Whether the mount at a path is read-only; `None` where there is nothing.
-fn is_read_only(path: &Path) -> Option<bool> {
-    let mount = rustix::fs::statvfs(path).ok()?;
-    Some(mount.f_flag.contains(StatVfsMountFlags::RDONLY))
+/// Whether the mount at a path is read-only.
+fn is_read_only(path: &Path) -> Result<bool, Errno> {
+    let mount = rustix::fs::statvfs(path)?;
+    Ok(mount.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 fn readonly(promise: &Promise) -> Finding {
     let Some(walls) = &promise.walls else {
         return Finding::not_tried("no path was to be read-only");
     };
-    let written = |path: &&PathBuf| is_read_only(path) == Some(false);
-    let faults: Vec<String> = walls
-        .readonly
-        .iter()
-        .filter(written)
-        .map(|path| format!("{} is on a mount that is written", path.display()))
-        .collect();
-    Finding::of_faults(&faults, format!("{} paths", walls.readonly.len()))
+    let found = walls.readonly.iter().map(|path| {
+        let name = path.display();
+        match is_read_only(path) {
+            Ok(true) => Finding::held(name.to_string()),
+            Ok(false) => Finding::not_held(format!("{name} is on a mount that is written")),
+            Err(errno) => SHOWN_NOTHING.finding(&name.to_string(), errno),
+        }
+    });
+    Finding::of_all(found, format!("{} paths", walls.readonly.len()))
 }
 
 /// Of a line of mountinfo (proc_pid_mountinfo(5)): place, options, optional fields, type.
@@ -288,112 +312,25 @@ fn shared(mounts: &[Mount]) -> Vec<String> {
         .collect()
 }
 
-fn new_device() -> Finding {
-    let mut last = Errno::NOENT;
-    for directory in ["/dev/shm", "/tmp"] {
-        let path = format!("{directory}/.agentbox-verify-{}", std::process::id());
-        // The node's first disk, unreadable.
-        let disk = rustix::fs::makedev(8, 0);
-        let made = rustix::fs::mknodat(CWD, &path, FileType::BlockDevice, Mode::empty(), disk);
-        match made {
-            Ok(()) => {
-                let gone = rustix::fs::unlinkat(CWD, &path, AtFlags::empty());
-                let rest = gone.err().map(|e| format!("; it stays at {path}: {e}"));
-                return Finding::not_held(format!("it was made{}", rest.unwrap_or_default()));
-            }
-            Err(Errno::PERM) => return Finding::held("EPERM"),
-            Err(errno) => last = errno,
-        }
-    }
-    Finding::not_tried(format!("no directory to try it in: {last}"))
-}
-
-fn disks(promise: &Promise) -> Finding {
-    found_devices(promise, |kind, _| kind.is_block_device())
-}
-
-/// Character devices that no container is given, such as /dev/mem, /dev/kmsg and /dev/fuse.
-fn character_devices(promise: &Promise) -> Finding {
-    found_devices(promise, |kind, number| {
-        let number = (rustix::fs::major(number), rustix::fs::minor(number));
-        kind.is_char_device() && !is_usual(number)
-    })
-}
-
-fn found_devices(promise: &Promise, is_fault: fn(fs::FileType, u64) -> bool) -> Finding {
-    let may = |path: &PathBuf| promise.has(|walls| walls.devices.contains(path));
-    let (all, whole) = below_dev();
-    let faults: Vec<String> = all
-        .into_iter()
-        .filter(|(path, kind, number)| is_fault(*kind, *number) && !may(path))
-        .map(|(path, ..)| format!("{} is there", path.display()))
-        .collect();
-    match (faults.is_empty(), whole) {
-        (true, false) => Finding::not_tried(format!(
-            "/dev has more than {MOST_ENTRIES} entries, or cannot be searched"
-        )),
-        _ => Finding::of_faults(&faults, "none"),
-    }
-}
-
-/// Entries of /dev that are looked at, with those of its directories.
-const MOST_ENTRIES: usize = 4096;
-
-/// What lies in /dev and its directories that is no directory: path, type and device number; and whether that is all.
-fn below_dev() -> (Vec<(PathBuf, fs::FileType, u64)>, bool) {
-    let mut directories = vec![PathBuf::from("/dev")];
-    let (mut all, mut seen, mut whole) = (Vec::new(), 0, true);
-    while let Some(directory) = directories.pop() {
-        let entries = match fs::read_dir(&directory) {
-            Ok(entries) => entries,
-            // What cannot be listed for its mode can still hold a node of a known name.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(_) => {
-                whole = false;
-                continue;
-            }
-        };
-        for entry in entries {
-            seen += 1;
-            if seen > MOST_ENTRIES {
-                return (all, false);
-            }
-            // Of the entry itself: no link is followed.
-            let Ok((path, found)) = entry.and_then(|e| Ok((e.path(), e.metadata()?))) else {
-                whole = false;
-                continue;
-            };
-            match found.is_dir() {
-                true => directories.push(path),
-                false => all.push((path, found.file_type(), found.rdev())),
-            }
-        }
-    }
-    (all, whole)
-}
-
 fn root() -> Finding {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     match rustix::fs::open("/", flags, Mode::RUSR) {
         Ok(_) => Finding::not_held("a file was made"),
         Err(Errno::ROFS) => Finding::held("EROFS"),
         // The mode of the directory may be all that stands in the way.
-        Err(errno) => match is_read_only(Path::new("/")) {
-            Some(true) => Finding::held(format!("{errno}, and the mount is read-only")),
-            _ => Finding::not_held(format!("{errno}, and the mount is written")),
-        },
+        Err(errno) => on_read_only(Path::new("/"), errno),
     }
 }
 
 fn own_file() -> Finding {
     let exe = Path::new("/proc/self/exe");
-    match (is_writable(exe), is_read_only(exe)) {
-        (Ok(()), _) => Finding::not_held("it was opened for writing"),
-        (Err(errno), Some(true)) => Finding::held(format!("{errno}, and the mount is read-only")),
-        (Err(errno), Some(false)) => {
-            Finding::not_held(format!("its mount is written ({errno} only while it runs)"))
-        }
-        (Err(errno), None) => Finding::not_tried(format!("/proc/self/exe: {errno}")),
+    match is_writable(exe) {
+        Ok(()) => Finding::not_held("it was opened for writing"),
+        // On a mount that is written it is refused only while it runs.
+        Err(errno) => match is_read_only(exe) {
+            Err(error) => Finding::not_tried(format!("/proc/self/exe: {error}")),
+            Ok(_) => on_read_only(exe, errno),
+        },
     }
 }
 
@@ -417,15 +354,19 @@ mod tests {
 
     #[test]
     fn what_shows_something_is_told_from_what_shows_nothing() {
-        assert!(shows(Path::new("/nonexistent/agentbox")).is_none());
-        assert!(shows(Path::new("/dev/null")).is_none());
-        assert!(shows(Path::new("/proc/self/status")).is_some());
-        assert!(shows(Path::new("/proc")).is_some());
+        for (path, outcome) in [
+            ("/nonexistent/agentbox", Outcome::Held),
+            ("/dev/null", Outcome::Held),
+            ("/proc/self/status", Outcome::NotHeld),
+            ("/proc", Outcome::NotHeld),
+        ] {
+            assert_eq!(shows(Path::new(path)).outcome, outcome, "{path}");
+        }
     }
 
     #[test]
     fn a_file_that_is_not_sealed_is_noticed() {
         // This test's own program lies on a mount that is written.
-        assert_eq!(own_file().outcome, crate::verify::probe::Outcome::NotHeld);
+        assert_eq!(own_file().outcome, Outcome::NotHeld);
     }
 }

@@ -1,5 +1,6 @@
 //! The attacks, one file for each wall. docs/threats.md has the numbers.
 
+mod devices;
 mod files;
 mod network;
 mod node;
@@ -17,6 +18,7 @@ pub fn all() -> impl Iterator<Item = &'static Probe> {
         syscalls::PROBES,
         privileges::PROBES,
         files::PROBES,
+        devices::PROBES,
         processes::PROBES,
         resources::PROBES,
         node::PROBES,

@@ -4,7 +4,10 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::sys::netlink::RouteSocket;
+use crate::verify::answer::Answers;
 use crate::verify::probe::{Attempt, Finding, Probe, Wall};
 use crate::verify::promise::{
     KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6, Promise,
@@ -33,6 +36,24 @@ const fn probe(
         attempt: Attempt::Finds(attempt),
     }
 }
+
+/// No way out of this machine, and nobody who takes the connection.
+const NO_WAY: Answers = Answers::or_not_tried(&[
+    Errno::NETUNREACH,
+    Errno::NETDOWN,
+    Errno::CONNREFUSED,
+    Errno::CONNRESET,
+    Errno::CONNABORTED,
+    Errno::ACCESS,
+    Errno::PERM,
+    Errno::ADDRNOTAVAIL,
+    Errno::AFNOSUPPORT,
+]);
+/// A connection that the sidecar took, and ended without a byte.
+const ENDED: Answers = Answers::or_not_tried(&[Errno::CONNRESET, Errno::CONNABORTED, Errno::PIPE]);
+const OBEYED_NOT: Answers = Answers::or_not_tried(&[Errno::PERM, Errno::ACCESS]);
+/// A file or directory that is not there, or cannot be looked for.
+const ABSENT: Answers = Answers::or_not_tried(&[Errno::NOENT, Errno::NOTDIR, Errno::ACCESS]);
 
 fn is_unlisted(promise: &Promise, host: &str) -> bool {
     promise.has(|walls| !walls.reached.contains(host))
@@ -123,29 +144,26 @@ fn link_changes() -> Finding {
         Ok((_, None)) => Finding::not_tried("there is no lo that is up"),
         Ok((mut socket, Some(index))) => match socket.set_up(index) {
             Ok(()) => Finding::not_held("the kernel obeyed"),
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                Finding::held(error.to_string())
-            }
-            Err(error) => Finding::not_tried(format!("netlink: {error}")),
+            Err(error) => OBEYED_NOT.of_error("netlink", &error),
         },
     }
 }
 
 fn in_sysfs() -> Finding {
-    match std::fs::read_dir("/sys/class/net") {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Finding::held("there is no such directory")
+    const PATH: &str = "/sys/class/net";
+    let entries = match std::fs::read_dir(PATH) {
+        Ok(entries) => entries,
+        Err(error) => return ABSENT.of_error(PATH, &error),
+    };
+    let found = entries.map(|entry| match entry {
+        Ok(entry) if entry.file_name() == "lo" => Finding::held("lo"),
+        Ok(entry) => {
+            let name = entry.file_name();
+            Finding::not_held(format!("the interface {}", name.to_string_lossy()))
         }
-        Err(error) => Finding::not_tried(format!("/sys/class/net: {error}")),
-        Ok(entries) => {
-            let names = entries.flatten().map(|e| e.file_name());
-            let others: Vec<String> = names
-                .filter(|name| name != "lo")
-                .map(|name| format!("the interface {}", name.to_string_lossy()))
-                .collect();
-            Finding::of_faults(&others, "lo alone")
-        }
-    }
+        Err(error) => Finding::not_tried(format!("{PATH}: {error}")),
+    });
+    Finding::of_all(found, "lo alone")
 }
 
 /// Why a host that would be asked for is not tried.
@@ -168,7 +186,7 @@ fn no_byte(address: &str, port: u16) -> Finding {
         Err(error) if is_from_a_network(&error) => {
             return Finding::not_held(format!("packets leave the container: {error}"));
         }
-        Err(error) => return Finding::held(error.to_string()),
+        Err(error) => return NO_WAY.of_error("no connection", &error),
     };
     let asked = stream
         .set_read_timeout(Some(WITHIN))
@@ -180,7 +198,7 @@ fn no_byte(address: &str, port: u16) -> Finding {
             Finding::held("the sidecar's refusal (403)")
         }
         Ok(length) => Finding::not_held(format!("{length} bytes came back")),
-        Err(error) => Finding::held(format!("no byte came back: {error}")),
+        Err(error) => ENDED.of_error("no byte came back", &error),
     }
 }
 
@@ -203,7 +221,7 @@ fn name(promise: &Promise) -> Finding {
     }
     let text = match std::fs::read_to_string("/etc/resolv.conf") {
         Ok(text) => text,
-        Err(error) => return Finding::held(format!("no name server: /etc/resolv.conf: {error}")),
+        Err(error) => return ABSENT.of_error("no name server: /etc/resolv.conf", &error),
     };
     let server = text.lines().find_map(|line| {
         let address = line.strip_prefix("nameserver")?.trim();
@@ -217,7 +235,7 @@ fn name(promise: &Promise) -> Finding {
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Finding::not_tried(
             format!("{server} says nothing in {} ms", WITHIN.as_millis()),
         ),
-        Err(error) => Finding::held(format!("{server} does not answer: {error}")),
+        Err(error) => NO_WAY.of_error(&format!("{server} does not answer"), &error),
     }
 }
 

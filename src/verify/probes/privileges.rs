@@ -1,5 +1,6 @@
 //! Capabilities and no_new_privs, as the kernel has them.
 
+use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use crate::policy::Capability;
@@ -40,6 +41,14 @@ fn no_new_privs(_: &Promise) -> Finding {
     }
 }
 
+/// A capability that the kernel does not know (EINVAL, capabilities(7)) is in no set.
+fn has(answer: Result<bool, Errno>) -> Result<bool, Errno> {
+    match answer {
+        Err(Errno::INVAL) => Ok(false),
+        other => other,
+    }
+}
+
 fn capabilities(promise: &Promise) -> Finding {
     let sets = match rustix::thread::capabilities(None) {
         Ok(sets) => sets,
@@ -49,8 +58,16 @@ fn capabilities(promise: &Promise) -> Finding {
     let mut faults = Vec::new();
     for one in Capability::all().filter(|one| !may(*one)) {
         let bit = CapabilitySet::from_bits_retain(1 << one.number());
-        let bounding = rustix::thread::capability_is_in_bounding_set(bit).unwrap_or(false);
-        let ambient = rustix::thread::capability_is_in_ambient_set(bit).unwrap_or(false);
+        let read = has(rustix::thread::capability_is_in_bounding_set(bit)).and_then(|bounding| {
+            Ok((
+                bounding,
+                has(rustix::thread::capability_is_in_ambient_set(bit))?,
+            ))
+        });
+        let (bounding, ambient) = match read {
+            Ok(read) => read,
+            Err(errno) => return Finding::not_tried(format!("prctl, {one}: {errno}")),
+        };
         let found = [
             ("effective", sets.effective.contains(bit)),
             ("permitted", sets.permitted.contains(bit)),

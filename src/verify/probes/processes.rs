@@ -6,6 +6,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
+use crate::verify::answer::Answers;
 use crate::verify::probe::{Attempt, Finding, Probe, Wall};
 use crate::verify::promise::Promise;
 
@@ -69,6 +70,16 @@ pub const PROBES: &[Probe] = &[
     ),
 ];
 
+/// No terminal, or no device by which it would be opened.
+const NO_TERMINAL: Answers = Answers::or_not_tried(&[
+    Errno::NXIO,
+    Errno::NOENT,
+    Errno::NOTDIR,
+    Errno::NODEV,
+    Errno::ACCESS,
+    Errno::PERM,
+]);
+
 /// The namespaces of a process (`self`, or a number), by kind.
 pub fn of(process: &str) -> BTreeMap<String, String> {
     let link = |kind: &&str| {
@@ -78,16 +89,21 @@ pub fn of(process: &str) -> BTreeMap<String, String> {
     NAMESPACES.iter().filter_map(link).collect()
 }
 
-/// Those that are the node's and should not be.
-pub fn shared(promise: &Promise, own: &BTreeMap<String, String>) -> Vec<String> {
+/// Of each kind that should not be the node's, whether it is.
+pub fn compared(promise: &Promise, own: &BTreeMap<String, String>) -> Vec<Finding> {
     let wanted = |kind: &String| match &promise.walls {
         Some(walls) => walls.namespaces.contains(kind),
         None => kind != "user",
     };
     let node = promise.node.iter().filter(|(kind, _)| wanted(kind));
-    node.filter(|(kind, link)| own.get(*kind) == Some(link))
-        .map(|(kind, link)| format!("the node's {kind} namespace ({link})"))
-        .collect()
+    node.map(|(kind, link)| match own.get(kind) {
+        Some(found) if found == link => {
+            Finding::not_held(format!("the node's {kind} namespace ({link})"))
+        }
+        Some(found) => Finding::held(found),
+        None => Finding::not_tried(format!("its {kind} namespace cannot be read")),
+    })
+    .collect()
 }
 
 fn namespaces(promise: &Promise) -> Finding {
@@ -95,7 +111,7 @@ fn namespaces(promise: &Promise) -> Finding {
     if own.is_empty() || promise.node.is_empty() {
         return Finding::not_tried("/proc/self/ns cannot be read");
     }
-    Finding::of_faults(&shared(promise, &own), "none of the node's")
+    Finding::of_all(compared(promise, &own), "none of the node's")
 }
 
 fn descriptors(promise: &Promise) -> Finding {
@@ -109,7 +125,7 @@ fn terminal(_: &Promise) -> Finding {
     match rustix::fs::open("/dev/tty", flags, Mode::empty()) {
         Ok(_) => Finding::not_held("/dev/tty was opened"),
         Err(Errno::NXIO) => Finding::held("the process has none"),
-        Err(errno) => Finding::held(format!("/dev/tty: {errno}")),
+        Err(errno) => NO_TERMINAL.finding("/dev/tty", errno),
     }
 }
 
@@ -140,20 +156,27 @@ mod tests {
             ..Promise::default()
         };
         let own = of(&[("pid", "pid:[1]"), ("ipc", "ipc:[9]"), ("user", "user:[3]")]);
+        let shared = |promise: &Promise| Finding::of_all(compared(promise, &own), "none");
         assert_eq!(
-            shared(&promise, &own),
-            ["the node's pid namespace (pid:[1])"]
+            shared(&promise),
+            Finding::not_held("the node's pid namespace (pid:[1])")
         );
         let walls = promise.walls.insert(Default::default());
         // What the node lets it share was not promised.
         walls.namespaces = ["ipc".to_owned()].into();
-        assert!(shared(&promise, &own).is_empty());
+        assert_eq!(shared(&promise), Finding::held("none"));
         promise
             .walls
             .as_mut()
             .unwrap()
             .namespaces
             .insert("user".to_owned());
-        assert_eq!(shared(&promise, &own).len(), 1);
+        assert_eq!(
+            shared(&promise),
+            Finding::not_held("the node's user namespace (user:[3])")
+        );
+        // A link that could not be read is not another one.
+        let unread = Finding::of_all(compared(&promise, &of(&[("ipc", "ipc:[9]")])), "none");
+        assert_eq!(unread.outcome, crate::verify::probe::Outcome::NotTried);
     }
 }

@@ -147,14 +147,14 @@ fn from_node(view: &View<'_>) -> Finding {
         Ok(status) => status,
         Err(error) => return Finding::not_tried(format!("/proc/{}/status: {error}", view.pid)),
     };
-    let mut faults = missing(&status);
+    let faults = missing(&status);
     let own = processes::of(&view.pid.to_string());
     if own.is_empty() {
         return Finding::not_tried("its namespaces cannot be read");
     }
-    faults.extend(processes::shared(view.promise, &own));
-    Finding::of_faults(
-        &faults,
+    let missing = faults.into_iter().map(Finding::not_held);
+    Finding::of_all(
+        missing.chain(processes::compared(view.promise, &own)),
         "a filter, no_new_privs, none of the node's namespaces",
     )
 }

@@ -3,7 +3,8 @@
 use rustix::io::Errno;
 
 use crate::sys::attempt::{self, Call};
-use crate::verify::probe::{Attempt, Finding, Probe, Wall};
+use crate::verify::answer::Answers;
+use crate::verify::probe::{Attempt, Finding, Outcome, Probe, Wall};
 use crate::verify::promise::Promise;
 
 const MEANS: &str =
@@ -11,12 +12,15 @@ const MEANS: &str =
 const REMEDY: &str = "make the container again; if it stays, `agentbox explain` shows the calls that the policy allows";
 
 /// The errnos of the filter: for privileged calls, for calls that C libraries probe, for families and their protocols.
-const DENIED: [Errno; 4] = [
+const DENIED: Answers = Answers::or_not_held(&[
     Errno::PERM,
     Errno::NOSYS,
     Errno::AFNOSUPPORT,
     Errno::PROTONOSUPPORT,
-];
+]);
+/// Those of the short lists: what a kernel answers that does not know the request.
+const UNKNOWN: Answers =
+    Answers::or_not_held(&[Errno::PERM, Errno::NOSYS, Errno::INVAL, Errno::NOTTY]);
 
 const fn probe(
     id: &'static str,
@@ -214,15 +218,12 @@ pub const PROBES: &[Probe] = &[
 ];
 
 fn unlisted(promise: &Promise) -> Finding {
-    // What the filter says of them is what a kernel says that does not know them.
-    let answers = attempt::UNLISTED.iter().map(|call| {
-        let answer = match call.make() {
-            Err(Errno::INVAL | Errno::NOTTY) => Err(Errno::NOSYS),
-            other => other,
-        };
-        (call.name, answer)
-    });
-    judge(promise, answers)
+    let calls = attempt::UNLISTED.iter();
+    judge(
+        promise,
+        &UNKNOWN,
+        calls.map(|call| (call.name, call.make())),
+    )
 }
 
 fn mode(_: &Promise) -> Finding {
@@ -234,22 +235,22 @@ fn mode(_: &Promise) -> Finding {
 }
 
 fn denied(promise: &Promise, calls: &[Call]) -> Finding {
-    judge(promise, calls.iter().map(|call| (call.name, call.make())))
+    let answers = calls.iter().map(|call| (call.name, call.make()));
+    judge(promise, &DENIED, answers)
 }
 
 fn mounts(promise: &Promise) -> Finding {
     let unmount = (attempt::UNMOUNT.name, attempt::UNMOUNT.make());
     let calls = attempt::MOUNTS.iter();
-    judge(
-        promise,
-        calls.map(|call| (call.name, call.make())).chain([unmount]),
-    )
+    let answers = calls.map(|call| (call.name, call.make())).chain([unmount]);
+    judge(promise, &DENIED, answers)
 }
 
 /// Held if each call that the policy does not add was answered by an errno of the filter. What else the kernel says, it says after
 /// the filter has let the call through.
 fn judge<'a>(
     promise: &Promise,
+    denied: &Answers,
     answers: impl Iterator<Item = (&'a str, Result<(), Errno>)>,
 ) -> Finding {
     let (mut faults, mut count) = (Vec::new(), 0);
@@ -260,7 +261,7 @@ fn judge<'a>(
     for (name, answer) in answers.filter(|(name, _)| !added(name)) {
         count += 1;
         match answer {
-            Err(errno) if DENIED.contains(&errno) => {}
+            Err(errno) if denied.outcome(errno) == Outcome::Held => {}
             Err(errno) => faults.push(format!("{name}: the kernel answered {errno}")),
             Ok(()) => faults.push(format!("{name} succeeded")),
         }
@@ -285,10 +286,9 @@ fn i386() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::probe::Outcome;
 
     fn outcome(promise: &Promise, answers: &[(&str, Result<(), Errno>)]) -> Outcome {
-        judge(promise, answers.iter().copied()).outcome
+        judge(promise, &DENIED, answers.iter().copied()).outcome
     }
 
     #[test]
@@ -303,6 +303,7 @@ mod tests {
             Err(Errno::INVAL),
             Err(Errno::FAULT),
             Err(Errno::BADF),
+            Err(Errno::MFILE),
         ] {
             let answers = [("io_uring_setup", Err(Errno::NOSYS)), ("bpf", answer)];
             assert_eq!(outcome(&promise, &answers), Outcome::NotHeld, "{answer:?}");
