@@ -3,6 +3,7 @@
 
 mod account;
 mod agents;
+mod ask;
 mod landlock;
 mod leftovers;
 mod mcp;

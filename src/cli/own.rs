@@ -309,7 +309,7 @@ pub struct Wrap {
     /// Let these hosts never be reached, repeatable; without a port, on none
     #[arg(long, value_name = "HOST[:PORT],@PRESET")]
     pub deny: Vec<String>,
-    /// Let a connection to a host that no rule lists wait for `agentbox approve`
+    /// Ask at the terminal about a connection to a host that no rule lists; without one it waits for `agentbox approve`
     #[arg(long)]
     pub ask: bool,
     /// Set a field of the policy, repeatable; `agentbox policy show standard` prints the fields

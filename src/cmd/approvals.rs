@@ -1,6 +1,5 @@
 //! `approvals`, `approve` and `deny`
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,21 +9,20 @@ use serde::Serialize;
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
 use crate::cmd::out;
 use crate::egress::WaitingConnection;
-use crate::egress::{Lasting, MOST_WAITING, endpoint};
+use crate::egress::{Lasting, endpoint};
 use crate::policy::{Host, NetworkRule, Reach, Target};
 use crate::render::identity::Identity;
-use crate::runtime::network::ControlError;
-use crate::runtime::network::clients;
-use crate::runtime::network::control;
-use crate::runtime::runs::{Run, events};
+use crate::runtime::network::approvals::{self, Decided};
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::{self, Place};
-use crate::sidecar::{AskDecision, AskDecisionOf, ControlReply, ControlRequest};
+use crate::runtime::state::store;
+use crate::sidecar::{AskDecision, AskDecisionOf};
 
 /// The longest that `--for` may say.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a sidecar may take for its answer.
+const WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
 struct Line {
@@ -62,27 +60,12 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
 }
 
 fn waiting(record: &Record, lines: &mut Vec<Line>) -> Result<()> {
-    let place = Place::new(&record.root, &record.id)?;
-    let asks = |plan: &crate::plan::Plan| plan.network.asking.is_some();
-    if !record.plan().is_some_and(asks) {
-        return Ok(());
-    }
-    let status = control::status(&place.dir(), record)?;
-    let waiting = status.and_then(|s| s.asking).map(|asking| asking.waiting);
-    // The sidecar's word is bounded, too.
-    let waiting: Vec<_> = waiting.into_iter().flatten().take(MOST_WAITING).collect();
-    let ports = waiting.iter().filter_map(|one| one.client_port).collect();
-    let init = record.init.filter(|init| init.is_alive());
-    let programs = init.map_or_else(BTreeMap::new, |init| clients::find(init.pid, &ports));
     let identity = identity::of(record);
-    for mut one in waiting {
-        one.program = one
-            .client_port
-            .and_then(|port| programs.get(&port).cloned());
+    for waiting in approvals::waiting(record, WITHIN)? {
         lines.push(Line {
             container: record.id.clone(),
             identity: identity.clone(),
-            waiting: one,
+            waiting,
         });
     }
     Ok(())
@@ -144,36 +127,26 @@ pub fn deny(args: &Deny) -> Result<ExitCode> {
 fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
     let of = meant(what)?;
     let record = find::network_of(find::container(id, Purpose::Look)?)?;
-    let place = Place::new(&record.root, &record.id)?;
-    let asks = |plan: &crate::plan::Plan| plan.network.asking.is_some();
-    if !record.plan().is_some_and(asks) {
+    if !approvals::asks(&record) {
         bail!(
             "container {} asks nobody: its network.on-unknown is not ask, or its network.mode not allowlist",
             record.id
         );
     }
-    let request = ControlRequest::Decide(AskDecision { of, approve });
-    match control::ask_living(&place.dir(), &record, &request)? {
-        ControlReply::Decided { host, port, closed } => {
-            let word = if approve.is_some() {
-                "approved"
-            } else {
-                "denied"
-            };
-            Run::of(&place).note(vec![events::decided(&host, port, approve)]);
-            out::line(&format!("{word}: {host}:{port}"))?;
-            out::line(&format!(
-                "container {}",
-                identity::of(&record).with_id(&record.id)
-            ))?;
-            if closed > 0 {
-                out::line(&format!("connections closed: {closed}"))?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        ControlReply::Failed(why) => bail!(ControlError::Refused(why)),
-        _ => bail!(ControlError::Unexpected),
+    let Decided { host, port, closed } = approvals::decide(&record, AskDecision { of, approve })?;
+    let word = match approve {
+        Some(_) => "approved",
+        None => "denied",
+    };
+    out::line(&format!("{word}: {host}:{port}"))?;
+    out::line(&format!(
+        "container {}",
+        identity::of(&record).with_id(&record.id)
+    ))?;
+    if closed > 0 {
+        out::line(&format!("connections closed: {closed}"))?;
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The number by which a connection was listed, or a name with its port by the grammar of rules. No name is a number.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::exit_code;
 use crate::cli::{Global, Run};
 use crate::plan::wrapped::Wrapped;
-use crate::runtime::foreground::{self, Afterwards, Front};
+use crate::runtime::foreground::{self, Afterwards, Attendance, Front};
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
 
@@ -25,7 +25,10 @@ pub fn run(global: &Global, args: &Run) -> Result<ExitCode> {
         &Wrapped::default(),
         afterwards,
         Front::Program,
-        &mut |_| (),
+        Attendance {
+            before_deletion: &mut |_| (),
+            keep: None,
+        },
     )?;
     Ok(ended.map_or(ExitCode::SUCCESS, |ended| exit_code(ended.code)))
 }

@@ -39,7 +39,7 @@ use crate::policy::{Access, MountRule, Resolved, Selection};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::ended::Ended;
-use crate::runtime::foreground::{self, Afterwards, Front};
+use crate::runtime::foreground::{self, Afterwards, Attendance, Front};
 use crate::runtime::input::node_files;
 use crate::runtime::runs::Run;
 use crate::runtime::unprivileged;
@@ -69,10 +69,13 @@ fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
         &prepared.wrapped,
         Afterwards::Delete,
         Front::Reaper,
-        &mut |place| {
-            let run = Run::of(place);
-            run.await_sidecar(place);
-            refused = Summary::read(&run.file(audit::SIDECAR));
+        Attendance {
+            before_deletion: &mut |place| {
+                let run = Run::of(place);
+                run.await_sidecar(place);
+                refused = Summary::read(&run.file(audit::SIDECAR));
+            },
+            keep: Some(settings::keep_for(&wanted.person, &wanted.workspace)),
         },
     );
     refused.tell(wanted, summary.as_ref())?;

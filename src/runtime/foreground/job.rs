@@ -12,7 +12,7 @@ use crate::runtime::RuntimeError;
 use crate::sys::signal;
 
 /// `si_code` of a signal that the kernel itself sent (sigaction(2)): somebody typed it, or the terminal has gone.
-const BY_THE_KERNEL: i32 = 0x80;
+pub const BY_THE_KERNEL: i32 = 0x80;
 
 /// The way to the first process.
 pub struct Job {

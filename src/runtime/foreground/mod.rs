@@ -3,6 +3,7 @@
 pub mod ended;
 pub mod job;
 pub mod notify;
+pub mod prompt;
 pub mod relay;
 pub mod tty;
 pub mod wait;
@@ -16,6 +17,7 @@ use crate::runtime::delete::{self, Deletes};
 use crate::runtime::foreground::ended::Ended;
 use crate::runtime::foreground::job::Job;
 use crate::runtime::foreground::notify::ReadinessRelay;
+use crate::runtime::foreground::prompt::{Keep, Prompts};
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::launch::{Leaves, Streams};
@@ -64,15 +66,27 @@ pub enum Front {
     Reaper,
 }
 
-/// Runs a container, of which `before_deletion` may look at what it leaves; its end unless it is detached.
+/// What the caller does meanwhile.
+pub struct Attendance<'a> {
+    /// Looks at what the container leaves, before it is deleted.
+    pub before_deletion: &'a mut dyn FnMut(&Place),
+    /// Where the person at the terminal is asked about connections that wait: keeps an answer for other runs.
+    pub keep: Option<Keep>,
+}
+
+/// Runs a container; its end unless it is detached.
 pub fn run(
     global: &Global,
     args: &cli::Create,
     wrapped: &Wrapped,
     afterwards: Afterwards,
     front: Front,
-    before_deletion: &mut dyn FnMut(&Place),
+    attendance: Attendance<'_>,
 ) -> Result<Option<Ended>, RuntimeError> {
+    let Attendance {
+        before_deletion,
+        keep,
+    } = attendance;
     let listener = listener(args, afterwards)?;
     let console = args
         .console_socket
@@ -107,10 +121,14 @@ pub fn run(
         };
         let notify = ReadinessRelay::listen(&place, init)?;
         start::start(global, &place, lock)?;
-        Ok((foreground, notify))
+        // As it is now that it has started.
+        let record = Record::read(&place.dir())?;
+        let prompts = keep.and_then(|keep| Prompts::new(record, keep));
+        Ok((foreground, notify, prompts))
     });
-    let status = started.and_then(|(foreground, notify)| match foreground {
+    let status = started.and_then(|(foreground, notify, prompts)| match foreground {
         Some(mut foreground) => {
+            foreground.prompts = prompts;
             foreground.notify = notify;
             foreground.job = job;
             foreground.relay = relay;

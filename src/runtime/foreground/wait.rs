@@ -13,8 +13,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::ended::Ended;
-use crate::runtime::foreground::job::Job;
+use crate::runtime::foreground::job::{self, Job};
 use crate::runtime::foreground::notify::ReadinessRelay;
+use crate::runtime::foreground::prompt::{self, Prompts};
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty::Terminal;
 use crate::sys::memory::Code;
@@ -44,6 +45,8 @@ pub struct Foreground {
     pub notify: Option<ReadinessRelay>,
     /// Pipes in place of the caller's terminal.
     pub relay: Option<relay::Relay>,
+    /// Asks about connections that wait.
+    pub prompts: Option<Prompts>,
     /// The way to the program, where the child is a first process of ours in front of it.
     pub job: Option<Job>,
     pid: Pid,
@@ -68,6 +71,7 @@ impl Foreground {
         Ok(Self {
             notify: None,
             relay: None,
+            prompts: None,
             job: None,
             pid: Pid::from_raw(pid),
             pidfd,
@@ -126,7 +130,22 @@ impl Foreground {
         if signalled {
             self.pass_signals(terminal.as_ref())?;
         }
+        if !ended {
+            self.ask();
+        }
         Ok(ended)
+    }
+
+    /// Asks the person about a connection that waits. Meanwhile nothing is relayed.
+    fn ask(&mut self) {
+        let others = [self.pidfd.as_fd(), self.signals.as_fd()];
+        let asked = self.prompts.as_mut().map(|prompts| prompts.turn(&others));
+        if asked == Some(true)
+            && let Some(job) = &mut self.job
+        {
+            // What fills the screen draws it anew.
+            job.pass(Signal::SIGWINCH as i32, job::BY_THE_KERNEL);
+        }
     }
 
     /// What is ready: the child, signals, the terminal, the relay, the job, the notifications.
@@ -153,7 +172,12 @@ impl Foreground {
                 .relay
                 .as_ref()
                 .is_some_and(relay::Relay::waits_for_its_turn);
-        match rustix::event::poll(&mut fds, background.then_some(&TURN)) {
+        let turn = match (&self.prompts, background) {
+            (Some(_), _) => Some(&prompt::TURN),
+            (None, true) => Some(&TURN),
+            (None, false) => None,
+        };
+        match rustix::event::poll(&mut fds, turn) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
         }

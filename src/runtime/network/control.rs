@@ -35,7 +35,7 @@ pub fn listen(dir: &Path) -> Result<OwnedFd, RuntimeError> {
 /// Asks the sidecar of the container with this directory.
 pub fn ask(dir: &Path, request: &ControlRequest) -> Result<ControlReply, RuntimeError> {
     let caller = caller()?;
-    ask_with(dir, request, &[caller.as_fd()])
+    ask_with(dir, request, &[caller.as_fd()], WITHIN)
 }
 
 /// By which the sidecar knows that no container asks.
@@ -50,16 +50,17 @@ fn ask_with(
     dir: &Path,
     request: &ControlRequest,
     descriptors: &[BorrowedFd<'_>],
+    within: Duration,
 ) -> Result<ControlReply, RuntimeError> {
     let path = dir.join(NAME);
     let failed = || RuntimeError::io(format!("ask the sidecar at {path:?}"));
     let mut socket = short(dir, NAME, connect)?.map_err(failed())?;
-    socket.set_write_timeout(Some(WITHIN)).map_err(failed())?;
+    socket.set_write_timeout(Some(within)).map_err(failed())?;
     let mut line = serde_json::to_vec(request).map_err(|e| failed()(e.into()))?;
     line.push(b'\n');
     // Whoever may not ask is answered before anything is read.
     let sent = send_stream(socket.as_fd(), &line, descriptors);
-    let answer = match (sent, read_line(&mut socket)) {
+    let answer = match (sent, read_line(&mut socket, within)) {
         (_, Ok(answer)) if !answer.is_empty() => answer,
         (Err(error), _) | (Ok(()), Err(error)) => return Err(failed()(error)),
         (Ok(()), Ok(answer)) => answer,
@@ -78,8 +79,8 @@ fn connect(path: &Path) -> std::io::Result<UnixStream> {
 }
 
 /// Reads one line, all of it within the limit: whoever answers byte by byte keeps nobody waiting.
-fn read_line(socket: &mut UnixStream) -> std::io::Result<Vec<u8>> {
-    let end = Instant::now() + WITHIN;
+fn read_line(socket: &mut UnixStream, within: Duration) -> std::io::Result<Vec<u8>> {
+    let end = Instant::now() + within;
     let (mut line, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
     while line.last() != Some(&b'\n') {
         let left = end.saturating_duration_since(Instant::now());
@@ -97,11 +98,20 @@ fn read_line(socket: &mut UnixStream) -> std::io::Result<Vec<u8>> {
 
 /// What the sidecar of a container says of its network; `None` where none serves connections, out or in.
 pub fn status(dir: &Path, record: &Record) -> Result<Option<NetworkStatus>, RuntimeError> {
+    status_within(dir, record, WITHIN)
+}
+
+/// The same, from a sidecar that is not waited for longer than this.
+pub fn status_within(
+    dir: &Path,
+    record: &Record,
+    within: Duration,
+) -> Result<Option<NetworkStatus>, RuntimeError> {
     let serves = |plan: &Plan| plan.network.is_served();
     if !record.plan().is_some_and(serves) {
         return Ok(None);
     }
-    match ask_living(dir, record, &ControlRequest::Status)? {
+    match hand_over_within(dir, record, &ControlRequest::Status, &[], within)? {
         ControlReply::Status(status) => Ok(Some(*status)),
         ControlReply::Failed(why) => Err(ControlError::Refused(why).into()),
         _ => Err(ControlError::Unexpected.into()),
@@ -123,6 +133,16 @@ pub fn hand_over(
     record: &Record,
     request: &ControlRequest,
     descriptors: &[OwnedFd],
+) -> Result<ControlReply, RuntimeError> {
+    hand_over_within(dir, record, request, descriptors, WITHIN)
+}
+
+fn hand_over_within(
+    dir: &Path,
+    record: &Record,
+    request: &ControlRequest,
+    descriptors: &[OwnedFd],
+    within: Duration,
 ) -> Result<ControlReply, RuntimeError> {
     if let Some(shared) = record.shared_network() {
         return Err(RuntimeError::State {
@@ -154,7 +174,7 @@ pub fn hand_over(
     let caller = (!is_older).then_some(caller.as_fd());
     let descriptors = descriptors.iter().map(AsFd::as_fd);
     let all: Vec<BorrowedFd<'_>> = caller.into_iter().chain(descriptors).collect();
-    ask_with(dir, request, &all)
+    ask_with(dir, request, &all, within)
 }
 
 /// A socket's path has 107 bytes at most (unix(7)), fewer than an index directory may have.

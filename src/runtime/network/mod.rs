@@ -9,6 +9,7 @@
 //! | [`clients`], [`refused`] | which program has a connection; what was refused from outside |
 //! | [`sandbox`] | a pod whose sidecar died |
 
+pub mod approvals;
 pub mod budgets;
 pub mod calls;
 pub mod clients;

@@ -192,7 +192,7 @@ impl Settings {
         all.extend(allow.iter().map(|host| one("lets be reached", host)));
         all.extend(deny.iter().map(|host| one("lets never be reached", host)));
         all.extend(ask.map(|ask| match ask {
-            true => "lets connections to other hosts wait for `agentbox approve`".to_owned(),
+            true => "asks at the terminal about connections to other hosts".to_owned(),
             false => "refuses connections to other hosts at once".to_owned(),
         }));
         let paths = [

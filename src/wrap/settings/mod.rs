@@ -2,17 +2,22 @@
 //!
 //! ```text
 //! ~/.config/agentbox/config.toml    the person's: theirs alone, or nothing runs
+//! ~/.local/state/agentbox/allowed/  the person's for one workspace each: their answers to `wrap --ask`
 //! WORKSPACE/.agentbox.toml          the project's: counts once the person has trusted this content (`agentbox trust`), because an
 //!                                   agent may have written it; else a line says so, and the run goes on without it
 //! ```
 //! | file | what it does |
 //! |---|---|
+//! | [`allowed`] | what the person let through for a project at the prompt |
+//! | [`own_dir`] | a directory of the person's, written whole |
 //! | [`file`] | text to settings, and their words |
 //! | [`places`] | where the files are, and that the command does not write them |
 //! | [`seal`] | what is trusted with a project's file: the files that it names, and where its paths lead |
 //! | [`trust`] | which content of which project's file the person trusts |
 
+mod allowed;
 mod file;
+mod own_dir;
 mod places;
 mod seal;
 pub mod trust;
@@ -21,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 
+pub use allowed::keep_for;
 pub use file::{Settings, is_file};
 pub use places::{PROJECT_FILE, refuse_written};
 
@@ -55,6 +61,7 @@ pub struct Found {
 pub fn find(person: &Person, workspace: &Path) -> Result<Found> {
     let mut sources = Vec::new();
     sources.extend(of_person(person)?);
+    sources.extend(allowed::find(person, workspace)?);
     let path = workspace.join(PROJECT_FILE);
     let notice = match of_project(person, &path)? {
         Project::None => above(person, workspace),

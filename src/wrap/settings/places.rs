@@ -44,6 +44,11 @@ pub fn trusted(person: &Person, home: &Path) -> PathBuf {
     base.join("agentbox/trusted")
 }
 
+/// Where it is kept what the person let through for a project at the prompt.
+pub fn allowed(person: &Person, home: &Path) -> PathBuf {
+    trusted(person, home).with_file_name("allowed")
+}
+
 /// The text of a project's file, or what is wrong with it: no link is followed, and nothing is waited for.
 pub fn read_project(path: &Path) -> Result<String, String> {
     let flags =
@@ -74,10 +79,14 @@ pub fn refuse_written<'a>(
     let Some(home) = home(person) else {
         return Ok(());
     };
-    let (config, trusted) = (config(person, &home), trusted(person, &home));
+    let places = [
+        config(person, &home),
+        trusted(person, &home),
+        allowed(person, &home),
+    ];
     let written: Vec<PathBuf> = written.cloned().collect();
-    let mut own = vec![config.clone(), trusted.clone()];
-    for path in [&config, &trusted] {
+    let mut own = places.to_vec();
+    for path in &places {
         match planted::real(path, &written) {
             Ok(real) => own.push(real),
             // A link on the way there that the command could make anew.

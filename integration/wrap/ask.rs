@@ -1,0 +1,219 @@
+//! `wrap --ask` at a terminal: what the person is asked, what answers, and what does not.
+
+use std::time::Duration;
+
+use super::account::Account;
+use super::shell::Shell;
+use crate::direct::program;
+use crate::docker::Docker;
+use crate::docker::allowlist::{arrived, internet, witness};
+
+/// Reads hosts, one a line, and says of each what a request to it came to.
+const READS: &str = "echo rea\"\"dy; while read -r host; do curl -sS --noproxy \"*\" --max-time 60 -o /dev/null \
+    -w \"%{http_code} $host.\\n\" http://$host/ask || echo \"failed $host.\"; done";
+
+/// How the command line begins, as root on behalf of the person and as the person alone.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Sudo,
+    Alone,
+}
+
+/// A shell in the person's project that has started the script by `wrap`.
+fn start(person: &Account, way: Way, options: &str, script: &str) -> Shell {
+    let mut shell = Shell::new(&person.project);
+    let Account {
+        name,
+        uid,
+        gid,
+        home,
+        ..
+    } = person;
+    match way {
+        Way::Sudo => {
+            shell.ask(&format!(
+                "export SUDO_USER={name} SUDO_UID={uid} SUDO_GID={gid}"
+            ));
+        }
+        Way::Alone => {
+            shell.line(&format!(
+                "exec env -u XDG_RUNTIME_DIR HOME={home} USER={name} setpriv --reuid {uid} --regid {gid} --init-groups bash --norc \
+                 --noprofile --noediting -i"
+            ));
+            shell.wait_for("<prompt>");
+        }
+    }
+    wrap(&mut shell, options, script);
+    shell
+}
+
+fn wrap(shell: &mut Shell, options: &str, script: &str) {
+    let program = program();
+    shell.line(&format!(
+        "{program} wrap --quiet {options} -- bash -c '{script}'"
+    ));
+    shell.wait_for("ready\r\n");
+}
+
+/// Waits for the question about a host, and until what is typed counts.
+#[track_caller]
+fn question(shell: &mut Shell, host: &str) -> String {
+    let shown = shell.wait_for(&format!(" connects to {host}:80, which no rule lists"));
+    shell.wait_for(" s > ");
+    std::thread::sleep(Duration::from_millis(900));
+    shown
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_ask_lets_through_what_the_person_says_and_nothing_else() {
+    let _docker = Docker::connect();
+    internet();
+    let _turn = witness();
+    for way in [Way::Sudo, Way::Alone] {
+        let person = Account::new();
+        let mut shell = start(&person, way, "--ask", READS);
+        // Once is once.
+        for answer in ["once", "o"] {
+            shell.line("api.example.test");
+            let shown = question(&mut shell, "api.example.test");
+            assert!(shown.contains("agentbox: curl (pid "), "{way:?}: {shown:?}");
+            shell.line(answer);
+            shell.wait_for("api.example.test:80 is let through once");
+            shell.wait_for("200 api.example.test.");
+        }
+        // A run is a run; no is no for all of it.
+        shell.line("api.example.test");
+        question(&mut shell, "api.example.test");
+        shell.line("r");
+        shell.wait_for("200 api.example.test.");
+        let before = arrived(&["other.example.test"]);
+        shell.line("other.example.test");
+        question(&mut shell, "other.example.test");
+        // What is no answer is none.
+        shell.line("yes");
+        shell.wait_for("once, run, project, no or quiet > ");
+        shell.line("no");
+        shell.wait_for("other.example.test:80 is refused in this run");
+        shell.wait_for("403 other.example.test.");
+        shell.line("api.example.test");
+        shell.line("other.example.test");
+        let shown = shell.wait_for("403 other.example.test.");
+        assert!(shown.contains("200 api.example.test."), "{shown:?}");
+        assert!(!shown.contains("which no rule"), "{shown:?}");
+        // An interrupt at the question is a no, and the program goes on.
+        shell.line("files.example.test");
+        question(&mut shell, "files.example.test");
+        shell.keys("\u{3}");
+        shell.wait_for("403 files.example.test.");
+        // Nobody is asked any more.
+        shell.line("index.example.test");
+        question(&mut shell, "index.example.test");
+        shell.line("quiet");
+        shell.wait_for("further hosts wait for `agentbox approve`");
+        shell.wait_for("403 index.example.test.");
+        assert_eq!(arrived(&["other.example.test"]), before, "{way:?}");
+        shell.keys("\u{4}");
+        shell.wait_for("<prompt>");
+        let modes =
+            shell.ask("stty -a | tr ' ' '\\n' | grep -xE 'icanon|isig|echo' | sort | xargs");
+        assert_eq!(modes, "echo icanon isig\n<prompt>", "{way:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_ask_keeps_an_answer_for_the_project_and_for_no_other() {
+    let _docker = Docker::connect();
+    internet();
+    let _turn = witness();
+    for way in [Way::Sudo, Way::Alone] {
+        let person = Account::new();
+        let mut shell = start(&person, way, "--ask", READS);
+        shell.line("api.example.test");
+        question(&mut shell, "api.example.test");
+        shell.line("project");
+        shell.wait_for("200 api.example.test.");
+        shell.keys("\u{4}");
+        shell.wait_for("<prompt>");
+        let kept = person.does("stat -c '%U %a %n' ~/.local/state/agentbox/allowed/*.toml");
+        let expected = format!("{} 600 {}/", person.name, person.home);
+        assert!(kept.starts_with(&expected), "{way:?}: {kept}");
+        // The next run needs neither the option nor an answer, and says why.
+        wrap(&mut shell, "", READS);
+        shell.line("api.example.test");
+        let shown = shell.wait_for("200 api.example.test.");
+        assert!(!shown.contains("which no rule"), "{shown:?}");
+        shell.keys("\u{4}");
+        shell.wait_for("<prompt>");
+        let program = program();
+        let plan = shell.ask(&format!("{program} wrap --dry-run -- true"));
+        assert!(
+            plan.contains("lets be reached: \"api.example.test:80\""),
+            "{plan}"
+        );
+        // Neither reads nor writes it the command, which decides nothing for its next run.
+        let script = "echo rea\"\"dy; cat ~/.local/state/agentbox/allowed/*; echo allow=[] >~/.local/state/agentbox/allowed/x.toml";
+        wrap(&mut shell, "", script);
+        shell.wait_for("<prompt>");
+        assert_eq!(
+            person.does("ls ~/.local/state/agentbox/allowed | wc -l"),
+            "1\n"
+        );
+        // Another project is asked.
+        person.does("mkdir ~/src/other");
+        shell.ask("cd ../other");
+        wrap(&mut shell, "--ask", READS);
+        shell.line("api.example.test");
+        question(&mut shell, "api.example.test");
+        shell.line("no");
+        shell.wait_for("403 api.example.test.");
+        shell.keys("\u{4}");
+        shell.wait_for("<prompt>");
+        // A file that others may write decides nothing.
+        person.does("chmod g+w ~/.local/state/agentbox/allowed/*.toml");
+        shell.ask("cd ../project");
+        let refused = shell.ask(&format!("{program} wrap -- true"));
+        assert!(refused.contains("chmod go-w it"), "{refused}");
+    }
+}
+
+/// The program says what it likes and types what it can, before the question and while it stands.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
+    let _docker = Docker::connect();
+    internet();
+    let _turn = witness();
+    let person = Account::new();
+    person.does("cp /usr/bin/curl \"$HOME/src/project/\"$'c\\e[2Jrl'");
+    let script = "echo rea\"\"dy; read -r go; (sleep 2; printf \"once\\r\\n\"; printf \"once\\r\\n\" >/dev/tty; echo LA\"\"TE) & \
+        printf \"\\033]0;\"; ./c*rl -sS --noproxy \"*\" --max-time 60 -o /dev/null -w \"%{http_code} it.\\n\" \
+        http://other.example.test/ask; read -t 2 -r rest; echo \"got <$rest>\"";
+    let mut shell = start(&person, Way::Sudo, "--ask", script);
+    let before = arrived(&["other.example.test"]);
+    // The second line is the program's; what comes with the question is nobody's.
+    shell.line("go");
+    let shown = shell.wait_for(" connects to other.example.test:80, which no rule lists");
+    shell.keys("once\nrun\n");
+    // What the program had begun to tell the terminal is ended, and its name moves no cursor.
+    let begun = shown.rfind("\u{1b}]0;").unwrap();
+    let said = &shown[begun + 4..];
+    assert!(said.starts_with("\u{18}\u{1b}\\\u{1b}[0m"), "{shown:?}");
+    assert!(
+        !said.contains("\u{1b}[2J") && said.contains("[2Jrl"),
+        "{shown:?}"
+    );
+    std::thread::sleep(Duration::from_millis(3500));
+    shell.line("no");
+    let shown = shell.wait_for("403 it.");
+    let refused = shown.find("is refused in this run").unwrap();
+    assert!(!shown.contains("let through"), "{shown:?}");
+    let late = shown.find("LATE");
+    assert!(late.is_none_or(|late| late > refused), "{shown:?}");
+    // None of the keys was the program's.
+    let shown = shell.wait_for("got <");
+    let rest = shell.wait_for(">");
+    assert_eq!(rest, ">", "{shown:?}");
+    assert_eq!(arrived(&["other.example.test"]), before);
+}

@@ -1,0 +1,364 @@
+//! `wrap --ask` at a terminal: a connection that waits is asked about between the lines of the program.
+//!
+//! The program can neither answer nor hide the question. Its output waits in its pseudo-terminal meanwhile, and what it left half said
+//! to the terminal is ended first. What was typed before the question, or within [`UNREAD`] after it, is thrown away; an answer is a
+//! word and Enter; none of it reaches the program. A program can print a question of its own, whose answer then comes to the program
+//! and to nobody else.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::termios::{OptionalActions, OutputModes, QueueSelector, Termios};
+
+use crate::egress::{Lasting, WaitingConnection, endpoint};
+use crate::policy::{Host, escape};
+use crate::runtime::network::approvals;
+use crate::runtime::state::record::Record;
+use crate::sidecar::{AskDecision, AskDecisionOf};
+
+/// How often it is looked whether something waits.
+pub const TURN: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 250_000_000,
+};
+/// How long nothing is looked for once nothing was found, so that output without end does not ask the sidecar without end.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long the sidecar may take for its answer; meanwhile nothing is relayed.
+const WITHIN: Duration = Duration::from_millis(500);
+/// How long it is left alone after an error.
+const LATER: Duration = Duration::from_secs(5);
+/// Keys that were meant for the program when the question came.
+const UNREAD: Duration = Duration::from_millis(500);
+/// Questions of one run: a program that thinks of ever more names does not keep its person at it.
+const MOST: u32 = 20;
+/// The longest word, with room for a mistake.
+const LONGEST: usize = 32;
+/// Ends what a terminal takes for a command or a title (CAN, ST), and gives it plain letters again (SGR 0, ASCII in G0, SI).
+const PLAIN: &str = "\x18\x1b\\\x1b[0m\x1b(B\x0f\r\n";
+
+/// Keeps a rule for all runs of the project; the file where it stands now, or why not.
+pub type Keep = Box<dyn Fn(&str) -> Result<PathBuf, String>>;
+
+/// Asks the person at the terminal.
+pub struct Prompts {
+    record: Record,
+    terminal: File,
+    keep: Keep,
+    next: Instant,
+    left: u32,
+}
+
+/// What a person says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Once,
+    Run,
+    Project,
+    No,
+    /// And nothing more in this run.
+    Quiet,
+}
+
+/// How a question ended.
+enum Outcome {
+    Answered(Answer),
+    /// The connection waits no more.
+    Late,
+    /// The program has ended, or a signal has come: it is asked again if the connection still waits.
+    Interrupted,
+}
+
+impl Prompts {
+    /// For a container that asks, where there is a terminal.
+    pub fn new(record: Record, keep: Keep) -> Option<Self> {
+        if !approvals::asks(&record) {
+            return None;
+        }
+        let terminal = File::options().read(true).write(true).open("/dev/tty");
+        Some(Self {
+            record,
+            terminal: terminal.ok()?,
+            keep,
+            next: Instant::now(),
+            left: MOST,
+        })
+    }
+
+    /// Asks about one connection, if one waits and it is this process's turn at the terminal; whether it did. It ends early when one of
+    /// `others` is ready.
+    pub fn turn(&mut self, others: &[BorrowedFd<'_>]) -> bool {
+        if Instant::now() < self.next || self.left == 0 || !self.is_ours() {
+            return false;
+        }
+        let waiting = approvals::waiting(&self.record, WITHIN);
+        let found = waiting.unwrap_or_else(|error| {
+            // Such as a sidecar that is stopped, or not there any more.
+            log::debug!("{error}");
+            self.next = Instant::now() + LATER;
+            Vec::new()
+        });
+        let Some(one) = found.into_iter().min_by_key(|one| one.id) else {
+            self.next = self.next.max(Instant::now() + PAUSE);
+            return false;
+        };
+        // Who cannot be asked decides nothing: `agentbox approve` still does.
+        if let Err(error) = self.ask(&one, others) {
+            log::debug!("ask at the terminal: {error}");
+            self.left = 0;
+        }
+        true
+    }
+
+    /// In the background the keys are somebody else's.
+    fn is_ours(&self) -> bool {
+        let group = rustix::termios::tcgetpgrp(&self.terminal);
+        group.is_ok_and(|group| group == rustix::process::getpgrp())
+    }
+
+    fn ask(&mut self, one: &WaitingConnection, others: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+        let keys = Keys::take(&self.terminal)?;
+        let what = endpoint(&Host::Name(one.host.clone()), one.port);
+        let program = match &one.program {
+            Some((pid, name)) => format!("{} (pid {pid})", escape(name)),
+            None => "the program".to_owned(),
+        };
+        let question = format!(
+            "{PLAIN}agentbox: {program} connects to {what}, which no rule lists. Let it?\r\n  once, run (while this one runs), project (always \
+             in this one), no, quiet (no, and ask no more); Enter; {} s > ",
+            one.left
+        );
+        (&self.terminal).write_all(question.as_bytes())?;
+        let outcome = keys.answer(Duration::from_secs(one.left), others)?;
+        drop(keys);
+        let said = match outcome {
+            Outcome::Answered(answer) => self.answered(one, &what, answer),
+            Outcome::Late => format!("{what} was refused: nobody answered in time"),
+            Outcome::Interrupted => return (&self.terminal).write_all(b"\r\n"),
+        };
+        self.left = self.left.saturating_sub(1);
+        let said = match self.left {
+            0 => format!("{said}; further hosts wait for `agentbox approve`"),
+            _ => said,
+        };
+        (&self.terminal).write_all(format!("\r\nagentbox: {said}\r\n").as_bytes())
+    }
+
+    /// Does what the person wants, and says so.
+    fn answered(&mut self, one: &WaitingConnection, what: &str, answer: Answer) -> String {
+        let waiting = AskDecisionOf::Waiting(one.id);
+        let every = AskDecisionOf::Endpoint(one.host.clone(), one.port);
+        let (of, approve) = match answer {
+            Answer::Once => (waiting, Some(Lasting::Once)),
+            Answer::Run | Answer::Project => (every, Some(Lasting::Always)),
+            Answer::No | Answer::Quiet => (every, None),
+        };
+        if let Err(error) = approvals::decide(&self.record, AskDecision { of, approve }) {
+            return escape(&crate::log::chain(&error));
+        }
+        match answer {
+            Answer::Once => format!("{what} is let through once"),
+            Answer::Run => format!("{what} is let through while this run lasts"),
+            Answer::No => format!("{what} is refused in this run"),
+            Answer::Quiet => {
+                self.left = 1;
+                format!("{what} is refused in this run")
+            }
+            Answer::Project => match (self.keep)(what) {
+                Ok(file) => {
+                    format!("{what} is let through; {file:?} has it for this project's runs")
+                }
+                Err(why) => format!(
+                    "{what} is let through while this run lasts, and not in others: {}",
+                    escape(&why)
+                ),
+            },
+        }
+    }
+}
+
+impl Answer {
+    /// A word, or its first letter.
+    fn parse(word: &str) -> Option<Self> {
+        let words = [
+            ("once", Self::Once),
+            ("run", Self::Run),
+            ("project", Self::Project),
+            ("no", Self::No),
+            ("quiet", Self::Quiet),
+        ];
+        let found = words
+            .into_iter()
+            .find(|(name, _)| *name == word || name.get(..1) == Some(word));
+        found.map(|(_, answer)| answer)
+    }
+}
+
+/// The terminal's keys, each as it is typed and none shown; as before when dropped.
+struct Keys<'a> {
+    terminal: &'a File,
+    before: Termios,
+}
+
+impl<'a> Keys<'a> {
+    fn take(terminal: &'a File) -> std::io::Result<Self> {
+        let before = rustix::termios::tcgetattr(terminal)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        raw.output_modes.insert(OutputModes::OPOST);
+        rustix::termios::tcsetattr(terminal, OptionalActions::Now, &raw)?;
+        Ok(Self { terminal, before })
+    }
+
+    /// Throws away what was typed and not read.
+    fn forget(&self) -> std::io::Result<()> {
+        Ok(rustix::termios::tcflush(
+            self.terminal,
+            QueueSelector::IFlush,
+        )?)
+    }
+
+    /// Reads until there is an answer.
+    fn answer(&self, within: Duration, others: &[BorrowedFd<'_>]) -> std::io::Result<Outcome> {
+        let begin = Instant::now();
+        let end = begin + within;
+        while let Some(rest) = UNREAD.checked_sub(begin.elapsed()) {
+            self.forget()?;
+            match self.wait(rest, others)? {
+                Ready::Others => return Ok(Outcome::Interrupted),
+                Ready::Keys | Ready::Nothing => {}
+            }
+        }
+        self.forget()?;
+        let mut line = Line::default();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.wait(left, others)? {
+                Ready::Others => return Ok(Outcome::Interrupted),
+                Ready::Nothing if left.is_zero() => return Ok(Outcome::Late),
+                Ready::Nothing => {}
+                Ready::Keys => {
+                    let mut typed = [0; 256];
+                    let length = rustix::io::read(self.terminal, &mut typed)?;
+                    if length == 0 {
+                        // It was hung up.
+                        return Ok(Outcome::Answered(Answer::No));
+                    }
+                    let (echo, answer) = line.take(&typed[..length]);
+                    let mut terminal = self.terminal;
+                    terminal.write_all(echo.as_bytes())?;
+                    if let Some(answer) = answer {
+                        return Ok(Outcome::Answered(answer));
+                    }
+                }
+            }
+        }
+    }
+
+    fn wait(&self, within: Duration, others: &[BorrowedFd<'_>]) -> std::io::Result<Ready> {
+        let all = others.iter().copied().chain([self.terminal.as_fd()]);
+        let mut fds: Vec<PollFd<'_>> = all
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let within = Timespec::try_from(within).map_err(std::io::Error::other)?;
+        match rustix::event::poll(&mut fds, Some(&within)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+        let has_keys = ready.next_back() == Some(true);
+        Ok(match (ready.any(|ready| ready), has_keys) {
+            (true, _) => Ready::Others,
+            (false, true) => Ready::Keys,
+            (false, false) => Ready::Nothing,
+        })
+    }
+}
+
+impl Drop for Keys<'_> {
+    fn drop(&mut self) {
+        let set = || rustix::termios::tcsetattr(self.terminal, OptionalActions::Now, &self.before);
+        if let Err(error) = self.forget().and_then(|()| Ok(set()?)) {
+            log::debug!("restore the terminal: {error}");
+        }
+    }
+}
+
+/// What a wait ended with.
+enum Ready {
+    Keys,
+    Others,
+    Nothing,
+}
+
+/// What is typed of a word.
+#[derive(Default)]
+struct Line(String);
+
+impl Line {
+    /// Takes keys: what to show of them, and the answer.
+    fn take(&mut self, typed: &[u8]) -> (String, Option<Answer>) {
+        let mut echo = String::new();
+        for byte in typed {
+            match byte {
+                // ^C and ^D: who wants out says no.
+                0x03 | 0x04 => return (echo, Some(Answer::No)),
+                b'\r' | b'\n' => {
+                    let word = std::mem::take(&mut self.0).to_ascii_lowercase();
+                    match Answer::parse(word.trim()) {
+                        Some(answer) => return (echo, Some(answer)),
+                        None => echo += "\r\n  once, run, project, no or quiet > ",
+                    }
+                }
+                0x7f | 0x08 if self.0.pop().is_some() => echo += "\x08 \x08",
+                // A key that sends several bytes, such as an arrow, is no letter.
+                0x1b => break,
+                b' '..=b'~' if self.0.len() < LONGEST => {
+                    self.0.push(char::from(*byte));
+                    echo.push(char::from(*byte));
+                }
+                _ => {}
+            }
+        }
+        (echo, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_word_and_enter() {
+        for (typed, expected) in [
+            ("o\r", Some(Answer::Once)),
+            ("Once\n", Some(Answer::Once)),
+            ("r\r", Some(Answer::Run)),
+            ("  project \r", Some(Answer::Project)),
+            ("n\r", Some(Answer::No)),
+            ("q\r", Some(Answer::Quiet)),
+            ("\u{3}", Some(Answer::No)),
+            ("x\u{7f}o\r", Some(Answer::Once)),
+            ("hello\ro\r", Some(Answer::Once)),
+            ("o", None),
+            ("\r", None),
+            ("yes\r", None),
+            ("on\r", None),
+            ("\u{1b}[Ao\r", None),
+        ] {
+            let mut line = Line::default();
+            assert_eq!(line.take(typed.as_bytes()).1, expected, "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_typed_is_shown_and_bounded() {
+        let mut line = Line::default();
+        let (echo, answer) = line.take(&[b'a'; 300]);
+        assert_eq!((echo.len(), answer), (LONGEST, None));
+        assert_eq!(line.take(b"\x07\xff\x9b").0, "");
+    }
+}

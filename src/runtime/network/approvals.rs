@@ -1,0 +1,71 @@
+//! What waits for a person in one container, and the person's word: for `approvals`, `approve` and `deny`, and for the prompt of
+//! `wrap --ask`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{ControlError, clients, control};
+use crate::egress::{MOST_WAITING, WaitingConnection};
+use crate::plan::Plan;
+use crate::policy::HostName;
+use crate::runtime::RuntimeError;
+use crate::runtime::runs::{Run, events};
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::Place;
+use crate::sidecar::{AskDecision, ControlReply, ControlRequest};
+
+/// A decision that was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided {
+    /// For this host.
+    pub host: HostName,
+    /// And this port.
+    pub port: u16,
+    /// Open connections that may not go on.
+    pub closed: usize,
+}
+
+/// Whether a person is asked about connections of this container.
+pub fn asks(record: &Record) -> bool {
+    let asks = |plan: &Plan| plan.network.asking.is_some();
+    record.plan().is_some_and(asks)
+}
+
+/// What waits in a container, each with its program where that is found. The sidecar is given so long to answer.
+pub fn waiting(record: &Record, within: Duration) -> Result<Vec<WaitingConnection>, RuntimeError> {
+    let place = Place::new(&record.root, &record.id)?;
+    if !asks(record) {
+        return Ok(Vec::new());
+    }
+    let status = control::status_within(&place.dir(), record, within)?;
+    let waiting = status.and_then(|s| s.asking).map(|asking| asking.waiting);
+    // The sidecar's word is bounded, too.
+    let waiting: Vec<_> = waiting.into_iter().flatten().take(MOST_WAITING).collect();
+    if waiting.is_empty() {
+        return Ok(waiting);
+    }
+    let ports = waiting.iter().filter_map(|one| one.client_port).collect();
+    let init = record.init.filter(|init| init.is_alive());
+    let programs = init.map_or_else(BTreeMap::new, |init| clients::find(init.pid, &ports));
+    let waiting = waiting.into_iter().map(|mut one| {
+        let port = one.client_port;
+        one.program = port.and_then(|port| programs.get(&port).cloned());
+        one
+    });
+    Ok(waiting.collect())
+}
+
+/// Tells the sidecar, and writes it down.
+pub fn decide(record: &Record, decision: AskDecision) -> Result<Decided, RuntimeError> {
+    let place = Place::new(&record.root, &record.id)?;
+    let approve = decision.approve;
+    let request = ControlRequest::Decide(decision);
+    match control::ask_living(&place.dir(), record, &request)? {
+        ControlReply::Decided { host, port, closed } => {
+            Run::of(&place).note(vec![events::decided(&host, port, approve)]);
+            Ok(Decided { host, port, closed })
+        }
+        ControlReply::Failed(why) => Err(ControlError::Refused(why).into()),
+        _ => Err(ControlError::Unexpected.into()),
+    }
+}

@@ -1,0 +1,63 @@
+//! SHELL. A directory of the person's own, in which a file appears as a whole.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::wrap::error::WrapRefused;
+use crate::wrap::person::Person;
+
+/// A directory that decides what commands may do.
+pub struct OwnDir(PathBuf);
+
+impl OwnDir {
+    /// This one, which need not be there.
+    pub fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Whoever may write the directory says what is trusted.
+    pub fn check(&self, person: &Person) -> Result<()> {
+        let dir = &self.0;
+        let found = dir.metadata().with_context(|| format!("look at {dir:?}"))?;
+        if !found.is_dir() || !person.owns(&found) || found.mode() & 0o022 != 0 {
+            bail!(WrapRefused::File {
+                path: dir.clone(),
+                why: "says what is trusted: it must be your own directory, and others may not write it (chmod go-w)".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Writes a file in it, for its owner alone.
+    pub fn put(&self, person: &Person, place: &Path, content: &[u8]) -> Result<()> {
+        let dir = &self.0;
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir);
+        made.with_context(|| format!("make {dir:?}"))?;
+        self.check(person)?;
+        // Whole or not at all: a killed one leaves a file that nobody reads.
+        let half = dir.join(format!(".{}", std::process::id()));
+        let step = || format!("write {half:?}");
+        if let Err(error) = fs::remove_file(&half)
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(error).with_context(step);
+        }
+        let mut options = File::options();
+        let file = options.write(true).create_new(true).mode(0o600).open(&half);
+        let mut file = file.with_context(step)?;
+        file.write_all(content).with_context(step)?;
+        fs::rename(&half, place).with_context(|| format!("write {place:?}"))
+    }
+}
