@@ -65,9 +65,9 @@ impl Init {
 
     pub fn attach(&self) -> Attach<'_> {
         Attach {
-            engine_netns: None,
+            netns: None,
             init_pidfd: self.pidfd.as_fd(),
-            inner: make(&inner_config(InnerMode::Loopback)),
+            inner: Some(make(&inner_config(InnerMode::Loopback))),
             shown: None,
             calls: None,
             serving: None,
@@ -80,7 +80,7 @@ pub fn ready(config: &SidecarConfig<'_>, init: &Init) -> (SidecarRecord, OwnedFd
     let mut spawned = spawn(config, program().as_fd()).unwrap();
     let end = spawned.take_init_end().unwrap();
     let attach = init.attach();
-    let cookie = attach.inner.cookie;
+    let cookie = attach.inner.as_ref().unwrap().cookie;
     (spawned.attach(attach).unwrap(), end, cookie)
 }
 
@@ -304,7 +304,7 @@ fn dials_from_the_engines_namespace() {
         let init = Init::start();
         let spawned = spawn(&config(), program().as_fd()).unwrap();
         let attach = Attach {
-            engine_netns: Some(engine.netns.as_fd()),
+            netns: Some(engine.netns.as_fd()),
             ..init.attach()
         };
         let record = spawned.attach(attach).unwrap();

@@ -90,9 +90,14 @@ impl NetworkPlan {
         self.asking.as_ref().is_some_and(|asking| asking.learns)
     }
 
-    /// Whether the sidecar has anybody to answer, inside or outside.
+    /// Whether the sidecar of this network has anybody to answer, inside or outside.
     pub fn is_served(&self) -> bool {
         self.mode == NetworkMode::Allowlist || self.refusing || !self.inbound.is_empty()
+    }
+
+    /// Likewise of the container's own sidecar: in another one's network it has none that serves.
+    pub fn is_served_by_own(&self) -> bool {
+        self.shared.is_none() && self.is_served()
     }
 }
 

@@ -27,11 +27,10 @@ impl<'a> Asked<'a> {
     /// For a container on this kernel. Denied calls are logged where a taken one cannot be interrupted by a signal: programs do
     /// not expect EINTR of them.
     pub fn of(plan: &'a Plan, host: &HostFacts) -> Self {
-        let logged = host.wait_killable && plan.network.shared.is_none();
         Self {
             syscalls: &plan.syscalls,
             devices: !plan.devices.is_empty(),
-            denials: match logged {
+            denials: match host.wait_killable {
                 true => DenyMode::Notify,
                 false => DenyMode::Errno,
             },

@@ -108,21 +108,25 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
     report::wait(&reader)
 }
 
-/// A container without the sidecar that it was created with, or that of the network it shares, does not start.
+/// A container without the sidecar that it was created with, or without that of the network it shares, does not start.
 fn check_sidecar(record: &Record) -> Result<(), &'static str> {
     let own = record.sidecar.as_ref().map(ProcessId::from);
     let shared = record.shared_network().map(|shared| ProcessId {
         pid: shared.sidecar_pid,
         start_time: shared.sidecar_start,
     });
-    match (own, shared) {
-        (Some(sidecar), _) if !sidecar.is_alive() => {
-            Err("its sidecar is gone, so there is no network wall: delete and create it again")
-        }
-        (None, Some(sidecar)) if !sidecar.is_alive() => Err(
+    let is_gone = |sidecar: Option<ProcessId>| sidecar.is_some_and(|sidecar| !sidecar.is_alive());
+    match (is_gone(own), is_gone(shared), shared) {
+        (_, true, _) => Err(
             "the container whose network it shares has ended or lost its sidecar: delete and create it again",
         ),
-        _ => Ok(()),
+        (true, false, None) => {
+            Err("its sidecar is gone, so there is no network wall: delete and create it again")
+        }
+        (true, false, Some(_)) => Err(
+            "its sidecar is gone, which answers the denied system calls: delete and create it again",
+        ),
+        (false, false, _) => Ok(()),
     }
 }
 

@@ -11,10 +11,11 @@ use crate::audit::{Context, Event, LifeState, Verdict, WallName, What, chain};
 use crate::egress::Kept;
 use crate::network::Listeners;
 use crate::sidecar::SidecarError;
+use crate::sidecar::attachment::{Attachment, CallsSent, InnerSent, PlaceSent};
 use crate::sidecar::callers::Callers;
 use crate::sidecar::calls::Calls;
 use crate::sidecar::inside::Inside;
-use crate::sidecar::protocol::{Attachment, CallsSent, EngineNetns, NamespaceId, ProtocolError};
+use crate::sidecar::protocol::{NamespaceId, ProtocolError};
 use crate::sidecar::serve::{Descriptors, Serving};
 use crate::sidecar::warden::WardensLog;
 use crate::sys::netlink::RouteSocket;
@@ -25,14 +26,20 @@ const MOST_CONFIGURATION: u64 = 1 << 20;
 /// Whom a ready sidecar serves.
 pub(super) struct Served {
     pub init: OwnedFd,
-    pub netns: OwnedFd,
-    pub sysfs: OwnedFd,
-    pub cookie: u64,
+    /// What init asks for; `None` where it is in another container's network already.
+    pub inner: Option<Inner>,
     /// The listeners of its denied calls.
     pub calls: Option<Calls>,
     /// Their log, where nothing else has one.
     pub calls_log: Option<OwnLog>,
     pub serving: Option<(Serving, Descriptors)>,
+}
+
+/// The inner network namespace that init gets at `start`.
+pub(super) struct Inner {
+    pub netns: OwnedFd,
+    pub sysfs: OwnedFd,
+    pub cookie: u64,
 }
 
 /// The log of a sidecar that serves nothing.
@@ -74,12 +81,10 @@ impl Served {
 /// What came with the attachment, as it came.
 pub(super) struct Attached {
     init: OwnedFd,
-    netns: OwnedFd,
-    sysfs: OwnedFd,
-    cookie: u64,
+    inner: Option<Inner>,
     pid_namespace: NamespaceId,
-    /// The engine's network namespace, where the sidecar is not in it already.
-    pub engine: Option<OwnedFd>,
+    /// The network namespace that the sidecar is to be in, where it is not in it already.
+    pub place: Option<OwnedFd>,
     /// The file in which the container is shown its refusals.
     shown: Option<OwnedFd>,
     /// For denied calls: the socket for listeners, and the program.
@@ -93,18 +98,25 @@ impl Attached {
     /// Sorts the descriptors that came.
     pub fn new(attachment: &Attachment, fds: Vec<OwnedFd>) -> Result<Self, SidecarError> {
         let mut arrived = Arrived::new(fds, attachment.descriptors());
-        if arrived.have != arrived.need {
+        // Who serves connections serves those of a namespace that it was given.
+        let is_misplaced = attachment.inner == InnerSent::No && attachment.sockets.is_some();
+        if arrived.have != arrived.need || is_misplaced {
             return Err(arrived.wrong());
         }
         Ok(Self {
             init: arrived.next()?,
-            netns: arrived.next()?,
-            sysfs: arrived.next()?,
-            cookie: attachment.cookie,
+            inner: match attachment.inner {
+                InnerSent::Cookie(cookie) => Some(Inner {
+                    netns: arrived.next()?,
+                    sysfs: arrived.next()?,
+                    cookie,
+                }),
+                InnerSent::No => None,
+            },
             pid_namespace: attachment.pid_namespace,
-            engine: match attachment.engine_netns {
-                EngineNetns::Sent => Some(arrived.next()?),
-                EngineNetns::Inherited => None,
+            place: match attachment.place {
+                PlaceSent::Sent => Some(arrived.next()?),
+                PlaceSent::Inherited => None,
             },
             shown: match attachment.shows {
                 true => Some(arrived.next()?),
@@ -138,11 +150,9 @@ impl Attached {
     ) -> Result<Served, SidecarError> {
         let Self {
             init,
-            netns,
-            sysfs,
-            cookie,
+            inner,
             pid_namespace,
-            engine: _,
+            place: _,
             shown,
             calls,
             calls_log,
@@ -172,9 +182,7 @@ impl Attached {
             .transpose()?;
         Ok(Served {
             init,
-            netns,
-            sysfs,
-            cookie,
+            inner,
             calls,
             calls_log,
             serving,
@@ -336,4 +344,33 @@ fn read_kept(file: OwnedFd) -> Result<(Kept, OwnedFd), SidecarError> {
         SidecarError::Configuration(std::io::Error::other(why))
     })?;
     Ok((kept, file.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sidecar::protocol::own_pid_namespace;
+
+    fn arrives(inner: InnerSent, sockets: Option<usize>, count: usize) -> bool {
+        let own = own_pid_namespace().unwrap();
+        let attachment = Attachment {
+            inner,
+            place: PlaceSent::Inherited,
+            pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
+            shows: false,
+            calls: CallsSent::No,
+            sockets,
+        };
+        let fds = (0..count).map(|_| own.try_clone().unwrap()).collect();
+        Attached::new(&attachment, fds).is_ok()
+    }
+
+    #[test]
+    fn who_has_no_namespace_to_give_away_serves_nobody() {
+        assert!(arrives(InnerSent::Cookie(1), Some(0), 6));
+        assert!(arrives(InnerSent::Cookie(1), None, 3));
+        assert!(arrives(InnerSent::No, None, 1));
+        assert!(!arrives(InnerSent::No, Some(0), 4));
+        assert!(!arrives(InnerSent::No, None, 3), "too many descriptors");
+    }
 }

@@ -149,8 +149,10 @@ fn tiny_tmpfs() -> io::Result<rustix::fd::OwnedFd> {
 }
 
 /// Moves to the engine's network namespace, from which later parts dial.
-pub(super) fn join_engine(namespace: BorrowedFd<'_>) -> Result<(), ConfineError> {
-    netns::enter_net(namespace).map_err(ConfineError::step("join the engine's network namespace"))
+pub(super) fn join_network(namespace: BorrowedFd<'_>) -> Result<(), ConfineError> {
+    netns::enter_net(namespace).map_err(ConfineError::step(
+        "join the network namespace it belongs in",
+    ))
 }
 
 /// Gives every privilege away. Returns the Landlock ABI that holds from now on.

@@ -15,12 +15,15 @@
 //!
 //! Where the container is to end with its sidecar, what the runtime clones is the sidecar's parent, the [`warden`].
 //!
+//! A container in another one's network is there already: its sidecar has no namespace to hand over, and answers denied calls alone.
+//!
 //! It keeps nothing alive and opens nothing when it dies: without it `start` has no namespace to
 //! enter, and a started container has no way out. No thread: a single poll loop, or under the mode `allowlist` the
 //! event loop of [`serve`].
 
 mod account;
 mod attach;
+mod attachment;
 pub mod bare;
 mod callers;
 pub mod calls;

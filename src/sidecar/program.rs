@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::network::with_causes;
 use crate::sidecar::account::{Identity, Procfs};
-use crate::sidecar::attach::{Attached, Served, routes};
+use crate::sidecar::attach::{Attached, OwnLog, Served, routes};
 use crate::sidecar::calls::Calls;
 use crate::sidecar::confine::{self, Limits};
 use crate::sidecar::filter;
@@ -219,8 +219,8 @@ fn become_nobody(
     };
     let node_cookie =
         netns::current_cookie().map_err(SidecarError::step("read the node's SO_NETNS_COOKIE"))?;
-    if let Some(engine) = &attached.engine {
-        confine::join_engine(engine.as_fd()).map_err(SidecarError::Confine)?;
+    if let Some(place) = &attached.place {
+        confine::join_network(place.as_fd()).map_err(SidecarError::Confine)?;
     }
     let mut served = attached.prepare(node, node_cookie)?;
     let abi = confine::drop_privileges(identity, duty).map_err(SidecarError::Confine)?;
@@ -246,13 +246,23 @@ fn become_nobody(
 fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
     let Served {
         init,
-        netns,
-        sysfs,
-        cookie,
-        calls,
+        inner,
+        mut calls,
         calls_log,
         serving,
     } = served;
+    let Some(inner) = inner else {
+        // Init asks for nothing: what it says first is its listener.
+        expect_listener(calls.as_mut(), handover, Question::Enter)?;
+        return Waiting {
+            init,
+            pending: None::<(OwnedFd, fn(&OwnedFd) -> Question)>,
+            log: calls_log.map(|log| Kept::of(log, calls.as_ref())),
+            calls,
+        }
+        .run();
+    };
+    let (netns, sysfs, cookie) = (inner.netns, inner.sysfs, inner.cookie);
     match serving {
         None => Waiting {
             init,
@@ -261,10 +271,7 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
                 let sysfs = sysfs;
                 answer(socket, cookie, &netns, &sysfs)
             })),
-            log: calls_log.map(|log| {
-                let journal = Journal::new(log.file, log.context).showing(log.inside);
-                Kept::new(journal, calls.as_ref())
-            }),
+            log: calls_log.map(|log| Kept::of(log, calls.as_ref())),
             calls,
         }
         .run(),
@@ -292,7 +299,8 @@ struct Kept {
 
 impl Kept {
     /// Into which denied calls go from now on.
-    fn new(journal: Journal, calls: Option<&Calls>) -> Self {
+    fn of(log: OwnLog, calls: Option<&Calls>) -> Self {
+        let journal = Journal::new(log.file, log.context).showing(log.inside);
         let (journal, began) = (Rc::new(RefCell::new(journal)), Instant::now());
         if let Some(calls) = calls {
             let journal = Rc::clone(&journal);

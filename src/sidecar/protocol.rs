@@ -1,7 +1,7 @@
 //! The protocol between the runtime, the sidecar and the container's init.
 //!
 //! Two sockets, both nameless pairs. The **bootstrap** socket between runtime and sidecar carries [`Setup`],
-//! [`Attach`] and [`Reply`] as JSON, and closes when the sidecar is ready. init inherits the **hand-over** socket,
+//! [`super::attachment::Attachment`] and [`Reply`] as JSON, and closes when the sidecar is ready. init inherits the **hand-over** socket,
 //! with one fixed question and one fixed answer, so that it needs neither a parser nor much memory.
 
 use std::io;
@@ -12,7 +12,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::confine::Limits;
-use crate::audit::Context;
 use crate::cgroup::sidecar::CgroupPlan;
 use crate::sys::socket::{self, Received};
 
@@ -113,25 +112,6 @@ pub enum Duty {
     Serve,
 }
 
-/// The second message: whom it serves. Its descriptors are init's pidfd, the inner namespace, the
-/// inner sysfs and, if `engine_netns` says so, the engine's network namespace; the file of refusals, if there
-/// is one; then, if it answers denied calls, the socket for
-/// their listeners, the program and, if that is its own, the log and the warden's; then, if it is to serve, the configuration, the violation log, the control socket, the listeners and the sockets to dial with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Attachment {
-    pub cookie: u64,
-    pub engine_netns: EngineNetns,
-    /// The runtime's pid namespace.
-    pub pid_namespace: NamespaceId,
-    /// Whether the file comes along in which the container is shown its refusals.
-    pub shows: bool,
-    /// Whether it answers denied system calls, and where it logs them.
-    pub calls: CallsSent,
-    /// How many listeners and sockets to dial with come along; `None`: nothing is served.
-    pub sockets: Option<usize>,
-}
-
 /// Which namespace a descriptor of `/proc/PID/ns` is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -157,59 +137,6 @@ pub fn own_pid_namespace() -> io::Result<OwnedFd> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     let opened = rustix::fs::open("/proc/self/ns/pid", flags, rustix::fs::Mode::empty());
     Ok(opened?)
-}
-
-impl Attachment {
-    /// How many descriptors it comes with.
-    pub fn descriptors(&self) -> usize {
-        self.engine_netns.descriptors()
-            + usize::from(self.shows)
-            + self.calls.descriptors()
-            + self.sockets.map_or(0, |count| 3 + count)
-    }
-}
-
-/// What comes along for denied system calls.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum CallsSent {
-    /// Nothing: the kernel answers them.
-    No,
-    /// The socket and the program. They are logged where what is served is logged.
-    SharedLog,
-    /// The socket, the program, a log and the warden's, for whose lines this is the context.
-    OwnLog(Context),
-}
-
-impl CallsSent {
-    /// How many descriptors that is.
-    pub fn descriptors(&self) -> usize {
-        match self {
-            Self::No => 0,
-            Self::SharedLog => 2,
-            Self::OwnLog(_) => 4,
-        }
-    }
-}
-
-/// Where the sidecar dials from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum EngineNetns {
-    /// From the namespace that is the fourth descriptor.
-    Sent,
-    /// From the one it was started in.
-    Inherited,
-}
-
-impl EngineNetns {
-    /// How many descriptors an [`Attachment`] comes with.
-    pub fn descriptors(self) -> usize {
-        match self {
-            Self::Sent => 4,
-            Self::Inherited => 3,
-        }
-    }
 }
 
 /// The sidecar's only answer on the bootstrap socket.
@@ -384,6 +311,7 @@ fn failed(peer: &'static str, limit: Duration, source: io::Error) -> ProtocolErr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sidecar::attachment::{Attachment, CallsSent, InnerSent, PlaceSent};
 
     const SOON: Duration = Duration::from_secs(2);
 
@@ -459,9 +387,22 @@ mod tests {
     #[test]
     fn a_bootstrap_message_with_an_unknown_field_is_refused() {
         let (a, b) = socket::pair().unwrap();
-        let sent = r#"{"cookie":1,"engine_netns":"sent","x":1}"#;
-        socket::send(a.as_fd(), sent.as_bytes(), &[]).unwrap();
-        let got = receive::<Attachment>(b.as_fd(), "runtime", "attachment", SOON);
-        assert!(matches!(got, Err(ProtocolError::Malformed { .. })));
+        let own = own_pid_namespace().unwrap();
+        let attachment = Attachment {
+            inner: InnerSent::Cookie(1),
+            place: PlaceSent::Sent,
+            pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
+            shows: false,
+            calls: CallsSent::No,
+            sockets: None,
+        };
+        let mut sent = serde_json::to_value(&attachment).unwrap();
+        let hear = |sent: &serde_json::Value| {
+            socket::send(a.as_fd(), sent.to_string().as_bytes(), &[]).unwrap();
+            receive::<Attachment>(b.as_fd(), "runtime", "attachment", SOON)
+        };
+        assert_eq!(hear(&sent).unwrap().0, attachment);
+        sent["x"] = 1.into();
+        assert!(matches!(hear(&sent), Err(ProtocolError::Malformed { .. })));
     }
 }

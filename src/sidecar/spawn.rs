@@ -11,9 +11,8 @@ use serde::Serialize;
 use crate::audit::Context;
 use crate::cgroup::sidecar::{self, CgroupConfig, CgroupPlan};
 use crate::network::{InnerNamespace, Listeners};
-use crate::sidecar::protocol::{
-    self, Attachment, CallsSent, Duty, EngineNetns, Loss, ProtocolError, Reply, Setup,
-};
+use crate::sidecar::attachment::{Attachment, CallsSent, InnerSent, PlaceSent};
+use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Reply, Setup};
 use crate::sidecar::record::{self, SidecarRecord, WardenRecord};
 use crate::sidecar::{ARGV0, Limits, SidecarError, VERB};
 use crate::sys::process::{self, NewProgram};
@@ -67,12 +66,12 @@ enum Fate {
 /// What a sidecar serves.
 #[derive(Debug)]
 pub struct Attach<'a> {
-    /// The namespace that the engine prepared, for it to dial from; `None`: where it is.
-    pub engine_netns: Option<BorrowedFd<'a>>,
+    /// The network namespace that it is to be in: the engine's, for it to dial from, or the shared one. `None`: where it is.
+    pub netns: Option<BorrowedFd<'a>>,
     /// The container's init: the sidecar ends with it.
     pub init_pidfd: BorrowedFd<'a>,
-    /// The inner namespace, for init, with its listeners.
-    pub inner: InnerNamespace,
+    /// The inner namespace, for init, with its listeners; `None` where init is in another container's.
+    pub inner: Option<InnerNamespace>,
     /// The file in which the container is shown its refusals, opened to write.
     pub shown: Option<OwnedFd>,
     /// What it answers denied system calls with, where it is to.
@@ -311,23 +310,26 @@ impl Spawned {
 
     fn exchange(&self, attach: Attach<'_>) -> Result<(u32, Option<i32>), SidecarError> {
         let Attach {
-            engine_netns,
+            netns,
             init_pidfd,
-            inner,
+            mut inner,
             shown,
             calls,
             serving,
         } = attach;
+        let served = inner.as_mut();
+        let served = served.map(|i| (i.listeners.take(), std::mem::take(&mut i.dialers)));
+        let (listeners, dialers) = served.unwrap_or_default();
         let extra: Vec<OwnedFd> = match serving {
             Some(serving) => {
                 let own = [serving.config, serving.journal, serving.control];
-                let listeners = inner.listeners.map(Listeners::into_fds).unwrap_or_default();
+                let listeners = listeners.map(Listeners::into_fds).unwrap_or_default();
                 own.into_iter()
                     .chain(serving.kept)
                     .chain(serving.outside)
                     .chain(serving.warden)
                     .chain(listeners)
-                    .chain(inner.dialers)
+                    .chain(dialers)
                     .collect()
             }
             None => Vec::new(),
@@ -336,12 +338,11 @@ impl Spawned {
             .and_then(|own| protocol::NamespaceId::of(own.as_fd()))
             .map_err(SidecarError::step("look at our own pid namespace"))?;
         let message = Attachment {
-            cookie: inner.cookie,
+            inner: inner
+                .as_ref()
+                .map_or(InnerSent::No, |inner| InnerSent::Cookie(inner.cookie)),
             pid_namespace,
-            engine_netns: match engine_netns {
-                Some(_) => EngineNetns::Sent,
-                None => EngineNetns::Inherited,
-            },
+            place: netns.map_or(PlaceSent::Inherited, |_| PlaceSent::Sent),
             shows: shown.is_some(),
             calls: match &calls {
                 None => CallsSent::No,
@@ -350,8 +351,11 @@ impl Spawned {
             },
             sockets: extra.len().checked_sub(3),
         };
-        let mut fds = vec![init_pidfd, inner.netns.as_fd(), inner.sysfs.as_fd()];
-        fds.extend(engine_netns);
+        let mut fds = vec![init_pidfd];
+        if let Some(inner) = &inner {
+            fds.extend([inner.netns.as_fd(), inner.sysfs.as_fd()]);
+        }
+        fds.extend(netns);
         fds.extend(shown.as_ref().map(AsFd::as_fd));
         if let Some(calls) = &calls {
             fds.extend([calls.listening.as_fd(), calls.program.as_fd()]);

@@ -1,6 +1,7 @@
 //! Pods as a kubelet lays them out: their cgroups with limits, their volumes, their annotations, their sandboxes (K-2 to K-8).
 
 mod annotations;
+mod calls;
 mod features;
 mod gone;
 mod limits;

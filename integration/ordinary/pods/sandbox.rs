@@ -9,24 +9,24 @@ use crate::command::run;
 use crate::direct::Node;
 
 /// What agentbox's record says of a container.
-fn record(id: &str) -> Value {
+pub(super) fn record(id: &str) -> Value {
     serde_json::from_str(&kept(id, "record.json")).unwrap()
 }
 
 /// A file of a container's directory.
-fn kept(id: &str, file: &str) -> String {
+pub(super) fn kept(id: &str, file: &str) -> String {
     let entries = std::fs::read_dir("/run/agentbox/index").unwrap();
     let mut dirs = entries.map(|entry| entry.unwrap().path());
     let own = dirs.find(|path| path.to_string_lossy().ends_with(&format!("-{id}")));
     std::fs::read_to_string(own.unwrap().join(file)).unwrap()
 }
 
-fn is_running(node: &Node, id: &str) -> bool {
+pub(super) fn is_running(node: &Node, id: &str) -> bool {
     node.call(&["state", id]).ok().contains("\"running\"")
 }
 
 /// A member of a sandbox's network, as a CRI engine describes it.
-fn member(node: &Node, sandbox: &str, annotations: &[(&str, &str)]) -> Value {
+pub(super) fn member(node: &Node, sandbox: &str, annotations: &[(&str, &str)]) -> Value {
     let mut config = sleeper(node, annotations);
     let init = record(sandbox)["init"]["pid"].to_string();
     let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();

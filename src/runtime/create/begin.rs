@@ -21,9 +21,11 @@ use crate::runtime::agent::{Agent, ListenerChild, Moment};
 use crate::runtime::filter;
 use crate::runtime::foreground::notify;
 use crate::runtime::hooks::{self, CreateHooks};
+use crate::runtime::network::member::MemberSidecar;
 use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::state::report;
 use crate::runtime::unprivileged;
+use crate::seccomp::Listener;
 
 impl Creation<'_> {
     /// sd_notify(3) for a container without a policy.
@@ -42,23 +44,27 @@ impl Creation<'_> {
         Ok(())
     }
 
-    /// The sidecar and the inner network namespace; or another container's, which is joined.
+    /// The sidecar and the inner network namespace; or another container's, which is joined, and a sidecar for denied calls alone.
     pub(super) fn begin_network(&mut self) -> Result<(), RuntimeError> {
         let Some(plan) = self.decision.plan() else {
             return Ok(());
         };
-        if let Some(shared) = &plan.network.shared {
-            self.record.netns_cookie = Some(shared.cookie);
-            return Ok(());
-        }
-        let network = NetworkWall::begin(
-            plan,
-            &self.decision.bundle.spec,
-            &self.place,
-            self.decision.listener(),
-        )?;
-        let network = self.running.network.insert(network);
-        self.record.sidecar = Some(network.sidecar().clone());
+        let (spec, listener) = (&self.decision.bundle.spec, self.decision.listener());
+        let sidecar = match &plan.network.shared {
+            Some(shared) => {
+                self.record.netns_cookie = Some(shared.cookie);
+                if listener != Listener::Sidecar {
+                    return Ok(());
+                }
+                let member = MemberSidecar::begin(plan, spec, &self.place)?;
+                self.running.member.insert(member).sidecar()
+            }
+            None => {
+                let network = NetworkWall::begin(plan, spec, &self.place, listener)?;
+                self.running.network.insert(network).sidecar()
+            }
+        };
+        self.record.sidecar = Some(sidecar.clone());
         // Before it is used: `delete --force` finds it if this process dies here.
         self.save_record()
     }
@@ -158,9 +164,10 @@ impl Creation<'_> {
 
     /// Tells the sidecar what it is to be.
     pub(super) fn configure_sidecar(&mut self) -> Result<(), RuntimeError> {
-        match &mut self.running.network {
-            Some(network) => network.configure(),
-            None => Ok(()),
+        match (&mut self.running.network, &mut self.running.member) {
+            (Some(network), _) => network.configure(),
+            (None, Some(member)) => member.configure(),
+            (None, None) => Ok(()),
         }
     }
 

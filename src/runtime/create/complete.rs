@@ -114,21 +114,23 @@ impl Creation<'_> {
         self.run.keep_complete(&self.record, config)
     }
 
-    /// Hands the inner network namespace to the sidecar, which then says that it is confined.
+    /// Hands the inner network namespace and the way of denied calls to the sidecar, which then says that it is confined.
     pub(super) fn finish_network(
         &mut self,
         init: ProcessId,
     ) -> Result<Option<Namespace>, RuntimeError> {
-        match self.running.network.take() {
-            Some(network) => {
-                let answers = self.decision.listener() == Listener::Sidecar;
-                let calls = answers
-                    .then(|| calls::open(&self.place, &self.record, &self.run))
-                    .transpose()?;
-                network.finish(init, &self.place, &mut self.record, &self.run, calls)
-            }
-            None => Ok(None),
+        let calls = || calls::open(&self.place, &self.record, &self.run);
+        if let Some(member) = self.running.member.take() {
+            let calls = calls()?;
+            member.finish(init, &mut self.record, calls)?;
+            return Ok(None);
         }
+        let Some(network) = self.running.network.take() else {
+            return Ok(None);
+        };
+        let answers = self.decision.listener() == Listener::Sidecar;
+        let calls = answers.then(calls).transpose()?;
+        network.finish(init, &self.place, &mut self.record, &self.run, calls)
     }
 
     /// Enters the container's namespaces in the index by which containers that join them find it.

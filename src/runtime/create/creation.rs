@@ -12,6 +12,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::agent::ListenerChild;
 use crate::runtime::delete;
 use crate::runtime::network::engine_networks;
+use crate::runtime::network::member::MemberSidecar;
 use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::runs::Run;
 use crate::runtime::state::record::Record;
@@ -42,6 +43,8 @@ pub(super) struct Running {
     pub(super) listener_child: Option<ListenerChild>,
     /// The sidecar, and the maker of the inner network namespace.
     pub(super) network: Option<NetworkWall>,
+    /// Instead of these, the sidecar of a container in another one's network.
+    pub(super) member: Option<MemberSidecar>,
     /// The child that makes the disk for what is thrown away.
     pub(super) disk: Option<scratch::DiskMaker>,
 }

@@ -23,6 +23,7 @@ use crate::enforce::{EnforceError, Wall};
 use crate::plan::{CapabilitySets, Plan};
 use crate::runtime::RuntimeError;
 use crate::runtime::launch::{has_user_namespace, keyring};
+use crate::runtime::network::member::MemberSidecar;
 use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::unprivileged;
 use crate::seccomp::{Listener, SavedFilter};
@@ -67,15 +68,20 @@ impl Creation<'_> {
         inherited: InitInherited,
     ) -> Result<PolicyWalls, RuntimeError> {
         let running = &mut self.running;
-        let sidecar = running.network.as_mut().and_then(NetworkWall::init_end);
-        let way = match (inherited.agent, self.decision.listener(), &sidecar) {
-            (Some(agent), _, _) => Some(ListenerWay::Agent(agent)),
-            // Over the socket by which it asks for its network namespace before.
-            (None, Listener::Sidecar, Some(sidecar)) => Some(ListenerWay::Sidecar(
-                sidecar
+        let network = running.network.as_mut().and_then(NetworkWall::init_end);
+        let member = running.member.as_mut().and_then(MemberSidecar::init_end);
+        // Over the socket by which it asks for its network namespace before, if it asks for one.
+        let line = match &network {
+            Some(network) => Some(
+                network
                     .try_clone()
                     .map_err(RuntimeError::io("copy the sidecar's socket"))?,
-            )),
+            ),
+            None => member,
+        };
+        let way = match (inherited.agent, self.decision.listener(), line) {
+            (Some(agent), _, _) => Some(ListenerWay::Agent(agent)),
+            (None, Listener::Sidecar, Some(line)) => Some(ListenerWay::Sidecar(line)),
             (None, _, _) => None,
         };
         let disk = running.disk.as_mut().and_then(DiskMaker::take_end);
@@ -97,7 +103,7 @@ impl Creation<'_> {
             filter: FilterWall::planned(filter, way)?,
             role: Role::Init(InitWork {
                 process: self.first_process(inherited.leader),
-                network: InnerNetwork::planned(&plan, sidecar)?,
+                network: InnerNetwork::planned(&plan, network)?,
                 files: InitFiles::planned(&plan, kernel, judged, disk, user_namespace)?,
                 plan,
             }),

@@ -35,7 +35,10 @@ pub fn open(place: &Place, record: &Record, run: &Run) -> Result<CallsFds, Runti
     Ok(CallsFds {
         listening: listen(&dir)?,
         program: program.into(),
-        log: match record.plan().is_some_and(|plan| plan.network.is_served()) {
+        log: match record
+            .plan()
+            .is_some_and(|plan| plan.network.is_served_by_own())
+        {
             true => None,
             false => Some(CallsLog {
                 file: run.open(audit::SIDECAR)?.into(),

@@ -16,6 +16,7 @@ pub mod clients;
 pub mod control;
 pub mod engine_networks;
 mod error;
+pub mod member;
 pub mod ports;
 pub mod refused;
 pub mod resolver;

@@ -24,12 +24,13 @@ pub fn open(pid: i32) -> Option<OwnedFd> {
 /// among them, and all of them are that where the sidecar has no connections of its own.
 pub fn resets(record: &Record) -> Option<u64> {
     let own = record.sidecar.as_ref().map(ProcessId::from);
+    // A member's own sidecar is in the inner network.
     let shared = record.shared_network().map(|shared| ProcessId {
         pid: shared.sidecar_pid,
         start_time: shared.sidecar_start,
     });
     // It is there and nowhere else.
-    let sidecar = own.or(shared)?;
+    let sidecar = shared.or(own)?;
     // A container of `wrap`, or one that was to have the node's network: what the kernel sent there is everybody's.
     if namespace(&sidecar.pid.to_string())? == namespace("self")? {
         return None;

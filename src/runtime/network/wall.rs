@@ -71,7 +71,7 @@ impl NetworkWall {
         let mode = plan.network.mode;
         let serving = plan
             .network
-            .is_served()
+            .is_served_by_own()
             .then(|| (serving(plan, place), place.dir()));
         let seconds = plan.network.budgets_kept;
         let kept = match serving {
@@ -84,13 +84,7 @@ impl NetworkWall {
         if let Some(kept) = &kept {
             config.limits.file_bytes = config.limits.file_bytes.max(kept.room);
         }
-        let exe = rustix::fs::open(
-            "/proc/self/exe",
-            rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
-        )
-        .map_err(RuntimeError::io("open the runtime's own file"))?;
-        let spawned = sidecar::spawn(&config, exe.as_fd())?;
+        let spawned = spawn(&config)?;
         let maker = if user_namespace {
             None
         } else {
@@ -158,9 +152,7 @@ impl NetworkWall {
         record.netns_cookie = Some(inner.cookie);
         let netns = File::from(inner.netns.try_clone().map_err(held())?);
         let namespace = Namespace::of("net", &netns.metadata().map_err(held())?);
-        let pid = rustix::process::Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
-        let init_pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
-            .map_err(RuntimeError::io("open the container's process"))?;
+        let init_pidfd = open_process(init)?;
         let engine = open_namespace(init.pid, "net")?;
         let serving = match &mut self.serving {
             Some((serving, dir)) => {
@@ -196,13 +188,31 @@ impl NetworkWall {
             calls,
             serving,
             // The sidecar is in the node's own already, which only root may join.
-            engine_netns: (!self.persons).then(|| engine.as_fd()),
+            netns: (!self.persons).then(|| engine.as_fd()),
             init_pidfd: init_pidfd.as_fd(),
-            inner,
+            inner: Some(inner),
         };
         record.sidecar = Some(self.spawned.attach(attach)?);
         Ok(namespace)
     }
+}
+
+/// Starts a sidecar from the runtime's own file.
+pub(super) fn spawn(config: &SidecarConfig<'_>) -> Result<sidecar::Spawned, RuntimeError> {
+    let exe = rustix::fs::open(
+        "/proc/self/exe",
+        rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )
+    .map_err(RuntimeError::io("open the runtime's own file"))?;
+    Ok(sidecar::spawn(config, exe.as_fd())?)
+}
+
+/// The container's first process, for a sidecar to watch.
+pub(super) fn open_process(init: ProcessId) -> Result<OwnedFd, RuntimeError> {
+    let pid = rustix::process::Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+        .map_err(RuntimeError::io("open the container's process"))
 }
 
 fn serving(plan: &Plan, place: &Place) -> Serving {
@@ -315,7 +325,7 @@ pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
     (parent, format!("agentbox-sidecar-{}", place.key()))
 }
 
-fn sidecar_config(
+pub(super) fn sidecar_config(
     plan: &Plan,
     spec: &Spec,
     place: &Place,
@@ -366,7 +376,7 @@ fn loss(network: &NetworkPlan, spec: &Spec, place: &Place, listener: Listener) -
 
 /// What the sidecar is for. One that only refuses needs no socket of its own, and cannot make one.
 fn duty(network: &NetworkPlan) -> Duty {
-    match network.is_served() {
+    match network.is_served_by_own() {
         false => Duty::Wait,
         true if network.refusing && network.inbound.is_empty() => Duty::Refuse,
         true => Duty::Serve,

@@ -1,0 +1,149 @@
+//! Denied system calls of a pod's members: each has its own sidecar for them, and its own log.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::sandbox::{is_running, kept, member, record};
+use super::{Cgroup, Running, chosen, sleeper};
+use crate::command::run;
+use crate::direct::Node;
+
+const ROLE: &str = "io.kubernetes.cri.container-type";
+const OF: &str = "io.kubernetes.cri.sandbox-id";
+/// Makes a denied call again and again, and says how the last one ended.
+const LOOP: &str =
+    "while true; do mount -t tmpfs none /mnt 2>/tmp/new; mv /tmp/new /tmp/said; sleep 0.02; done";
+
+fn sandbox(node: &Node) -> Running<'_> {
+    let config = sleeper(node, &[(ROLE, "sandbox")]);
+    Running::start(node, "pod", "standard", &config)
+}
+
+/// A member of this pod that runs a script.
+fn config(node: &Node, pod: &str, script: &str) -> Value {
+    let mut config = member(node, pod, &[(ROLE, "container"), (OF, pod)]);
+    config["process"]["args"] = json!(["sh", "-c", script]);
+    config
+}
+
+/// The denied calls in a container's own log, by name.
+fn own(id: &str) -> Vec<String> {
+    let text = kept(id, "run/sidecar.jsonl");
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let denied = lines.filter(|line| line["wall"] == "syscalls");
+    denied
+        .map(|line| {
+            assert_eq!(line["container"], id, "{line}");
+            line["what"]["name"].as_str().unwrap().to_owned()
+        })
+        .collect()
+}
+
+/// Waits until the container's program has said this.
+#[track_caller]
+fn await_words(id: &str, words: &str) {
+    let path = format!("/proc/{}/root/tmp/said", record(id)["init"]["pid"]);
+    let mut said = String::new();
+    for _ in 0..500 {
+        said = std::fs::read_to_string(&path).unwrap_or_default();
+        if said.contains(words) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{id} says {said:?}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn each_member_of_a_pod_has_its_own_log_of_denied_calls() {
+    let node = Node::of_cri();
+    let pod = sandbox(&node);
+    let one = Running::start(&node, "one", "standard", &config(&node, &pod.id, LOOP));
+    let two = config(&node, &pod.id, "sleep 300");
+    let two = Running::start(&node, "two", "standard", &two);
+    await_words(&one.id, "permission denied");
+    // By a process of exec.
+    node.call(&["exec", &two.id, "sh", "-c", "umount /proc; true"])
+        .ok();
+    assert_eq!(own(&pod.id), [""; 0]);
+    assert!(own(&one.id).iter().all(|name| name == "mount"));
+    assert!(own(&two.id).iter().all(|name| name == "umount2"));
+    assert!(!own(&one.id).is_empty() && !own(&two.id).is_empty());
+    let shown = run("agentbox", &["audit", &two.id, "--denied"]).ok();
+    assert!(
+        shown.contains("umount2(") && !shown.contains(" mount("),
+        "{shown}"
+    );
+    let verified = node.call(&["verify", &two.id]);
+    assert_eq!(verified.code, 0, "{verified}");
+    // Its tries are denied calls too, and in nobody else's log.
+    assert!(own(&two.id).contains(&"bpf".to_owned()));
+    assert_eq!(own(&pod.id), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_member_without_its_sidecar_is_denied_its_calls_and_the_pod_goes_on() {
+    let node = Node::of_cri();
+    let pod = sandbox(&node);
+    for signal in ["-KILL", "-STOP"] {
+        let name = format!("member{}", signal.to_lowercase());
+        let one = Running::start(&node, &name, "standard", &config(&node, &pod.id, LOOP));
+        await_words(&one.id, "permission denied");
+        node.call(&["exec", &one.id, "true"]).ok();
+        let sidecar = record(&one.id)["sidecar"]["pid"].to_string();
+        run("kill", &[signal, &sidecar]).ok();
+        await_words(&one.id, "Function not implemented");
+        let refused = node.call(&["exec", &one.id, "true"]).failed();
+        assert!(refused.contains("its sidecar is gone"), "{refused}");
+        let last = kept(&one.id, "run/warden.jsonl");
+        assert!(last.contains("sidecar-lost"), "{last}");
+        for id in [&pod.id, &one.id] {
+            assert!(is_running(&node, id));
+        }
+        node.call(&["exec", &pod.id, "true"]).ok();
+    }
+}
+
+/// Nothing of a container runs where nobody answers and logs its denied calls.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_member_does_not_start_without_its_sidecar() {
+    let node = Node::of_cri();
+    let pod = sandbox(&node);
+    // One that is killed between create and start.
+    let id = format!("lost-member-{}", std::process::id());
+    let config = config(&node, &pod.id, LOOP);
+    let (options, bundle) = chosen(&node, &id, "standard", &config);
+    let create = ["create", "--bundle", &bundle, &id];
+    node.call(&[&options[..], &create].concat()).ok();
+    let sidecar = record(&id)["sidecar"]["pid"].to_string();
+    run("kill", &["-KILL", &sidecar]).ok();
+    let refused = node.call(&["start", &id]).failed();
+    assert!(
+        refused.contains("its sidecar is gone, which answers the denied system calls"),
+        "{refused}"
+    );
+    node.call(&["delete", "--force", &id]).ok();
+    // One that cannot be made: the pod has no process left.
+    let full = Cgroup::new("full-pod");
+    for dir in full.dirs() {
+        let limit = dir.join("pids.max");
+        if limit.exists() {
+            std::fs::write(limit, "0").unwrap();
+        }
+    }
+    let id = format!("no-sidecar-{}", std::process::id());
+    let mut config = config.clone();
+    config["linux"]["cgroupsPath"] = json!(format!("/{}/{id}", full.0));
+    let (options, bundle) = chosen(&node, &id, "standard", &config);
+    let create = ["create", "--bundle", &bundle, &id];
+    let refused = node.call(&[&options[..], &create].concat()).failed();
+    assert!(refused.contains("sidecar"), "{refused}");
+    assert_eq!(node.leftovers(&id), [""; 0]);
+    assert!(is_running(&node, &pod.id));
+}

@@ -1,0 +1,63 @@
+//! The sidecar of a container in another one's network: it answers and logs this container's denied calls, and has nothing of the
+//! network, which the first container's sidecar serves.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use oci_spec::runtime::Spec;
+
+use super::wall::{open_namespace, open_process, sidecar_config, spawn};
+use crate::plan::Plan;
+use crate::runtime::RuntimeError;
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::store::Place;
+use crate::seccomp::Listener;
+use crate::sidecar::{Attach, CallsFds, SidecarRecord, Spawned};
+
+/// Such a sidecar while the container is created.
+pub struct MemberSidecar(Spawned);
+
+impl MemberSidecar {
+    /// Starts it.
+    pub fn begin(plan: &Plan, spec: &Spec, place: &Place) -> Result<Self, RuntimeError> {
+        let config = sidecar_config(plan, spec, place, Listener::Sidecar);
+        Ok(Self(spawn(&config)?))
+    }
+
+    /// The end of the socket by which the container's first process gives its listener away.
+    pub fn init_end(&mut self) -> Option<OwnedFd> {
+        self.0.take_init_end()
+    }
+
+    /// Tells the sidecar what it is to be: as late as possible, and before libcontainer begins.
+    pub fn configure(&mut self) -> Result<(), RuntimeError> {
+        Ok(self.0.configure()?)
+    }
+
+    /// What `delete` needs of the sidecar from now on.
+    pub fn sidecar(&self) -> &SidecarRecord {
+        self.0.record()
+    }
+
+    /// Gives the sidecar what it needs, and waits until it says that it is confined.
+    pub fn finish(
+        self,
+        init: ProcessId,
+        record: &mut Record,
+        calls: CallsFds,
+    ) -> Result<(), RuntimeError> {
+        let init_pidfd = open_process(init)?;
+        // The network that the container shares, which has no way out: the sidecar is not left in the node's.
+        let shared = open_namespace(init.pid, "net")?;
+        let attach = Attach {
+            netns: Some(shared.as_fd()),
+            init_pidfd: init_pidfd.as_fd(),
+            inner: None,
+            // Such a container is shown no file of its refusals.
+            shown: None,
+            calls: Some(calls),
+            serving: None,
+        };
+        record.sidecar = Some(self.0.attach(attach)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! The second message of the runtime to a sidecar: whom it serves, and which descriptors come along.
+
+use serde::{Deserialize, Serialize};
+
+use super::protocol::NamespaceId;
+use crate::audit::Context;
+
+/// The message. Its descriptors are, in this order: init's pidfd; the inner namespace and the inner sysfs, if `inner` says so; the
+/// namespace to be in, if `place` says so; the file of refusals, if there is one; if it answers denied calls, the socket for their
+/// listeners, the program and, if that is its own, the log and the warden's; if it is to serve, the configuration, the log, the control
+/// socket, the listeners and the sockets to dial with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Attachment {
+    /// What init gets of it.
+    pub inner: InnerSent,
+    pub place: PlaceSent,
+    /// The runtime's pid namespace.
+    pub pid_namespace: NamespaceId,
+    /// Whether the file comes along in which the container is shown its refusals.
+    pub shows: bool,
+    /// Whether it answers denied system calls, and where it logs them.
+    pub calls: CallsSent,
+    /// How many listeners and sockets to dial with come along; `None`: nothing is served.
+    pub sockets: Option<usize>,
+}
+
+impl Attachment {
+    /// How many descriptors it comes with.
+    pub fn descriptors(&self) -> usize {
+        1 + self.inner.descriptors()
+            + self.place.descriptors()
+            + usize::from(self.shows)
+            + self.calls.descriptors()
+            + self.sockets.map_or(0, |count| 3 + count)
+    }
+}
+
+/// What comes along for denied system calls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CallsSent {
+    /// Nothing: the kernel answers them.
+    No,
+    /// The socket and the program. They are logged where what is served is logged.
+    SharedLog,
+    /// The socket, the program, a log and the warden's, for whose lines this is the context.
+    OwnLog(Context),
+}
+
+impl CallsSent {
+    /// How many descriptors that is.
+    pub fn descriptors(&self) -> usize {
+        match self {
+            Self::No => 0,
+            Self::SharedLog => 2,
+            Self::OwnLog(_) => 4,
+        }
+    }
+}
+
+/// Which network namespace the sidecar is in, and dials from if it dials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PlaceSent {
+    /// In one that comes along: the engine's, or that of the network which the container shares.
+    Sent,
+    /// In the one it was started in.
+    Inherited,
+}
+
+impl PlaceSent {
+    /// How many descriptors that is.
+    pub fn descriptors(self) -> usize {
+        match self {
+            Self::Sent => 1,
+            Self::Inherited => 0,
+        }
+    }
+}
+
+/// Which inner network namespace the sidecar keeps for init.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum InnerSent {
+    /// None: init is in another container's already.
+    No,
+    /// One with this cookie, and its sysfs.
+    Cookie(u64),
+}
+
+impl InnerSent {
+    /// How many descriptors that is.
+    pub fn descriptors(self) -> usize {
+        match self {
+            Self::No => 0,
+            Self::Cookie(_) => 2,
+        }
+    }
+}
