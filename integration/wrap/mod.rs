@@ -4,6 +4,7 @@
 mod account;
 mod agents;
 mod ask;
+mod caches;
 mod landlock;
 mod leftovers;
 mod mcp;

@@ -330,6 +330,9 @@ pub struct Wrap {
     /// Do not say on standard error, when the command has ended, which hosts were refused
     #[arg(long, short)]
     pub quiet: bool,
+    /// Hide the caches of package managers in the home, which the command else reads, and writes for the run alone
+    #[arg(long)]
+    pub no_caches: bool,
     /// File for a summary of what was refused, in Markdown
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,

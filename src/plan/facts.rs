@@ -196,7 +196,7 @@ pub struct SourceFacts {
     pub runtime: Option<PathBuf>,
     /// Why the search inside is not complete, where it is not.
     pub unsearched: Option<String>,
-    /// Why no overlay can be laid over it, where it is called like an anonymous volume and that is so.
+    /// Why no overlay can be laid over it, where it is called like an anonymous volume, or is a cache of `wrap`, and that is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_overlay: Option<String>,
     /// It is the home directory of a person of the node, or root's.

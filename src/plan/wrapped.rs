@@ -24,6 +24,8 @@ pub struct Wrapped {
     pub judged: BTreeSet<PathBuf>,
     /// Those of them that the person named: one that is refused is an error.
     pub asked: BTreeSet<PathBuf>,
+    /// Caches of package managers: read, and written for the run alone.
+    pub caches: BTreeSet<PathBuf>,
     /// What the person named to be written, and the repository of a work tree.
     pub written: BTreeSet<PathBuf>,
     /// Ports inside that `--publish` names, and the addresses of the node that lead there.
@@ -49,7 +51,8 @@ pub enum ShownBy {
 impl Wrapped {
     /// Whether a mount point is one of `wrap`'s own; the workspace is not.
     pub fn contains(&self, place: &Path) -> bool {
-        self.system.contains(place) || self.judged.contains(place) || self.written.contains(place)
+        let mut all = [&self.system, &self.judged, &self.caches, &self.written].into_iter();
+        all.any(|places| places.contains(place))
     }
 
     /// Whether there are none: it is no bundle of `wrap`.
@@ -126,6 +129,10 @@ impl Sorted {
         if wrapped.written.contains(destination) {
             return self.written(rules, mount, facts, warnings);
         }
+        if wrapped.caches.contains(destination) {
+            self.cache(rules, mount, facts);
+            return Ok(());
+        }
         let mut why = "the node's, for programs to run";
         if !wrapped.is_system(rules.never, destination, facts) {
             if let Some(refused) = refusal(rules.never, rules.meant, destination, facts) {
@@ -147,6 +154,22 @@ impl Sorted {
         self.mask_inside(rules.never, destination, facts);
         self.warn_of_rest(destination, facts, warnings);
         Ok(())
+    }
+
+    /// A cache that cannot be had is none: programs make their own in the home, which goes with the run.
+    fn cache(&mut self, rules: Rules<'_>, mount: &Mount, facts: &SourceFacts) {
+        let refused = refusal(rules.never, rules.meant, mount.destination(), facts)
+            .or_else(|| {
+                (facts.kind != FileKind::Directory).then(|| "it is no directory".to_owned())
+            })
+            .or_else(|| facts.no_overlay.clone());
+        match refused {
+            Some(why) => self.prune(mount, &why),
+            None => {
+                let why = "a cache of packages; what is written does not reach it".to_owned();
+                self.keep_bind(mount, facts, BindAccess::Private, why);
+            }
+        }
     }
 
     /// What the person asked for by name is not left out in silence.

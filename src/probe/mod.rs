@@ -127,10 +127,13 @@ pub fn bundle(
     let mut parts = Vec::new();
     for mount in spec.mounts().iter().flatten() {
         destinations.push(destination_in(&root, &base, mount.destination()));
-        let Some(found) = judge.source(mount)? else {
+        let Some(mut found) = judge.source(mount)? else {
             sources.push(None);
             continue;
         };
+        if wrapped.caches.contains(mount.destination()) {
+            found.facts.no_overlay = overlay::why_not(&found.fd, &found.facts.file_system.kind);
+        }
         opened.push(Opened::of(&found.facts, found.fd));
         let working = found.facts.home.as_ref().and_then(|h| h.working.as_ref());
         if let (Some(facts), Some(fd)) = (working, found.working) {
@@ -181,7 +184,10 @@ pub fn search(
             _ => Budget::of(policy.search),
         };
         let wanted = mounts.any(|m| {
-            !(is_programs(&m.destination) && wrapped.is_system(never, &m.destination, source))
+            // Packages alone, as the list says; a socket has no server through an overlay.
+            let is_cache = wrapped.caches.contains(&m.destination);
+            let is_system = || wrapped.is_system(never, &m.destination, source);
+            !(is_cache || is_programs(&m.destination) && is_system())
         });
         if unwanted.is_runtime(source.dev, source.ino) {
             source.runtime = Some(source.path.clone());

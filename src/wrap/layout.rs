@@ -28,6 +28,8 @@ pub struct Layout {
     pub dropped: Vec<Pruned>,
     /// Those of them that `--read` named.
     pub asked: BTreeSet<PathBuf>,
+    /// Caches that are read, and written for the run alone.
+    pub caches: BTreeSet<PathBuf>,
     /// What `--write` named.
     pub written: BTreeSet<PathBuf>,
     /// Virtual environments on PATH, and the Python that each needs.
@@ -68,6 +70,7 @@ impl Layout {
             system: BTreeSet::new(),
             dropped: Vec::new(),
             asked: BTreeSet::new(),
+            caches: BTreeSet::new(),
             written: BTreeSet::new(),
             venvs: Vec::new(),
             path: variable(environment, "PATH").unwrap_or_default().to_owned(),
@@ -262,6 +265,7 @@ impl Layout {
             system: self.system.clone(),
             judged: judged.cloned().collect(),
             asked: self.asked.clone(),
+            caches: self.caches.clone(),
             written: self.written.clone(),
             dropped: self.dropped.clone(),
             requests,
@@ -283,6 +287,7 @@ impl Layout {
             let places = self
                 .binds
                 .iter()
+                .chain(&self.caches)
                 .chain(&self.written)
                 .chain([&self.workspace]);
             let below = places.filter(move |place| *place != home && place.starts_with(home));

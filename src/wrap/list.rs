@@ -23,6 +23,20 @@ pub struct List {
     login_path: Vec<PathBuf>,
     #[serde(rename = "toolchain")]
     toolchains: Vec<Toolchain>,
+    /// Caches of package managers.
+    #[serde(rename = "cache")]
+    pub caches: Vec<Cache>,
+}
+
+/// A cache of a package manager.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// Below the home.
+    pub path: PathBuf,
+    /// Parts that are not shown, below that.
+    #[serde(default)]
+    pub without: Vec<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod bundle;
+mod caches;
 mod command;
 mod environment;
 mod error;
@@ -44,6 +45,7 @@ use crate::runtime::input::node_files;
 use crate::runtime::runs::Run;
 use crate::runtime::unprivileged;
 use bundle::{Base, WrapBundle};
+use caches::Caches;
 use layout::{Layout, Shown};
 use summary::Summary;
 
@@ -212,6 +214,9 @@ fn layout(wanted: &Wanted, resolved: &Resolved, environment: &mut Vec<String>) -
     layout.cwd = wanted.cwd.clone();
     layout.add_repository(person);
     layout.add_named(wanted, resolved)?;
+    if wanted.caches == Caches::Private && wanted.walls == Walls::Namespaces {
+        layout.add_caches(&list.caches, resolved);
+    }
     layout.check_venvs()?;
     environment::add_toolchains(environment, list, &layout);
     command::check(&wanted.command[0], &layout.path, &layout)?;

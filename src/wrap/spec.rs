@@ -143,6 +143,7 @@ fn mounts(layout: &Layout) -> Vec<Mount> {
     );
     // Parents first: one may lie in the other.
     let mut written: Vec<&PathBuf> = layout.written.iter().chain([&layout.workspace]).collect();
+    written.extend(&layout.caches);
     written.sort();
     all.extend(written.into_iter().map(|path| bind(path, "rw")));
     all

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::caches::Caches;
 use super::list::List;
 use super::person::Person;
 use super::settings::{self, Source};
@@ -42,6 +43,8 @@ pub struct Wanted {
     pub hide: Vec<PathBuf>,
     /// What `--publish` names.
     pub publish: Vec<Publish>,
+    /// Whether caches are seen.
+    pub caches: Caches,
     /// Whether refusals go unsaid.
     pub quiet: bool,
     /// Where the summary goes.
@@ -84,6 +87,7 @@ impl Wanted {
             write: Vec::new(),
             hide: Vec::new(),
             publish: Vec::new(),
+            caches: Caches::default(),
             quiet: false,
             summary: None,
             included: Vec::new(),
@@ -125,6 +129,11 @@ impl Wanted {
         let effects = effects.iter().map(|effect| format!("{path:?} {effect}"));
         self.from_files.extend(effects);
         self.walls = settings.walls.unwrap_or(self.walls);
+        self.caches = match settings.caches {
+            Some(true) => Caches::Private,
+            Some(false) => Caches::Hidden,
+            None => self.caches,
+        };
         self.quiet = settings.quiet.unwrap_or(self.quiet);
         self.summary = settings.summary.or(self.summary.take());
         self.read.extend(settings.read);
@@ -139,6 +148,9 @@ impl Wanted {
 
     fn add_line(&mut self, args: &cli::Wrap) {
         self.walls = args.walls.unwrap_or(self.walls);
+        if args.no_caches {
+            self.caches = Caches::Hidden;
+        }
         self.quiet |= args.quiet;
         self.summary = args.summary.clone().or(self.summary.take());
         self.read.extend(args.read.clone());

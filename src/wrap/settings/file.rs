@@ -35,6 +35,8 @@ pub struct Settings {
     pub env_file: Vec<PathBuf>,
     /// What the walls are made of.
     pub walls: Option<Walls>,
+    /// Whether caches of package managers are seen.
+    pub caches: Option<bool>,
     /// Whether refusals go unsaid.
     pub quiet: Option<bool>,
     /// Where the summary goes.
@@ -177,6 +179,7 @@ impl Settings {
             env,
             env_file,
             walls,
+            caches,
             quiet,
             summary,
         } = self;
@@ -210,6 +213,10 @@ impl Settings {
             None => one("passes on your variable", pair),
         });
         all.extend(names);
+        all.extend(caches.map(|caches| match caches {
+            true => "lets caches of package managers be read".to_owned(),
+            false => "hides caches of package managers".to_owned(),
+        }));
         all.extend(quiet.map(|quiet| match quiet {
             true => "says nothing of refusals at the end".to_owned(),
             false => "says refusals at the end".to_owned(),
@@ -272,6 +279,7 @@ mod tests {
         let text = r#"
             policy = "./mine.toml"
             walls = "landlock"
+            caches = false
             allow = ["a.test", "@github"]
             deny = ["b.test"]
             ask = true
@@ -330,7 +338,7 @@ mod tests {
             !effects.contains("MODE=") && effects.contains("MODE"),
             "{effects}"
         );
-        assert_eq!(settings.effects().len(), 21);
+        assert_eq!(settings.effects().len(), 22);
     }
 
     #[test]

@@ -1,0 +1,150 @@
+//! Caches of package managers under `wrap`: the person's are read, and nothing that the command writes is ever found there.
+
+use super::account::Account;
+use crate::command::Finished;
+use crate::docker::Docker;
+
+/// As the person behind sudo, and as the person alone.
+fn both(person: &Account, options: &[&str], script: &str) -> [Finished; 2] {
+    let arguments = [&["wrap"], options, &["--", "bash", "-c", script]].concat();
+    [person.wrap(options, script), person.agentbox(&arguments)]
+}
+
+/// A home with caches, and what lies beside them.
+fn person() -> Account {
+    let person = Account::new();
+    for (name, content) in [
+        (".cargo/registry/cache/index/a-1.0.crate", "crate"),
+        (".cargo/credentials.toml", "token"),
+        (".npm/_cacache/content-v2/aa", "package"),
+        (".npm/_logs/last.log", "log"),
+        (".npmrc", "token"),
+        (".cache/pip/http-v2/a", "wheel"),
+        (".cache/other/secret", "secret"),
+        ("go/pkg/mod/a.test@v1/a.go", "package a"),
+        ("go/pkg/mod/cache/vcs/1/config", "https://me:word@a.test"),
+        (".m2/repository/a/a.jar", "jar"),
+        (".m2/settings.xml", "word"),
+        ("elsewhere/secret", "secret"),
+    ] {
+        person.file(name, content);
+    }
+    person
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_reads_caches_and_nothing_that_it_writes_reaches_them() {
+    let _docker = Docker::connect();
+    let person = person();
+    let all = "find ~ -path ~/src -prune -o -path ~/.local/state -prune -o -type f -exec md5sum {} + | sort";
+    let before = person.does(all);
+    let script = "cd; cat .cargo/registry/cache/index/*.crate .npm/_cacache/content-v2/aa .cache/pip/http-v2/a \
+        go/pkg/mod/a.test@v1/a.go .m2/repository/a/a.jar && \
+        echo poison >.npm/_cacache/content-v2/aa && echo new >.cache/pip/http-v2/b && \
+        rm -r .cargo/registry/cache && mkdir .cargo/registry/cache && touch .cargo/registry/cache/x && \
+        chmod 777 .m2/repository && mv .m2/repository/a .m2/repository/b && ln .npm/_cacache/content-v2/aa .npm/_cacache/z && \
+        cat .npm/_cacache/z .m2/repository/b/a.jar && echo && echo all";
+    for finished in both(&person, &[], script) {
+        let shown = finished.ok();
+        assert!(
+            shown.starts_with("cratepackagewheelpackage ajar"),
+            "{shown}"
+        );
+        assert!(shown.ends_with("poison\njar\nall\n"), "{shown}");
+        assert_eq!(person.does(all), before);
+    }
+    // The control: without walls the same words change the cache.
+    person.does("cd; echo poison >.npm/_cacache/content-v2/aa");
+    assert_ne!(person.does(all), before);
+    // The next run has nothing of the one before.
+    for finished in both(
+        &person,
+        &[],
+        "cat ~/.cache/pip/http-v2/b ~/.m2/repository/b/a.jar",
+    ) {
+        finished.failed();
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_shows_of_caches_no_credential_no_socket_and_no_link_to_elsewhere() {
+    let _docker = Docker::connect();
+    let person = person();
+    person.does(
+        "rm -r .cache/pip && ln -s ../elsewhere .cache/pip && ln -s ../../../elsewhere/secret .npm/_cacache/content-v2/link && \
+         mkdir -p .yarn/berry && ln -s \"$HOME\" .yarn/berry/cache",
+    );
+    // Somebody listens in a cache.
+    let path = format!("{}/.npm/_cacache/socket", person.home);
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    person.does("test -S .npm/_cacache/socket");
+    let hidden = [
+        ".cargo/credentials.toml",
+        ".npm/_logs/last.log",
+        ".npmrc",
+        ".cache/other/secret",
+        ".cache/pip/secret",
+        "go/pkg/mod/cache/vcs/1/config",
+        ".m2/settings.xml",
+        ".npm/_cacache/content-v2/link",
+        ".yarn/berry/cache/elsewhere/secret",
+    ];
+    for name in hidden {
+        person.does(&format!("cat {name}"));
+        for finished in both(&person, &[], &format!("cat ~/{name}")) {
+            finished.failed();
+        }
+    }
+    let connect = "python3 -c 'import os, socket; \
+        socket.socket(socket.AF_UNIX).connect(os.path.expanduser(\"~/.npm/_cacache/socket\"))'";
+    std::os::unix::fs::chown(&path, Some(person.uid), Some(person.gid)).unwrap();
+    person.does(connect);
+    for finished in both(&person, &[], connect) {
+        finished.failed();
+    }
+    drop(listener);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_hides_caches_where_it_is_told_to() {
+    let _docker = Docker::connect();
+    let person = person();
+    let script = "cat ~/.npm/_cacache/content-v2/aa";
+    for options in [
+        &["--no-caches"][..],
+        &["--policy", "strict"],
+        &["--walls", "landlock"],
+        &["--hide", "../../.npm"],
+    ] {
+        for finished in both(&person, options, script) {
+            finished.failed();
+        }
+    }
+    let settings = person.file(".config/agentbox/config.toml", "caches = false\n");
+    let [_, alone] = both(&person, &[], script);
+    alone.failed();
+    std::fs::remove_file(settings).unwrap();
+    for finished in both(&person, &[], script) {
+        assert_eq!(finished.ok(), "package");
+    }
+    // What is named to be written is written.
+    let named = ["--write", "../../.npm/_cacache"];
+    let [_, alone] = both(
+        &person,
+        &named,
+        "echo -n more >>~/.npm/_cacache/content-v2/aa",
+    );
+    alone.ok();
+    assert!(
+        person
+            .does("cat .npm/_cacache/content-v2/aa")
+            .starts_with("packagemore")
+    );
+    for finished in both(&person, &["--dry-run"], "true") {
+        let plan = finished.ok();
+        assert!(plan.contains("a cache of packages"), "{plan}");
+    }
+}

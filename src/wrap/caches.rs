@@ -1,0 +1,62 @@
+//! SHELL. Caches of package managers in the home: the command reads the person's, and what it writes is thrown away, so that no package
+//! of its making is ever installed outside.
+
+use std::path::Path;
+
+use super::layout::Layout;
+use super::list::Cache;
+use crate::plan::BindAccess;
+use crate::plan::wrapped::over_ceiling;
+use crate::policy::{MountRule, Resolved};
+
+/// Whether the command sees caches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Caches {
+    /// The person's, under a layer of the run's own.
+    #[default]
+    Private,
+    /// None.
+    Hidden,
+}
+
+impl Layout {
+    /// Adds the caches that are there, where the policy and its ceilings let anything be shown beside the workspace. Where the whole
+    /// home is shown, they are a part of that.
+    pub fn add_caches(&mut self, caches: &[Cache], resolved: &Resolved) {
+        let Some(home) = self.home.clone() else {
+            return;
+        };
+        if resolved.policy.filesystem.mounts != MountRule::ReadOnly {
+            return;
+        }
+        for cache in caches {
+            let path = home.join(&cache.path);
+            let is_over = over_ceiling(resolved, &path, BindAccess::ReadOnly).is_some();
+            if !is_over && is_plain(&home, &path) && !self.is_otherwise(&path) {
+                self.masked
+                    .extend(cache.without.iter().map(|part| path.join(part)));
+                self.caches.insert(path);
+            }
+        }
+    }
+
+    /// Whether the person said something else of it, or it lies in the workspace.
+    fn is_otherwise(&self, path: &Path) -> bool {
+        let hidden = self.masked.iter();
+        let mut places = hidden.chain(&self.written).chain([&self.workspace]);
+        places.any(|place| path.starts_with(place) || place.starts_with(path))
+    }
+}
+
+/// Whether a directory below the home is one by its own path: a link on the way could lead to what is no cache.
+fn is_plain(home: &Path, path: &Path) -> bool {
+    let Ok(home) = home.canonicalize() else {
+        return false;
+    };
+    let real = path.canonicalize();
+    let below = real
+        .as_ref()
+        .ok()
+        .and_then(|real| real.strip_prefix(&home).ok());
+    path.is_dir() && below.is_some_and(|below| path.ends_with(below))
+}
