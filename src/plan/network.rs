@@ -118,6 +118,10 @@ pub struct SidecarLimits {
 /// The stub's port.
 const DNS_PORT: u16 = 53;
 
+/// Listeners of denied calls that a sidecar holds at once, one for each process of `exec` that lives: as many as `strict` lets a container
+/// have processes. Each costs the sidecar some 250 bytes of its own and the kernel's memory.
+pub const LISTENERS: usize = 1024;
+
 /// Connections beyond the budget that may wait for their first bytes.
 pub const UNDECIDED: u64 = 64;
 
@@ -328,7 +332,7 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
         memory_bytes: 64 << 20,
         pids: 16,
         cpu_percent: 50,
-        files: 1024,
+        files: 1024 + LISTENERS as u64,
     };
     let inbound = network.inbound.iter().any(|item| item.port().is_some());
     match network.mode {
@@ -349,7 +353,10 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
                 cpu_percent: 100,
                 // Two for each connection, and those whose wish is not known yet; listeners, the resolver, a timer for a few long streams,
                 // and the listeners of denied calls.
-                files: 2 * (connections + UNDECIDED) + 512 + if inbound { 512 } else { 0 },
+                files: 2 * (connections + UNDECIDED)
+                    + LISTENERS as u64
+                    + 512
+                    + if inbound { 512 } else { 0 },
                 ..waits
             }
         }

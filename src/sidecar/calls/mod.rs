@@ -23,6 +23,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::SocketFlags;
 
 use super::callers::Callers;
+use crate::plan::network::LISTENERS;
 use crate::sys::memory::Code;
 use crate::sys::seccomp::notify;
 use crate::sys::socket::{self, Received};
@@ -31,7 +32,7 @@ use line::{GREETING, LISTENER, REFUSED, TAKEN};
 pub(super) use log::Sink;
 
 /// Sockets and listeners at once. Each process of `exec` that lives has one, and its children have the same.
-const MOST: usize = 256;
+const MOST: usize = LISTENERS;
 /// Of these, sockets of the runtime that have brought no listener yet.
 const VISITORS: usize = 64;
 /// How long a visitor may take to say what it wants; the runtime itself waits no longer for the answer.
@@ -323,6 +324,8 @@ fn refuse(socket: BorrowedFd<'_>, why: &str) {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::Resource;
+
     use super::*;
     use crate::seccomp::{Instruction, Program, SavedFilter};
     use crate::sidecar::protocol::{NamespaceId, own_pid_namespace};
@@ -378,6 +381,10 @@ mod tests {
 
     #[test]
     fn listeners_stay_and_a_visitor_has_a_place_for_its_own() {
+        // A shell's usual limit of descriptors is lower.
+        let mut limit = rustix::process::getrlimit(Resource::Nofile);
+        limit.current = limit.maximum;
+        rustix::process::setrlimit(Resource::Nofile, limit).unwrap();
         let (mut calls, now) = (calls(), Instant::now());
         for _ in 0..MOST {
             assert_eq!(calls.no_room(now), None);
