@@ -7,6 +7,7 @@ mod agents;
 mod birth;
 mod cdi;
 mod devices;
+mod forward;
 mod input;
 mod kill;
 mod lifecycle;
