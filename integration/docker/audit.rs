@@ -330,6 +330,8 @@ fn a_policy_made_of_a_run_gives_its_hosts_and_no_escape() {
     let again = agentbox(&["suggest", &name, "--write", &name]).failed();
     assert!(again.contains("exists"), "{again}");
     agentbox(&["suggest", &name, "--write", "../x"]).failed();
+    let refused = agentbox(&["suggest", &name, "--write", "permissive"]).failed();
+    assert!(refused.contains("built-in policy"), "{refused}");
     let file = format!("/etc/agentbox/policies/{name}.toml");
     let made = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();

@@ -146,6 +146,37 @@ fn wrap_names_nothing_beyond_the_ceiling() {
     wrap("strict", &["--hide", "hidden"]).ok();
 }
 
+/// What lies in the workspace is shown anyway.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_lets_nobody_write_what_is_named_to_be_read_in_the_workspace() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file("src/project/data/table", "a table");
+    let script = "cat data/table; touch data/new || echo refused; mv data other || echo stays; touch beside && echo written";
+    // The control.
+    let shown = person.wrap(&[], "touch data/new && rm data/new && echo written");
+    assert_eq!(shown.ok(), "written\n");
+    let alone = |options: &[&str]| {
+        let words = [&["wrap"], options, &["--", "bash", "-c", script]].concat();
+        person.agentbox(&words)
+    };
+    let options = ["--read", "data"];
+    for finished in [person.wrap(&options, script), alone(&options)] {
+        assert_eq!(
+            finished.stdout, "a tablerefused\nstays\nwritten\n",
+            "{finished}"
+        );
+    }
+    let refused = alone(&["--walls", "landlock", "--read", "data"]).failed();
+    assert!(refused.contains("it lies in the workspace"), "{refused}");
+    let refused = alone(&["--read", "."]).failed();
+    assert!(
+        refused.contains("filesystem.workspace=read-only"),
+        "{refused}"
+    );
+}
+
 /// Where both name a path, neither wins in silence.
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -161,6 +161,12 @@ fn wrap_publish_is_reached_from_another_network_only_where_it_is_named() {
     assert!(from_outside().ok().contains("from inside"));
     assert_eq!(ask(&format!("127.0.0.1:{port}")), None);
     named.end();
+    // All of IPv6 is none of IPv4.
+    let of_v6 = serving(&format!("[::]:{port}:3000"));
+    assert!(ask(&format!("[::1]:{port}")).is_some());
+    assert_eq!(ask(&format!("127.0.0.1:{port}")), None);
+    assert_ne!(from_outside().code, 0);
+    of_v6.end();
 }
 
 #[test]

@@ -308,6 +308,20 @@ fn wrap_without_root_ends_with_its_caller_and_is_found_by_the_verbs() {
     for word in ["limits.pids", "sidecar", "supplementary"] {
         assert!(explained.contains(word), "{word}: {explained}");
     }
+    let list = person.agentbox(&["list"]).ok();
+    assert!(
+        list.lines()
+            .any(|line| line.starts_with(&id) && line.ends_with(&person.name)),
+        "{list}"
+    );
+    let refused = person.agentbox(&["exec", &id, "true"]).failed();
+    assert!(refused.contains("needs root's rights"), "{refused}");
+    let missing = person.agentbox(&["wrap", "--", "nosuchprogram"]);
+    assert_eq!(
+        (missing.code, missing.stderr.lines().count()),
+        (127, 1),
+        "{missing}"
+    );
     // Root's list is another one, and nobody else looks into the person's.
     assert!(!run(&program, &["list", "-q"]).ok().contains(&id));
     assert_eq!(

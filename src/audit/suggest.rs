@@ -121,15 +121,17 @@ fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &Denied) {
     addition.times = addition.times.saturating_add(denied.times);
 }
 
-/// Without the bare name of a host that is listed with a port: a rule with a port answers the name's question too.
+/// Without the bare name of a host that is listed with a port, where the name alone was asked for: a rule with a port answers that
+/// question too. What was refused on 443 needs the bare name.
 fn smallest(rules: BTreeMap<String, Addition>) -> Vec<Addition> {
     let with_ports: BTreeSet<String> = rules
         .keys()
         .filter_map(|rule| rule.rsplit_once(':').map(|(host, _)| host.to_owned()))
         .collect();
-    let kept = rules
-        .into_iter()
-        .filter(|(rule, _)| !with_ports.contains(rule));
+    let kept = rules.into_iter().filter(|(rule, addition)| {
+        let mut refusals = addition.needed_by.iter();
+        !with_ports.contains(rule) || refusals.any(|what| what.ends_with(":443"))
+    });
     kept.map(|(_, addition)| addition).collect()
 }
 
@@ -281,6 +283,19 @@ mod tests {
             text.contains("dev.agentbox.network.allow=+,a.test,b.test:22"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_name_that_was_asked_for_alone_needs_no_rule_of_its_own() {
+        let values = |lines: &[Line]| -> Vec<String> {
+            let network = suggested(lines).network.into_iter();
+            network.map(|addition| addition.value).collect()
+        };
+        let name = host("a.test", None, Some("a.test"));
+        let other = host("a.test", Some(22), Some("a.test:22"));
+        let secure = host("a.test", Some(443), Some("a.test"));
+        assert_eq!(values(&[name.clone(), other.clone()]), ["a.test:22"]);
+        assert_eq!(values(&[name, other, secure]), ["a.test", "a.test:22"]);
     }
 
     #[test]

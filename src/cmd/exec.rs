@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::cgroup::first_move;
 use crate::cli::{Exec, Global};
@@ -13,6 +13,7 @@ use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
 use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::unprivileged;
 
 /// What runc ends with when it could not run the program.
 const NOT_RUN: u8 = 255;
@@ -26,6 +27,12 @@ pub fn run(global: &Global, args: &Exec) -> Result<ExitCode> {
 }
 
 fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
+    if unprivileged::person().is_some() && unprivileged::inside().is_none() {
+        bail!(
+            "it needs root's rights: a container of `agentbox wrap` without them is nobody's to enter from outside; run another \
+             `agentbox wrap` in the same directory"
+        );
+    }
     seal::ensure(Listen::Forget)?;
     let first_move = first_move::begin();
     let place = find::place(global, &args.id, Purpose::Act)?;

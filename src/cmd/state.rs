@@ -1,6 +1,7 @@
 //! `state`: OCI's JSON, with runc's additional fields.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -77,10 +78,12 @@ fn status(container: &Container, record: &Record) -> ContainerStatus {
     }
 }
 
-/// The name of the user who created the container. Read from /etc/passwd: the runtime is a static binary, in which
-/// the C library's look-up would load code from the system.
+/// The name of the user who created the container: the owner of its directory, as with runc. Inside the namespace of somebody
+/// without root's rights they are 0. Read from /etc/passwd: the runtime is a static binary, in which the C library's look-up would
+/// load code from the system.
 fn owner(container: &Container) -> String {
-    let Some(uid) = container.state.creator else {
+    let created_by = container.root.metadata().map(|meta| meta.uid()).ok();
+    let Some(uid) = created_by.or(container.state.creator) else {
         return String::new();
     };
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::audit::suggest::{self, Suggested};
 use crate::cli::{Global, Suggest, TextFormat};
 use crate::cmd::out;
-use crate::policy::{PolicyName, Sources, catalogue, loosens};
+use crate::policy::{PolicyName, Sources, catalogue, is_builtin, loosens};
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::runs::read::{self, Found};
 
@@ -83,6 +83,11 @@ fn write(global: &Global, name: &str, text: &str, suggested: &Suggested) -> Resu
         bail!("nothing is to be added to the run's policy, so that no file is made");
     }
     let parsed: PolicyName = name.parse()?;
+    if is_builtin(name) {
+        bail!(
+            "{name} is a built-in policy, whose place a file of this name would take, as a ceiling too: choose another name"
+        );
+    }
     let dir = node_files::policy_dir(global)?;
     let mut maker = std::fs::DirBuilder::new();
     let made = maker.recursive(true).mode(0o755).create(&dir);

@@ -174,6 +174,10 @@ pub fn listen_everywhere(port: u16) -> io::Result<OwnedFd> {
 /// (TIME_WAIT) do not hinder it, another listener does (socket(7), SO_REUSEADDR).
 pub fn listen_at(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = unbound(address, SocketType::STREAM)?;
+    if address.is_ipv6() {
+        // Who names `::` means IPv6 (docker run --publish).
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
     sockopt::set_socket_reuseaddr(&socket, true)?;
     bind(&socket, &address)?;
     listen(&socket, BACKLOG)?;

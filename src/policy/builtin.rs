@@ -7,6 +7,11 @@ pub const BUILTIN: [(&str, &str); 3] = [
     ("permissive", include_str!("../../policies/permissive.toml")),
 ];
 
+/// Whether a built-in policy has this name.
+pub fn is_builtin(name: &str) -> bool {
+    text(name).is_some()
+}
+
 /// What applies where nobody chose anything.
 pub(super) const DEFAULT: &str = "standard";
 

@@ -68,6 +68,7 @@ pub use asked::{Asked, AskedOption, AskedPolicy};
 pub use audited::{Audited, AuditedPolicy};
 pub use bound::{CpuLimit, MemoryLimit, ProcessLimit};
 pub use builtin::BUILTIN;
+pub use builtin::is_builtin;
 pub use capability::Capability;
 pub use ceiling::{Exceeded, exceeds, loosens};
 pub use count::Count;

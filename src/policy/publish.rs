@@ -49,7 +49,8 @@ impl FromStr for Publish {
         parse(text).ok_or_else(|| {
             ValueError::grammar(
                 text,
-                "[ADDR:]HOSTPORT[:PORT] with TCP ports from 1 to 65535, such as 8080, 8080:3000 or [::1]:8080:3000",
+                "[ADDR:]HOSTPORT[:PORT] with TCP ports from 1 to 65535, such as 8080, 8080:3000 or [::1]:8080:3000; ADDR is one of this \
+                 machine",
             )
         })
     }
@@ -69,6 +70,10 @@ fn parse(text: &str) -> Option<Publish> {
             _ => (None, text),
         },
     };
+    // Nobody connects to a group of machines by TCP.
+    if address.is_some_and(|address: IpAddr| address.is_multicast()) {
+        return None;
+    }
     let (outside, inside) = ports.split_once(':').unwrap_or((ports, ports));
     Some(Publish {
         address,
@@ -124,6 +129,8 @@ mod tests {
             "[127.0.0.1]:80",
             "1.2.3:80",
             "8080/udp",
+            "224.0.0.1:8080",
+            "[ff02::1]:8080:3000",
             "8000-8010",
             "1.2.3.4:80:90:1",
             "[fe80::1%1]:80",

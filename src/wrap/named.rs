@@ -8,6 +8,7 @@ use super::error::WrapRefused;
 use super::layout::Layout;
 use super::planted;
 use super::wanted::Wanted;
+use crate::cli::Walls;
 use crate::plan::BindAccess;
 use crate::plan::never::Never;
 use crate::plan::wrapped::over_ceiling;
@@ -22,7 +23,9 @@ impl Layout {
             refuse_both(path, &real, &wanted.write)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadOnly);
             refuse_over("--read", path, over)?;
-            if !self.shows(&real) {
+            if real.starts_with(&self.workspace) {
+                self.close_in_workspace(path, real, wanted.walls)?;
+            } else if !self.shows(&real) {
                 self.asked.insert(real.clone());
                 self.binds.push(real);
             }
@@ -45,6 +48,23 @@ impl Layout {
             self.masked.push(real);
         }
         Ok(())
+    }
+
+    /// What lies in the workspace is shown anyway: to name it means that it is not written.
+    fn close_in_workspace(&mut self, path: &Path, real: PathBuf, walls: Walls) -> Result<()> {
+        let why = if walls == Walls::Landlock {
+            "it lies in the workspace, which is written, and no rule of Landlock takes a part of that away"
+        } else if real == self.workspace {
+            "it is the workspace: `--set filesystem.workspace=read-only` lets nobody write it"
+        } else {
+            self.readonly.push(real);
+            return Ok(());
+        };
+        bail!(WrapRefused::Named(
+            "--read",
+            path.to_owned(),
+            why.to_owned()
+        ))
     }
 
     /// The path without links. A link that was named is made again, so that the name leads there inside too.

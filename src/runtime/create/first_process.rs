@@ -277,7 +277,8 @@ fn live(args: &ContainerArgs, born: &Birthplace, ends: &mut Ends) -> i32 {
     } = ends;
     let begun = settle(args, born).and_then(|()| {
         container_init_process(args, main_sender, init_receiver).map_err(|error| {
-            tracing::error!("failed to initialize container process: {error}");
+            // The runtime says it, as the reason why there is no container.
+            tracing::debug!("failed to initialize container process: {error}");
             error.to_string()
         })
     });
