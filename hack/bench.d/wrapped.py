@@ -1,6 +1,7 @@
 """`agentbox wrap` beside bubblewrap, for root and for an ordinary user: how long `true` takes, when the first line of a server
 comes, what a build costs inside, and what stays in memory while a command runs."""
 
+import json
 import os
 import re
 import shutil
@@ -39,6 +40,19 @@ def ways(bench):
         "user: agentbox wrap --walls landlock": [*AS_USER, program, "wrap", "--walls", "landlock", *at],
         "user: bwrap --unshare-all": [*AS_USER, *BWRAP],
     }
+
+
+def sandbox_runtime():
+    """The command line of sandbox-runtime in the project, where somebody has installed it (docs/benchmarks.md says how)."""
+    program = shutil.which("srt")
+    if not program:
+        return {}
+    home = Path("/srv/bench-user")
+    settings = home / "srt.json"
+    files = {"denyRead": [], "allowWrite": ["."], "denyWrite": []}
+    settings.write_text(json.dumps({"network": {"allowedDomains": [], "deniedDomains": []}, "filesystem": files}))
+    user = [*AS_USER[:-2], "env", "-C", home / "project", f"HOME={home}"]
+    return {"user: sandbox-runtime": [*user, program, "--settings", settings]}
 
 
 def goal(name, measured, limit):
@@ -101,7 +115,7 @@ def build(bench):
 
 def measure(bench, interleave, steps):
     """The section of the report."""
-    all_ways = ways(bench)
+    all_ways = {**ways(bench), **sandbox_runtime()}
     runs = {name: lambda _, c=command: steps(bench.state, [*c, "true"])[0][0] for name, command in all_ways.items()}
     samples = interleave(runs, bench.rounds("wrap"))
     times = {name: [s.milliseconds for s in results] for name, results in samples.items()}
@@ -111,6 +125,9 @@ def measure(bench, interleave, steps):
         theirs = times[f"{who}: bwrap --unshare-all"]
         ours = [name for name in times if name.startswith(f"{who}: agentbox")]
         ratios += [goal(f"{name} / bwrap", ratio(times[name], theirs), 2.5) for name in ours]
+    for theirs in (name for name in times if name.endswith("sandbox-runtime")):
+        ours = "user: agentbox wrap --policy standard"
+        ratios.append(goal(f"{ours} / sandbox-runtime", ratio(times[ours], times[theirs]), 0.1))
 
     lines = interleave(
         {

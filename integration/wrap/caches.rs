@@ -74,7 +74,8 @@ fn wrap_shows_of_caches_no_credential_no_socket_and_no_link_to_elsewhere() {
     let person = person();
     person.does(
         "rm -r .cache/pip && ln -s ../elsewhere .cache/pip && ln -s ../../../elsewhere/secret .npm/_cacache/content-v2/link && \
-         mkdir -p .yarn/berry && ln -s \"$HOME\" .yarn/berry/cache",
+         mkdir -p .yarn/berry && ln -s \"$HOME\" .yarn/berry/cache && ln -s . .bun && \
+         mkdir -p install/cache && echo secret >install/cache/secret",
     );
     // Somebody listens in a cache.
     let path = format!("{}/.npm/_cacache/socket", person.home);
@@ -90,6 +91,7 @@ fn wrap_shows_of_caches_no_credential_no_socket_and_no_link_to_elsewhere() {
         ".m2/settings.xml",
         ".npm/_cacache/content-v2/link",
         ".yarn/berry/cache/elsewhere/secret",
+        ".bun/install/cache/secret",
     ];
     for name in hidden {
         person.does(&format!("cat {name}"));

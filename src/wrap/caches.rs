@@ -32,7 +32,7 @@ impl Layout {
         for cache in caches {
             let path = home.join(&cache.path);
             let is_over = over_ceiling(resolved, &path, BindAccess::ReadOnly).is_some();
-            if !is_over && is_plain(&home, &path) && !self.is_otherwise(&path) {
+            if !is_over && is_plain(&home, &cache.path) && !self.is_otherwise(&path) {
                 self.masked
                     .extend(cache.without.iter().map(|part| path.join(part)));
                 self.caches.insert(path);
@@ -49,14 +49,10 @@ impl Layout {
 }
 
 /// Whether a directory below the home is one by its own path: a link on the way could lead to what is no cache.
-fn is_plain(home: &Path, path: &Path) -> bool {
+fn is_plain(home: &Path, below: &Path) -> bool {
     let Ok(home) = home.canonicalize() else {
         return false;
     };
-    let real = path.canonicalize();
-    let below = real
-        .as_ref()
-        .ok()
-        .and_then(|real| real.strip_prefix(&home).ok());
-    path.is_dir() && below.is_some_and(|below| path.ends_with(below))
+    let path = home.join(below);
+    path.is_dir() && path.canonicalize().is_ok_and(|real| real == path)
 }
