@@ -411,7 +411,12 @@ const MUTATIONS: &[Mutation] = &[
     ),
     (
         "propagation",
-        |c| c["linux"]["rootfsPropagation"] = json!("shared"),
+        // Of one mount: runc 1.1 on Linux 6.18 leaves the root private where `rootfsPropagation` says shared.
+        |c| {
+            c["mounts"].as_array_mut().unwrap().push(json!({
+                "destination": "/mnt", "type": "bind", "source": "/tmp", "options": ["bind", "ro", "shared"],
+            }));
+        },
         &["propagation"],
     ),
     (
