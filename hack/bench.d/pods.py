@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pods under containerd, in a rig of hack/pods: what one costs, and when thirty are ready.
+"""Pods under containerd, in a rig of hack/pods: what one costs, when thirty are ready, and what their companions take of memory.
 
 Each round runs every handler once, one after the other, so that what else the machine does meets all of them. Processor time is
 that of the whole rig: containerd, its shims, the runtime, the sidecars and this client, which are the same for all but the
@@ -7,6 +7,7 @@ runtime.
 """
 
 import importlib.util
+import re
 import statistics
 import sys
 import time
@@ -64,6 +65,40 @@ def show(figure: str, unit: str, found: dict[str, list[float]]) -> None:
         print(f"{figure}, {name}: {middle:.0f} {unit} [{low:.0f}, {high:.0f}], {len(values)} rounds", flush=True)
 
 
+def companions() -> dict[str, float]:
+    """The proportional set (smaps_rollup) of all sidecars and of all wardens, in KiB."""
+    found = {"agentbox-sideca": 0.0, "agentbox-warden": 0.0}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            name = (process / "comm").read_text().strip()
+            if name in found:
+                rollup = (process / "smaps_rollup").read_text()
+                found[name] += int(re.search(r"^Pss: +(\d+)", rollup, re.M).group(1))
+        except OSError:
+            pass  # it has ended meanwhile
+    return found
+
+
+def memory_of_members() -> None:
+    """What one member more takes: pods with one container, against the same pods with the sandbox alone."""
+    handler, annotations = HANDLERS["agentbox"]
+    for count in (1, AT_ONCE):
+        names = [f"memory-{count}-{i}" for i in range(count)]
+        sandboxes = [cri.sandbox(name, cri.POD, "/k8s", annotations) for name in names]
+        pods = [cri.call("RunPodSandbox", cri.message((1, config), (2, handler)))[1].decode() for config in sandboxes]
+        alone = companions()
+        for pod in pods:
+            cri.call("StopPodSandbox", cri.message((1, pod)))
+            cri.call("RemovePodSandbox", cri.message((1, pod)))
+        whole = [begin(f"{name}-w", handler, annotations) for name in names]
+        both = companions()
+        for pod in whole:
+            end(*pod)
+        for name in alone:
+            print(f"memory (Pss) of {name}, {count} pods: sandboxes alone {alone[name] / count:.0f} KiB a pod, "
+                  f"with a member {both[name] / count:.0f} KiB a pod", flush=True)
+
+
 def one_at_a_time(rounds: int) -> None:
     """Processor and wall time from RunPodSandbox to RemovePodSandbox."""
     used: dict[str, list[float]] = {name: [] for name in HANDLERS}
@@ -95,5 +130,6 @@ def at_once(rounds: int) -> None:
 
 if __name__ == "__main__":
     ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    memory_of_members()
     one_at_a_time(ROUNDS)
     at_once(max(2, ROUNDS // 3))
