@@ -15,9 +15,10 @@ const OF: &str = "io.kubernetes.cri.sandbox-id";
 const LOOP: &str =
     "while true; do mount -t tmpfs none /mnt 2>/tmp/new; mv /tmp/new /tmp/said; sleep 0.02; done";
 
-fn sandbox(node: &Node) -> Running<'_> {
+/// The name is the test's own: records are found by it among those of all tests.
+fn sandbox<'a>(node: &'a Node, name: &str) -> Running<'a> {
     let config = sleeper(node, &[(ROLE, "sandbox")]);
-    Running::start(node, "pod", "standard", &config)
+    Running::start(node, name, "standard", &config)
 }
 
 /// A member of this pod that runs a script.
@@ -42,6 +43,16 @@ fn own(id: &str) -> Vec<String> {
         .collect()
 }
 
+/// Where the descriptors of a process lead.
+fn descriptors(pid: &Value) -> Vec<String> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    // One may be closed meanwhile.
+    let links = entries.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+    links
+        .map(|link| link.to_string_lossy().into_owned())
+        .collect()
+}
+
 /// Waits until the container's program has said this.
 #[track_caller]
 fn await_words(id: &str, words: &str) {
@@ -61,11 +72,25 @@ fn await_words(id: &str, words: &str) {
 #[ignore = "needs the rig: hack/test"]
 fn each_member_of_a_pod_has_its_own_log_of_denied_calls() {
     let node = Node::of_cri();
-    let pod = sandbox(&node);
+    let pod = sandbox(&node, "logged-pod");
     let one = Running::start(&node, "one", "standard", &config(&node, &pod.id, LOOP));
     let two = config(&node, &pod.id, "sleep 300");
     let two = Running::start(&node, "two", "standard", &two);
     await_words(&one.id, "permission denied");
+    // The listener is its sidecar's alone, and the socket by which it went there is closed.
+    for container in [&one, &two] {
+        let record = record(&container.id);
+        let held = |pid: &Value| {
+            let leads = descriptors(pid);
+            let listeners = leads.iter().filter(|to| to.contains("seccomp notify"));
+            let sockets = leads.iter().filter(|to| to.starts_with("socket:"));
+            (listeners.count(), sockets.count())
+        };
+        assert_eq!(held(&record["init"]["pid"]), (0, 0));
+        // It takes listeners by one socket.
+        assert_eq!(held(&record["sidecar"]["pid"]), (1, 1));
+        assert_eq!(held(&record["sidecar"]["warden"]["pid"]), (0, 0));
+    }
     // By a process of exec.
     node.call(&["exec", &two.id, "sh", "-c", "umount /proc; true"])
         .ok();
@@ -89,7 +114,7 @@ fn each_member_of_a_pod_has_its_own_log_of_denied_calls() {
 #[ignore = "needs the rig: hack/test"]
 fn a_member_without_its_sidecar_is_denied_its_calls_and_the_pod_goes_on() {
     let node = Node::of_cri();
-    let pod = sandbox(&node);
+    let pod = sandbox(&node, "lossy-pod");
     for signal in ["-KILL", "-STOP"] {
         let name = format!("member{}", signal.to_lowercase());
         let one = Running::start(&node, &name, "standard", &config(&node, &pod.id, LOOP));
@@ -114,7 +139,7 @@ fn a_member_without_its_sidecar_is_denied_its_calls_and_the_pod_goes_on() {
 #[ignore = "needs the rig: hack/test"]
 fn a_member_does_not_start_without_its_sidecar() {
     let node = Node::of_cri();
-    let pod = sandbox(&node);
+    let pod = sandbox(&node, "strict-pod");
     // One that is killed between create and start.
     let id = format!("lost-member-{}", std::process::id());
     let config = config(&node, &pod.id, LOOP);
