@@ -175,8 +175,18 @@ fn check_answers_by_its_words_and_its_status() {
             "names another host",
         ),
         ("team", "GET", 2, "this is not METHOD https://HOST/PATH"),
-        // Nothing would enforce it: it is neither kept nor taken for the host.
-        ("by-path", "GET https://a.test/x", 2, "name the hosts alone"),
+        (
+            "by-path",
+            "GET https://a.test/x?q",
+            0,
+            "by the rule GET https://a.test/x",
+        ),
+        (
+            "by-path",
+            "POST https://a.test/x",
+            1,
+            "the missing rule: POST https://a.test/x",
+        ),
     ] {
         let finished = node.policy(&["check", policy, "--request", request]);
         assert_eq!(finished.code, code, "{finished}");

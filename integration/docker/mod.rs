@@ -24,6 +24,7 @@ mod pods;
 mod privileges;
 mod probe;
 mod profiles;
+mod requests;
 mod secured;
 mod shown;
 mod upstream;

@@ -78,7 +78,8 @@ impl fmt::Display for Denial {
                 "it is a cloud's metadata service, which no wildcard and no prefix names",
             ),
             Self::OnlyRequests => f.write_str(
-                "the policy has rules for requests to it, which the wall can read only where they are plain HTTP",
+                "the policy has rules for requests to it, which the wall reads in plain HTTP alone: ask for http://HOST/PATH, by the proxy or \
+                 on port 80, and the wall speaks TLS to the host",
             ),
         }
     }

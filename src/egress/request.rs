@@ -181,9 +181,39 @@ pub fn typed(text: &str) -> Result<Asked, HttpRefusal> {
     )
 }
 
+/// What a head says of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The target as it was written.
+    pub target: &'a str,
+    /// The one Host field, if there is one.
+    pub host: Option<&'a str>,
+}
+
 /// Reads the request of a head on a connection that leads to this host and port by this scheme. Each name in the head must be that
 /// host: the Host field, and the address where the target is one, whose scheme is the client's own business.
 pub fn of_head(head: &Head<'_>, scheme: Scheme, to: (Host, u16)) -> Result<Asked, HttpRefusal> {
+    let Head {
+        method,
+        target,
+        host,
+        ..
+    } = *head;
+    of_said(
+        Said {
+            method,
+            target,
+            host,
+        },
+        scheme,
+        to,
+    )
+}
+
+/// The same of a head that another parser has read.
+pub fn of_said(head: Said<'_>, scheme: Scheme, to: (Host, u16)) -> Result<Asked, HttpRefusal> {
     let is_same = |text: &str| match authority(text)? {
         (host, port) if host == to.0 && port.is_none_or(|port| port == to.1) => Ok(()),
         _ => Err(HttpRefusal::OtherHost(crate::policy::shown(text))),

@@ -142,14 +142,6 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
-    /// Rules that nothing keeps yet.
-    #[error(
-        "policy '{policy}' has rules for requests, which nothing enforces yet: name the hosts alone, which opens every request to them"
-    )]
-    Requests {
-        /// The policy's name.
-        policy: String,
-    },
     /// Another container's network.
     #[error(
         "policy '{policy}' refuses the network namespace of {whose}: {why}; run without it, or let the node's allow.namespaces give it its own loopback"

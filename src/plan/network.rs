@@ -249,12 +249,7 @@ pub(super) fn own(
     }
     check_inbound(name, &planned, namespaces)?;
     check_denials(name, &planned)?;
-    match planned.rules.have_requests() {
-        true => Err(PlanError::Requests {
-            policy: name.to_string(),
-        }),
-        false => Ok(planned),
-    }
+    Ok(planned)
 }
 
 /// Refuses ports that would lead somewhere else than to the container's own programs, or in from somewhere else than the

@@ -127,14 +127,6 @@ impl NodeNetwork {
             None if self.upstream_names != UpstreamNames::default() => {
                 Some("network.upstream-names has no use without network.upstream-proxy")
             }
-            proxy
-                if self.upstream_trust_roots.is_some()
-                    && !proxy.as_ref().is_some_and(|proxy| proxy.tls) =>
-            {
-                Some(
-                    "network.upstream-trust-roots has no use without an https:// network.upstream-proxy",
-                )
-            }
             Some(proxy) if proxy.credentials.is_some() && self.upstream_credentials.is_some() => {
                 Some(
                     "the credentials of the upstream proxy are in network.upstream-proxy and in \

@@ -10,7 +10,7 @@ use crate::cli::{Global, PolicyCheck};
 use crate::egress::request::{self, Asked, RequestDecision};
 use crate::egress::{Decision, Denial, NetworkVerdict, endpoint};
 use crate::log;
-use crate::plan::{NetworkPlan, PlanError};
+use crate::plan::NetworkPlan;
 use crate::policy::{
     Field, Host, NetworkMode, NetworkRule, POLICY_KEY, PolicyError, Rule, Selection, Target,
     annotation_key, resolve, shown,
@@ -168,10 +168,6 @@ fn of_case(
         });
     };
     let network = crate::plan::network::plan(&resolved, BTreeMap::new());
-    if network.rules.have_requests() {
-        let policy = resolved.policy.name.to_string();
-        return Err(PlanError::Requests { policy }.into());
-    }
     let verdict = question.verdict(&network);
     let mut may_add = Vec::new();
     if let Some(missing) = question.missing(&network) {

@@ -14,8 +14,8 @@ pub(super) const WITHOUT_BODY: [&str; 5] = ["GET", "HEAD", "DELETE", "OPTIONS", 
 /// Watches the requests of one connection: passes on what belongs to requests for its host, and refuses the rest.
 #[derive(Debug)]
 pub struct RequestGuard {
-    host: HostName,
-    port: u16,
+    /// The host and port that each request must name; `None` where whoever reads the request next looks at that.
+    to: Option<(HostName, u16)>,
     state: State,
     /// What has come of a head or of a line that is not complete.
     pending: Vec<u8>,
@@ -39,9 +39,17 @@ enum State {
 impl RequestGuard {
     /// For a connection that leads to this host and port.
     pub fn new(host: HostName, port: u16) -> Self {
+        Self::to(Some((host, port)))
+    }
+
+    /// For a connection whose requests are framed in one way only, and whose hosts the next reader looks at.
+    pub fn of_framing() -> Self {
+        Self::to(None)
+    }
+
+    fn to(to: Option<(HostName, u16)>) -> Self {
         Self {
-            host,
-            port,
+            to,
             state: State::Head,
             pending: Vec::new(),
             pieces: Pieces::default(),
@@ -152,6 +160,9 @@ impl RequestGuard {
                 return Err(HttpRefusal::Ambiguous("a body beside Upgrade"));
             }
         }
+        let Some((decided, decided_port)) = &self.to else {
+            return Ok(());
+        };
         let mut named = vec![
             head.host
                 .ok_or_else(|| HttpRefusal::OtherHost("none".to_owned()))?,
@@ -163,7 +174,7 @@ impl RequestGuard {
         }
         for text in named {
             let (host, port) = authority(text)?;
-            if host != Host::Name(self.host.clone()) || port.is_some_and(|p| p != self.port) {
+            if host != Host::Name(decided.clone()) || port.is_some_and(|p| p != *decided_port) {
                 return Err(HttpRefusal::OtherHost(crate::policy::shown(text)));
             }
         }

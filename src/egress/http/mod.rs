@@ -4,12 +4,14 @@
 //! Only the client's side is looked at. What it sends goes to one vetted address, chosen for one name; the answer
 //! comes from there and is not ours to judge.
 
+mod fields;
 mod guard;
 
 use std::fmt;
 
 use crate::policy::Host;
 
+pub use fields::{overrides, stays_behind};
 pub use guard::RequestGuard;
 
 /// The longest request head, in bytes.

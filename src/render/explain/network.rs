@@ -62,6 +62,9 @@ pub(super) fn reached(page: &mut Page, network: &NetworkPlan) {
     if !rules.deny.is_empty() {
         page.item(format_args!("but not {}", list(&rules.deny)));
     }
+    if rules.have_requests() {
+        page.item("requests are read in plain HTTP (http://HOST/... by the proxy or to the host), and sent by TLS where their rule says https");
+    }
     match &network.asking {
         None => page.item("unlisted names are refused at once (network.on-unknown is deny)"),
         Some(asking) => page.item(waits(asking)),
@@ -72,6 +75,8 @@ fn list(rules: &BTreeSet<Rule>) -> String {
     let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
     match rules.is_empty() {
         true => "nothing".to_owned(),
+        // A rule for requests has a space in it.
+        false if rules.iter().any(|rule| rule.contains(' ')) => rules.join(", "),
         false => rules.join(" "),
     }
 }

@@ -25,6 +25,7 @@ use crate::runtime::input::labels;
 use crate::runtime::input::node_files;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::resolver::EngineFiles;
+use crate::runtime::network::upstream;
 use crate::seccomp::{Filter, Listener};
 
 /// The decision about a bundle, which `create` and `explain --bundle` share. Nothing has been made for it.
@@ -119,6 +120,8 @@ pub fn decide(
                 plan.warnings
                     .extend(engine_networks::unknown_crio(&global.root, &annotations));
                 engine_files = names(&bundle.spec, &facts, plan);
+                // Here rather than at `start`, which reads them for the sidecar.
+                upstream::roots(node_files::config(global), &plan.network.rules)?;
                 let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engine)?;
                 (Some(decided), resolved.chosen_by.to_string(), filter)
             }

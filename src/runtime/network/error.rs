@@ -46,7 +46,8 @@ pub enum RulesRefused {
     NoRule(Box<Rule>),
     /// Rules that nothing keeps yet.
     #[error(
-        "nothing enforces rules for requests yet: name the hosts alone, which opens every request to them"
+        "this container has no rules for requests, so that its sidecar was given no certificates to know their hosts by: create it \
+         with such a rule, or name the hosts alone, which opens every request to them"
     )]
     Requests,
     /// A connection that comes in there would go out through the wall.

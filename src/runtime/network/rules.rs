@@ -40,10 +40,13 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     let dir = place.dir();
     let mut record = Record::read(&dir)?;
     let new = wanted(&record, asked)?;
-    if new.have_requests() {
+    let old = record.decided.clone();
+    let had = old
+        .as_ref()
+        .is_some_and(|decided| decided.plan.network.rules.have_requests());
+    if new.have_requests() && !had {
         return Err(RulesRefused::Requests.into());
     }
-    let old = record.decided.clone();
     let listens = control::status(&dir, &record)?.map(|status| status.ports);
     let plan = record.plan().ok_or(RuntimeError::NotRunning)?;
     let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;

@@ -9,6 +9,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::egress::Rules;
 use crate::policy::{NodeConfig, Secret, Upstream, UpstreamNames};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::{open_regular, read_open};
@@ -59,7 +60,25 @@ fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
     let Some(proxy) = network.upstream_proxy.as_ref().filter(|proxy| proxy.tls) else {
         return Ok(None);
     };
-    let own = network.upstream_trust_roots.as_ref();
+    let roots = all_roots(config, node)?;
+    Ok(Some(Tls {
+        name: proxy.host.to_string(),
+        roots,
+    }))
+}
+
+/// The certificates by which hosts of requests are known, where rules name any: those that the node trusts, and those that its
+/// file adds. Found at `create` rather than at `start`, which asks again.
+pub fn roots(config: &Path, rules: &Rules) -> Result<Option<String>, RuntimeError> {
+    if !rules.have_requests() {
+        return Ok(None);
+    }
+    let node = NodeFiles::read(config)?.node;
+    all_roots(config, &node).map(Some)
+}
+
+fn all_roots(config: &Path, node: &NodeConfig) -> Result<String, RuntimeError> {
+    let own = node.network.upstream_trust_roots.as_ref();
     let own = own.map(|path| AsRef::<Path>::as_ref(path).to_owned());
     let mut roots = String::new();
     for path in nodes_own_roots()?.into_iter().chain(own) {
@@ -75,15 +94,12 @@ fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
     if roots.is_empty() {
         return Err(RuntimeError::Input {
             path: config.to_owned(),
-            why: "this node has no certificates to know an https:// upstream proxy by: install ca-certificates, or name \
+            why: "this node has no certificates to know an https:// upstream proxy or a host of requests by: install ca-certificates, or name \
                   network.upstream-trust-roots"
                 .to_owned(),
         });
     }
-    Ok(Some(Tls {
-        name: proxy.host.to_string(),
-        roots,
-    }))
+    Ok(roots)
 }
 
 /// Where the node keeps what it trusts. A file that the environment names and that is not there would leave more trusted than
@@ -287,8 +303,6 @@ mod tests {
             "[network]\nupstream-credentials = \"/x\"",
             "[network]\nupstream-names = \"proxy\"",
             "[network]\nupstream-proxy = \"http://a:b@p:1\"\nupstream-credentials = \"/x\"",
-            "[network]\nupstream-trust-roots = \"/x\"",
-            "[network]\nupstream-proxy = \"http://p:1\"\nupstream-trust-roots = \"/x\"",
         ] {
             let error = check(Path::new("/config"), &NodeConfig::parse(text).unwrap());
             assert!(error.is_err(), "{text}");

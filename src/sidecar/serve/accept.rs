@@ -17,7 +17,7 @@ use super::relay::{Watch, ended, pass, relay, with_buffer};
 use super::secure::Server;
 use super::sniff::First;
 use super::wall::Wall;
-use super::{dns, explicit, sniff};
+use super::{dns, explicit, requests, sniff};
 use crate::audit::Via;
 use crate::egress::http::RequestGuard;
 use crate::egress::phrase::speaks_http;
@@ -95,11 +95,23 @@ fn take(wall: &Rc<Wall>, stream: TcpStream, kind: Kind) {
 }
 
 /// A direct connection, from the program's view: its destination address reveals the host.
-async fn transparent(wall: &Wall, stream: TcpStream, port: u16) {
+async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
     let Ok(local) = stream.local_addr() else {
         return;
     };
     let host = dns::meant(wall, local.ip());
+    // On HTTPS's own port a client speaks TLS, in which nobody reads requests.
+    if port != HTTPS && wall.rules.borrow().plain_way(&host, port).is_some() {
+        let to = (&host, port);
+        return Box::pin(requests::serve(
+            wall,
+            &stream,
+            requests::Way::Direct,
+            to,
+            &[],
+        ))
+        .await;
+    }
     let outcome = match wall.admit(&stream, host.clone(), port).await {
         Ok(admitted) => tunnel(wall, &stream, admitted, Vec::new(), None).await,
         Err(refusal) => Err(refusal),

@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use tokio::net::TcpStream;
 
+use super::asks::{Permission, UnderWay, reach_of};
 use super::dns;
 use super::live::Share;
 use super::refusal::Refusal;
@@ -13,9 +14,11 @@ use super::wall::Wall;
 use crate::audit::{Event, LEARNT as LEARNT_CAUSE, Verdict, WallName, What};
 use crate::egress::names::Synthetic;
 use crate::egress::own::is_own;
+use crate::egress::request::RequestDecision;
 use crate::egress::{Decision, Denial, NameVerdict, OverBudget, is_within, rule_for};
 use crate::plan::AuditedNetwork;
-use crate::policy::{Host, HostName, Reach};
+use crate::policy::request::Request;
+use crate::policy::{Host, HostName, Reach, Rule};
 
 /// Why a connection goes on that no rule allows.
 const LEARNT: &str = "let through by learn mode";
@@ -41,6 +44,32 @@ impl Wall {
         let pause = self.ledger.borrow().check_pause(now);
         pause.map_err(Refusal::Over)?;
         let permission = self.permission(client, &host, port).await?;
+        let admitted = self.open(host, port, permission)?;
+        self.compare(&admitted.host, port, admitted.reach);
+        Ok(admitted)
+    }
+
+    /// Lets a connection through that carries requests, each of which is decided about.
+    pub fn admit_requests(
+        &self,
+        (host, port): (Host, u16),
+        rule: &Rule,
+        request: UnderWay,
+    ) -> Result<Admitted<'_>, Refusal> {
+        let pause = self.ledger.borrow().check_pause(self.milliseconds());
+        pause.map_err(Refusal::Over)?;
+        let permission = Permission {
+            reach: reach_of(rule),
+            once: false,
+            rule: rule.to_string(),
+            learnt: None,
+            request: Some(request),
+        };
+        self.open(host, port, permission)
+    }
+
+    /// Takes a connection's share of the budget.
+    fn open(&self, host: Host, port: u16, permission: Permission) -> Result<Admitted<'_>, Refusal> {
         let now = self.milliseconds();
         // A proxy's client never asks the stub: its names are counted as well, since each is looked up outside.
         if let Host::Name(name) = &host {
@@ -54,7 +83,6 @@ impl Wall {
             let rule = rule_for(&host, port);
             self.would_deny((LEARNT_CAUSE, why, Some(rule)), &host, port);
         }
-        self.compare(&host, port, reach);
         Ok(Admitted {
             share: Share::new(self, host.clone(), port, permission),
             host,
@@ -92,6 +120,25 @@ impl Wall {
         };
         let why = format!("policy {policy}: {why}");
         self.would_deny((kind, why, missing), host, port);
+    }
+
+    /// The same of a request, as far as a log shows it.
+    pub fn compare_request(&self, request: &Request, shown: &str) {
+        let audited = self.audited.borrow();
+        let Some(AuditedNetwork { policy, rules, .. }) = &*audited else {
+            return;
+        };
+        let (kind, why) = match rules.decide_request(request) {
+            RequestDecision::Allow(_) => return,
+            RequestDecision::DeniedBy(rule) => {
+                ("denied-by-rule", format!("network.deny has {rule}"))
+            }
+            RequestDecision::NotListed => {
+                ("not-listed", "no rule of network.allow names it".to_owned())
+            }
+        };
+        let why = format!("policy {policy}: {shown}: {why}");
+        self.would_deny((kind, why, None), &request.host, request.port);
     }
 
     /// Writes down a connection that is let through and would not be otherwise: the reason in a word and in words, and the

@@ -12,8 +12,10 @@ use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::egress::AskStatus;
 use crate::egress::WaitingConnection;
+use crate::egress::request::RequestDecision;
 use crate::egress::{AskRefusal, Asking, Asks, Denial, Lasting, NetworkVerdict, Waiting, endpoint};
-use crate::policy::{Host, HostName, Reach};
+use crate::policy::request::Request;
+use crate::policy::{Host, HostName, Reach, Rule};
 
 /// What one sidecar knows of asking.
 #[derive(Default)]
@@ -50,7 +52,12 @@ pub(super) struct Permission {
     pub rule: String,
     /// Nobody has allowed it: it is let through to be learnt.
     pub learnt: Option<Denial>,
+    /// The request that is under way, where requests are decided about and not the connection.
+    pub request: Option<UnderWay>,
 }
+
+/// The request that a connection carries now.
+pub(super) type UnderWay = Rc<RefCell<Request>>;
 
 /// A place among those that wait, given up when it is dropped.
 struct WaitingPlace<'a> {
@@ -108,6 +115,7 @@ impl Wall {
                     once: false,
                     rule: rule.to_string(),
                     learnt: None,
+                    request: None,
                 }));
             }
             NetworkVerdict::Deny(denial) => return Err(self.denied(host, denial)),
@@ -122,6 +130,7 @@ impl Wall {
                 once: false,
                 rule: "learn mode".to_owned(),
                 learnt: Some(denial),
+                request: None,
             }));
         }
         let decided = self
@@ -140,6 +149,7 @@ impl Wall {
                 }
                 .to_owned(),
                 learnt: None,
+                request: None,
             })),
             Some(Err(refusal)) => Err(Refusal::NotApproved(refusal)),
         }
@@ -176,6 +186,12 @@ impl Wall {
             .is_some_and(|address| rules.denies(&Host::Address(address), live.port).is_some());
         if leads_to_denied {
             return false;
+        }
+        if let Some(request) = &live.request {
+            return match rules.decide_request(&request.borrow()) {
+                RequestDecision::Allow(rule) => reach_of(&rule).keeps(live.reach),
+                RequestDecision::DeniedBy(_) | RequestDecision::NotListed => false,
+            };
         }
         match rules.verdict(self.asking.as_ref(), &live.host, live.port) {
             // What a rule let lead to private addresses may not go on under one that does not.
@@ -225,6 +241,11 @@ impl Wall {
             denied,
         })
     }
+}
+
+/// How far a rule lets the names of its requests lead.
+pub(super) fn reach_of(rule: &Rule) -> Reach {
+    rule.connection().map_or(Reach::Public, |rule| rule.reach)
 }
 
 enum Looked<'w, 'h> {

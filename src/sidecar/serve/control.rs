@@ -92,6 +92,9 @@ pub struct EngineNames {
     /// The node's upstream proxy.
     #[serde(default)]
     pub proxy: Option<Proxy>,
+    /// The certificates that hosts of requests are known by (PEM), where rules name any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roots: Option<String>,
 }
 
 /// The answer.

@@ -1,6 +1,7 @@
 //! The explicit proxy: HTTP's CONNECT and http:// requests; a first byte of 5 is SOCKS5's.
 
 use std::pin::pin;
+use std::rc::Rc;
 
 use serde::Serialize;
 use tokio::net::TcpStream;
@@ -9,7 +10,7 @@ use super::accept::{HTTPS, read_some, refuse, reset, tunnel};
 use super::refusal::Refusal;
 use super::relay::{Watch, relay, write_all};
 use super::wall::{FIRST_BYTES_WITHIN, Wall};
-use super::{dns, socks};
+use super::{dns, requests, socks};
 use crate::audit::Via;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::egress::phrase::phrase;
@@ -22,7 +23,7 @@ pub(super) const SILENT: &str = "nothing that says what is wanted came in ten se
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// Serves one connection of the proxy's port.
-pub(super) async fn serve(wall: &Wall, stream: TcpStream) {
+pub(super) async fn serve(wall: &Rc<Wall>, stream: TcpStream) {
     let first = tokio::time::timeout(FIRST_BYTES_WITHIN, read_some(&stream)).await;
     let Ok(Ok(first)) = first else {
         if first.is_err() {
@@ -42,10 +43,12 @@ pub(super) async fn serve(wall: &Wall, stream: TcpStream) {
 struct Wish {
     request: ProxyRequest,
     body: Body,
+    /// The head as it came.
+    head: Vec<u8>,
     early: Vec<u8>,
 }
 
-async fn http(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
+async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
     let wish = match tokio::time::timeout(FIRST_BYTES_WITHIN, read_wish(stream, first)).await {
         Ok(Ok(wish)) => wish,
         Ok(Err(Refusal::Other(why))) => {
@@ -71,6 +74,20 @@ async fn http(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
             (meant(wall, host), *port)
         }
     };
+    if let ProxyRequest::Forward(..) = &wish.request
+        && wall.rules.borrow().plain_way(&host, port).is_some()
+    {
+        let early = [wish.head, wish.early].concat();
+        let to = (&host, port);
+        return Box::pin(requests::serve(
+            wall,
+            stream,
+            requests::Way::Proxy,
+            to,
+            &early,
+        ))
+        .await;
+    }
     if let Err((refusal, answered)) = grant(wall, stream, &host, port, wish).await {
         refuse(wall, stream, Via::Http, &host, port, &refusal);
         if answered {
@@ -110,6 +127,7 @@ async fn read_wish(stream: &TcpStream, mut bytes: Vec<u8>) -> Result<Wish, Refus
                 request,
                 body,
                 early,
+                head: bytes,
             });
         }
         bytes.extend(read_some(stream).await?);
@@ -134,6 +152,7 @@ async fn grant(
         request,
         body,
         early,
+        head: _,
     } = wish;
     match request {
         // Answered already.
@@ -206,15 +225,25 @@ impl<'a> Explanation<'a> {
             how_to_ask: None,
         }
     }
+
+    /// One line.
+    fn bytes(&self) -> Vec<u8> {
+        let mut body = serde_json::to_vec(self).unwrap_or_default();
+        body.push(b'\n');
+        body
+    }
 }
 
 /// What an agent can tell the person who started it.
 fn how_to_ask(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> String {
     let container = &wall.container;
+    let rule = refusal
+        .missing_rule(host, Some(port))
+        .unwrap_or_else(|| crate::egress::rule_for(host, port));
+    let typed = crate::egress::phrase::typed(&rule);
     if container.is_empty() {
         return format!(
-            "ask whoever started `agentbox wrap` to start it again with {} in network.allow of its policy",
-            crate::egress::rule_for(host, port)
+            "ask whoever started `agentbox wrap` to start it again with {rule} in network.allow of its policy"
         );
     }
     match refusal {
@@ -223,15 +252,13 @@ fn how_to_ask(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> String 
             crate::egress::endpoint(host, port)
         ),
         Refusal::Local => format!(
-            "ask whoever started this container to start it again with the annotation dev.agentbox.network.allow={}, or with \
-             network.allow in its policy",
-            crate::egress::rule_for(host, port)
+            "ask whoever started this container to start it again with the annotation dev.agentbox.network.allow={rule}, or with \
+             network.allow in its policy"
         ),
         _ => format!(
             "ask whoever started this container to add the rule: while it runs with \
-             `agentbox update {container} --network-add {}`, for the next one in network.allow of its policy or in the \
-             annotation dev.agentbox.network.allow",
-            crate::egress::rule_for(host, port)
+             `agentbox update {container} --network-add {typed}`, for the next one in network.allow of its policy or in the \
+             annotation dev.agentbox.network.allow"
         ),
     }
 }
@@ -244,6 +271,17 @@ pub(super) async fn answer(
     port: u16,
     refusal: &Refusal,
 ) {
+    let (status, phrase, body) = words(wall, host, port, refusal);
+    send(stream, status, &phrase, &body).await;
+}
+
+/// The status, the phrase and the body of such an answer.
+pub(super) fn words(
+    wall: &Wall,
+    host: &Host,
+    port: u16,
+    refusal: &Refusal,
+) -> (u16, String, Vec<u8>) {
     let reason = refusal.for_container();
     let mut explanation = Explanation {
         host: Some(host.to_string()),
@@ -251,43 +289,51 @@ pub(super) async fn answer(
         endpoint: Some(crate::egress::endpoint(host, port)),
         ..Explanation::new(&reason)
     };
-    if refusal.is_violation() {
-        let missing = match refusal {
-            Refusal::Denied(denial) => denial.is_missing_rule(),
-            Refusal::NotApproved(_) | Refusal::Local => true,
-            _ => false,
-        };
-        if missing {
-            let rule = crate::egress::rule_for(host, port);
-            explanation.how_to_ask = Some(how_to_ask(wall, host, port, refusal));
-            explanation.missing_rule = Some(rule);
+    let status = match refusal.is_violation() {
+        true => {
+            // What was allowed before is no rule that is missing.
+            let missing = refusal
+                .missing_rule(host, Some(port))
+                .filter(|_| *refusal != Refusal::Revoked);
+            if let Some(rule) = missing {
+                explanation.how_to_ask = Some(how_to_ask(wall, host, port, refusal));
+                explanation.missing_rule = Some(rule);
+            }
+            403
         }
-        respond(stream, 403, &explanation).await;
-    } else {
-        explanation.error = "allowed by agentbox, but not reached";
-        respond(stream, 502, &explanation).await;
-    }
+        false => {
+            explanation.error = "allowed by agentbox, but not reached";
+            502
+        }
+    };
+    let phrase = phrase(explanation.endpoint.as_deref(), explanation.reason);
+    (status, phrase, explanation.bytes())
+}
+
+async fn respond(stream: &TcpStream, status: u16, explanation: &Explanation<'_>) {
+    let phrase = phrase(explanation.endpoint.as_deref(), explanation.reason);
+    send(stream, status, &phrase, &explanation.bytes()).await;
 }
 
 /// The status line has the reason too: clients show it of an answer to CONNECT, and not the body (A-11).
-async fn respond(stream: &TcpStream, status: u16, explanation: &Explanation<'_>) {
-    let Ok(mut body) = serde_json::to_vec(explanation) else {
-        return;
-    };
-    body.push(b'\n');
-    let phrase = phrase(explanation.endpoint.as_deref(), explanation.reason);
+async fn send(stream: &TcpStream, status: u16, phrase: &str, body: &[u8]) {
     let head = format!(
         "HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",
         body.len()
     );
-    last_words(stream, &[head.as_bytes(), &body].concat()).await;
+    last_words(stream, &[head.as_bytes(), body].concat()).await;
 }
 
 /// Sends it, and nothing after it.
 async fn last_words(stream: &TcpStream, all: &[u8]) {
     // Whoever does not read the answer has no use for it.
     let _sent = tokio::time::timeout(FIRST_BYTES_WITHIN, write_all(stream, all)).await;
+    say_goodbye(stream).await;
+}
+
+/// Ends an exchange whose last words were sent.
+pub(super) async fn say_goodbye(stream: &TcpStream) {
     let _told = rustix::net::shutdown(stream, rustix::net::Shutdown::Write);
     drain(stream).await;
 }

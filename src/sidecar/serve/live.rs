@@ -9,7 +9,7 @@ use std::rc::Rc;
 use chrono::{DateTime, Utc};
 use tokio::sync::Notify;
 
-use super::asks::Permission;
+use super::asks::{Permission, UnderWay};
 use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::audit::{Event, Verdict, WallName, What};
@@ -28,6 +28,8 @@ pub(super) struct Live {
     pub reach: Reach,
     /// Whether a person approved this one connection.
     pub once: bool,
+    /// The request that it carries now, where that is what was decided about.
+    pub request: Option<UnderWay>,
     /// What lets it through.
     rule: String,
     /// The dialled address, once known; behind a proxy that resolves names it never is.
@@ -115,6 +117,7 @@ impl<'a> Share<'a> {
             port,
             reach: permission.reach,
             once: permission.once,
+            request: permission.request,
             rule: permission.rule,
             address: Cell::new(None),
             since: Utc::now(),
@@ -133,6 +136,11 @@ impl<'a> Share<'a> {
     /// The connection leads to this address: what is said of that from here on holds for it.
     pub fn leads_to(&self, address: IpAddr) {
         self.live.address.set(Some(address));
+    }
+
+    /// Whether its requests are decided about.
+    pub fn carries_requests(&self) -> bool {
+        self.live.request.is_some()
     }
 
     /// Counts bytes that are about to be sent upstream.

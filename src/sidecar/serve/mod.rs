@@ -18,6 +18,7 @@
 //! proxy      the node's own proxy, where it is the only way out
 //! secure     TLS to that proxy
 //! relay      bytes both ways
+//! requests   plain HTTP to hosts with rules for requests: read, decided about, and sent by TLS
 //! long       the same for a stream that does not pause
 //! live       connections out that are open
 //! denied     answers to denied system calls, between other work
@@ -45,6 +46,7 @@ mod outside;
 mod proxy;
 mod refusal;
 mod relay;
+mod requests;
 mod secure;
 mod shown;
 mod sniff;

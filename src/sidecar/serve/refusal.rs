@@ -2,14 +2,17 @@
 
 use std::net::IpAddr;
 
+use crate::egress::request::Asked;
 use crate::egress::{AddressRefusal, AskRefusal, Denial, OverBudget, rule_for};
-use crate::policy::Host;
+use crate::policy::{Host, Rule};
 
 /// Why a connection does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The rules.
     Denied(Denial),
+    /// The request.
+    Request(Box<RequestRefusal>),
     /// The budget.
     Over(OverBudget),
     /// What the connection said.
@@ -40,6 +43,7 @@ impl Refusal {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Denied(denial) => denial.kind(),
+            Self::Request(request) => request.kind(),
             Self::Over(over) => over.kind(),
             Self::Other(_) | Self::Address(..) => "content-or-address",
             Self::NotApproved(refusal) => refusal.kind(),
@@ -56,6 +60,7 @@ impl Refusal {
         match self {
             Self::Denied(Denial::DeniedBy(rule)) => Some(format!("network.deny: {rule}")),
             Self::Address(_, AddressRefusal::Denied(rule)) => Some(format!("network.deny: {rule}")),
+            Self::Request(request) => request.rule(),
             Self::Denied(_)
             | Self::Address(..)
             | Self::Over(_)
@@ -72,6 +77,7 @@ impl Refusal {
     /// The rule that would allow it, where one would.
     pub fn missing_rule(&self, host: &Host, port: Option<u16>) -> Option<String> {
         let is_missing = match self {
+            Self::Request(request) => return request.missing_rule(),
             Self::Denied(denial) => denial.is_missing_rule(),
             Self::Local | Self::NotApproved(_) | Self::Revoked => true,
             Self::Over(_)
@@ -103,6 +109,7 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Denied(denial) => denial.fmt(f),
+            Self::Request(request) => request.fmt(f),
             Self::Over(over) => over.fmt(f),
             Self::Other(why) | Self::Unreachable(why) => f.write_str(why),
             Self::Address(address, why) => write!(f, "the name leads to {address}, {why}"),
@@ -115,6 +122,92 @@ impl std::fmt::Display for Refusal {
                 "it is this container itself: connect to it directly, without the proxy, and on a port that no rule names",
             ),
             Self::Broken(kind) => write!(f, "the connection broke: {kind}"),
+        }
+    }
+}
+
+/// Why a request is not sent, and which it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RequestRefusal {
+    /// The request in its one form, without its query.
+    shown: String,
+    /// The rule that would allow it, where one can say it.
+    missing: Option<String>,
+    why: RequestFault,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum RequestFault {
+    NotListed,
+    DeniedBy(Rule),
+    Other(&'static str),
+}
+
+impl RequestRefusal {
+    /// The longest rule that is offered.
+    const LONGEST: usize = 300;
+
+    /// No rule allows it.
+    pub fn not_listed(asked: &Asked) -> Self {
+        let missing = asked.rule().map(|rule| rule.to_string());
+        // In a list a comma ends a rule, and a quote ends what somebody types.
+        let plain = |rule: &String| {
+            let path = rule.split_once("://").map_or("", |(_, path)| path);
+            !path.contains([',', '\'']) && rule.len() <= Self::LONGEST
+        };
+        Self {
+            missing: missing.filter(plain),
+            ..Self::new(asked, RequestFault::NotListed)
+        }
+    }
+
+    /// This rule denies it.
+    pub fn denied(asked: &Asked, rule: Rule) -> Self {
+        Self::new(asked, RequestFault::DeniedBy(rule))
+    }
+
+    /// What else is wrong with it.
+    pub fn other(asked: &Asked, why: &'static str) -> Self {
+        Self::new(asked, RequestFault::Other(why))
+    }
+
+    fn new(asked: &Asked, why: RequestFault) -> Self {
+        Self {
+            shown: super::requests::shown(asked),
+            missing: None,
+            why,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.why {
+            RequestFault::NotListed => "request-not-listed",
+            RequestFault::DeniedBy(_) => "denied-by-rule",
+            RequestFault::Other(_) => "content-or-address",
+        }
+    }
+
+    fn rule(&self) -> Option<String> {
+        match &self.why {
+            RequestFault::DeniedBy(rule) => Some(format!("network.deny: {rule}")),
+            RequestFault::NotListed | RequestFault::Other(_) => None,
+        }
+    }
+
+    fn missing_rule(&self) -> Option<String> {
+        self.missing.clone()
+    }
+}
+
+impl std::fmt::Display for RequestRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = &self.shown;
+        match &self.why {
+            RequestFault::NotListed => {
+                write!(f, "{shown}: no rule of network.allow names this request")
+            }
+            RequestFault::DeniedBy(rule) => write!(f, "{shown}: network.deny has {rule}"),
+            RequestFault::Other(why) => write!(f, "{shown}: {why}"),
         }
     }
 }

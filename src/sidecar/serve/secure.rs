@@ -2,7 +2,9 @@
 //! sends is not decrypted here either.
 
 use std::io::ErrorKind;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use rustls::client::Resumption;
 use rustls::crypto::ring;
@@ -10,17 +12,19 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::refusal::Refusal;
+use crate::policy::Host;
+
 use super::relay::{Watch, ended, pass, say_end, write_all};
 
 /// What a TLS record holds (RFC 8446, section 5.1).
 const RECORD: usize = 16 << 10;
-/// Sessions that are remembered: there is one server.
+/// Sessions that are remembered: there are few servers.
 const SESSIONS: usize = 4;
 
 /// How the proxy is known.
@@ -42,19 +46,7 @@ pub(super) struct Greeter {
 impl Greeter {
     /// An error where there is no certificate to trust.
     pub fn new(tls: &Tls) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        // A system's store may hold some that are malformed by today's rules: the others count.
-        let certificates = CertificateDer::pem_slice_iter(tls.roots.as_bytes());
-        roots.add_parsable_certificates(certificates.filter_map(Result::ok));
-        if roots.is_empty() {
-            return Err("none of the trusted certificates can be read".to_owned());
-        }
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        let config = client(&tls.roots)?;
         Ok(Self {
             connector: TlsConnector::from(Arc::new(config)),
             name: ServerName::try_from(tls.name.clone())
@@ -67,6 +59,48 @@ impl Greeter {
         let greeted = self.connector.connect(self.name.clone(), stream).await;
         greeted.map_err(|error| what_is_wrong(&error))
     }
+}
+
+/// Ready to greet the hosts of requests.
+pub(super) struct Greetings(TlsConnector);
+
+impl Greetings {
+    /// Trusts these certificates (PEM); an error where there is none among them.
+    pub fn new(roots: &str) -> Result<Self, String> {
+        let mut config = client(roots)?;
+        // No answer is a stream of frames that nobody here reads.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(TlsConnector::from(Arc::new(config))))
+    }
+
+    /// Shakes hands with a host, whose certificate must name it. An error says what is wrong with it.
+    pub async fn greet(&self, host: &Host, server: Server) -> Result<TlsStream<Server>, String> {
+        let name = match host {
+            Host::Address(address) => ServerName::from(*address),
+            Host::Name(name) => ServerName::try_from(name.as_str().to_owned())
+                .map_err(|_| format!("{host} is not a name that a certificate has"))?,
+        };
+        let greeted = self.0.connect(name, server).await;
+        greeted.map_err(|error| format!("{host} {}", what_is_wrong(&error)))
+    }
+}
+
+/// A client that knows others by these certificates.
+fn client(roots: &str) -> Result<ClientConfig, String> {
+    let mut store = RootCertStore::empty();
+    // A system's store may hold some that are malformed by today's rules: the others count.
+    let certificates = CertificateDer::pem_slice_iter(roots.as_bytes());
+    store.add_parsable_certificates(certificates.filter_map(Result::ok));
+    if store.is_empty() {
+        return Err("none of the trusted certificates can be read".to_owned());
+    }
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    config.resumption = Resumption::in_memory_sessions(SESSIONS);
+    Ok(config)
 }
 
 /// In words, without what the certificate says: the container may read it.
@@ -109,6 +143,46 @@ impl Server {
                 stream.write_all(bytes).await.map_err(ended)?;
                 stream.flush().await.map_err(ended)
             }
+        }
+    }
+}
+
+impl AsyncRead for Server {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Secured(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Server {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Secured(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Secured(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Secured(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

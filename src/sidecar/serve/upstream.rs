@@ -14,15 +14,16 @@ use hickory_resolver::name_server::TokioConnectionProvider;
 use hickory_resolver::proto::rr::Name;
 use hickory_resolver::proto::xfer::Protocol;
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 use super::around::Around;
 use super::control::EngineNames;
 use super::live::Share;
 use super::proxy::{Gate, Target};
 use super::refusal::Refusal;
-use super::secure::Server;
+use super::secure::{Greetings, Server};
 use crate::egress::address::vet;
-use crate::egress::{AddressRefusal, Decision, Rules, Surroundings};
+use crate::egress::{AddressRefusal, Decision, Denial, Rules, Surroundings};
 use crate::plan::network::unseen_denial;
 use crate::policy::{Host, HostName, Reach};
 
@@ -34,6 +35,7 @@ const TRIED: usize = 4;
 const RESOLVE_WITHIN: Duration = Duration::from_secs(3);
 const RESOLVE_TRIES: usize = 2;
 const DNS_PORT: u16 = 53;
+const UNKNOWN: &str = "the resolver is not known yet";
 /// Names that containers which share the network bring along.
 const MOST_FURTHER: usize = 1024;
 
@@ -75,6 +77,8 @@ struct Ways {
     further: RefCell<BTreeMap<HostName, Vec<IpAddr>>>,
     closed: BTreeSet<IpAddr>,
     proxy: Option<Gate>,
+    /// How hosts of requests are known, where rules name any.
+    greetings: Option<Greetings>,
 }
 
 /// One way to a host.
@@ -106,11 +110,19 @@ impl WaysOut {
         }
     }
 
-    /// Whether these rules deny addresses although names go to a proxy that resolves them: nobody could see whether a name
+    /// Whether these rules cannot be kept: they are for requests, and no certificates are known; or they deny addresses although names go to a proxy that resolves them: nobody could see whether a name
     /// leads to such an address.
     pub fn cannot_hold(&self, rules: &Rules) -> Option<String> {
         let ways = self.ways.borrow();
-        let proxy = ways.as_ref()?.proxy.as_ref()?;
+        let ways = ways.as_ref()?;
+        if rules.have_requests() && ways.greetings.is_none() {
+            return Some(
+                "rules for requests need the certificates that the node trusts, which this container's sidecar got none of when it \
+                 started: create the container with such a rule"
+                    .to_owned(),
+            );
+        }
+        let proxy = ways.proxy.as_ref()?;
         let why = unseen_denial(rules).filter(|_| proxy.sends_names());
         why.map(|why| format!("network.deny cannot be kept: {why}"))
     }
@@ -127,6 +139,7 @@ impl WaysOut {
             hosts,
             closed,
             proxy,
+            roots,
         } = names;
         let mut servers = NameServerConfigGroup::new();
         for address in nameservers {
@@ -157,6 +170,7 @@ impl WaysOut {
             further: RefCell::default(),
             closed,
             proxy: proxy.map(Gate::new).transpose()?,
+            greetings: roots.as_deref().map(Greetings::new).transpose()?,
         };
         *self.ways.borrow_mut() = Some(Rc::new(ways));
         Ok(())
@@ -166,7 +180,7 @@ impl WaysOut {
     /// somebody has already, and none is a public one's.
     pub fn add_hosts(&self, hosts: Vec<(HostName, IpAddr)>) -> Result<(), String> {
         let Some(ways) = self.ways.borrow().clone() else {
-            return Err("the resolver is not known yet".to_owned());
+            return Err(UNKNOWN.to_owned());
         };
         let mut further = ways.further.borrow_mut();
         let mut new: BTreeMap<HostName, Vec<IpAddr>> = BTreeMap::new();
@@ -184,15 +198,23 @@ impl WaysOut {
         Ok(())
     }
 
+    /// Speaks TLS to a host of requests.
+    pub async fn greet(&self, host: &Host, server: Server) -> Result<TlsStream<Server>, String> {
+        let Some(ways) = self.ways.borrow().clone() else {
+            return Err(UNKNOWN.to_owned());
+        };
+        let greetings = ways.greetings.as_ref();
+        let greetings = greetings.ok_or("no certificates are known to know a host by")?;
+        greetings.greet(host, server).await
+    }
+
     /// Connects to a host that the rules allow.
     pub async fn dial(&self, dial: &Dial<'_>) -> Result<Server, Refusal> {
         let Dial {
             host, port, share, ..
         } = *dial;
         let Some(ways) = self.ways.borrow().clone() else {
-            return Err(Refusal::Unreachable(
-                "the resolver is not known yet".to_owned(),
-            ));
+            return Err(Refusal::Unreachable(UNKNOWN.to_owned()));
         };
         let mut last = None;
         for way in self.ways(&ways, dial).await? {
@@ -294,7 +316,7 @@ fn judge(dial: &Dial<'_>, address: IpAddr, around: &Surroundings) -> Result<(), 
         port,
         reach,
         rules,
-        share: _,
+        share,
     } = dial;
     let rules = rules.borrow();
     let refused = |why: AddressRefusal| Refusal::Address(address, why);
@@ -306,6 +328,7 @@ fn judge(dial: &Dial<'_>, address: IpAddr, around: &Surroundings) -> Result<(), 
         // A rule names it, and is taken at its word; a denial of it may have come since.
         Host::Address(_) => match rules.decide(host, *port) {
             Decision::Allow(_) => Ok(()),
+            Decision::Deny(Denial::OnlyRequests) if share.carries_requests() => Ok(()),
             Decision::Deny(denial) => Err(Refusal::Denied(denial)),
         },
     }

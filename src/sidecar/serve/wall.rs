@@ -208,7 +208,8 @@ impl Wall {
                 format!("network.allow with {rule}, when the command is started")
             }
             false => format!(
-                "agentbox update --network-add {rule} {}, within the ceiling",
+                "agentbox update --network-add {} {}, within the ceiling",
+                crate::egress::phrase::typed(rule),
                 self.container
             ),
         }

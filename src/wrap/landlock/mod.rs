@@ -265,6 +265,7 @@ fn serve(
     let proxy = planned
         .map(|planned| upstream::find(node_files::config(global), planned))
         .transpose()?;
+    let roots = upstream::roots(node_files::config(global), &network.rules)?;
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
     let served = bare::spawn(bare::Bare {
         serving: Serving {
@@ -286,7 +287,7 @@ fn serve(
             engine_networks: EngineNetworks::Closed,
             refusing: false,
         },
-        names: resolver::names_of_the_node(proxy)?,
+        names: resolver::names_of_the_node(proxy, roots)?,
         listener,
         journal: place.journal()?.into(),
         shows: plan.report.denied,

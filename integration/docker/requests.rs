@@ -1,0 +1,392 @@
+//! Rules for requests: plain HTTP inside, TLS outside (N38 to N41 of the threat list). What no rule names does not arrive.
+
+use std::path::Path;
+
+use super::allowlist::{Agent, INTERNET, arrived, internet, witness};
+use super::node::NodeFiles;
+use super::{Docker, runtime};
+use crate::command::run;
+
+const ALLOW: &str = "dev.agentbox.network.allow=GET,HEAD,POST https://api.example.test/repos/acme/**, \
+                     GET https://files.example.test/acme/**, GET https://other.example.test:8443/ok, \
+                     GET http://index.example.test/plain/**";
+
+/// The node trusts the small internet's authority.
+fn trusting() -> NodeFiles {
+    internet();
+    let mut node = NodeFiles::default();
+    let config = format!("[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n");
+    node.write("config.toml", 0o600, &config);
+    node
+}
+
+fn path(path: &str) -> String {
+    format!("\"path\": \"{path}\"")
+}
+
+/// Sends these bytes on one connection, to the proxy or to the host's port 80, and returns all that comes back.
+fn said(agent: &Agent<'_>, direct: bool, bytes: &str) -> String {
+    let to = match direct {
+        true => "('api.example.test', 80)",
+        false => "('127.0.0.1', int(os.environ['http_proxy'].rsplit(':', 1)[1].strip('/')))",
+    };
+    let program = format!(
+        "import os, socket\ns = socket.create_connection({to}, 10); s.settimeout(1)\ns.sendall({bytes:?}.encode())\nall = b''\n\
+         try:\n  while (d := s.recv(65536)): all += d\nexcept OSError as e: all += repr(e).encode()\n\
+         print(all.decode('latin-1'))"
+    );
+    agent.python(&program).stdout
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn clients_of_plain_http_reach_what_rules_for_requests_name_and_nothing_else() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    let free = Agent::free(&docker);
+    let control = free.curl(true, &["https://api.example.test/repos/other/control"]);
+    assert!(control.stdout.contains("/repos/other/control"), "{control}");
+    drop(free);
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    for direct in [true, false] {
+        let got = agent.curl(
+            direct,
+            &["-i", "http://api.example.test/repos/acme/x/../app%2dx?q=1"],
+        );
+        assert!(got.stdout.contains(&path("/repos/acme/app-x?q=1")), "{got}");
+        assert!(
+            got.stdout.contains("\"host\": \"api.example.test\""),
+            "{got}"
+        );
+        let got = agent.curl(
+            direct,
+            &[
+                "--data-binary",
+                "@/authority.crt",
+                "http://api.example.test/repos/acme/up",
+            ],
+        );
+        assert!(got.stdout.contains("\"method\": \"POST\""), "{got}");
+        let large = &[
+            "-T",
+            "/usr/bin/git",
+            "-X",
+            "POST",
+            "-H",
+            "Expect: 100-continue",
+        ];
+        let got = agent.curl(
+            direct,
+            &[&large[..], &["http://api.example.test/repos/acme/large"]].concat(),
+        );
+        assert!(got.stdout.contains("\"method\": \"POST\""), "{got}");
+        let size = ["-o", "/dev/null", "-w", "%{size_download}"];
+        let got = agent.curl(
+            direct,
+            &[&size[..], &["http://files.example.test/acme/none"]].concat(),
+        );
+        assert_eq!(got.stdout, "0", "{got}");
+        let got = agent.curl(direct, &["http://index.example.test/plain/x"]);
+        assert_eq!(got.code, 0, "{got}");
+        let got = agent.curl(direct, &["-I", "http://api.example.test/repos/acme/head"]);
+        assert!(got.stdout.contains("200 OK"), "{got}");
+        let got = agent.curl(direct, &["http://other.example.test:8443/ok"]);
+        assert!(
+            got.stdout.contains("\"host\": \"other.example.test:8443\""),
+            "{got}"
+        );
+    }
+    // Within TLS, with the host's own name, and once for each that is allowed.
+    assert!(arrived(&["sni", "api.example.test"]) > 0);
+    assert_eq!(arrived(&["GET", "/repos/acme/app-x?q=1"]), 2);
+    for (method, address) in [
+        ("GET", "http://api.example.test/repos/other/app"),
+        ("GET", "http://api.example.test/repos/acme/../other/app"),
+        ("DELETE", "http://api.example.test/repos/acme/app"),
+        ("POST", "http://files.example.test/acme/none"),
+    ] {
+        for direct in [true, false] {
+            let got = agent.curl(direct, &["-i", "-X", method, "--path-as-is", address]);
+            assert!(
+                got.stdout.starts_with("HTTP/1.1 403 agentbox: "),
+                "{method} {address}: {got}"
+            );
+            assert!(
+                got.stdout
+                    .contains("no rule of network.allow names this request"),
+                "{got}"
+            );
+            assert!(got.stdout.contains("--network-add '"), "{got}");
+        }
+    }
+    assert_eq!(arrived(&["/repos/other/app"]), 0);
+    assert_eq!(arrived(&["DELETE"]), 0);
+    let log = agent.violations();
+    assert!(
+        log.contains("DELETE https://api.example.test/repos/acme/app: no rule"),
+        "{log}"
+    );
+    // A query may hold a secret.
+    let got = agent.curl(true, &["http://api.example.test/gone?token=s3kr1t"]);
+    assert!(
+        got.stdout.contains("403") || got.stdout.contains("denied by agentbox"),
+        "{got}"
+    );
+    let log = agent.counted("https://api.example.test/gone", 1);
+    assert!(!log.contains("s3kr1t"), "{log}");
+    // The network's own answer, where a certificate is anybody's.
+    let urllib = "import urllib.request, urllib.error\n\
+                  print(urllib.request.urlopen('http://api.example.test/repos/acme/urllib').read().decode())\n\
+                  try: urllib.request.urlopen('http://api.example.test/repos/no/urllib')\n\
+                  except urllib.error.HTTPError as e: print(e.code, e.read().decode())";
+    let got = agent.python(urllib);
+    assert!(
+        got.stdout.contains("/repos/acme/urllib") && got.stdout.contains("403 {"),
+        "{got}"
+    );
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn git_clones_over_plain_http_what_a_rule_for_requests_names() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    for owner in ["acme", "stranger"] {
+        let dir = format!("{INTERNET}/files/files.example.test/{owner}");
+        if !Path::new(&dir).exists() {
+            let make = format!(
+                "mkdir -p {dir} && cd {dir} && export HOME=/nonexistent GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a \
+                 GIT_COMMITTER_EMAIL=a@b && git init -q -b main work && cd work && echo hello >file && git add file && \
+                 git commit -qm one && cd .. && git clone -q --bare work app.git && git -C app.git update-server-info && rm -r work"
+            );
+            run("sh", &["-c", &make]).ok();
+        }
+    }
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    let clone = |owner: &str| {
+        let script = format!(
+            "cd /tmp && git -c url.http://files.example.test/.insteadOf=https://files.example.test/ \
+             clone https://files.example.test/{owner}/app.git {owner} && cat {owner}/file"
+        );
+        agent.container.exec(&[], &["sh", "-c", &script])
+    };
+    let cloned = clone("acme");
+    assert!(cloned.stdout.contains("hello"), "{cloned}");
+    let refused = clone("stranger");
+    assert!(
+        refused.code != 0 && refused.stderr.contains("403"),
+        "{refused}"
+    );
+    assert_eq!(arrived(&["/stranger/app.git"]), 0);
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn no_shape_of_a_request_gets_past_its_rule() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    let host = "Host: api.example.test\r\n";
+    let good = format!("GET /repos/acme/good HTTP/1.1\r\n{host}\r\n");
+    let hidden = format!("GET /evil/hidden HTTP/1.1\r\n{host}\r\n");
+    let post = "POST /repos/acme/post HTTP/1.1\r\n";
+    let length = hidden.len();
+    let mut shapes = vec![
+        // Two requests at once, and one behind a body.
+        format!("{good}{hidden}"),
+        format!("{post}{host}Content-Length: 2\r\n\r\nhi{hidden}"),
+        // Two framings, and none that is certain.
+        format!(
+            "{post}{host}Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"
+        ),
+        format!(
+            "{post}{host}Transfer-Encoding: chunked\r\nContent-Length: {length}\r\n\r\n0\r\n\r\n{hidden}"
+        ),
+        format!("{post}{host}Content-Length: 0\r\nContent-Length: {length}\r\n\r\n{hidden}"),
+        format!("{post}{host}Transfer-Encoding: xchunked\r\n\r\n{hidden}"),
+        format!("{post}{host}Transfer-Encoding: chunked\r\n\r\n0;x\r\n\r\n{hidden}"),
+        format!("{post}{host}Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n\r\n{hidden}"),
+        format!("GET /repos/acme/body HTTP/1.1\r\n{host}Content-Length: {length}\r\n\r\n{hidden}"),
+        format!("{post}{host}X: y\r\n folded\r\n\r\n{hidden}"),
+        // Another host.
+        "GET /evil/host HTTP/1.1\r\nHost: other.example.test\r\n\r\n".to_owned(),
+        format!("GET /evil/host HTTP/1.1\r\n{host}Host: other.example.test\r\n\r\n"),
+        format!("GET http://other.example.test/evil/host HTTP/1.1\r\n{host}\r\n"),
+        format!("GET https://other.example.test/evil/host HTTP/1.1\r\n{host}\r\n"),
+        "GET /repos/acme/evil HTTP/1.1\r\nHost: api.example.test@other.example.test\r\n\r\n"
+            .to_owned(),
+        "GET /repos/acme/evil HTTP/1.1\r\n\r\n".to_owned(),
+        // Another protocol.
+        format!(
+            "GET /repos/acme/evil HTTP/1.1\r\n{host}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        ),
+        format!(
+            "GET /repos/acme/evil HTTP/1.1\r\n{host}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n"
+        ),
+        format!("CONNECT api.example.test:443 HTTP/1.1\r\n{host}\r\n"),
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
+    ];
+    for path in [
+        "/repos/acme/../../evil/dots",
+        "/repos/acme/%2e%2e/%2E%2e/evil/dots",
+        "/repos/acme/..%2f..%2fevil/dots",
+        "/repos/acme/%252e%252e/%252e%252e/evil/dots",
+        "/repos/acme/..;/..;/evil/dots",
+        "/repos/acme/..\\..\\evil/dots",
+        "/repos/acme//evil",
+        "/repos%2facme%2fevil",
+        "/repos/acme/%00/evil",
+        "/repos/acme/%zz/evil",
+        "//evil/repos/acme/x",
+    ] {
+        shapes.push(format!("GET {path} HTTP/1.1\r\n{host}\r\n"));
+    }
+    for field in [
+        "X-HTTP-Method-Override: DELETE",
+        "X_HTTP_Method_Override: DELETE",
+        "X-Method-Override: DELETE",
+        "X-Original-URL: /evil/url",
+        "X-Rewrite-URL: /evil/url",
+        "X-Forwarded-Host: other.example.test",
+    ] {
+        shapes.push(format!(
+            "POST /repos/acme/evil HTTP/1.1\r\n{host}{field}\r\nContent-Length: 0\r\n\r\n"
+        ));
+    }
+    // Other tests have asked this host what they may.
+    let elsewhere = ["http", "other.example.test"];
+    let before = arrived(&elsewhere);
+    for shape in &shapes {
+        for direct in [true, false] {
+            let shape = match direct {
+                true => shape.clone(),
+                // Absolute form, unless it has another one.
+                false => shape.replacen(" /", " http://api.example.test/", 1),
+            };
+            said(&agent, direct, &shape);
+            assert_eq!(arrived(&["evil"]), 0, "{shape:?}");
+            assert_eq!(arrived(&elsewhere), before, "{shape:?}");
+        }
+    }
+    // It is these requests that are refused, and not all: a kept connection takes two, and the second is decided about as well.
+    let two = said(&agent, true, &format!("{good}{good}"));
+    assert_eq!(two.matches("/repos/acme/good").count(), 2, "{two}");
+    let mixed = said(&agent, true, &format!("{good}{hidden}"));
+    assert!(
+        mixed.contains("200 OK") && mixed.contains("403 agentbox"),
+        "{mixed}"
+    );
+    assert_eq!(arrived(&["evil"]), 0);
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn no_tunnel_leads_to_a_host_of_requests() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    let free = Agent::free(&docker);
+    let control = free.curl(
+        true,
+        &["https://api.example.test/repos/acme/tunnel-control"],
+    );
+    assert_eq!(control.code, 0, "{control}");
+    drop(free);
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    let before = arrived(&["sni", "api.example.test"]);
+    for (direct, more) in [
+        (true, vec![]),
+        (false, vec![]),
+        (false, vec!["--proxytunnel"]),
+    ] {
+        let all = [&more[..], &["https://api.example.test/repos/acme/tunnel"]].concat();
+        let got = agent.curl(direct, &all);
+        assert_ne!(got.code, 0, "{got}");
+    }
+    let socks = agent.container.exec(
+        &[],
+        &["sh", "-c", "curl -sS --max-time 10 --proxy socks5h://${http_proxy#http://} https://api.example.test/repos/acme/tunnel"],
+    );
+    assert_ne!(socks.code, 0, "{socks}");
+    let got = agent.curl(
+        false,
+        &["--proxytunnel", "http://api.example.test/evil/tunnel"],
+    );
+    assert_ne!(got.code, 0, "{got}");
+    assert_eq!(arrived(&["sni", "api.example.test"]), before);
+    assert_eq!(arrived(&["tunnel\""]), 0);
+    // It says how to ask.
+    let connect = said(
+        &agent,
+        false,
+        "CONNECT api.example.test:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+    );
+    assert!(
+        connect.contains("403") && connect.contains("http://HOST/PATH"),
+        "{connect}"
+    );
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_host_whose_certificate_is_not_trusted_gets_no_request() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    internet();
+    // The node's own certificates alone: the small internet's authority is none of them.
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    let got = agent.curl(
+        true,
+        &["-i", "http://api.example.test/repos/acme/untrusted"],
+    );
+    assert!(
+        got.stdout.contains("502") && got.stdout.contains("signed by nobody whom the node trusts"),
+        "{got}"
+    );
+    assert_eq!(arrived(&["/repos/acme/untrusted"]), 0);
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_change_of_rules_holds_for_the_next_request_of_a_kept_connection() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    let id = agent.container.inspect("{{.Id}}");
+    let denied = "http://api.example.test/repos/acme/later";
+    assert!(
+        agent
+            .curl(true, &[denied])
+            .stdout
+            .contains("/repos/acme/later")
+    );
+    let rule = "GET,HEAD,POST https://api.example.test/repos/acme/**";
+    run("agentbox", &["update", "--network-remove", rule, &id]).ok();
+    assert!(!agent.curl(true, &[denied]).stdout.contains("\"path\""));
+    run("agentbox", &["update", "--network-add", rule, &id]).ok();
+    assert!(
+        agent
+            .curl(true, &[denied])
+            .stdout
+            .contains("/repos/acme/later")
+    );
+    // A container without such rules has no certificates to know hosts by.
+    let plain = Agent::start(
+        &docker,
+        &[
+            runtime(),
+            "--annotation",
+            "dev.agentbox.network.allow=api.example.test",
+        ],
+    );
+    let id = plain.container.inspect("{{.Id}}");
+    let refused = run("agentbox", &["update", "--network-add", rule, &id]);
+    assert!(
+        refused.code != 0 && refused.stderr.contains("certificates"),
+        "{refused}"
+    );
+}

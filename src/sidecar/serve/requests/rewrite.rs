@@ -1,0 +1,272 @@
+//! A message for the other connection: the one form of a request, and an answer without what belongs to its connection.
+//!
+//! Whatever is put into a request or taken out of an answer goes here, between the decision and the host.
+
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use hyper::{Request as HttpRequest, Response, StatusCode, Uri, Version};
+
+use crate::egress::http::{HttpRefusal, overrides, stays_behind};
+use crate::egress::request::{Asked, Said, of_said};
+use crate::policy::Host;
+use crate::policy::request::Scheme;
+
+/// Reads a request that is on its way to this host.
+pub(super) fn read<B>(
+    message: &HttpRequest<B>,
+    scheme: Scheme,
+    to: (Host, u16),
+) -> Result<Asked, HttpRefusal> {
+    let mut hosts = message.headers().get_all(HOST).iter();
+    let host = hosts.next().map(HeaderValue::to_str).transpose();
+    let host = host.map_err(|_| HttpRefusal::Ambiguous("a Host field that is not ASCII"))?;
+    if hosts.next().is_some() {
+        return Err(HttpRefusal::Ambiguous("two Host fields"));
+    }
+    // In the clear, 80 stands for HTTPS's own port.
+    let plain = match to.1 == Scheme::Https.port() {
+        true => ":80",
+        false => "",
+    };
+    let without_port = |named: &str| named.strip_suffix(plain).unwrap_or(named).to_owned();
+    let host = host.map(without_port);
+    let mut target = message.uri().to_string();
+    if let Some((Scheme::Http, rest)) = Scheme::split(&target) {
+        let (named, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        target = format!("http://{}{path}", without_port(named));
+    }
+    let said = Said {
+        method: message.method().as_str(),
+        target: &target,
+        host: host.as_deref(),
+    };
+    of_said(said, scheme, to)
+}
+
+/// The request as the host gets it, or why it may not have it.
+pub(super) fn request<B>(
+    asked: &Asked,
+    message: HttpRequest<B>,
+) -> Result<HttpRequest<B>, &'static str> {
+    let (mut parts, body) = message.into_parts();
+    if parts.headers.contains_key(UPGRADE) {
+        return Err("it asks for another protocol (Upgrade), in which nobody could read requests");
+    }
+    if parts.headers.keys().any(|name| overrides(name.as_str())) {
+        return Err(
+            "it has a field by which a server may take another method, path or host (X-HTTP-Method-Override and the like)",
+        );
+    }
+    let is_continue = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    if !parts.headers.get_all(EXPECT).iter().all(is_continue) {
+        return Err("it expects something else than 100-continue");
+    }
+    leave_behind(&mut parts.headers)?;
+    let (host, path) = wire(asked);
+    parts.uri = Uri::try_from(path).map_err(|_| "its path is not one that can be sent")?;
+    let host = HeaderValue::try_from(host).map_err(|_| "its host is not one that can be sent")?;
+    parts.headers.insert(HOST, host);
+    parts.version = Version::HTTP_11;
+    Ok(HttpRequest::from_parts(parts, body))
+}
+
+/// The Host field and the target, in the one form.
+fn wire(asked: &Asked) -> (String, String) {
+    let request = &asked.request;
+    let mut host = match &request.host {
+        Host::Address(address) if address.is_ipv6() => format!("[{address}]"),
+        Host::Address(_) | Host::Name(_) => request.host.to_string(),
+    };
+    if request.port != request.scheme.port() {
+        host.push_str(&format!(":{}", request.port));
+    }
+    let mut target = request.path.to_string();
+    if let Some(query) = &asked.query {
+        target.push('?');
+        target.push_str(query);
+    }
+    (host, target)
+}
+
+/// The answer as the client gets it, or what is wrong with it.
+pub(super) fn answer<B>(asked: &Asked, message: Response<B>) -> Result<Response<B>, &'static str> {
+    let (mut parts, body) = message.into_parts();
+    if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err("it changed the protocol, which nobody asked it for");
+    }
+    let length = parts.headers.get(CONTENT_LENGTH).cloned();
+    // Beside chunks a length means nothing (RFC 9112, section 6.3), and the client would believe it.
+    let length = length.filter(|_| !parts.headers.contains_key(TRANSFER_ENCODING));
+    leave_behind(&mut parts.headers)?;
+    // The answer to HEAD says how long another one would be.
+    if let Some(length) = length {
+        parts.headers.insert(CONTENT_LENGTH, length);
+    }
+    if let Some(plain) = parts
+        .headers
+        .get(LOCATION)
+        .and_then(|to| plain_location(asked, to))
+    {
+        parts.headers.insert(LOCATION, plain);
+    }
+    parts.version = Version::HTTP_11;
+    Ok(Response::from_parts(parts, body))
+}
+
+/// The plain address for a redirect to the host's own `https://`, which a client that came by `http://` could not follow here.
+fn plain_location(asked: &Asked, to: &HeaderValue) -> Option<HeaderValue> {
+    let request = &asked.request;
+    let (Scheme::Https, rest) = Scheme::split(to.to_str().ok()?)? else {
+        return None;
+    };
+    let at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (named, port) = crate::egress::http::authority(&rest[..at]).ok()?;
+    let same = request.scheme == Scheme::Https
+        && named == request.host
+        && port.unwrap_or(Scheme::Https.port()) == request.port;
+    // Without a port where it is HTTPS's own, which stands for 80 in the clear.
+    let (host, _) = wire(asked);
+    let text = format!("http://{host}{}", &rest[at..]);
+    same.then(|| HeaderValue::try_from(text).ok()).flatten()
+}
+
+/// Takes out what belongs to the connection that a message came by.
+fn leave_behind(headers: &mut HeaderMap) -> Result<(), &'static str> {
+    let mut named = Vec::new();
+    for value in headers.get_all(CONNECTION) {
+        let text = value
+            .to_str()
+            .map_err(|_| "its Connection field is not ASCII")?;
+        for name in text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
+            named.push(
+                HeaderName::try_from(name)
+                    .map_err(|_| "its Connection field is no list of names")?,
+            );
+        }
+    }
+    let all: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| stays_behind(name.as_str()))
+        .cloned()
+        .collect();
+    for name in named.into_iter().chain(all) {
+        headers.remove(name);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(method: &str, target: &str, fields: &[(&str, &str)]) -> HttpRequest<()> {
+        let mut builder = HttpRequest::builder().method(method).uri(target);
+        for (name, value) in fields {
+            builder = builder.header(*name, *value);
+        }
+        builder.body(()).unwrap()
+    }
+
+    fn sent(target: &str, fields: &[(&str, &str)]) -> Result<HttpRequest<()>, String> {
+        let message = message("GET", target, fields);
+        let to = ("a.test".parse().unwrap(), 443);
+        let asked = read(&message, Scheme::Https, to).map_err(|why| why.to_string())?;
+        request(&asked, message).map_err(str::to_owned)
+    }
+
+    #[test]
+    fn a_request_is_sent_in_its_one_form() {
+        let plain = ("Host", "A.test");
+        for (target, expected) in [
+            ("/x/../%61?q=%61", "/a?q=%61"),
+            ("http://a.TEST/a", "/a"),
+            ("http://a.test:80/a", "/a"),
+            ("/", "/"),
+        ] {
+            let fields = [
+                plain,
+                ("Accept", "x"),
+                ("Connection", "keep-alive, X-Hop"),
+                ("X-Hop", "y"),
+                ("Expect", "100-continue"),
+            ];
+            let sent = sent(target, &fields).unwrap_or_else(|why| panic!("{target}: {why}"));
+            assert_eq!(sent.uri().to_string(), expected);
+            let names: Vec<&str> = sent.headers().keys().map(HeaderName::as_str).collect();
+            assert_eq!(names, ["accept", "host"], "{target}");
+            assert_eq!(sent.headers()[HOST], "a.test");
+        }
+        // The client's own framing is not repeated, whatever it names as its connection's.
+        let odd = sent("/", &[plain, ("Connection", "Host, close")]).unwrap();
+        assert_eq!(odd.headers()[HOST], "a.test");
+    }
+
+    #[test]
+    fn what_could_make_another_request_is_refused() {
+        let plain = ("Host", "a.test");
+        for field in [
+            ("Upgrade", "h2c"),
+            ("X-HTTP-Method-Override", "DELETE"),
+            ("X_Original_URL", "/x"),
+            ("Expect", "200-maybe"),
+            ("Connection", "a b"),
+        ] {
+            assert!(sent("/", &[plain, field]).is_err(), "{field:?}");
+        }
+        for (target, host) in [
+            ("/", "b.test"),
+            ("/", "a.test:8443"),
+            ("http://b.test/", "a.test"),
+            ("http://a.test/", "b.test"),
+            ("http://a.test:8443/", "a.test"),
+            ("*", "a.test"),
+            ("//x", "a.test"),
+        ] {
+            assert!(sent(target, &[("Host", host)]).is_err(), "{target} {host}");
+        }
+        assert!(sent("/", &[]).is_err());
+        assert!(sent("/", &[plain, plain]).is_err());
+    }
+
+    #[test]
+    fn an_answer_keeps_what_is_the_hosts_and_redirects_stay_plain() {
+        let message = message("GET", "/", &[("Host", "a.test")]);
+        let asked = read(&message, Scheme::Https, ("a.test".parse().unwrap(), 443)).unwrap();
+        for (to, expected) in [
+            ("https://a.test/x?y", "http://a.test/x?y"),
+            ("https://A.test:443", "http://a.test"),
+            ("https://a.test:8443/x", "https://a.test:8443/x"),
+            ("https://b.test/x", "https://b.test/x"),
+            ("https://a.test@b.test/x", "https://a.test@b.test/x"),
+            ("/x", "/x"),
+        ] {
+            let redirect = Response::builder()
+                .status(301)
+                .header(LOCATION, to)
+                .header("Connection", "close")
+                .header("Content-Length", "3")
+                .header("Set-Cookie", "a")
+                .body(())
+                .unwrap();
+            let answer = answer(&asked, redirect).unwrap();
+            assert_eq!(answer.headers()[LOCATION], expected);
+            assert!(answer.headers().get(CONNECTION).is_none());
+            assert_eq!(answer.headers()["content-length"], "3");
+            assert_eq!(answer.headers()["set-cookie"], "a");
+        }
+        let both = Response::builder()
+            .header("Content-Length", "3")
+            .header("Transfer-Encoding", "chunked")
+            .body(())
+            .unwrap();
+        assert!(super::answer(&asked, both).unwrap().headers().is_empty());
+        let switched = Response::builder().status(101).body(()).unwrap();
+        assert!(super::answer(&asked, switched).is_err());
+    }
+}
