@@ -35,10 +35,25 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// Greets the sidecar at the other end of `socket`, with a descriptor of the node's pid namespace. Waits until it says that it
 /// will take a listener.
 pub fn greet(socket: BorrowedFd<'_>, proof: BorrowedFd<'_>) -> io::Result<()> {
-    socket::send(socket, GREETING, &[proof])?;
+    // A sidecar that has no room says so and closes the line, without waiting for a greeting: the reason is there to be read, after
+    // the kernel has said once that the line is closed.
+    socket::send(socket, GREETING, &[proof]).or_else(unless_closed)?;
     let mut buffer = [0; 512];
-    let received = socket::receive_within(socket, &mut buffer, WITHIN)?;
-    agreed(&buffer[..received.len])
+    let mut hear = || socket::receive_within(socket, &mut buffer, WITHIN).map(|heard| heard.len);
+    let heard = hear();
+    let length = match heard {
+        Err(error) => unless_closed(error).and_then(|()| hear())?,
+        Ok(length) => length,
+    };
+    agreed(&buffer[..length])
+}
+
+/// That the other end has closed the line is no error yet.
+fn unless_closed(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+        _ => Err(error),
+    }
 }
 
 /// Makes [`give`] end within a time, whatever the sidecar does. To be called before the filter is loaded.
@@ -75,6 +90,24 @@ fn agreed(answer: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_refused_before_the_greeting_hears_why() {
+        // With what came before still unread, the kernel says ECONNRESET once; else EPIPE.
+        for unread in [false, true] {
+            let (ours, theirs) = socket::pair().unwrap();
+            if unread {
+                socket::send(ours.as_fd(), GREETING, &[]).unwrap();
+            }
+            socket::send(theirs.as_fd(), b"-no room", &[]).unwrap();
+            drop(theirs);
+            let refused = greet(ours.as_fd(), ours.as_fd()).unwrap_err();
+            assert_eq!(refused.to_string(), "no room", "{unread}");
+        }
+        let (ours, theirs) = socket::pair().unwrap();
+        drop(theirs);
+        assert!(greet(ours.as_fd(), ours.as_fd()).is_err());
+    }
 
     #[test]
     fn a_listener_is_given_only_to_somebody_who_takes_it() {
