@@ -9,7 +9,7 @@ use crate::command::run;
 
 const ALLOW: &str = "dev.agentbox.network.allow=GET,HEAD,POST https://api.example.test/repos/acme/**, \
                      GET https://files.example.test/acme/**, GET https://other.example.test:8443/ok, \
-                     GET http://index.example.test/plain/**";
+                     GET http://index.example.test/plain/**, GET http://private.example.test/**";
 
 /// The node trusts the small internet's authority.
 fn trusting() -> NodeFiles {
@@ -389,4 +389,28 @@ fn a_change_of_rules_holds_for_the_next_request_of_a_kept_connection() {
         refused.code != 0 && refused.stderr.contains("certificates"),
         "{refused}"
     );
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn an_answer_streams_and_a_name_of_requests_leads_to_no_private_address() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    let program = "import time, urllib.request\nbegan = time.time()\n\
+                   answer = urllib.request.urlopen('http://api.example.test/repos/acme/events')\n\
+                   for line in answer:\n  if line.strip(): print(line.decode().strip(), 'early' if time.time() - began < 3 else 'late')";
+    let events = agent.python(program);
+    assert!(events.stdout.contains("data: 1 early"), "{events}");
+    assert!(events.stdout.contains("data: 2 late"), "{events}");
+    // N06: by requests as by connections.
+    for direct in [true, false] {
+        let got = agent.curl(direct, &["http://private.example.test/secret"]);
+        assert!(
+            got.stdout.contains("leads to no address that is open"),
+            "{got}"
+        );
+    }
+    assert_eq!(arrived(&["tcp", "10.9.9.9"]), 0);
 }

@@ -166,6 +166,12 @@ def http(sock, log, local):
             rest += more
         early, rest = rest[length:], rest[:length]
         witness(log, what="http", method=method, path=path, host=fields.get("host"), body=len(rest))
+        if path.endswith("/events"):
+            # An answer that goes on: the second event comes four seconds after the first.
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n")
+            time.sleep(4)
+            sock.sendall(b"9\r\ndata: 2\n\n\r\n0\r\n\r\n")
+            continue
         status, kind = "200 OK", "application/json"
         file = served(fields.get("host"), path)
         if file is not None:
