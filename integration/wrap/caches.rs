@@ -21,6 +21,11 @@ fn person() -> Account {
         (".npmrc", "token"),
         (".cache/pip/http-v2/a", "wheel"),
         (".cache/other/secret", "secret"),
+        (".cache/uv/wheels-v5/a", "wheel"),
+        (".cache/uv/git-v0/db/1/FETCH_HEAD", "https://me:word@a.test"),
+        // Without a part that is left out.
+        (".cache/yarn/v6/a/package.json", "package"),
+        (".bun/install/cache/1f.git/config", "https://me:word@a.test"),
         ("go/pkg/mod/a.test@v1/a.go", "package a"),
         ("go/pkg/mod/cache/vcs/1/config", "https://me:word@a.test"),
         (".m2/repository/a/a.jar", "jar"),
@@ -40,7 +45,7 @@ fn wrap_reads_caches_and_nothing_that_it_writes_reaches_them() {
     let all = "find ~ -path ~/src -prune -o -path ~/.local/state -prune -o -type f -exec md5sum {} + | sort";
     let before = person.does(all);
     let script = "cd; cat .cargo/registry/cache/index/*.crate .npm/_cacache/content-v2/aa .cache/pip/http-v2/a \
-        go/pkg/mod/a.test@v1/a.go .m2/repository/a/a.jar && \
+        go/pkg/mod/a.test@v1/a.go .m2/repository/a/a.jar .cache/uv/wheels-v5/a .cache/yarn/v6/a/package.json && \
         echo poison >.npm/_cacache/content-v2/aa && echo new >.cache/pip/http-v2/b && \
         rm -r .cargo/registry/cache && mkdir .cargo/registry/cache && touch .cargo/registry/cache/x && \
         chmod 777 .m2/repository && mv .m2/repository/a .m2/repository/b && ln .npm/_cacache/content-v2/aa .npm/_cacache/z && \
@@ -48,7 +53,7 @@ fn wrap_reads_caches_and_nothing_that_it_writes_reaches_them() {
     for finished in both(&person, &[], script) {
         let shown = finished.ok();
         assert!(
-            shown.starts_with("cratepackagewheelpackage ajar"),
+            shown.starts_with("cratepackagewheelpackage ajarwheelpackage"),
             "{shown}"
         );
         assert!(shown.ends_with("poison\njar\nall\n"), "{shown}");
@@ -74,8 +79,9 @@ fn wrap_shows_of_caches_no_credential_no_socket_and_no_link_to_elsewhere() {
     let person = person();
     person.does(
         "rm -r .cache/pip && ln -s ../elsewhere .cache/pip && ln -s ../../../elsewhere/secret .npm/_cacache/content-v2/link && \
-         mkdir -p .yarn/berry && ln -s \"$HOME\" .yarn/berry/cache && ln -s . .bun && \
-         mkdir -p install/cache && echo secret >install/cache/secret",
+         mkdir -p .yarn/berry && ln -s \"$HOME\" .yarn/berry/cache && ln -s . .nuget && \
+         mkdir packages && echo secret >packages/secret && \
+         mkdir -p .cache/yarn/v6/.tmp/1/.git && echo word >.cache/yarn/v6/.tmp/1/.git/config",
     );
     // Somebody listens in a cache.
     let path = format!("{}/.npm/_cacache/socket", person.home);
@@ -91,7 +97,10 @@ fn wrap_shows_of_caches_no_credential_no_socket_and_no_link_to_elsewhere() {
         ".m2/settings.xml",
         ".npm/_cacache/content-v2/link",
         ".yarn/berry/cache/elsewhere/secret",
-        ".bun/install/cache/secret",
+        ".nuget/packages/secret",
+        ".cache/uv/git-v0/db/1/FETCH_HEAD",
+        ".cache/yarn/v6/.tmp/1/.git/config",
+        ".bun/install/cache/1f.git/config",
     ];
     for name in hidden {
         person.does(&format!("cat {name}"));
