@@ -45,14 +45,16 @@ pub fn rules(sources: &Sources<'_>, text: &str) -> Result<BTreeSet<Rule>, Policy
     let resolver = Resolver::new(sources);
     let key = super::annotation_key(Field::NetworkAllow);
     let mut rules = BTreeSet::new();
-    let items = super::annotation_list(text).map_err(|problem| PolicyError::AnnotationValue {
-        key: key.clone(),
-        problem,
+    let items = super::annotation_list::<RuleItem>(text).map_err(|problem| {
+        PolicyError::AnnotationValue {
+            key: key.clone(),
+            problem,
+        }
     })?;
     for item in items {
-        match item {
-            RuleItem::Rule(rule) => drop(rules.insert(rule)),
-            RuleItem::Preset(name) => {
+        match item.rules() {
+            Ok(more) => rules.extend(more),
+            Err(name) => {
                 let preset = resolver.library.presets().get(&name, &Origin::Update)?;
                 rules.extend(preset.rules);
             }

@@ -29,6 +29,7 @@ pub mod embedded;
 mod error;
 mod fields;
 mod file;
+mod git_rule;
 pub mod host;
 pub mod inbound;
 mod leave;

@@ -1,8 +1,10 @@
 //! What stands in a policy's lists of network rules: a rule for connections, a rule for requests, or the name of a preset.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use super::git_rule::GitRule;
 use super::list::Item;
 use super::request::{Method, RequestRule};
 use super::rule::NetworkRule;
@@ -28,8 +30,21 @@ pub enum Rule {
 pub enum RuleItem {
     /// A rule.
     Rule(Rule),
+    /// The rules for requests of a client of git.
+    Git(GitRule),
     /// The rules of this preset.
     Preset(PresetName),
+}
+
+impl RuleItem {
+    /// What it stands for, where no file is needed to know; else the name of the preset.
+    pub fn rules(self) -> Result<BTreeSet<Rule>, PresetName> {
+        match self {
+            Self::Rule(rule) => Ok([rule].into()),
+            Self::Git(rule) => Ok(rule.rules()),
+            Self::Preset(name) => Err(name),
+        }
+    }
 }
 
 impl Rule {
@@ -134,6 +149,7 @@ impl fmt::Display for RuleItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rule(rule) => rule.fmt(f),
+            Self::Git(rule) => rule.fmt(f),
             Self::Preset(name) => write!(f, "@{name}"),
         }
     }
@@ -145,6 +161,7 @@ impl FromStr for RuleItem {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match text.strip_prefix('@') {
             Some(name) => name.parse().map(Self::Preset),
+            None if GitRule::is_meant(text) => text.parse().map(Self::Git),
             None => text.parse().map(Self::Rule),
         }
     }

@@ -126,10 +126,10 @@ impl Value for BTreeSet<Rule> {
     ) -> Result<Self, PolicyError> {
         let mut rules = Self::new();
         for item in written.items {
-            match item {
-                RuleItem::Rule(rule) => drop(rules.insert(rule)),
-                RuleItem::Preset(name) => rules.extend(presets(&name, field)?),
-            }
+            rules.extend(match item.rules() {
+                Ok(rules) => rules,
+                Err(name) => presets(&name, field)?,
+            });
         }
         Ok(rules)
     }

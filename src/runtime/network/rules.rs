@@ -136,11 +136,11 @@ fn tightened(asked: &Asked, now: &Rules) -> Option<Rules> {
     // No file is read: a preset is more than can be told.
     let parse = |list: &Option<String>| -> Option<BTreeSet<Rule>> {
         let items = annotation_list::<RuleItem>(list.as_deref().unwrap_or("")).ok()?;
-        let rules = items.into_iter().map(|item| match item {
-            RuleItem::Rule(rule) => Some(rule),
-            RuleItem::Preset(_) => None,
-        });
-        rules.collect()
+        let mut rules = BTreeSet::new();
+        for item in items {
+            rules.extend(item.rules().ok()?);
+        }
+        Some(rules)
     };
     let mut allow = match &asked.allow {
         Some(_) => parse(&asked.allow)?,

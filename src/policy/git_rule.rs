@@ -1,0 +1,234 @@
+//! Rules for git over HTTPS: what a client of the smart protocol asks a server (gitprotocol-http(5)), as rules for requests.
+//!
+//! ```text
+//! rule = "git:" ("read" | "push") " " host [":" port] "/" path
+//! ```
+//! The path names a repository, `*` and `**` as in a rule for requests; one without an asterisk is meant with and without `.git`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use super::Rule;
+use super::request::RequestRule;
+use super::text::ValueError;
+
+const GRAMMAR: &str = "a rule for git: git:read HOST/OWNER/REPOSITORY or git:push HOST/OWNER/REPOSITORY, in which * is a part of a name";
+
+/// What a client may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Service {
+    /// Clone and fetch: the server's `git-upload-pack`.
+    Read,
+    /// Push: its `git-receive-pack`.
+    Push,
+}
+
+/// A rule for git.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GitRule {
+    service: Service,
+    /// The repository as it was written: host and path.
+    repository: String,
+    requests: Vec<RequestRule>,
+}
+
+impl GitRule {
+    /// Whether a text means such a rule, be it a right one or not.
+    pub fn is_meant(text: &str) -> bool {
+        text.starts_with("git:")
+    }
+
+    /// The requests that it allows: the list of references, which a reader sees as well, and the service itself.
+    pub fn rules(self) -> BTreeSet<Rule> {
+        self.requests.into_iter().map(Rule::Request).collect()
+    }
+}
+
+fn requests(service: Service, repository: &str) -> Result<Vec<RequestRule>, ValueError> {
+    let both = [repository.to_owned(), format!("{repository}.git")];
+    let names = match repository.ends_with('*') || repository.ends_with(".git") {
+        true => &both[..1],
+        false => &both[..],
+    };
+    let texts = names.iter().flat_map(|name| {
+        let service = service.on_the_server();
+        [
+            format!("GET https://{name}/info/refs"),
+            format!("POST https://{name}/{service}"),
+        ]
+    });
+    texts.map(|text| text.parse()).collect()
+}
+
+impl Service {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Push => "push",
+        }
+    }
+
+    fn on_the_server(self) -> &'static str {
+        match self {
+            Self::Read => "git-upload-pack",
+            Self::Push => "git-receive-pack",
+        }
+    }
+}
+
+impl fmt::Display for GitRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "git:{} {}", self.service.word(), self.repository)
+    }
+}
+
+impl FromStr for GitRule {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let bad = || ValueError::grammar(text, GRAMMAR);
+        let (service, repository) = text
+            .strip_prefix("git:")
+            .and_then(|rest| rest.split_once(' '))
+            .ok_or_else(bad)?;
+        let all = [Service::Read, Service::Push];
+        let service = all.into_iter().find(|known| known.word() == service);
+        let (host, path) = repository.split_once('/').ok_or_else(bad)?;
+        // Of a whole host `GET` and `POST` say more clearly what is open.
+        if host.is_empty() || path.is_empty() || path.ends_with('/') || path == "**" {
+            return Err(bad());
+        }
+        let service = service.ok_or_else(bad)?;
+        Ok(Self {
+            service,
+            repository: repository.to_owned(),
+            requests: requests(service, repository).map_err(|_| bad())?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Vec<String> {
+        let rule = text.parse::<GitRule>().unwrap();
+        rule.requests.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_rule_is_the_requests_of_the_protocol() {
+        assert_eq!(
+            rules("git:read github.com/acme/*"),
+            [
+                "GET https://github.com/acme/*/info/refs",
+                "POST https://github.com/acme/*/git-upload-pack"
+            ]
+        );
+        assert_eq!(
+            rules("git:push git.example.com:8443/acme/app"),
+            [
+                "GET https://git.example.com:8443/acme/app/info/refs",
+                "POST https://git.example.com:8443/acme/app/git-receive-pack",
+                "GET https://git.example.com:8443/acme/app.git/info/refs",
+                "POST https://git.example.com:8443/acme/app.git/git-receive-pack"
+            ]
+        );
+        assert_eq!(rules("git:read a.test.example/x.git").len(), 2);
+        let text = "git:push github.com/acme/app";
+        assert_eq!(text.parse::<GitRule>().unwrap().to_string(), text);
+    }
+
+    /// Who may read pushes nothing, and the other way round.
+    #[test]
+    fn neither_service_opens_the_other_or_another_repository() {
+        use crate::egress::Rules;
+        use crate::egress::request::{RequestDecision, typed};
+        let of = |text: &str| Rules {
+            allow: text.parse::<GitRule>().unwrap().rules(),
+            ..Rules::default()
+        };
+        let (read, push) = (
+            of("git:read a.test.example/acme/app"),
+            of("git:push a.test.example/acme/app"),
+        );
+        for (rules, request, expected) in [
+            (
+                &read,
+                "GET https://a.test.example/acme/app.git/info/refs?service=git-upload-pack",
+                true,
+            ),
+            (
+                &read,
+                "POST https://a.test.example/acme/app/git-upload-pack",
+                true,
+            ),
+            (
+                &read,
+                "POST https://a.test.example/acme/app/git-receive-pack",
+                false,
+            ),
+            (
+                &read,
+                "POST https://a.test.example/acme/app/../other/git-upload-pack",
+                false,
+            ),
+            (
+                &read,
+                "POST https://a.test.example/acme/apps/git-upload-pack",
+                false,
+            ),
+            (
+                &read,
+                "POST https://a.test.example/acme/app/x/git-upload-pack",
+                false,
+            ),
+            (
+                &read,
+                "POST https://a.test.example/acme/app/info/lfs/objects/batch",
+                false,
+            ),
+            (
+                &push,
+                "POST https://a.test.example/acme/app.git/git-receive-pack",
+                true,
+            ),
+            (
+                &push,
+                "POST https://a.test.example/acme/app/git-upload-pack",
+                false,
+            ),
+            (
+                &push,
+                "POST https://a.test.example/acme/app%2fgit-receive-pack",
+                false,
+            ),
+        ] {
+            let asked = typed(request).unwrap().request;
+            let allowed = matches!(rules.decide_request(&asked), RequestDecision::Allow(_));
+            assert_eq!(allowed, expected, "{request}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_repository_is_refused() {
+        for text in [
+            "git:",
+            "git:read",
+            "git:read github.com",
+            "git:read github.com/",
+            "git:read github.com/**",
+            "git:read /acme/app",
+            "git:clone github.com/acme/app",
+            "git:read https://github.com/acme/app",
+            "git:read github.com/acme/app/",
+            "git:read github.com/acme/../app",
+            "git:read  github.com/acme/app",
+            "git:read me@github.com/acme/app",
+            "git:read github.com/acme/app?x",
+        ] {
+            assert!(text.parse::<GitRule>().is_err(), "{text}");
+        }
+    }
+}
