@@ -182,6 +182,66 @@ fn git_clones_over_plain_http_what_a_rule_for_requests_names() {
     assert_eq!(arrived(&["/stranger/app.git"]), 0);
 }
 
+/// `git:read` and `git:push`, with git's own server by the smart protocol.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    let dir = format!("{INTERNET}/files/files.example.test/smart");
+    let make = format!(
+        "mkdir -p {dir} && cd {dir} && export HOME=/nonexistent GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a \
+         GIT_COMMITTER_EMAIL=a@b; for name in read write other; do rm -rf $name.git && git init -q -b main work && \
+         (cd work && echo hello >file && git add file && git commit -qm one) && git clone -q --bare work $name.git && \
+         git -C $name.git config http.receivepack true && rm -r work; done"
+    );
+    run("sh", &["-c", &make]).ok();
+    let heads = |name: &str| {
+        let log = [
+            "-C",
+            &format!("{dir}/{name}.git"),
+            "-c",
+            "safe.directory=*",
+            "log",
+            "--all",
+            "--format=%s",
+        ];
+        run("git", &log).ok()
+    };
+    let plain = "git -c url.http://files.example.test/.insteadOf=https://files.example.test/ -c user.name=a -c user.email=a@b";
+    let works = |agent: &Agent<'_>, name: &str| {
+        let script = format!(
+            "cd /tmp && rm -rf w && {plain} clone -q https://files.example.test/smart/{name} w && cd w && cat file && \
+             date +%N >new && git add new && {plain} commit -qm inside && {plain} push -q origin HEAD:main && echo pushed"
+        );
+        agent.container.exec(&[], &["sh", "-c", &script])
+    };
+    // The control: one who may do both does both.
+    let rules = "dev.agentbox.network.allow=git:read files.example.test/smart/*, git:push files.example.test/smart/write";
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", rules]);
+    for name in ["write", "write.git"] {
+        let done = works(&agent, name);
+        assert!(done.stdout.ends_with("pushed\n"), "{name}: {done}");
+    }
+    assert_eq!(heads("write"), "inside\ninside\none\n");
+    for name in ["read", "other"] {
+        let refused = works(&agent, name);
+        assert_eq!(refused.stdout, "hello\n", "{name}: {refused}");
+        assert!(refused.stderr.contains("403"), "{name}: {refused}");
+        assert_eq!(heads(name), "one\n");
+    }
+    drop(agent);
+    let rules = "dev.agentbox.network.allow=git:read files.example.test/smart/read";
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", rules]);
+    assert_eq!(works(&agent, "read").stdout, "hello\n");
+    let refused = works(&agent, "other");
+    assert!(
+        refused.stdout.is_empty() && refused.stderr.contains("403"),
+        "{refused}"
+    );
+}
+
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn no_shape_of_a_request_gets_past_its_rule() {

@@ -8,10 +8,12 @@ Standard library only.
 
 import argparse
 import json
+import os
 import pathlib
 import socket
 import socketserver
 import ssl
+import subprocess
 import struct
 import threading
 import time
@@ -146,6 +148,31 @@ def served(host, path):
     return place.read_bytes() if place.is_relative_to(FILES) and place.is_file() else None
 
 
+def smart(fields, method, path, body):
+    """git's own answer by its smart protocol, to anybody: the content type and the body (git-http-backend(1))."""
+    place, _, query = path.partition("?")
+    variables = {
+        "GIT_PROJECT_ROOT": str(FILES / fields["host"].split(":")[0]),
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+        "PATH": os.environ["PATH"],
+        "REMOTE_USER": "anybody",
+        "REQUEST_METHOD": method,
+        "PATH_INFO": place,
+        "QUERY_STRING": query,
+        "CONTENT_TYPE": fields.get("content-type", ""),
+        "CONTENT_LENGTH": str(len(body)),
+        "HTTP_CONTENT_ENCODING": fields.get("content-encoding", ""),
+        "HTTP_GIT_PROTOCOL": fields.get("git-protocol", ""),
+    }
+    done = subprocess.run(["git", "http-backend"], env=variables, input=body, stdout=subprocess.PIPE, check=True)
+    head, _, answer = done.stdout.partition(b"\r\n\r\n")
+    kind = next(line for line in head.decode().split("\r\n") if line.lower().startswith("content-type:"))
+    return kind.split(":", 1)[1].strip(), answer
+
+
 def http(sock, log, local):
     """Answers requests until the client is done: with a file, for /bytes/N with N bytes, and else with an echo of what was asked."""
     early = b""
@@ -174,7 +201,9 @@ def http(sock, log, local):
             continue
         status, kind = "200 OK", "application/json"
         file = served(fields.get("host"), path)
-        if file is not None:
+        if "/smart/" in path:
+            kind, body = smart(fields, method, path, rest)
+        elif file is not None:
             body, kind = file, "text/html" if path.endswith("/") else "application/octet-stream"
         elif fields.get("host", "").split(":")[0] in ("files.example.test", "index.example.test") and path.count("/") > 1:
             status, body = "404 Not Found", b""
