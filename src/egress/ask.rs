@@ -57,8 +57,11 @@ impl Rules {
     pub fn verdict(&self, asking: Option<&Asking>, host: &Host, port: u16) -> NetworkVerdict<'_> {
         match self.decide(host, port) {
             Decision::Allow(rule) => NetworkVerdict::Allow(rule),
+            // No person's word opens a tunnel to what a rule denies requests to: nobody could read them there.
             Decision::Deny(denial)
-                if denial.is_missing_rule() && asking.is_some_and(|a| a.may_ask(host, port)) =>
+                if denial.is_missing_rule()
+                    && !self.sees(host, port)
+                    && asking.is_some_and(|a| a.may_ask(host, port)) =>
             {
                 NetworkVerdict::Ask(denial)
             }
@@ -349,7 +352,13 @@ mod tests {
                 "*.google.internal".parse().unwrap(),
             ]
             .into(),
-            deny: ["bad.test".parse().unwrap()].into(),
+            deny: [
+                "bad.test",
+                "DELETE https://seen.test",
+                "PUT https://part.test:8443/x",
+            ]
+            .map(|rule| rule.parse().unwrap())
+            .into(),
             ..Rules::default()
         };
         let host = host.parse().unwrap();
@@ -368,6 +377,10 @@ mod tests {
             ("a.test", 22, true),
             ("a.test", 443, false),
             ("bad.test", 443, false),
+            ("seen.test", 443, false),
+            ("a.seen.test", 22, false),
+            ("part.test", 8443, false),
+            ("part.test", 443, true),
             ("b.test", 53, false),
             ("192.0.2.1", 443, false),
             ("2001:db8::1", 443, false),
