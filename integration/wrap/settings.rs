@@ -583,18 +583,19 @@ fn settings_name_nothing_that_the_command_can_make_another() {
             !settings.contains("policy") || shown.contains("base = \"strict\""),
             "{shown}"
         );
-        // Inside, what is named is not written, where it is a file.
+        // Inside, what is named is not written, where it is a file, or to be read.
         let written = person.wraps(&[], attack);
-        let is_file = settings.contains("policy") || settings.contains("env-file");
+        let named = ["policy", "env-file", "read"];
+        let is_closed = named.iter().any(|named| settings.starts_with(named));
         assert_eq!(
             written.stderr.contains("Read-only"),
-            is_file,
+            is_closed,
             "{settings}: {written}"
         );
         let listed = person.agentbox(&["trust", "--list"]).ok();
         assert_eq!(
             listed.contains("as you trusted it"),
-            is_file,
+            is_closed,
             "{settings}: {listed}"
         );
         // Without that mount, as under Landlock: the next run does not begin.
