@@ -12,6 +12,7 @@ use rustix::process::{Pid, WaitOptions};
 
 use super::attributes;
 use crate::runtime::foreground::ended::Ended;
+use crate::sys::memory::Code;
 use crate::sys::seccomp::notify::{self, Answer, Call};
 
 /// Signals that are the command's rather than wrap's.
@@ -58,6 +59,8 @@ pub struct Supervisor {
 impl Supervisor {
     /// Until the command ends.
     pub fn run(&self) -> Result<Ended> {
+        // It sleeps most of the time from here on.
+        Code::find().and_then(|code| code.release()).ok();
         loop {
             let sidecar = self
                 .sidecar
