@@ -44,7 +44,7 @@ def ways(bench):
 
 def sandbox_runtime():
     """The command line of sandbox-runtime in the project, where somebody has installed it (docs/benchmarks.md says how)."""
-    program = shutil.which("srt")
+    program = os.environ.get("BENCH_SRT")
     if not program:
         return {}
     home = Path("/srv/bench-user")
