@@ -202,26 +202,45 @@ print(len(text), len(text.splitlines()), all(b == 10 or 32 <= b < 127 for b in t
     }
 }
 
-/// A container that joins another one's network has no sidecar of its own.
+/// A container that joins another one's network reads its own denied calls, and at the proxy what the network refused.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn who_shares_a_network_reads_its_refusals_at_the_proxy_alone() {
+fn who_shares_a_network_reads_its_own_calls_and_hosts_at_the_proxy_alone() {
     let docker = Docker::connect();
     let options = [runtime(), "--annotation", ALLOW, "--annotation", ON];
     let first = Agent::start(&docker, &options);
-    first.container.exec(&[], &["python3", "-c", MOUNT]).ok();
     let joined = format!("--network=container:{}", first.container.name);
     let member = docker.start(&[&options[..], &[joined.as_str(), IMAGE]].concat(), &SLEEP);
     first.curl(false, &["https://files.example.test/"]);
-    assert!(member.exec(&[], &["ls", "/run/agentbox"]).code != 0);
+    // A call of its own in each.
+    let calls = |call: &str| MOUNT.replace("mount(None, None, None, 0, None)", call);
+    let umount = calls("umount2(None, 0)");
+    let of_first = first
+        .container
+        .exec(
+            &[],
+            &["python3", "-c", &calls("mount(None, None, None, 0, None)")],
+        )
+        .ok();
+    let of_member = member.exec(&[], &["python3", "-c", &umount]).ok();
+    assert!(of_first.contains("syscalls mount("), "{of_first}");
+    assert!(!of_first.contains("umount2"), "{of_first}");
+    assert!(of_member.contains("syscalls umount2("), "{of_member}");
+    assert!(!of_member.contains(" mount("), "{of_member}");
+    assert!(!of_member.contains("network files."), "{of_member}");
+    let head = of_member.lines().next().unwrap();
+    assert!(head.contains("at /denied of the proxy"), "{head}");
+    let attack = format!("echo forged >{FILE}; mv {FILE} /tmp/x; mv /run /gone; cat {FILE}");
+    let kept = member.exec(&[], &["sh", "-c", &attack]).ok();
+    assert!(kept.starts_with(head), "{kept}");
     let url = member.exec(&[], &["python3", "-c", ASK]).ok();
     assert!(url.contains("network files.example.test:443: "), "{url}");
     assert!(!url.contains("mount"), "{url}");
     let explained = run(&program(), &["explain", &member.name]).ok();
-    assert!(
-        explained.contains(
-            "there is no /run/agentbox/denied: the network and its sidecar are those of container"
-        ),
-        "{explained}"
-    );
+    for words in [
+        "the container reads its last denied system calls in /run/agentbox/denied",
+        "/run/agentbox/denied has denied system calls alone: the network is that of container",
+    ] {
+        assert!(explained.contains(words), "{explained}");
+    }
 }

@@ -43,7 +43,7 @@ pub use class::Class;
 pub use event::{Context, Event, Line, Verdict, WallName};
 pub use quota::Quotas;
 pub use read::{Fault, Log};
-pub use recent::{Recent, Refused};
+pub use recent::{Recent, Refused, Shows};
 pub use what::{LifeState, LogHead, ProcessState, Via, What};
 
 /// The cause of an event that learn mode let through.

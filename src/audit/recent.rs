@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::WallName;
 use super::what::plain;
 use crate::policy::bounded;
@@ -12,9 +14,32 @@ use crate::policy::bounded;
 pub const MOST_LINES: usize = 64;
 /// The longest line, in characters.
 const LONGEST_LINE: usize = 600;
-/// The first line, which is there before anything is refused.
-pub const HEAD: &str =
-    "# What agentbox refused this container: the last 64 refusals, newest last, times in UTC";
+
+/// Which refusals a container reads in its file. The first line says so, before anything is refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shows {
+    /// All that its sidecar refuses.
+    #[default]
+    All,
+    /// Its system calls alone: another container's sidecar serves the network, and knows of no file of this one.
+    Calls,
+}
+
+impl Shows {
+    /// The file's first line, without its end.
+    pub fn head(self) -> &'static str {
+        match self {
+            Self::All => {
+                "# What agentbox refused this container: the last 64 refusals, newest last, times in UTC"
+            }
+            Self::Calls => {
+                "# What agentbox refused this container: the last 64 refused system calls, newest last, times in UTC; \
+                 refused hosts are at /denied of the proxy, if the container whose network this is has report.denied"
+            }
+        }
+    }
+}
 
 /// A refusal in the words that the container gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +75,7 @@ impl Refused {
 /// The refusals that are shown.
 #[derive(Debug, Default)]
 pub struct Recent {
+    shows: Shows,
     kept: VecDeque<Kept>,
     /// What the file had at last.
     length: usize,
@@ -64,6 +90,14 @@ struct Kept {
 }
 
 impl Recent {
+    /// With the first line for these, and no refusal yet.
+    pub fn of(shows: Shows) -> Self {
+        Self {
+            shows,
+            ..Self::default()
+        }
+    }
+
     /// Takes in a refusal that happened so often. One like it that is there already moves to the end.
     pub fn take(&mut self, time: &str, refused: &Refused, times: u64) {
         let line = refused.line();
@@ -82,7 +116,7 @@ impl Recent {
 
     /// The refusals of the walls that are meant.
     pub fn text(&self, meant: impl Fn(WallName) -> bool) -> String {
-        self.under(HEAD, meant)
+        self.under(self.shows.head(), meant)
     }
 
     /// All of them, for a file that is written over and never made shorter: the first line ends with as many spaces as it takes.
@@ -92,7 +126,10 @@ impl Recent {
         self.length = self.length.max(text.len());
         match missing {
             0 => text,
-            missing => self.under(&format!("{HEAD}{}", " ".repeat(missing)), |_| true),
+            missing => {
+                let head = self.shows.head();
+                self.under(&format!("{head}{}", " ".repeat(missing)), |_| true)
+            }
         }
     }
 
@@ -132,7 +169,7 @@ mod tests {
         recent.take("2026-01-02T03:04:06Z", &refused("a.test:443"), 4);
         let text = recent.text(|_| true);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], HEAD);
+        assert_eq!(lines[0], Shows::All.head());
         assert!(
             lines[1].starts_with("2026-01-02T03:04:05Z network b.test:443: no rule"),
             "{text}"
@@ -144,7 +181,7 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert_eq!(
             recent.text(|wall| wall != WallName::Network),
-            format!("{HEAD}\n")
+            format!("{}\n", Shows::All.head())
         );
     }
 
@@ -166,7 +203,13 @@ mod tests {
 
     #[test]
     fn a_flood_takes_no_more_than_its_place_and_the_file_never_shrinks() {
-        let mut recent = Recent::default();
+        for shows in [Shows::All, Shows::Calls] {
+            flood(shows);
+        }
+    }
+
+    fn flood(shows: Shows) {
+        let mut recent = Recent::of(shows);
         let mut length = recent.file().len();
         for number in 0..5_000 {
             let long = if number % 100 < 50 { 9000 } else { 3 };
@@ -178,7 +221,7 @@ mod tests {
                 text.len()
             );
             assert!(text.lines().count() <= MOST_LINES + 1);
-            assert_eq!(text.lines().next().unwrap().trim_end(), HEAD);
+            assert_eq!(text.lines().next().unwrap().trim_end(), shows.head());
             length = text.len();
         }
         assert!(recent.file().ends_with('\n'));

@@ -30,7 +30,7 @@ impl ReportPlan {
         *self == Self::default()
     }
 
-    /// As the policy asks, where there is a sidecar of the container's own to write it.
+    /// As the policy asks. The container's own sidecar writes it; what the sidecar of a shared network refuses is not in it.
     pub(super) fn of(
         report: &Report,
         network: &NetworkPlan,
@@ -60,12 +60,11 @@ impl ReportPlan {
                 container: shared.container.clone(),
             });
         }
-        let denied = asked && network.shared.is_none();
-        if denied {
+        if asked {
             files.hold_run();
         }
         Self {
-            denied,
+            denied: asked,
             audit: None,
         }
     }

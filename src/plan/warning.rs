@@ -35,7 +35,7 @@ pub enum Warning {
         /// Why not.
         why: String,
     },
-    /// Refusals are not shown as a file because the sidecar is another container's.
+    /// The network's refusals are not in the container's file, because another container's sidecar serves the network.
     RefusalsOfAnother {
         /// Whose it is.
         container: String,
@@ -140,7 +140,7 @@ impl fmt::Display for Warning {
                 f,
                 "the network of {whose} is not shared ({why}): the container has a loopback of its own"
             ),
-            Self::RefusalsOfAnother { container } => f.write_str(&no_refusals(container)),
+            Self::RefusalsOfAnother { container } => f.write_str(&calls_alone(container)),
             Self::SettingOfAnother { sysctl, container } => write!(
                 f,
                 "sysctl {sysctl} is not applied: the network is that of container {container}"
@@ -204,11 +204,11 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Why a container in another one's network reads no refusals in a file.
-fn no_refusals(container: &str) -> String {
+/// Why a container in another one's network reads no refused host in its file.
+fn calls_alone(container: &str) -> String {
     format!(
-        "there is no {DENIED_IN}/{DENIED}: the network and its sidecar are those of container {container}, whose own {} shows \
-         the network's refusals at /denied of the proxy",
+        "{DENIED_IN}/{DENIED} has denied system calls alone: the network is that of container {container}, whose own {} shows \
+         refused hosts at /denied of the proxy",
         Field::ReportDenied
     )
 }

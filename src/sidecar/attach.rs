@@ -7,7 +7,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::audit::{Context, Event, LifeState, Verdict, WallName, What, chain};
+use crate::audit::{Context, Event, LifeState, Shows, Verdict, WallName, What, chain};
 use crate::egress::Kept;
 use crate::network::Listeners;
 use crate::sidecar::SidecarError;
@@ -86,7 +86,7 @@ pub(super) struct Attached {
     /// The network namespace that the sidecar is to be in, where it is not in it already.
     pub place: Option<OwnedFd>,
     /// The file in which the container is shown its refusals.
-    shown: Option<OwnedFd>,
+    shown: Option<(Shows, OwnedFd)>,
     /// For denied calls: the socket for listeners, and the program.
     calls: Option<[OwnedFd; 2]>,
     calls_log: Option<OwnLog>,
@@ -119,8 +119,8 @@ impl Attached {
                 PlaceSent::Inherited => None,
             },
             shown: match attachment.shows {
-                true => Some(arrived.next()?),
-                false => None,
+                Some(shows) => Some((shows, arrived.next()?)),
+                None => None,
             },
             calls: match attachment.calls {
                 CallsSent::No => None,
@@ -159,7 +159,7 @@ impl Attached {
             serving,
         } = self;
         // One writer for it: where the network is served, the log of that.
-        let mut inside = shown.map(|file| Inside::new(Some(file)));
+        let mut inside = shown.map(|(shows, file)| Inside::new(shows, file));
         let calls_log = calls_log.map(|log| OwnLog {
             inside: inside.take(),
             ..log
@@ -357,7 +357,7 @@ mod tests {
             inner,
             place: PlaceSent::Inherited,
             pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
-            shows: false,
+            shows: None,
             calls: CallsSent::No,
             sockets,
         };

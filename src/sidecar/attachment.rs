@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::protocol::NamespaceId;
-use crate::audit::Context;
+use crate::audit::{Context, Shows};
 
 /// The message. Its descriptors are, in this order: init's pidfd; the inner namespace and the inner sysfs, if `inner` says so; the
 /// namespace to be in, if `place` says so; the file of refusals, if there is one; if it answers denied calls, the socket for their
@@ -17,8 +17,8 @@ pub(super) struct Attachment {
     pub place: PlaceSent,
     /// The runtime's pid namespace.
     pub pid_namespace: NamespaceId,
-    /// Whether the file comes along in which the container is shown its refusals.
-    pub shows: bool,
+    /// Which refusals the file shows the container that comes along for them, if one does.
+    pub shows: Option<Shows>,
     /// Whether it answers denied system calls, and where it logs them.
     pub calls: CallsSent,
     /// How many listeners and sockets to dial with come along; `None`: nothing is served.
@@ -30,7 +30,7 @@ impl Attachment {
     pub fn descriptors(&self) -> usize {
         1 + self.inner.descriptors()
             + self.place.descriptors()
-            + usize::from(self.shows)
+            + usize::from(self.shows.is_some())
             + self.calls.descriptors()
             + self.sockets.map_or(0, |count| 3 + count)
     }

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::audit::{Event, Recent, Refused, Verdict, WallName, words};
+use crate::audit::{Event, Recent, Refused, Shows, Verdict, WallName, words};
 
 /// The least time between two writes.
 const EVERY_MS: u64 = 250;
@@ -24,10 +24,11 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// Shown in this file.
-    pub fn new(file: Option<OwnedFd>) -> Self {
+    /// Shown in this file, in which the runtime has put the first line for these.
+    pub fn new(shows: Shows, file: OwnedFd) -> Self {
         Self {
-            file: file.map(File::from),
+            recent: Recent::of(shows),
+            file: Some(file.into()),
             ..Self::default()
         }
     }
@@ -121,7 +122,7 @@ mod tests {
     fn the_first_is_there_at_once_and_a_flood_is_written_four_times_a_second() {
         let fd = rustix::fs::memfd_create("denied", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let mut file = File::from(fd);
-        let mut inside = Inside::new(Some(file.try_clone().unwrap().into()));
+        let mut inside = Inside::new(Shows::All, file.try_clone().unwrap().into());
         inside.take(&refused("a.test"), 1, 1_000);
         assert!(text(&mut file).contains("a.test:443: no rule names it"));
         assert_eq!(inside.due_ms(), None);

@@ -392,7 +392,7 @@ mod tests {
             inner: InnerSent::Cookie(1),
             place: PlaceSent::Sent,
             pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
-            shows: false,
+            shows: None,
             calls: CallsSent::No,
             sockets: None,
         };

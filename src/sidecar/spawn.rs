@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{PidfdFlags, Signal};
 use serde::Serialize;
 
-use crate::audit::Context;
+use crate::audit::{Context, Shows};
 use crate::cgroup::sidecar::{self, CgroupConfig, CgroupPlan};
 use crate::network::{InnerNamespace, Listeners};
 use crate::sidecar::attachment::{Attachment, CallsSent, InnerSent, PlaceSent};
@@ -72,8 +72,8 @@ pub struct Attach<'a> {
     pub init_pidfd: BorrowedFd<'a>,
     /// The inner namespace, for init, with its listeners; `None` where init is in another container's.
     pub inner: Option<InnerNamespace>,
-    /// The file in which the container is shown its refusals, opened to write.
-    pub shown: Option<OwnedFd>,
+    /// The file in which the container is shown these refusals, opened to write.
+    pub shown: Option<(Shows, OwnedFd)>,
     /// What it answers denied system calls with, where it is to.
     pub calls: Option<CallsFds>,
     /// What it serves with, where it is to.
@@ -343,7 +343,7 @@ impl Spawned {
                 .map_or(InnerSent::No, |inner| InnerSent::Cookie(inner.cookie)),
             pid_namespace,
             place: netns.map_or(PlaceSent::Inherited, |_| PlaceSent::Sent),
-            shows: shown.is_some(),
+            shows: shown.as_ref().map(|(shows, _)| *shows),
             calls: match &calls {
                 None => CallsSent::No,
                 Some(CallsFds { log: None, .. }) => CallsSent::SharedLog,
@@ -356,7 +356,7 @@ impl Spawned {
             fds.extend([inner.netns.as_fd(), inner.sysfs.as_fd()]);
         }
         fds.extend(netns);
-        fds.extend(shown.as_ref().map(AsFd::as_fd));
+        fds.extend(shown.as_ref().map(|(_, file)| file.as_fd()));
         if let Some(calls) = &calls {
             fds.extend([calls.listening.as_fd(), calls.program.as_fd()]);
             if let Some(CallsLog { file, warden, .. }) = &calls.log {

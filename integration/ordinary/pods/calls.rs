@@ -172,3 +172,59 @@ fn a_member_does_not_start_without_its_sidecar() {
     assert_eq!(node.leftovers(&id), [""; 0]);
     assert!(is_running(&node, &pod.id));
 }
+
+/// Under `report.denied`, which a pod's annotation sets for all of its containers.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_member_reads_its_own_denied_calls_in_its_own_file() {
+    const FILE: &str = "/run/agentbox/denied";
+    let node = Node::of_cri();
+    let on = ("dev.agentbox.report.denied", "on");
+    let config_of = |mut config: Value, script: &str| {
+        config["process"]["args"] = json!(["sh", "-c", script]);
+        config
+    };
+    let pod = sleeper(&node, &[(ROLE, "sandbox"), on]);
+    let pod = Running::start(&node, "shown-pod", "standard", &pod);
+    let of_pod = [(ROLE, "container"), (OF, pod.id.as_str()), on];
+    let one = config_of(member(&node, &pod.id, &of_pod), LOOP);
+    let one = Running::start(&node, "shown-one", "standard", &one);
+    let two = config_of(member(&node, &pod.id, &of_pod), "sleep 300");
+    let two = Running::start(&node, "shown-two", "standard", &two);
+    // The control: who does not ask for it has none.
+    let without = Running::start(
+        &node,
+        "shown-without",
+        "standard",
+        &config(&node, &pod.id, LOOP),
+    );
+    await_words(&one.id, "permission denied");
+    let exec = |id: &str, script: &str| node.call(&["exec", id, "sh", "-c", script]);
+    // At most a quarter of a second from a call to the file.
+    let read = format!("umount /proc 2>/dev/null; sleep 0.3; cat {FILE}");
+    let (of_two, of_pod) = (exec(&two.id, &read).ok(), exec(&pod.id, &read).ok());
+    let of_one = exec(&one.id, &format!("cat {FILE}")).ok();
+    for (shown, has, lacks) in [
+        (&of_one, "syscalls mount(", "umount2("),
+        (&of_two, "syscalls umount2(", " mount("),
+        (&of_pod, "syscalls umount2(", " mount("),
+    ] {
+        assert!(shown.contains(has) && !shown.contains(lacks), "{shown}");
+    }
+    let is_of_calls = |text: &str| {
+        text.lines()
+            .next()
+            .unwrap()
+            .contains("/denied of the proxy")
+    };
+    assert!(is_of_calls(&of_one) && is_of_calls(&of_two), "{of_one}");
+    assert!(!is_of_calls(&of_pod), "{of_pod}");
+    exec(&without.id, &format!("cat {FILE}")).failed();
+    let forged = exec(&one.id, &format!("echo forged >{FILE}; mv /run /gone"));
+    assert!(forged.code != 0, "{forged}");
+    assert!(
+        !exec(&one.id, &format!("cat {FILE}"))
+            .ok()
+            .contains("forged")
+    );
+}

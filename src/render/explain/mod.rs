@@ -180,17 +180,23 @@ fn report(page: &mut Page, plan: &Plan) {
     if !plan.report.denied {
         return;
     }
-    let at = match plan.network.mode == NetworkMode::Allowlist || plan.network.refusing {
-        true => format!(
-            "; those of the network also at http://127.0.0.1:{}/denied",
-            plan.network.proxy_port
+    let has_proxy = plan.network.mode == NetworkMode::Allowlist || plan.network.refusing;
+    let (which, at) = match &plan.network.shared {
+        // Whether the other container shows its own, nobody knows here.
+        Some(_) => ("denied system calls", String::new()),
+        None if has_proxy => (
+            "refusals",
+            format!(
+                "; those of the network also at http://127.0.0.1:{}/denied",
+                plan.network.proxy_port
+            ),
         ),
-        false => String::new(),
+        None => ("refusals", String::new()),
     };
     page.head(
         "report",
         format_args!(
-            "the container reads its last refusals in {DENIED_IN}/{DENIED}, read-only{at} (report.denied)"
+            "the container reads its last {which} in {DENIED_IN}/{DENIED}, read-only{at} (report.denied)"
         ),
     );
 }

@@ -122,7 +122,7 @@ impl Creation<'_> {
         let calls = || calls::open(&self.place, &self.record, &self.run);
         if let Some(member) = self.running.member.take() {
             let calls = calls()?;
-            member.finish(init, &mut self.record, calls)?;
+            member.finish(init, &self.place, &mut self.record, calls)?;
             return Ok(None);
         }
         let Some(network) = self.running.network.take() else {

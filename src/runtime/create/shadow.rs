@@ -60,8 +60,8 @@ pub(super) fn write_shadow(
                 rustix::fs::chmod(&path, mode)
                     .map_err(RuntimeError::io(format!("chmod {path:?}")))?;
             }
-            if plan.report.denied {
-                shown::make(dir)?;
+            if let Some(shows) = shown::of(plan) {
+                shown::make(dir, shows)?;
             }
             shadow::confined(spec, plan, &places)
         }

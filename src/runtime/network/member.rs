@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use oci_spec::runtime::Spec;
 
+use super::shown;
 use super::wall::{open_namespace, open_process, sidecar_config, spawn};
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
@@ -42,6 +43,7 @@ impl MemberSidecar {
     pub fn finish(
         self,
         init: ProcessId,
+        place: &Place,
         record: &mut Record,
         calls: CallsFds,
     ) -> Result<(), RuntimeError> {
@@ -52,8 +54,7 @@ impl MemberSidecar {
             netns: Some(shared.as_fd()),
             init_pidfd: init_pidfd.as_fd(),
             inner: None,
-            // Such a container is shown no file of its refusals.
-            shown: None,
+            shown: shown::open(record, place)?,
             calls: Some(calls),
             serving: None,
         };

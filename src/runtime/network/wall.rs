@@ -181,10 +181,8 @@ impl NetworkWall {
             }
             None => None,
         };
-        let shown = record.plan().is_some_and(|plan| plan.report.denied);
-        let shown = shown.then(|| shown::open(place)).transpose()?;
         let attach = Attach {
-            shown,
+            shown: shown::open(record, place)?,
             calls,
             serving,
             // The sidecar is in the node's own already, which only root may join.
