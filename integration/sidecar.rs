@@ -69,6 +69,7 @@ impl Init {
             init_pidfd: self.pidfd.as_fd(),
             inner: Some(make(&inner_config(InnerMode::Loopback))),
             shown: None,
+            watched: Vec::new(),
             calls: None,
             serving: None,
         }

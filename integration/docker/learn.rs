@@ -6,7 +6,7 @@ use super::allowlist::{Agent, witness};
 use super::node::NodeFiles;
 use super::{Docker, runtime};
 use crate::command::{Finished, run};
-use crate::direct::program;
+use crate::direct::{Scratch, program};
 
 const LEARNING: &str = "base = \"standard\"\n\
                         [network]\nmode = \"allowlist\"\nallow = [\"api.example.test\"]\ndeny = [\"index.example.test\"]\n\
@@ -130,4 +130,91 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
     std::fs::remove_file(file).unwrap();
     assert!(learnt && !other, "{written}");
     assert!(!explained.contains("LEARN MODE"), "{explained}");
+}
+
+/// A mount is written by the container that has it, and by nobody else who writes the same files.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn mounts_that_were_written_are_told_from_those_that_were_not() {
+    let docker = Docker::alone();
+    let mut node = NodeFiles::default();
+    let policy = LEARNING.replace(
+        "[network]",
+        "[filesystem]\nwrite = [\"/data\", \"/ref\", \"/cut\"]\n[network]",
+    );
+    node.write("policies/learning.toml", 0o644, &policy);
+    let alike = policy.replace("learn = \"on\"", "learn = \"off\"");
+    node.write("policies/alike.toml", 0o644, &alike);
+    node.write("config.toml", 0o644, "[allow]\nlearn = true\n");
+    let dir = Scratch::new();
+    let bind = |name: &str| {
+        let path = dir.dir(name);
+        std::fs::write(format!("{path}/old"), "old").unwrap();
+        format!("--volume={path}:/{name}")
+    };
+    let volumes = ["work", "data", "ref", "cut", "plain"].map(bind);
+    let volumes: Vec<&str> = volumes.iter().map(String::as_str).collect();
+    let options = |policy: &'static str| {
+        let own = [runtime(), "--annotation", policy, "--workdir=/work"];
+        [&own[..], &volumes, &["test-probe"]].concat()
+    };
+    let sleep = ["sleep", "300"];
+    let first = docker.start(&options(POLICY), &sleep);
+    let joined = format!("--network=container:{}", first.name);
+    let member = docker.start(&[&[joined.as_str()], &options(POLICY)[..]].concat(), &sleep);
+    // The control: neither is the node's writing nor that of a container that does not learn.
+    let other = docker.start(&options("dev.agentbox.policy=alike"), &sleep);
+    for path in ["ref", "work"] {
+        std::fs::write(dir.path(&format!("{path}/old")), "the node's").unwrap();
+    }
+    other
+        .exec(&[], &["sh", "-c", "echo x >/ref/x && cat /ref/old"])
+        .ok();
+    let shell = |container: &super::Container, script: &str| {
+        container.exec(&[], &["sh", "-c", script]).ok();
+    };
+    shell(
+        &first,
+        "cat /ref/old /cut/old; echo x >/data/new; echo x >>/data/new",
+    );
+    shell(&first, "mkdir /cut/dir; ! echo x >/plain/x");
+    shell(&member, "echo x >/work/new; cat /data/new");
+    for (container, written, unwritten) in [
+        (&first, &["/data"][..], &["/cut", "/ref", "/work"][..]),
+        (&member, &["/work"], &["/cut", "/data", "/ref"]),
+    ] {
+        let json = agentbox(&["suggest", "--format", "json", &container.name]).ok();
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            json["mounts"]["written"],
+            serde_json::json!(written),
+            "{json}"
+        );
+        let left = json["mounts"]["unwritten"].as_array().unwrap();
+        let left: Vec<&str> = left
+            .iter()
+            .map(|one| one["destination"].as_str().unwrap())
+            .collect();
+        assert_eq!(left, unwritten, "{json}");
+    }
+    let text = agentbox(&["suggest", &first.name]).ok();
+    assert!(
+        text.contains("  /work: no file of it was written; making, renaming and removing files is not seen\n    instead: filesystem.workspace = \"read-only\""),
+        "{text}"
+    );
+    assert!(
+        text.contains("instead: filesystem.write without it"),
+        "{text}"
+    );
+    let audit = agentbox(&["audit", &first.name]).ok();
+    let of_data: Vec<&str> = audit
+        .lines()
+        .filter(|line| {
+            line.contains("mount at /data (") && line.ends_with("; a file of it was written")
+        })
+        .collect();
+    assert_eq!(of_data.len(), 1, "{audit}");
+    let none = agentbox(&["suggest", "--format", "json", &other.name]).ok();
+    let none: Value = serde_json::from_str(&none).unwrap();
+    assert_eq!(none["mounts"]["unwritten"], serde_json::json!([]), "{none}");
 }

@@ -17,6 +17,7 @@
 //! | [`whole`] | whether the files of one run fit each other |
 //! | [`report`], [`words`], [`markdown`] | events for people |
 //! | [`ocsf`] | events for other programs |
+//! | [`mounts`] | mounts that may be written, and whether they were |
 //! | [`suggest`] | refusals to additions to a policy |
 //! | [`schema`] | the published form of a line |
 
@@ -24,6 +25,7 @@ pub mod chain;
 mod class;
 pub mod event;
 pub mod markdown;
+pub mod mounts;
 pub mod ocsf;
 pub mod quota;
 mod rate;
@@ -48,6 +50,8 @@ pub use what::{LifeState, LogHead, ProcessState, Via, What};
 
 /// The cause of an event that learn mode let through.
 pub const LEARNT: &str = "learnt";
+/// The cause of the warden's line about a sidecar that died.
+pub const SIDECAR_LOST: &str = "sidecar-lost";
 /// Name and version of a line's form.
 pub const SCHEMA: &str = "agentbox.event/1";
 

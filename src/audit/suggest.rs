@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::mounts::{self, Mounts};
 use super::report::{self, Denied};
 use super::{Line, WallName, What};
 use crate::policy::{NetworkRule, Reach, Target, escape};
@@ -22,6 +23,8 @@ pub struct Suggested {
     pub syscalls: Vec<Addition>,
     /// Refusals for which nothing is suggested.
     pub left_out: Vec<Refusal>,
+    /// What was written of the mounts that could be (`report.learn`).
+    pub mounts: Mounts,
     /// The run let names through in order to learn (`report.learn`).
     pub learns: bool,
 }
@@ -78,6 +81,7 @@ pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
         network: smallest(rules),
         syscalls: names.into_values().collect(),
         left_out,
+        mounts: mounts::of(lines),
         learns,
     }
 }
@@ -184,6 +188,7 @@ impl Suggested {
                 &format!("{wall}  {}: {}", refusal.what, refusal.reason),
             );
         }
+        self.mounts.text(line);
         text
     }
 
@@ -207,6 +212,7 @@ impl Suggested {
             }
             text += "]\n";
         }
+        text += &self.mounts.comments();
         if self.learns {
             text += "\n[report]\nlearn = \"off\"\n";
         }

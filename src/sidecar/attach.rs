@@ -7,7 +7,9 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::audit::{Context, Event, LifeState, Shows, Verdict, WallName, What, chain};
+use crate::audit::{
+    Context, Event, LifeState, SIDECAR_LOST, Shows, Verdict, WallName, What, chain,
+};
 use crate::egress::Kept;
 use crate::network::Listeners;
 use crate::sidecar::SidecarError;
@@ -18,6 +20,7 @@ use crate::sidecar::inside::Inside;
 use crate::sidecar::protocol::{NamespaceId, ProtocolError};
 use crate::sidecar::serve::{Descriptors, Serving};
 use crate::sidecar::warden::WardensLog;
+use crate::sidecar::watched::WatchedMount;
 use crate::sys::netlink::RouteSocket;
 
 /// Bytes of a configuration: 64 ports and some thousand rules.
@@ -28,6 +31,8 @@ pub(super) struct Served {
     pub init: OwnedFd,
     /// What init asks for; `None` where it is in another container's network already.
     pub inner: Option<Inner>,
+    /// Mounts of which the first write is recorded.
+    pub watched: Vec<WatchedMount>,
     /// The listeners of its denied calls.
     pub calls: Option<Calls>,
     /// Their log, where nothing else has one.
@@ -64,7 +69,7 @@ impl Served {
         };
         let what = What::life(LifeState::Ended);
         let event = Event {
-            cause: Some("sidecar-lost".to_owned()),
+            cause: Some(SIDECAR_LOST.to_owned()),
             hint: Some(
                 "look for what ended the sidecar: the node's OOM killer, or somebody with root's rights".to_owned(),
             ),
@@ -87,6 +92,7 @@ pub(super) struct Attached {
     pub place: Option<OwnedFd>,
     /// The file in which the container is shown its refusals.
     shown: Option<(Shows, OwnedFd)>,
+    watched: Vec<WatchedMount>,
     /// For denied calls: the socket for listeners, and the program.
     calls: Option<[OwnedFd; 2]>,
     calls_log: Option<OwnLog>,
@@ -122,6 +128,7 @@ impl Attached {
                 Some(shows) => Some((shows, arrived.next()?)),
                 None => None,
             },
+            watched: arrived.watched(attachment)?,
             calls: match attachment.calls {
                 CallsSent::No => None,
                 CallsSent::SharedLog | CallsSent::OwnLog(_) => {
@@ -154,6 +161,7 @@ impl Attached {
             pid_namespace,
             place: _,
             shown,
+            watched,
             calls,
             calls_log,
             serving,
@@ -183,6 +191,7 @@ impl Attached {
         Ok(Served {
             init,
             inner,
+            watched,
             calls,
             calls_log,
             serving,
@@ -208,6 +217,16 @@ impl Arrived {
 
     fn next(&mut self) -> Result<OwnedFd, SidecarError> {
         self.fds.next().ok_or_else(|| self.wrong())
+    }
+
+    fn watched(&mut self, attachment: &Attachment) -> Result<Vec<WatchedMount>, SidecarError> {
+        let places = attachment.watched.iter().cloned();
+        places
+            .map(|place| {
+                let writes = self.next()?;
+                Ok(WatchedMount { place, writes })
+            })
+            .collect()
     }
 
     fn wrong(&self) -> SidecarError {
@@ -358,6 +377,7 @@ mod tests {
             place: PlaceSent::Inherited,
             pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
             shows: None,
+            watched: Vec::new(),
             calls: CallsSent::No,
             sockets,
         };

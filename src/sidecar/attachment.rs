@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::protocol::NamespaceId;
+use super::watched::MountPlace;
 use crate::audit::{Context, Shows};
 
 /// The message. Its descriptors are, in this order: init's pidfd; the inner namespace and the inner sysfs, if `inner` says so; the
-/// namespace to be in, if `place` says so; the file of refusals, if there is one; if it answers denied calls, the socket for their
+/// namespace to be in, if `place` says so; the file of refusals, if there is one; those of `watched`; if it answers denied calls, the socket for their
 /// listeners, the program and, if that is its own, the log and the warden's; if it is to serve, the configuration, the log, the control
 /// socket, the listeners and the sockets to dial with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,8 @@ pub(super) struct Attachment {
     pub pid_namespace: NamespaceId,
     /// Which refusals the file shows the container that comes along for them, if one does.
     pub shows: Option<Shows>,
+    /// The mounts whose descriptors come along for their first writes.
+    pub watched: Vec<MountPlace>,
     /// Whether it answers denied system calls, and where it logs them.
     pub calls: CallsSent,
     /// How many listeners and sockets to dial with come along; `None`: nothing is served.
@@ -31,6 +34,7 @@ impl Attachment {
         1 + self.inner.descriptors()
             + self.place.descriptors()
             + usize::from(self.shows.is_some())
+            + self.watched.len()
             + self.calls.descriptors()
             + self.sockets.map_or(0, |count| 3 + count)
     }

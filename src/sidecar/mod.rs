@@ -29,6 +29,7 @@ mod callers;
 pub mod calls;
 mod confine;
 mod filter;
+mod handed;
 mod inside;
 mod journal;
 mod program;
@@ -36,7 +37,9 @@ pub mod protocol;
 mod record;
 mod serve;
 mod spawn;
+mod waiting;
 mod warden;
+mod watched;
 
 use std::ffi::CStr;
 use std::io;
@@ -44,6 +47,7 @@ use std::io;
 pub use crate::cgroup::CgroupError;
 pub use crate::cgroup::sidecar::{CgroupConfig, CgroupLimits};
 pub use confine::{ConfineError, Limits};
+pub use handed::{Attach, CallsFds, CallsLog, ServingFds};
 pub use program::main;
 pub use protocol::{Duty, Handover, Loss, ProtocolError, own_pid_namespace, request_namespace};
 pub use record::{SidecarRecord, WardenRecord, await_end, kill, remove};
@@ -51,7 +55,8 @@ pub use serve::{
     AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames, EngineNetworks, Proxy,
     Serving, Tls,
 };
-pub use spawn::{Attach, CallsFds, CallsLog, ServingFds, SidecarConfig, Spawned, spawn};
+pub use spawn::{SidecarConfig, Spawned, spawn};
+pub use watched::{MOST_WATCHED, MountPlace, WatchedMount};
 
 /// argv[0] of the sidecar, as ps(1) shows it.
 pub const ARGV0: &CStr = c"agentbox-sidecar";

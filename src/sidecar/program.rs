@@ -1,24 +1,21 @@
 //! The sidecar's own program: become nobody, then answer one question and wait for init's end.
 
-use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seccompiler::BpfProgram;
 use serde::de::DeserializeOwned;
 
 use crate::network::with_causes;
 use crate::sidecar::account::{Identity, Procfs};
-use crate::sidecar::attach::{Attached, OwnLog, Served, routes};
+use crate::sidecar::attach::{Attached, Served, routes};
 use crate::sidecar::calls::Calls;
 use crate::sidecar::confine::{self, Limits};
 use crate::sidecar::filter;
-use crate::sidecar::journal::Journal;
 use crate::sidecar::protocol::{self, Duty, Loss, Question, Reply, Setup};
 use crate::sidecar::serve;
+use crate::sidecar::waiting::{Kept, Waiting};
 use crate::sidecar::warden::{self, WardenLine};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError};
 use crate::sys::memory::Code;
@@ -247,6 +244,7 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
     let Served {
         init,
         inner,
+        watched,
         mut calls,
         calls_log,
         serving,
@@ -257,6 +255,7 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
         return Waiting {
             init,
             pending: None::<(OwnedFd, fn(&OwnedFd) -> Question)>,
+            watched,
             log: calls_log.map(|log| Kept::of(log, calls.as_ref())),
             calls,
         }
@@ -271,99 +270,21 @@ fn serve(served: Served, handover: OwnedFd) -> Result<(), SidecarError> {
                 let sysfs = sysfs;
                 answer(socket, cookie, &netns, &sysfs)
             })),
+            watched,
             log: calls_log.map(|log| Kept::of(log, calls.as_ref())),
             calls,
         }
         .run(),
         Some((serving, descriptors)) => {
             let answer = move |socket: &OwnedFd| answer(socket, cookie, &netns, &sysfs);
-            serve::run(serving, descriptors, &init, (handover, answer), calls)
+            serve::run(
+                serving,
+                descriptors,
+                &init,
+                (handover, answer),
+                (calls, watched),
+            )
         }
-    }
-}
-
-/// The whole work of a sidecar that serves nothing: poll, recvmsg, sendmsg, close, and the answers to denied calls.
-struct Waiting<A> {
-    init: OwnedFd,
-    /// Both are let go with the one answer, or when nobody is left to ask.
-    pending: Option<(OwnedFd, A)>,
-    calls: Option<Calls>,
-    log: Option<Kept>,
-}
-
-/// The log of a sidecar that serves nothing.
-struct Kept {
-    journal: Rc<RefCell<Journal>>,
-    began: Instant,
-}
-
-impl Kept {
-    /// Into which denied calls go from now on.
-    fn of(log: OwnLog, calls: Option<&Calls>) -> Self {
-        let journal = Journal::new(log.file, log.context).showing(log.inside);
-        let (journal, began) = (Rc::new(RefCell::new(journal)), Instant::now());
-        if let Some(calls) = calls {
-            let journal = Rc::clone(&journal);
-            calls.log_to(Rc::new(move |event| {
-                journal.borrow_mut().write(event, milliseconds(began));
-            }));
-        }
-        Self { journal, began }
-    }
-
-    /// How long to the next line that waits.
-    fn due(&self) -> Option<Timespec> {
-        let due = self.journal.borrow().due_ms()?;
-        let left = due.saturating_sub(milliseconds(self.began));
-        Timespec::try_from(Duration::from_millis(left)).ok()
-    }
-
-    fn flush(&self) {
-        self.journal.borrow_mut().flush(milliseconds(self.began));
-    }
-}
-
-fn milliseconds(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-impl<A: FnOnce(&OwnedFd) -> Question> Waiting<A> {
-    fn run(mut self) -> Result<(), SidecarError> {
-        loop {
-            let [ended, asked, called] = self.wait()?;
-            if let Some(calls) = self.calls.as_mut().filter(|_| called) {
-                calls
-                    .turn()
-                    .map_err(SidecarError::step("answer denied calls"))?;
-            }
-            // `asked` only while somebody may ask.
-            if let Some((socket, answer)) = self.pending.take_if(|_| asked) {
-                let question = answer(&socket);
-                expect_listener(self.calls.as_mut(), socket, question)?;
-            }
-            self.log.iter().for_each(Kept::flush);
-            if ended {
-                self.calls.iter().for_each(Calls::settle);
-                self.log
-                    .iter()
-                    .for_each(|log| log.journal.borrow_mut().close());
-                return Ok(());
-            }
-        }
-    }
-
-    /// Which became readable: init's end, its question, denied calls.
-    fn wait(&self) -> Result<[bool; 3], SidecarError> {
-        let asking = self.pending.as_ref().map(|(socket, _)| socket.as_fd());
-        let calls = self.calls.as_ref().map(Calls::as_fd);
-        let init = self.init.as_fd();
-        let mut fds = [init, asking.unwrap_or(init), calls.unwrap_or(init)]
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let due = self.log.as_ref().and_then(Kept::due);
-        rustix::io::retry_on_intr(|| poll(&mut fds, due.as_ref()))
-            .map_err(SidecarError::step("wait"))?;
-        let [ended, asked, called] = fds.map(|fd| !fd.revents().is_empty());
-        Ok([ended, asking.is_some() && asked, calls.is_some() && called])
     }
 }
 

@@ -393,6 +393,7 @@ mod tests {
             place: PlaceSent::Sent,
             pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
             shows: None,
+            watched: Vec::new(),
             calls: CallsSent::No,
             sockets: None,
         };

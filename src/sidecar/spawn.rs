@@ -8,10 +8,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{PidfdFlags, Signal};
 use serde::Serialize;
 
-use crate::audit::{Context, Shows};
 use crate::cgroup::sidecar::{self, CgroupConfig, CgroupPlan};
-use crate::network::{InnerNamespace, Listeners};
+use crate::network::Listeners;
 use crate::sidecar::attachment::{Attachment, CallsSent, InnerSent, PlaceSent};
+use crate::sidecar::handed::{Attach, CallsFds, CallsLog};
 use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Reply, Setup};
 use crate::sidecar::record::{self, SidecarRecord, WardenRecord};
 use crate::sidecar::{ARGV0, Limits, SidecarError, VERB};
@@ -61,62 +61,6 @@ pub struct Spawned {
 enum Fate {
     KillOnDrop,
     Keep,
-}
-
-/// What a sidecar serves.
-#[derive(Debug)]
-pub struct Attach<'a> {
-    /// The network namespace that it is to be in: the engine's, for it to dial from, or the shared one. `None`: where it is.
-    pub netns: Option<BorrowedFd<'a>>,
-    /// The container's init: the sidecar ends with it.
-    pub init_pidfd: BorrowedFd<'a>,
-    /// The inner namespace, for init, with its listeners; `None` where init is in another container's.
-    pub inner: Option<InnerNamespace>,
-    /// The file in which the container is shown these refusals, opened to write.
-    pub shown: Option<(Shows, OwnedFd)>,
-    /// What it answers denied system calls with, where it is to.
-    pub calls: Option<CallsFds>,
-    /// What it serves with, where it is to.
-    pub serving: Option<ServingFds>,
-}
-
-/// What a sidecar needs to answer denied system calls.
-#[derive(Debug)]
-pub struct CallsFds {
-    /// A UNIX socket that listens, by which listeners come.
-    pub listening: OwnedFd,
-    /// The container's filter as it is kept.
-    pub program: OwnedFd,
-    /// Its own log, where nothing is served that has one.
-    pub log: Option<CallsLog>,
-}
-
-/// The log of denied system calls alone.
-#[derive(Debug)]
-pub struct CallsLog {
-    /// Opened to append.
-    pub file: OwnedFd,
-    /// The warden's, opened to append.
-    pub warden: OwnedFd,
-    /// The context of the lines of both.
-    pub context: Context,
-}
-
-/// What a serving sidecar needs besides its listeners.
-#[derive(Debug)]
-pub struct ServingFds {
-    /// The configuration, to be read from its beginning: [`crate::sidecar::Serving`] as JSON.
-    pub config: OwnedFd,
-    /// The log, opened to append.
-    pub journal: OwnedFd,
-    /// Where what is used is kept, opened to read and append.
-    pub kept: Option<OwnedFd>,
-    /// The kernel's count of resets in the engine's network: /proc/PID/net/snmp.
-    pub outside: Option<OwnedFd>,
-    /// The warden's log, opened to append.
-    pub warden: Option<OwnedFd>,
-    /// A UNIX socket that listens.
-    pub control: OwnedFd,
 }
 
 /// Starts the sidecar from `exe` (this program) and returns while it starts up. The calling
@@ -314,6 +258,7 @@ impl Spawned {
             init_pidfd,
             mut inner,
             shown,
+            watched,
             calls,
             serving,
         } = attach;
@@ -344,6 +289,7 @@ impl Spawned {
             pid_namespace,
             place: netns.map_or(PlaceSent::Inherited, |_| PlaceSent::Sent),
             shows: shown.as_ref().map(|(shows, _)| *shows),
+            watched: watched.iter().map(|mount| mount.place.clone()).collect(),
             calls: match &calls {
                 None => CallsSent::No,
                 Some(CallsFds { log: None, .. }) => CallsSent::SharedLog,
@@ -357,6 +303,7 @@ impl Spawned {
         }
         fds.extend(netns);
         fds.extend(shown.as_ref().map(|(_, file)| file.as_fd()));
+        fds.extend(watched.iter().map(AsFd::as_fd));
         if let Some(calls) = &calls {
             fds.extend([calls.listening.as_fd(), calls.program.as_fd()]);
             if let Some(CallsLog { file, warden, .. }) = &calls.log {

@@ -6,6 +6,7 @@ pub mod attempt;
 pub mod bpf;
 pub mod deadline;
 pub mod event;
+pub mod fanotify;
 pub mod handle;
 pub mod kernel;
 pub mod keyring;

@@ -9,6 +9,7 @@ use super::disk;
 use super::first_process;
 use super::judged_mounts;
 use super::shadow::{Shadow, write_shadow};
+use super::writable;
 use crate::cgroup::devices;
 use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
@@ -110,6 +111,14 @@ impl Creation<'_> {
             judged_mounts::make_mount_points(&decision.bundle.rootfs, plan, &mounts)?;
         }
         Ok(mounts)
+    }
+
+    /// In learn mode the mounts that may be written, before the first process has them.
+    pub(super) fn keep_writable(&mut self, mounts: &[OwnMount]) -> Result<(), RuntimeError> {
+        if let Some(decided) = &self.decision.decided {
+            self.running.writable = writable::keep(decided, mounts)?;
+        }
+        Ok(())
     }
 
     /// The syscall wall's program, as bytes.

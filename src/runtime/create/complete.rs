@@ -7,7 +7,8 @@ use oci_spec::runtime::Spec;
 
 use super::CreateError;
 use super::creation::Creation;
-use super::{disk, neighbours};
+use super::{disk, neighbours, writable};
+use crate::audit::Event;
 use crate::cgroup::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::devices;
@@ -24,6 +25,7 @@ use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::ProcessId;
 use crate::seccomp::Listener;
+use crate::sidecar::WatchedMount;
 
 impl Creation<'_> {
     /// Waits for the disk's maker, and writes down what lies in memory instead.
@@ -91,8 +93,21 @@ impl Creation<'_> {
         Ok(())
     }
 
-    /// Makes the run's directory, with the first lines of its log.
-    pub(super) fn begin_run(&mut self, leaves: Leaves) -> Result<(), RuntimeError> {
+    /// In learn mode: from here on a write to one of these mounts is the container's, whose first process has made all of its mounts.
+    pub(super) fn watch_writes(&mut self) -> (Vec<WatchedMount>, Vec<Event>) {
+        let all = std::mem::take(&mut self.running.writable);
+        match (&self.running.network, &self.running.member) {
+            (None, None) => (Vec::new(), writable::not_watched(all)),
+            _ => writable::watch(all),
+        }
+    }
+
+    /// Makes the run's directory, with the first lines of its log; `events` are among them.
+    pub(super) fn begin_run(
+        &mut self,
+        leaves: Leaves,
+        events: Vec<Event>,
+    ) -> Result<(), RuntimeError> {
         if leaves == Leaves::Nothing {
             // It has been in the container's own directory from the beginning.
             return Ok(());
@@ -101,7 +116,10 @@ impl Creation<'_> {
         let config = node_files::config(self.global);
         let first = First {
             context: runs::context(&self.record, identity::of(&self.record)),
-            events: runs::events::created(self.record.plan()),
+            events: runs::events::created(self.record.plan())
+                .into_iter()
+                .chain(events)
+                .collect(),
             record: &self.record,
         };
         self.run = Run::begin(&self.place, mounts.unwrap_or_default(), config, &first)?;
@@ -118,11 +136,12 @@ impl Creation<'_> {
     pub(super) fn finish_network(
         &mut self,
         init: ProcessId,
+        watched: Vec<WatchedMount>,
     ) -> Result<Option<Namespace>, RuntimeError> {
         let calls = || calls::open(&self.place, &self.record, &self.run);
         if let Some(member) = self.running.member.take() {
             let calls = calls()?;
-            member.finish(init, &self.place, &mut self.record, calls)?;
+            member.finish(init, &self.place, &mut self.record, (calls, watched))?;
             return Ok(None);
         }
         let Some(network) = self.running.network.take() else {
@@ -130,7 +149,13 @@ impl Creation<'_> {
         };
         let answers = self.decision.listener() == Listener::Sidecar;
         let calls = answers.then(calls).transpose()?;
-        network.finish(init, &self.place, &mut self.record, &self.run, calls)
+        network.finish(
+            init,
+            &self.place,
+            &mut self.record,
+            &self.run,
+            (calls, watched),
+        )
     }
 
     /// Enters the container's namespaces in the index by which containers that join them find it.

@@ -3,6 +3,7 @@
 use super::decide::BundleDecision;
 use super::record::new_record;
 use super::scratch;
+use super::writable::Writable;
 use crate::cgroup::birthplace::Birthplace;
 use crate::cgroup::devices::Ruler;
 use crate::cgroup::path;
@@ -45,6 +46,8 @@ pub(super) struct Running {
     pub(super) network: Option<NetworkWall>,
     /// Instead of these, the sidecar of a container in another one's network.
     pub(super) member: Option<MemberSidecar>,
+    /// Mounts that may be written, where that is recorded.
+    pub(super) writable: Vec<Writable>,
     /// The child that makes the disk for what is thrown away.
     pub(super) disk: Option<scratch::DiskMaker>,
 }

@@ -21,6 +21,7 @@ pub mod scratch;
 mod shadow;
 pub mod unconfined;
 mod walls;
+mod writable;
 
 use crate::cgroup::first_move;
 use crate::cli::{self, Global};
@@ -87,6 +88,7 @@ fn make(
     let device_program = creation.compile_device_program(&shadow.spec)?;
     // While the node's files are in sight, and after the files of the network wall, which are mounted with them.
     let judged_mounts = creation.open_judged_mounts()?;
+    creation.keep_writable(&judged_mounts)?;
     // For every later `exec`; the first process has its copy in memory.
     creation.keep_filter()?;
     let (report, reports) = creation.make_report_pipe()?;
@@ -126,9 +128,10 @@ fn make(
     creation.check_joined_namespaces(init)?;
     creation.limit_devices(device_program.as_ref(), &shadow.spec)?;
     // Before the sidecar is told where its log is. A node that requires a log refuses the container here if it writes none.
-    creation.begin_run(leaves)?;
+    let (watched, events) = creation.watch_writes();
+    creation.begin_run(leaves, events)?;
     // It waits until the sidecar is confined: nothing is in its hands before.
-    let inner_network = creation.finish_network(init)?;
+    let inner_network = creation.finish_network(init, watched)?;
     // Other verbs find the container from here on, so it is complete but for those who are told of it.
     creation.enter_index(init, inner_network)?;
     creation.announce(init)?;

@@ -12,7 +12,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::Place;
 use crate::seccomp::Listener;
-use crate::sidecar::{Attach, CallsFds, SidecarRecord, Spawned};
+use crate::sidecar::{Attach, CallsFds, SidecarRecord, Spawned, WatchedMount};
 
 /// Such a sidecar while the container is created.
 pub struct MemberSidecar(Spawned);
@@ -45,7 +45,7 @@ impl MemberSidecar {
         init: ProcessId,
         place: &Place,
         record: &mut Record,
-        calls: CallsFds,
+        (calls, watched): (CallsFds, Vec<WatchedMount>),
     ) -> Result<(), RuntimeError> {
         let init_pidfd = open_process(init)?;
         // The network that the container shares, which has no way out: the sidecar is not left in the node's.
@@ -55,6 +55,7 @@ impl MemberSidecar {
             init_pidfd: init_pidfd.as_fd(),
             inner: None,
             shown: shown::open(record, place)?,
+            watched,
             calls: Some(calls),
             serving: None,
         };

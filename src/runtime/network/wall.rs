@@ -29,7 +29,7 @@ use crate::runtime::unprivileged;
 use crate::seccomp::Listener;
 use crate::sidecar::{
     self, Attach, CallsFds, CgroupConfig, CgroupLimits, Duty, EngineNetworks, Limits, Loss,
-    Serving, ServingFds, SidecarConfig, SidecarRecord,
+    Serving, ServingFds, SidecarConfig, SidecarRecord, WatchedMount,
 };
 
 /// What the sidecar may write to one file: more than its log takes, since a write beyond it kills.
@@ -132,7 +132,7 @@ impl NetworkWall {
         place: &Place,
         record: &mut Record,
         run: &Run,
-        calls: Option<CallsFds>,
+        (calls, watched): (Option<CallsFds>, Vec<WatchedMount>),
     ) -> Result<Option<Namespace>, RuntimeError> {
         let maker = match self.maker.take() {
             Some(maker) => maker,
@@ -183,6 +183,7 @@ impl NetworkWall {
         };
         let attach = Attach {
             shown: shown::open(record, place)?,
+            watched,
             calls,
             serving,
             // The sidecar is in the node's own already, which only root may join.

@@ -26,6 +26,7 @@
 //! guests     connections in that are open
 //! outside    connections from outside that nobody answers
 //! keeper     the file of what was used
+//! written    mounts of which a file was written
 //! control    questions of the runtime's verbs
 //! ```
 
@@ -53,6 +54,7 @@ mod sniff;
 mod socks;
 mod upstream;
 mod wall;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -68,6 +70,7 @@ use super::calls::Calls;
 use super::inside::Inside;
 use super::program::expect_listener;
 use super::protocol::Question;
+use super::watched::WatchedMount;
 use crate::audit;
 use crate::egress::names::Families;
 use crate::egress::{Asking, Budget, Kept, Rules};
@@ -243,7 +246,7 @@ pub(super) fn run(
     descriptors: Descriptors,
     init: &OwnedFd,
     handover: (OwnedFd, impl FnOnce(&OwnedFd) -> Question + 'static),
-    calls: Option<Calls>,
+    (calls, mounts): (Option<Calls>, Vec<WatchedMount>),
 ) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
     // Not a LocalSet: its tasks wake the loop by a write to an eventfd, one more round of it for each message.
@@ -277,6 +280,7 @@ pub(super) fn run(
         if let Some(snmp) = outside {
             outside::serve(&wall, snmp);
         }
+        written::serve(&wall, mounts);
         let calls = denied::serve(&wall, calls);
         let (socket, answer) = handover;
         let asked = Rc::clone(&calls);

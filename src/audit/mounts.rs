@@ -1,0 +1,240 @@
+//! PURE. Mounts that may be written, and whether a file of them was (`report.learn`).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Event, Line, SIDECAR_LOST, Verdict, WallName, What};
+use crate::policy::escape;
+
+/// The causes of these events.
+const WATCHED: &str = "watched";
+const NOT_WATCHED: &str = "not-watched";
+const WRITTEN: &str = "written";
+
+/// Writes to a mount's files are recorded from now on; `field` of the policy lets it be written, where one does.
+pub fn watched(mount: What, field: Option<&str>) -> Event {
+    let why = "whether its files are written is recorded (report.learn)";
+    event(mount, WATCHED, why.to_owned(), field)
+}
+
+/// They are not, for this reason.
+pub fn not_watched(mount: What, error: &str) -> Event {
+    let why = format!("whether its files are written is not recorded: {error}");
+    event(mount, NOT_WATCHED, why, None)
+}
+
+/// A file of a mount was written for the first time.
+pub fn written(mount: What) -> Event {
+    event(mount, WRITTEN, "a file of it was written".to_owned(), None)
+}
+
+fn event(mount: What, cause: &str, why: String, field: Option<&str>) -> Event {
+    Event {
+        cause: Some(cause.to_owned()),
+        reason: Some(why),
+        rule: field.map(str::to_owned),
+        ..Event::new(WallName::Filesystem, Verdict::Noted, mount)
+    }
+}
+
+/// The mounts of one container that could be written.
+#[derive(Debug, Default, Clone, Serialize, PartialEq, Eq)]
+pub struct Mounts {
+    /// Where a file was written.
+    pub written: Vec<String>,
+    /// Where none was, as far as is known.
+    pub unwritten: Vec<Unwritten>,
+}
+
+/// A mount of which no file was written.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Where it is.
+    pub destination: String,
+    /// The field of the policy that lets it be written, where one does.
+    pub field: Option<String>,
+}
+
+impl Unwritten {
+    /// What a policy says in place of that, in words.
+    pub fn instead(&self) -> &'static str {
+        match self.field.as_deref() {
+            Some("filesystem.workspace") => "filesystem.workspace = \"read-only\"",
+            Some("filesystem.write") => "filesystem.write without it",
+            Some("filesystem.mounts") => {
+                "filesystem.mounts = \"read-only\", with filesystem.write for mounts that are written"
+            }
+            _ => "the engine's option for a mount that is read-only",
+        }
+    }
+}
+
+/// What no write was seen of, for people.
+const AS_FAR_AS_KNOWN: &str =
+    "no file of it was written; making, renaming and removing files is not seen";
+
+impl Mounts {
+    /// For people; `line` takes an indent and a line.
+    pub fn text(&self, mut line: impl FnMut(&str, &str)) {
+        if !self.written.is_empty() {
+            line("", "mounts of which files were written:");
+        }
+        for destination in &self.written {
+            line("  ", destination);
+        }
+        if !self.unwritten.is_empty() {
+            line("", "mounts that may do with less:");
+        }
+        for one in &self.unwritten {
+            let (destination, instead) = (&one.destination, one.instead());
+            line("  ", &format!("{destination}: {AS_FAR_AS_KNOWN}"));
+            line("    ", &format!("instead: {instead}"));
+        }
+    }
+
+    /// The same as comments of a policy file, whose reader decides.
+    pub fn comments(&self) -> String {
+        let mut text = String::new();
+        for one in &self.unwritten {
+            let destination = escape(&one.destination);
+            text += &format!(
+                "\n# {destination}: {AS_FAR_AS_KNOWN}. Instead: {}\n",
+                one.instead()
+            );
+        }
+        text
+    }
+}
+
+/// What these lines say of the mounts that were watched. Lines of other containers, as those of a pod's, say nothing of them.
+pub fn of(lines: &[&Line]) -> Mounts {
+    let mut watched: BTreeMap<(&str, &str), (Option<&String>, bool)> = BTreeMap::new();
+    for cause in [WATCHED, WRITTEN] {
+        let of_cause = lines
+            .iter()
+            .filter(|line| line.event.cause.as_deref() == Some(cause));
+        for line in of_cause {
+            let What::Mount { destination, .. } = &line.event.what else {
+                continue;
+            };
+            let key = (line.context.container.as_str(), destination.as_str());
+            match cause {
+                WATCHED => drop(watched.insert(key, (line.event.rule.as_ref(), false))),
+                _ => {
+                    if let Some((_, is_written)) = watched.get_mut(&key) {
+                        *is_written = true;
+                    }
+                }
+            }
+        }
+    }
+    let mut mounts = Mounts::default();
+    for ((container, destination), (field, is_written)) in watched {
+        let is_lost = |line: &&Line| {
+            line.context.container == container && line.event.cause.as_deref() == Some(SIDECAR_LOST)
+        };
+        match (is_written, lines.iter().copied().find(|line| is_lost(line))) {
+            (true, _) => mounts.written.push(destination.to_owned()),
+            (false, None) => mounts.unwritten.push(Unwritten {
+                destination: destination.to_owned(),
+                field: field.cloned(),
+            }),
+            // From then on nobody watched.
+            (false, Some(_)) => {}
+        }
+    }
+    mounts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Context, SCHEMA};
+    use super::*;
+    use crate::policy::Field;
+
+    fn mount(destination: &str) -> What {
+        What::Mount {
+            destination: destination.to_owned(),
+            source: "/srv/x".to_owned(),
+        }
+    }
+
+    fn line(container: &str, event: Event) -> Line {
+        Line {
+            schema: SCHEMA.to_owned(),
+            seq: 1,
+            time: "2026-01-02T03:04:05.678Z".to_owned(),
+            context: Context {
+                container: container.to_owned(),
+                ..Context::default()
+            },
+            event,
+            prev: String::new(),
+        }
+    }
+
+    fn found(lines: &[Line]) -> (Vec<String>, Vec<String>) {
+        let found = of(&lines.iter().collect::<Vec<_>>());
+        let unwritten = found.unwritten.into_iter().map(|one| one.destination);
+        (found.written, unwritten.collect())
+    }
+
+    #[test]
+    fn what_was_watched_and_not_written_is_unwritten_and_nothing_else_is() {
+        let mut lines = vec![
+            line("a", written(mount("/work"))),
+            line("a", watched(mount("/work"), Some("filesystem.workspace"))),
+            line("a", watched(mount("/ref"), Some("filesystem.write"))),
+            line("a", not_watched(mount("/blind"), "EPERM")),
+            // Another container of the pod.
+            line("pod", written(mount("/ref"))),
+        ];
+        let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
+        assert_eq!(found(&lines), (words(&["/work"]), words(&["/ref"])));
+        let lost = |container| {
+            let event = Event {
+                cause: Some(SIDECAR_LOST.to_owned()),
+                ..Event::new(WallName::Network, Verdict::Ended, mount("/"))
+            };
+            line(container, event)
+        };
+        lines.push(lost("pod"));
+        assert_eq!(found(&lines), (words(&["/work"]), words(&["/ref"])));
+        lines.push(lost("a"));
+        assert_eq!(found(&lines), (words(&["/work"]), words(&[])));
+    }
+
+    #[test]
+    fn a_policy_has_what_is_suggested_as_comments_alone() {
+        let lines = [line(
+            "a",
+            watched(mount("/ref\n[network]"), Some("filesystem.write")),
+        )];
+        let comments = of(&lines.iter().collect::<Vec<_>>()).comments();
+        let read: toml::Table = comments.parse().unwrap();
+        assert!(read.is_empty(), "{comments}");
+        assert!(
+            comments.contains("filesystem.write without it"),
+            "{comments}"
+        );
+    }
+
+    #[test]
+    fn a_field_has_its_own_words() {
+        let instead = |field: Option<&str>| {
+            let field = field.map(str::to_owned);
+            let destination = "/x".to_owned();
+            Unwritten { destination, field }.instead()
+        };
+        for field in [
+            Field::FilesystemWorkspace,
+            Field::FilesystemWrite,
+            Field::FilesystemMounts,
+        ] {
+            let field = field.as_str();
+            assert!(instead(Some(field)).starts_with(field), "{field}");
+        }
+        assert!(instead(None).contains("the engine's option"));
+    }
+}

@@ -1,0 +1,104 @@
+//! Learn mode: the mounts that a container may write, and the descriptors by which its sidecar notices the first write to each.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::audit::{Event, mounts};
+use crate::enforce::rootfs::{OwnMount, OwnSource};
+use crate::plan::{BindAccess, Decided, MountKind, PlannedMount, text};
+use crate::policy::{Field, MountRule, Policy};
+use crate::runtime::RuntimeError;
+use crate::sidecar::{MOST_WATCHED, MountPlace, WatchedMount};
+use crate::sys::fanotify;
+
+/// A mount that may be written.
+pub struct Writable {
+    place: MountPlace,
+    /// What of the policy lets it be written.
+    field: Option<Field>,
+    /// The very mount that the container gets.
+    tree: OwnedFd,
+}
+
+/// Those of a container that learns. `own` are its mounts before its first process has them.
+pub fn keep(decided: &Decided, own: &[OwnMount]) -> Result<Vec<Writable>, RuntimeError> {
+    let Decided { resolved, plan, .. } = decided;
+    if !plan.network.learns() {
+        return Ok(Vec::new());
+    }
+    let mut all = Vec::new();
+    for mount in &plan.filesystem.mounts {
+        let Some((source, tree)) = writable_tree(mount, own) else {
+            continue;
+        };
+        let place = MountPlace {
+            destination: text::of(&mount.destination),
+            source,
+        };
+        let is_workspace = plan.filesystem.workspace.as_ref() == Some(&mount.destination);
+        all.push(Writable {
+            field: match is_workspace {
+                true => Some(Field::FilesystemWorkspace),
+                false => field(resolved, &place.destination),
+            },
+            tree: tree
+                .try_clone()
+                .map_err(RuntimeError::io("keep a mount that may be written"))?,
+            place,
+        });
+    }
+    Ok(all)
+}
+
+/// Where a bind that may be written comes from, and the mount that was made of it.
+fn writable_tree<'a>(mount: &PlannedMount, own: &'a [OwnMount]) -> Option<(String, &'a OwnedFd)> {
+    let MountKind::Bind(bind) = &mount.kind else {
+        return None;
+    };
+    if bind.access != BindAccess::ReadWrite {
+        return None;
+    }
+    let mut own = own.iter();
+    let made = own.find(|made| made.destination == mount.destination)?;
+    match &made.source {
+        OwnSource::Tree { tree, .. } => Some((text::of(&bind.source), tree)),
+        OwnSource::Private { .. } | OwnSource::Tmpfs(_) => None,
+    }
+}
+
+/// What lets another mount than the workspace be written. A pod's own volumes are by their kind.
+fn field(policy: &Policy, destination: &str) -> Option<Field> {
+    let files = &policy.filesystem;
+    if files.write.iter().any(|path| path.as_str() == destination) {
+        return Some(Field::FilesystemWrite);
+    }
+    (files.mounts == MountRule::Keep).then_some(Field::FilesystemMounts)
+}
+
+/// Begins to watch them, and what the log says of each. Where that cannot be done the container goes on without.
+pub fn watch(all: Vec<Writable>) -> (Vec<WatchedMount>, Vec<Event>) {
+    let (mut watched, mut events) = (Vec::new(), Vec::new());
+    for writable in all {
+        let Writable { place, field, tree } = writable;
+        let what = place.what();
+        let made = match watched.len() < MOST_WATCHED {
+            true => fanotify::writes_by(tree.as_fd()).map_err(|error| error.to_string()),
+            false => Err(format!("more than {MOST_WATCHED} mounts may be written")),
+        };
+        match made {
+            Ok(writes) => {
+                events.push(mounts::watched(what, field.map(Field::as_str)));
+                watched.push(WatchedMount { place, writes });
+            }
+            Err(why) => events.push(mounts::not_watched(what, &why)),
+        }
+    }
+    (watched, events)
+}
+
+/// What the log says of them where the container has no sidecar of its own.
+pub fn not_watched(all: Vec<Writable>) -> Vec<Event> {
+    let why = "no sidecar answers this container's denied calls, which would record it";
+    all.into_iter()
+        .map(|writable| mounts::not_watched(writable.place.what(), why))
+        .collect()
+}

@@ -1,0 +1,65 @@
+//! What the runtime hands a sidecar when the container stands, as descriptors.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use crate::audit::{Context, Shows};
+use crate::network::InnerNamespace;
+use crate::sidecar::watched::WatchedMount;
+
+/// What a sidecar serves.
+#[derive(Debug)]
+pub struct Attach<'a> {
+    /// The network namespace that it is to be in: the engine's, for it to dial from, or the shared one. `None`: where it is.
+    pub netns: Option<BorrowedFd<'a>>,
+    /// The container's init: the sidecar ends with it.
+    pub init_pidfd: BorrowedFd<'a>,
+    /// The inner namespace, for init, with its listeners; `None` where init is in another container's.
+    pub inner: Option<InnerNamespace>,
+    /// The file in which the container is shown these refusals, opened to write.
+    pub shown: Option<(Shows, OwnedFd)>,
+    /// Mounts of which the first write is recorded.
+    pub watched: Vec<WatchedMount>,
+    /// What it answers denied system calls with, where it is to.
+    pub calls: Option<CallsFds>,
+    /// What it serves with, where it is to.
+    pub serving: Option<ServingFds>,
+}
+
+/// What a sidecar needs to answer denied system calls.
+#[derive(Debug)]
+pub struct CallsFds {
+    /// A UNIX socket that listens, by which listeners come.
+    pub listening: OwnedFd,
+    /// The container's filter as it is kept.
+    pub program: OwnedFd,
+    /// Its own log, where nothing is served that has one.
+    pub log: Option<CallsLog>,
+}
+
+/// The log of denied system calls alone.
+#[derive(Debug)]
+pub struct CallsLog {
+    /// Opened to append.
+    pub file: OwnedFd,
+    /// The warden's, opened to append.
+    pub warden: OwnedFd,
+    /// The context of the lines of both.
+    pub context: Context,
+}
+
+/// What a serving sidecar needs besides its listeners.
+#[derive(Debug)]
+pub struct ServingFds {
+    /// The configuration, to be read from its beginning: [`crate::sidecar::Serving`] as JSON.
+    pub config: OwnedFd,
+    /// The log, opened to append.
+    pub journal: OwnedFd,
+    /// Where what is used is kept, opened to read and append.
+    pub kept: Option<OwnedFd>,
+    /// The kernel's count of resets in the engine's network: /proc/PID/net/snmp.
+    pub outside: Option<OwnedFd>,
+    /// The warden's log, opened to append.
+    pub warden: Option<OwnedFd>,
+    /// A UNIX socket that listens.
+    pub control: OwnedFd,
+}

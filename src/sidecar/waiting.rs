@@ -1,0 +1,149 @@
+//! The loop of a sidecar that serves nothing.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::audit::Event;
+use crate::sidecar::SidecarError;
+use crate::sidecar::attach::OwnLog;
+use crate::sidecar::calls::Calls;
+use crate::sidecar::journal::Journal;
+use crate::sidecar::program::expect_listener;
+use crate::sidecar::protocol::Question;
+use crate::sidecar::watched::WatchedMount;
+
+/// The whole work of a sidecar that serves nothing: poll, recvmsg, sendmsg, close, and the answers to denied calls.
+pub(super) struct Waiting<A> {
+    pub init: OwnedFd,
+    /// Both are let go with the one answer, or when nobody is left to ask.
+    pub pending: Option<(OwnedFd, A)>,
+    /// Mounts that were not written yet.
+    pub watched: Vec<WatchedMount>,
+    pub calls: Option<Calls>,
+    pub log: Option<Kept>,
+}
+
+/// The log of a sidecar that serves nothing.
+pub(super) struct Kept {
+    journal: Rc<RefCell<Journal>>,
+    began: Instant,
+}
+
+impl Kept {
+    /// Into which denied calls go from now on.
+    pub fn of(log: OwnLog, calls: Option<&Calls>) -> Self {
+        let journal = Journal::new(log.file, log.context).showing(log.inside);
+        let (journal, began) = (Rc::new(RefCell::new(journal)), Instant::now());
+        if let Some(calls) = calls {
+            let journal = Rc::clone(&journal);
+            calls.log_to(Rc::new(move |event| {
+                journal.borrow_mut().write(event, milliseconds(began));
+            }));
+        }
+        Self { journal, began }
+    }
+
+    /// How long to the next line that waits.
+    fn due(&self) -> Option<Timespec> {
+        let due = self.journal.borrow().due_ms()?;
+        let left = due.saturating_sub(milliseconds(self.began));
+        Timespec::try_from(Duration::from_millis(left)).ok()
+    }
+
+    fn write(&self, event: Event) {
+        self.journal
+            .borrow_mut()
+            .write(event, milliseconds(self.began));
+    }
+
+    fn flush(&self) {
+        self.journal.borrow_mut().flush(milliseconds(self.began));
+    }
+}
+
+fn milliseconds(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What became readable.
+struct Woken {
+    /// Init has ended.
+    ended: bool,
+    /// It asks.
+    asked: bool,
+    /// Denied calls wait, or those who bring listeners.
+    called: bool,
+    /// Places in [`Waiting::watched`].
+    written: Vec<usize>,
+}
+
+impl<A: FnOnce(&OwnedFd) -> Question> Waiting<A> {
+    /// Until init ends.
+    pub fn run(mut self) -> Result<(), SidecarError> {
+        loop {
+            let Woken {
+                ended,
+                asked,
+                called,
+                written,
+            } = self.wait()?;
+            self.note(written);
+            if let Some(calls) = self.calls.as_mut().filter(|_| called) {
+                calls
+                    .turn()
+                    .map_err(SidecarError::step("answer denied calls"))?;
+            }
+            // `asked` only while somebody may ask.
+            if let Some((socket, answer)) = self.pending.take_if(|_| asked) {
+                let question = answer(&socket);
+                expect_listener(self.calls.as_mut(), socket, question)?;
+            }
+            self.log.iter().for_each(Kept::flush);
+            if ended {
+                self.calls.iter().for_each(Calls::settle);
+                self.log
+                    .iter()
+                    .for_each(|log| log.journal.borrow_mut().close());
+                return Ok(());
+            }
+        }
+    }
+
+    /// Each mount is told of once, and watched no more.
+    fn note(&mut self, written: Vec<usize>) {
+        // From the end, so that the numbers of the others hold.
+        for index in written.into_iter().rev() {
+            let event = self.watched.remove(index).written();
+            self.log.iter().for_each(|log| log.write(event.clone()));
+        }
+    }
+
+    fn wait(&self) -> Result<Woken, SidecarError> {
+        let asking = self.pending.as_ref().map(|(socket, _)| socket.as_fd());
+        let calls = self.calls.as_ref().map(Calls::as_fd);
+        let init = self.init.as_fd();
+        let always = [init, asking.unwrap_or(init), calls.unwrap_or(init)];
+        let mounts = self.watched.iter().map(AsFd::as_fd);
+        let mut fds: Vec<PollFd<'_>> = always
+            .into_iter()
+            .chain(mounts)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let due = self.log.as_ref().and_then(Kept::due);
+        rustix::io::retry_on_intr(|| poll(&mut fds, due.as_ref()))
+            .map_err(SidecarError::step("wait"))?;
+        let is_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let (always, mounts) = is_ready.split_at(always.len());
+        let written = mounts.iter().enumerate().filter(|(_, ready)| **ready);
+        Ok(Woken {
+            ended: always[0],
+            asked: asking.is_some() && always[1],
+            called: calls.is_some() && always[2],
+            written: written.map(|(index, _)| index).collect(),
+        })
+    }
+}
