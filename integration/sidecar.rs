@@ -39,6 +39,7 @@ pub fn config() -> SidecarConfig<'static> {
         log: None,
         duty: Duty::Wait,
         loss: Loss::Tolerated,
+        reading: None,
     }
 }
 

@@ -96,6 +96,13 @@ impl<'a> Agent<'a> {
         std::fs::read_to_string(dir.join(file)).unwrap()
     }
 
+    /// The number of the container's sidecar.
+    #[track_caller]
+    pub fn sidecar(&self) -> String {
+        let record: serde_json::Value = serde_json::from_str(&self.kept("record.json")).unwrap();
+        record["sidecar"]["pid"].to_string()
+    }
+
     /// Kills the sidecar and not the container: its warden before it.
     #[track_caller]
     pub fn lose_sidecar(&self) {

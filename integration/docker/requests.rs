@@ -434,7 +434,7 @@ fn a_change_of_rules_holds_for_the_next_request_of_a_kept_connection() {
             .stdout
             .contains("/repos/acme/later")
     );
-    // A container without such rules has no certificates to know hosts by.
+    // A container without such rules has nobody who reads requests.
     let plain = Agent::start(
         &docker,
         &[
@@ -446,7 +446,7 @@ fn a_change_of_rules_holds_for_the_next_request_of_a_kept_connection() {
     let id = plain.container.inspect("{{.Id}}");
     let refused = run("agentbox", &["update", "--network-add", rule, &id]);
     assert!(
-        refused.code != 0 && refused.stderr.contains("certificates"),
+        refused.code != 0 && refused.stderr.contains("nothing reads requests"),
         "{refused}"
     );
 }
@@ -474,4 +474,81 @@ fn an_answer_streams_and_a_name_of_requests_leads_to_no_private_address() {
         );
     }
     assert_eq!(arrived(&["tcp", "10.9.9.9"]), before);
+}
+
+/// Lines of a process's status.
+fn status(pid: &str, name: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap().trim().to_owned()
+}
+
+/// The reader of a container's sidecar, if it has one.
+fn reader_of(sidecar: &str) -> Option<String> {
+    let children = format!("/proc/{sidecar}/task/{sidecar}/children");
+    let children = std::fs::read_to_string(children).unwrap();
+    let mut all = children.split_whitespace().map(str::to_owned);
+    all.find(|pid| status(pid, "Name:") == "agentbox-reader")
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn who_reads_requests_has_nothing_else_and_without_it_none_goes() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    let allow = format!("{ALLOW}, example.test:80");
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", &allow]);
+    let first = "http://api.example.test/repos/acme/with-reader";
+    let got = agent.curl(true, &[first]);
+    assert!(got.stdout.contains("/repos/acme/with-reader"), "{got}");
+    let sidecar = agent.sidecar();
+    let reader = reader_of(&sidecar).expect("a reader beside the sidecar");
+    for name in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(status(&reader, name), "0000000000000000", "{name}");
+    }
+    assert_eq!(status(&reader, "Uid:"), status(&sidecar, "Uid:"));
+    assert_ne!(status(&reader, "Uid:").split('\t').next(), Some("0"));
+    assert_eq!(status(&reader, "NoNewPrivs:"), "1");
+    assert_eq!(status(&reader, "Seccomp:"), "2");
+    // A network of its own, in which nothing is; the sidecar is in the engine's.
+    let network = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap();
+    assert_ne!(network(&reader), network(&sidecar));
+    let routes = std::fs::read_to_string(format!("/proc/{reader}/net/route")).unwrap();
+    assert!(
+        routes.lines().count() <= 1,
+        "no more than its heading: {routes}"
+    );
+    let devices = std::fs::read_to_string(format!("/proc/{reader}/net/dev")).unwrap();
+    assert!(devices.lines().skip(2).all(|line| line.contains("lo:")));
+    // No file but /dev/null for its streams and the source of randomness, while the sidecar has a log.
+    let files = |pid: &str| -> Vec<String> {
+        let all = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let all = all.map(|fd| std::fs::read_link(fd.unwrap().path()).unwrap());
+        let all = all.map(|to| to.to_string_lossy().into_owned());
+        all.filter(|to| to.starts_with('/')).collect()
+    };
+    assert!(
+        files(&sidecar)
+            .iter()
+            .any(|to| to.contains("sidecar.jsonl"))
+    );
+    for file in files(&reader) {
+        assert!(
+            file.ends_with("/null") || file.ends_with("/urandom"),
+            "{file}"
+        );
+    }
+    run("kill", &["-9", &reader]).ok();
+    let got = agent.curl(true, &["-i", "http://api.example.test/repos/acme/without"]);
+    assert!(got.stdout.starts_with("HTTP/1.1 502"), "{got}");
+    assert!(got.stdout.contains("reader of requests has ended"), "{got}");
+    assert_eq!(arrived(&["/repos/acme/without"]), 0);
+    // Other connections have nothing to do with it.
+    let got = agent.curl(true, &["http://example.test/beside-a-dead-reader"]);
+    assert!(got.stdout.contains("/beside-a-dead-reader"), "{got}");
+    // Where no rule is for requests there is none.
+    let only = "dev.agentbox.network.allow=example.test:80";
+    let plain = Agent::start(&docker, &[runtime(), "--annotation", only]);
+    assert_eq!(reader_of(&plain.sidecar()), None);
 }

@@ -317,7 +317,7 @@ pub fn unseen_denial(rules: &Rules) -> Option<String> {
 
 /// What a connection keeps, in the sidecar and in the kernel.
 const CONNECTION_BYTES: u64 = 32 << 10;
-/// The same through a proxy that speaks TLS: a buffer of 16 KiB each way, what rustls may not have sent yet (64 KiB) and has
+/// The same through a proxy that speaks TLS, and by TLS to a host of requests: a buffer of 16 KiB each way, what rustls may not have sent yet (64 KiB) and has
 /// received (a record and its plaintext, 34 KiB).
 const TLS_CONNECTION_BYTES: u64 = 192 << 10;
 
@@ -339,16 +339,21 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
         NetworkMode::None | NetworkMode::Local => waits,
         NetworkMode::Allowlist => {
             let connections = u64::from(network.connections.get());
-            let each = match upstream {
-                Some(upstream) if upstream.tls => TLS_CONNECTION_BYTES,
-                _ => CONNECTION_BYTES,
+            let mut rules = network.allow.iter().chain(&network.deny);
+            let requests = rules.any(|rule| rule.request().is_some());
+            let tls = requests || upstream.is_some_and(|upstream| upstream.tls);
+            let each = match tls {
+                true => TLS_CONNECTION_BYTES,
+                false => CONNECTION_BYTES,
             };
+            // The reader's line for it, and the end of the stream that it carries for it.
+            let of_requests = if requests { 2 } else { 0 };
             SidecarLimits {
                 memory_bytes: waits.memory_bytes + connections * each,
                 cpu_percent: 100,
                 // Two for each connection, and those whose wish is not known yet; listeners, the resolver, a timer for a few long streams,
                 // and the listeners of denied calls.
-                files: 2 * (connections + UNDECIDED)
+                files: (2 + of_requests) * (connections + UNDECIDED)
                     + LISTENERS as u64
                     + 512
                     + if inbound { 512 } else { 0 },

@@ -79,9 +79,7 @@ fn release(global: &Global, place: &Place, record: &mut Record) -> Result<(), Ru
     {
         let planned = plan.network.upstream.as_ref();
         let proxy = planned.map(|planned| upstream::find(config(global), planned));
-        let roots = upstream::roots(config(global), &plan.network.rules)?;
-        let ways = (proxy.transpose()?, roots);
-        let search = resolver::hand_over(&place.dir(), &record.engine_files, ways)?;
+        let search = resolver::hand_over(&place.dir(), &record.engine_files, proxy.transpose()?)?;
         plan.network.rules.search = search;
     }
     if let Some((plan, shared)) = record.plan().zip(record.shared_network())

@@ -293,6 +293,7 @@ fn prepare_serving(
         warden,
         control,
         routes: [engine, node],
+        reader: None,
     };
     Ok((serving, descriptors))
 }

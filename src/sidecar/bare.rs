@@ -15,6 +15,7 @@ use crate::sidecar::attach::routes;
 use crate::sidecar::confine::{self, Limits};
 use crate::sidecar::inside::Inside;
 use crate::sidecar::protocol::{self, Duty, Reply};
+use crate::sidecar::reader;
 use crate::sidecar::serve::{self, EngineNames, Serving};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError, filter};
 use crate::sys::{process, socket};
@@ -35,6 +36,8 @@ pub struct Bare {
     pub journal: OwnedFd,
     /// Whether the command is shown its refusals, at `/denied` of the proxy.
     pub shows: bool,
+    /// What its reader of requests is given, where there is to be one.
+    pub reading: Option<OwnedFd>,
     /// It ends with this process.
     pub guarded: OwnedFd,
     /// Resource limits.
@@ -77,6 +80,7 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
         listener,
         journal,
         shows,
+        reading,
         guarded,
         limits,
     } = bare;
@@ -85,6 +89,9 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(SidecarError::step("end with the parent"))?;
     leave_the_streams().map_err(SidecarError::step("leave the standard streams"))?;
+    let reader = reading
+        .map(|reading| reader::start(reading, || confine(limits, Duty::Wait)))
+        .transpose()?;
     let program = filter::compile(Duty::Serve)
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
@@ -97,7 +104,8 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
         routes("open a routing socket")?,
         routes("open a routing socket")?,
     ];
-    let landlock_abi = confine(limits).map_err(SidecarError::Confine)?;
+    let reader = reader.map(reader::Started::ready).transpose()?;
+    let landlock_abi = confine(limits, Duty::Serve).map_err(SidecarError::Confine)?;
     confine::seal(&program).map_err(SidecarError::Confine)?;
     let reply = Reply::Ready {
         landlock_abi,
@@ -112,6 +120,7 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
             journal,
             inside: shows.then(Inside::default),
             around,
+            reader,
         },
         &guarded,
     )
@@ -131,7 +140,7 @@ fn leave_the_streams() -> std::io::Result<()> {
 }
 
 /// Gives away what can be given away without a namespace; the Landlock ABI.
-fn confine(limits: Limits) -> Result<u32, ConfineError> {
+fn confine(limits: Limits, duty: Duty) -> Result<u32, ConfineError> {
     confine::limit(limits)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(ConfineError::step("become undumpable"))?;
@@ -148,7 +157,7 @@ fn confine(limits: Limits) -> Result<u32, ConfineError> {
     if have != none {
         return Err(confine::not_held("no capability", have));
     }
-    let abi = confine::restrict(Duty::Serve)?;
+    let abi = confine::restrict(duty)?;
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     match rustix::fs::open("/", flags, rustix::fs::Mode::empty()) {
         Err(rustix::io::Errno::ACCESS) => Ok(abi),

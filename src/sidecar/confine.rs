@@ -155,6 +155,11 @@ pub(super) fn join_network(namespace: BorrowedFd<'_>) -> Result<(), ConfineError
     ))
 }
 
+/// Moves to a new network namespace, in which nothing is.
+pub(super) fn leave_network() -> Result<(), ConfineError> {
+    netns::unshare_net().map_err(ConfineError::step("make an empty network namespace"))
+}
+
 /// Gives every privilege away. Returns the Landlock ABI that holds from now on.
 pub(super) fn drop_privileges(identity: Identity, duty: Duty) -> Result<u32, ConfineError> {
     become_somebody(identity, no_capabilities())?;
@@ -261,12 +266,22 @@ pub(super) fn verify(
     landlock_abi: u32,
     account: &Account,
 ) -> Result<(), ConfineError> {
-    verify_somebody(identity, no_capabilities(), account)?;
     // The first of its own pid namespace.
     let pid = rustix::process::getpid();
     if !pid.is_init() {
         return Err(not_held("the pid namespace", pid));
     }
+    verify_beside(identity, limits, landlock_abi, account)
+}
+
+/// The same of a process that lives beside the sidecar.
+pub(super) fn verify_beside(
+    identity: Identity,
+    limits: Limits,
+    landlock_abi: u32,
+    account: &Account,
+) -> Result<(), ConfineError> {
+    verify_somebody(identity, no_capabilities(), account)?;
     for (resource, value) in resources(limits) {
         let have = rustix::process::getrlimit(resource);
         if have.current != Some(value) || have.maximum != Some(value) {

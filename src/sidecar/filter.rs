@@ -84,6 +84,43 @@ const SERVE: &[libc::c_long] = &[
     libc::SYS_timerfd_settime,
 ];
 
+/// What the reader's loop takes: the event loop, and connections that it is given. It makes, binds and connects no socket.
+const READ: &[libc::c_long] = &[
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_shutdown,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_getrandom,
+    libc::SYS_sched_yield,
+    libc::SYS_clock_nanosleep,
+];
+
+/// Compiles the reader's filter.
+pub(super) fn of_reader() -> Result<BpfProgram, BackendError> {
+    let all = LOOP.iter().chain(REST).chain(READ);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = all.map(|nr| (*nr, Vec::new())).collect();
+    rules.insert(libc::SYS_mmap, vec![masked(2, libc::PROT_EXEC, 0)?]);
+    rules.insert(libc::SYS_ioctl, vec![equal(1, FIONBIO)?]);
+    let commands = [
+        libc::F_GETFD,
+        libc::F_GETFL,
+        libc::F_SETFL,
+        libc::F_DUPFD_CLOEXEC,
+    ];
+    let fcntl = commands.map(|command| equal(1, command)).into_iter();
+    rules.insert(libc::SYS_fcntl, fcntl.collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);
+    assemble(rules)
+}
+
 /// Compiles the filter; pure, and done before the confinement begins.
 pub(super) fn compile(duty: Duty) -> Result<BpfProgram, BackendError> {
     let (serve, dial): (&[libc::c_long], &[libc::c_long]) = match duty {
@@ -119,6 +156,8 @@ pub(super) fn compile(duty: Duty) -> Result<BpfProgram, BackendError> {
         let families = [libc::AF_INET, libc::AF_INET6];
         let socket = families.map(|family| equal(0, family)).into_iter();
         rules.insert(libc::SYS_socket, socket.collect::<Result<_, _>>()?);
+        // Lines to the reader, which lead nowhere else.
+        rules.insert(libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX)?]);
     }
     rules.insert(libc::SYS_fcntl, fcntl);
     // To read back that this filter is loaded.
@@ -282,24 +321,81 @@ mod tests {
         }),
     ];
 
+    const OF_READER: [Case; 5] = [
+        ("the reader opens", || {
+            under_readers();
+            drop(std::fs::File::open("/dev/null"));
+        }),
+        ("the reader's socket", || {
+            under_readers();
+            drop(std::net::UdpSocket::bind("127.0.0.1:0"));
+        }),
+        ("the reader's socket pair", || {
+            under_readers();
+            drop(crate::sys::socket::pair());
+        }),
+        ("the reader connects", || {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            under_readers();
+            drop(socket.connect("127.0.0.1:1"));
+        }),
+        ("the reader accepts", || {
+            let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            under_readers();
+            drop(socket.accept());
+        }),
+    ];
+
+    fn under_readers() {
+        load(super::of_reader().unwrap());
+    }
+
     fn under_filter() {
         under(Duty::Wait);
     }
 
     fn under(duty: Duty) {
-        let program = super::compile(duty).unwrap();
+        load(super::compile(duty).unwrap());
+    }
+
+    fn load(program: super::BpfProgram) {
         rustix::thread::set_no_new_privs(true).unwrap();
         seccomp::load_compiled(&program).unwrap();
         assert_eq!(seccomp::mode().unwrap(), 2);
     }
 
     #[test]
+    fn the_loop_lives_and_everything_else_dies() {
+        dies_but_for(
+            ALLOWED.0,
+            "the_loop_lives_and_everything_else_dies",
+            &[&DENIED[..], &[ALLOWED]].concat(),
+        );
+    }
+
+    #[test]
+    fn the_reader_makes_no_socket_and_opens_no_file() {
+        let lives: Case = ("the reader's loop", || {
+            let (a, b) = crate::sys::socket::pair().unwrap();
+            under_readers();
+            use std::os::fd::AsFd;
+            crate::sys::socket::send(a.as_fd(), b"x", &[b.as_fd()]).unwrap();
+            drop((a, b));
+        });
+        dies_but_for(
+            lives.0,
+            "the_reader_makes_no_socket_and_opens_no_file",
+            &[&OF_READER[..], &[lives]].concat(),
+        );
+    }
+
     #[expect(
         clippy::exit,
         reason = "the copy under the filter may not return to the harness"
     )]
-    fn the_loop_lives_and_everything_else_dies() {
-        let cases = || DENIED.iter().chain([&ALLOWED]);
+    fn dies_but_for(survivor: &str, test: &str, all: &[Case]) {
+        let cases = || all.iter();
         if let Ok(wanted) = std::env::var(CASE) {
             cases().find(|(name, _)| *name == wanted).unwrap().1();
             std::process::exit(SURVIVED);
@@ -307,14 +403,14 @@ mod tests {
         for (name, _) in cases() {
             let itself = module_path!().split_once("::").unwrap().1;
             let status = Command::new(std::env::current_exe().unwrap())
-                .arg(format!("{itself}::the_loop_lives_and_everything_else_dies"))
+                .arg(format!("{itself}::{test}"))
                 .args(["--exact", "--nocapture"])
                 .env(CASE, name)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .status()
                 .unwrap();
-            if *name == ALLOWED.0 {
+            if *name == survivor {
                 assert_eq!(status.code(), Some(SURVIVED), "{name}: {status}");
             } else {
                 assert_eq!(status.signal(), Some(libc::SIGSYS), "{name}: {status}");
@@ -324,8 +420,9 @@ mod tests {
 
     #[test]
     fn the_filter_is_short() {
-        for duty in [Duty::Wait, Duty::Refuse, Duty::Serve] {
-            let program = super::compile(duty).unwrap();
+        let all = [Duty::Wait, Duty::Refuse, Duty::Serve].map(super::compile);
+        for program in all.into_iter().chain([super::of_reader()]) {
+            let program = program.unwrap();
             assert!((10..400).contains(&program.len()), "{}", program.len());
         }
     }

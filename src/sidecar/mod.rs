@@ -13,6 +13,8 @@
 //!                                    init's pidfd is readable: exit
 //! ```
 //!
+//! Where rules are for requests, the sidecar has a child that reads them, the [`reader`].
+//!
 //! Where the container is to end with its sidecar, what the runtime clones is the sidecar's parent, the [`warden`].
 //!
 //! A container in another one's network is there already: its sidecar has no namespace to hand over, and answers denied calls alone.
@@ -34,9 +36,11 @@ mod inside;
 mod journal;
 mod program;
 pub mod protocol;
+mod reader;
 mod record;
 mod serve;
 mod spawn;
+mod tls;
 mod waiting;
 mod warden;
 mod watched;
@@ -50,6 +54,7 @@ pub use confine::{ConfineError, Limits};
 pub use handed::{Attach, CallsFds, CallsLog, ServingFds};
 pub use program::main;
 pub use protocol::{Duty, Handover, Loss, ProtocolError, own_pid_namespace, request_namespace};
+pub use reader::Reading;
 pub use record::{SidecarRecord, WardenRecord, await_end, kill, remove};
 pub use serve::{
     AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames, EngineNetworks, Proxy,
@@ -118,6 +123,12 @@ pub enum SidecarError {
     #[error("the sidecar has no warden: {reason}")]
     NoWarden {
         /// What the warden said.
+        reason: String,
+    },
+    /// The process that reads requests could not confine itself.
+    #[error("the sidecar has no reader of requests: {reason}")]
+    NoReader {
+        /// What the reader said.
         reason: String,
     },
     /// It gave up and said why.

@@ -13,7 +13,8 @@ use crate::sidecar::attach::{Attached, Served, routes};
 use crate::sidecar::calls::Calls;
 use crate::sidecar::confine::{self, Limits};
 use crate::sidecar::filter;
-use crate::sidecar::protocol::{self, Duty, Loss, Question, Reply, Setup};
+use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Question, Reply, Setup};
+use crate::sidecar::reader;
 use crate::sidecar::serve;
 use crate::sidecar::waiting::{Kept, Waiting};
 use crate::sidecar::warden::{self, WardenLine};
@@ -144,6 +145,8 @@ struct Hidden {
     filter: BpfProgram,
     code: Code,
     procfs: Procfs,
+    /// What its reader of requests is to be given.
+    reading: Option<OwnedFd>,
 }
 
 /// What needs privileges and no knowledge of the container.
@@ -152,7 +155,7 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
     // It is pid 1 of its namespace, where only SIGKILL and SIGSTOP from outside have an effect
     // anyway; blocked, no signal can interrupt a call either.
     process::block_signals().map_err(SidecarError::step("block the signals"))?;
-    let (setup, _) = bootstrap.receive("setup", SETUP_WITHIN)?;
+    let (setup, mut fds) = bootstrap.receive("setup", SETUP_WITHIN)?;
     let Setup {
         uid,
         gid,
@@ -160,7 +163,15 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
         cgroup,
         duty,
         loss,
+        reads,
     } = setup;
+    if fds.len() != usize::from(reads) {
+        return Err(SidecarError::Protocol(ProtocolError::Descriptors {
+            peer: "runtime",
+            need: usize::from(reads),
+            have: fds.len(),
+        }));
+    }
     let identity = Identity { uid, gid };
     let filter = filter::compile(duty)
         .map_err(ConfineError::Filter)
@@ -186,6 +197,7 @@ fn hide(bootstrap: &Bootstrap) -> Result<(Hidden, Loss), SidecarError> {
         filter,
         code,
         procfs,
+        reading: fds.pop(),
     };
     Ok((hidden, loss))
 }
@@ -203,7 +215,22 @@ fn become_nobody(
         filter,
         code,
         procfs,
+        reading,
     } = hidden;
+    // Before anything of the container is known.
+    let reader = reading
+        .map(|reading| {
+            reader::start(reading, || {
+                let account = procfs.account()?;
+                confine::leave_network()?;
+                // Nobody connects from there.
+                let abi = confine::drop_privileges(identity, Duty::Wait)?;
+                confine::verify_beside(identity, limits, abi, &account)?;
+                give_back(&code)?;
+                Ok(abi)
+            })
+        })
+        .transpose()?;
     let account = procfs.account().map_err(SidecarError::Confine)?;
     drop(procfs);
     let (attachment, fds) = bootstrap.receive("attachment", ATTACH_WITHIN)?;
@@ -220,11 +247,14 @@ fn become_nobody(
         confine::join_network(place.as_fd()).map_err(SidecarError::Confine)?;
     }
     let mut served = attached.prepare(node, node_cookie)?;
+    let reader = reader.map(reader::Started::ready).transpose()?;
+    if let Some((_, descriptors)) = &mut served.serving {
+        descriptors.reader = reader;
+    }
     let abi = confine::drop_privileges(identity, duty).map_err(SidecarError::Confine)?;
     confine::verify(identity, limits, abi, &account).map_err(SidecarError::Confine)?;
     drop(account);
-    code.release()
-        .map_err(SidecarError::step("give back the code of the start"))?;
+    give_back(&code).map_err(SidecarError::Confine)?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
     if let Some(calls) = &mut served.calls {
         calls.give_back_after_start(code);
@@ -237,6 +267,12 @@ fn become_nobody(
         .transpose()?;
     let landlock_abi = abi;
     Ok((served, Reply::Ready { landlock_abi, pid }))
+}
+
+/// What the start touched of the program's code.
+fn give_back(code: &Code) -> Result<(), ConfineError> {
+    code.release()
+        .map_err(ConfineError::step("give back the code of the start"))
 }
 
 /// Waits for init's question and init's end. Under the filter now.

@@ -86,6 +86,8 @@ pub(super) struct Setup {
     pub cgroup: CgroupPlan,
     pub duty: Duty,
     pub loss: Loss,
+    /// Whether the configuration of a reader comes along.
+    pub reads: bool,
 }
 
 /// What a sidecar's death means for its container.

@@ -40,6 +40,8 @@ pub struct SidecarConfig<'a> {
     pub duty: Duty,
     /// What its death means for the container.
     pub loss: Loss,
+    /// What its reader of requests is given, where there is to be one: [`crate::sidecar::Reading::to_file`].
+    pub reading: Option<BorrowedFd<'a>>,
 }
 
 /// A sidecar that is starting up. Dropped without [`Spawned::attach`], it is killed; its cgroups
@@ -50,8 +52,8 @@ pub struct Spawned {
     init_end: Option<OwnedFd>,
     pidfd: OwnedFd,
     record: SidecarRecord,
-    /// What it has not been told yet.
-    setup: Option<Setup>,
+    /// What it has not been told yet, and what its reader is given.
+    setup: Option<(Setup, Option<OwnedFd>)>,
     /// Who may kill on drop: never a forked copy of this value.
     owner: rustix::process::Pid,
     fate: Fate,
@@ -74,6 +76,7 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
         log,
         duty,
         loss,
+        reading,
     } = config;
     // Root, even without a capability, may signal and trace every other root process; the largest
     // number means "leave it as it is" to setresuid(2).
@@ -100,8 +103,9 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
                 cgroup: plan,
                 duty: *duty,
                 loss: *loss,
+                reads: reading.is_some(),
             };
-            start(setup, exe, born_in.as_ref(), *log)
+            start((setup, *reading), exe, born_in.as_ref(), *log)
         });
     if spawned.is_err() {
         // Nobody else knows of them yet.
@@ -111,11 +115,15 @@ pub fn spawn(config: &SidecarConfig<'_>, exe: BorrowedFd<'_>) -> Result<Spawned,
 }
 
 fn start(
-    setup: Setup,
+    (setup, reading): (Setup, Option<BorrowedFd<'_>>),
     exe: BorrowedFd<'_>,
     born_in: Option<&OwnedFd>,
     log: Option<BorrowedFd<'_>>,
 ) -> Result<Spawned, SidecarError> {
+    let reading = reading.map(|reading| reading.try_clone_to_owned());
+    let reading = reading
+        .transpose()
+        .map_err(SidecarError::step("keep what the reader is given"))?;
     let pair = || socket::pair().map_err(SidecarError::step("make a socket pair"));
     let (bootstrap, theirs) = pair()?;
     let (init_end, their_end) = pair()?;
@@ -154,7 +162,7 @@ fn start(
             landlock_abi: 0,
             warden: None,
         },
-        setup: Some(setup),
+        setup: Some((setup, reading)),
         owner,
         fate: Fate::KillOnDrop,
     };
@@ -203,11 +211,12 @@ impl Spawned {
     /// because the kernel may make cgroups wait for somebody's migration ([`crate::cgroup::first_move`]), and there is other
     /// work to be done meanwhile. [`Self::attach`] does it if nobody has.
     pub fn configure(&mut self) -> Result<(), SidecarError> {
-        let Some(mut setup) = self.setup.take() else {
+        let Some((mut setup, reading)) = self.setup.take() else {
             return Ok(());
         };
         setup.cgroup.prepare_v1().map_err(SidecarError::Cgroup)?;
-        self.tell(&setup, &[])
+        let reading: Vec<_> = reading.iter().map(AsFd::as_fd).collect();
+        self.tell(&setup, &reading)
     }
 
     /// Sends it something. One that is gone already may have left its reason in the socket, which is read later.

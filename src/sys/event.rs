@@ -5,7 +5,7 @@
 //! Waiting for a descriptor, or for a moment, in the sidecar's event loop.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::time::{
@@ -14,6 +14,8 @@ use rustix::time::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use super::socket::{self, Received};
 
 /// Waits until a descriptor is readable or hung up. Must be called inside a tokio runtime.
 pub async fn readable(fd: &OwnedFd) -> io::Result<()> {
@@ -42,6 +44,46 @@ impl Watched {
     pub async fn wait(&self) -> io::Result<()> {
         self.0.readable().await?.clear_ready();
         Ok(())
+    }
+}
+
+/// A message socket ([`super::socket::pair`]) in the event loop.
+#[derive(Debug)]
+pub struct Messages(AsyncFd<OwnedFd>);
+
+impl Messages {
+    /// Must be called inside a tokio runtime. From here on no call on the socket waits.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        // SAFETY: the value owns the descriptor, whose number is the same until it is closed, and that is after the registration
+        // has ended: AsyncFd's drop takes it back first.
+        let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
+        Ok(Self(watched.map_err(io::Error::from)?))
+    }
+
+    /// The next message of at most so many bytes, and its descriptors; one of no bytes when the other side is gone. Nothing is kept
+    /// for it while it has not come.
+    pub async fn receive(&self, longest: usize) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+        let hear = |fd: &OwnedFd| {
+            let mut buffer = vec![0; longest];
+            let Received { len, fds } = socket::receive(fd.as_fd(), &mut buffer)?;
+            buffer.truncate(len);
+            Ok((buffer, fds))
+        };
+        match self.0.async_io(Interest::READABLE, hear).await {
+            // It left with our words unread: gone all the same.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Default::default()),
+            heard => heard,
+        }
+    }
+
+    /// Sends one message, waiting where the other side has many unread ones.
+    pub async fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let sent = self.0.async_io(Interest::WRITABLE, |fd| {
+            socket::send(fd.as_fd(), bytes, fds)
+        });
+        sent.await
     }
 }
 

@@ -307,6 +307,48 @@ pub fn keep_only(kept: [BorrowedFd<'_>; 2]) -> io::Result<()> {
     }
 }
 
+/// Closes every descriptor but this one, the standard streams, and /dev/urandom, which the crate `getrandom` opens once and keeps
+/// by its number; the owner of another must not use it again, nor close it. For a forked child that ends by `_exit`.
+pub fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
+    let kept = kept.as_raw_fd();
+    let stays = |number: RawFd| number == kept || is_random_source(number);
+    let mut first = 3;
+    for number in (3..MOST_SEARCHED).filter(|number| stays(*number)) {
+        close_range(first, number - 1)?;
+        first = number + 1;
+    }
+    if kept >= MOST_SEARCHED {
+        close_range(first, kept - 1)?;
+        first = kept + 1;
+    }
+    close_range(first, RawFd::MAX)
+}
+
+/// Descriptors that a process has at its start.
+const MOST_SEARCHED: RawFd = 256;
+
+/// Whether it is /dev/urandom (linux/Documentation/admin-guide/devices.txt).
+fn is_random_source(number: RawFd) -> bool {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `stat` is writable for the size of a stat(2) result; a number that is not open gives EBADF.
+    let rc = unsafe { libc::fstat(number, stat.as_mut_ptr()) };
+    if rc != 0 {
+        return false;
+    }
+    // SAFETY: the call has filled it.
+    let stat = unsafe { stat.assume_init() };
+    stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == libc::makedev(1, 9)
+}
+
+/// Closes the descriptors from `first` to `last`, if there is any.
+fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
+    if last < first {
+        return Ok(());
+    }
+    // SAFETY: close_range(2) takes three integers. By the callers' contract nobody uses what is closed.
+    done(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })
+}
+
 /// Overwrites the arguments and the environment that this process was executed with, as /proc/PID/cmdline and environ show
 /// them. For a forked child that never asks for either again.
 pub fn forget_arguments() -> io::Result<()> {

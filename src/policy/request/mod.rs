@@ -90,7 +90,10 @@ impl fmt::Display for Methods {
 }
 
 /// How the real host is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
 pub enum Scheme {
     /// By TLS.
     Https,

@@ -44,6 +44,8 @@ pub struct BundleDecision {
     pub joined: Vec<Joined>,
     /// Where the engine keeps its names.
     pub engine_files: EngineFiles,
+    /// What hosts of requests are known by (PEM), where rules name any.
+    pub roots: Option<String>,
     /// Whether it is a bundle of `wrap`, which always has mounts of its own.
     pub wrapped: bool,
     /// What the person asked for who runs `wrap`.
@@ -89,6 +91,7 @@ pub fn decide(
         .and_then(|l| l.seccomp().as_ref());
     let (mut sources, mut joined) = (Vec::new(), Vec::new());
     let mut engine_files = EngineFiles::default();
+    let mut roots = None;
     let (decided, chosen_by, filter) =
         match node_files::selection(global, &annotations, &wrapped.requests)? {
             Selection::Unconfined { chosen_by } => {
@@ -120,8 +123,7 @@ pub fn decide(
                 plan.warnings
                     .extend(engine_networks::unknown_crio(&global.root, &annotations));
                 engine_files = names(&bundle.spec, &facts, plan);
-                // Here rather than at `start`, which reads them for the sidecar.
-                upstream::roots(node_files::config(global), &plan.network.rules)?;
+                roots = upstream::roots(node_files::config(global), &plan.network.rules)?;
                 let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engine)?;
                 (Some(decided), resolved.chosen_by.to_string(), filter)
             }
@@ -134,6 +136,7 @@ pub fn decide(
         sources,
         joined,
         engine_files,
+        roots,
         wrapped: !wrapped.is_empty(),
         asked: wrapped.requests.clone(),
     })

@@ -9,7 +9,7 @@ use crate::cli::Global;
 use crate::plan::CapabilitySets;
 use crate::runtime::create::decide::BundleDecision;
 use crate::runtime::input::node_files::config;
-use crate::runtime::network::wall;
+use crate::runtime::network::companion;
 use crate::runtime::state::record::{self, Call, Record};
 use crate::runtime::state::store::Place;
 
@@ -65,6 +65,6 @@ pub(super) fn new_record(global: &Global, place: &Place, decision: &BundleDecisi
 /// What libcontainer and the sidecar name their cgroups; systemd removes its own.
 fn cgroups(global: &Global, spec: &Spec, place: &Place) -> Vec<PathBuf> {
     let own = path::named(spec).filter(|_| !global.systemd_cgroup);
-    let (parent, name) = wall::sidecar_cgroup(spec, place);
+    let (parent, name) = companion::sidecar_cgroup(spec, place);
     own.into_iter().chain([parent.join(name)]).collect()
 }

@@ -46,7 +46,7 @@ pub enum RulesRefused {
     NoRule(Box<Rule>),
     /// Rules that nothing keeps yet.
     #[error(
-        "this container has no rules for requests, so that its sidecar was given no certificates to know their hosts by: create it \
+        "this container has no rules for requests, so that nothing reads requests for its sidecar: create it \
          with such a rule, or name the hosts alone, which opens every request to them"
     )]
     Requests,

@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use oci_spec::runtime::Spec;
 
+use super::companion::sidecar_config;
 use super::shown;
-use super::wall::{open_namespace, open_process, sidecar_config, spawn};
+use super::wall::{open_namespace, open_process, spawn};
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{ProcessId, Record};

@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`wall`] | the sidecar and the inner namespace, while `create` raises them |
+//! | [`wall`], [`companion`] | the sidecar and the inner namespace, while `create` raises them |
 //! | [`resolver`], [`upstream`], [`engine_networks`] | what the engine and the node prepared: names, a proxy, networks for containers |
 //! | [`control`], [`rules`], [`ports`] | the line to a running sidecar: other rules, later ports |
 //! | [`budgets`] | what was used, kept for the container's next run |
@@ -13,6 +13,7 @@ pub mod approvals;
 pub mod budgets;
 pub mod calls;
 pub mod clients;
+pub mod companion;
 pub mod control;
 pub mod engine_networks;
 mod error;

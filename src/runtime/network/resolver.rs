@@ -43,7 +43,7 @@ pub struct EngineFiles {
 pub fn hand_over(
     dir: &Path,
     files: &EngineFiles,
-    (proxy, roots): (Option<Proxy>, Option<String>),
+    proxy: Option<Proxy>,
 ) -> Result<Vec<HostName>, RuntimeError> {
     let resolv_conf = match &files.resolv_conf {
         Some(path) => text(path)?,
@@ -58,7 +58,6 @@ pub fn hand_over(
         names.closed.extend(&proxy.addresses);
     }
     names.proxy = proxy;
-    names.roots = roots;
     let search = names.search.clone();
     match control::ask(dir, &ControlRequest::EngineNames(names))? {
         ControlReply::Done => Ok(search),
@@ -147,19 +146,14 @@ fn nodes_own(path: &Path) -> Result<String, RuntimeError> {
     }
 }
 
-/// What a sidecar in the node's own network resolves with: the node's resolvers and hosts, its upstream proxy, and the
-/// certificates for hosts of requests.
-pub fn names_of_the_node(
-    proxy: Option<Proxy>,
-    roots: Option<String>,
-) -> Result<EngineNames, RuntimeError> {
+/// What a sidecar in the node's own network resolves with: the node's resolvers and hosts, and its upstream proxy.
+pub fn names_of_the_node(proxy: Option<Proxy>) -> Result<EngineNames, RuntimeError> {
     let mut names = resolvers(&nodes_own(Path::new("/etc/resolv.conf"))?);
     names.hosts = host_entries(&nodes_own(Path::new("/etc/hosts"))?);
     if let Some(proxy) = &proxy {
         names.closed.extend(&proxy.addresses);
     }
     names.proxy = proxy;
-    names.roots = roots;
     Ok(names)
 }
 

@@ -68,7 +68,7 @@ fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
 }
 
 /// The certificates by which hosts of requests are known, where rules name any: those that the node trusts, and those that its
-/// file adds. Found at `create` rather than at `start`, which asks again.
+/// file adds.
 pub fn roots(config: &Path, rules: &Rules) -> Result<Option<String>, RuntimeError> {
     if !rules.have_requests() {
         return Ok(None);

@@ -9,13 +9,12 @@ use oci_spec::runtime::Spec;
 use crate::audit;
 use crate::egress::names::Families;
 use crate::network::{InnerConfig, InnerMode, ListenOn, Maker, Sysctl, spawn_maker};
-use crate::plan::workspace::{SANDBOX, pod_role};
-use crate::plan::{AuditedNetwork, NetworkPlan, Plan};
+use crate::plan::{AuditedNetwork, Plan};
 use crate::policy::NetworkMode;
-use crate::render::identity::cri_of;
 use crate::runtime::RuntimeError;
 use crate::runtime::launch::has_user_namespace;
 use crate::runtime::network::budgets;
+use crate::runtime::network::companion::{reading, sidecar_config};
 use crate::runtime::network::control;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::refused;
@@ -24,16 +23,13 @@ use crate::runtime::runs::{self, Run};
 use crate::runtime::state::census::Namespace;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record, write_whole};
-use crate::runtime::state::store::{self, Place};
+use crate::runtime::state::store::Place;
 use crate::runtime::unprivileged;
 use crate::seccomp::Listener;
 use crate::sidecar::{
-    self, Attach, CallsFds, CgroupConfig, CgroupLimits, Duty, EngineNetworks, Limits, Loss,
-    Serving, ServingFds, SidecarConfig, SidecarRecord, WatchedMount,
+    self, Attach, CallsFds, EngineNetworks, Loss, Serving, ServingFds, SidecarConfig,
+    SidecarRecord, WatchedMount,
 };
-
-/// What the sidecar may write to one file: more than its log takes, since a write beyond it kills.
-const LARGEST_FILE: u64 = audit::quota::MOST_BYTES + (1 << 20);
 
 /// The network wall while it is being raised.
 pub struct NetworkWall {
@@ -54,12 +50,13 @@ pub struct NetworkWall {
 }
 
 impl NetworkWall {
-    /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace.
+    /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace. `roots` are what hosts
+    /// of requests are known by (PEM).
     pub fn begin(
         plan: &Plan,
         spec: &Spec,
         place: &Place,
-        listener: Listener,
+        (listener, roots): (Listener, Option<&str>),
     ) -> Result<Self, RuntimeError> {
         let sysctls = plan
             .network
@@ -84,6 +81,9 @@ impl NetworkWall {
         if let Some(kept) = &kept {
             config.limits.file_bytes = config.limits.file_bytes.max(kept.room);
         }
+        let loss = config.loss;
+        let reading = roots.map(reading).transpose()?;
+        config.reading = reading.as_ref().map(AsFd::as_fd);
         let spawned = spawn(&config)?;
         let maker = if user_namespace {
             None
@@ -106,7 +106,7 @@ impl NetworkWall {
             mode,
             proxy_port: plan.network.proxy_port,
             persons: unprivileged::inside().is_some(),
-            loss: config.loss,
+            loss,
         })
     }
 
@@ -308,85 +308,4 @@ pub(in crate::runtime) fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
         .map_err(RuntimeError::io(format!("open {path}")))
-}
-
-/// Where the sidecar's cgroup is: its parent, which is the container's, and its name.
-pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
-    let linux = spec.linux().as_ref();
-    let cgroup = linux
-        .and_then(|l| l.cgroups_path().clone())
-        .unwrap_or_default();
-    // Docker, containerd: /docker/<id>; systemd: slice:prefix:name, whose slice is not ours to write to.
-    let parent = match cgroup.parent() {
-        Some(parent) if cgroup.is_absolute() => parent.to_owned(),
-        _ => PathBuf::from("/agentbox"),
-    };
-    (parent, format!("agentbox-sidecar-{}", place.key()))
-}
-
-pub(super) fn sidecar_config(
-    plan: &Plan,
-    spec: &Spec,
-    place: &Place,
-    listener: Listener,
-) -> SidecarConfig<'static> {
-    let limits = plan.sidecar;
-    let (parent, name) = sidecar_cgroup(spec, place);
-    let cgroup = CgroupConfig {
-        parent,
-        name,
-        limits: CgroupLimits {
-            memory_bytes: limits.memory_bytes,
-            pids: limits.pids,
-            cpu_quota_us: u64::from(limits.cpu_percent) * 1000,
-            cpu_period_us: 100_000,
-        },
-    };
-    // The only user there is is the person: no other can be had.
-    let (uid, cgroup) = match unprivileged::inside() {
-        Some(_) => (0, None),
-        None => (sidecar_uid(&place.dir()), Some(cgroup)),
-    };
-    SidecarConfig {
-        uid,
-        gid: uid,
-        limits: Limits {
-            open_files: limits.files,
-            file_bytes: LARGEST_FILE,
-        },
-        cgroup,
-        log: None,
-        duty: duty(&plan.network),
-        loss: loss(&plan.network, spec, place, listener),
-    }
-}
-
-/// A container that has lost its sidecar is of no use where it lives by its network; a pod's sandbox is what its kubelet looks
-/// at. What had no way out loses nothing, and goes on.
-fn loss(network: &NetworkPlan, spec: &Spec, place: &Place, listener: Listener) -> Loss {
-    let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
-    match duty(network) {
-        Duty::Serve => Loss::EndsContainer,
-        _ if sandbox => Loss::EndsContainer,
-        Duty::Wait | Duty::Refuse if listener == Listener::Sidecar => Loss::EndsAnswers,
-        Duty::Wait | Duty::Refuse => Loss::Tolerated,
-    }
-}
-
-/// What the sidecar is for. One that only refuses needs no socket of its own, and cannot make one.
-fn duty(network: &NetworkPlan) -> Duty {
-    match network.is_served_by_own() {
-        false => Duty::Wait,
-        true if network.refusing && network.inbound.is_empty() => Duty::Refuse,
-        true => Duty::Serve,
-    }
-}
-
-/// A user id of the sidecar's own, in a range that neither /etc/passwd nor /etc/subuid uses by default: with
-/// `--pid=host` a root process without any capability may signal every process of root's.
-fn sidecar_uid(dir: &Path) -> u32 {
-    const FIRST: u32 = 2_000_000_000;
-    const COUNT: u64 = 1 << 26;
-    let hash = store::hash(dir.as_os_str().as_encoded_bytes());
-    FIRST + u32::try_from(hash % COUNT).expect("less than 2^26")
 }

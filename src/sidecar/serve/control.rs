@@ -92,9 +92,6 @@ pub struct EngineNames {
     /// The node's upstream proxy.
     #[serde(default)]
     pub proxy: Option<Proxy>,
-    /// The certificates that hosts of requests are known by (PEM), where rules name any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub roots: Option<String>,
 }
 
 /// The answer.
@@ -237,7 +234,7 @@ fn change(
     ports: &BTreeSet<u16>,
     descriptors: Vec<OwnedFd>,
 ) -> ControlReply {
-    if let Some(why) = wall.upstream.cannot_hold(&rules) {
+    if let Some(why) = wall.cannot_hold(&rules) {
         return ControlReply::Failed(why);
     }
     match listen(wall, ports, descriptors) {

@@ -12,13 +12,14 @@
 //! admission  is the connection, or the name, let through
 //! asks       connections that wait for a person
 //! refusal    why a connection does not go on
+//! notes      the same for the log and the count
 //! shown      refusals that the container reads itself
 //! upstream   resolve, vet, dial
 //! around     addresses and networks of the node and of the engine's namespace, as they are now
 //! proxy      the node's own proxy, where it is the only way out
 //! secure     TLS to that proxy
 //! relay      bytes both ways
-//! requests   plain HTTP to hosts with rules for requests: read, decided about, and sent by TLS
+//! requests   plain HTTP to hosts with rules for requests: given to the reader, whose questions are answered
 //! long       the same for a stream that does not pause
 //! live       connections out that are open
 //! denied     answers to denied system calls, between other work
@@ -43,6 +44,7 @@ mod inbound;
 mod keeper;
 mod live;
 mod long;
+mod notes;
 mod outside;
 mod proxy;
 mod refusal;
@@ -189,6 +191,8 @@ pub struct Descriptors {
     pub control: OwnedFd,
     /// Routing sockets: of the engine's namespace, and of the node's.
     pub routes: [crate::sys::netlink::RouteSocket; 2],
+    /// The line to the reader of requests.
+    pub reader: Option<OwnedFd>,
 }
 
 /// What a proxy serves with that nobody asks or changes while it runs.
@@ -202,7 +206,11 @@ pub(super) struct Alone {
     pub inside: Option<Inside>,
     /// Routing sockets, as in [`Descriptors::routes`].
     pub around: [crate::sys::netlink::RouteSocket; 2],
+    /// The line to the reader of requests.
+    pub reader: Option<OwnedFd>,
 }
+
+const NO_LINE: &str = "watch the line to the reader of requests";
 
 /// Serves as a proxy alone, until `guarded` ends.
 pub(super) fn run_alone(
@@ -223,8 +231,10 @@ pub(super) fn run_alone(
             journal,
             inside,
             around,
+            reader,
         } = alone;
-        let wall = Rc::new(Wall::new(serving, (journal, inside), None, around));
+        let wall = Wall::new(serving, (journal, inside), None, around);
+        let wall = Rc::new(wall.with_reader(reader).map_err(step(NO_LINE))?);
         wall.take_names(names)
             .map_err(|why| step("take the names of the node")(std::io::Error::other(why)))?;
         wall::keep_log(&wall);
@@ -268,8 +278,10 @@ pub(super) fn run(
             warden: _,
             control,
             routes,
+            reader,
         } = descriptors;
-        let wall = Rc::new(Wall::new(serving, (journal, inside), kept, routes));
+        let wall = Wall::new(serving, (journal, inside), kept, routes);
+        let wall = Rc::new(wall.with_reader(reader).map_err(step(NO_LINE))?);
         wall::keep_log(&wall);
         if let Some(listeners) = listeners {
             dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;

@@ -11,9 +11,10 @@ use tokio::net::TcpStream;
 
 use super::refusal::Refusal;
 use super::relay::write_all;
-use super::secure::{Greeter, Server, Tls, what_is_wrong};
+use super::secure::{Greeter, Server, Tls};
 use super::upstream::connect;
 use crate::policy::{HostName, Secret};
+use crate::sidecar::tls::what_is_wrong;
 
 /// How long the proxy may take to reach somebody and to say so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

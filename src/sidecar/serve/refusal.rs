@@ -140,7 +140,7 @@ pub(super) struct RequestRefusal {
 enum RequestFault {
     NotListed,
     DeniedBy(Rule),
-    Other(&'static str),
+    Other(String),
 }
 
 impl RequestRefusal {
@@ -167,7 +167,7 @@ impl RequestRefusal {
     }
 
     /// What else is wrong with it.
-    pub fn other(asked: &Asked, why: &'static str) -> Self {
+    pub fn other(asked: &Asked, why: String) -> Self {
         Self::new(asked, RequestFault::Other(why))
     }
 
@@ -180,7 +180,7 @@ impl RequestRefusal {
     }
 
     fn kind(&self) -> &'static str {
-        match self.why {
+        match &self.why {
             RequestFault::NotListed => "request-not-listed",
             RequestFault::DeniedBy(_) => "denied-by-rule",
             RequestFault::Other(_) => "content-or-address",

@@ -6,11 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rustls::client::Resumption;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
+use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -18,14 +14,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::refusal::Refusal;
-use crate::policy::Host;
+use crate::sidecar::tls::{client, what_is_wrong};
 
 use super::relay::{Watch, ended, pass, say_end, write_all};
 
 /// What a TLS record holds (RFC 8446, section 5.1).
 const RECORD: usize = 16 << 10;
-/// Sessions that are remembered: there are few servers.
-const SESSIONS: usize = 4;
 
 /// How the proxy is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,71 +52,6 @@ impl Greeter {
     pub async fn greet(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
         let greeted = self.connector.connect(self.name.clone(), stream).await;
         greeted.map_err(|error| what_is_wrong(&error))
-    }
-}
-
-/// Ready to greet the hosts of requests.
-pub(super) struct Greetings(TlsConnector);
-
-impl Greetings {
-    /// Trusts these certificates (PEM); an error where there is none among them.
-    pub fn new(roots: &str) -> Result<Self, String> {
-        let mut config = client(roots)?;
-        // No answer is a stream of frames that nobody here reads.
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self(TlsConnector::from(Arc::new(config))))
-    }
-
-    /// Shakes hands with a host, whose certificate must name it. An error says what is wrong with it.
-    pub async fn greet(&self, host: &Host, server: Server) -> Result<TlsStream<Server>, String> {
-        let name = match host {
-            Host::Address(address) => ServerName::from(*address),
-            Host::Name(name) => ServerName::try_from(name.as_str().to_owned())
-                .map_err(|_| format!("{host} is not a name that a certificate has"))?,
-        };
-        let greeted = self.0.connect(name, server).await;
-        greeted.map_err(|error| format!("{host} {}", what_is_wrong(&error)))
-    }
-}
-
-/// A client that knows others by these certificates.
-fn client(roots: &str) -> Result<ClientConfig, String> {
-    let mut store = RootCertStore::empty();
-    // A system's store may hold some that are malformed by today's rules: the others count.
-    let certificates = CertificateDer::pem_slice_iter(roots.as_bytes());
-    store.add_parsable_certificates(certificates.filter_map(Result::ok));
-    if store.is_empty() {
-        return Err("none of the trusted certificates can be read".to_owned());
-    }
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(store)
-        .with_no_client_auth();
-    config.resumption = Resumption::in_memory_sessions(SESSIONS);
-    Ok(config)
-}
-
-/// In words, without what the certificate says: the container may read it.
-pub(super) fn what_is_wrong(error: &std::io::Error) -> String {
-    let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
-    match tls {
-        Some(Error::InvalidCertificate(why)) => match why {
-            CertificateError::UnknownIssuer => {
-                "is not known: its certificate is signed by nobody whom the node trusts".to_owned()
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "is not known: its certificate is for another name".to_owned()
-            }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "is not known: its certificate has expired".to_owned()
-            }
-            _ => "is not known: its certificate is not valid".to_owned(),
-        },
-        Some(Error::InvalidMessage(_)) => "does not speak TLS".to_owned(),
-        Some(Error::AlertReceived(alert)) => format!("broke TLS off: {alert:?}"),
-        Some(_) => "and the sidecar have no TLS in common".to_owned(),
-        None => format!("broke the connection: {}", error.kind()),
     }
 }
 

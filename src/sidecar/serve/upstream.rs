@@ -14,14 +14,13 @@ use hickory_resolver::name_server::TokioConnectionProvider;
 use hickory_resolver::proto::rr::Name;
 use hickory_resolver::proto::xfer::Protocol;
 use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
 
 use super::around::Around;
 use super::control::EngineNames;
 use super::live::Share;
 use super::proxy::{Gate, Target};
 use super::refusal::Refusal;
-use super::secure::{Greetings, Server};
+use super::secure::Server;
 use crate::egress::address::vet;
 use crate::egress::{AddressRefusal, Decision, Denial, Rules, Surroundings};
 use crate::plan::network::unseen_denial;
@@ -77,8 +76,6 @@ struct Ways {
     further: RefCell<BTreeMap<HostName, Vec<IpAddr>>>,
     closed: BTreeSet<IpAddr>,
     proxy: Option<Gate>,
-    /// How hosts of requests are known, where rules name any.
-    greetings: Option<Greetings>,
 }
 
 /// One way to a host.
@@ -110,18 +107,11 @@ impl WaysOut {
         }
     }
 
-    /// Whether these rules cannot be kept: they are for requests, and no certificates are known; or they deny addresses although names go to a proxy that resolves them: nobody could see whether a name
-    /// leads to such an address.
+    /// Whether these rules cannot be kept: they deny addresses although names go to a proxy that resolves them, so that nobody could see
+    /// whether a name leads to such an address.
     pub fn cannot_hold(&self, rules: &Rules) -> Option<String> {
         let ways = self.ways.borrow();
         let ways = ways.as_ref()?;
-        if rules.have_requests() && ways.greetings.is_none() {
-            return Some(
-                "rules for requests need the certificates that the node trusts, which this container's sidecar got none of when it \
-                 started: create the container with such a rule"
-                    .to_owned(),
-            );
-        }
         let proxy = ways.proxy.as_ref()?;
         let why = unseen_denial(rules).filter(|_| proxy.sends_names());
         why.map(|why| format!("network.deny cannot be kept: {why}"))
@@ -139,7 +129,6 @@ impl WaysOut {
             hosts,
             closed,
             proxy,
-            roots,
         } = names;
         let mut servers = NameServerConfigGroup::new();
         for address in nameservers {
@@ -170,7 +159,6 @@ impl WaysOut {
             further: RefCell::default(),
             closed,
             proxy: proxy.map(Gate::new).transpose()?,
-            greetings: roots.as_deref().map(Greetings::new).transpose()?,
         };
         *self.ways.borrow_mut() = Some(Rc::new(ways));
         Ok(())
@@ -196,16 +184,6 @@ impl WaysOut {
         }
         further.extend(new);
         Ok(())
-    }
-
-    /// Speaks TLS to a host of requests.
-    pub async fn greet(&self, host: &Host, server: Server) -> Result<TlsStream<Server>, String> {
-        let Some(ways) = self.ways.borrow().clone() else {
-            return Err(UNKNOWN.to_owned());
-        };
-        let greetings = ways.greetings.as_ref();
-        let greetings = greetings.ok_or("no certificates are known to know a host by")?;
-        greetings.greet(host, server).await
     }
 
     /// Connects to a host that the rules allow.

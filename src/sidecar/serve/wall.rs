@@ -16,16 +16,16 @@ use super::control::EngineNames;
 use super::guests::Guests;
 use super::keeper::Keeper;
 use super::live::Connections;
-use super::refusal::Refusal;
+use super::requests::Reader;
 use super::upstream::WaysOut;
-use crate::audit::{Event, Verdict, Via, WallName, What};
+use crate::audit::Event;
 use crate::egress::NetworkStatus;
 use crate::egress::Used;
 use crate::egress::names::{Families, Names};
 use crate::egress::{Asking, Budget, Kept, Ledger, OverBudget, Rules, room};
 use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
-use crate::policy::{Host, HostName, NetworkPrefix};
+use crate::policy::{HostName, NetworkPrefix};
 use crate::sys::netlink::RouteSocket;
 use tokio::sync::Notify;
 
@@ -38,6 +38,8 @@ pub(super) struct Wall {
     /// Connections from inside that are open, decided on or not.
     pub accepted: Cell<u32>,
     pub upstream: WaysOut,
+    /// Who reads requests.
+    reader: Option<Reader>,
     pub audited: RefCell<Option<AuditedNetwork>>,
     pub asking: Option<Asking>,
     pub approvals: Approvals,
@@ -58,7 +60,7 @@ pub(super) struct Wall {
     pub allowed: Cell<u64>,
     /// Connections that led in.
     led_in: Cell<u64>,
-    denied: RefCell<BTreeMap<&'static str, u64>>,
+    pub denied: RefCell<BTreeMap<&'static str, u64>>,
 }
 
 /// Connections through the wall, either way.
@@ -114,6 +116,7 @@ impl Wall {
             ports: RefCell::new(ports.unwrap_or_default()),
             accepted: Cell::new(0),
             upstream: WaysOut::new(Around::new(routes, services, engine_networks)),
+            reader: None,
             audited: RefCell::new(audited),
             asking,
             approvals: Approvals::new(),
@@ -134,6 +137,32 @@ impl Wall {
         }
     }
 
+    /// With a line to a reader of requests. Must be called inside a tokio runtime.
+    pub fn with_reader(self, line: Option<OwnedFd>) -> std::io::Result<Self> {
+        Ok(Self {
+            reader: line.map(Reader::new).transpose()?,
+            ..self
+        })
+    }
+
+    /// Who reads requests.
+    pub fn reader(&self) -> Option<&Reader> {
+        self.reader.as_ref()
+    }
+
+    /// Whether these rules cannot be kept, and why: some are for requests, and nobody here reads any; or the node's proxy resolves
+    /// names, and they deny addresses.
+    pub fn cannot_hold(&self, rules: &Rules) -> Option<String> {
+        if rules.have_requests() && self.reader.is_none() {
+            return Some(
+                "rules for requests need a process that reads them, which this container was created without: create the container \
+                 with such a rule"
+                    .to_owned(),
+            );
+        }
+        self.upstream.cannot_hold(rules)
+    }
+
     /// Takes over what the engine prepared; once, before the container's program runs.
     pub fn take_names(&self, names: EngineNames) -> Result<(), String> {
         let search = names.search.clone();
@@ -142,7 +171,7 @@ impl Wall {
             audited.rules.search.clone_from(&search);
         }
         self.rules.borrow_mut().search = search;
-        match self.upstream.cannot_hold(&self.rules.borrow()) {
+        match self.cannot_hold(&self.rules.borrow()) {
             None => Ok(()),
             Some(why) => Err(why),
         }
@@ -160,65 +189,6 @@ impl Wall {
             true => UNDECIDED,
             false => u64::from(self.budget.connections) + UNDECIDED,
         }
-    }
-
-    /// Counts and writes down a refusal that no rule is about; `kind` is the word it is counted under.
-    pub fn note(&self, via: Via, host: &str, port: Option<u16>, kind: &'static str, why: &str) {
-        self.count_denied(kind);
-        let what = What::attempt(via, host, port);
-        match via {
-            Via::Dns | Via::Transparent | Via::Http | Via::Socks => {
-                self.show(&what, why.to_owned(), None);
-            }
-            // The container has not tried anything.
-            Via::Inbound | Via::Outside | Via::Control => {}
-        }
-        self.log(Event {
-            cause: Some(kind.to_owned()),
-            reason: Some(why.to_owned()),
-            ..denied(what)
-        });
-    }
-
-    /// Counts and writes down a refusal, with the rule that decided or is missing.
-    pub fn note_refusal(&self, via: Via, host: &Host, port: Option<u16>, refusal: &Refusal) {
-        let kind = refusal.kind();
-        self.count_denied(kind);
-        let missing_rule = refusal.missing_rule(host, port);
-        let what = What::attempt(via, &host.to_string(), port);
-        if via != Via::Inbound {
-            let ask = missing_rule.as_ref().map(|rule| self.hint(rule));
-            self.show(&what, refusal.for_container(), ask);
-        }
-        self.log(Event {
-            cause: Some(kind.to_owned()),
-            reason: Some(refusal.to_string()),
-            rule: refusal.rule(),
-            hint: missing_rule.as_ref().map(|rule| self.hint(rule)),
-            missing_rule,
-            ..denied(what)
-        });
-    }
-
-    /// What somebody does who wants a rule.
-    fn hint(&self, rule: &str) -> String {
-        match self.refusing {
-            true => format!("network.allow with {rule}, when the container is made"),
-            false if self.container.is_empty() => {
-                format!("network.allow with {rule}, when the command is started")
-            }
-            false => format!(
-                "agentbox update --network-add {} {}, within the ceiling",
-                crate::egress::phrase::typed(rule),
-                self.container
-            ),
-        }
-    }
-
-    fn count_denied(&self, kind: &'static str) {
-        let mut denied = self.denied.borrow_mut();
-        let count = denied.entry(kind).or_default();
-        *count = count.saturating_add(1);
     }
 
     /// Writes an event down.
@@ -241,29 +211,6 @@ impl Wall {
     /// Writes down what the log has not said yet: the sidecar ends.
     pub fn close_log(&self) {
         self.journal.borrow_mut().close();
-    }
-
-    /// Writes down how many connections from outside nobody has answered.
-    pub fn note_outside(&self, count: u64) {
-        let why = format!(
-            "connections from outside to ports that network.inbound does not name (a probe, a published port, hostPort, \
-             port-forward): {count} refused by the kernel since the last such line; network.inbound with the port lets them in"
-        );
-        self.note(Via::Outside, "", None, "outside", &why);
-        // One is counted.
-        let mut denied = self.denied.borrow_mut();
-        let all = denied.entry("outside").or_default();
-        *all = all.saturating_add(count.saturating_sub(1));
-    }
-
-    /// Logs the failure of an allowed connection, so that its reset has a reason.
-    pub fn note_failed(&self, via: Via, host: &str, port: u16, why: &str) {
-        let what = What::attempt(via, host, Some(port));
-        self.log(Event {
-            cause: Some("unreachable".to_owned()),
-            reason: Some(why.to_owned()),
-            ..Event::new(WallName::Network, Verdict::Failed, what)
-        });
     }
 
     /// Other rules hold from now on. Returns how many connections they end.
@@ -355,10 +302,6 @@ impl Wall {
     pub fn milliseconds(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
-}
-
-fn denied(what: What) -> Event {
-    Event::new(WallName::Network, Verdict::Denied, what)
 }
 
 /// Writes the log's lines when they are due, until the sidecar ends. Where none is due it sleeps.

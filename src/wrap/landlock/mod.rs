@@ -52,7 +52,7 @@ use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::ended::Ended;
 use crate::runtime::input::node_files;
 use crate::runtime::network::{resolver, upstream};
-use crate::sidecar::{EngineNetworks, Limits, Serving, bare};
+use crate::sidecar::{EngineNetworks, Limits, Reading, Serving, bare};
 use crate::sys::process;
 pub use describe::decide;
 use enforce::{Command, Walls};
@@ -266,6 +266,7 @@ fn serve(
         .map(|planned| upstream::find(node_files::config(global), planned))
         .transpose()?;
     let roots = upstream::roots(node_files::config(global), &network.rules)?;
+    let reading = roots.map(|roots| Reading { roots }.to_file());
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
     let served = bare::spawn(bare::Bare {
         serving: Serving {
@@ -287,7 +288,10 @@ fn serve(
             engine_networks: EngineNetworks::Closed,
             refusing: false,
         },
-        names: resolver::names_of_the_node(proxy, roots)?,
+        names: resolver::names_of_the_node(proxy)?,
+        reading: reading
+            .transpose()
+            .context("write down what the reader of requests is given")?,
         listener,
         journal: place.journal()?.into(),
         shows: plan.report.denied,

@@ -1,10 +1,8 @@
-//! What hyper reads and writes by: the client's side, where everything passes the guard first, and the host's, where bytes are
-//! counted.
+//! What hyper reads and writes by: the client's side, where everything passes the guard first, and the host's.
 
 use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -12,13 +10,22 @@ use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::super::live::Share;
-use super::super::relay::with_buffer;
-use crate::egress::OverBudget;
 use crate::egress::http::{HttpRefusal, RequestGuard};
 
 /// The first byte of a TLS record with a greeting (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Bytes that are read at once.
+const BUFFER: usize = 64 << 10;
+
+thread_local! {
+    /// The one buffer for what does not wait: a connection on which nothing flows has none.
+    static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into_boxed_slice());
+}
+
+fn with_buffer<T>(work: impl FnOnce(&mut [u8]) -> T) -> T {
+    SHARED.with_borrow_mut(|buffer| work(buffer))
+}
 
 /// Why a client is not read any further.
 #[derive(Debug)]
@@ -131,32 +138,17 @@ impl Write for Client<'_> {
 pub(super) trait Way: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Way for T {}
 
-/// A connection to a host, whose bytes count for the budget.
-pub(super) struct Counted<'a> {
-    way: Box<dyn Way>,
-    share: &'a Share<'a>,
-    over: Rc<RefCell<Option<OverBudget>>>,
-    /// Bytes that were counted and have not gone yet.
-    counted: usize,
-}
+/// A connection to a host.
+pub(super) struct Server(Box<dyn Way>);
 
-impl<'a> Counted<'a> {
-    /// Which budget ended it is said in `over`.
-    pub fn new(
-        way: Box<dyn Way>,
-        share: &'a Share<'a>,
-        over: Rc<RefCell<Option<OverBudget>>>,
-    ) -> Self {
-        Self {
-            way,
-            share,
-            over,
-            counted: 0,
-        }
+impl Server {
+    /// By this way.
+    pub fn new(way: Box<dyn Way>) -> Self {
+        Self(way)
     }
 }
 
-impl Read for Counted<'_> {
+impl Read for Server {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -166,41 +158,29 @@ impl Read for Counted<'_> {
         let read = with_buffer(|buffer| {
             let most = buffer.len().min(room);
             let mut buffer = ReadBuf::new(&mut buffer[..most]);
-            ready!(Pin::new(&mut self.way).poll_read(cx, &mut buffer))?;
+            ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer))?;
             into.put_slice(buffer.filled());
-            Poll::Ready(Ok::<_, io::Error>(buffer.filled().len()))
+            Poll::Ready(Ok::<_, io::Error>(()))
         });
-        self.share.receive(ready!(read)?);
-        Poll::Ready(Ok(()))
+        Poll::Ready(ready!(read))
     }
 }
 
-impl Write for Counted<'_> {
+impl Write for Server {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        // Counted before they go, and once: they may be offered again.
-        let new = bytes.len().saturating_sub(self.counted);
-        if new > 0
-            && let Err(over) = self.share.send(new)
-        {
-            *self.over.borrow_mut() = Some(over);
-            return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
-        }
-        self.counted += new;
-        let written = ready!(Pin::new(&mut self.way).poll_write(cx, bytes))?;
-        self.counted = self.counted.saturating_sub(written);
-        Poll::Ready(Ok(written))
+        Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.way).poll_flush(cx)
+        Pin::new(&mut self.0).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.way).poll_shutdown(cx)
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 

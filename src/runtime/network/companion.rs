@@ -1,0 +1,110 @@
+//! What a container's sidecar is to be: its user, its limits, its duty, and what its death means.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Spec;
+
+use crate::audit;
+use crate::plan::workspace::{SANDBOX, pod_role};
+use crate::plan::{NetworkPlan, Plan};
+use crate::render::identity::cri_of;
+use crate::runtime::RuntimeError;
+use crate::runtime::state::store::{self, Place};
+use crate::runtime::unprivileged;
+use crate::seccomp::Listener;
+use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Limits, Loss, Reading, SidecarConfig};
+
+/// What the sidecar may write to one file: more than its log takes, since a write beyond it kills.
+const LARGEST_FILE: u64 = audit::quota::MOST_BYTES + (1 << 20);
+
+/// Where the sidecar's cgroup is: its parent, which is the container's, and its name.
+pub fn sidecar_cgroup(spec: &Spec, place: &Place) -> (PathBuf, String) {
+    let linux = spec.linux().as_ref();
+    let cgroup = linux
+        .and_then(|l| l.cgroups_path().clone())
+        .unwrap_or_default();
+    // Docker, containerd: /docker/<id>; systemd: slice:prefix:name, whose slice is not ours to write to.
+    let parent = match cgroup.parent() {
+        Some(parent) if cgroup.is_absolute() => parent.to_owned(),
+        _ => PathBuf::from("/agentbox"),
+    };
+    (parent, format!("agentbox-sidecar-{}", place.key()))
+}
+
+pub(super) fn sidecar_config(
+    plan: &Plan,
+    spec: &Spec,
+    place: &Place,
+    listener: Listener,
+) -> SidecarConfig<'static> {
+    let limits = plan.sidecar;
+    let (parent, name) = sidecar_cgroup(spec, place);
+    let cgroup = CgroupConfig {
+        parent,
+        name,
+        limits: CgroupLimits {
+            memory_bytes: limits.memory_bytes,
+            pids: limits.pids,
+            cpu_quota_us: u64::from(limits.cpu_percent) * 1000,
+            cpu_period_us: 100_000,
+        },
+    };
+    // The only user there is is the person: no other can be had.
+    let (uid, cgroup) = match unprivileged::inside() {
+        Some(_) => (0, None),
+        None => (sidecar_uid(&place.dir()), Some(cgroup)),
+    };
+    SidecarConfig {
+        uid,
+        gid: uid,
+        limits: Limits {
+            open_files: limits.files,
+            file_bytes: LARGEST_FILE,
+        },
+        cgroup,
+        log: None,
+        duty: duty(&plan.network),
+        loss: loss(&plan.network, spec, place, listener),
+        reading: None,
+    }
+}
+
+/// What the sidecar's reader of requests is given.
+pub(super) fn reading(roots: &str) -> Result<OwnedFd, RuntimeError> {
+    let roots = roots.to_owned();
+    let file = Reading { roots }.to_file();
+    file.map_err(RuntimeError::io(
+        "write down what the reader of requests is given",
+    ))
+}
+
+/// A container that has lost its sidecar is of no use where it lives by its network; a pod's sandbox is what its kubelet looks
+/// at. What had no way out loses nothing, and goes on.
+fn loss(network: &NetworkPlan, spec: &Spec, place: &Place, listener: Listener) -> Loss {
+    let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
+    match duty(network) {
+        Duty::Serve => Loss::EndsContainer,
+        _ if sandbox => Loss::EndsContainer,
+        Duty::Wait | Duty::Refuse if listener == Listener::Sidecar => Loss::EndsAnswers,
+        Duty::Wait | Duty::Refuse => Loss::Tolerated,
+    }
+}
+
+/// What the sidecar is for. One that only refuses needs no socket of its own, and cannot make one.
+pub(super) fn duty(network: &NetworkPlan) -> Duty {
+    match network.is_served_by_own() {
+        false => Duty::Wait,
+        true if network.refusing && network.inbound.is_empty() => Duty::Refuse,
+        true => Duty::Serve,
+    }
+}
+
+/// A user id of the sidecar's own, in a range that neither /etc/passwd nor /etc/subuid uses by default: with
+/// `--pid=host` a root process without any capability may signal every process of root's.
+fn sidecar_uid(dir: &Path) -> u32 {
+    const FIRST: u32 = 2_000_000_000;
+    const COUNT: u64 = 1 << 26;
+    let hash = store::hash(dir.as_os_str().as_encoded_bytes());
+    FIRST + u32::try_from(hash % COUNT).expect("less than 2^26")
+}

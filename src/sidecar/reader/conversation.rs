@@ -1,0 +1,193 @@
+//! One connection of a client: each request is read, brought into its one form, asked about, and sent in that form, by TLS where the
+//! rule says `https`.
+//!
+//! What a host's answer says passes as it came, but for what belongs to the connection and for a redirect to the host's own
+//! `https://`, which becomes the plain address by which the client came.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use http_body_util::Either;
+use hyper::body::{Bytes, Incoming};
+use hyper::ext::ReasonPhrase;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request as HttpRequest, Response, StatusCode};
+use tokio::net::TcpStream;
+
+use super::messages::{Answer, Arrival, By, Line, Question, Way};
+use super::outside::{Greetings, Outside, Words};
+use super::rewrite;
+use super::stream::{Client, Clock, Fault};
+use crate::egress::http::LONGEST_HEAD;
+use crate::egress::request::Asked;
+
+/// How long a client may take for a head, and be idle between requests.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+
+type Told = Response<Either<Words, Incoming>>;
+
+struct Conversation<'a> {
+    greetings: &'a Greetings,
+    /// To the sidecar.
+    line: Line,
+    arrival: Arrival,
+    outside: RefCell<Option<Outside>>,
+    /// Whether any request was read.
+    began: Cell<bool>,
+}
+
+/// A request that may go, and what it may go by.
+enum Leave {
+    /// Over this new connection.
+    New(OwnedFd),
+    /// Over the one before.
+    Kept,
+    /// It may not; the client is told this.
+    Refused(Told),
+}
+
+/// Serves a connection to a host with rules for requests, until it ends; the sidecar, which holds it too, says goodbye.
+pub(super) async fn serve(greetings: &Greetings, stream: &TcpStream, line: Line, arrival: Arrival) {
+    let Ok(early) = line.hear_early(arrival.early).await else {
+        return;
+    };
+    let way = arrival.way;
+    let conversation = Conversation {
+        greetings,
+        line,
+        arrival,
+        outside: RefCell::new(None),
+        began: Cell::new(false),
+    };
+    let fault = RefCell::new(None);
+    let client = Client::new(stream, &early, &fault);
+    let service = service_fn(|message| conversation.answer(message));
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(Clock)
+        .header_read_timeout(HEAD_WITHIN)
+        .keep_alive(way == Way::Direct)
+        .max_buf_size(2 * LONGEST_HEAD);
+    // A client that is gone, or a fault that the sidecar answers.
+    let _ended = builder.serve_connection(client, service).await;
+    if let Some(Fault { refusal, tls }) = fault.take() {
+        let (why, began) = (refusal.to_string(), conversation.began.get());
+        let question = match tls {
+            true => Question::Tls,
+            false => Question::Fault { why, began },
+        };
+        // A sidecar that cannot hear it ends the connection all the same.
+        let _said = conversation.line.say(&question, &[]).await;
+    }
+}
+
+impl Conversation<'_> {
+    async fn answer(&self, message: HttpRequest<Incoming>) -> io::Result<Told> {
+        self.began.set(true);
+        let Arrival {
+            host, port, scheme, ..
+        } = &self.arrival;
+        match rewrite::read(&message, *scheme, (host.clone(), *port)) {
+            Ok(asked) => self.forward(asked, message).await,
+            Err(why) => self.refused(&Question::Unclear(why.to_string())).await,
+        }
+    }
+
+    /// By the connection that is kept, or by a new one where the host has ended that before it got anything.
+    async fn forward(&self, asked: Asked, message: HttpRequest<Incoming>) -> io::Result<Told> {
+        let (unfit, mut message) = match rewrite::request(&asked, message) {
+            Ok(message) => (None, Some(message)),
+            Err(why) => (Some(why.to_owned()), None),
+        };
+        let address = asked.to_string();
+        let mut kept = self.outside.take();
+        loop {
+            let is_ready = match &mut kept {
+                Some(outside) => outside.is_ready().await,
+                None => false,
+            };
+            let by = if is_ready { By::Either } else { By::New };
+            let (address, unfit) = (address.clone(), unfit.clone());
+            let may = Question::Request { address, unfit, by };
+            let (mut outside, is_new) = match (self.leave(&may).await?, kept.take()) {
+                (Leave::Refused(told), kept) => {
+                    self.outside.replace(kept);
+                    return Ok(told);
+                }
+                (Leave::New(stream), _) => match self.open(stream).await {
+                    Ok(outside) => (outside, true),
+                    Err(why) => return self.refused(&Question::Unreachable(why)).await,
+                },
+                (Leave::Kept, Some(outside)) => (outside, false),
+                (Leave::Kept, None) => return Err(io::ErrorKind::InvalidData.into()),
+            };
+            let Some(sent) = message.take() else {
+                return Err(io::ErrorKind::InvalidData.into());
+            };
+            match outside.send(sent).await {
+                Ok(answer) => {
+                    self.outside.replace(Some(outside));
+                    return self.told(&asked, answer).await;
+                }
+                Err((_, Some(unsent))) if !is_new => message = Some(unsent),
+                Err((why, _)) => return self.refused(&Question::Unreachable(why)).await,
+            }
+        }
+    }
+
+    async fn open(&self, stream: OwnedFd) -> Result<Outside, String> {
+        let to = (&self.arrival.host, self.arrival.scheme);
+        Outside::open(self.greetings, to, stream).await
+    }
+
+    /// The host's answer, for the client.
+    async fn told(&self, asked: &Asked, answer: Response<Incoming>) -> io::Result<Told> {
+        match rewrite::answer(asked, answer) {
+            Ok(answer) => Ok(answer.map(Either::Right)),
+            Err(why) => {
+                let why = format!("{}: {why}", self.arrival.host);
+                self.refused(&Question::Unreachable(why)).await
+            }
+        }
+    }
+
+    /// Asks the sidecar.
+    async fn leave(&self, question: &Question) -> io::Result<Leave> {
+        self.line.say(question, &[]).await?;
+        let Some((answer, fds)) = self.line.hear().await? else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        Ok(match answer {
+            Answer::Go => fds.into_iter().next().map_or(Leave::Kept, Leave::New),
+            Answer::Refused {
+                status,
+                phrase,
+                body,
+            } => Leave::Refused(words(status, phrase, body)),
+        })
+    }
+
+    /// Tells the sidecar of something that has but one answer.
+    async fn refused(&self, why: &Question) -> io::Result<Told> {
+        match self.leave(why).await? {
+            Leave::Refused(told) => Ok(told),
+            Leave::New(_) | Leave::Kept => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// The wall's own answer.
+fn words(status: u16, phrase: String, body: String) -> Told {
+    let mut answer = Response::new(Either::Left(Words::new(Bytes::from(body))));
+    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    if let Ok(phrase) = ReasonPhrase::try_from(phrase.into_bytes()) {
+        answer.extensions_mut().insert(phrase);
+    }
+    answer
+}

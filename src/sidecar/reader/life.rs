@@ -1,0 +1,98 @@
+//! The reader's own program: give everything away, then serve connections until the sidecar ends.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use rustix::process::Signal;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::spawn_local;
+
+use super::messages::{Arrival, Line};
+use super::outside::Greetings;
+use super::{Reading, conversation};
+use crate::network::with_causes;
+use crate::sidecar::protocol::{self, Reply};
+use crate::sidecar::{ConfineError, SidecarError, confine, filter};
+use crate::sys::process;
+
+/// As ps(1) shows it.
+const NAME: &std::ffi::CStr = c"agentbox-reader";
+
+/// Lives until the sidecar ends.
+pub(super) fn live(
+    configuration: OwnedFd,
+    line: OwnedFd,
+    confine: impl FnOnce() -> Result<u32, ConfineError>,
+) -> Result<(), SidecarError> {
+    let (reply, greetings) = match prepare(configuration, &line, confine) {
+        Ok((landlock_abi, greetings)) => {
+            let pid = None;
+            (Reply::Ready { landlock_abi, pid }, Some(greetings))
+        }
+        Err(error) => {
+            let reason = with_causes(&error);
+            (Reply::Failed { reason }, None)
+        }
+    };
+    protocol::send(line.as_fd(), "sidecar", &reply, &[]).map_err(SidecarError::Protocol)?;
+    match greetings {
+        Some(greetings) => serve(line, greetings),
+        None => Ok(()),
+    }
+}
+
+/// Reads what it is given, then leaves all behind but the line.
+fn prepare(
+    configuration: OwnedFd,
+    line: &OwnedFd,
+    confine: impl FnOnce() -> Result<u32, ConfineError>,
+) -> Result<(u32, Greetings), SidecarError> {
+    process::set_name(NAME).map_err(SidecarError::step("set the name"))?;
+    let reading = Reading::read(configuration).map_err(SidecarError::Configuration)?;
+    let greetings = Greetings::new(&reading.roots)
+        .map_err(|why| SidecarError::Configuration(std::io::Error::other(why)))?;
+    drop(reading);
+    let filter = filter::of_reader()
+        .map_err(ConfineError::Filter)
+        .map_err(SidecarError::Confine)?;
+    let landlock_abi = confine().map_err(SidecarError::Confine)?;
+    // After the change of identity, which forgets it. In a pid namespace of the sidecar's the kernel sees to it as well.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(SidecarError::step("end with the sidecar"))?;
+    // What the sidecar holds is the sidecar's.
+    process::close_all_but(line.as_fd())
+        .map_err(SidecarError::step("close what is the sidecar's"))?;
+    confine::seal(&filter).map_err(SidecarError::Confine)?;
+    Ok((landlock_abi, greetings))
+}
+
+/// Takes connections of clients until the line closes.
+fn serve(line: OwnedFd, greetings: Greetings) -> Result<(), SidecarError> {
+    let step = |step| SidecarError::step::<std::io::Error>(step);
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(LocalOptions::default())
+        .map_err(step("make the event loop"))?;
+    runtime.block_on(async move {
+        let line = Line::new(line).map_err(step("watch the line to the sidecar"))?;
+        let greetings = Rc::new(greetings);
+        loop {
+            let heard = line.hear::<Arrival>().await;
+            let Some((arrival, fds)) = heard.map_err(step("hear the sidecar"))? else {
+                return Ok(());
+            };
+            let Ok([client, questions]) = <[OwnedFd; 2]>::try_from(fds) else {
+                continue;
+            };
+            let greetings = Rc::clone(&greetings);
+            spawn_local(async move {
+                let client = TcpStream::from_std(client.into());
+                if let (Ok(client), Ok(questions)) = (client, Line::new(questions)) {
+                    conversation::serve(&greetings, &client, questions, arrival).await;
+                }
+            });
+        }
+    })
+}

@@ -1,0 +1,109 @@
+//! The reader: the process that reads requests, beside a sidecar whose rules name any.
+//!
+//! ```text
+//! sidecar                                   reader
+//! fork(), configuration-------------------> own empty network namespace, no capability, Landlock, no file, seccomp
+//!         <--Ready or Failed---------------
+//! client's connection, Arrival------------> reads a request, brings it into its one form
+//!         <--Question::Request-------------
+//! decides, dials, Answer::Go + a stream---> TLS where the rule says https, the request, its answer
+//! carries the stream's bytes: budget, log, end of a rule
+//! ```
+//!
+//! What strangers send as requests and answers, and TLS with them, is read here and nowhere else. The reader decides about nothing
+//! and can make no socket: a hole in it leads to the hosts that rules name, over connections that the sidecar has dialled for a
+//! request that it allowed and that it counts and ends. It is forked before the sidecar knows anything of its container, dies with
+//! it, and is not started again: without it no request goes.
+//!
+//! ```text
+//! messages      what the two say to each other
+//! life          its confinement, and its loop
+//! conversation  one connection of a client: reads, asks, answers
+//! rewrite       a message without what belongs to one connection, for the other one
+//! outside       the connection to the host
+//! stream        the client's connection as hyper wants it, behind the guard
+//! ```
+
+mod conversation;
+mod life;
+pub(super) mod messages;
+mod outside;
+mod rewrite;
+mod stream;
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::protocol::{self, Reply};
+use super::{ConfineError, SidecarError};
+use crate::sys::{process, socket};
+
+/// Bytes of a configuration: the certificates of two stores.
+const MOST_CONFIGURATION: u64 = 8 << 20;
+/// From the fork to the acknowledgement: some hundred certificates are read meanwhile.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a reader is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Reading {
+    /// The certificates that hosts are known by (PEM).
+    pub roots: String,
+}
+
+impl Reading {
+    /// As a file without a name, to be handed over. An error is the kernel's.
+    pub fn to_file(&self) -> std::io::Result<OwnedFd> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::memfd_create("agentbox-reader", flags)?);
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.rewind()?;
+        Ok(file.into())
+    }
+
+    fn read(file: OwnedFd) -> std::io::Result<Self> {
+        let mut bytes = Vec::new();
+        let mut file = File::from(file).take(MOST_CONFIGURATION);
+        file.read_to_end(&mut bytes)?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+}
+
+/// A reader that is not known to be confined yet.
+pub(super) struct Started(OwnedFd);
+
+/// Forks a reader, which gives its rights away by `confine`, whose result is the Landlock ABI, closes every descriptor but its
+/// line, and says so. The calling process has one thread.
+pub(super) fn start(
+    configuration: OwnedFd,
+    confine: impl FnOnce() -> Result<u32, ConfineError>,
+) -> Result<Started, SidecarError> {
+    let pair = socket::pair().map_err(SidecarError::step("make a socket pair"))?;
+    let (mut ours, theirs) = (Some(pair.0), pair.1);
+    let held = &mut ours;
+    process::fork_into(move || {
+        drop(held.take());
+        match life::live(configuration, theirs, confine) {
+            Ok(()) => 0,
+            // Said already.
+            Err(_) => 1,
+        }
+    })
+    .map_err(SidecarError::step("fork the reader of requests"))?;
+    ours.map(Started).ok_or(SidecarError::Gone)
+}
+
+impl Started {
+    /// Waits until it says that it is confined; its line.
+    pub fn ready(self) -> Result<OwnedFd, SidecarError> {
+        let reply = protocol::receive(self.0.as_fd(), "reader", "reply", READY_WITHIN);
+        match reply.map_err(SidecarError::Protocol)?.0 {
+            Reply::Ready { .. } => Ok(self.0),
+            Reply::Failed { reason } => Err(SidecarError::NoReader { reason }),
+        }
+    }
+}

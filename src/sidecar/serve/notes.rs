@@ -1,0 +1,94 @@
+//! What was refused: counted, written down, and shown to the container.
+
+use super::refusal::Refusal;
+use super::wall::Wall;
+use crate::audit::{Event, Verdict, Via, WallName, What};
+use crate::policy::Host;
+
+impl Wall {
+    /// Counts and writes down a refusal that no rule is about; `kind` is the word it is counted under.
+    pub fn note(&self, via: Via, host: &str, port: Option<u16>, kind: &'static str, why: &str) {
+        self.count_denied(kind);
+        let what = What::attempt(via, host, port);
+        match via {
+            Via::Dns | Via::Transparent | Via::Http | Via::Socks => {
+                self.show(&what, why.to_owned(), None);
+            }
+            // The container has not tried anything.
+            Via::Inbound | Via::Outside | Via::Control => {}
+        }
+        self.log(Event {
+            cause: Some(kind.to_owned()),
+            reason: Some(why.to_owned()),
+            ..denied(what)
+        });
+    }
+
+    /// Counts and writes down a refusal, with the rule that decided or is missing.
+    pub fn note_refusal(&self, via: Via, host: &Host, port: Option<u16>, refusal: &Refusal) {
+        let kind = refusal.kind();
+        self.count_denied(kind);
+        let missing_rule = refusal.missing_rule(host, port);
+        let what = What::attempt(via, &host.to_string(), port);
+        if via != Via::Inbound {
+            let ask = missing_rule.as_ref().map(|rule| self.hint(rule));
+            self.show(&what, refusal.for_container(), ask);
+        }
+        self.log(Event {
+            cause: Some(kind.to_owned()),
+            reason: Some(refusal.to_string()),
+            rule: refusal.rule(),
+            hint: missing_rule.as_ref().map(|rule| self.hint(rule)),
+            missing_rule,
+            ..denied(what)
+        });
+    }
+
+    /// What somebody does who wants a rule.
+    fn hint(&self, rule: &str) -> String {
+        match self.refusing {
+            true => format!("network.allow with {rule}, when the container is made"),
+            false if self.container.is_empty() => {
+                format!("network.allow with {rule}, when the command is started")
+            }
+            false => format!(
+                "agentbox update --network-add {} {}, within the ceiling",
+                crate::egress::phrase::typed(rule),
+                self.container
+            ),
+        }
+    }
+
+    fn count_denied(&self, kind: &'static str) {
+        let mut denied = self.denied.borrow_mut();
+        let count = denied.entry(kind).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Writes down how many connections from outside nobody has answered.
+    pub fn note_outside(&self, count: u64) {
+        let why = format!(
+            "connections from outside to ports that network.inbound does not name (a probe, a published port, hostPort, \
+             port-forward): {count} refused by the kernel since the last such line; network.inbound with the port lets them in"
+        );
+        self.note(Via::Outside, "", None, "outside", &why);
+        // One is counted.
+        let mut denied = self.denied.borrow_mut();
+        let all = denied.entry("outside").or_default();
+        *all = all.saturating_add(count.saturating_sub(1));
+    }
+
+    /// Logs the failure of an allowed connection, so that its reset has a reason.
+    pub fn note_failed(&self, via: Via, host: &str, port: u16, why: &str) {
+        let what = What::attempt(via, host, Some(port));
+        self.log(Event {
+            cause: Some("unreachable".to_owned()),
+            reason: Some(why.to_owned()),
+            ..Event::new(WallName::Network, Verdict::Failed, what)
+        });
+    }
+}
+
+fn denied(what: What) -> Event {
+    Event::new(WallName::Network, Verdict::Denied, what)
+}

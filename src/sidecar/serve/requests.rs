@@ -1,0 +1,358 @@
+//! Connections in the clear to hosts that rules for requests name: given to the [reader](crate::sidecar::reader), whose questions are
+//! answered here.
+//!
+//! The reader brings each request into its one form. Here it is decided about, and the host is dialled and its bytes are carried as
+//! those of every other connection are: counted, logged, and ended when the rules end them.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
+
+use super::accept::{refuse, reset};
+use super::asks::{UnderWay, reach_of};
+use super::explicit;
+use super::refusal::{Refusal, RequestRefusal};
+use super::relay::{Watch, relay};
+use super::wall::Wall;
+use crate::audit::Via;
+use crate::egress::Denial;
+use crate::egress::request::{Asked, RequestDecision, typed};
+use crate::policy::request::Request;
+use crate::policy::{Host, Reach, Rule};
+pub(super) use crate::sidecar::reader::messages::Way;
+use crate::sidecar::reader::messages::{Answer, Arrival, By, Line, Question};
+use crate::sys::socket;
+
+/// Why no request goes.
+const GONE: &str = "the sidecar's reader of requests has ended, and without it no request goes: start the container again";
+/// The longest reason of the reader's that is passed on, in bytes.
+const LONGEST_REASON: usize = 400;
+
+/// The line to the process that reads requests.
+pub(super) struct Reader(Line);
+
+impl Reader {
+    /// Must be called inside a tokio runtime.
+    pub fn new(line: OwnedFd) -> io::Result<Self> {
+        Line::new(line).map(Self)
+    }
+
+    /// Gives it a connection; the line for its questions.
+    async fn give(&self, client: &TcpStream, arrival: &Arrival, early: &[u8]) -> io::Result<Line> {
+        let (ours, theirs) = socket::pair()?;
+        let line = Line::new(ours)?;
+        let fds = [client.as_fd(), theirs.as_fd()];
+        self.0.say(arrival, &fds).await?;
+        drop(theirs);
+        line.say_early(early).await?;
+        Ok(line)
+    }
+}
+
+/// One connection of a client.
+struct Conversation<'a> {
+    wall: &'a Rc<Wall>,
+    stream: &'a TcpStream,
+    /// Where its requests go, by which scheme, and how it came.
+    arrival: Arrival,
+    /// The port that the client meant.
+    port: u16,
+    outside: Option<Outside>,
+}
+
+/// Serves a connection to a host with rules for requests. `early` came already.
+pub(super) async fn serve(
+    wall: &Rc<Wall>,
+    stream: &TcpStream,
+    way: Way,
+    (host, port): (&Host, u16),
+    early: &[u8],
+) {
+    let plain_way = wall.rules.borrow().plain_way(host, port);
+    let outcome = match plain_way {
+        // The rules have changed since somebody looked.
+        None => Err(Refusal::Revoked),
+        Some((scheme, to)) => {
+            let arrival = Arrival {
+                way,
+                host: host.clone(),
+                port: to,
+                scheme,
+                early: early.len(),
+            };
+            let mut conversation = Conversation {
+                wall,
+                stream,
+                arrival,
+                port,
+                outside: None,
+            };
+            conversation.hold(early).await
+        }
+    };
+    if let Err(refusal) = outcome {
+        refuse(wall, stream, via(way), host, port, &refusal);
+        explicit::answer(wall, stream, host, port, &refusal).await;
+    }
+}
+
+fn via(way: Way) -> Via {
+    match way {
+        Way::Proxy => Via::Http,
+        Way::Direct => Via::Transparent,
+    }
+}
+
+impl Conversation<'_> {
+    /// Answers the reader's questions until it has none. An error is one that the client is still to be told.
+    async fn hold(&mut self, early: &[u8]) -> Result<(), Refusal> {
+        let gone = |_: io::Error| Refusal::Unreachable(GONE.to_owned());
+        let reader = self.wall.reader();
+        let reader = reader.ok_or_else(|| Refusal::Unreachable(GONE.to_owned()))?;
+        let given = reader.give(self.stream, &self.arrival, early).await;
+        let line = given.map_err(gone)?;
+        loop {
+            let question = match line.hear::<Question>().await {
+                Ok(Some((question, _))) => question,
+                Ok(None) => {
+                    explicit::say_goodbye(self.stream).await;
+                    return Ok(());
+                }
+                // Not the reader that it was. An answer may be under way.
+                Err(_) => {
+                    reset(self.stream);
+                    return Ok(());
+                }
+            };
+            let answered = match question {
+                Question::Fault { why, began: false } => return Err(Refusal::Other(bounded(why))),
+                Question::Fault { why, began: true } => {
+                    self.end(&Refusal::Other(bounded(why)));
+                    return Ok(());
+                }
+                Question::Tls => {
+                    self.end(&Refusal::Denied(Denial::OnlyRequests));
+                    return Ok(());
+                }
+                Question::Unclear(why) => Err(Refusal::Other(bounded(why))),
+                Question::Unreachable(why) => Err(self.unreachable(why)),
+                Question::Request { address, unfit, by } => self.may(&address, unfit, by).await,
+            };
+            let said = match answered {
+                Ok(None) => line.say(&Answer::Go, &[]).await,
+                Ok(Some(stream)) => line.say(&Answer::Go, &[stream.as_fd()]).await,
+                Err(refusal) => line.say(&self.refused(&refusal), &[]).await,
+            };
+            if said.is_err() {
+                reset(self.stream);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Nothing more is read of the client, and behind an answer that may be under way nothing more is said.
+    fn end(&self, refusal: &Refusal) {
+        self.note(self.port, refusal);
+        reset(self.stream);
+    }
+
+    /// Whether a request may go, and the end of a new connection to its host where it needs one.
+    async fn may(
+        &mut self,
+        address: &str,
+        unfit: Option<String>,
+        by: By,
+    ) -> Result<Option<OwnedFd>, Refusal> {
+        let asked = self.asked(address)?;
+        let rule = self.decide(&asked)?;
+        self.wall.compare_request(&asked.request, &shown(&asked));
+        if let Some(why) = unfit {
+            let refusal = RequestRefusal::other(&asked, bounded(why));
+            return Err(Refusal::Request(Box::new(refusal)));
+        }
+        if let Some(outside) = self.outside.as_ref().filter(|_| by == By::Either)
+            // A rule for public addresses sends nothing to where one of `internal:` has led.
+            && reach_of(&rule).keeps(outside.reach)
+        {
+            outside.under_way.replace(asked.request);
+            return Ok(None);
+        }
+        self.outside = None;
+        let (outside, stream) = Outside::open(self.wall, &rule, &asked.request).await?;
+        self.outside = Some(outside);
+        // Much may have changed while the host did not answer.
+        self.decide(&asked)?;
+        Ok(Some(stream))
+    }
+
+    /// A request as the reader has read it. It is for the host that the connection leads to, by the way that leads there now.
+    fn asked(&self, address: &str) -> Result<Asked, Refusal> {
+        let Arrival {
+            host, port, scheme, ..
+        } = &self.arrival;
+        let way = self.wall.rules.borrow().plain_way(host, self.port);
+        if way != Some((*scheme, *port)) {
+            return Err(Refusal::Revoked);
+        }
+        let asked = typed(address).map_err(|why| Refusal::Other(why.to_string()))?;
+        let Request {
+            host: named,
+            port: at,
+            scheme: by,
+            ..
+        } = &asked.request;
+        match (named, at, by) == (host, port, scheme) {
+            true => Ok(asked),
+            false => Err(Refusal::Other(format!(
+                "a request for {named} port {at} on a connection to {host} port {port}"
+            ))),
+        }
+    }
+
+    fn decide(&self, asked: &Asked) -> Result<Rule, Refusal> {
+        let denied = match self.wall.rules.borrow().decide_request(&asked.request) {
+            RequestDecision::Allow(rule) => return Ok(rule),
+            RequestDecision::DeniedBy(rule) => RequestRefusal::denied(asked, rule),
+            RequestDecision::NotListed => RequestRefusal::not_listed(asked),
+        };
+        Err(Refusal::Request(Box::new(denied)))
+    }
+
+    /// Why the host was not to be had: what ended its connection here, or what the reader says of it.
+    fn unreachable(&mut self, why: String) -> Refusal {
+        let outside = self.outside.take();
+        let ended = outside.and_then(|outside| outside.ended.take());
+        ended.unwrap_or_else(|| Refusal::Unreachable(bounded(why)))
+    }
+
+    fn note(&self, port: u16, refusal: &Refusal) {
+        let (way, host) = (self.arrival.way, &self.arrival.host);
+        refuse(self.wall, self.stream, via(way), host, port, refusal);
+    }
+
+    /// The answer that the client gets.
+    fn refused(&self, refusal: &Refusal) -> Answer {
+        let Arrival { host, port, .. } = &self.arrival;
+        self.note(*port, refusal);
+        let (status, phrase, body) = explicit::words(self.wall, host, *port, refusal);
+        Answer::Refused {
+            status,
+            phrase,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        }
+    }
+}
+
+/// A reason of the reader's, which may have been taken over.
+fn bounded(mut why: String) -> String {
+    let fits = |at: &usize| why.is_char_boundary(*at);
+    let most = (0..=LONGEST_REASON.min(why.len())).rev().find(fits);
+    why.truncate(most.unwrap_or(0));
+    why
+}
+
+/// A connection to a host, which requests go by one after the other.
+struct Outside {
+    /// How far the rule of its first request let the name lead.
+    reach: Reach,
+    /// The request that it carries now: the rules may change meanwhile.
+    under_way: UnderWay,
+    /// What has ended it, if that was the wall.
+    ended: Rc<RefCell<Option<Refusal>>>,
+    /// It ends when this is dropped.
+    _held: oneshot::Sender<()>,
+}
+
+impl Outside {
+    /// Dials, by the leave of this rule for this request. Returns the reader's end of it as well: the connection ends with that, with
+    /// this value, or when the rules or the budget end it.
+    async fn open(
+        wall: &Rc<Wall>,
+        rule: &Rule,
+        request: &Request,
+    ) -> Result<(Self, OwnedFd), Refusal> {
+        let (held, dropped) = oneshot::channel();
+        let outside = Self {
+            reach: reach_of(rule),
+            under_way: Rc::new(RefCell::new(request.clone())),
+            ended: Rc::default(),
+            _held: held,
+        };
+        let (ready, opened) = oneshot::channel();
+        let under_way = Rc::clone(&outside.under_way);
+        let (wall, rule, ended) = (Rc::clone(wall), rule.clone(), Rc::clone(&outside.ended));
+        spawn_local(async move {
+            tokio::select! {
+                _ = dropped => {}
+                carried = carry(&wall, &rule, under_way, ready) => {
+                    *ended.borrow_mut() = carried.err();
+                }
+            }
+        });
+        let stream = opened.await.map_err(|_| Refusal::Revoked)??;
+        Ok((outside, stream))
+    }
+}
+
+/// The connection's own task, which holds its share of the budget.
+async fn carry(
+    wall: &Rc<Wall>,
+    rule: &Rule,
+    under_way: UnderWay,
+    ready: oneshot::Sender<Result<OwnedFd, Refusal>>,
+) -> Result<(), Refusal> {
+    let to = {
+        let request = under_way.borrow();
+        (request.host.clone(), request.port)
+    };
+    let opening = async {
+        let admitted = wall.admit_requests(to, rule, under_way)?;
+        let server = {
+            let dialling = std::pin::pin!(wall.dial(&admitted));
+            admitted.share.while_allowed(dialling).await?
+        };
+        let (ours, theirs) = line_of_bytes().map_err(super::relay::ended)?;
+        Ok((admitted, server, ours, theirs))
+    };
+    match opening.await {
+        Err(refusal) => {
+            // A client that is gone has dropped the other end.
+            let _unheard = ready.send(Err(refusal));
+            Ok(())
+        }
+        Ok((admitted, server, ours, theirs)) => {
+            let _unheard = ready.send(Ok(theirs));
+            let share = &admitted.share;
+            let carrying = std::pin::pin!(relay(&ours, server, Watch::Nothing, share));
+            share.while_allowed(carrying).await
+        }
+    }
+}
+
+/// Two ends of a stream: ours, and the reader's. It is read and written as those of TCP are, whose type it is given for that.
+fn line_of_bytes() -> io::Result<(TcpStream, OwnedFd)> {
+    let (ours, theirs) = socket::stream_pair()?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((TcpStream::from_std(ours.into())?, theirs))
+}
+
+/// A request as logs show it: without its query, which may hold secrets.
+pub(super) fn shown(asked: &Asked) -> String {
+    const LONGEST: usize = 300;
+    let alone = Asked {
+        request: asked.request.clone(),
+        query: None,
+    };
+    let mut text = alone.to_string();
+    if text.len() > LONGEST {
+        // It is ASCII.
+        text.truncate(LONGEST);
+        text.push_str("...");
+    }
+    text
+}
