@@ -123,7 +123,7 @@ impl Quotas {
             return Vec::new();
         };
         if let Some(fold) = used.forms.get_mut(&form) {
-            let forgotten = fold.pending == 0 && now_ms.saturating_sub(fold.last_ms) > FORGOTTEN_MS;
+            let forgotten = fold.is_forgotten(now_ms);
             fold.add(times, amounts, now_ms);
             if forgotten {
                 fold.gap_ms = FIRST_MS;
@@ -149,6 +149,23 @@ impl Quotas {
         lines.push(fold.line(&form, now_ms));
         used.forms.insert(form, fold);
         lines
+    }
+
+    /// Counts one more event of a form that has had its line, for forms that come often: nothing is made or copied. `form` is
+    /// [plain](Event::plain), without `pid` and `count`, and with zeros as the amounts that it has. `false`: nothing was counted, since
+    /// the event may have a line; [`Self::take`] is to have it.
+    pub fn again(&mut self, form: &Event, amounts: Amounts, now_ms: u64) -> bool {
+        let used = self.classes.get_mut(&Class::of(form));
+        let Some(fold) = used.and_then(|used| used.forms.get_mut(form)) else {
+            return false;
+        };
+        if fold.is_forgotten(now_ms) {
+            return false;
+        }
+        fold.add(1, amounts, now_ms);
+        let due = fold.due_ms;
+        self.is_due(due);
+        true
     }
 
     /// The lines that are due by now.
@@ -288,8 +305,8 @@ impl Used {
     }
 }
 
-/// Bytes of a connection.
-type Amounts = (Option<u64>, Option<u64>);
+/// Bytes of a connection that were sent and received, where they are known.
+pub type Amounts = (Option<u64>, Option<u64>);
 
 /// What an event has in common with those that are folded into one line with it, and its amounts.
 fn form(mut event: Event) -> (Event, Amounts) {
@@ -315,6 +332,11 @@ impl Fold {
             due_ms: now_ms,
             last_ms: now_ms,
         }
+    }
+
+    /// Whether an event is a first one again.
+    fn is_forgotten(&self, now_ms: u64) -> bool {
+        self.pending == 0 && now_ms.saturating_sub(self.last_ms) > FORGOTTEN_MS
     }
 
     fn add(&mut self, times: u64, (sent, received): Amounts, now_ms: u64) {

@@ -350,3 +350,44 @@ fn a_burst_of_other_calls_does_not_hide_the_first_of_one() {
     assert_eq!(quotas.take(first.clone(), 0), [first]);
     assert_eq!(quotas.take(call("init_module", 1), 0), []);
 }
+
+#[test]
+fn one_more_of_a_form_is_counted_as_if_it_were_taken_in() {
+    let event = |n: u64| {
+        let what = What::Connection {
+            via: None,
+            host: format!("h{}.test", n * n % 131),
+            port: Some(443),
+            sent: Some(0),
+            received: Some(0),
+        };
+        Event::new(WallName::Network, Verdict::Ended, what)
+    };
+    let with = |event: &Event, n: u64| {
+        let mut event = event.clone();
+        if let What::Connection { sent, received, .. } = &mut event.what {
+            (*sent, *received) = (Some(n), Some(2 * n));
+        }
+        event
+    };
+    let (mut taken, mut again) = (Quotas::default(), Quotas::default());
+    let mut counted = 0;
+    for n in 0..20_000_u64 {
+        // Bursts, and pauses after which a form is a new one.
+        let now = n * 3 + n / 500 * 70_000;
+        assert_eq!(taken.due(now), again.due(now), "{n}");
+        let form = event(n);
+        let lines = match again.again(&form, (Some(n), Some(2 * n)), now) {
+            true => {
+                counted += 1;
+                Vec::new()
+            }
+            false => again.take(with(&form, n), now),
+        };
+        assert_eq!(taken.take(with(&form, n), now), lines, "{n}");
+        assert_eq!(taken.due_ms(), again.due_ms(), "{n}");
+    }
+    assert!(counted > 1_000, "{counted}");
+    assert_eq!(taken.left_out(), again.left_out());
+    assert_eq!(taken.rest(), again.rest());
+}

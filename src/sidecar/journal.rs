@@ -6,7 +6,8 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 
 use super::inside::Inside;
-use crate::audit::{Chain, Context, Event, Quotas, Refused};
+use crate::audit::quota::Amounts;
+use crate::audit::{Chain, Context, Event, Quotas, Refused, What};
 
 /// The log of one sandbox.
 #[derive(Debug)]
@@ -70,9 +71,25 @@ impl Journal {
         if let Some(inside) = &mut self.inside {
             inside.hear(&event, now_ms);
         }
-        for event in self.quotas.take(event.plain(), now_ms) {
+        self.take(event.plain(), now_ms);
+    }
+
+    fn take(&mut self, plain: Event, now_ms: u64) {
+        for event in self.quotas.take(plain, now_ms) {
             self.line(&event);
         }
+    }
+
+    /// The same of an event that comes often and is no refusal: `form` is what all of its kind have in common ([`Quotas::again`]).
+    pub fn write_again(&mut self, form: &Event, amounts: Amounts, now_ms: u64) {
+        if self.quotas.again(form, amounts, now_ms) {
+            return;
+        }
+        let mut event = form.clone();
+        if let What::Connection { sent, received, .. } = &mut event.what {
+            (*sent, *received) = amounts;
+        }
+        self.take(event, now_ms);
     }
 
     /// Writes the lines that are due.
@@ -126,7 +143,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{Log, Verdict, Via, WallName, What};
+    use crate::audit::{Log, Verdict, Via, WallName};
     use std::io::{Read, Seek};
 
     fn refused(host: &str, port: u16) -> Event {

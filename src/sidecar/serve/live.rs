@@ -30,8 +30,8 @@ pub(super) struct Live {
     pub once: bool,
     /// The request that it carries now, where that is what was decided about.
     pub request: Option<UnderWay>,
-    /// What lets it through.
-    rule: String,
+    /// Its two events.
+    forms: Rc<Forms>,
     /// The dialled address, once known; behind a proxy that resolves names it never is.
     pub address: Cell<Option<IpAddr>>,
     since: DateTime<Utc>,
@@ -41,10 +41,56 @@ pub(super) struct Live {
     revoked: Notify,
 }
 
+/// Events that all connections have in common which one rule lets through to one place: made once, and compared with those in the log.
+struct Forms {
+    host: Host,
+    port: u16,
+    /// What lets them through.
+    rule: String,
+    began: Event,
+    ended: Event,
+}
+
+impl Forms {
+    fn new(host: &Host, port: u16, rule: String) -> Self {
+        // At the beginning without bytes.
+        let event = |verdict, bytes: Option<u64>| {
+            let what = What::Connection {
+                via: None,
+                host: host.to_string(),
+                port: Some(port),
+                sent: bytes,
+                received: bytes,
+            };
+            Event {
+                rule: Some(rule.clone()),
+                ..Event::new(WallName::Network, verdict, what)
+            }
+            .plain()
+        };
+        Self {
+            began: event(Verdict::Allowed, None),
+            ended: event(Verdict::Ended, Some(0)),
+            host: host.clone(),
+            port,
+            rule,
+        }
+    }
+
+    fn are_of(&self, host: &Host, port: u16, rule: &str) -> bool {
+        self.port == port && self.host == *host && self.rule == rule
+    }
+}
+
+/// Of how many places they are kept.
+const MOST_FORMS: usize = 32;
+
 /// All that are open, by a number that none had before.
 #[derive(Default)]
 pub(super) struct Connections {
     open: RefCell<BTreeMap<u64, Rc<Live>>>,
+    /// The newest ones last.
+    forms: RefCell<Vec<Rc<Forms>>>,
     next: Cell<u64>,
 }
 
@@ -54,6 +100,19 @@ impl Connections {
         let open = self.open.borrow();
         let list = open.values().take(LISTED).map(|live| live.shown());
         (list.collect(), open.len().saturating_sub(LISTED))
+    }
+
+    fn forms_of(&self, host: &Host, port: u16, rule: String) -> Rc<Forms> {
+        let mut all = self.forms.borrow_mut();
+        if let Some(known) = all.iter().find(|forms| forms.are_of(host, port, &rule)) {
+            return Rc::clone(known);
+        }
+        if all.len() >= MOST_FORMS {
+            all.remove(0);
+        }
+        let new = Rc::new(Forms::new(host, port, rule));
+        all.push(Rc::clone(&new));
+        new
     }
 
     /// Ends every connection for which this does not hold any more; says how many.
@@ -78,24 +137,6 @@ impl Live {
     }
 }
 
-impl Live {
-    /// For the log: at the beginning without bytes.
-    fn event(&self, verdict: Verdict) -> Event {
-        let bytes = |bytes: &Cell<u64>| (verdict == Verdict::Ended).then(|| bytes.get());
-        let what = What::Connection {
-            via: None,
-            host: self.host.to_string(),
-            port: Some(self.port),
-            sent: bytes(&self.sent),
-            received: bytes(&self.received),
-        };
-        Event {
-            rule: Some(self.rule.clone()),
-            ..Event::new(WallName::Network, verdict, what)
-        }
-    }
-}
-
 /// A connection's share of the budget and its place among those that are open; both end when it is dropped.
 pub(super) struct Share<'a> {
     wall: &'a Wall,
@@ -112,13 +153,14 @@ impl std::fmt::Debug for Share<'_> {
 impl<'a> Share<'a> {
     /// For a connection whose share the ledger has given.
     pub fn new(wall: &'a Wall, host: Host, port: u16, permission: Permission) -> Self {
+        let forms = wall.connections.forms_of(&host, port, permission.rule);
         let live = Rc::new(Live {
             host,
             port,
             reach: permission.reach,
             once: permission.once,
             request: permission.request,
-            rule: permission.rule,
+            forms,
             address: Cell::new(None),
             since: Utc::now(),
             sent: Cell::new(0),
@@ -129,7 +171,7 @@ impl<'a> Share<'a> {
         wall.connections.next.set(number + 1);
         let open = &wall.connections.open;
         open.borrow_mut().insert(number, Rc::clone(&live));
-        wall.log(live.event(Verdict::Allowed));
+        wall.log_again(&live.forms.began, (None, None));
         Self { wall, number, live }
     }
 
@@ -176,6 +218,8 @@ impl Drop for Share<'_> {
     fn drop(&mut self) {
         self.wall.connections.open.borrow_mut().remove(&self.number);
         self.wall.close();
-        self.wall.log(self.live.event(Verdict::Ended));
+        let live = &self.live;
+        let amounts = (Some(live.sent.get()), Some(live.received.get()));
+        self.wall.log_again(&live.forms.ended, amounts);
     }
 }

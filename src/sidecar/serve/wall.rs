@@ -19,6 +19,7 @@ use super::live::Connections;
 use super::requests::Reader;
 use super::upstream::WaysOut;
 use crate::audit::Event;
+use crate::audit::quota::Amounts;
 use crate::egress::NetworkStatus;
 use crate::egress::Used;
 use crate::egress::names::{Families, Names};
@@ -195,6 +196,12 @@ impl Wall {
     pub fn log(&self, event: Event) {
         let now = self.milliseconds();
         self.with_journal(|journal| journal.write(event, now));
+    }
+
+    /// The same of one of many events of a form.
+    pub fn log_again(&self, form: &Event, amounts: Amounts) {
+        let now = self.milliseconds();
+        self.with_journal(|journal| journal.write_again(form, amounts, now));
     }
 
     /// Does something with the log, after which a line may be due earlier.
