@@ -99,10 +99,10 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
         let text = agentbox(&["audit", who]).ok();
         for words in [
             "files.example.test:443 x5: no rule of network.allow names it",
-            "to allow it: agentbox update --network-add files.example.test",
+            "to allow it: network.allow with files.example.test for the next container",
             "mount at /node-etc (from /etc): /etc: it holds the host's configuration",
             "NET_ADMIN",
-            "api.example.test:443: 1 connections",
+            "api.example.test:443: 1 connection,",
             "exec began as 1000:1000: sh -c exit 3",
             "exec ended with status 4 as 0:0: sh -c exit 4",
             "exec not started as 0:0: no-such-program",

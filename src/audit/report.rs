@@ -18,6 +18,10 @@ pub struct Subject {
     pub started: String,
     /// Whether it runs, or how it ended.
     pub state: String,
+    /// Whether it can be changed no more.
+    pub is_over: bool,
+    /// What became of the files that it wrote, where that is known.
+    pub files: Option<String>,
     /// Runs before it that are kept under the same id.
     pub earlier: usize,
 }
@@ -200,6 +204,9 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     if subject.context.learn {
         text += "LEARN MODE: public names that no rule lists were let through (report.learn)\n";
     }
+    if let Some(files) = &subject.files {
+        text += &format!("files: {files}\n");
+    }
     if subject.earlier > 0 {
         text += &format!(
             "earlier runs that are kept under this id: {}; agentbox audit lists runs, and takes their start for an id\n",
@@ -211,11 +218,11 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
         true => "refused: nothing\n",
         false => "refused:\n",
     };
-    list(&mut text, &refused);
+    list(&mut text, &refused, subject);
     let audited = would_deny(lines);
     if !audited.is_empty() {
         text += "let through, and would be refused without report.learn, or by the policy of report.audit:\n";
-        list(&mut text, &audited);
+        list(&mut text, &audited, subject);
     }
     let through = passed(lines);
     if !through.is_empty() {
@@ -223,8 +230,12 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     }
     for one in through.iter().take(MOST) {
         text += &format!(
-            "  {}: {} connections, {} bytes sent, {} received, by {}\n",
-            one.what, one.connections, one.sent, one.received, one.rule
+            "  {}: {}, {} bytes sent, {} received, by {}\n",
+            one.what,
+            counted(one.connections, "connection"),
+            one.sent,
+            one.received,
+            one.rule
         );
     }
     text += &more(through.len());
@@ -242,7 +253,25 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     text
 }
 
-fn list(text: &mut String, refused: &[Denied]) {
+/// `1 connection`, `3 connections`.
+fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
+}
+
+/// What to do about a refusal. The rules of a container that is gone can be changed no more, so the next one is to have the rule.
+fn hint(denied: &Denied, subject: &Subject) -> Option<String> {
+    match (&denied.missing_rule, subject.is_over) {
+        (Some(rule), true) => Some(format!(
+            "network.allow with {rule} for the next container, within the ceiling; agentbox suggest has the annotation"
+        )),
+        _ => denied.hint.clone(),
+    }
+}
+
+fn list(text: &mut String, refused: &[Denied], subject: &Subject) {
     for one in refused.iter().take(MOST) {
         let times = match one.times {
             1 => String::new(),
@@ -253,7 +282,7 @@ fn list(text: &mut String, refused: &[Denied]) {
             *text += &format!(": {}", one.reason);
         }
         text.push('\n');
-        if let Some(hint) = &one.hint {
+        if let Some(hint) = hint(one, subject) {
             *text += &format!("{:14}to allow it: {hint}\n", "");
         }
     }

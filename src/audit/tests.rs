@@ -391,3 +391,29 @@ fn one_more_of_a_form_is_counted_as_if_it_were_taken_in() {
     assert_eq!(taken.left_out(), again.left_out());
     assert_eq!(taken.rest(), again.rest());
 }
+
+#[test]
+fn what_is_to_be_done_about_a_refusal_can_still_be_done() {
+    let event = Event {
+        missing_rule: Some("a.test".to_owned()),
+        hint: Some("agentbox update --network-add a.test c1".to_owned()),
+        ..refused("a.test", 443)
+    };
+    let lines = parsed(&[event]);
+    let lines: Vec<&Line> = lines.iter().collect();
+    let text = |is_over| {
+        let subject = report::Subject {
+            is_over,
+            ..report::Subject::default()
+        };
+        report::text(&subject, &lines)
+    };
+    assert!(text(false).contains("to allow it: agentbox update"));
+    // There is no container whose rules could be changed.
+    let over = text(true);
+    assert!(!over.contains("agentbox update"), "{over}");
+    assert!(
+        over.contains("to allow it: network.allow with a.test for the next container"),
+        "{over}"
+    );
+}

@@ -120,6 +120,8 @@ pub fn line(line: &Line) -> String {
     let event = &line.event;
     let verdict = match event.verdict {
         Verdict::Noted => "",
+        // What became of the container says it.
+        Verdict::Ended if matches!(event.what, What::Container { .. } | What::Process { .. }) => "",
         other => other.as_str(),
     };
     let mut text = format!(

@@ -96,8 +96,16 @@ fn subject(found: &Found, logs: &Logs) -> Subject {
             .unwrap_or_default(),
         started: found.run.started(),
         state: state(&lines, found),
+        is_over: !found.is_there(),
+        files: files(found),
         earlier: found.earlier,
     }
+}
+
+/// What becomes of the files that it writes, by its plan.
+fn files(found: &Found) -> Option<String> {
+    let record = found.run.record().ok()?;
+    Some(record.plan()?.filesystem.written_in_words())
 }
 
 /// Whether the container runs, or how it ended.

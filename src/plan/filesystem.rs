@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Exclude, PlannedMount, Pruned, Seen, text};
-use crate::policy::{RootAccess, ScratchOn};
+use super::{BindAccess, Exclude, MountKind, PlannedMount, Pruned, Seen, text};
+use crate::policy::{RootAccess, ScratchOn, escape};
 
 /// The file system wall.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +67,31 @@ pub struct SeenIn {
 }
 
 impl FilesystemPlan {
+    /// What becomes of the files that the container writes, in one line for somebody who reads of it afterwards.
+    pub fn written_in_words(&self) -> String {
+        let binds = |wanted: fn(BindAccess) -> bool| -> String {
+            let all = self.mounts.iter().filter(
+                |mount| matches!(&mount.kind, MountKind::Bind(bind) if wanted(bind.access)),
+            );
+            let places: Vec<String> = all
+                .map(|mount| escape(&text::of(&mount.destination)))
+                .collect();
+            places.join(", ")
+        };
+        let mut words = match binds(|access| access == BindAccess::ReadWrite) {
+            none if none.is_empty() => "nothing that it wrote stays".to_owned(),
+            places => format!("what it wrote at {places} stays, all else goes with it"),
+        };
+        let read_only = binds(|access| access == BindAccess::ReadOnly);
+        if !read_only.is_empty() {
+            words += &format!("; read-only: {read_only}");
+        }
+        if self.root == RootAccess::ReadOnly {
+            words += "; the image is read-only";
+        }
+        words + "; a write that failed has no line"
+    }
+
     /// Whether a path lies in or below something that the container's first process mounts itself.
     pub fn is_mounted_by_init(&self, path: &Path) -> bool {
         let mounts = self.mounts.iter().filter(|m| !m.is_the_kernels());

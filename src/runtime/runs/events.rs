@@ -37,10 +37,7 @@ pub fn created(plan: Option<&Plan>) -> Vec<Event> {
         let what = What::Asked { item: item.clone() };
         Event {
             cause: Some("not-given".to_owned()),
-            reason: Some(format!(
-                "the policy gives no {item}",
-                item = item.split(':').next().unwrap_or(item)
-            )),
+            reason: Some(not_given(item).to_owned()),
             ..Event::new(wall_of(item), Verdict::Denied, what)
         }
     });
@@ -113,6 +110,20 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
         )
     });
     refused.chain(mounts).chain(not_given).chain(less).collect()
+}
+
+/// Why something is not given. Nothing in the container has tried anything yet.
+fn not_given(item: &str) -> &'static str {
+    match item.split_once(" of the mount at ") {
+        Some((options, _)) if options.split(", ").any(|option| option == "rw") => {
+            "asked for when the container was made, and the policy gives less (filesystem.mounts, filesystem.write): writing there fails with \
+             \"Read-only file system\", without a line here"
+        }
+        Some(_) => "asked for when the container was made, and not given",
+        None => {
+            "asked for when the container was made, by its caller or by the engine as always, and the policy does not give it"
+        }
+    }
 }
 
 /// The wall that does not give it, by the words of [`Plan::not_given`].
