@@ -25,6 +25,7 @@ mod privileges;
 mod probe;
 mod profiles;
 mod requests;
+mod secrets;
 mod secured;
 mod shown;
 mod upstream;

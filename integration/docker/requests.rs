@@ -484,7 +484,7 @@ fn status(pid: &str, name: &str) -> String {
 }
 
 /// The reader of a container's sidecar, if it has one.
-fn reader_of(sidecar: &str) -> Option<String> {
+pub(super) fn reader_of(sidecar: &str) -> Option<String> {
     let children = format!("/proc/{sidecar}/task/{sidecar}/children");
     let children = std::fs::read_to_string(children).unwrap();
     let mut all = children.split_whitespace().map(str::to_owned);

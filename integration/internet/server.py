@@ -7,6 +7,7 @@ Standard library only.
 """
 
 import argparse
+import base64
 import json
 import os
 import pathlib
@@ -192,12 +193,25 @@ def http(sock, log, local):
                 return
             rest += more
         early, rest = rest[length:], rest[:length]
-        witness(log, what="http", method=method, path=path, host=fields.get("host"), body=len(rest))
+        more = {"authorization": fields["authorization"]} if "authorization" in fields else {}
+        witness(log, what="http", method=method, path=path, host=fields.get("host"), body=len(rest), **more)
         if path.endswith("/events"):
             # An answer that goes on: the second event comes four seconds after the first.
             sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n")
             time.sleep(4)
             sock.sendall(b"9\r\ndata: 2\n\n\r\n0\r\n\r\n")
+            continue
+        if path.endswith("/echo"):
+            # All that was sent comes back: in a field, in the body in pieces, and in base64.
+            text = json.dumps(fields)
+            body = (text + base64.b64encode(text.encode()).decode() + "\n").encode()
+            back = "X-Echo: %s\r\n" % fields.get("authorization", "none")
+            sock.sendall(("HTTP/1.1 200 %s\r\n%sTransfer-Encoding: chunked\r\n\r\n" % (fields.get("authorization", "none"), back)).encode())
+            for at in range(0, len(body), 7):
+                piece = body[at : at + 7]
+                sock.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+                time.sleep(0.001)
+            sock.sendall(b"0\r\n\r\n")
             continue
         status, kind = "200 OK", "application/json"
         file = served(fields.get("host"), path)

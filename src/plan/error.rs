@@ -134,6 +134,14 @@ pub enum PlanError {
         /// The reason.
         why: String,
     },
+    /// A secret of the node that nobody could put into its requests alone.
+    #[error("policy '{policy}' uses a secret of the node's file: {why}")]
+    Secret {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        why: String,
+    },
     /// A denial that nobody could keep.
     #[error("network.deny of policy '{policy}' cannot be kept: {why}")]
     Denial {

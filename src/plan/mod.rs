@@ -32,6 +32,7 @@ pub mod process;
 pub mod reach;
 pub mod report;
 pub mod scratch;
+mod secrets;
 pub mod settings;
 mod sort;
 pub mod support;

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{FilesystemPlan, PlanError};
+use super::{FilesystemPlan, PlanError, secrets};
 use crate::egress::{Asking, Budget, Rules, proxy_port};
 use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::HOST_NETWORK;
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{
-    Network, NetworkMode, NetworkPrefix, OnUnknown, Policy, PolicyName, Resolved, Switch, Upstream,
-    UpstreamNames,
+    Network, NetworkMode, NetworkPrefix, NodeSecret, OnUnknown, Policy, PolicyName, Resolved,
+    Switch, Upstream, UpstreamNames,
 };
 
 /// The network wall.
@@ -57,6 +57,9 @@ pub struct NetworkPlan {
     /// The node's proxy, which the sidecar dials through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
+    /// The node's secrets that are put into its requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<NodeSecret>,
     /// Ports of the engine's network that lead to the same ports of the loopback inside.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inbound: BTreeSet<u16>,
@@ -216,6 +219,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         sysctl,
         sysfs: false,
         upstream: None,
+        secrets: Vec::new(),
         inbound,
         published: BTreeMap::new(),
         shared: None,
@@ -249,7 +253,8 @@ pub(super) fn own(
     }
     check_inbound(name, &planned, namespaces)?;
     check_denials(name, &planned)?;
-    Ok(planned)
+    let secrets = secrets::planned(name, &resolved.secrets, &planned.rules)?;
+    Ok(NetworkPlan { secrets, ..planned })
 }
 
 /// Refuses ports that would lead somewhere else than to the container's own programs, or in from somewhere else than the

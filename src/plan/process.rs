@@ -37,7 +37,22 @@ pub fn confine(mut process: Process, plan: &Plan) -> Process {
         );
         process.set_env(Some(env));
     }
+    with_placeholders(&mut process, &plan.network);
     process
+}
+
+/// What stands for the node's secrets, whatever the engine or the image has in these variables: a key of theirs would be inside.
+fn with_placeholders(process: &mut Process, network: &NetworkPlan) {
+    let mut env = process.env().clone().unwrap_or_default();
+    for secret in &network.secrets {
+        if let Some(name) = secret.env.as_ref().map(ToString::to_string) {
+            env.retain(|entry| entry.split('=').next() != Some(&name));
+            env.push(format!("{name}={}", secret.placeholder()));
+        }
+    }
+    if !network.secrets.is_empty() {
+        process.set_env(Some(env));
+    }
 }
 
 /// Whether programs look for a proxy in this variable: under `network.proxy-env` it names the sidecar, whatever it was.

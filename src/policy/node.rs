@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::policy_text::PolicyText;
 use super::text::{ValueError, nearest, string_form, words};
 use super::{
-    ByteSize, Capability, Field, HostPath, NodeNetwork, PolicyChoice, PolicyError, PolicyName, file,
+    ByteSize, Capability, Field, HostPath, NodeNetwork, NodeSecret, PolicyChoice, PolicyError,
+    PolicyName, file,
 };
 
 /// Where the state of containers is that no engine keeps elsewhere.
@@ -35,6 +36,8 @@ pub struct NodeConfig {
     pub network: NodeNetwork,
     /// What is kept of containers that are gone.
     pub log: NodeLog,
+    /// What is put into requests on their way out.
+    pub secret: Vec<NodeSecret>,
 }
 
 /// `[log]` of the node's file.

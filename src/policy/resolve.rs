@@ -250,7 +250,10 @@ impl Resolver<'_> {
             .iter()
             .map(|limit| NetworkLimit::of(limit.ceiling.to_string(), &limit.policy.network))
             .collect();
+        let secrets = self.sources.node.secret.iter();
+        let secrets = secrets.filter(|secret| secret.policies.contains(&policy.name));
         Ok(Resolved {
+            secrets: secrets.cloned().collect(),
             policy,
             description,
             workspace,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Asked, Audited, Field, GuestPath, Limits, NetworkLimit, NetworkPrefix, NodeAllow, NodeConfig,
-    Policy, PolicyName, Upstream,
+    NodeSecret, Policy, PolicyName, Upstream,
 };
 
 /// All that has a say in a container's policy.
@@ -106,6 +106,9 @@ pub struct Resolved {
     /// What this node calls the networks of its cluster.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<NetworkPrefix>,
+    /// The node's secrets for containers of this policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<NodeSecret>,
 }
 
 /// What annotations may ask for beyond the policy that was chosen.

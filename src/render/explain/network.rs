@@ -150,4 +150,17 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
     if network.proxy_env {
         page.item("HTTP_PROXY and its kin name the sidecar");
     }
+    for secret in &network.secrets {
+        let requests: Vec<String> = secret.requests.iter().map(ToString::to_string).collect();
+        let inside = match &secret.env {
+            Some(name) => format!("{name} has {}", secret.placeholder()),
+            None => format!("{} stands for it inside", secret.placeholder()),
+        };
+        page.item(format_args!(
+            "secret {}, which is not inside, is put into {} of {}; {inside}",
+            secret.name,
+            secret.header.name(),
+            requests.join(", ")
+        ));
+    }
 }

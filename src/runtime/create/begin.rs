@@ -51,7 +51,7 @@ impl Creation<'_> {
             return Ok(());
         };
         let (spec, listener) = (&self.decision.bundle.spec, self.decision.listener());
-        let roots = self.decision.roots.as_deref();
+        let reading = self.decision.reading.as_ref();
         let sidecar = match &plan.network.shared {
             Some(shared) => {
                 self.record.netns_cookie = Some(shared.cookie);
@@ -62,7 +62,7 @@ impl Creation<'_> {
                 self.running.member.insert(member).sidecar()
             }
             None => {
-                let network = NetworkWall::begin(plan, spec, &self.place, (listener, roots))?;
+                let network = NetworkWall::begin(plan, spec, &self.place, (listener, reading))?;
                 self.running.network.insert(network).sidecar()
             }
         };

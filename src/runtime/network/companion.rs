@@ -1,6 +1,5 @@
 //! What a container's sidecar is to be: its user, its limits, its duty, and what its death means.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
@@ -9,11 +8,10 @@ use crate::audit;
 use crate::plan::workspace::{SANDBOX, pod_role};
 use crate::plan::{NetworkPlan, Plan};
 use crate::render::identity::cri_of;
-use crate::runtime::RuntimeError;
 use crate::runtime::state::store::{self, Place};
 use crate::runtime::unprivileged;
 use crate::seccomp::Listener;
-use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Limits, Loss, Reading, SidecarConfig};
+use crate::sidecar::{CgroupConfig, CgroupLimits, Duty, Limits, Loss, SidecarConfig};
 
 /// What the sidecar may write to one file: more than its log takes, since a write beyond it kills.
 const LARGEST_FILE: u64 = audit::quota::MOST_BYTES + (1 << 20);
@@ -68,15 +66,6 @@ pub(super) fn sidecar_config(
         loss: loss(&plan.network, spec, place, listener),
         reading: None,
     }
-}
-
-/// What the sidecar's reader of requests is given.
-pub(super) fn reading(roots: &str) -> Result<OwnedFd, RuntimeError> {
-    let roots = roots.to_owned();
-    let file = Reading { roots }.to_file();
-    file.map_err(RuntimeError::io(
-        "write down what the reader of requests is given",
-    ))
 }
 
 /// A container that has lost its sidecar is of no use where it lives by its network; a pod's sandbox is what its kubelet looks

@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`wall`], [`companion`] | the sidecar and the inner namespace, while `create` raises them |
-//! | [`resolver`], [`upstream`], [`engine_networks`] | what the engine and the node prepared: names, a proxy, networks for containers |
+//! | [`resolver`], [`upstream`], [`engine_networks`], [`reading`] | what the engine and the node prepared: names, a proxy, networks for containers, certificates and secrets |
 //! | [`control`], [`rules`], [`ports`] | the line to a running sidecar: other rules, later ports |
 //! | [`budgets`] | what was used, kept for the container's next run |
 //! | [`clients`], [`refused`] | which program has a connection; what was refused from outside |
@@ -19,6 +19,7 @@ pub mod engine_networks;
 mod error;
 pub mod member;
 pub mod ports;
+pub mod reading;
 pub mod refused;
 pub mod resolver;
 pub mod rules;

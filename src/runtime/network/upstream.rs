@@ -171,13 +171,13 @@ fn credentials(config: &Path, node: &NodeConfig) -> Result<Option<Secret>, Runti
 }
 
 /// What a file of the node may not be, for what is in it.
-struct FileRule {
+pub(super) struct FileRule {
     /// What is in it, and what would be wrong.
-    what: &'static str,
+    pub what: &'static str,
     /// The permission bits that nobody may have.
-    denied: u32,
+    pub denied: u32,
     /// Those that it should have.
-    cure: u32,
+    pub cure: u32,
 }
 
 const CERTIFICATES: FileRule = FileRule {
@@ -192,7 +192,7 @@ const CREDENTIALS: FileRule = FileRule {
 };
 
 /// Opens a regular file of root's that satisfies the rule: the file that is read is the judged one.
-fn open_of_root(path: &Path, rule: &FileRule) -> Result<File, RuntimeError> {
+pub(super) fn open_of_root(path: &Path, rule: &FileRule) -> Result<File, RuntimeError> {
     let file = open_regular(path)?;
     let stat = file
         .metadata()

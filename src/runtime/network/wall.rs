@@ -14,7 +14,7 @@ use crate::policy::NetworkMode;
 use crate::runtime::RuntimeError;
 use crate::runtime::launch::has_user_namespace;
 use crate::runtime::network::budgets;
-use crate::runtime::network::companion::{reading, sidecar_config};
+use crate::runtime::network::companion::sidecar_config;
 use crate::runtime::network::control;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::refused;
@@ -27,7 +27,7 @@ use crate::runtime::state::store::Place;
 use crate::runtime::unprivileged;
 use crate::seccomp::Listener;
 use crate::sidecar::{
-    self, Attach, CallsFds, EngineNetworks, Loss, Serving, ServingFds, SidecarConfig,
+    self, Attach, CallsFds, EngineNetworks, Loss, Reading, Serving, ServingFds, SidecarConfig,
     SidecarRecord, WatchedMount,
 };
 
@@ -50,13 +50,13 @@ pub struct NetworkWall {
 }
 
 impl NetworkWall {
-    /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace. `roots` are what hosts
-    /// of requests are known by (PEM).
+    /// Starts the sidecar and, where no user namespace must be waited for, the making of the inner namespace. `reading` is for
+    /// the reader of requests.
     pub fn begin(
         plan: &Plan,
         spec: &Spec,
         place: &Place,
-        (listener, roots): (Listener, Option<&str>),
+        (listener, reading): (Listener, Option<&Reading>),
     ) -> Result<Self, RuntimeError> {
         let sysctls = plan
             .network
@@ -82,7 +82,8 @@ impl NetworkWall {
             config.limits.file_bytes = config.limits.file_bytes.max(kept.room);
         }
         let loss = config.loss;
-        let reading = roots.map(reading).transpose()?;
+        let reading = reading.map(Reading::to_file).transpose();
+        let reading = reading.map_err(RuntimeError::io("write down what the reader is given"))?;
         config.reading = reading.as_ref().map(AsFd::as_fd);
         let spawned = spawn(&config)?;
         let maker = if user_namespace {

@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use super::messages::{Answer, Arrival, By, Line, Question, Way};
 use super::outside::{Greetings, Outside, Words};
 use super::rewrite;
+use super::secrets::{Answers, Cleaned, Secrets};
 use super::stream::{Client, Clock, Fault};
 use crate::egress::http::LONGEST_HEAD;
 use crate::egress::request::Asked;
@@ -28,10 +29,16 @@ use crate::egress::request::Asked;
 /// How long a client may take for a head, and be idle between requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 
-type Told = Response<Either<Words, Incoming>>;
+type Told = Response<Either<Words, Either<Incoming, Cleaned>>>;
+
+/// What a reader has.
+pub(super) struct Given {
+    pub greetings: Greetings,
+    pub secrets: Secrets,
+}
 
 struct Conversation<'a> {
-    greetings: &'a Greetings,
+    given: &'a Given,
     /// To the sidecar.
     line: Line,
     arrival: Arrival,
@@ -51,13 +58,13 @@ enum Leave {
 }
 
 /// Serves a connection to a host with rules for requests, until it ends; the sidecar, which holds it too, says goodbye.
-pub(super) async fn serve(greetings: &Greetings, stream: &TcpStream, line: Line, arrival: Arrival) {
+pub(super) async fn serve(given: &Given, stream: &TcpStream, line: Line, arrival: Arrival) {
     let Ok(early) = line.hear_early(arrival.early).await else {
         return;
     };
     let way = arrival.way;
     let conversation = Conversation {
-        greetings,
+        given,
         line,
         arrival,
         outside: RefCell::new(None),
@@ -99,9 +106,10 @@ impl Conversation<'_> {
 
     /// By the connection that is kept, or by a new one where the host has ended that before it got anything.
     async fn forward(&self, asked: Asked, message: HttpRequest<Incoming>) -> io::Result<Told> {
-        let (unfit, mut message) = match rewrite::request(&asked, message) {
+        let secrets = &self.given.secrets;
+        let (unfit, mut message) = match rewrite::request(&asked, message, secrets) {
             Ok(message) => (None, Some(message)),
-            Err(why) => (Some(why.to_owned()), None),
+            Err(why) => (Some(why), None),
         };
         let address = asked.to_string();
         let mut kept = self.outside.take();
@@ -125,15 +133,15 @@ impl Conversation<'_> {
                 (Leave::Kept, Some(outside)) => (outside, false),
                 (Leave::Kept, None) => return Err(io::ErrorKind::InvalidData.into()),
             };
-            let Some(sent) = message.take() else {
+            let Some((sent, answers)) = message.take() else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
             match outside.send(sent).await {
                 Ok(answer) => {
                     self.outside.replace(Some(outside));
-                    return self.told(&asked, answer).await;
+                    return self.told(&asked, answer, answers).await;
                 }
-                Err((_, Some(unsent))) if !is_new => message = Some(unsent),
+                Err((_, Some(unsent))) if !is_new => message = Some((unsent, answers)),
                 Err((why, _)) => return self.refused(&Question::Unreachable(why)).await,
             }
         }
@@ -141,13 +149,22 @@ impl Conversation<'_> {
 
     async fn open(&self, stream: OwnedFd) -> Result<Outside, String> {
         let to = (&self.arrival.host, self.arrival.scheme);
-        Outside::open(self.greetings, to, stream).await
+        Outside::open(&self.given.greetings, to, stream).await
     }
 
     /// The host's answer, for the client.
-    async fn told(&self, asked: &Asked, answer: Response<Incoming>) -> io::Result<Told> {
-        match rewrite::answer(asked, answer) {
-            Ok(answer) => Ok(answer.map(Either::Right)),
+    async fn told(
+        &self,
+        asked: &Asked,
+        answer: Response<Incoming>,
+        answers: Answers,
+    ) -> io::Result<Told> {
+        let secrets = (answers == Answers::Cleaned).then_some(&self.given.secrets);
+        match rewrite::answer(asked, answer, secrets) {
+            Ok(answer) => Ok(answer.map(|body| match secrets {
+                None => Either::Right(Either::Left(body)),
+                Some(secrets) => Either::Right(Either::Right(secrets.cleaned(body))),
+            })),
             Err(why) => {
                 let why = format!("{}: {why}", self.arrival.host);
                 self.refused(&Question::Unreachable(why)).await

@@ -8,9 +8,11 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
 
+use super::Reading;
+use super::conversation::{self, Given};
 use super::messages::{Arrival, Line};
 use super::outside::Greetings;
-use super::{Reading, conversation};
+use super::secrets::Secrets;
 use crate::network::with_causes;
 use crate::sidecar::protocol::{self, Reply};
 use crate::sidecar::{ConfineError, SidecarError, confine, filter};
@@ -25,10 +27,10 @@ pub(super) fn live(
     line: OwnedFd,
     confine: impl FnOnce() -> Result<u32, ConfineError>,
 ) -> Result<(), SidecarError> {
-    let (reply, greetings) = match prepare(configuration, &line, confine) {
-        Ok((landlock_abi, greetings)) => {
+    let (reply, given) = match prepare(configuration, &line, confine) {
+        Ok((landlock_abi, given)) => {
             let pid = None;
-            (Reply::Ready { landlock_abi, pid }, Some(greetings))
+            (Reply::Ready { landlock_abi, pid }, Some(given))
         }
         Err(error) => {
             let reason = with_causes(&error);
@@ -36,8 +38,8 @@ pub(super) fn live(
         }
     };
     protocol::send(line.as_fd(), "sidecar", &reply, &[]).map_err(SidecarError::Protocol)?;
-    match greetings {
-        Some(greetings) => serve(line, greetings),
+    match given {
+        Some(given) => serve(line, given),
         None => Ok(()),
     }
 }
@@ -47,12 +49,14 @@ fn prepare(
     configuration: OwnedFd,
     line: &OwnedFd,
     confine: impl FnOnce() -> Result<u32, ConfineError>,
-) -> Result<(u32, Greetings), SidecarError> {
+) -> Result<(u32, Given), SidecarError> {
     process::set_name(NAME).map_err(SidecarError::step("set the name"))?;
     let reading = Reading::read(configuration).map_err(SidecarError::Configuration)?;
-    let greetings = Greetings::new(&reading.roots)
+    let Reading { roots, secrets } = reading;
+    let greetings = Greetings::new(&roots)
         .map_err(|why| SidecarError::Configuration(std::io::Error::other(why)))?;
-    drop(reading);
+    drop(roots);
+    let secrets = Secrets::new(secrets);
     let filter = filter::of_reader()
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
@@ -64,11 +68,11 @@ fn prepare(
     process::close_all_but(line.as_fd())
         .map_err(SidecarError::step("close what is the sidecar's"))?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
-    Ok((landlock_abi, greetings))
+    Ok((landlock_abi, Given { greetings, secrets }))
 }
 
 /// Takes connections of clients until the line closes.
-fn serve(line: OwnedFd, greetings: Greetings) -> Result<(), SidecarError> {
+fn serve(line: OwnedFd, given: Given) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
     let runtime = Builder::new_current_thread()
         .enable_io()
@@ -77,7 +81,7 @@ fn serve(line: OwnedFd, greetings: Greetings) -> Result<(), SidecarError> {
         .map_err(step("make the event loop"))?;
     runtime.block_on(async move {
         let line = Line::new(line).map_err(step("watch the line to the sidecar"))?;
-        let greetings = Rc::new(greetings);
+        let given = Rc::new(given);
         loop {
             let heard = line.hear::<Arrival>().await;
             let Some((arrival, fds)) = heard.map_err(step("hear the sidecar"))? else {
@@ -86,11 +90,11 @@ fn serve(line: OwnedFd, greetings: Greetings) -> Result<(), SidecarError> {
             let Ok([client, questions]) = <[OwnedFd; 2]>::try_from(fds) else {
                 continue;
             };
-            let greetings = Rc::clone(&greetings);
+            let given = Rc::clone(&given);
             spawn_local(async move {
                 let client = TcpStream::from_std(client.into());
                 if let (Ok(client), Ok(questions)) = (client, Line::new(questions)) {
-                    conversation::serve(&greetings, &client, questions, arrival).await;
+                    conversation::serve(&given, &client, questions, arrival).await;
                 }
             });
         }

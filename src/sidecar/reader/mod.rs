@@ -20,6 +20,7 @@
 //! life          its confinement, and its loop
 //! conversation  one connection of a client: reads, asks, answers
 //! rewrite       a message without what belongs to one connection, for the other one
+//! secrets       the node's secrets: into requests, and out of answers
 //! outside       the connection to the host
 //! stream        the client's connection as hyper wants it, behind the guard
 //! ```
@@ -29,6 +30,7 @@ mod life;
 pub(super) mod messages;
 mod outside;
 mod rewrite;
+mod secrets;
 mod stream;
 
 use std::fs::File;
@@ -37,6 +39,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+pub use secrets::{ReadSecret, SHORTEST};
 
 use super::protocol::{self, Reply};
 use super::{ConfineError, SidecarError};
@@ -53,6 +57,8 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 pub struct Reading {
     /// The certificates that hosts are known by (PEM).
     pub roots: String,
+    /// The node's secrets that are put into requests.
+    pub secrets: Vec<ReadSecret>,
 }
 
 impl Reading {

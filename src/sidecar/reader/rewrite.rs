@@ -6,7 +6,10 @@ use hyper::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
     TRANSFER_ENCODING, UPGRADE,
 };
+use hyper::http::request::Parts;
 use hyper::{Request as HttpRequest, Response, StatusCode, Uri, Version};
+
+use super::secrets::{Answers, Secrets};
 
 use crate::egress::http::{HttpRefusal, overrides, stays_behind};
 use crate::egress::request::{Asked, Said, of_said};
@@ -49,8 +52,16 @@ pub(super) fn read<B>(
 pub(super) fn request<B>(
     asked: &Asked,
     message: HttpRequest<B>,
-) -> Result<HttpRequest<B>, &'static str> {
+    secrets: &Secrets,
+) -> Result<(HttpRequest<B>, Answers), String> {
     let (mut parts, body) = message.into_parts();
+    let headers = head(asked, &mut parts).map_err(str::to_owned)?;
+    let answers = secrets.put(&asked.request, asked.query.as_deref(), headers)?;
+    Ok((HttpRequest::from_parts(parts, body), answers))
+}
+
+/// The head of it.
+fn head<'a>(asked: &Asked, parts: &'a mut Parts) -> Result<&'a mut HeaderMap, &'static str> {
     if parts.headers.contains_key(UPGRADE) {
         return Err("it asks for another protocol (Upgrade), in which nobody could read requests");
     }
@@ -69,7 +80,7 @@ pub(super) fn request<B>(
     let host = HeaderValue::try_from(host).map_err(|_| "its host is not one that can be sent")?;
     parts.headers.insert(HOST, host);
     parts.version = Version::HTTP_11;
-    Ok(HttpRequest::from_parts(parts, body))
+    Ok(&mut parts.headers)
 }
 
 /// The Host field and the target, in the one form.
@@ -90,9 +101,18 @@ fn wire(asked: &Asked) -> (String, String) {
     (host, target)
 }
 
-/// The answer as the client gets it, or what is wrong with it.
-pub(super) fn answer<B>(asked: &Asked, message: Response<B>) -> Result<Response<B>, &'static str> {
+/// The head of the answer as the client gets it, without these secrets, or what is wrong with it.
+pub(super) fn answer<B>(
+    asked: &Asked,
+    message: Response<B>,
+    secrets: Option<&Secrets>,
+) -> Result<Response<B>, &'static str> {
     let (mut parts, body) = message.into_parts();
+    if let Some(secrets) = secrets {
+        secrets.clean(&mut parts.headers)?;
+        // The phrase behind the status.
+        parts.extensions.clear();
+    }
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err("it changed the protocol, which nobody asked it for");
     }
@@ -177,7 +197,8 @@ mod tests {
         let message = message("GET", target, fields);
         let to = ("a.test".parse().unwrap(), 443);
         let asked = read(&message, Scheme::Https, to).map_err(|why| why.to_string())?;
-        request(&asked, message).map_err(str::to_owned)
+        let none = Secrets::new(Vec::new());
+        request(&asked, message, &none).map(|(message, _)| message)
     }
 
     #[test]
@@ -254,7 +275,7 @@ mod tests {
                 .header("Set-Cookie", "a")
                 .body(())
                 .unwrap();
-            let answer = answer(&asked, redirect).unwrap();
+            let answer = answer(&asked, redirect, None).unwrap();
             assert_eq!(answer.headers()[LOCATION], expected);
             assert!(answer.headers().get(CONNECTION).is_none());
             assert_eq!(answer.headers()["content-length"], "3");
@@ -265,8 +286,13 @@ mod tests {
             .header("Transfer-Encoding", "chunked")
             .body(())
             .unwrap();
-        assert!(super::answer(&asked, both).unwrap().headers().is_empty());
+        assert!(
+            super::answer(&asked, both, None)
+                .unwrap()
+                .headers()
+                .is_empty()
+        );
         let switched = Response::builder().status(101).body(()).unwrap();
-        assert!(super::answer(&asked, switched).is_err());
+        assert!(super::answer(&asked, switched, None).is_err());
     }
 }

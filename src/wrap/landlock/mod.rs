@@ -51,7 +51,7 @@ use crate::policy::{Capability, NetworkMode};
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::ended::Ended;
 use crate::runtime::input::node_files;
-use crate::runtime::network::{resolver, upstream};
+use crate::runtime::network::{reading, resolver, upstream};
 use crate::sidecar::{EngineNetworks, Limits, Reading, Serving, bare};
 use crate::sys::process;
 pub use describe::decide;
@@ -265,8 +265,8 @@ fn serve(
     let proxy = planned
         .map(|planned| upstream::find(node_files::config(global), planned))
         .transpose()?;
-    let roots = upstream::roots(node_files::config(global), &network.rules)?;
-    let reading = roots.map(|roots| Reading { roots }.to_file());
+    let reading = reading::read(node_files::config(global), network)?;
+    let reading = reading.as_ref().map(Reading::to_file);
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
     let served = bare::spawn(bare::Bare {
         serving: Serving {

@@ -1,0 +1,161 @@
+//! Secrets of the node that are put into requests on their way out (N43, N44 of the threat list): no container has them.
+
+use super::allowlist::{Agent, INTERNET, arrived, internet, witness};
+use super::node::NodeFiles;
+use super::{Docker, runtime};
+use crate::command::run;
+
+const VALUE: &str = "sk-live-5d7c1e0b42f94a6b8f3a";
+const PLACEHOLDER: &str = "agentbox-secret-model";
+const ALLOW: &str = "dev.agentbox.network.allow=GET,POST https://api.example.test/repos/acme/**, \
+                     GET https://api.example.test/other/**, GET https://index.example.test/**";
+
+/// A node with a secret for one host's requests.
+fn node(mode: u32) -> NodeFiles {
+    internet();
+    let mut node = NodeFiles::default();
+    node.write("model-key", mode, &format!("{VALUE}\n"));
+    node.write(
+        "config.toml",
+        0o600,
+        &format!(
+            "[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n\
+             [[secret]]\nname = \"model\"\nfile = \"/etc/agentbox/model-key\"\npolicies = [\"standard\"]\n\
+             requests = [\"GET,POST https://api.example.test/repos/acme/**\"]\nheader = \"authorization: Bearer {{}}\"\n\
+             env = \"MODEL_API_KEY\"\n"
+        ),
+    );
+    node
+}
+
+/// Whether a process of the rig has these bytes in memory that it may write to.
+fn has_in_memory(pid: &str, what: &[u8]) -> bool {
+    use std::os::unix::fs::FileExt;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let regions = maps.lines().filter_map(|line| {
+        let (bounds, rest) = line.split_once(' ')?;
+        let (begin, end) = bounds.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        rest.starts_with("rw")
+            .then_some((number(begin)?, number(end)?))
+    });
+    regions.into_iter().any(|(begin, end)| {
+        let mut bytes = vec![0; usize::try_from(end - begin).unwrap()];
+        let read = memory.read_at(&mut bytes, begin).unwrap_or(0);
+        bytes[..read]
+            .windows(what.len())
+            .any(|window| window == what)
+    })
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_secret_of_the_node_is_in_the_request_and_nowhere_inside() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = node(0o600);
+    let key = "MODEL_API_KEY=key-of-the-engine";
+    let agent = Agent::start(&docker, &[runtime(), "-e", key, "--annotation", ALLOW]);
+    // What programs find is what stands for it, whatever the engine says.
+    let found = agent.container.exec(&[], &["printenv", "MODEL_API_KEY"]);
+    assert_eq!(found.stdout.trim(), PLACEHOLDER, "{found}");
+    let first = agent.container.exec(&[], &["cat", "/proc/1/environ"]);
+    assert!(first.stdout.contains(PLACEHOLDER) && !first.stdout.contains("key-of-the-engine"));
+    let header = format!("Authorization: Bearer {PLACEHOLDER}");
+    for (place, fields) in [
+        ("placeholder", &["-H", &*header][..]),
+        ("none", &[]),
+        ("own", &["-H", "Authorization: Bearer key-of-the-agent"]),
+    ] {
+        let address = format!("http://api.example.test/repos/acme/{place}");
+        for direct in [true, false] {
+            let got = agent.curl(direct, &[fields, &[&*address]].concat());
+            assert!(got.stdout.contains(place), "{got}");
+        }
+        let path = format!("/repos/acme/{place}\"");
+        assert_eq!(arrived(&[&path, &format!("Bearer {VALUE}")]), 2, "{place}");
+    }
+    assert_eq!(arrived(&["key-of-the-agent"]), 0);
+    // Another request to that host, and another host, get nothing.
+    let got = agent.curl(true, &["http://api.example.test/other/x"]);
+    assert!(got.stdout.contains("/other/x"), "{got}");
+    assert_eq!(arrived(&["/other/x", VALUE]), 0);
+    for refused in [
+        &["-H", &*header, "http://index.example.test/x"][..],
+        &["-H", &*header, "http://api.example.test/other/y"],
+        &[
+            "-H",
+            "X-Other: agentbox-secret-model",
+            "http://api.example.test/repos/acme/y",
+        ],
+        &["http://api.example.test/repos/acme/y?key=agentbox-secret-model"],
+        &["http://api.example.test/repos/acme/agentbox-secret-model"],
+    ] {
+        let got = agent.curl(true, &[&["-i"], refused].concat());
+        assert!(got.stdout.starts_with("HTTP/1.1 403 agentbox: "), "{got}");
+        assert!(got.stdout.contains("stands for the secret model"), "{got}");
+    }
+    // A host that sends back what it got, in pieces of seven bytes.
+    let address = "http://api.example.test/repos/acme/echo";
+    let got = agent.curl(true, &["-i", address]);
+    assert!(
+        got.stdout.contains("authorization") && got.stdout.contains("****"),
+        "{got}"
+    );
+    assert!(
+        !got.stdout.contains(VALUE) && !got.stdout.contains("c2stbGl2ZS"),
+        "{got}"
+    );
+    // What the host may say anywhere else on that host: the secret is looked for there too.
+    let other = agent.curl(true, &["-i", "http://api.example.test/other/echo"]);
+    assert!(
+        other.stdout.contains("X-Echo: none") || other.stdout.contains("x-echo: none"),
+        "{other}"
+    );
+    // Nowhere on the node but in its file and in the process that needs it.
+    let id = agent.container.inspect("{{.Id}}");
+    for place in ["/run/agentbox", "/var/lib/agentbox", "/run/docker"] {
+        let found = run("grep", &["-rlIs", "--binary-files=text", VALUE, place]);
+        assert_eq!(found.stdout, "", "{place}");
+    }
+    let control = run("grep", &["-rls", VALUE, "/etc/agentbox"]);
+    assert!(control.stdout.contains("model-key"), "{control}");
+    let sidecar = agent.sidecar();
+    let reader = super::requests::reader_of(&sidecar).unwrap();
+    assert!(has_in_memory(&reader, VALUE.as_bytes()), "the control");
+    assert!(!has_in_memory(&sidecar, VALUE.as_bytes()));
+    let told = run("agentbox", &["explain", &id]);
+    assert!(
+        told.stdout.contains("secret model, which is not inside"),
+        "{told}"
+    );
+    assert!(!told.stdout.contains(VALUE), "{told}");
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn a_secret_that_cannot_be_kept_is_an_error() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let allow = |rules: &str| format!("dev.agentbox.network.allow={rules}");
+    let refused = |allow: &str| {
+        let all = ["--rm", runtime(), "--annotation", allow, "test-workloads"];
+        docker.run(&all, &["true"])
+    };
+    {
+        let _node = node(0o600);
+        let both = allow("api.example.test, POST https://api.example.test/repos/acme/**");
+        let got = refused(&both);
+        assert!(
+            got.code != 0 && got.stderr.contains("nobody would see them"),
+            "{got}"
+        );
+        // Where none of its requests is allowed it is not given, and nothing is said.
+        let got = refused(&allow("index.example.test"));
+        assert_eq!(got.code, 0, "{got}");
+    }
+    let _node = node(0o644);
+    let got = refused(&allow("POST https://api.example.test/repos/acme/**"));
+    assert!(got.code != 0 && got.stderr.contains("chmod 600"), "{got}");
+}

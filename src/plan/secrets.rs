@@ -1,0 +1,115 @@
+//! PURE. Which secrets of the node a container uses, and what its programs have in their place.
+
+use crate::egress::{Decision, Rules};
+use crate::plan::PlanError;
+use crate::policy::request::Scheme;
+use crate::policy::{Host, NodeSecret, PolicyName};
+
+/// The secrets that are put into requests of this container: those for a host to which some request is allowed. An error where
+/// one of them names no single host, where nobody would see the requests to its host, or where two would be in one field.
+pub(super) fn planned(
+    policy: &PolicyName,
+    secrets: &[NodeSecret],
+    rules: &Rules,
+) -> Result<Vec<NodeSecret>, PlanError> {
+    let refused = |why| PlanError::Secret {
+        policy: policy.to_string(),
+        why,
+    };
+    let mut planned: Vec<NodeSecret> = Vec::new();
+    for secret in secrets {
+        let places = secret.places().map_err(refused)?;
+        if !places
+            .iter()
+            .any(|(host, port)| is_named(rules, host, *port))
+        {
+            continue;
+        }
+        let unseen = places
+            .iter()
+            .find(|(host, port)| matches!(rules.decide(host, *port), Decision::Allow(_)));
+        if let Some((host, port)) = unseen {
+            return Err(refused(format!(
+                "secret {} belongs into requests to {host}, and network.allow opens port {port} of it whatever is said there, so that \
+                 nobody would see them: allow requests alone, such as 'POST https://{host}/**'",
+                secret.name
+            )));
+        }
+        if let Some(other) = planned.iter().find(|other| clash(other, secret)) {
+            return Err(refused(format!(
+                "{} and {} belong into the same field ({}) of requests to the same host: leave one out",
+                other.name,
+                secret.name,
+                secret.header.name()
+            )));
+        }
+        planned.push(secret.clone());
+    }
+    Ok(planned)
+}
+
+/// Whether some request to it is allowed.
+fn is_named(rules: &Rules, host: &Host, port: u16) -> bool {
+    rules
+        .requests()
+        .any(|rule| rule.names(host) && rule.scheme == Scheme::Https && rule.allowed_port() == port)
+}
+
+/// Whether two secrets would be put into one field, or are one by name.
+fn clash(one: &NodeSecret, other: &NodeSecret) -> bool {
+    let places = |secret: &NodeSecret| secret.places().unwrap_or_default();
+    let same_field = one.header.name() == other.header.name();
+    one.name == other.name || same_field && !places(one).is_disjoint(&places(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(name: &str, request: &str) -> NodeSecret {
+        NodeSecret {
+            name: name.parse().unwrap(),
+            file: "/etc/agentbox/model".parse().unwrap(),
+            policies: ["agent".parse().unwrap()].into(),
+            requests: [request.parse().unwrap()].into(),
+            header: "x-api-key: {}".parse().unwrap(),
+            env: None,
+        }
+    }
+
+    fn planned(secrets: &[NodeSecret], allow: &[&str]) -> Result<usize, String> {
+        let allow = allow.iter().map(|rule| rule.parse().unwrap()).collect();
+        let rules = Rules {
+            allow,
+            ..Rules::default()
+        };
+        let planned = super::planned(&"agent".parse().unwrap(), secrets, &rules);
+        planned
+            .map(|all| all.len())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_secret_goes_where_its_requests_are_seen_and_nowhere_else() {
+        let model = secret("model", "POST https://a.test/v1/**");
+        let model = std::slice::from_ref(&model);
+        assert_eq!(planned(model, &["POST https://a.test/v1/messages"]), Ok(1));
+        assert_eq!(planned(model, &["POST https://*.test/**"]), Ok(1));
+        for without in ["a.test", "POST https://b.test/**", "POST http://a.test/**"] {
+            assert_eq!(planned(model, &[without]), Ok(0), "{without}");
+        }
+        let error = planned(model, &["a.test", "POST https://a.test/v1/**"]).unwrap_err();
+        assert!(error.contains("nobody would see them"), "{error}");
+    }
+
+    #[test]
+    fn two_secrets_are_not_in_one_field() {
+        let one = secret("one", "POST https://a.test/v1/**");
+        let other = secret("other", "GET https://a.test/v2/**");
+        let elsewhere = secret("elsewhere", "GET https://b.test/v2/**");
+        let allow = ["* https://a.test/**", "* https://b.test/**"];
+        assert_eq!(planned(&[one.clone(), elsewhere], &allow), Ok(2));
+        let error = planned(&[one, other], &allow).unwrap_err();
+        assert!(error.contains("one and other"), "{error}");
+    }
+}
