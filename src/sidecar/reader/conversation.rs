@@ -54,7 +54,7 @@ enum Leave {
     /// Over the one before.
     Kept,
     /// It may not; the client is told this.
-    Refused(Told),
+    Refused(Box<Told>),
 }
 
 /// Serves a connection to a host with rules for requests, until it ends; the sidecar, which holds it too, says goodbye.
@@ -124,7 +124,7 @@ impl Conversation<'_> {
             let (mut outside, is_new) = match (self.leave(&may).await?, kept.take()) {
                 (Leave::Refused(told), kept) => {
                     self.outside.replace(kept);
-                    return Ok(told);
+                    return Ok(*told);
                 }
                 (Leave::New(stream), _) => match self.open(stream).await {
                     Ok(outside) => (outside, true),
@@ -184,14 +184,14 @@ impl Conversation<'_> {
                 status,
                 phrase,
                 body,
-            } => Leave::Refused(words(status, phrase, body)),
+            } => Leave::Refused(Box::new(words(status, phrase, body))),
         })
     }
 
     /// Tells the sidecar of something that has but one answer.
     async fn refused(&self, why: &Question) -> io::Result<Told> {
         match self.leave(why).await? {
-            Leave::Refused(told) => Ok(told),
+            Leave::Refused(told) => Ok(*told),
             Leave::New(_) | Leave::Kept => Err(io::ErrorKind::InvalidData.into()),
         }
     }
