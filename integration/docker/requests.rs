@@ -167,8 +167,7 @@ fn git_clones_over_plain_http_what_a_rule_for_requests_names() {
     let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
     let clone = |owner: &str| {
         let script = format!(
-            "cd /tmp && git -c url.http://files.example.test/.insteadOf=https://files.example.test/ \
-             clone https://files.example.test/{owner}/app.git {owner} && cat {owner}/file"
+            "cd /tmp && git clone https://files.example.test/{owner}/app.git {owner} && cat {owner}/file"
         );
         agent.container.exec(&[], &["sh", "-c", &script])
     };
@@ -209,7 +208,8 @@ fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
         ];
         run("git", &log).ok()
     };
-    let plain = "git -c url.http://files.example.test/.insteadOf=https://files.example.test/ -c user.name=a -c user.email=a@b";
+    // That git asks in the clear is the environment's doing.
+    let plain = "git -c user.name=a -c user.email=a@b";
     let works = |agent: &Agent<'_>, name: &str| {
         let script = format!(
             "cd /tmp && rm -rf w && {plain} clone -q https://files.example.test/smart/{name} w && cd w && cat file && \
@@ -474,6 +474,47 @@ fn an_answer_streams_and_a_name_of_requests_leads_to_no_private_address() {
         );
     }
     assert_eq!(arrived(&["tcp", "10.9.9.9"]), before);
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn programs_are_told_of_plain_addresses_by_the_environment_alone() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    let allow = "dev.agentbox.network.allow=POST https://api.anthropic.com/v1/messages, POST https://api.openai.com/v1/**";
+    let own = "OPENAI_BASE_URL=http://own.test";
+    let agent = Agent::start(&docker, &[runtime(), "-e", own, "--annotation", allow]);
+    let names = ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GIT_CONFIG_COUNT"];
+    let get = [&["printenv"][..], &names].concat();
+    let expected = ["http://api.anthropic.com", "http://own.test", "2"];
+    let found = agent.container.exec(&[], &get);
+    assert_eq!(
+        found.stdout.lines().collect::<Vec<_>>(),
+        expected,
+        "{found}"
+    );
+    let first = agent.container.exec(&[], &["cat", "/proc/1/environ"]);
+    assert!(
+        first
+            .stdout
+            .contains("ANTHROPIC_BASE_URL=http://api.anthropic.com")
+    );
+    let told = run(
+        "agentbox",
+        &["explain", &agent.container.inspect("{{.Id}}")],
+    );
+    assert!(
+        told.stdout.contains("git asks http://api.openai.com/"),
+        "{told}"
+    );
+    // Where the host is open, programs reach it as they always do.
+    let allow = "dev.agentbox.network.allow=api.anthropic.com";
+    let open = Agent::start(&docker, &[runtime(), "--annotation", allow]);
+    let found = open
+        .container
+        .exec(&[], &["printenv", "ANTHROPIC_BASE_URL"]);
+    assert_ne!(found.code, 0, "{found}");
 }
 
 /// Lines of a process's status.

@@ -7,6 +7,7 @@
 pub mod anonymous;
 pub mod audit;
 mod decided;
+pub mod environment;
 mod ephemeral;
 mod error;
 pub mod facts;

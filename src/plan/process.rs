@@ -6,8 +6,7 @@ use oci_spec::runtime::{
     Capabilities, LinuxCapabilities, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process,
 };
 
-use super::{CapabilitySets, NetworkPlan, Plan, neutral};
-use crate::egress::own::no_proxy;
+use super::{CapabilitySets, Plan, environment, neutral};
 use crate::policy::Capability;
 
 /// The process as it may run under the plan: no_new_privs, capabilities within the limit, no core dumps, no urgency.
@@ -23,62 +22,8 @@ pub fn confine(mut process: Process, plan: &Plan) -> Process {
     limits.retain(|l| l.typ() != PosixRlimitType::RlimitCore);
     limits.push(core_limit());
     process.set_rlimits(Some(limits));
-    if plan.network.proxy_env {
-        let own = proxy_env(&plan.network);
-        let mut env = process.env().clone().unwrap_or_default();
-        // The image's or the engine's own proxy cannot be reached, whatever it is.
-        env.retain(|entry| {
-            let name = entry.split('=').next().unwrap_or(entry);
-            !own.iter().any(|(ours, _)| ours == name)
-        });
-        env.extend(
-            own.into_iter()
-                .map(|(name, value)| format!("{name}={value}")),
-        );
-        process.set_env(Some(env));
-    }
-    with_placeholders(&mut process, &plan.network);
+    environment::set(&mut process, &plan.network);
     process
-}
-
-/// What stands for the node's secrets, whatever the engine or the image has in these variables: a key of theirs would be inside.
-fn with_placeholders(process: &mut Process, network: &NetworkPlan) {
-    let mut env = process.env().clone().unwrap_or_default();
-    for secret in &network.secrets {
-        if let Some(name) = secret.env.as_ref().map(ToString::to_string) {
-            env.retain(|entry| entry.split('=').next() != Some(&name));
-            env.push(format!("{name}={}", secret.placeholder()));
-        }
-    }
-    if !network.secrets.is_empty() {
-        process.set_env(Some(env));
-    }
-}
-
-/// Whether programs look for a proxy in this variable: under `network.proxy-env` it names the sidecar, whatever it was.
-pub fn is_of_proxies(variable: &str) -> bool {
-    let is_it = |name: &&str| *name == variable || name.to_lowercase() == variable;
-    PROXY_VARIABLES.iter().any(is_it)
-}
-
-/// The last one names what is reached without a proxy.
-const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
-
-/// What programs look at for a proxy, in both cases. ALL_PROXY is not SOCKS: Python's httpx, which the SDKs of model
-/// providers use, does not start when it names one and a package for it is missing.
-fn proxy_env(network: &NetworkPlan) -> Vec<(String, String)> {
-    let proxy = format!("http://127.0.0.1:{}", network.proxy_port);
-    let direct = no_proxy(&network.own_names);
-    PROXY_VARIABLES
-        .iter()
-        .flat_map(|name| {
-            let value = match *name {
-                "NO_PROXY" => &direct,
-                _ => &proxy,
-            };
-            [*name, &name.to_lowercase()].map(|name| (name.to_owned(), value.clone()))
-        })
-        .collect()
 }
 
 fn core_limit() -> PosixRlimit {

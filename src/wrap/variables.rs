@@ -8,7 +8,7 @@ use super::error::WrapRefused;
 use super::landlock;
 use super::{own_file, planted};
 use crate::cli::Walls;
-use crate::plan::process::is_of_proxies;
+use crate::plan::environment::is_of_proxies;
 use crate::policy::{NetworkMode, Policy, Switch};
 
 /// The variables that one source names.

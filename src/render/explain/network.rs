@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::page::{Page, size};
 use crate::egress::{Asking, spelling};
 use crate::plan::NetworkPlan;
+use crate::plan::environment::{PlainAddress, plain_addresses};
 use crate::policy::{HostName, NetworkMode, NetworkRule, Rule, Target, UpstreamNames, escape};
 
 pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
@@ -149,6 +150,16 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
     }
     if network.proxy_env {
         page.item("HTTP_PROXY and its kin name the sidecar");
+    }
+    for plain in plain_addresses(&network.rules) {
+        match plain {
+            PlainAddress::Base { variable, address } => {
+                page.item(format_args!("{variable} is {address}, unless it is set"));
+            }
+            PlainAddress::Git(host) => {
+                page.item(format_args!("git asks http://{host}/ for https://{host}/"));
+            }
+        }
     }
     for secret in &network.secrets {
         let requests: Vec<String> = secret.requests.iter().map(ToString::to_string).collect();

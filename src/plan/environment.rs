@@ -1,0 +1,243 @@
+//! PURE. The variables that the network wall gives a process: the way to the sidecar, plain addresses of hosts of requests, and what
+//! stands for the node's secrets.
+
+use oci_spec::runtime::Process;
+use serde::Deserialize;
+
+use super::NetworkPlan;
+use crate::egress::own::no_proxy;
+use crate::egress::{Decision, Denial, Rules};
+use crate::policy::request::Scheme;
+use crate::policy::rule::Target;
+use crate::policy::{Host, HostName};
+
+/// Hosts that git is told of, at most.
+const MOST_GIT: usize = 64;
+
+/// Sets them. The same again changes nothing.
+pub(super) fn set(process: &mut Process, network: &NetworkPlan) {
+    let before = process.env().clone().unwrap_or_default();
+    let mut env = Environment(before.clone());
+    if network.proxy_env {
+        // The image's or the engine's own proxy cannot be reached, whatever it is.
+        for (name, value) in proxies(network) {
+            env.replace(&name, &value);
+        }
+    }
+    for plain in plain_addresses(&network.rules) {
+        env.take(&plain);
+    }
+    for secret in &network.secrets {
+        // Whatever the engine or the image has there: a key of theirs would be inside.
+        if let Some(name) = &secret.env {
+            env.replace(&name.to_string(), &secret.placeholder());
+        }
+    }
+    if env.0 != before {
+        process.set_env(Some(env.0));
+    }
+}
+
+/// Whether programs look for a proxy in this variable: under `network.proxy-env` it names the sidecar, whatever it was.
+pub fn is_of_proxies(variable: &str) -> bool {
+    let is_it = |name: &&str| *name == variable || name.to_lowercase() == variable;
+    PROXY_VARIABLES.iter().any(is_it)
+}
+
+/// The last one names what is reached without a proxy.
+const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+
+/// What programs look at for a proxy, in both cases. ALL_PROXY is not SOCKS: Python's httpx, which the SDKs of model
+/// providers use, does not start when it names one and a package for it is missing.
+fn proxies(network: &NetworkPlan) -> Vec<(String, String)> {
+    let proxy = format!("http://127.0.0.1:{}", network.proxy_port);
+    let direct = no_proxy(&network.own_names);
+    PROXY_VARIABLES
+        .iter()
+        .flat_map(|name| {
+            let value = match *name {
+                "NO_PROXY" => &direct,
+                _ => &proxy,
+            };
+            [*name, &name.to_lowercase()].map(|name| (name.to_owned(), value.clone()))
+        })
+        .collect()
+}
+
+/// What makes programs ask a host in plain HTTP, of which nothing but requests is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlainAddress {
+    /// A variable with the address that programs begin theirs with.
+    Base {
+        /// Its name.
+        variable: String,
+        /// Its value.
+        address: String,
+    },
+    /// git's `url.http://HOST/.insteadOf`, in GIT_CONFIG_COUNT and its kin (git-config(1), ENVIRONMENT).
+    Git(HostName),
+}
+
+/// `policies/plain.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plain {
+    base: Vec<Base>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Base {
+    host: HostName,
+    variable: String,
+    address: String,
+    /// Who reads it.
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+/// All of them for these rules: known bases first, then git.
+pub fn plain_addresses(rules: &Rules) -> Vec<PlainAddress> {
+    if !rules.have_requests() {
+        return Vec::new();
+    }
+    let plain: Plain = toml::from_str(include_str!("../../policies/plain.toml"))
+        .expect("a test parses the built-in list");
+    let known = plain.base.into_iter();
+    let known = known.filter(|base| has_requests_alone(rules, &base.host));
+    let known = known.map(|base| PlainAddress::Base {
+        variable: base.variable,
+        address: base.address,
+    });
+    let mut named: Vec<&HostName> = rules
+        .requests()
+        .filter(|rule| rule.scheme == Scheme::Https && rule.port.is_none())
+        .filter_map(|rule| match &rule.target {
+            Target::Name(host) => Some(host),
+            Target::Below(_) | Target::Any | Target::Addresses(..) => None,
+        })
+        .filter(|host| has_requests_alone(rules, host))
+        .collect();
+    named.sort();
+    named.dedup();
+    let git = named.into_iter().take(MOST_GIT).cloned();
+    known.chain(git.map(PlainAddress::Git)).collect()
+}
+
+/// Whether requests to its HTTPS are allowed, and no connection: with one, programs reach it as they always do.
+fn has_requests_alone(rules: &Rules, host: &HostName) -> bool {
+    let host = Host::Name(host.clone());
+    let port = Scheme::Https.port();
+    let names = |scheme| scheme == Scheme::Https;
+    let named = rules
+        .requests()
+        .any(|rule| names(rule.scheme) && rule.allowed_port() == port && rule.names(&host));
+    named && rules.decide(&host, port) == Decision::Deny(Denial::OnlyRequests)
+}
+
+/// Entries `NAME=VALUE`.
+struct Environment(Vec<String>);
+
+impl Environment {
+    fn get(&self, name: &str) -> Option<&str> {
+        // Of several the last counts to most programs.
+        self.0.iter().rev().find_map(|entry| {
+            let (found, value) = entry.split_once('=')?;
+            (found == name).then_some(value)
+        })
+    }
+
+    fn replace(&mut self, name: &str, value: &str) {
+        self.0.retain(|entry| entry.split('=').next() != Some(name));
+        self.0.push(format!("{name}={value}"));
+    }
+
+    fn take(&mut self, plain: &PlainAddress) {
+        match plain {
+            // Somebody who has set it means it.
+            PlainAddress::Base { variable, address } => {
+                if self.get(variable).is_none() {
+                    self.replace(variable, address);
+                }
+            }
+            PlainAddress::Git(host) => self.take_git(host),
+        }
+    }
+
+    /// One more entry behind those that are there; none where they cannot be counted.
+    fn take_git(&mut self, host: &HostName) {
+        const COUNT: &str = "GIT_CONFIG_COUNT";
+        let count = match self.get(COUNT) {
+            None | Some("") => Some(0),
+            Some(text) => text.parse::<u32>().ok(),
+        };
+        let key = format!("url.http://{host}/.insteadOf");
+        let is_there = |number| self.get(&format!("GIT_CONFIG_KEY_{number}")) == Some(&key);
+        if let Some(count) = count.filter(|count| *count < 1000 && !(0..*count).any(is_there)) {
+            self.replace(&format!("GIT_CONFIG_KEY_{count}"), &key);
+            let value = format!("https://{host}/");
+            self.replace(&format!("GIT_CONFIG_VALUE_{count}"), &value);
+            self.replace(COUNT, &(count + 1).to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allow: &[&str]) -> Rules {
+        Rules {
+            allow: allow.iter().map(|rule| rule.parse().unwrap()).collect(),
+            ..Rules::default()
+        }
+    }
+
+    fn with(allow: &[&str], env: &[&str]) -> Vec<String> {
+        let mut env = Environment(env.iter().map(|entry| (*entry).to_owned()).collect());
+        for _ in 0..2 {
+            for plain in plain_addresses(&rules(allow)) {
+                env.take(&plain);
+            }
+        }
+        env.0
+    }
+
+    #[test]
+    fn a_host_of_requests_alone_is_asked_in_plain_http() {
+        let messages = "POST https://api.anthropic.com/v1/messages";
+        let env = with(&[messages], &["PATH=/bin"]);
+        assert!(env.contains(&"ANTHROPIC_BASE_URL=http://api.anthropic.com".to_owned()));
+        assert!(env.contains(&"GIT_CONFIG_COUNT=1".to_owned()));
+        assert_eq!(env.len(), 5, "{env:?}");
+        // Reached as ever, or not at all.
+        assert_eq!(with(&[messages, "api.anthropic.com"], &[]), [""; 0]);
+        assert_eq!(with(&["api.anthropic.com"], &[]), [""; 0]);
+        assert_eq!(with(&["GET https://*.test/**"], &[]), [""; 0]);
+        assert_eq!(with(&["GET https://a.test:8443/**"], &[]), [""; 0]);
+        // Somebody's own word.
+        let own = "ANTHROPIC_BASE_URL=http://elsewhere.test";
+        assert!(with(&[messages], &[own]).contains(&own.to_owned()));
+    }
+
+    #[test]
+    fn git_keeps_what_it_was_told_before() {
+        let own = [
+            "GIT_CONFIG_COUNT=1",
+            "GIT_CONFIG_KEY_0=user.name",
+            "GIT_CONFIG_VALUE_0=A",
+        ];
+        let env = with(&["GET https://git.test/**", "GET https://a.test/**"], &own);
+        for entry in [
+            "GIT_CONFIG_COUNT=3",
+            "GIT_CONFIG_KEY_0=user.name",
+            "GIT_CONFIG_KEY_1=url.http://a.test/.insteadOf",
+            "GIT_CONFIG_VALUE_1=https://a.test/",
+            "GIT_CONFIG_KEY_2=url.http://git.test/.insteadOf",
+        ] {
+            assert!(env.contains(&entry.to_owned()), "{entry}: {env:?}");
+        }
+        let odd = ["GIT_CONFIG_COUNT=many"];
+        assert_eq!(with(&["GET https://git.test/**"], &odd), odd);
+    }
+}
