@@ -159,3 +159,63 @@ fn a_secret_that_cannot_be_kept_is_an_error() {
     let got = refused(&allow("POST https://api.example.test/repos/acme/**"));
     assert!(got.code != 0 && got.stderr.contains("chmod 600"), "{got}");
 }
+
+/// Processes of this program that run now: their names and numbers.
+fn own_processes() -> Vec<(String, String)> {
+    let all = std::fs::read_dir("/proc").unwrap();
+    let pids = all.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    pids.filter_map(|pid| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        name.starts_with("agentbox")
+            .then(|| (name.trim().to_owned(), pid))
+    })
+    .collect()
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn who_hands_a_secret_on_keeps_no_copy_of_it() {
+    let _docker = Docker::alone();
+    let _turn = witness();
+    let _node = node(0o600);
+    let dir = std::env::temp_dir().join(format!("secrets-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    for walls in [&[][..], &["--walls", "landlock"]] {
+        // `wrap` reads the secret and lives as long as its command.
+        let mut wrap = std::process::Command::new("agentbox")
+            .args(["wrap"])
+            .args(walls)
+            .args(["--policy", "standard", "--set"])
+            .arg("network.allow=POST https://api.example.test/repos/acme/**")
+            .args([
+                "--",
+                "sh",
+                "-c",
+                "printenv MODEL_API_KEY; echo began >began; exec sleep 30",
+            ])
+            .current_dir(&dir)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let began = dir.join("began");
+        for _ in 0..200 {
+            if began.exists() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert!(began.exists(), "{walls:?}");
+        std::fs::remove_file(began).unwrap();
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for (name, pid) in own_processes() {
+            match has_in_memory(&pid, VALUE.as_bytes()) {
+                true => with.push(name),
+                false => without.push(name),
+            }
+        }
+        wrap.kill().unwrap();
+        wrap.wait().unwrap();
+        assert_eq!(with, ["agentbox-reader"], "{walls:?}");
+        assert!(without.iter().any(|name| name == "agentbox"), "{without:?}");
+    }
+}

@@ -47,11 +47,12 @@ impl Creation<'_> {
 
     /// The sidecar and the inner network namespace; or another container's, which is joined, and a sidecar for denied calls alone.
     pub(super) fn begin_network(&mut self) -> Result<(), RuntimeError> {
+        // Wiped at this function's end: what is forked later has no copy of secrets.
+        let reading = self.decision.reading.take();
         let Some(plan) = self.decision.plan() else {
             return Ok(());
         };
         let (spec, listener) = (&self.decision.bundle.spec, self.decision.listener());
-        let reading = self.decision.reading.as_ref();
         let sidecar = match &plan.network.shared {
             Some(shared) => {
                 self.record.netns_cookie = Some(shared.cookie);
@@ -62,7 +63,8 @@ impl Creation<'_> {
                 self.running.member.insert(member).sidecar()
             }
             None => {
-                let network = NetworkWall::begin(plan, spec, &self.place, (listener, reading))?;
+                let network =
+                    NetworkWall::begin(plan, spec, &self.place, (listener, reading.as_ref()))?;
                 self.running.network.insert(network).sidecar()
             }
         };

@@ -1,11 +1,13 @@
 //! What the reader of requests is given: certificates, and the node's secrets, which are read here and kept nowhere.
 
+use std::io::{ErrorKind, Read};
 use std::path::Path;
+
+use zeroize::Zeroizing;
 
 use crate::plan::NetworkPlan;
 use crate::policy::NodeSecret;
 use crate::runtime::RuntimeError;
-use crate::runtime::input::bundle::read_open;
 use crate::runtime::network::upstream::{FileRule, open_of_root, roots};
 use crate::sidecar::{ReadSecret, Reading, SHORTEST};
 
@@ -31,10 +33,19 @@ pub fn read(config: &Path, network: &NetworkPlan) -> Result<Option<Reading>, Run
 
 fn of_file(secret: &NodeSecret) -> Result<ReadSecret, RuntimeError> {
     let path: &Path = secret.file.as_ref();
-    let bytes = read_open(open_of_root(path, &SECRET)?, path)?;
-    let value = String::from_utf8(bytes).ok();
-    let value = value.as_deref().and_then(first_line);
-    match value {
+    let mut file = open_of_root(path, &SECRET)?;
+    // One more than fits, so that a longer line is known as one. Its copies go with it.
+    let mut bytes = Zeroizing::new([0; LONGEST + 1]);
+    let mut length = 0;
+    while length < bytes.len() {
+        match file.read(&mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(RuntimeError::io(format!("read {path:?}"))(error)),
+        }
+    }
+    match first_line(&bytes[..length]) {
         Some(value) => Ok(ReadSecret {
             secret: secret.clone(),
             value: value.to_owned(),
@@ -49,8 +60,9 @@ fn of_file(secret: &NodeSecret) -> Result<ReadSecret, RuntimeError> {
     }
 }
 
-fn first_line(text: &str) -> Option<&str> {
-    let line = text.lines().next()?.trim_end();
+fn first_line(bytes: &[u8]) -> Option<&str> {
+    let line = bytes.split(|byte| *byte == b'\n').next()?;
+    let line = std::str::from_utf8(line).ok()?.trim_end();
     let fits = (SHORTEST..=LONGEST).contains(&line.len());
     (fits && line.bytes().all(|b| b.is_ascii_graphic())).then_some(line)
 }
@@ -61,8 +73,13 @@ mod tests {
 
     #[test]
     fn a_secret_is_one_line_of_visible_characters() {
-        assert_eq!(first_line("sk-0123456789\nmore\n"), Some("sk-0123456789"));
-        assert_eq!(first_line("sk-0123456789 \r\n"), Some("sk-0123456789"));
+        for good in [
+            "sk-0123456789\nmore\n",
+            "sk-0123456789 \r\n",
+            "sk-0123456789\n\u{e9}",
+        ] {
+            assert_eq!(first_line(good.as_bytes()), Some("sk-0123456789"));
+        }
         for bad in [
             "",
             "short",
@@ -70,7 +87,8 @@ mod tests {
             "sk 0123456789",
             "sk-0123456789\u{e9}",
         ] {
-            assert_eq!(first_line(bad), None, "{bad:?}");
+            assert_eq!(first_line(bad.as_bytes()), None, "{bad:?}");
         }
+        assert_eq!(first_line(&[b'k'; LONGEST + 1]), None);
     }
 }

@@ -39,6 +39,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 pub use secrets::{ReadSecret, SHORTEST};
 
@@ -52,7 +53,7 @@ const MOST_CONFIGURATION: u64 = 8 << 20;
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a reader is given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Reading {
     /// The certificates that hosts are known by (PEM).
@@ -62,17 +63,27 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// As a file without a name, to be handed over. An error is the kernel's.
+    /// As a file without a name, to be handed over; no copy stays in this process's memory. An error is the kernel's.
     pub fn to_file(&self) -> std::io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::memfd_create("agentbox-reader", flags)?);
-        file.write_all(&serde_json::to_vec(self)?)?;
+        // Large enough at once: what grows leaves copies behind.
+        let secrets: usize = self
+            .secrets
+            .iter()
+            .map(|secret| 8192 + secret.value.len())
+            .sum();
+        let mut text = Zeroizing::new(Vec::with_capacity(
+            2 * self.roots.len() + 4096 + 2 * secrets,
+        ));
+        serde_json::to_writer(&mut *text, self)?;
+        file.write_all(&text)?;
         file.rewind()?;
         Ok(file.into())
     }
 
     fn read(file: OwnedFd) -> std::io::Result<Self> {
-        let mut bytes = Vec::new();
+        let mut bytes = Zeroizing::new(Vec::new());
         let mut file = File::from(file).take(MOST_CONFIGURATION);
         file.read_to_end(&mut bytes)?;
         Ok(serde_json::from_slice(&bytes)?)

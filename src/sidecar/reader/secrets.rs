@@ -14,6 +14,7 @@ use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE,
 };
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
 
 use crate::policy::NodeSecret;
 use crate::policy::request::Request;
@@ -23,14 +24,20 @@ const REDACTED: u8 = b'*';
 /// The shortest secret, in bytes: a shorter one is in many answers by chance.
 pub const SHORTEST: usize = 8;
 
-/// A secret and its value.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A secret and its value, which is wiped with it.
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadSecret {
     /// What the node's file says of it.
     pub secret: NodeSecret,
     /// The value: visible ASCII, at least [`SHORTEST`] bytes.
     pub value: String,
+}
+
+impl Drop for ReadSecret {
+    fn drop(&mut self) {
+        self.value.zeroize();
+    }
 }
 
 impl fmt::Debug for ReadSecret {

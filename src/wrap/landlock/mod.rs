@@ -51,7 +51,7 @@ use crate::policy::{Capability, NetworkMode};
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::ended::Ended;
 use crate::runtime::input::node_files;
-use crate::runtime::network::{reading, resolver, upstream};
+use crate::runtime::network::{resolver, upstream};
 use crate::sidecar::{EngineNetworks, Limits, Reading, Serving, bare};
 use crate::sys::process;
 pub use describe::decide;
@@ -83,6 +83,7 @@ fn run_decided(
     git: &str,
 ) -> Result<Ended> {
     let decided = decision.decided.context("a policy is chosen")?;
+    let reading = decision.reading;
     let terminals = terminals();
     let mut plan = decided.plan.clone();
     let proxy = listen(&mut plan)?;
@@ -100,7 +101,7 @@ fn run_decided(
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .context("take the command's orphans")?;
     let sidecar = proxy
-        .map(|listener| serve(global, &decided, &plan, place, listener))
+        .map(|listener| serve(global, &decided, &plan, place, (listener, reading)))
         .transpose()?;
     say_what_is_lacking(&decided, abi);
     let signals = supervise::signals()?;
@@ -258,15 +259,15 @@ fn serve(
     decided: &Decided,
     plan: &Plan,
     place: &Place,
-    listener: OwnedFd,
+    (listener, reading): (OwnedFd, Option<Reading>),
 ) -> Result<OwnedFd> {
     let network = &plan.network;
     let planned = network.upstream.as_ref();
     let proxy = planned
         .map(|planned| upstream::find(node_files::config(global), planned))
         .transpose()?;
-    let reading = reading::read(node_files::config(global), network)?;
-    let reading = reading.as_ref().map(Reading::to_file);
+    // Wiped before anybody is forked.
+    let reading = reading.map(|reading| reading.to_file());
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
     let served = bare::spawn(bare::Bare {
         serving: Serving {
