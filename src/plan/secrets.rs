@@ -35,12 +35,13 @@ pub(super) fn planned(
                 secret.name
             )));
         }
-        if let Some(other) = planned.iter().find(|other| clash(other, secret)) {
+        if let Some((other, why)) = planned
+            .iter()
+            .find_map(|other| Some((other, clash(other, secret)?)))
+        {
             return Err(refused(format!(
-                "{} and {} belong into the same field ({}) of requests to the same host: leave one out",
-                other.name,
-                secret.name,
-                secret.header.name()
+                "{} and {} {why}: leave one out of its policies",
+                other.name, secret.name
             )));
         }
         planned.push(secret.clone());
@@ -55,11 +56,19 @@ fn is_named(rules: &Rules, host: &Host, port: u16) -> bool {
         .any(|rule| rule.names(host) && rule.scheme == Scheme::Https && rule.allowed_port() == port)
 }
 
-/// Whether two secrets would be put into one field, or are one by name.
-fn clash(one: &NodeSecret, other: &NodeSecret) -> bool {
+/// Why two secrets cannot be used together.
+fn clash(one: &NodeSecret, other: &NodeSecret) -> Option<String> {
     let places = |secret: &NodeSecret| secret.places().unwrap_or_default();
-    let same_field = one.header.name() == other.header.name();
-    one.name == other.name || same_field && !places(one).is_disjoint(&places(other))
+    let field = one.header.name();
+    if one.name == other.name {
+        return Some("are one name".to_owned());
+    }
+    if let Some(env) = one.env.as_ref().filter(|_| one.env == other.env) {
+        return Some(format!("are looked for in the same variable ({env})"));
+    }
+    let in_one_field = field == other.header.name() && !places(one).is_disjoint(&places(other));
+    in_one_field
+        .then(|| format!("belong into the same field ({field}) of requests to the same host"))
 }
 
 #[cfg(test)]
@@ -110,6 +119,19 @@ mod tests {
         let allow = ["* https://a.test/**", "* https://b.test/**"];
         assert_eq!(planned(&[one.clone(), elsewhere], &allow), Ok(2));
         let error = planned(&[one, other], &allow).unwrap_err();
-        assert!(error.contains("one and other"), "{error}");
+        assert!(
+            error.contains("one and other belong into the same field"),
+            "{error}"
+        );
+        let env = |name: &str, request: &str| NodeSecret {
+            env: Some("KEY".parse().unwrap()),
+            ..secret(name, request)
+        };
+        let both = [
+            env("one", "POST https://a.test/v1/**"),
+            env("other", "GET https://b.test/**"),
+        ];
+        let error = planned(&both, &allow).unwrap_err();
+        assert!(error.contains("the same variable (KEY)"), "{error}");
     }
 }

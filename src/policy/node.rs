@@ -196,9 +196,21 @@ mod tests {
             runs = 7
             size = "32MiB"
             required = true
+            [[secret]]
+            name = "model"
+            file = "/etc/agentbox/model-key"
+            policies = ["agent"]
+            requests = ["POST https://api.example/v1/**"]
+            header = "X-Api-Key: {}"
+            env = "MODEL_API_KEY"
             "#,
         )
         .unwrap();
+        let [secret] = &config.secret[..] else {
+            panic!("{:?}", config.secret);
+        };
+        assert_eq!(secret.header.to_string(), "x-api-key: {}");
+        assert_eq!(secret.placeholder(), "agentbox-secret-model");
         assert_eq!(config.default, Some(PolicyChoice::Unconfined));
         assert_eq!(config.ceiling.unwrap().as_str(), "strict");
         assert_eq!(config.policy_dir.unwrap().as_str(), "/srv/policies");

@@ -222,19 +222,25 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-/// Overwrites the secrets; whether there were any. The longest forms come first.
+/// Overwrites the secrets, those that overlap as well; whether there were any.
 fn redact(bytes: &mut [u8], spellings: &[Vec<u8>]) -> bool {
-    let mut found = false;
-    for form in spellings {
-        let mut from = 0;
-        while let Some(at) = find(&bytes[from..], form) {
-            let begin = from + at;
-            bytes[begin..begin + form.len()].fill(REDACTED);
-            from = begin + form.len();
-            found = true;
-        }
+    let mut begins = [false; 256];
+    for first in spellings.iter().filter_map(|form| form.first()) {
+        begins[usize::from(*first)] = true;
     }
-    found
+    // One look at most bytes: answers may be long.
+    let found: Vec<(usize, usize)> = (0..bytes.len())
+        .filter(|at| begins[usize::from(bytes[*at])])
+        .filter_map(|at| {
+            let rest = &bytes[at..];
+            let form = spellings.iter().find(|form| rest.starts_with(form))?;
+            Some((at, at + form.len()))
+        })
+        .collect();
+    for (begin, end) in &found {
+        bytes[*begin..*end].fill(REDACTED);
+    }
+    !found.is_empty()
 }
 
 /// Searches a stream of pieces.
@@ -459,6 +465,15 @@ mod tests {
             let mut bytes = data_encoding::BASE64.encode(text.as_bytes()).into_bytes();
             assert!(redact(&mut bytes, &secrets.spellings), "{before:?}");
         }
+    }
+
+    #[test]
+    fn forms_that_overlap_are_both_taken_out() {
+        let forms = [b"abcabd".to_vec(), b"abdxyz".to_vec()];
+        let mut bytes = b"--abcabdxyz--".to_vec();
+        assert!(redact(&mut bytes, &forms));
+        assert_eq!(bytes, b"--*********--");
+        assert!(!redact(&mut bytes, &forms));
     }
 
     #[test]
