@@ -7,7 +7,7 @@ use crate::command::run;
 
 const VALUE: &str = "sk-live-5d7c1e0b42f94a6b8f3a";
 const PLACEHOLDER: &str = "agentbox-secret-model";
-const ALLOW: &str = "dev.agentbox.network.allow=GET,POST https://api.example.test/repos/acme/**, \
+const ALLOW: &str = "dev.agentbox.network.allow=GET,HEAD,POST https://api.example.test/repos/acme/**, \
                      GET https://api.example.test/other/**, GET https://index.example.test/**";
 
 /// A node with a secret for one host's requests.
@@ -21,7 +21,7 @@ fn node(mode: u32) -> NodeFiles {
         &format!(
             "[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n\
              [[secret]]\nname = \"model\"\nfile = \"/etc/agentbox/model-key\"\npolicies = [\"standard\"]\n\
-             requests = [\"GET,POST https://api.example.test/repos/acme/**\"]\nheader = \"authorization: Bearer {{}}\"\n\
+             requests = [\"GET,HEAD,POST https://api.example.test/repos/acme/**\"]\nheader = \"authorization: Bearer {{}}\"\n\
              env = \"MODEL_API_KEY\"\n"
         ),
     );
@@ -106,6 +106,11 @@ fn a_secret_of_the_node_is_in_the_request_and_nowhere_inside() {
     assert!(
         !got.stdout.contains(VALUE) && !got.stdout.contains("c2stbGl2ZS"),
         "{got}"
+    );
+    let head = agent.curl(true, &["-I", "http://api.example.test/repos/acme/head"]);
+    assert!(
+        head.stdout.starts_with("HTTP/1.1 200") && !head.stdout.contains("chunked"),
+        "{head}"
     );
     // What the host may say anywhere else on that host: the secret is looked for there too.
     let other = agent.curl(true, &["-i", "http://api.example.test/other/echo"]);

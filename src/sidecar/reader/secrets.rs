@@ -333,7 +333,9 @@ impl Body for Cleaned {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.filter.is_none() && self.trailers.is_none()
+        let is_held = |filter: &Filter| !filter.held.is_empty();
+        let more = self.filter.as_ref().is_some_and(is_held) || self.trailers.is_some();
+        !more && (self.filter.is_none() || self.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
