@@ -163,7 +163,8 @@ impl<'a> Library<'a> {
         }
     }
 
-    fn find(
+    /// The text of a policy; an error where there is none of this name.
+    pub fn find(
         &self,
         name: &PolicyName,
         asked_by: &Origin,

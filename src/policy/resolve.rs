@@ -9,9 +9,9 @@ use super::leave::{own_bounds, without_leave};
 use super::list::ListPlace;
 use super::preset::Presets;
 use super::{
-    Asker, Audited, Ceiling, Field, GuestPath, Leave, Limits, NetworkLimit, NodeConfig, Origin,
-    POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, Resolved, Selection, Sources,
-    WORKSPACE_KEY, builtin, narrow,
+    Asker, Audited, Ceiling, Field, GuestPath, Leave, Limits, NetworkLimit, NodeConfig, NodeSecret,
+    Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, Resolved, Selection,
+    Sources, WORKSPACE_KEY, builtin, narrow,
 };
 
 /// Chooses a policy, changes the fields that annotations name, and refuses what exceeds a ceiling.
@@ -66,6 +66,8 @@ fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selecti
         None => None,
     };
     let limits = resolver.limits(flag.as_ref())?;
+    let secrets = resolver.secrets()?;
+    let of_node = file.is_none();
     let chosen = match file {
         Some((name, path, text)) => resolver.choose_file(name, path, text, &limits)?,
         None => resolver.choose(name.as_ref(), &chosen_by, &limits)?,
@@ -75,9 +77,14 @@ fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selecti
     if by_image && sources.asker == Asker::Container {
         resolver.check_choice(&request, &chosen, flag, &limits)?;
     }
-    resolver
-        .finish(request, chosen, limits, authors)
-        .map(|resolved| Selection::Policy(Box::new(resolved)))
+    let mut resolved = resolver.finish(request, chosen, limits, authors)?;
+    // A person's own file is not the node's policy, whatever its name.
+    let name = resolved.policy.name.clone();
+    resolved.secrets = secrets
+        .filter(|secret| of_node && secret.policies.contains(&name))
+        .cloned()
+        .collect();
+    Ok(Selection::Policy(Box::new(resolved)))
 }
 
 /// What applies where no annotation names a policy.
@@ -188,6 +195,15 @@ impl Resolver<'_> {
         })
     }
 
+    /// The node's secrets. An error where one is for a policy that there is not: it would be for nobody, unnoticed.
+    fn secrets(&self) -> Result<std::slice::Iter<'_, NodeSecret>, PolicyError> {
+        let secrets = &self.sources.node.secret;
+        for policy in secrets.iter().flat_map(|secret| &secret.policies) {
+            self.library.find(policy, &Origin::Node)?;
+        }
+        Ok(secrets.iter())
+    }
+
     /// The policy of the person's own file, with the ceilings' denials.
     fn choose_file(
         &self,
@@ -250,10 +266,8 @@ impl Resolver<'_> {
             .iter()
             .map(|limit| NetworkLimit::of(limit.ceiling.to_string(), &limit.policy.network))
             .collect();
-        let secrets = self.sources.node.secret.iter();
-        let secrets = secrets.filter(|secret| secret.policies.contains(&policy.name));
         Ok(Resolved {
-            secrets: secrets.cloned().collect(),
+            secrets: Vec::new(),
             policy,
             description,
             workspace,

@@ -111,3 +111,38 @@ fn hosts_of_strangers_need_the_nodes_leave() {
         assert!(error.contains(rule), "{rule}: {error}");
     }
 }
+
+#[test]
+fn secrets_are_for_the_nodes_policies_of_their_names() {
+    let secret = |policies: &str| {
+        format!(
+            "[[secret]]\nname = 'model'\nfile = '/etc/agentbox/model-key'\npolicies = {policies}\n\
+             requests = ['POST https://api.test.example/v1/**']\nheader = 'x-api-key: {{}}'"
+        )
+    };
+    let names = |case: Case| -> Vec<String> {
+        let secrets = case.resolved().secrets;
+        secrets
+            .iter()
+            .map(|secret| secret.name.to_string())
+            .collect()
+    };
+    let on = |policies: &str| case().node(&secret(policies));
+    assert_eq!(names(on("['strict']").flag("strict")), ["model"]);
+    assert_eq!(
+        names(on("['strict', 'standard']").flag("standard")),
+        ["model"]
+    );
+    assert_eq!(names(on("['strict']").flag("standard")), [""; 0]);
+    // A person's own file of that name is not the node's policy.
+    let own = AskedPolicy::File {
+        path: "/home/a/strict.toml".to_owned(),
+        text: "base = \"standard\"".to_owned(),
+    };
+    assert_eq!(names(on("['strict']").chosen(own)), [""; 0]);
+    let error = on("['stirct']").flag("strict").error().to_string();
+    assert!(
+        error.contains("stirct") && error.contains("strict"),
+        "{error}"
+    );
+}
