@@ -231,3 +231,30 @@ fn wrap_shows_nobody_elses_files_and_not_the_rest_of_the_node() {
     let plain = crate::command::run("cat", &[&notes, &elsewhere, &key]).ok();
     assert_eq!(plain.matches("the-secret-of-the-node").count(), 3);
 }
+
+/// Dotfile managers make it a link: what is to be hidden behind it is, or the run ends with words.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_linked_directory_of_settings_hides_no_credential_from_the_wall() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let secret = person.file("dotfiles/config/gcloud/credentials.db", "the-secret");
+    let link = format!("{}/.config", person.home);
+    std::os::unix::fs::symlink("dotfiles/config", &link).unwrap();
+    let script = format!("cat {link}/gcloud/credentials.db {secret}");
+    let seen = person.wrap_by("permissive", &script);
+    assert!(!seen.stdout.contains("the-secret"), "{seen}");
+    assert!(seen.stderr.contains("a symbolic link leads to"), "{seen}");
+    assert!(seen.stderr.contains("/.config/"), "{seen}");
+    // The control: with the directory in its place the run begins, and the credential is hidden.
+    std::fs::remove_file(&link).unwrap();
+    std::fs::rename(format!("{}/dotfiles/config", person.home), &link).unwrap();
+    let seen = person.wrap_by(
+        "permissive",
+        &format!("cat {link}/gcloud/credentials.db; echo began"),
+    );
+    assert!(
+        seen.stdout.contains("began") && !seen.stdout.contains("the-secret"),
+        "{seen}"
+    );
+}

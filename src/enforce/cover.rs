@@ -127,7 +127,11 @@ impl<'a> Masks<'a> {
 
     fn mask_if_there(&mut self, path: &Path) -> Result<bool, EnforceError> {
         let step = || EnforceError::step(format!("mask {path:?}"));
-        let Some(target) = self.follow.find_to_mask(path).map_err(step())? else {
+        let target = match self.follow.find_to_mask(path) {
+            Err(Errno::LOOP) => return Err(EnforceError::LinkOnTheWay(path.to_owned())),
+            found => found.map_err(step())?,
+        };
+        let Some(target) = target else {
             return Ok(false);
         };
         let stat = rustix::fs::fstat(&target).map_err(step())?;
@@ -181,7 +185,12 @@ pub(super) enum ReadOnly {
 
 /// Makes a path read-only by a mount of it, and of the mounts below it, over itself. A missing path is fine.
 pub(super) fn read_only(path: &Path, follow: Follow, how: ReadOnly) -> Result<(), EnforceError> {
-    read_only_at(path, follow, how).map_err(EnforceError::step(format!("make {path:?} read-only")))
+    match read_only_at(path, follow, how) {
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            Err(EnforceError::LinkOnTheWay(path.to_owned()))
+        }
+        done => done.map_err(EnforceError::step(format!("make {path:?} read-only"))),
+    }
 }
 
 fn read_only_at(path: &Path, follow: Follow, how: ReadOnly) -> std::io::Result<()> {

@@ -73,6 +73,12 @@ pub enum EnforceError {
         "{0:?} is a symbolic link, and a mount over it would land elsewhere: name the real directory, or use an image without the link"
     )]
     Link(PathBuf),
+    /// A symbolic link leads to what is to be covered: it could be led elsewhere (CVE-2021-25741).
+    #[error(
+        "a symbolic link leads to {0:?}, which is to be hidden or read-only, and where it leads could be changed: put the directory \
+         in the link's place, or choose a policy that does not have it"
+    )]
+    LinkOnTheWay(PathBuf),
     /// A path that was made hidden or read-only is not: the image changed meanwhile.
     #[error(
         "{0:?} is not as it was made: the image's directories were changed while the container was made"

@@ -74,6 +74,7 @@ impl From<&EnforceError> for Report {
             EnforceError::Program { .. } => Failed::Program,
             EnforceError::Step { .. }
             | EnforceError::Link(_)
+            | EnforceError::LinkOnTheWay(_)
             | EnforceError::Changed(_)
             | EnforceError::Network(_)
             | EnforceError::Sidecar(_)
