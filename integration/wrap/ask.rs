@@ -59,7 +59,7 @@ fn wrap(shell: &mut Shell, options: &str, script: &str) {
 #[track_caller]
 fn question(shell: &mut Shell, host: &str) -> String {
     let shown = shell.wait_for(&format!(" connects to {host}:80, which no rule lists"));
-    shell.wait_for(" s > ");
+    shell.wait_for(&format!("  {host}:80 > "));
     std::thread::sleep(Duration::from_millis(900));
     shown
 }
@@ -92,7 +92,7 @@ fn wrap_ask_lets_through_what_the_person_says_and_nothing_else() {
         question(&mut shell, "other.example.test");
         // What is no answer is none.
         shell.line("yes");
-        shell.wait_for("once, run, project, no or quiet > ");
+        shell.wait_for("once, run, project, no or quiet: other.example.test:80 > ");
         shell.line("no");
         shell.wait_for("other.example.test:80 is refused in this run");
         shell.wait_for("403 other.example.test.");
@@ -199,7 +199,7 @@ fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
     // What the program had begun to tell the terminal is ended, and its name moves no cursor.
     let begun = shown.rfind("\u{1b}]0;").unwrap();
     let said = &shown[begun + 4..];
-    assert!(said.starts_with("\u{18}\u{1b}\\\u{1b}[0m"), "{shown:?}");
+    assert!(said.starts_with("\u{18}\u{1b}\\"), "{shown:?}");
     assert!(
         !said.contains("\u{1b}[2J") && said.contains("[2Jrl"),
         "{shown:?}"
@@ -216,4 +216,75 @@ fn wrap_ask_is_answered_by_no_program_and_by_no_key_from_before() {
     let rest = shell.wait_for(">");
     assert_eq!(rest, ">", "{shown:?}");
     assert_eq!(arrived(&["other.example.test"]), before);
+}
+
+/// A person who types slowly for the program, when it chooses to connect.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_ask_takes_no_word_that_was_begun_before_the_question() {
+    let _docker = Docker::connect();
+    internet();
+    let _turn = witness();
+    let person = Account::new();
+    let script = "echo rea\"\"dy; read -rsn 1; curl -sS --noproxy \"*\" --max-time 60 -o /dev/null -w \"%{http_code} it.\\n\" \
+        http://other.example.test/ask";
+    for word in [
+        "hello go once\n",
+        "a new one to run\n",
+        "help me to find the p\n",
+    ] {
+        let mut shell = start(&person, Way::Sudo, "--ask", script);
+        let before = arrived(&["other.example.test"]);
+        for key in word.chars() {
+            shell.keys(&key.to_string());
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        // The control: it counts once the person has paused. The lasting answer takes its whole word.
+        std::thread::sleep(Duration::from_millis(900));
+        shell.line("p");
+        let shown = shell.wait_for("once, run, project, no or quiet: other.example.test:80 > ");
+        assert!(!shown.contains("let through"), "{word:?}: {shown:?}");
+        assert_eq!(arrived(&["other.example.test"]), before, "{word:?}");
+        shell.line("once");
+        shell.wait_for("200 it.");
+        shell.wait_for("<prompt>");
+    }
+}
+
+/// Whose key it is that two programs wait for, nobody knows.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_ask_asks_nobody_whose_keys_another_program_reads() {
+    let _docker = Docker::connect();
+    internet();
+    let _turn = witness();
+    for way in [Way::Sudo, Way::Alone] {
+        let person = Account::new();
+        let reads =
+            "bash -c 'exec 4</dev/tty; echo rea\"\"ding; cat >/dev/null; sleep 2; echo end'";
+        let connects =
+            "curl -sS --noproxy '*' --max-time 4 -o /dev/null http://other.example.test/ask; true";
+        let wrap = format!("{} wrap --quiet --ask -- bash -c \"{connects}\"", program());
+        let mut shell = start(&person, way, "", "echo rea\"\"dy");
+        shell.wait_for("<prompt>");
+        for other in [reads.to_owned(), wrap.clone()] {
+            let shown = shell.ask(&format!("{wrap} | {other}"));
+            assert!(
+                !shown.contains("which no rule lists"),
+                "{way:?} {other}: {shown:?}"
+            );
+        }
+        // The control: what is no rival is asked beside, and so is a script's only command.
+        let beside = match way {
+            Way::Sudo => "| tee /dev/null",
+            Way::Alone => "",
+        };
+        shell.line(&format!(
+            "sh -c '{}; true' {beside}",
+            wrap.replace("'*'", "*")
+        ));
+        question(&mut shell, "other.example.test");
+        shell.line("no");
+        shell.wait_for("<prompt>");
+    }
 }

@@ -5,6 +5,7 @@ mod account;
 mod agents;
 mod ask;
 mod caches;
+mod forged;
 mod landlock;
 mod leftovers;
 mod mcp;

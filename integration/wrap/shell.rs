@@ -21,11 +21,13 @@ pub struct Shell {
 
 /// A terminal with nobody at it: its master and its slave.
 pub fn terminal() -> (File, OwnedFd) {
-    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    let master =
+        rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .unwrap();
     rustix::pty::grantpt(&master).unwrap();
     rustix::pty::unlockpt(&master).unwrap();
     let name = rustix::pty::ptsname(&master, Vec::new()).unwrap();
-    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
     let slave = rustix::fs::open(name, flags, rustix::fs::Mode::empty()).unwrap();
     (File::from(master), slave)
 }

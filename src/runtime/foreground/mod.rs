@@ -3,8 +3,10 @@
 pub mod ended;
 pub mod job;
 pub mod notify;
+mod plain;
 pub mod prompt;
 pub mod relay;
+mod rivals;
 pub mod tty;
 pub mod wait;
 

@@ -1,9 +1,9 @@
 //! `wrap --ask` at a terminal: a connection that waits is asked about between the lines of the program.
 //!
-//! The program can neither answer nor hide the question. Its output waits in its pseudo-terminal meanwhile, and what it left half said
-//! to the terminal is ended first. What was typed before the question, or within [`UNREAD`] after it, is thrown away; an answer is a
-//! word and Enter; none of it reaches the program. A program can print a question of its own, whose answer then comes to the program
-//! and to nobody else.
+//! The program can neither answer nor hide the question. Its output waits in its pseudo-terminal meanwhile, and what it told the
+//! terminal before is taken back first ([`plain`]). What was typed before the question, and until no key came for [`UNREAD`], is thrown
+//! away; an answer is a word and Enter; none of it reaches the program. A program can print a question of its own, whose answer then
+//! comes to the program and to nobody else; so the line in which a person types names the host.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,6 +16,8 @@ use rustix::termios::{OptionalActions, OutputModes, QueueSelector, Termios};
 
 use crate::egress::{Lasting, WaitingConnection, endpoint};
 use crate::policy::{Host, escape};
+use crate::runtime::foreground::plain::plain;
+use crate::runtime::foreground::rivals;
 use crate::runtime::network::approvals;
 use crate::runtime::state::record::Record;
 use crate::sidecar::{AskDecision, AskDecisionOf};
@@ -31,14 +33,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 const WITHIN: Duration = Duration::from_millis(500);
 /// How long it is left alone after an error.
 const LATER: Duration = Duration::from_secs(5);
-/// Keys that were meant for the program when the question came.
+/// Keys that were meant for the program when the question came: whoever was typing pauses for so long once they have seen it.
 const UNREAD: Duration = Duration::from_millis(500);
 /// Questions of one run: a program that thinks of ever more names does not keep its person at it.
 const MOST: u32 = 20;
 /// The longest word, with room for a mistake.
 const LONGEST: usize = 32;
-/// Ends what a terminal takes for a command or a title (CAN, ST), and gives it plain letters again (SGR 0, ASCII in G0, SI).
-const PLAIN: &str = "\x18\x1b\\\x1b[0m\x1b(B\x0f\r\n";
 
 /// Keeps a rule for all runs of the project; the file where it stands now, or why not.
 pub type Keep = Box<dyn Fn(&str) -> Result<PathBuf, String>>;
@@ -105,6 +105,11 @@ impl Prompts {
             self.next = self.next.max(Instant::now() + PAUSE);
             return false;
         };
+        // Keys that another program reads too are no answer; `agentbox approve` still is.
+        if rivals::are_there() {
+            self.next = Instant::now() + LATER;
+            return false;
+        }
         // Who cannot be asked decides nothing: `agentbox approve` still does.
         if let Err(error) = self.ask(&one, others) {
             log::debug!("ask at the terminal: {error}");
@@ -127,12 +132,13 @@ impl Prompts {
             None => "the program".to_owned(),
         };
         let question = format!(
-            "{PLAIN}agentbox: {program} connects to {what}, which no rule lists. Let it?\r\n  once, run (while this one runs), project (always \
-             in this one), no, quiet (no, and ask no more); Enter; {} s > ",
+            "{}agentbox: {program} connects to {what}, which no rule lists. Let it?\r\n  once, run (while this one runs), project (always \
+             in this one), no, quiet (no, and ask no more); Enter; {} s\r\n  {what} > ",
+            plain(),
             one.left
         );
         (&self.terminal).write_all(question.as_bytes())?;
-        let outcome = keys.answer(Duration::from_secs(one.left), others)?;
+        let outcome = keys.answer(Line::about(&what), Duration::from_secs(one.left), others)?;
         drop(keys);
         let said = match outcome {
             Outcome::Answered(answer) => self.answered(one, &what, answer),
@@ -181,7 +187,7 @@ impl Prompts {
 }
 
 impl Answer {
-    /// A word, or its first letter.
+    /// A word, or its first letter. What lasts longer than this run takes the word.
     fn parse(word: &str) -> Option<Self> {
         let words = [
             ("once", Self::Once),
@@ -190,9 +196,9 @@ impl Answer {
             ("no", Self::No),
             ("quiet", Self::Quiet),
         ];
-        let found = words
-            .into_iter()
-            .find(|(name, _)| *name == word || name.get(..1) == Some(word));
+        let found = words.into_iter().find(|(name, answer)| {
+            *name == word || (*answer != Self::Project && name.get(..1) == Some(word))
+        });
         found.map(|(_, answer)| answer)
     }
 }
@@ -222,18 +228,23 @@ impl<'a> Keys<'a> {
     }
 
     /// Reads until there is an answer.
-    fn answer(&self, within: Duration, others: &[BorrowedFd<'_>]) -> std::io::Result<Outcome> {
-        let begin = Instant::now();
-        let end = begin + within;
-        while let Some(rest) = UNREAD.checked_sub(begin.elapsed()) {
+    fn answer(
+        &self,
+        mut line: Line,
+        within: Duration,
+        others: &[BorrowedFd<'_>],
+    ) -> std::io::Result<Outcome> {
+        let end = Instant::now() + within;
+        let mut last = Instant::now();
+        while let Some(rest) = UNREAD.checked_sub(last.elapsed()) {
             self.forget()?;
             match self.wait(rest, others)? {
                 Ready::Others => return Ok(Outcome::Interrupted),
-                Ready::Keys | Ready::Nothing => {}
+                Ready::Nothing => {}
+                Ready::Keys if Instant::now() > end => return Ok(Outcome::Late),
+                Ready::Keys => last = Instant::now(),
             }
         }
-        self.forget()?;
-        let mut line = Line::default();
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.wait(left, others)? {
@@ -295,10 +306,20 @@ enum Ready {
 }
 
 /// What is typed of a word.
-#[derive(Default)]
-struct Line(String);
+struct Line {
+    typed: String,
+    /// What the question is about.
+    what: String,
+}
 
 impl Line {
+    fn about(what: &str) -> Self {
+        Self {
+            typed: String::new(),
+            what: what.to_owned(),
+        }
+    }
+
     /// Takes keys: what to show of them, and the answer.
     fn take(&mut self, typed: &[u8]) -> (String, Option<Answer>) {
         let mut echo = String::new();
@@ -307,17 +328,20 @@ impl Line {
                 // ^C and ^D: who wants out says no.
                 0x03 | 0x04 => return (echo, Some(Answer::No)),
                 b'\r' | b'\n' => {
-                    let word = std::mem::take(&mut self.0).to_ascii_lowercase();
+                    let word = std::mem::take(&mut self.typed).to_ascii_lowercase();
                     match Answer::parse(word.trim()) {
                         Some(answer) => return (echo, Some(answer)),
-                        None => echo += "\r\n  once, run, project, no or quiet > ",
+                        None => {
+                            echo +=
+                                &format!("\r\n  once, run, project, no or quiet: {} > ", self.what);
+                        }
                     }
                 }
-                0x7f | 0x08 if self.0.pop().is_some() => echo += "\x08 \x08",
+                0x7f | 0x08 if self.typed.pop().is_some() => echo += "\x08 \x08",
                 // A key that sends several bytes, such as an arrow, is no letter.
                 0x1b => break,
-                b' '..=b'~' if self.0.len() < LONGEST => {
-                    self.0.push(char::from(*byte));
+                b' '..=b'~' if self.typed.len() < LONGEST => {
+                    self.typed.push(char::from(*byte));
                     echo.push(char::from(*byte));
                 }
                 _ => {}
@@ -347,16 +371,17 @@ mod tests {
             ("\r", None),
             ("yes\r", None),
             ("on\r", None),
+            ("p\r", None),
             ("\u{1b}[Ao\r", None),
         ] {
-            let mut line = Line::default();
+            let mut line = Line::about("a.test:443");
             assert_eq!(line.take(typed.as_bytes()).1, expected, "{typed:?}");
         }
     }
 
     #[test]
     fn what_is_typed_is_shown_and_bounded() {
-        let mut line = Line::default();
+        let mut line = Line::about("a.test:443");
         let (echo, answer) = line.take(&[b'a'; 300]);
         assert_eq!((echo.len(), answer), (LONGEST, None));
         assert_eq!(line.take(b"\x07\xff\x9b").0, "");

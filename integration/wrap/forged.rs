@@ -1,0 +1,128 @@
+//! `wrap --ask` on a real terminal (tmux): whatever the program has drawn and set before, the person reads the question that stands.
+
+use std::time::{Duration, Instant};
+
+use super::account::Account;
+use crate::command::run;
+use crate::direct::program;
+use crate::docker::Docker;
+use crate::docker::allowlist::{internet, witness};
+
+/// A terminal of 80 columns that runs one command.
+struct Screen(String);
+
+impl Screen {
+    fn new(person: &Account, command: &str) -> Self {
+        let name = format!("forged-{}", person.uid);
+        let screen = Self(name);
+        let (uid, gid, user) = (person.uid, person.gid, &person.name);
+        let line = format!("SUDO_UID={uid} SUDO_GID={gid} SUDO_USER={user} {command}; sleep 60");
+        let dir = ["-c", &person.project];
+        let size = ["-x", "80", "-y", "24"];
+        let new = ["-f", "/dev/null", "new-session", "-d"];
+        screen.tmux(&[&new[..], &size, &dir, &[&line]].concat());
+        screen
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        run("tmux", &[&["-L", &self.0], arguments].concat()).ok()
+    }
+
+    /// What a person sees, lines that go on in the next one joined.
+    fn shown(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-J"])
+    }
+
+    #[track_caller]
+    fn wait_for(&self, text: &str) -> String {
+        let start = Instant::now();
+        loop {
+            let shown = self.shown();
+            if shown.contains(text) {
+                return shown;
+            }
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "no {text:?}:\n{shown}"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+/// What a program draws before it connects, and where to.
+const FORGERIES: &[(&str, &str, &str)] = &[
+    (
+        "a region of two lines below a question of its own",
+        "\\033[2J\\033[5;1Hagentbox: git (pid 211) connects to github.example:443, which no rule lists. Let it?\\033[6;7r\\033[6;1H",
+        "other.example.test",
+    ),
+    (
+        "words to the right of the question and below it",
+        "\\033[2J\\033[11;1H\\033[70Cgithub.example\\033[12;1H\\033[20Cgithub.example\\033[13;1H\\033[20Cgithub.example\\033[14;1Hgithub.example\\033[10;1H",
+        "other.example.test",
+    ),
+    (
+        "a long name, and lines that do not go on in the next",
+        "\\033[?7l",
+        "github.example.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.example.test",
+    ),
+    (
+        "letters of its own ground and of another alphabet",
+        "\\033[8m\\033(0\\033]11;#000000\\007",
+        "other.example.test",
+    ),
+];
+
+/// The question's lines, from its first word to where the person types.
+#[track_caller]
+fn question<'a>(shown: &'a str, host: &str) -> &'a str {
+    let end = format!("\n  {host}:80 > ");
+    let end = shown
+        .find(&end)
+        .unwrap_or_else(|| panic!("no end: {shown}"));
+    let begin = shown[..end]
+        .rfind("agentbox: ")
+        .unwrap_or_else(|| panic!("no beginning: {shown}"));
+    &shown[begin..end]
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_ask_shows_the_question_whatever_the_program_has_drawn() {
+    let _docker = Docker::connect();
+    internet();
+    let _turn = witness();
+    for (what, drawn, host) in FORGERIES {
+        let person = Account::new();
+        let script = format!(
+            "printf '{drawn}'; curl -sS --noproxy '*' --max-time 60 -o /dev/null http://{host}/ask; sleep 60"
+        );
+        let script = person.file("src/project/forge", &script);
+        let screen = Screen::new(
+            &person,
+            &format!("{} wrap --quiet --ask -- bash {script}", program()),
+        );
+        let shown = screen.wait_for(&format!("  {host}:80 > "));
+        let question = question(&shown, host);
+        let first = format!("connects to {host}:80, which no rule lists. Let it?\n  once, run");
+        assert!(question.contains(&first), "{what}: {shown}");
+        assert!(question.ends_with("Enter; 30 s"), "{what}: {shown}");
+        assert_eq!(
+            question.matches("github").count(),
+            host.matches("github").count(),
+            "{what}: {shown}"
+        );
+        // It is the last that is shown.
+        assert!(
+            shown.trim_end().ends_with(&format!("{host}:80 >")),
+            "{what}: {shown}"
+        );
+    }
+}
