@@ -19,6 +19,7 @@ mod learn;
 mod leftovers;
 mod network;
 pub mod node;
+mod opened;
 mod ordinary;
 mod pods;
 mod privileges;

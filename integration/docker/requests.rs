@@ -12,7 +12,7 @@ const ALLOW: &str = "dev.agentbox.network.allow=GET,HEAD,POST https://api.exampl
                      GET http://index.example.test/plain/**, GET http://private.example.test/**";
 
 /// The node trusts the small internet's authority.
-fn trusting() -> NodeFiles {
+pub fn trusting() -> NodeFiles {
     internet();
     let mut node = NodeFiles::default();
     let config = format!("[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n");

@@ -5,13 +5,13 @@ use super::node::NodeFiles;
 use super::{Docker, runtime};
 use crate::command::run;
 
-const VALUE: &str = "sk-live-5d7c1e0b42f94a6b8f3a";
+pub const VALUE: &str = "sk-live-5d7c1e0b42f94a6b8f3a";
 const PLACEHOLDER: &str = "agentbox-secret-model";
-const ALLOW: &str = "dev.agentbox.network.allow=GET,HEAD,POST https://api.example.test/repos/acme/**, \
+pub const ALLOW: &str = "dev.agentbox.network.allow=GET,HEAD,POST https://api.example.test/repos/acme/**, \
                      GET https://api.example.test/other/**, GET https://index.example.test/**";
 
 /// A node with a secret for one host's requests.
-fn node(mode: u32) -> NodeFiles {
+pub fn node(mode: u32) -> NodeFiles {
     internet();
     let mut node = NodeFiles::default();
     node.write("model-key", mode, &format!("{VALUE}\n"));

@@ -18,6 +18,7 @@ pub mod dns;
 mod hash;
 pub mod http;
 pub mod names;
+mod opened;
 pub mod own;
 pub mod phrase;
 pub mod request;
@@ -34,6 +35,7 @@ pub use ask::{
 };
 pub use budget::{Budget, Ledger, OverBudget};
 pub use decide::{Decision, Denial, Rules, endpoint, proxy_port, rule_for};
+pub use opened::Opened;
 pub use spent::{Kept, LONGEST_HEAD, Spent, SpentLine, room, seconds_of};
 pub use status::{
     AskStatus, InboundConnection, InboundStatus, InboundTotal, LiveConnection, NetworkStatus, Used,

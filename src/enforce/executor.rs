@@ -43,7 +43,7 @@ use super::walls::{
 };
 use super::{
     EnforceError, Wall, home, kernel, keyring, label, privileges, process, program, reaper, rootfs,
-    stdio, verify,
+    stdio, trust, verify,
 };
 use crate::network::inner;
 use crate::plan::FilesystemPlan;
@@ -128,6 +128,9 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
     rootfs::mount_all(&planned, &files.own, disk.as_ref(), files.user_namespace)?;
     if let Some(cwd) = cwd {
         rootfs::make_working_directory(&planned, cwd)?;
+    }
+    if let Some(trust) = &files.trust {
+        trust::add(trust, &process::env(spec))?;
     }
     if let Some(path) = work.cgroup_mount() {
         rootfs::lock_cgroups(path, Follow::Never)?;

@@ -25,6 +25,7 @@ pub mod rootfs;
 mod scratch;
 mod seen;
 pub mod stdio;
+pub mod trust;
 pub mod unconfined;
 pub mod verify;
 pub mod walls;

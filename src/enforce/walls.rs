@@ -14,6 +14,7 @@ use super::listener::{self, ListenerWay};
 use super::privileges::{self, GroupsSet};
 use super::program::Program;
 use super::rootfs::OwnMount;
+use super::trust::Trust;
 use super::unconfined::Parity;
 use super::{EnforceError, Wall, process, stdio, verify};
 use crate::plan::{CapabilitySets, Plan, ScratchPlace};
@@ -244,6 +245,8 @@ pub struct InitFiles {
     pub(super) own: Vec<OwnMount>,
     /// The place of private files.
     pub(super) scratch: ScratchSource,
+    /// What programs are to trust besides, where TLS is opened.
+    pub(super) trust: Option<Trust>,
     /// Whose user namespace it is in.
     pub(super) user_namespace: UserNamespace,
 }
@@ -269,8 +272,17 @@ impl InitFiles {
             kernel,
             own,
             scratch,
+            trust: None,
             user_namespace,
         })
+    }
+
+    /// With what programs are to trust, as planned: without it they would trust nothing that the wall says to them.
+    pub fn trusting(self, plan: &Plan, trust: Option<Trust>) -> Result<Self, EnforceError> {
+        match plan.network.opens().is_some() == trust.is_some() {
+            true => Ok(Self { trust, ..self }),
+            false => Err(EnforceError::Incomplete(Wall::Files)),
+        }
     }
 }
 

@@ -179,6 +179,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<Exceeded> {
         | Field::NetworkOnUnknown
         | Field::NetworkAskSeconds
         | Field::NetworkProxyEnv
+        | Field::NetworkTls
         | Field::SyscallsLimit
         | Field::PrivilegesCapabilities
         | Field::ReportDenied

@@ -5,6 +5,7 @@ use oci_spec::runtime::Process;
 use serde::Deserialize;
 
 use super::NetworkPlan;
+use super::trust::{self, TRUST_IN};
 use crate::egress::own::no_proxy;
 use crate::egress::{Decision, Denial, Rules};
 use crate::policy::request::Scheme;
@@ -24,8 +25,13 @@ pub(super) fn set(process: &mut Process, network: &NetworkPlan) {
             env.replace(&name, &value);
         }
     }
-    for plain in plain_addresses(&network.rules) {
-        env.take(&plain);
+    // Where TLS is opened, programs ask as ever.
+    match network.opens() {
+        Some(_) => env.trust(TRUST_IN),
+        None => network
+            .plain_addresses()
+            .iter()
+            .for_each(|plain| env.take(plain)),
     }
     for secret in &network.secrets {
         // Whatever the engine or the image has there: a key of theirs would be inside.
@@ -96,8 +102,17 @@ struct Base {
     _source: String,
 }
 
-/// All of them for these rules: known bases first, then git.
-pub fn plain_addresses(rules: &Rules) -> Vec<PlainAddress> {
+impl NetworkPlan {
+    /// All of them: known bases first, then git. None where TLS is opened, and programs ask as ever.
+    pub fn plain_addresses(&self) -> Vec<PlainAddress> {
+        match self.opens() {
+            Some(_) => Vec::new(),
+            None => plain_addresses(&self.rules),
+        }
+    }
+}
+
+fn plain_addresses(rules: &Rules) -> Vec<PlainAddress> {
     if !rules.have_requests() {
         return Vec::new();
     }
@@ -150,6 +165,15 @@ impl Environment {
     fn replace(&mut self, name: &str, value: &str) {
         self.0.retain(|entry| entry.split('=').next() != Some(name));
         self.0.push(format!("{name}={value}"));
+    }
+
+    /// Files with the certificate of the container's own authority. What a variable names already has it too.
+    fn trust(&mut self, directory: &str) {
+        for (name, file) in trust::variables(directory) {
+            if self.get(name).is_none_or(str::is_empty) {
+                self.replace(name, &file);
+            }
+        }
     }
 
     fn take(&mut self, plain: &PlainAddress) {

@@ -41,6 +41,7 @@ pub mod support;
 pub(crate) mod tests;
 pub mod text;
 pub mod tokens;
+pub mod trust;
 pub mod volumes;
 mod warning;
 pub mod workspace;

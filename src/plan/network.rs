@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{FilesystemPlan, PlanError, secrets};
-use crate::egress::{Asking, Budget, Rules, proxy_port};
+use crate::egress::{Asking, Budget, Opened, Rules, proxy_port};
 use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::HOST_NETWORK;
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{
     Network, NetworkMode, NetworkPrefix, NodeSecret, OnUnknown, Policy, PolicyName, Resolved,
-    Switch, Upstream, UpstreamNames,
+    Switch, TlsWay, Upstream, UpstreamNames,
 };
 
 /// The network wall.
@@ -45,6 +45,12 @@ pub struct NetworkPlan {
     /// What the container itself is called: its host name, and those of whoever shares its network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own_names: Vec<String>,
+    /// Where TLS is opened so that requests are seen: `None` where it never is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened: Option<Opened>,
+    /// The certificate of the container's authority for that (PEM), from `create` on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<String>,
     /// The most that one container's connections may take.
     pub budget: Budget,
     /// Seconds for which what a run used counts for the next one of the same container.
@@ -91,6 +97,11 @@ impl NetworkPlan {
     /// Whether names that no rule lists are let through and recorded.
     pub fn learns(&self) -> bool {
         self.asking.as_ref().is_some_and(|asking| asking.learns)
+    }
+
+    /// The hosts to which TLS is opened, where there are any.
+    pub fn opens(&self) -> Option<&Opened> {
+        self.opened.as_ref().filter(|opened| !opened.is_empty())
     }
 
     /// Whether the sidecar of this network has anybody to answer, inside or outside.
@@ -162,6 +173,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         on_unknown,
         ask_seconds,
         proxy_env,
+        tls,
         connections,
         connections_per_minute,
         upload,
@@ -187,6 +199,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         ports.extend(ASKED);
     }
     let refusing = *mode == NetworkMode::Local;
+    let opened = (*tls == TlsWay::Open).then(|| Opened::of(&rules));
     let inbound: BTreeSet<u16> = inbound.iter().filter_map(|item| item.port()).collect();
     NetworkPlan {
         mode: *mode,
@@ -208,6 +221,8 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         rules,
         proxy_env: *mode != NetworkMode::None && *proxy_env == Switch::On,
         own_names: Vec::new(),
+        opened,
+        authority: None,
         budget: Budget {
             connections: connections.get(),
             connections_per_minute: connections_per_minute.get(),

@@ -60,7 +60,7 @@ impl ReportPlan {
                 container: shared.container.clone(),
             });
         }
-        if asked {
+        if asked || network.opens().is_some() {
             files.hold_run();
         }
         Self {

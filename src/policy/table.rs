@@ -106,6 +106,11 @@ fields! {
         /// Whether `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` name the sidecar to the workload.
         proxy_env: Switch = NetworkProxyEnv "network.proxy-env", Free, Annotated;
 
+        /// How [requests](network.md#requests) are seen to hosts of which nothing else is allowed: in plain HTTP alone, or within TLS
+        /// too, which the sidecar's reader opens with a certificate authority of this container's own
+        /// ([network.md](network.md#opened-tls)). TLS to all other hosts passes unread.
+        tls: TlsWay = NetworkTls "network.tls", Free, Annotated, before TlsWay::Pass;
+
         /// Connections at once.
         connections: Count = NetworkConnections "network.connections", AtMost, Annotated;
 

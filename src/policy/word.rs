@@ -117,6 +117,16 @@ words! {
 }
 
 words! {
+    /// How requests to a host are seen of which nothing but requests is allowed.
+    TlsWay {
+        /// In plain HTTP alone: TLS to it is refused.
+        Pass = "pass",
+        /// Within TLS too, which is opened for that.
+        Open = "open",
+    }
+}
+
+words! {
     /// Which rules for system calls stand on the base rules.
     SyscallProfile {
         /// Requests and options by short lists, no memory that is written and then executed.

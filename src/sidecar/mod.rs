@@ -27,6 +27,7 @@ mod account;
 mod attach;
 mod attachment;
 pub mod bare;
+mod buffer;
 mod callers;
 pub mod calls;
 mod confine;
@@ -54,7 +55,7 @@ pub use confine::{ConfineError, Limits};
 pub use handed::{Attach, CallsFds, CallsLog, ServingFds};
 pub use program::main;
 pub use protocol::{Duty, Handover, Loss, ProtocolError, own_pid_namespace, request_namespace};
-pub use reader::{ReadSecret, Reading, SHORTEST};
+pub use reader::{Authority, ReadSecret, Reading, SHORTEST};
 pub use record::{SidecarRecord, WardenRecord, await_end, kill, remove};
 pub use serve::{
     AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames, EngineNetworks, Proxy,

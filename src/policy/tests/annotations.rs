@@ -17,6 +17,7 @@ fn every_field_has_an_annotation() {
         .field("network.allow", "api.example.com, github.com:22,@local")
         .field("network.deny", "bad.example.com")
         .field("network.proxy-env", "off")
+        .field("network.tls", "open")
         .field("network.connections", "7")
         .field("network.connections-per-minute", "70")
         .field("network.upload", "2MiB")
@@ -70,6 +71,7 @@ fn every_field_has_an_annotation() {
             deny: ["bad.example.com".parse().unwrap()].into(),
             limit: builtin("permissive").network.limit,
             proxy_env: Switch::Off,
+            tls: TlsWay::Open,
             connections: "7".parse().unwrap(),
             connections_per_minute: "70".parse().unwrap(),
             upload: "2MiB".parse().unwrap(),

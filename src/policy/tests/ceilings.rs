@@ -426,6 +426,12 @@ fn each_field_is_limited_by_its_own_rule() {
             false,
         ),
         (
+            NetworkTls,
+            "network.tls = 'open'",
+            "network.tls = 'pass'",
+            false,
+        ),
+        (
             SyscallsProfile,
             "syscalls.profile = 'paranoid'",
             "syscalls = { profile = 'agent' }",
@@ -639,6 +645,7 @@ fn each_field_is_limited_by_its_own_rule() {
         let free = [
             FilesystemScratchOn,
             NetworkProxyEnv,
+            NetworkTls,
             NetworkOnUnknown,
             NetworkAskSeconds,
             ReportDenied,

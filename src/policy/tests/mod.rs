@@ -243,6 +243,7 @@ fn the_built_in_policies_are_what_the_design_says() {
         cool_down: "0".parse().unwrap(),
         budgets_kept: "0".parse().unwrap(),
         proxy_env: Switch::On,
+        tls: TlsWay::Pass,
         connections: count("256"),
         connections_per_minute: count("1200"),
         upload: "1GiB".parse().unwrap(),

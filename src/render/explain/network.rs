@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::page::{Page, size};
 use crate::egress::{Asking, spelling};
 use crate::plan::NetworkPlan;
-use crate::plan::environment::{PlainAddress, plain_addresses};
+use crate::plan::environment::PlainAddress;
 use crate::policy::{HostName, NetworkMode, NetworkRule, Rule, Target, UpstreamNames, escape};
 
 pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
@@ -151,7 +151,15 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
     if network.proxy_env {
         page.item("HTTP_PROXY and its kin name the sidecar");
     }
-    for plain in plain_addresses(&network.rules) {
+    if let Some(opened) = network.opens() {
+        let hosts: Vec<String> = opened.rules().map(ToString::to_string).collect();
+        page.item(format_args!(
+            "TLS to {} is opened, so that requests within it are seen, by a certificate authority of this container's own; its programs \
+             trust that by their system's certificates, SSL_CERT_FILE and its kin",
+            hosts.join(", ")
+        ));
+    }
+    for plain in network.plain_addresses() {
         match plain {
             PlainAddress::Base { variable, address } => {
                 page.item(format_args!("{variable} is {address}, unless it is set"));

@@ -48,7 +48,7 @@ impl Creation<'_> {
     /// The sidecar and the inner network namespace; or another container's, which is joined, and a sidecar for denied calls alone.
     pub(super) fn begin_network(&mut self) -> Result<(), RuntimeError> {
         // Wiped at this function's end: what is forked later has no copy of secrets.
-        let reading = self.decision.reading.take();
+        let reading = self.decision.given.reading.take();
         let Some(plan) = self.decision.plan() else {
             return Ok(());
         };

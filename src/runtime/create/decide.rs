@@ -24,10 +24,9 @@ use crate::runtime::input::cri;
 use crate::runtime::input::labels;
 use crate::runtime::input::node_files;
 use crate::runtime::network::engine_networks;
-use crate::runtime::network::reading;
+use crate::runtime::network::reading::{self, Given};
 use crate::runtime::network::resolver::EngineFiles;
 use crate::seccomp::{Filter, Listener};
-use crate::sidecar::Reading;
 
 /// The decision about a bundle, which `create` and `explain --bundle` share. Nothing has been made for it.
 pub struct BundleDecision {
@@ -45,8 +44,8 @@ pub struct BundleDecision {
     pub joined: Vec<Joined>,
     /// Where the engine keeps its names.
     pub engine_files: EngineFiles,
-    /// What the reader of requests is given, where rules name any.
-    pub reading: Option<Reading>,
+    /// What its reader of requests and its programs are given for those.
+    pub given: Given,
     /// Whether it is a bundle of `wrap`, which always has mounts of its own.
     pub wrapped: bool,
     /// What the person asked for who runs `wrap`.
@@ -92,7 +91,7 @@ pub fn decide(
         .and_then(|l| l.seccomp().as_ref());
     let (mut sources, mut joined) = (Vec::new(), Vec::new());
     let mut engine_files = EngineFiles::default();
-    let mut reading = None;
+    let mut given = Given::default();
     let (decided, chosen_by, filter) =
         match node_files::selection(global, &annotations, &wrapped.requests)? {
             Selection::Unconfined { chosen_by } => {
@@ -124,7 +123,7 @@ pub fn decide(
                 plan.warnings
                     .extend(engine_networks::unknown_crio(&global.root, &annotations));
                 engine_files = names(&bundle.spec, &facts, plan);
-                reading = reading::read(node_files::config(global), &plan.network)?;
+                given = reading::read(node_files::config(global), &mut plan.network)?;
                 let filter = filter::compile(Some(AskedFilter::of(plan, &host)), engine)?;
                 (Some(decided), resolved.chosen_by.to_string(), filter)
             }
@@ -137,7 +136,7 @@ pub fn decide(
         sources,
         joined,
         engine_files,
-        reading,
+        given,
         wrapped: !wrapped.is_empty(),
         asked: wrapped.requests.clone(),
     })

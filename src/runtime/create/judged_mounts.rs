@@ -26,7 +26,8 @@ pub fn prepare(
     sources: &[Opened],
     files: &Path,
 ) -> Result<Vec<OwnMount>, RuntimeError> {
-    let (report, plan) = (&plan.report, &plan.filesystem);
+    let shows = shown::is_there(plan);
+    let plan = &plan.filesystem;
     let mut all = Vec::new();
     for (index, mount) in plan.mounts.iter().enumerate() {
         let source = match &mount.kind {
@@ -62,7 +63,7 @@ pub fn prepare(
     let own = own
         .chain(of_git)
         .map(|(at, path)| (at, path, FileKind::File));
-    let shown = report.denied.then(|| {
+    let shown = shows.then(|| {
         let at = Path::new(DENIED_IN);
         (at, shown::directory(files), FileKind::Directory)
     });

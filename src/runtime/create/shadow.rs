@@ -60,9 +60,7 @@ pub(super) fn write_shadow(
                 rustix::fs::chmod(&path, mode)
                     .map_err(RuntimeError::io(format!("chmod {path:?}")))?;
             }
-            if let Some(shows) = shown::of(plan) {
-                shown::make(dir, shows)?;
-            }
+            shown::make(dir, plan)?;
             shadow::confined(spec, plan, &places)
         }
         None => {

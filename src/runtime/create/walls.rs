@@ -104,7 +104,8 @@ impl Creation<'_> {
             role: Role::Init(InitWork {
                 process: self.first_process(inherited.leader),
                 network: InnerNetwork::planned(&plan, network)?,
-                files: InitFiles::planned(&plan, kernel, judged, disk, user_namespace)?,
+                files: InitFiles::planned(&plan, kernel, judged, disk, user_namespace)?
+                    .trusting(&plan, self.decision.given.trust.take())?,
                 plan,
             }),
         })

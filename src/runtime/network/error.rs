@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::policy::{MOST_PORTS, Rule};
+use crate::policy::{MOST_PORTS, NetworkRule, Rule};
 
 /// Why the sidecar does not do what it is asked for.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +50,12 @@ pub enum RulesRefused {
          with such a rule, or name the hosts alone, which opens every request to them"
     )]
     Requests,
+    /// A host that the container's authority is not good for.
+    #[error(
+        "TLS is opened for this container (network.tls) by a certificate authority that is good for the hosts of its first rules for \
+         requests, and {0} is none of them: create the container with a rule for requests to it"
+    )]
+    NotOpened(Box<NetworkRule>),
     /// A connection that comes in there would go out through the wall.
     #[error(
         "rules name the port {0}, which leads into this container (network.inbound): it cannot lead out as well"

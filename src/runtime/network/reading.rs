@@ -5,11 +5,12 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
+use crate::enforce::trust::Trust;
 use crate::plan::NetworkPlan;
 use crate::policy::NodeSecret;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::upstream::{FileRule, open_of_root, roots};
-use crate::sidecar::{ReadSecret, Reading, SHORTEST};
+use crate::sidecar::{Authority, ReadSecret, Reading, SHORTEST};
 
 /// The longest secret, in bytes.
 const LONGEST: usize = 4096;
@@ -20,15 +21,45 @@ const SECRET: FileRule = FileRule {
     cure: 0o600,
 };
 
-/// What a container with this network needs; `None` where no rule is for requests. Read at `create`: a file that changes later counts
-/// for the next container.
-pub fn read(config: &Path, network: &NetworkPlan) -> Result<Option<Reading>, RuntimeError> {
+/// What a container is given for its requests.
+#[derive(Default)]
+pub struct Given {
+    /// For the reader; nothing where no rule is for requests, or where the network is another container's.
+    pub reading: Option<Reading>,
+    /// For the container's programs, where TLS is opened.
+    pub trust: Option<Trust>,
+}
+
+/// What a container with this network is given. Read at `create`: a file that changes later counts for the next container. Where TLS is
+/// opened the plan gets the certificate of a new authority, or has that of the container whose network it is.
+pub fn read(config: &Path, network: &mut NetworkPlan) -> Result<Given, RuntimeError> {
     let Some(roots) = roots(config, &network.rules)? else {
-        return Ok(None);
+        return Ok(Given::default());
     };
-    let secrets = network.secrets.iter().map(of_file);
-    let secrets = secrets.collect::<Result<_, _>>()?;
-    Ok(Some(Reading { roots, secrets }))
+    let reading = match &network.shared {
+        Some(_) => None,
+        None => {
+            let secrets = network.secrets.iter().map(of_file);
+            let secrets = secrets.collect::<Result<_, _>>()?;
+            let made = network.opens().map(Authority::make).transpose();
+            let made = made.map_err(|error| {
+                let why = std::io::Error::other(error.to_string());
+                RuntimeError::io("make the container's certificate authority")(why)
+            })?;
+            let (authority, certificate) = made.unzip();
+            network.authority = certificate;
+            Some(Reading {
+                roots: roots.clone(),
+                secrets,
+                authority,
+            })
+        }
+    };
+    let trust = network.authority.clone().map(|authority| Trust {
+        authority,
+        nodes: roots,
+    });
+    Ok(Given { reading, trust })
 }
 
 fn of_file(secret: &NodeSecret) -> Result<ReadSecret, RuntimeError> {

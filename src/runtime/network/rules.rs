@@ -47,6 +47,12 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     if new.have_requests() && !had {
         return Err(RulesRefused::Requests.into());
     }
+    let opened = old
+        .as_ref()
+        .and_then(|decided| decided.plan.network.opened.as_ref());
+    if let Some(rule) = opened.and_then(|opened| opened.lacks(&new)) {
+        return Err(RulesRefused::NotOpened(Box::new(rule)).into());
+    }
     let listens = control::status(&dir, &record)?.map(|status| status.ports);
     let plan = record.plan().ok_or(RuntimeError::NotRunning)?;
     let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;

@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::audit::{Recent, Shows};
 use crate::plan::Plan;
 use crate::plan::report::DENIED;
+use crate::plan::trust::TRUST;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{Record, write_whole};
 use crate::runtime::state::store::Place;
@@ -18,18 +19,38 @@ pub fn directory(dir: &Path) -> PathBuf {
     dir.join("inside")
 }
 
-/// Makes both, with the file's first line.
-pub fn make(dir: &Path, shows: Shows) -> Result<(), RuntimeError> {
-    let shown = directory(dir);
-    let file = shown.join(DENIED);
-    fs::create_dir_all(&shown).map_err(RuntimeError::io(format!("make {shown:?}")))?;
-    write_whole(&file, Recent::of(shows).file().as_bytes())?;
-    // Readable for every user of the container, and for nobody else: what they lie in is root's alone.
-    for (path, mode) in [(&shown, 0o755), (&file, 0o644)] {
-        rustix::fs::chmod(path, Mode::from_raw_mode(mode))
-            .map_err(RuntimeError::io(format!("chmod {path:?}")))?;
+/// Whether a container has this directory.
+pub fn is_there(plan: &Plan) -> bool {
+    plan.report.denied || plan.network.opens().is_some()
+}
+
+/// Makes what a plan asks for of it: the file with its first line, and where the container's trusted certificates are mounted.
+pub fn make(dir: &Path, plan: &Plan) -> Result<(), RuntimeError> {
+    if !is_there(plan) {
+        return Ok(());
     }
-    Ok(())
+    let shown = directory(dir);
+    make_directory(&shown)?;
+    if let Some(shows) = of(plan) {
+        let file = shown.join(DENIED);
+        write_whole(&file, Recent::of(shows).file().as_bytes())?;
+        set_mode(&file, 0o644)?;
+    }
+    match plan.network.opens() {
+        Some(_) => make_directory(&shown.join(TRUST)),
+        None => Ok(()),
+    }
+}
+
+/// Readable for every user of the container, and for nobody else: what it lies in is root's alone.
+fn make_directory(path: &Path) -> Result<(), RuntimeError> {
+    fs::create_dir_all(path).map_err(RuntimeError::io(format!("make {path:?}")))?;
+    set_mode(path, 0o755)
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<(), RuntimeError> {
+    rustix::fs::chmod(path, Mode::from_raw_mode(mode))
+        .map_err(RuntimeError::io(format!("chmod {path:?}")))
 }
 
 /// Which refusals a container's file has; `None`: it has no file.

@@ -220,6 +220,7 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
     let listens = network.mode == NetworkMode::Allowlist || network.refusing;
     Serving {
         rules: network.rules.clone(),
+        opened: network.opened.clone(),
         audited: audited_network(plan),
         asking: network.asking.clone(),
         budget: network.budget,

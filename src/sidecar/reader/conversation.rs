@@ -18,13 +18,15 @@ use hyper::service::service_fn;
 use hyper::{Request as HttpRequest, Response, StatusCode};
 use tokio::net::TcpStream;
 
+use super::authority::Opener;
 use super::messages::{Answer, Arrival, By, Line, Question, Way};
 use super::outside::{Greetings, Outside, Words};
-use super::rewrite;
 use super::secrets::{Answers, Cleaned, Secrets};
-use super::stream::{Client, Clock, Fault};
+use super::stream::{self, Client, Clock, Fault, Inside};
+use super::{opened, rewrite};
 use crate::egress::http::LONGEST_HEAD;
 use crate::egress::request::Asked;
+use crate::policy::request::Scheme;
 
 /// How long a client may take for a head, and be idle between requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
@@ -35,6 +37,8 @@ type Told = Response<Either<Words, Either<Incoming, Cleaned>>>;
 pub(super) struct Given {
     pub greetings: Greetings,
     pub secrets: Secrets,
+    /// Opens TLS, where that is opened.
+    pub opener: Option<Opener>,
 }
 
 struct Conversation<'a> {
@@ -42,6 +46,8 @@ struct Conversation<'a> {
     /// To the sidecar.
     line: Line,
     arrival: Arrival,
+    /// How the client speaks.
+    spoken: Scheme,
     outside: RefCell<Option<Outside>>,
     /// Whether any request was read.
     began: Cell<bool>,
@@ -58,47 +64,93 @@ enum Leave {
 }
 
 /// Serves a connection to a host with rules for requests, until it ends; the sidecar, which holds it too, says goodbye.
-pub(super) async fn serve(given: &Given, stream: &TcpStream, line: Line, arrival: Arrival) {
+pub(super) async fn serve(given: &Given, stream: TcpStream, line: Line, arrival: Arrival) {
     let Ok(early) = line.hear_early(arrival.early).await else {
         return;
     };
-    let way = arrival.way;
+    let mut client = Inside::new(stream, early);
+    let opener = given.opener.as_ref().filter(|_| arrival.opens);
+    let (client, spoken): (Box<dyn stream::Way>, Scheme) = match opener {
+        Some(opener) if speaks_tls(&mut client).await => {
+            match opened::open(opener, &arrival.host, client).await {
+                Ok(client) => (Box::new(client), Scheme::Https),
+                Err(why) => return say_fault(&line, why, Answered::Cannot).await,
+            }
+        }
+        _ => (Box::new(client), Scheme::Http),
+    };
     let conversation = Conversation {
         given,
         line,
         arrival,
+        spoken,
         outside: RefCell::new(None),
         began: Cell::new(false),
     };
-    let fault = RefCell::new(None);
-    let client = Client::new(stream, &early, &fault);
-    let service = service_fn(|message| conversation.answer(message));
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(Clock)
-        .header_read_timeout(HEAD_WITHIN)
-        .keep_alive(way == Way::Direct)
-        .max_buf_size(2 * LONGEST_HEAD);
-    // A client that is gone, or a fault that the sidecar answers.
-    let _ended = builder.serve_connection(client, service).await;
-    if let Some(Fault { refusal, tls }) = fault.take() {
-        let (why, began) = (refusal.to_string(), conversation.began.get());
-        let question = match tls {
-            true => Question::Tls,
-            false => Question::Fault { why, began },
-        };
-        // A sidecar that cannot hear it ends the connection all the same.
-        let _said = conversation.line.say(&question, &[]).await;
-    }
+    conversation.hold(client).await;
+}
+
+/// Whether a client begins with a greeting of TLS.
+async fn speaks_tls(client: &mut Inside) -> bool {
+    let first = tokio::time::timeout(HEAD_WITHIN, client.first()).await;
+    first.is_ok_and(|first| first == Some(stream::TLS_HANDSHAKE))
+}
+
+/// Tells the sidecar why a client is not read any further. One that cannot hear it ends the connection all the same.
+async fn say_fault(line: &Line, why: String, answered: Answered) {
+    let began = answered == Answered::Cannot;
+    let _said = line.say(&Question::Fault { why, began }, &[]).await;
+}
+
+/// Whether the client can still be told something in the clear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answered {
+    Can,
+    /// An answer may be under way, or it speaks TLS.
+    Cannot,
 }
 
 impl Conversation<'_> {
+    /// Reads and answers requests until the client has no more.
+    async fn hold(&self, client: Box<dyn stream::Way>) {
+        let fault = RefCell::new(None);
+        let client = Client::new(client, &fault);
+        let service = service_fn(|message| self.answer(message));
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(Clock)
+            .header_read_timeout(HEAD_WITHIN)
+            .keep_alive(self.arrival.way == Way::Direct)
+            .max_buf_size(2 * LONGEST_HEAD);
+        // A client that is gone, or a fault that the sidecar answers.
+        let ended = builder.serve_connection(client, service).await;
+        let is_tls = self.spoken == Scheme::Https;
+        match fault.take() {
+            Some(Fault { tls: true, .. }) if !is_tls => {
+                let _said = self.line.say(&Question::Tls, &[]).await;
+            }
+            Some(Fault { why, .. }) => {
+                let answered = match self.began.get() || is_tls {
+                    true => Answered::Cannot,
+                    false => Answered::Can,
+                };
+                say_fault(&self.line, why, answered).await;
+            }
+            None => {
+                if let Some(why) = ended.err().and_then(|error| opened::of_end(&error)) {
+                    say_fault(&self.line, why, Answered::Cannot).await;
+                }
+            }
+        }
+    }
+
     async fn answer(&self, message: HttpRequest<Incoming>) -> io::Result<Told> {
         self.began.set(true);
         let Arrival {
             host, port, scheme, ..
         } = &self.arrival;
-        match rewrite::read(&message, *scheme, (host.clone(), *port)) {
+        let inside = self.spoken;
+        match rewrite::read(&message, inside, (*scheme, host.clone(), *port)) {
             Ok(asked) => self.forward(asked, message).await,
             Err(why) => self.refused(&Question::Unclear(why.to_string())).await,
         }
@@ -160,7 +212,7 @@ impl Conversation<'_> {
         answers: Answers,
     ) -> io::Result<Told> {
         let secrets = (answers == Answers::Cleaned).then_some(&self.given.secrets);
-        match rewrite::answer(asked, answer, secrets) {
+        match rewrite::answer((asked, self.spoken), answer, secrets) {
             Ok(answer) => Ok(answer.map(|body| match secrets {
                 None => Either::Right(Either::Left(body)),
                 Some(secrets) => Either::Right(Either::Right(secrets.cleaned(body))),

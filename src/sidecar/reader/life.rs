@@ -9,6 +9,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
 
 use super::Reading;
+use super::authority::Opener;
 use super::conversation::{self, Given};
 use super::messages::{Arrival, Line};
 use super::outside::Greetings;
@@ -52,11 +53,18 @@ fn prepare(
 ) -> Result<(u32, Given), SidecarError> {
     process::set_name(NAME).map_err(SidecarError::step("set the name"))?;
     let reading = Reading::read(configuration).map_err(SidecarError::Configuration)?;
-    let Reading { roots, secrets } = reading;
+    let Reading {
+        roots,
+        secrets,
+        authority,
+    } = reading;
     let greetings = Greetings::new(&roots)
         .map_err(|why| SidecarError::Configuration(std::io::Error::other(why)))?;
     drop(roots);
     let secrets = Secrets::new(secrets);
+    let opener = authority.as_ref().map(Opener::new).transpose();
+    let opener = opener.map_err(|why| SidecarError::Configuration(std::io::Error::other(why)))?;
+    drop(authority);
     let filter = filter::of_reader()
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
@@ -68,7 +76,12 @@ fn prepare(
     process::close_all_but(line.as_fd())
         .map_err(SidecarError::step("close what is the sidecar's"))?;
     confine::seal(&filter).map_err(SidecarError::Confine)?;
-    Ok((landlock_abi, Given { greetings, secrets }))
+    let given = Given {
+        greetings,
+        secrets,
+        opener,
+    };
+    Ok((landlock_abi, given))
 }
 
 /// Takes connections of clients until the line closes.
@@ -94,7 +107,7 @@ fn serve(line: OwnedFd, given: Given) -> Result<(), SidecarError> {
             spawn_local(async move {
                 let client = TcpStream::from_std(client.into());
                 if let (Ok(client), Ok(questions)) = (client, Line::new(questions)) {
-                    conversation::serve(&given, &client, questions, arrival).await;
+                    conversation::serve(&given, client, questions, arrival).await;
                 }
             });
         }

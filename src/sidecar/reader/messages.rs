@@ -38,6 +38,8 @@ pub(in crate::sidecar) struct Arrival {
     pub host: Host,
     pub port: u16,
     pub scheme: Scheme,
+    /// Whether TLS that comes is opened.
+    pub opens: bool,
     /// How many bytes the client has said already.
     pub early: usize,
 }

@@ -16,18 +16,22 @@
 //! it, and is not started again: without it no request goes.
 //!
 //! ```text
+//! authority     the container's own certificate authority, by which TLS is opened
 //! messages      what the two say to each other
 //! life          its confinement, and its loop
 //! conversation  one connection of a client: reads, asks, answers
 //! rewrite       a message without what belongs to one connection, for the other one
+//! opened        the TLS of a client
 //! secrets       the node's secrets: into requests, and out of answers
 //! outside       the connection to the host
 //! stream        the client's connection as hyper wants it, behind the guard
 //! ```
 
+mod authority;
 mod conversation;
 mod life;
 pub(super) mod messages;
+mod opened;
 mod outside;
 mod rewrite;
 mod secrets;
@@ -41,6 +45,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+pub use authority::Authority;
 pub use secrets::{ReadSecret, SHORTEST};
 
 use super::protocol::{self, Reply};
@@ -60,6 +65,9 @@ pub struct Reading {
     pub roots: String,
     /// The node's secrets that are put into requests.
     pub secrets: Vec<ReadSecret>,
+    /// By which it opens TLS, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<Authority>,
 }
 
 impl Reading {

@@ -16,12 +16,13 @@ use crate::egress::request::{Asked, Said, of_said};
 use crate::policy::Host;
 use crate::policy::request::Scheme;
 
-/// Reads a request that is on its way to this host.
+/// Reads a request that is on its way to this host, to which the client speaks by the first scheme.
 pub(super) fn read<B>(
     message: &HttpRequest<B>,
-    scheme: Scheme,
-    to: (Host, u16),
+    inside: Scheme,
+    (scheme, host, port): (Scheme, Host, u16),
 ) -> Result<Asked, HttpRefusal> {
+    let to = (host, port);
     let mut hosts = message.headers().get_all(HOST).iter();
     let host = hosts.next().map(HeaderValue::to_str).transpose();
     let host = host.map_err(|_| HttpRefusal::Ambiguous("a Host field that is not ASCII"))?;
@@ -29,9 +30,9 @@ pub(super) fn read<B>(
         return Err(HttpRefusal::Ambiguous("two Host fields"));
     }
     // In the clear, 80 stands for HTTPS's own port.
-    let plain = match to.1 == Scheme::Https.port() {
-        true => ":80",
-        false => "",
+    let plain = match (inside, to.1 == Scheme::Https.port()) {
+        (Scheme::Http, true) => ":80",
+        (Scheme::Http, false) | (Scheme::Https, _) => "",
     };
     let without_port = |named: &str| named.strip_suffix(plain).unwrap_or(named).to_owned();
     let host = host.map(without_port);
@@ -101,9 +102,9 @@ fn wire(asked: &Asked) -> (String, String) {
     (host, target)
 }
 
-/// The head of the answer as the client gets it, without these secrets, or what is wrong with it.
+/// The head of the answer as the client gets it by this scheme, without these secrets, or what is wrong with it.
 pub(super) fn answer<B>(
-    asked: &Asked,
+    (asked, inside): (&Asked, Scheme),
     message: Response<B>,
     secrets: Option<&Secrets>,
 ) -> Result<Response<B>, &'static str> {
@@ -127,6 +128,7 @@ pub(super) fn answer<B>(
     if let Some(plain) = parts
         .headers
         .get(LOCATION)
+        .filter(|_| inside == Scheme::Http)
         .and_then(|to| plain_location(asked, to))
     {
         parts.headers.insert(LOCATION, plain);
@@ -195,8 +197,8 @@ mod tests {
 
     fn sent(target: &str, fields: &[(&str, &str)]) -> Result<HttpRequest<()>, String> {
         let message = message("GET", target, fields);
-        let to = ("a.test".parse().unwrap(), 443);
-        let asked = read(&message, Scheme::Https, to).map_err(|why| why.to_string())?;
+        let to = (Scheme::Https, "a.test".parse().unwrap(), 443);
+        let asked = read(&message, Scheme::Http, to).map_err(|why| why.to_string())?;
         let none = Secrets::new(Vec::new());
         request(&asked, message, &none).map(|(message, _)| message)
     }
@@ -258,7 +260,12 @@ mod tests {
     #[test]
     fn an_answer_keeps_what_is_the_hosts_and_redirects_stay_plain() {
         let message = message("GET", "/", &[("Host", "a.test")]);
-        let asked = read(&message, Scheme::Https, ("a.test".parse().unwrap(), 443)).unwrap();
+        let asked = read(
+            &message,
+            Scheme::Http,
+            (Scheme::Https, "a.test".parse().unwrap(), 443),
+        )
+        .unwrap();
         for (to, expected) in [
             ("https://a.test/x?y", "http://a.test/x?y"),
             ("https://A.test:443", "http://a.test"),
@@ -275,7 +282,7 @@ mod tests {
                 .header("Set-Cookie", "a")
                 .body(())
                 .unwrap();
-            let answer = answer(&asked, redirect, None).unwrap();
+            let answer = answer((&asked, Scheme::Http), redirect, None).unwrap();
             assert_eq!(answer.headers()[LOCATION], expected);
             assert!(answer.headers().get(CONNECTION).is_none());
             assert_eq!(answer.headers()["content-length"], "3");
@@ -287,12 +294,12 @@ mod tests {
             .body(())
             .unwrap();
         assert!(
-            super::answer(&asked, both, None)
+            super::answer((&asked, Scheme::Http), both, None)
                 .unwrap()
                 .headers()
                 .is_empty()
         );
         let switched = Response::builder().status(101).body(()).unwrap();
-        assert!(super::answer(&asked, switched, None).is_err());
+        assert!(super::answer((&asked, Scheme::Http), switched, None).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! What hyper reads and writes by: the client's side, where everything passes the guard first, and the host's.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,33 +12,90 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::egress::http::{HttpRefusal, RequestGuard};
+use crate::sidecar::buffer::with_buffer;
 
 /// The first byte of a TLS record with a greeting (RFC 8446, section 5.1).
-const TLS_HANDSHAKE: u8 = 0x16;
-
-/// Bytes that are read at once.
-const BUFFER: usize = 64 << 10;
-
-thread_local! {
-    /// The one buffer for what does not wait: a connection on which nothing flows has none.
-    static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into_boxed_slice());
-}
-
-fn with_buffer<T>(work: impl FnOnce(&mut [u8]) -> T) -> T {
-    SHARED.with_borrow_mut(|buffer| work(buffer))
-}
+pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Why a client is not read any further.
 #[derive(Debug)]
 pub(super) struct Fault {
-    pub refusal: HttpRefusal,
+    pub why: String,
     /// It speaks TLS from its first byte.
     pub tls: bool,
 }
 
-/// The client's connection. Two programs read it, and what the stricter one refuses the other never sees.
+/// The client's connection, in front of which is what came of it already.
+pub(super) struct Inside {
+    stream: TcpStream,
+    /// What came already, and how much of it was read.
+    early: (Vec<u8>, usize),
+}
+
+impl Inside {
+    pub fn new(stream: TcpStream, early: Vec<u8>) -> Self {
+        Self {
+            stream,
+            early: (early, 0),
+        }
+    }
+
+    /// Waits for the first byte, which is still to be read; `None` at the end.
+    pub async fn first(&mut self) -> Option<u8> {
+        const LITTLE: usize = 2048;
+        if self.early.0.is_empty() {
+            let mut bytes = [0; LITTLE];
+            let mut into = ReadBuf::new(&mut bytes);
+            let came = poll_fn(|cx| Pin::new(&mut self.stream).poll_read(cx, &mut into)).await;
+            came.ok()?;
+            self.early.0.extend_from_slice(into.filled());
+        }
+        self.early.0.first().copied()
+    }
+}
+
+impl AsyncRead for Inside {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (early, read) = &mut self.early;
+        if *read < early.len() {
+            let count = into.remaining().min(early.len() - *read);
+            into.put_slice(&early[*read..*read + count]);
+            *read += count;
+            if *read == early.len() {
+                self.early = (Vec::new(), 0);
+            }
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl AsyncWrite for Inside {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// The client is told by the sidecar, which holds the connection too: an answer may still follow.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The client's side. Two programs read it, and what the stricter one refuses the other never sees.
 pub(super) struct Client<'a> {
-    stream: &'a TcpStream,
+    stream: Box<dyn Way>,
     guard: RequestGuard,
     /// The first byte of all.
     first: Option<u8>,
@@ -47,17 +105,15 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// `early` came already. Why the connection ends early is said in `fault`.
-    pub fn new(stream: &'a TcpStream, early: &[u8], fault: &'a RefCell<Option<Fault>>) -> Self {
-        let mut client = Self {
+    /// Why the connection ends early is said in `fault`.
+    pub fn new(stream: Box<dyn Way>, fault: &'a RefCell<Option<Fault>>) -> Self {
+        Self {
             stream,
             guard: RequestGuard::of_framing(),
             first: None,
             passed: (Vec::new(), 0),
             fault,
-        };
-        client.take(early);
-        client
+        }
     }
 
     /// What came before a fault passes: the guard lets whole pieces through.
@@ -67,7 +123,8 @@ impl<'a> Client<'a> {
         self.passed.1 = 0;
         if let Err(refusal) = self.guard.feed(bytes, &mut self.passed.0) {
             let tls = refusal == HttpRefusal::NotHttp && self.first == Some(TLS_HANDSHAKE);
-            *self.fault.borrow_mut() = Some(Fault { refusal, tls });
+            let why = refusal.to_string();
+            *self.fault.borrow_mut() = Some(Fault { why, tls });
         }
     }
 }
@@ -89,52 +146,38 @@ impl Read for Client<'_> {
             if self.fault.borrow().is_some() {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
-            ready!(self.stream.poll_read_ready(cx))?;
-            let outcome = with_buffer(|buffer| {
-                let length = self.stream.try_read(buffer)?;
-                self.take(&buffer[..length]);
-                Ok(length)
+            let length = with_buffer(|buffer| {
+                let mut buffer = ReadBuf::new(buffer);
+                ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+                self.take(buffer.filled());
+                Poll::Ready(Ok::<_, io::Error>(buffer.filled().len()))
             });
-            match outcome {
-                Ok(0) => return Poll::Ready(Ok(())),
-                Ok(_) => {}
-                Err(error) if is_not_now(&error) => {}
-                Err(error) => return Poll::Ready(Err(error)),
+            if ready!(length)? == 0 {
+                return Poll::Ready(Ok(()));
             }
         }
     }
-}
-
-fn is_not_now(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock
 }
 
 impl Write for Client<'_> {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.stream.poll_write_ready(cx))?;
-            match self.stream.try_write(bytes) {
-                Err(error) if is_not_now(&error) => {}
-                done => return Poll::Ready(done),
-            }
-        }
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// The client is told by whoever began: an answer may still follow.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
-/// A way to a host, in the clear or within TLS.
+/// A way to a host or a client, in the clear or within TLS.
 pub(super) trait Way: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Way for T {}
 

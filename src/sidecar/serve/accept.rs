@@ -13,7 +13,7 @@ use tokio::task::spawn_local;
 
 use super::admission::Admitted;
 use super::refusal::Refusal;
-use super::relay::{Watch, ended, pass, relay, with_buffer};
+use super::relay::{Watch, ended, pass, relay};
 use super::secure::Server;
 use super::sniff::First;
 use super::wall::Wall;
@@ -22,6 +22,7 @@ use crate::audit::Via;
 use crate::egress::http::RequestGuard;
 use crate::egress::phrase::speaks_http;
 use crate::policy::Host;
+use crate::sidecar::buffer::with_buffer;
 
 /// HTTPS: the greeting must name the host.
 pub(super) const HTTPS: u16 = 443;
@@ -100,17 +101,9 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
         return;
     };
     let host = dns::meant(wall, local.ip());
-    // On HTTPS's own port a client speaks TLS, in which nobody reads requests.
-    if port != HTTPS && wall.rules.borrow().plain_way(&host, port).is_some() {
-        let to = (&host, port);
-        return Box::pin(requests::serve(
-            wall,
-            &stream,
-            requests::Way::Direct,
-            to,
-            &[],
-        ))
-        .await;
+    if requests::are_read(wall, &host, port) {
+        let (how, to) = ((requests::Way::Direct, Via::Transparent), (&host, port));
+        return Box::pin(requests::serve(wall, &stream, how, to, &[])).await;
     }
     let outcome = match wall.admit(&stream, host.clone(), port).await {
         Ok(admitted) => tunnel(wall, &stream, admitted, Vec::new(), None).await,

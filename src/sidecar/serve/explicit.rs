@@ -78,15 +78,18 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
         && wall.rules.borrow().plain_way(&host, port).is_some()
     {
         let early = [wish.head, wish.early].concat();
-        let to = (&host, port);
-        return Box::pin(requests::serve(
-            wall,
-            stream,
-            requests::Way::Proxy,
-            to,
-            &early,
-        ))
-        .await;
+        let (how, to) = ((requests::Way::Proxy, Via::Http), (&host, port));
+        return Box::pin(requests::serve(wall, stream, how, to, &early)).await;
+    }
+    if let ProxyRequest::Tunnel(..) = &wish.request
+        && wall.opens(&host)
+        && requests::are_read(wall, &host, port)
+    {
+        if write_all(stream, ESTABLISHED).await.is_err() {
+            return reset(stream);
+        }
+        let (how, to) = ((requests::Way::Direct, Via::Http), (&host, port));
+        return Box::pin(requests::serve(wall, stream, how, to, &wish.early)).await;
     }
     if let Err((refusal, answered)) = grant(wall, stream, &host, port, wish).await {
         refuse(wall, stream, Via::Http, &host, port, &refusal);

@@ -75,7 +75,7 @@ use super::protocol::Question;
 use super::watched::WatchedMount;
 use crate::audit;
 use crate::egress::names::Families;
-use crate::egress::{Asking, Budget, Kept, Rules};
+use crate::egress::{Asking, Budget, Kept, Opened, Rules};
 use crate::network::{Listeners, Stub};
 use crate::plan::AuditedNetwork;
 use crate::policy::NetworkPrefix;
@@ -93,6 +93,9 @@ pub use secure::Tls;
 pub struct Serving {
     /// What may be reached.
     pub rules: Rules,
+    /// Where TLS is opened so that requests are seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened: Option<Opened>,
     /// What may be reached under a policy that is only reported on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audited: Option<AuditedNetwork>,

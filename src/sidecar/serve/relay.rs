@@ -3,7 +3,7 @@
 //! decides the speed. splice(2), which copies nothing, was slower, since it hands the socket single pages
 //! (docs/benchmarks.md). What goes by TLS is another matter: `secure`.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -18,17 +18,12 @@ use super::refusal::Refusal;
 use super::secure::{self, Server};
 use super::sniff::{Answers, Fed, First, Greeter, Judged};
 use crate::egress::http::RequestGuard;
+use crate::sidecar::buffer::{BUFFER, with_buffer};
 
-/// The one buffer.
-pub(super) const BUFFER: usize = 64 << 10;
 /// Full buffers in a row after which a stream is long.
 const LONG_AFTER: u32 = 4;
 /// How long one side may go on after the other has ended.
 const AFTER_END: Duration = Duration::from_secs(300);
-
-thread_local! {
-    static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into_boxed_slice());
-}
 
 /// What is still looked at in what the client sends.
 #[derive(Debug)]
@@ -152,11 +147,6 @@ pub(super) async fn pump(
 pub(super) fn say_end(to: &TcpStream) {
     // The other side may be gone already, and then there is nobody to tell.
     let _told = rustix::net::shutdown(to, rustix::net::Shutdown::Write);
-}
-
-/// Lends the one buffer to what does not wait.
-pub(super) fn with_buffer<T>(work: impl FnOnce(&mut [u8]) -> T) -> T {
-    SHARED.with_borrow_mut(|buffer| work(buffer))
 }
 
 enum Piece {

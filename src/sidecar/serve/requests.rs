@@ -1,4 +1,4 @@
-//! Connections in the clear to hosts that rules for requests name: given to the [reader](crate::sidecar::reader), whose questions are
+//! Connections to hosts that rules for requests name, in the clear or within TLS that is opened: given to the [reader](crate::sidecar::reader), whose questions are
 //! answered here.
 //!
 //! The reader brings each request into its one form. Here it is decided about, and the host is dialled and its bytes are carried as
@@ -13,16 +13,16 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use super::accept::{refuse, reset};
+use super::accept::{HTTPS, refuse, reset};
 use super::asks::{UnderWay, reach_of};
 use super::explicit;
 use super::refusal::{Refusal, RequestRefusal};
 use super::relay::{Watch, relay};
 use super::wall::Wall;
 use crate::audit::Via;
-use crate::egress::Denial;
 use crate::egress::request::{Asked, RequestDecision, typed};
-use crate::policy::request::Request;
+use crate::egress::{Decision, Denial};
+use crate::policy::request::{Request, Scheme};
 use crate::policy::{Host, Reach, Rule};
 pub(super) use crate::sidecar::reader::messages::Way;
 use crate::sidecar::reader::messages::{Answer, Arrival, By, Line, Question};
@@ -60,16 +60,28 @@ struct Conversation<'a> {
     stream: &'a TcpStream,
     /// Where its requests go, by which scheme, and how it came.
     arrival: Arrival,
+    /// By which way of the wall.
+    via: Via,
     /// The port that the client meant.
     port: u16,
     outside: Option<Outside>,
+}
+
+/// Whether connections to this host and port go to the reader, in the clear or within TLS that is opened.
+pub(super) fn are_read(wall: &Wall, host: &Host, port: u16) -> bool {
+    let rules = wall.rules.borrow();
+    // What a rule opens whole passes unread.
+    let by_requests = rules.decide(host, port) == Decision::Deny(Denial::OnlyRequests);
+    // On HTTPS's own port a client speaks TLS.
+    let is_read = port != HTTPS || wall.opens(host);
+    by_requests && is_read && rules.plain_way(host, port).is_some()
 }
 
 /// Serves a connection to a host with rules for requests. `early` came already.
 pub(super) async fn serve(
     wall: &Rc<Wall>,
     stream: &TcpStream,
-    way: Way,
+    (way, via): (Way, Via),
     (host, port): (&Host, u16),
     early: &[u8],
 ) {
@@ -83,12 +95,14 @@ pub(super) async fn serve(
                 host: host.clone(),
                 port: to,
                 scheme,
+                opens: scheme == Scheme::Https && way == Way::Direct && wall.opens(host),
                 early: early.len(),
             };
             let mut conversation = Conversation {
                 wall,
                 stream,
                 arrival,
+                via,
                 port,
                 outside: None,
             };
@@ -96,15 +110,11 @@ pub(super) async fn serve(
         }
     };
     if let Err(refusal) = outcome {
-        refuse(wall, stream, via(way), host, port, &refusal);
-        explicit::answer(wall, stream, host, port, &refusal).await;
-    }
-}
-
-fn via(way: Way) -> Via {
-    match way {
-        Way::Proxy => Via::Http,
-        Way::Direct => Via::Transparent,
+        refuse(wall, stream, via, host, port, &refusal);
+        match port == HTTPS {
+            true => reset(stream),
+            false => explicit::answer(wall, stream, host, port, &refusal).await,
+        }
     }
 }
 
@@ -231,8 +241,8 @@ impl Conversation<'_> {
     }
 
     fn note(&self, port: u16, refusal: &Refusal) {
-        let (way, host) = (self.arrival.way, &self.arrival.host);
-        refuse(self.wall, self.stream, via(way), host, port, refusal);
+        let host = &self.arrival.host;
+        refuse(self.wall, self.stream, self.via, host, port, refusal);
     }
 
     /// The answer that the client gets.

@@ -1,11 +1,14 @@
 //! SOCKS5 (RFC 1928), CONNECT alone; names are resolved here and never inside.
 
+use std::rc::Rc;
+
 use tokio::net::TcpStream;
 
 use super::accept::{read_some, refuse, reset, tunnel};
 use super::explicit::{MALFORMED, SILENT, meant};
 use super::refusal::Refusal;
 use super::relay::write_all;
+use super::requests;
 use super::wall::{FIRST_BYTES_WITHIN, Wall};
 use crate::audit::Via;
 use crate::egress::socks::{NO_AUTHENTICATION, NOT_ALLOWED, VERSION, methods, request};
@@ -17,7 +20,7 @@ const SUCCEEDED: u8 = 0;
 const UNREACHABLE: u8 = 4;
 
 /// Serves one connection whose first bytes are these.
-pub(super) async fn serve(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
+pub(super) async fn serve(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
     let greeting = tokio::time::timeout(FIRST_BYTES_WITHIN, converse(wall, stream, first)).await;
     let (host, port, early) = match greeting {
         Ok(Ok(wish)) => wish,
@@ -32,6 +35,11 @@ pub(super) async fn serve(wall: &Wall, stream: &TcpStream, first: Vec<u8>) {
         }
     };
     let host = meant(wall, &host);
+    if wall.opens(&host) && requests::are_read(wall, &host, port) {
+        reply(stream, SUCCEEDED).await;
+        let (how, to) = ((requests::Way::Direct, Via::Socks), (&host, port));
+        return Box::pin(requests::serve(wall, stream, how, to, &early)).await;
+    }
     let outcome = grant(wall, stream, &host, port, early).await;
     if let Err((refusal, answered)) = outcome {
         refuse(wall, stream, Via::Socks, &host, port, &refusal);

@@ -23,16 +23,17 @@ use crate::audit::quota::Amounts;
 use crate::egress::NetworkStatus;
 use crate::egress::Used;
 use crate::egress::names::{Families, Names};
-use crate::egress::{Asking, Budget, Kept, Ledger, OverBudget, Rules, room};
+use crate::egress::{Asking, Budget, Kept, Ledger, Opened, OverBudget, Rules, room};
 use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
-use crate::policy::{HostName, NetworkPrefix};
+use crate::policy::{Host, HostName, NetworkPrefix};
 use crate::sys::netlink::RouteSocket;
 use tokio::sync::Notify;
 
 /// The state of one sidecar. Single-threaded: no borrow is held over an await.
 pub(super) struct Wall {
     pub rules: RefCell<Rules>,
+    opened: Option<Opened>,
     pub names: RefCell<Names>,
     pub families: Families,
     pub ports: RefCell<Vec<u16>>,
@@ -82,6 +83,7 @@ impl Wall {
     ) -> Self {
         let Serving {
             rules,
+            opened,
             audited,
             asking,
             budget,
@@ -112,6 +114,7 @@ impl Wall {
         let names = Names::new(budget.hosts).after(kept);
         Self {
             rules: RefCell::new(rules),
+            opened,
             names: RefCell::new(names),
             families,
             ports: RefCell::new(ports.unwrap_or_default()),
@@ -149,6 +152,12 @@ impl Wall {
     /// Who reads requests.
     pub fn reader(&self) -> Option<&Reader> {
         self.reader.as_ref()
+    }
+
+    /// Whether TLS is opened to this host, so that requests within it are seen.
+    pub fn opens(&self, host: &Host) -> bool {
+        let opened = self.opened.as_ref();
+        opened.is_some_and(|opened| opened.has(host))
     }
 
     /// Whether these rules cannot be kept, and why: some are for requests, and nobody here reads any; or the node's proxy resolves

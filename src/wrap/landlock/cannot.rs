@@ -41,6 +41,12 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
             "there is no {DENIED_IN}/{DENIED}: refusals of the network are at /denied of the proxy, and those of system calls nowhere"
         ));
     }
+    if plan.network.opens().is_some() {
+        all.push(
+            "no file of the system's gets the certificate of the run's own authority: TLS that is opened is trusted by programs that              look at SSL_CERT_FILE and its kin"
+                .to_owned(),
+        );
+    }
     if abi < SCOPES {
         all.push(format!(
             "Landlock ABI {abi} does not hold signals back (ABI {SCOPES}, Linux 6.12, does): the command can end processes of the same user"

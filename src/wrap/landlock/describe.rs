@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::place::{OWN_VARIABLES, Place};
 use super::rules::{self, Access, Rule};
-use super::{abi, cannot, capabilities, decide_in, filter, terminals};
+use super::{abi, cannot, capabilities, decide_in, filter, streams};
 use crate::cli::Global;
 use crate::plan::{Decided, Plan};
 use crate::render::explain::{LandlockWalls, Opened};
@@ -29,7 +29,7 @@ pub fn decide(global: &Global, wanted: &Wanted) -> Result<Explained> {
 fn walls(decided: &Decided, person: &Person) -> Result<LandlockWalls> {
     let (plan, abi) = (&decided.plan, abi()?);
     // The directories of a run are its own: those of this call are removed with it.
-    let rules = rules::of(plan, &[], &terminals());
+    let rules = rules::of(plan, &[], &streams::terminals());
     let mut walls = LandlockWalls::of(decided, abi);
     walls.opened = rules.into_iter().map(opened).collect();
     walls.directories_of_the_run = OWN_VARIABLES.map(str::to_owned).into();

@@ -16,6 +16,7 @@
 //! | [`describe`] | the walls for `explain` |
 //! | [`place`] | the directory of the run |
 //! | [`filter`] | the filter and its profile |
+//! | [`streams`] | the caller's input and output |
 //! | [`start`], [`enforce`] | the command's process, from outside and inside |
 //! | [`supervise`], [`attributes`], [`caller`] | answers to the listener |
 
@@ -28,6 +29,7 @@ mod filter;
 mod place;
 mod rules;
 mod start;
+mod streams;
 mod supervise;
 
 use std::net::TcpListener;
@@ -51,6 +53,7 @@ use crate::policy::{Capability, NetworkMode};
 use crate::runtime::create::{self, BundleDecision};
 use crate::runtime::foreground::ended::Ended;
 use crate::runtime::input::node_files;
+use crate::runtime::network::reading::Given;
 use crate::runtime::network::{resolver, upstream};
 use crate::sidecar::{EngineNetworks, Limits, Reading, Serving, bare};
 use crate::sys::process;
@@ -65,7 +68,7 @@ const OVER_FILES: [&str; 4] = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "C
 
 /// Runs a command; its exit status.
 pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
-    refuse_sockets()?;
+    streams::refuse_sockets()?;
     enforce::try_to_listen()?;
     let place = Place::new(&wanted.person)?;
     let decided = decide_in(&place, global, wanted)?;
@@ -83,12 +86,15 @@ fn run_decided(
     git: &str,
 ) -> Result<Ended> {
     let decided = decision.decided.context("a policy is chosen")?;
-    let reading = decision.reading;
-    let terminals = terminals();
+    let Given { reading, trust } = decision.given;
+    let terminals = streams::terminals();
     let mut plan = decided.plan.clone();
     let proxy = listen(&mut plan)?;
     let rules = rules::of(&plan, &place.own(), &terminals);
     let abi = abi()?;
+    if let Some(trust) = &trust {
+        place.keep_trust(trust)?;
+    }
     let command = command(&decision.bundle.spec, &plan, place, git)?;
     let capabilities = capabilities(&plan)?;
     let walls = Walls {
@@ -193,52 +199,6 @@ fn become_the(person: &Person) -> Result<()> {
     nix::unistd::setresuid(uid, uid, uid).with_context(step)
 }
 
-/// A socket that is handed in is connected already, and could be connected elsewhere: to a port of another machine, to a
-/// path. A pair of UNIX stream sockets cannot, which is how a client starts its servers.
-fn refuse_sockets() -> Result<()> {
-    let streams = [
-        (rustix::stdio::stdin(), "input"),
-        (rustix::stdio::stdout(), "output"),
-        (rustix::stdio::stderr(), "error"),
-    ];
-    for (stream, name) in streams {
-        use rustix::net::{AddressFamily, SocketType, sockopt};
-        let Ok(family) = sockopt::socket_domain(stream) else {
-            continue;
-        };
-        let kind = sockopt::socket_type(stream).context("look at a standard stream")?;
-        let connected = rustix::net::getpeername(stream).is_ok();
-        let harmless = family == AddressFamily::UNIX
-            && [SocketType::STREAM, SocketType::SEQPACKET].contains(&kind)
-            && connected;
-        if !harmless {
-            let why = format!(
-                "standard {name} is a socket that could be connected elsewhere: use a pipe"
-            );
-            bail!(WrapRefused::NotByLandlock(why));
-        }
-    }
-    Ok(())
-}
-
-/// The terminals that are input or output.
-fn terminals() -> Vec<PathBuf> {
-    let streams = [
-        rustix::stdio::stdin(),
-        rustix::stdio::stdout(),
-        rustix::stdio::stderr(),
-    ];
-    let names = streams
-        .into_iter()
-        .filter_map(|stream| rustix::termios::ttyname(stream, Vec::new()).ok());
-    let mut all: Vec<PathBuf> = names
-        .filter_map(|name| Some(PathBuf::from(name.to_str().ok()?)))
-        .collect();
-    all.sort();
-    all.dedup();
-    all
-}
-
 /// The proxy's port, which the kernel chooses: nobody else listens there.
 fn listen(plan: &mut Plan) -> Result<Option<OwnedFd>> {
     if plan.network.mode != NetworkMode::Allowlist {
@@ -272,6 +232,7 @@ fn serve(
     let served = bare::spawn(bare::Bare {
         serving: Serving {
             rules: network.rules.clone(),
+            opened: network.opened.clone(),
             audited: None,
             asking: None,
             budget: network.budget,
@@ -323,6 +284,7 @@ fn command(
     environment.retain(|entry| !entry.starts_with("GIT_CONFIG_SYSTEM="));
     environment.push("GIT_CONFIG_NOSYSTEM=1".to_owned());
     std::fs::write(home.join(".gitconfig"), git).context("write the configuration of git")?;
+    place.lead_to_trust(&mut environment);
     for name in OWN_VARIABLES {
         let value = match name {
             "HOME" => &home,

@@ -11,7 +11,9 @@ use rustix::path::Arg;
 
 use super::rules::Rule;
 use crate::audit;
+use crate::enforce::trust::Trust;
 use crate::plan::Decided;
+use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN};
 use crate::wrap::WrapRefused;
 use crate::wrap::person::Person;
 
@@ -93,6 +95,35 @@ impl Place {
     /// The directories that the command writes.
     pub fn own(&self) -> [PathBuf; 2] {
         [self.home(), self.temporary()]
+    }
+
+    /// Where the command's trusted certificates are.
+    fn trust(&self) -> PathBuf {
+        self.home().join(".agentbox")
+    }
+
+    /// Writes them: no other file of the command's can get the certificate of its own authority.
+    pub fn keep_trust(&self, trust: &Trust) -> Result<()> {
+        let own = self.trust();
+        let all = trust.added_to(trust.nodes.as_bytes());
+        fs::create_dir_all(&own).with_context(|| format!("make {own:?}"))?;
+        for (name, text) in [(AUTHORITY, trust.authority.as_bytes()), (ALL, &all)] {
+            let path = own.join(name);
+            fs::write(&path, text).with_context(|| format!("write {path:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Leads variables there that name trusted certificates where they are with mounts.
+    pub fn lead_to_trust(&self, environment: &mut [String]) {
+        let own = self.trust();
+        for entry in environment {
+            if let Some((name, value)) = entry.split_once('=')
+                && let Ok(file) = Path::new(value).strip_prefix(TRUST_IN)
+            {
+                *entry = format!("{name}={}", own.join(file).display());
+            }
+        }
     }
 
     /// Where the bundle is made by which it is planned.

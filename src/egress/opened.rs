@@ -1,0 +1,120 @@
+//! The hosts to which TLS is opened.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::Rules;
+use crate::policy::request::Scheme;
+use crate::policy::rule::Target;
+use crate::policy::{Host, NetworkRule, Reach, Rule};
+
+/// The hosts to which TLS is opened: those that rules for requests by HTTPS named when the container was created. Its certificate
+/// authority is good for these names alone, and they do not grow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Opened(BTreeSet<NetworkRule>);
+
+impl Opened {
+    /// Those of these rules.
+    pub fn of(rules: &Rules) -> Self {
+        let all = rules.allow.iter().chain(&rules.deny);
+        let secure = all
+            .filter_map(Rule::request)
+            .filter(|rule| rule.scheme == Scheme::Https);
+        Self(
+            secure
+                .map(|rule| NetworkRule {
+                    target: rule.target.clone(),
+                    port: None,
+                    reach: Reach::Public,
+                })
+                .collect(),
+        )
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this host is one of them.
+    pub fn has(&self, host: &Host) -> bool {
+        self.targets().any(|target| match host {
+            Host::Name(name) => target.matches_name(name),
+            Host::Address(address) => target.matches_address(*address),
+        })
+    }
+
+    /// As rules name them.
+    pub fn rules(&self) -> impl Iterator<Item = &NetworkRule> {
+        self.0.iter()
+    }
+
+    /// The hosts alone.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.rules().map(|rule| &rule.target)
+    }
+
+    /// The first that these rules would add to them.
+    pub fn lacks(&self, rules: &Rules) -> Option<NetworkRule> {
+        let wanted = Self::of(rules).0.into_iter();
+        let mut missing = wanted.filter(|new| !self.0.iter().any(|rule| rule.covers_limit(new)));
+        missing.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+        let parse = |list: &[&str]| list.iter().map(|rule| rule.parse().unwrap()).collect();
+        Rules {
+            allow: parse(allow),
+            deny: parse(deny),
+            ..Rules::default()
+        }
+    }
+
+    #[test]
+    fn tls_is_opened_to_hosts_of_requests_and_to_no_other() {
+        let rules = rules(
+            &[
+                "GET https://a.test/x",
+                "POST https://*.b.test:8443/**",
+                "GET http://c.test/**",
+                "d.test",
+            ],
+            &["DELETE https://d.test/**"],
+        );
+        let opened = Opened::of(&rules);
+        for (host, expected) in [
+            ("a.test", true),
+            ("x.b.test", true),
+            ("b.test", false),
+            ("x.a.test", false),
+            ("c.test", false),
+            ("d.test", true),
+            ("192.0.2.1", false),
+        ] {
+            assert_eq!(opened.has(&host.parse().unwrap()), expected, "{host}");
+        }
+        let text = serde_json::to_string(&opened).unwrap();
+        assert_eq!(serde_json::from_str::<Opened>(&text).unwrap(), opened);
+    }
+
+    #[test]
+    fn what_is_added_later_must_be_among_them() {
+        let opened = Opened::of(&rules(&["GET https://*.a.test/**"], &[]));
+        assert_eq!(
+            opened.lacks(&rules(&["* https://x.a.test/**", "b.test"], &[])),
+            None
+        );
+        let lacks = opened.lacks(&rules(&["GET https://b.test/x"], &[]));
+        assert_eq!(
+            lacks.map(|rule| rule.to_string()),
+            Some("b.test".to_owned())
+        );
+    }
+}
