@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use super::credentials;
 use super::error::WrapRefused;
 use super::list::List;
 use super::person::Person;
@@ -96,10 +97,8 @@ impl Layout {
         layout.add_toolchains(list);
         // By name, wherever the home is: the search inside a mount goes only so deep.
         if let Some(home) = &layout.home {
-            let never = Never::builtin();
-            layout
-                .masked
-                .extend(never.credentials().map(|c| home.join(c)));
+            let hidden = credentials::hidden(home, &[&layout.workspace, home]);
+            layout.masked.extend(hidden);
         }
         layout
     }

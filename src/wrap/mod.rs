@@ -7,6 +7,7 @@ mod accounts;
 mod bundle;
 mod caches;
 mod command;
+mod credentials;
 mod environment;
 mod error;
 mod landlock;
