@@ -32,4 +32,4 @@ mod sidecar;
 mod spec;
 mod verify;
 mod warden;
-mod wrap;
+pub mod wrap;

@@ -1,7 +1,7 @@
 //! TLS that is opened so that requests within it are seen (N45 of the threat list): programs ask as ever, and what no rule names does
 //! not arrive.
 
-use super::allowlist::{Agent, arrived, witness};
+use super::allowlist::{Agent, INTERNET, arrived, witness};
 use super::requests::trusting;
 use super::{Docker, runtime};
 use crate::command::run;
@@ -377,4 +377,66 @@ fn a_secret_goes_into_requests_within_tls() {
         got.stdout.contains("****") && !got.stdout.contains(super::secrets::VALUE),
         "{got}"
     );
+}
+
+/// Whoever shares its network asks by it, and trusts its authority.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn who_shares_the_network_trusts_its_authority() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    let agent = start(&docker);
+    let id = agent.container.inspect("{{.Id}}");
+    let network = format!("--network=container:{id}");
+    let ask = "curl -sS https://api.example.test/repos/acme/member; curl -sS https://api.example.test/repos/other/member";
+    let given = ["--annotation", ALLOW, "--annotation", OPEN];
+    for annotations in [&given[..], &given[..2]] {
+        let all = [
+            &["--rm", runtime(), &network],
+            annotations,
+            &["test-workloads"],
+        ]
+        .concat();
+        let got = docker.run(&all, &["sh", "-c", ask]);
+        assert!(got.stdout.contains("/repos/acme/member\""), "{got}");
+        assert!(got.stdout.contains("no rule of network.allow"), "{got}");
+    }
+    assert_eq!(arrived(&["/repos/other/member"]), 0);
+}
+
+/// Whatever becomes of the image's files, and without root's rights.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn it_is_trusted_under_every_kind_of_root() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let mut node = trusting();
+    let given = ["--annotation", ALLOW, "--annotation", OPEN];
+    let ask = "curl -sS https://api.example.test/repos/acme/root";
+    for more in [
+        &["--read-only"][..],
+        &["--annotation", "dev.agentbox.policy=strict"],
+        &["--annotation", "dev.agentbox.filesystem.root=read-only"],
+        &["--tmpfs", "/run"],
+        &["--annotation", "dev.agentbox.report.denied=on"],
+    ] {
+        let all = [&["--rm", runtime()], &given[..], more, &["test-workloads"]].concat();
+        let got = docker.run(&all, &["sh", "-c", ask]);
+        assert!(got.stdout.contains("/repos/acme/root\""), "{more:?} {got}");
+    }
+    let readable = format!("[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n");
+    node.write("config.toml", 0o644, &readable);
+    let person = crate::wrap::account::Account::new();
+    let rules = "network.allow=GET https://api.example.test/repos/acme/**";
+    let settings = [
+        "--policy",
+        "standard",
+        "--set",
+        rules,
+        "--set",
+        "network.tls=open",
+    ];
+    let got = person.wraps(&settings, ask);
+    assert!(got.stdout.contains("/repos/acme/root\""), "{got}");
 }
