@@ -5,7 +5,8 @@
 
 Speaks the Anthropic Messages API, OpenAI's Responses API and Gemini's generateContent, streaming or not, over TLS. SCRIPT is
 a JSON list of shell commands: each is a call of the shell tool that the agent offers, one after the other as the agent brings
-the results back; then comes a last word. Every result is one JSON line of LOG. Standard library only.
+the results back; then comes a last word. Every result is one JSON line of LOG, and so is the key of every request for words. Standard
+library only.
 """
 
 import http.server
@@ -60,6 +61,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except ValueError:
             request = {}
         path = self.path.split("?")[0]
+        keys = [self.headers[name] for name in ("x-api-key", "authorization", "x-goog-api-key") if self.headers[name]]
+        with open(LOG, "a") as log:
+            log.write(json.dumps({"keys": keys, "path": path}) + "\n")
         if path.endswith("/messages"):
             self.anthropic(request)
         elif path.endswith("/responses"):

@@ -9,8 +9,12 @@ fn file(path: &str) -> String {
 
 /// The commands of the block that is marked `agents`, each on one line.
 fn commands() -> Vec<String> {
+    block("agents")
+}
+
+fn block(mark: &str) -> Vec<String> {
     let text = file("docs/agents.md");
-    let block = text.split("```sh agents\n").nth(1).unwrap();
+    let block = text.split(&format!("```sh {mark}\n")).nth(1).unwrap();
     let block = block.split("```").next().unwrap().replace("\\\n", " ");
     let lines = block.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.map(str::to_owned).collect()
@@ -47,6 +51,47 @@ fn direct_every_rule_of_the_page_on_agents_leads_to_its_model() {
 }
 
 #[test]
+fn direct_the_command_without_a_key_lets_its_model_be_asked_and_nothing_else() {
+    let commands = block("keyless");
+    let [command] = &commands[..] else {
+        panic!("{commands:?}")
+    };
+    let annotations = annotations(command);
+    assert!(
+        annotations.contains(&"dev.agentbox.network.tls=open"),
+        "{command}"
+    );
+    let check = |request: &str| {
+        let mut asked = vec!["policy", "check", "standard", "--request", request];
+        for annotation in &annotations {
+            asked.extend(["--annotation", annotation]);
+        }
+        run(&program(), &asked).code
+    };
+    assert_eq!(check("POST https://api.anthropic.com/v1/messages"), 0);
+    assert_eq!(check("GET https://api.anthropic.com/v1/files"), 1);
+    assert_eq!(check("POST https://api.openai.com/v1/responses"), 1);
+}
+
+/// What stands on the page is a node's file that is read, and its secret fits the command.
+#[test]
+fn direct_the_nodes_file_of_the_page_on_agents_is_one() {
+    let page = file("docs/agents.md");
+    let blocks = page.split("```toml\n# /etc/agentbox/config.toml\n");
+    let block = blocks.last().unwrap().split("```").next().unwrap();
+    let scratch = Scratch::new();
+    let path = scratch.file("config.toml", block);
+    let asked = ["--config", &path, "policy", "show", "standard"];
+    run(&program(), &asked).ok();
+    let broken = scratch.file("broken.toml", &block.replace("header", "heading"));
+    let control = run(
+        &program(),
+        &["--config", &broken, "policy", "show", "standard"],
+    );
+    assert_ne!(control.code, 0, "{control}");
+}
+
+#[test]
 fn direct_every_option_of_the_page_on_agents_is_one_that_hack_agents_tries() {
     let script = file("hack/agents.d/inner.sh");
     let mut seen = 0;
@@ -79,9 +124,12 @@ fn direct_every_login_of_the_page_on_agents_is_a_credential() {
 
 /// Annotations of a command of `docker run`.
 fn annotations(command: &str) -> Vec<&str> {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let pairs = words.windows(2).filter(|pair| pair[0] == "--annotation");
-    pairs.map(|pair| pair[1]).collect()
+    let given = command.split("--annotation ").skip(1);
+    let one = |text: &'_ str| match text.strip_prefix('\'') {
+        Some(quoted) => quoted.find('\'').map(|end| 1..=end),
+        None => text.find(' ').map(|end| 0..=end - 1),
+    };
+    given.map(|text| &text[one(text).unwrap()]).collect()
 }
 
 #[test]
