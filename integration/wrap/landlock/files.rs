@@ -186,3 +186,77 @@ fn landlock_commits_in_a_work_tree_and_refuses_to_hide() {
     let said = run_for(Duration::from_secs(60), wrap.env("TMPDIR", temporary)).failed();
     assert!(said.contains("set TMPDIR to another"), "{said}");
 }
+
+/// What is read and has a credential in it: all beside that is read, and the credential by no name.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_reads_what_lies_beside_a_credential_and_not_the_credential() {
+    let mut place = Place::new();
+    place.policy = Some("permissive".to_owned());
+    let (scratch, project) = (&place.scratch, &place.project);
+    let home = scratch.path("home");
+    let key = scratch.file("home/.ssh/id_ed25519", SECRET);
+    let token = scratch.file("home/.config/gh/hosts.yml", SECRET);
+    for name in [
+        ".config/tool/settings",
+        "notes",
+        ".ssh-notes/x",
+        "tools/lib/x",
+    ] {
+        scratch.file(&format!("home/{name}"), name);
+    }
+    let tool = scratch.file("home/tools/bin/mine", "#!/bin/sh\necho mine\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(tool, mode).unwrap();
+    let tools = scratch.file("home/tools/.netrc", SECRET);
+    let wrap = |command: &[&str]| {
+        let mut wrap = place.command(command);
+        wrap.env("PATH", format!("{home}/tools/bin:/usr/bin:/bin"));
+        run_for(Duration::from_secs(60), &mut wrap)
+    };
+    let reads = format!(
+        "cat {home}/.config/tool/settings {home}/notes {home}/.ssh-notes/x; ls {home}/.config/tool; mine; echo x >made; \
+             echo x >{home}/notes || echo no; touch {home}/new || echo no"
+    );
+    let seen = wrap(&["bash", "-c", &reads]);
+    assert_eq!(
+        seen.stdout, ".config/tool/settingsnotes.ssh-notes/xsettings\nmine\nno\nno\n",
+        "{seen}"
+    );
+    let attacks = format!(
+        r"{prelude}
+for key in ('{key}', '{token}', '{tools}'):
+    attempt('name' + key, lambda: open(key).read())
+    attempt('root' + key, lambda: open('/proc/self/root' + key).read())
+    attempt('listed' + key, lambda: os.listdir(os.path.dirname(key)))
+    def by_descriptor():
+        fd = os.open(os.path.dirname(key), os.O_PATH)
+        open(os.open(os.path.basename(key), os.O_RDONLY, dir_fd=fd)).read()
+    attempt('descriptor' + key, by_descriptor)
+    def moved():
+        os.rename(os.path.dirname(key), '{project}/moved')
+        os.rename('{project}/moved', os.path.dirname(key))
+    attempt('moved' + key, moved)
+    def hard():
+        os.link(key, '{project}/hard')
+        try:
+            open('{project}/hard').read()
+        finally:
+            os.unlink('{project}/hard')
+    attempt('hard' + key, hard)
+",
+        prelude = super::PRELUDE
+    );
+    let walled = super::outcomes(&wrap(&["python3", "-c", &attacks]).ok());
+    let control = run_for(
+        Duration::from_secs(60),
+        Command::new("python3")
+            .args(["-c", &attacks])
+            .current_dir(project),
+    );
+    super::Outcomes {
+        walled,
+        control: super::outcomes(&control.ok()),
+    }
+    .all_fail_with(&["EACCES", "EXDEV", "EPERM"], 18);
+}

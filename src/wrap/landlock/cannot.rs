@@ -15,6 +15,7 @@ const SCOPES: u32 = 6;
 pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     let mut all: Vec<String> = [
         "paths outside of what is shown are refused rather than absent: stat(2) and inotify(7) still tell that they exist",
+        "a directory that is read and has something hidden in it is not listed, and what is made in it later is refused",
         "there is no private /tmp and no /dev/shm: TMPDIR and HOME are directories of this run",
         "there is no pid namespace: /proc is the node's, with names and command lines of other processes, and to root with files that are \
          empty elsewhere, such as /proc/keys; kill -9 of wrap may leave some of the \

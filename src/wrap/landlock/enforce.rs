@@ -72,19 +72,25 @@ pub fn ruleset(rules: &[Rule], proxy: Option<u16>, abi: u32) -> Result<RulesetCr
     Ok(made)
 }
 
-/// Opens what a rule is for; nothing where there is none and none was judged.
+/// Opens what a rule is for; nothing where there is none and none was judged, or where a part of something has changed meanwhile.
 fn open(rule: &Rule) -> Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(CWD, &rule.path, flags, Mode::empty()) {
         Ok(file) => file,
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NXIO) if rule.judged.is_none() => {
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NXIO)
+            if rule.part || rule.judged.is_none() =>
+        {
             return Ok(None);
         }
         Err(error) => return Err(error).with_context(|| format!("open {:?}", rule.path)),
     };
     if let Some(judged) = &rule.judged {
         let stat = rustix::fs::fstat(&file).with_context(|| format!("look at {:?}", rule.path))?;
-        if (stat.st_dev, stat.st_ino) != (judged.dev, judged.ino) {
+        let is_other = (stat.st_dev, stat.st_ino) != (judged.dev, judged.ino);
+        if is_other && rule.part {
+            return Ok(None);
+        }
+        if is_other {
             bail!(
                 "{:?} is not what was judged: it was changed meanwhile",
                 rule.path

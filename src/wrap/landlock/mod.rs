@@ -13,6 +13,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | [`rules`], [`cannot`] | PURE: the rules; what is lacking, and what is refused for it |
+//! | [`split`] | the rules around what is hidden |
 //! | [`describe`] | the walls for `explain` |
 //! | [`place`] | the directory of the run |
 //! | [`filter`] | the filter and its profile |
@@ -28,13 +29,14 @@ mod enforce;
 mod filter;
 mod place;
 mod rules;
+mod split;
 mod start;
 mod streams;
 mod supervise;
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use oci_spec::runtime::Process;
@@ -90,7 +92,7 @@ fn run_decided(
     let terminals = streams::terminals();
     let mut plan = decided.plan.clone();
     let proxy = listen(&mut plan)?;
-    let rules = rules::of(&plan, &place.own(), &terminals);
+    let rules = split::rules(&plan, &place.own(), &terminals)?;
     let abi = abi()?;
     if let Some(trust) = &trust {
         place.keep_trust(trust)?;
@@ -168,23 +170,9 @@ fn check(decided: &Decided, place: &Place) -> Result<()> {
         let why = format!("syscalls.allow has {name}, which would undo a wall here");
         bail!(WrapRefused::NotByLandlock(why));
     }
-    let rules = rules::of(&decided.plan, &[], &[]);
+    let rules = split::rules(&decided.plan, &[], &[])?;
     place.check_outside(&rules)?;
-    let there = |path: &Path| path.symlink_metadata().is_ok();
-    let shown = rules::shown(&decided.plan, &rules, there);
-    if let Some(first) = shown.first() {
-        let more = match shown.len() {
-            1 => String::new(),
-            count => format!(" (and {} more)", count - 1),
-        };
-        let why = format!(
-            "{:?}{more} is hidden or read-only, and a rule of Landlock on {:?} gives all that is below it: move it out of there, or \
-             use the full walls",
-            first.path, first.within
-        );
-        bail!(WrapRefused::NotByLandlock(why));
-    }
-    Ok(())
+    split::check(&decided.plan, &rules)
 }
 
 /// The person behind sudo, with their own groups; without sudo this changes nothing.

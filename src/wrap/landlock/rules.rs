@@ -37,6 +37,8 @@ pub struct Rule {
     pub access: Access,
     /// Why, for people.
     pub why: String,
+    /// It stands for an entry of a directory that has no rule itself: one that has gone needs none.
+    pub part: bool,
 }
 
 /// Devices that every program may have. `/dev/tty` is whatever terminal the process has.
@@ -65,6 +67,7 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<Rule> {
         judged: None,
         access,
         why: why.to_owned(),
+        part: false,
     };
     let mut rules: Vec<Rule> = plan
         .filesystem
@@ -85,6 +88,7 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<Rule> {
                     (true, Programs::Run) => Access::ReadWriteExecute,
                 },
                 why: mount.why.clone(),
+                part: false,
             })
         })
         .collect();
@@ -116,7 +120,7 @@ pub fn shown(plan: &Plan, rules: &[Rule], exists: impl Fn(&Path) -> bool) -> Vec
     // A mount that gives less than the one above it: a rule there takes nothing away.
     let less = rules
         .iter()
-        .filter(|rule| rule.judged.is_some() && !rule.access.writes())
+        .filter(|rule| rule.judged.is_some() && !rule.part && !rule.access.writes())
         .map(|rule| (&rule.path, true));
     let readonly = readonly.chain(less);
     hidden
@@ -146,6 +150,7 @@ mod tests {
             }),
             access,
             why: String::new(),
+            part: false,
         }
     }
 
