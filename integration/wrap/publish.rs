@@ -231,4 +231,24 @@ fn wrap_publish_is_refused_where_nothing_can_lead_in() {
         said.contains("127.0.0.1:8080 and [::1]:8080 of this node lead to port 3000"),
         "{said}"
     );
+    // Where there is no IPv6, nothing says so.
+    let bare = format!(
+        "ip link set lo up; echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; exec {} wrap --publish 8080:3000 --dry-run -- true",
+        program
+    );
+    let mut without = person.sudo(&[]);
+    let mut unshared = Command::new("unshare");
+    unshared.args(["--net", "sh", "-c", &bare]);
+    unshared.current_dir(&person.project);
+    unshared.envs(
+        without
+            .env("LC_ALL", "C")
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    let said = run_for(Duration::from_secs(60), &mut unshared).ok();
+    assert!(
+        said.contains("published: 127.0.0.1:8080 of this node lead to port 3000"),
+        "{said}"
+    );
 }

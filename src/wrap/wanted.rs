@@ -1,7 +1,7 @@
 //! SHELL. What a run is asked for: the command line, the files of settings below it, and whose work it is where.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -101,12 +101,16 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// The ports inside that are published, and where.
+    /// The ports inside that are published, and where. A machine without IPv6 has no `::1`.
     pub fn published(&self) -> BTreeMap<u16, BTreeSet<SocketAddr>> {
         let mut all: BTreeMap<u16, BTreeSet<SocketAddr>> = BTreeMap::new();
         for published in &self.publish {
-            let addresses = all.entry(published.inside()).or_default();
-            addresses.extend(published.outside());
+            let outside = published.outside();
+            let is_named = outside.len() == 1;
+            let there = outside
+                .into_iter()
+                .filter(|address| is_named || address.is_ipv4() || has_ipv6());
+            all.entry(published.inside()).or_default().extend(there);
         }
         all
     }
@@ -231,4 +235,13 @@ fn policy(text: &str, workspace: &Path, person: &Person) -> Result<AskedPolicy> 
         path: text.to_owned(),
         text: own_file::read_trusted(&real, person)?,
     })
+}
+/// Whether this machine's loopback has an address of IPv6. An error of another kind is the sidecar's to tell.
+fn has_ipv6() -> bool {
+    let bound = TcpListener::bind((Ipv6Addr::LOCALHOST, 0));
+    let lacks = |error: std::io::Error| {
+        let code = error.raw_os_error();
+        matches!(code, Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+    };
+    !bound.is_err_and(lacks)
 }
