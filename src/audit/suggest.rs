@@ -51,6 +51,8 @@ pub struct Refusal {
     pub what: String,
     /// The wall's reason.
     pub reason: String,
+    /// Why nothing is suggested for it.
+    pub left_out_since: String,
 }
 
 /// What these lines suggest; `givable` are the system calls that a policy may give without giving up a wall.
@@ -63,7 +65,8 @@ pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
     let learns = lines.iter().any(|line| line.context.learn);
     for denied in learnt.into_iter().chain(report::denied(lines)) {
         // A line's text is no rule until it reads as one.
-        let rule = denied.missing_rule.as_deref().filter(|rule| is_rule(rule));
+        let why = why_not(&denied);
+        let rule = denied.missing_rule.as_deref().filter(|_| why.is_none());
         let call = calls
             .get(&denied.what)
             .filter(|call| givable.contains(*call));
@@ -74,6 +77,7 @@ pub fn of(lines: &[&Line], givable: &BTreeSet<String>) -> Suggested {
                 wall: denied.wall,
                 what: denied.what,
                 reason: denied.reason,
+                left_out_since: why.unwrap_or(WALLS).to_owned(),
             }),
         }
     }
@@ -95,24 +99,48 @@ fn called(lines: &[&Line]) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// Whether it is a rule for one name. A pattern would give more than was refused, and an address may be the node's or its
+/// Whatever a wall refuses that no list of a policy gives.
+const WALLS: &str = "to allow it would give up a wall";
+
+/// Why nothing is suggested though a rule is missing. A pattern would give more than was refused, and an address may be the node's or its
 /// cloud's: who wants it writes it down themselves.
-fn is_rule(text: &str) -> bool {
-    let rule = text.parse::<NetworkRule>();
-    rule.is_ok_and(|rule| match rule.target {
-        Target::Name(name) => rule.reach == Reach::Public && is_public(name.as_str()),
-        _ => false,
-    })
+fn why_not(denied: &Denied) -> Option<&'static str> {
+    let Some(rule) = &denied.missing_rule else {
+        return Some(WALLS);
+    };
+    let Ok(rule) = rule.parse::<NetworkRule>() else {
+        return Some("the log names no rule for it");
+    };
+    match rule.target {
+        Target::Name(name) if rule.reach == Reach::Public => why_not_public(name.as_str()),
+        Target::Name(_) => {
+            Some("it lies in a network of the node: write the rule yourself if you mean it")
+        }
+        _ => Some(
+            "an address or a pattern may be the node's own: write the rule yourself if you mean it",
+        ),
+    }
 }
 
-/// Whether a name may be one of the internet: no machine's, no link's, and no cloud's for its own credentials, which a rule with
-/// exactly that name opens.
-fn is_public(name: &str) -> bool {
+/// Why a name may be none of the internet: a machine's, a link's, or a cloud's for its own credentials, which a rule with exactly that
+/// name opens.
+fn why_not_public(name: &str) -> Option<&'static str> {
     const NEVER: [&str; 5] = ["arpa", "internal", "local", "localhost", "invalid"];
     const OF_CLOUDS: [&str; 2] = ["metadata", "instance-data"];
     let mut labels = name.split('.');
     let (first, last) = (labels.next().unwrap_or_default(), labels.next_back());
-    last.is_some_and(|last| !NEVER.contains(&last)) && !OF_CLOUDS.contains(&first)
+    if OF_CLOUDS.contains(&first) {
+        return Some("a cloud gives its machine's credentials at such a name");
+    }
+    match last {
+        None => Some(
+            "a name without a dot is one of the node's network: write the rule yourself if you mean it",
+        ),
+        Some(last) if NEVER.contains(&last) => {
+            Some("such a name is none of the internet: write the rule yourself if you mean it")
+        }
+        Some(_) => None,
+    }
 }
 
 fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &Denied) {
@@ -187,6 +215,7 @@ impl Suggested {
                 "  ",
                 &format!("{wall}  {}: {}", refusal.what, refusal.reason),
             );
+            line("    ", &format!("left out: {}", refusal.left_out_since));
         }
         self.mounts.text(line);
         text
@@ -211,6 +240,13 @@ impl Suggested {
                 text += &format!("  {}, # {}\n", toml(&addition.value), needed.join(", "));
             }
             text += "]\n";
+        }
+        if !self.left_out.is_empty() {
+            text += "\n# Refused, and not in this policy:\n";
+        }
+        for refusal in &self.left_out {
+            let (what, since) = (escape(&refusal.what), &refusal.left_out_since);
+            text += &format!("# {} {what}: {since}\n", refusal.wall.as_str());
         }
         text += &self.mounts.comments();
         if self.learns {
@@ -287,6 +323,43 @@ mod tests {
         let text = seen.text();
         assert!(
             text.contains("dev.agentbox.network.allow=+,a.test,b.test:22"),
+            "{text}"
+        );
+        for words in [
+            "left out: an address",
+            "left out: to allow it would give up",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_named_with_its_reason_and_keeps_nobody_from_the_rest() {
+        let seen = suggested(&[
+            host("a.test", Some(443), Some("a.test")),
+            host("db", Some(5432), Some("db:5432")),
+            host("metadata.goog", Some(80), Some("metadata.goog:80")),
+            host("x\ny.local", Some(80), Some("y.local:80")),
+        ]);
+        let left = seen.left_out.iter();
+        let left: Vec<&str> = left.map(|one| one.left_out_since.as_str()).collect();
+        assert_eq!(left.len(), 3, "{left:?}");
+        assert!(
+            left.iter().any(|why| why.contains("without a dot")),
+            "{left:?}"
+        );
+        let text = seen.policy("standard", "run");
+        let read: toml::Table = text.parse().unwrap();
+        assert_eq!(read["network"]["allow"][1].as_str(), Some("a.test"));
+        let comments: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("# network "))
+            .collect();
+        assert_eq!(comments.len(), 3, "{text}");
+        assert!(
+            comments
+                .iter()
+                .any(|line| line.contains("a name without a dot")),
             "{text}"
         );
     }
