@@ -159,3 +159,69 @@ fn wrap_hides_caches_where_it_is_told_to() {
         assert!(plan.contains("a cache of packages"), "{plan}");
     }
 }
+
+/// An index of one package on the loopback, and npm that installs it from there, so that its cache has it.
+const FETCHES: &str = r#"
+import base64, hashlib, http.server, io, json, os, subprocess, tarfile, threading
+def packed():
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as tar:
+        for name, text in (("package.json", '{"name":"leftish","version":"1.0.0"}'), ("index.js", 'module.exports = "from the cache"')):
+            entry = tarfile.TarInfo("package/" + name)
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return data.getvalue()
+tarball = packed()
+class Index(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        here = "http://127.0.0.1:%d/leftish/-/leftish-1.0.0.tgz" % self.server.server_address[1]
+        digest = "sha512-" + base64.b64encode(hashlib.sha512(tarball).digest()).decode()
+        version = {"name": "leftish", "version": "1.0.0", "dist": {"tarball": here, "integrity": digest}}
+        body = {"name": "leftish", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
+        body = tarball if self.path.endswith(".tgz") else json.dumps(body).encode()
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Index)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+address = "http://127.0.0.1:%d/" % server.server_address[1]
+os.makedirs(os.path.expanduser("~/warm"))
+npm = ["npm", "install", "--no-audit", "--no-fund", "--registry", address, "leftish"]
+subprocess.run(npm, cwd=os.path.expanduser("~/warm"), check=True, stdout=subprocess.DEVNULL)
+print(address)
+"#;
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_installs_with_npm_from_the_cache_and_without_a_network() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let fetches = person.file("fetches.py", FETCHES);
+    let address = person.does(&format!("python3 {fetches}"));
+    let install = format!(
+        "rm -rf node_modules package*; npm install --offline --no-audit --no-fund --registry {} leftish >/dev/null && \
+         node -p 'require(\"leftish\")'",
+        address.trim()
+    );
+    for round in 0..2 {
+        for finished in both(&person, &[], &install) {
+            assert_eq!(finished.ok(), "from the cache\n", "{round}");
+        }
+        // What a run does to the cache is gone with it: the next one installs as before.
+        for finished in both(
+            &person,
+            &[],
+            "find ~/.npm/_cacache -type f | while read -r f; do echo poison >$f; done; rm -r ~/.npm/_cacache/*",
+        ) {
+            finished.ok();
+        }
+    }
+    // The control: it comes from there and from nowhere else.
+    for finished in both(&person, &["--no-caches"], &install) {
+        let refused = finished.failed();
+        assert!(refused.contains("ENOTCACHED"), "{refused}");
+    }
+}
