@@ -32,4 +32,4 @@ mod sidecar;
 mod spec;
 mod verify;
 mod warden;
-pub mod wrap;
+pub(crate) mod wrap;

@@ -181,13 +181,8 @@ fn git_clones_over_plain_http_what_a_rule_for_requests_names() {
     assert_eq!(arrived(&["/stranger/app.git"]), 0);
 }
 
-/// `git:read` and `git:push`, with git's own server by the smart protocol.
-#[test]
-#[ignore = "needs the rig of hack/test"]
-fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
-    let docker = Docker::alone();
-    let _turn = witness();
-    let _node = trusting();
+/// The repositories `read`, `write` and `other`, which git's own server serves below `files.example.test/smart`.
+pub fn smart_repositories() {
     let dir = format!("{INTERNET}/files/files.example.test/smart");
     let make = format!(
         "mkdir -p {dir} && cd {dir} && export HOME=/nonexistent GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a \
@@ -196,18 +191,31 @@ fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
          git -C $name.git config http.receivepack true && rm -r work; done"
     );
     run("sh", &["-c", &make]).ok();
-    let heads = |name: &str| {
-        let log = [
-            "-C",
-            &format!("{dir}/{name}.git"),
-            "-c",
-            "safe.directory=*",
-            "log",
-            "--all",
-            "--format=%s",
-        ];
-        run("git", &log).ok()
-    };
+}
+
+/// The subjects of all commits of such a repository.
+pub fn heads(name: &str) -> String {
+    let dir = format!("{INTERNET}/files/files.example.test/smart/{name}.git");
+    let log = [
+        "-C",
+        &dir,
+        "-c",
+        "safe.directory=*",
+        "log",
+        "--all",
+        "--format=%s",
+    ];
+    run("git", &log).ok()
+}
+
+/// `git:read` and `git:push`, with git's own server by the smart protocol.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    smart_repositories();
     // That git asks in the clear is the environment's doing.
     let plain = "git -c user.name=a -c user.email=a@b";
     let works = |agent: &Agent<'_>, name: &str| {

@@ -224,3 +224,76 @@ fn who_hands_a_secret_on_keeps_no_copy_of_it() {
         assert!(without.iter().any(|name| name == "agentbox"), "{without:?}");
     }
 }
+
+/// An agent's day without a key inside: it clones and pushes one repository and reads the issues of another, and no more.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn an_agent_works_with_git_and_an_interface_without_a_key() {
+    const ALLOW: &str = "dev.agentbox.network.allow=git:read files.example.test/smart/*, git:push files.example.test/smart/write, \
+                         GET https://api.example.test/repos/acme/other/issues";
+    let docker = Docker::alone();
+    let _turn = witness();
+    let mut node = node(0o600);
+    let secret = |name: &str, host: &str, place: &str| {
+        format!(
+            "[[secret]]\nname = \"{name}\"\nfile = \"/etc/agentbox/model-key\"\npolicies = [\"standard\"]\n\
+             requests = [\"GET,POST https://{host}.example.test/**\"]\n{place}\n"
+        )
+    };
+    let config = format!(
+        "[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n{}{}",
+        secret("git", "files", "basic = \"x-access-token\""),
+        secret("api", "api", "query = \"key\"\nenv = \"API_KEY\"")
+    );
+    node.write("config.toml", 0o600, &config);
+    super::requests::smart_repositories();
+    let open = "dev.agentbox.network.tls=open";
+    let agent = Agent::start(
+        &docker,
+        &[runtime(), "--annotation", ALLOW, "--annotation", open],
+    );
+    let does = |script: &str| agent.container.exec(&[], &["sh", "-c", script]);
+    let works = |name: &str| {
+        does(&format!(
+            "cd /tmp && rm -rf w && git clone -q https://files.example.test/smart/{name} w && cd w && cat file && date +%N >new && \
+             git add new && git -c user.name=a -c user.email=a@b commit -qm inside && git push -q origin HEAD:main && echo pushed"
+        ))
+    };
+    let done = works("write");
+    assert!(done.stdout.ends_with("pushed\n"), "{done}");
+    assert_eq!(super::requests::heads("write"), "inside\none\n");
+    let password = data_encoding::BASE64.encode(format!("x-access-token:{VALUE}").as_bytes());
+    assert!(arrived(&["/smart/write", &format!("Basic {password}")]) > 2);
+    // Without a name for it a program needs no key; with one it has what stands for it.
+    let issues = "https://api.example.test/repos/acme/other/issues";
+    for query in ["", "?key=$API_KEY", "?key=own", "?page=2&k%65y=own"] {
+        let got = does(&format!("curl -sS \"{issues}{query}\""));
+        assert!(got.stdout.contains("/repos/acme/other/issues"), "{got}");
+        assert!(!got.stdout.contains(VALUE), "{got}");
+    }
+    assert_eq!(
+        arrived(&["/repos/acme/other/issues", &format!("key={VALUE}")]),
+        4
+    );
+    assert_eq!(arrived(&["key=own"]), 0);
+    // Elsewhere: another repository, another thing of the same interface, and what stands for the key in other places.
+    let refused = works("read");
+    assert!(
+        refused.stdout == "hello\n" && refused.stderr.contains("403"),
+        "{refused}"
+    );
+    assert_eq!(super::requests::heads("read"), "one\n");
+    for script in [
+        "curl -sS -d x https://api.example.test/gists",
+        "curl -sS -d x https://api.example.test/repos/acme/other/issues",
+        "curl -sS -H \"X-Key: $API_KEY\" https://api.example.test/repos/acme/other/issues",
+        "curl -sS \"https://api.example.test/repos/acme/other/issues?other=$API_KEY\"",
+        "curl -sS \"https://files.example.test/smart/$API_KEY/info/refs?service=git-upload-pack\"",
+    ] {
+        let got = does(script);
+        assert!(got.stdout.contains("denied by agentbox"), "{script}: {got}");
+    }
+    assert_eq!(arrived(&["/gists"]), 0);
+    let found = does("env; cat /proc/1/environ; grep -rs sk-live /run /tmp /root /home");
+    assert!(!found.stdout.contains(VALUE), "{found}");
+}

@@ -1,7 +1,7 @@
 //! `agentbox wrap` as people meet it: whose work it is, what of the node is there, what git and toolchains find, and that a command
 //! ends, stops and is signalled as without it.
 
-pub mod account;
+pub(crate) mod account;
 mod agents;
 mod ask;
 mod caches;

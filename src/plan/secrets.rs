@@ -59,21 +59,23 @@ fn is_named(rules: &Rules, host: &Host, port: u16) -> bool {
 /// Why two secrets cannot be used together.
 fn clash(one: &NodeSecret, other: &NodeSecret) -> Option<String> {
     let places = |secret: &NodeSecret| secret.places().unwrap_or_default();
-    let field = one.header.name();
     if one.name == other.name {
         return Some("are one name".to_owned());
     }
     if let Some(env) = one.env.as_ref().filter(|_| one.env == other.env) {
         return Some(format!("are looked for in the same variable ({env})"));
     }
-    let in_one_field = field == other.header.name() && !places(one).is_disjoint(&places(other));
-    in_one_field
-        .then(|| format!("belong into the same field ({field}) of requests to the same host"))
+    let in_one_place = one.place.is_also(&other.place) && !places(one).is_disjoint(&places(other));
+    in_one_place.then(|| {
+        let place = &one.place;
+        format!("belong into the same place ({place}) of requests to the same host")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::SecretPlace;
 
     fn secret(name: &str, request: &str) -> NodeSecret {
         NodeSecret {
@@ -81,7 +83,7 @@ mod tests {
             file: "/etc/agentbox/model".parse().unwrap(),
             policies: ["agent".parse().unwrap()].into(),
             requests: [request.parse().unwrap()].into(),
-            header: "x-api-key: {}".parse().unwrap(),
+            place: SecretPlace::Header("x-api-key: {}".parse().unwrap()),
             env: None,
         }
     }
@@ -120,7 +122,7 @@ mod tests {
         assert_eq!(planned(&[one.clone(), elsewhere], &allow), Ok(2));
         let error = planned(&[one, other], &allow).unwrap_err();
         assert!(
-            error.contains("one and other belong into the same field"),
+            error.contains("one and other belong into the same place"),
             "{error}"
         );
         let env = |name: &str, request: &str| NodeSecret {

@@ -93,7 +93,7 @@ pub use resolve::resolve;
 pub use rule::{NetworkRule, Reach, Target};
 pub use rule_item::{PresetName, Rule, RuleItem};
 pub use seconds::{AskSeconds, BudgetsKept, CoolDown};
-pub use secret::NodeSecret;
+pub use secret::{NodeSecret, SecretPlace};
 pub use selection::{Asker, Ceiling, Leave, Origin, Resolved, Selection, Sources};
 pub use size::ByteSize;
 pub use syscall::SyscallName;

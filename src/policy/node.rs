@@ -209,7 +209,7 @@ mod tests {
         let [secret] = &config.secret[..] else {
             panic!("{:?}", config.secret);
         };
-        assert_eq!(secret.header.to_string(), "x-api-key: {}");
+        assert_eq!(secret.place.field(), Some("x-api-key"));
         assert_eq!(secret.placeholder(), "agentbox-secret-model");
         assert_eq!(config.default, Some(PolicyChoice::Unconfined));
         assert_eq!(config.ceiling.unwrap().as_str(), "strict");

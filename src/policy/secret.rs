@@ -16,7 +16,7 @@ const LONGEST_NAME: usize = 40;
 
 /// `[[secret]]` of the node's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(try_from = "Written", into = "Written")]
 pub struct NodeSecret {
     /// What it is called.
     pub name: SecretName,
@@ -26,12 +26,189 @@ pub struct NodeSecret {
     pub policies: BTreeSet<PolicyName>,
     /// The requests that get it.
     pub requests: BTreeSet<RequestRule>,
-    /// The field of a request that it is put into.
-    pub header: SecretHeader,
+    /// The place in a request that it is put into.
+    pub place: SecretPlace,
     /// The variable in which programs look for it: they get what stands for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<VariableName>,
 }
+
+/// The same as it is written.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Written {
+    name: SecretName,
+    file: HostPath,
+    policies: BTreeSet<PolicyName>,
+    requests: BTreeSet<RequestRule>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    header: Option<SecretHeader>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    basic: Option<BasicUser>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    query: Option<QueryName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    env: Option<VariableName>,
+}
+
+impl TryFrom<Written> for NodeSecret {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let Written {
+            name,
+            file,
+            policies,
+            requests,
+            header,
+            basic,
+            query,
+            env,
+        } = written;
+        let place = match (header, basic, query) {
+            (Some(header), None, None) => SecretPlace::Header(header),
+            (None, Some(user), None) => SecretPlace::Basic(user),
+            (None, None, Some(name)) => SecretPlace::Query(name),
+            _ => {
+                return Err(format!(
+                    "secret {name} needs one of header, basic and query, which say where it goes"
+                ));
+            }
+        };
+        Ok(Self {
+            name,
+            file,
+            policies,
+            requests,
+            place,
+            env,
+        })
+    }
+}
+
+impl From<NodeSecret> for Written {
+    fn from(secret: NodeSecret) -> Self {
+        let (mut header, mut basic, mut query) = (None, None, None);
+        match secret.place {
+            SecretPlace::Header(place) => header = Some(place),
+            SecretPlace::Basic(user) => basic = Some(user),
+            SecretPlace::Query(name) => query = Some(name),
+        }
+        Self {
+            name: secret.name,
+            file: secret.file,
+            policies: secret.policies,
+            requests: secret.requests,
+            header,
+            basic,
+            query,
+            env: secret.env,
+        }
+    }
+}
+
+/// Where a secret goes in a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretPlace {
+    /// Into a field.
+    Header(SecretHeader),
+    /// It is the password of this user (RFC 7617).
+    Basic(BasicUser),
+    /// It is this parameter of the query.
+    Query(QueryName),
+}
+
+impl SecretPlace {
+    /// Whether two secrets would be in one place.
+    pub fn is_also(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Query(one), Self::Query(other)) => one == other,
+            _ => self.field().is_some() && self.field() == other.field(),
+        }
+    }
+
+    /// The field that is its place or has it.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::Header(header) => Some(header.name()),
+            Self::Basic(_) => Some("authorization"),
+            Self::Query(_) => None,
+        }
+    }
+}
+
+/// In words: the field, or the parameter.
+impl fmt::Display for SecretPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(header) => f.write_str(header.name()),
+            Self::Basic(user) => write!(f, "authorization (as the password of {user})"),
+            Self::Query(name) => write!(f, "the parameter {name} of the query"),
+        }
+    }
+}
+
+/// The user whose password a secret is: visible ASCII without a colon (RFC 7617, section 2), at most 100 characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BasicUser(String);
+
+impl fmt::Display for BasicUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for BasicUser {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let plain = |b: u8| b.is_ascii_graphic() && b != b':';
+        match (1..=100).contains(&text.len()) && text.bytes().all(plain) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(ValueError::grammar(
+                text,
+                "a user's name: visible ASCII without ':', at most 100 characters, such as x-access-token",
+            )),
+        }
+    }
+}
+
+string_form!(BasicUser);
+
+/// The parameter of a query that is a secret: letters, digits, hyphens, underscores and dots, at most 100.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct QueryName(String);
+
+impl QueryName {
+    /// The name itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for QueryName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for QueryName {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || [b'-', b'_', b'.'].contains(&b);
+        match (1..=100).contains(&text.len()) && text.bytes().all(plain) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(ValueError::grammar(
+                text,
+                "the name of a parameter of a query: letters, digits, '-', '_' and '.', at most 100",
+            )),
+        }
+    }
+}
+
+string_form!(QueryName);
 
 impl NodeSecret {
     /// What stands for it inside.
@@ -236,13 +413,48 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_has_one_place() {
+        let read = |place: &str| {
+            let text = format!(
+                "name = \"n\"\nfile = \"/k\"\npolicies = [\"p\"]\nrequests = [\"GET https://a.test/x\"]\n{place}"
+            );
+            toml::from_str::<NodeSecret>(&text).map_err(|error| error.to_string())
+        };
+        let header = read("header = \"Authorization: Bearer {}\"").unwrap();
+        let basic = read("basic = \"x-access-token\"").unwrap();
+        let query = read("query = \"key\"").unwrap();
+        assert!(header.place.is_also(&basic.place) && !header.place.is_also(&query.place));
+        assert!(query.place.is_also(&query.place));
+        for secret in [header, basic, query] {
+            let text = serde_json::to_string(&secret).unwrap();
+            assert_eq!(serde_json::from_str::<NodeSecret>(&text).unwrap(), secret);
+        }
+        for bad in [
+            "",
+            "basic = \"a\"\nquery = \"key\"",
+            "basic = \"a:b\"",
+            "basic = \"\"",
+            "query = \"a=b\"",
+            "query = \"\"",
+            "body = \"a\"",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert!(
+            read("")
+                .unwrap_err()
+                .contains("needs one of header, basic and query")
+        );
+    }
+
+    #[test]
     fn a_secret_goes_to_single_hosts_by_tls() {
         let secret = |request: &str| NodeSecret {
             name: "model".parse().unwrap(),
             file: "/etc/agentbox/model".parse().unwrap(),
             policies: ["agent".parse().unwrap()].into(),
             requests: [request.parse().unwrap()].into(),
-            header: "x-api-key: {}".parse().unwrap(),
+            place: SecretPlace::Header("x-api-key: {}".parse().unwrap()),
             env: None,
         };
         let places = secret("POST https://a.test/v1/**").places().unwrap();

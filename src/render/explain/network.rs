@@ -178,7 +178,7 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
         page.item(format_args!(
             "secret {}, which is not inside, is put into {} of {}; {inside}",
             secret.name,
-            secret.header.name(),
+            secret.place,
             requests.join(", ")
         ));
     }

@@ -56,13 +56,16 @@ pub(super) fn request<B>(
     secrets: &Secrets,
 ) -> Result<(HttpRequest<B>, Answers), String> {
     let (mut parts, body) = message.into_parts();
-    let headers = head(asked, &mut parts).map_err(str::to_owned)?;
-    let answers = secrets.put(&asked.request, asked.query.as_deref(), headers)?;
+    head(asked, &mut parts)?;
+    let mut query = asked.query.clone();
+    let answers = secrets.put(&asked.request, &mut query, &mut parts.headers)?;
+    let target = target(asked, query.as_deref());
+    parts.uri = Uri::try_from(target).map_err(|_| "its path is not one that can be sent")?;
     Ok((HttpRequest::from_parts(parts, body), answers))
 }
 
 /// The head of it.
-fn head<'a>(asked: &Asked, parts: &'a mut Parts) -> Result<&'a mut HeaderMap, &'static str> {
+fn head(asked: &Asked, parts: &mut Parts) -> Result<(), &'static str> {
     if parts.headers.contains_key(UPGRADE) {
         return Err("it asks for another protocol (Upgrade), in which nobody could read requests");
     }
@@ -76,30 +79,30 @@ fn head<'a>(asked: &Asked, parts: &'a mut Parts) -> Result<&'a mut HeaderMap, &'
         return Err("it expects something else than 100-continue");
     }
     leave_behind(&mut parts.headers)?;
-    let (host, path) = wire(asked);
-    parts.uri = Uri::try_from(path).map_err(|_| "its path is not one that can be sent")?;
-    let host = HeaderValue::try_from(host).map_err(|_| "its host is not one that can be sent")?;
+    let host =
+        HeaderValue::try_from(host(asked)).map_err(|_| "its host is not one that can be sent")?;
     parts.headers.insert(HOST, host);
     parts.version = Version::HTTP_11;
-    Ok(&mut parts.headers)
+    Ok(())
 }
 
-/// The Host field and the target, in the one form.
-fn wire(asked: &Asked) -> (String, String) {
+/// The Host field in the one form.
+fn host(asked: &Asked) -> String {
     let request = &asked.request;
-    let mut host = match &request.host {
+    let host = match &request.host {
         Host::Address(address) if address.is_ipv6() => format!("[{address}]"),
         Host::Address(_) | Host::Name(_) => request.host.to_string(),
     };
-    if request.port != request.scheme.port() {
-        host.push_str(&format!(":{}", request.port));
+    match request.port == request.scheme.port() {
+        true => host,
+        false => format!("{host}:{}", request.port),
     }
-    let mut target = request.path.to_string();
-    if let Some(query) = &asked.query {
-        target.push('?');
-        target.push_str(query);
-    }
-    (host, target)
+}
+
+/// The target in the one form, with this query.
+fn target(asked: &Asked, query: Option<&str>) -> String {
+    let path = &asked.request.path;
+    query.map_or_else(|| path.to_string(), |query| format!("{path}?{query}"))
 }
 
 /// The head of the answer as the client gets it by this scheme, without these secrets, or what is wrong with it.
@@ -149,8 +152,7 @@ fn plain_location(asked: &Asked, to: &HeaderValue) -> Option<HeaderValue> {
         && named == request.host
         && port.unwrap_or(Scheme::Https.port()) == request.port;
     // Without a port where it is HTTPS's own, which stands for 80 in the clear.
-    let (host, _) = wire(asked);
-    let text = format!("http://{host}{}", &rest[at..]);
+    let text = format!("http://{}{}", host(asked), &rest[at..]);
     same.then(|| HeaderValue::try_from(text).ok()).flatten()
 }
 

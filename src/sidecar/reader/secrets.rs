@@ -9,15 +9,18 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use data_encoding::{
+    BASE64, BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE, HEXUPPER,
+};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE,
 };
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
-use crate::policy::NodeSecret;
 use crate::policy::request::Request;
+use crate::policy::{NodeSecret, SecretPlace};
 
 /// What stands where a secret was.
 const REDACTED: u8 = b'*';
@@ -67,31 +70,42 @@ impl Secrets {
         }
     }
 
-    /// Puts the secrets of this request into its fields, whatever the container has there. Says what is done with the answer, or why
-    /// the request may not go: something that stands for a secret is where it does not belong.
+    /// Puts the secrets of this request into their places, whatever the container has there. Says what is done with the answer, or
+    /// why the request may not go: something that stands for a secret is where it does not belong.
     pub fn put(
         &self,
         request: &Request,
-        query: Option<&str>,
+        query: &mut Option<String>,
         headers: &mut HeaderMap,
     ) -> Result<Answers, String> {
+        if self.all.is_empty() {
+            return Ok(Answers::AsTheyCome);
+        }
         let is_for = |secret: &&ReadSecret| {
             let mut rules = secret.secret.requests.iter();
             rules.any(|rule| rule.allows(request))
         };
-        let mut fields = Vec::new();
+        let (mut fields, mut parameters) = (Vec::new(), Vec::new());
         for ReadSecret { secret, value } in self.all.iter().filter(is_for) {
-            let name = HeaderName::try_from(secret.header.name());
-            let value = HeaderValue::try_from(secret.header.value(value));
-            let (Ok(name), Ok(mut value)) = (name, value) else {
-                return Err(format!("secret {} cannot be sent", secret.name));
-            };
-            value.set_sensitive(true);
-            headers.remove(&name);
-            fields.push((name, value));
+            match &secret.place {
+                SecretPlace::Query(name) => {
+                    *query = query
+                        .as_deref()
+                        .and_then(|query| without(query, name.as_str()));
+                    parameters.push(format!("{name}={}", percent_encoded(value)));
+                }
+                SecretPlace::Header(_) | SecretPlace::Basic(_) => {
+                    let (name, value) = field(&secret.place, value)
+                        .ok_or_else(|| format!("secret {} cannot be sent", secret.name))?;
+                    headers.remove(&name);
+                    fields.push((name, value));
+                }
+            }
         }
-        self.check(request, query, headers)?;
+        self.check(request, query.as_deref(), headers)?;
         headers.extend(fields);
+        parameters.splice(0..0, query.take());
+        *query = (!parameters.is_empty()).then(|| parameters.join("&"));
         if !self.knows(request) {
             return Ok(Answers::AsTheyCome);
         }
@@ -130,7 +144,7 @@ impl Secrets {
                 return Err(format!(
                     "what stands for the secret {} is in its {place}: it belongs into {} of {} and nowhere else",
                     secret.name,
-                    secret.header.name(),
+                    secret.place,
                     requests.join(", ")
                 ));
             }
@@ -180,34 +194,84 @@ fn redact_fields(headers: &mut HeaderMap, spellings: &[Vec<u8>]) {
     }
 }
 
-/// The forms in which a secret is looked for: as it is, in hexadecimal digits, percent-encoded as a whole, and in base64, as a part of
-/// something longer too.
-fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
-    let hex = |upper: bool| -> String {
-        let digits = value.iter().map(|byte| match upper {
-            true => format!("{byte:02X}"),
-            false => format!("{byte:02x}"),
-        });
-        digits.collect()
+/// The field that has a secret, and its value there.
+fn field(place: &SecretPlace, value: &str) -> Option<(HeaderName, HeaderValue)> {
+    let text = Zeroizing::new(match place {
+        SecretPlace::Header(header) => header.value(value),
+        SecretPlace::Basic(user) => {
+            let both = Zeroizing::new(format!("{user}:{value}"));
+            format!("Basic {}", BASE64.encode(both.as_bytes()))
+        }
+        SecretPlace::Query(_) => return None,
+    });
+    let name = HeaderName::try_from(place.field()?).ok()?;
+    let mut value = HeaderValue::try_from(text.as_str()).ok()?;
+    value.set_sensitive(true);
+    Some((name, value))
+}
+
+/// A query without this parameter, however its name is spelled; `None` where nothing is left.
+fn without(query: &str, name: &str) -> Option<String> {
+    let is_it = |pair: &&str| {
+        let spelled = pair.split('=').next().unwrap_or_default();
+        percent_decoded(spelled) == name.as_bytes()
     };
+    let rest: Vec<&str> = query.split('&').filter(|pair| !is_it(pair)).collect();
+    (!rest.is_empty()).then(|| rest.join("&"))
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let (mut all, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let coded = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        match coded.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits).ok()) {
+            Some(byte) => {
+                all.extend(byte);
+                at += 3;
+            }
+            None => {
+                all.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    all
+}
+
+/// Percent-encoded where it has to be (RFC 3986, section 2.3).
+fn percent_encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let one = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
+
+/// The forms in which a secret is looked for: as it is, in hexadecimal digits, percent-encoded as a whole and where it has to be, and in
+/// base64, as a part of something longer too.
+fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
+    let every = |digits: fn(u8) -> String| -> Vec<u8> {
+        value
+            .iter()
+            .flat_map(|byte| digits(*byte).into_bytes())
+            .collect()
+    };
+    let encoded = percent_encoded(&String::from_utf8_lossy(value));
     let mut forms = vec![
         value.to_vec(),
         value.iter().rev().copied().collect(),
-        hex(false).into_bytes(),
-        hex(true).into_bytes(),
-        value
-            .iter()
-            .flat_map(|byte| format!("%{byte:02X}").into_bytes())
-            .collect(),
-        value
-            .iter()
-            .flat_map(|byte| format!("%{byte:02x}").into_bytes())
-            .collect(),
+        HEXLOWER.encode(value).into_bytes(),
+        HEXUPPER.encode(value).into_bytes(),
+        every(|byte| format!("%{byte:02X}")),
+        every(|byte| format!("%{byte:02x}")),
+        encoded.into_bytes(),
     ];
     for before in 0..3 {
         let mut bytes = vec![0; before];
         bytes.extend_from_slice(value);
-        for encoding in [data_encoding::BASE64_NOPAD, data_encoding::BASE64URL_NOPAD] {
+        for encoding in [BASE64_NOPAD, BASE64URL_NOPAD] {
             let text = encoding.encode(&bytes).into_bytes();
             // Without the characters that neighbours have a share in.
             let first = (before * 8).div_ceil(6);
@@ -359,27 +423,91 @@ mod tests {
     const VALUE: &str = "sk-live-0123456789abcdef";
 
     fn secrets() -> Secrets {
+        let header = "authorization: Bearer {}".parse().unwrap();
+        secrets_in(SecretPlace::Header(header), VALUE)
+    }
+
+    fn secrets_in(place: SecretPlace, value: &str) -> Secrets {
         let secret = NodeSecret {
             name: "model".parse().unwrap(),
             file: "/etc/agentbox/model".parse().unwrap(),
             policies: ["agent".parse().unwrap()].into(),
             requests: ["POST https://a.test/v1/**".parse().unwrap()].into(),
-            header: "authorization: Bearer {}".parse().unwrap(),
+            place,
             env: None,
         };
-        let value = VALUE.to_owned();
+        let value = value.to_owned();
         Secrets::new(vec![ReadSecret { secret, value }])
     }
 
     fn put(address: &str, fields: &[(&'static str, &str)]) -> Result<HeaderMap, String> {
+        put_of(&secrets(), address, fields).map(|(headers, _)| headers)
+    }
+
+    fn put_of(
+        secrets: &Secrets,
+        address: &str,
+        fields: &[(&'static str, &str)],
+    ) -> Result<(HeaderMap, Option<String>), String> {
         let asked = typed(address).unwrap();
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.append(*name, value.parse().unwrap());
         }
-        let query = asked.query.as_deref();
-        secrets().put(&asked.request, query, &mut headers)?;
-        Ok(headers)
+        let mut query = asked.query;
+        secrets.put(&asked.request, &mut query, &mut headers)?;
+        Ok((headers, query))
+    }
+
+    #[test]
+    fn a_secret_is_a_password() {
+        let secrets = secrets_in(SecretPlace::Basic("x-access-token".parse().unwrap()), VALUE);
+        let own = BASE64.encode(b"x:agentbox-secret-model");
+        let own = format!("Basic {own}");
+        for fields in [&[][..], &[("authorization", &*own)]] {
+            let (headers, _) = put_of(&secrets, "POST https://a.test/v1/x", fields).unwrap();
+            let all: Vec<_> = headers.get_all("authorization").iter().collect();
+            let both = BASE64.encode(format!("x-access-token:{VALUE}").as_bytes());
+            assert_eq!(all, [&format!("Basic {both}")]);
+            let mut echo = both.into_bytes();
+            assert!(redact(&mut echo, &secrets.spellings));
+        }
+    }
+
+    #[test]
+    fn a_secret_is_one_parameter_of_a_query() {
+        let value = "a&b=c+d/e#f%25-0123";
+        let secrets = secrets_in(SecretPlace::Query("key".parse().unwrap()), value);
+        let spelled = "key=a%26b%3Dc%2Bd%2Fe%23f%2525-0123";
+        for (query, expected) in [
+            ("", spelled.to_owned()),
+            ("?key=mine", spelled.to_owned()),
+            ("?alt=sse", format!("alt=sse&{spelled}")),
+            (
+                "?key=agentbox-secret-model&alt=sse&k%65y=mine&key",
+                format!("alt=sse&{spelled}"),
+            ),
+            ("?keys=1&akey=2", format!("keys=1&akey=2&{spelled}")),
+        ] {
+            let address = format!("POST https://a.test/v1/x{query}");
+            let (headers, sent) = put_of(&secrets, &address, &[]).unwrap();
+            assert_eq!(sent, Some(expected), "{query}");
+            assert!(headers.get("authorization").is_none());
+        }
+        let elsewhere = put_of(
+            &secrets,
+            "POST https://a.test/v1/x?k=agentbox-secret-model",
+            &[],
+        );
+        assert!(
+            elsewhere
+                .unwrap_err()
+                .contains("the parameter key of the query")
+        );
+        let (_, other) = put_of(&secrets, "GET https://a.test/v1/x?key=mine", &[]).unwrap();
+        assert_eq!(other.as_deref(), Some("key=mine"));
+        let mut echo = format!("see {spelled}").into_bytes();
+        assert!(redact(&mut echo, &secrets.spellings));
     }
 
     #[test]
@@ -464,7 +592,7 @@ mod tests {
         let secrets = secrets();
         for before in ["", "u", "us", "use", "user:"] {
             let text = format!("{before}{VALUE}:more");
-            let mut bytes = data_encoding::BASE64.encode(text.as_bytes()).into_bytes();
+            let mut bytes = BASE64.encode(text.as_bytes()).into_bytes();
             assert!(redact(&mut bytes, &secrets.spellings), "{before:?}");
         }
     }
