@@ -22,6 +22,7 @@
 //! conversation  one connection of a client: reads, asks, answers
 //! rewrite       a message without what belongs to one connection, for the other one
 //! opened        the TLS of a client
+//! redaction     secrets out of answers
 //! secrets       the node's secrets: into requests, and out of answers
 //! outside       the connection to the host
 //! stream        the client's connection as hyper wants it, behind the guard
@@ -33,6 +34,7 @@ mod life;
 pub(super) mod messages;
 mod opened;
 mod outside;
+mod redaction;
 mod rewrite;
 mod secrets;
 mod stream;

@@ -1,0 +1,281 @@
+//! The node's secrets in answers: found in the forms that [`spellings`] lists, over the borders of pieces, and overwritten.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::header::{HeaderMap, HeaderValue};
+
+/// What stands where a secret was.
+const REDACTED: u8 = b'*';
+
+/// Overwrites the secrets in the fields of a head or behind a body.
+pub(super) fn redact_fields(headers: &mut HeaderMap, spellings: &[Vec<u8>]) {
+    for value in headers.values_mut() {
+        let mut bytes = value.as_bytes().to_vec();
+        if redact(&mut bytes, spellings)
+            && let Ok(clean) = HeaderValue::from_bytes(&bytes)
+        {
+            *value = clean;
+        }
+    }
+}
+
+/// Percent-encoded where it has to be (RFC 3986, section 2.3).
+pub(super) fn percent_encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let one = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
+
+/// The forms of all of these values, the longest first.
+pub(super) fn all_spellings<'a>(values: impl Iterator<Item = &'a [u8]>) -> Rc<[Vec<u8>]> {
+    let mut forms: Vec<Vec<u8>> = values.flat_map(spellings).collect();
+    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    forms.dedup();
+    forms.into()
+}
+
+/// The forms in which a secret is looked for: as it is, in hexadecimal digits, percent-encoded as a whole and where it has to be, and in
+/// base64, as a part of something longer too.
+fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
+    let every = |digits: fn(u8) -> String| -> Vec<u8> {
+        value
+            .iter()
+            .flat_map(|byte| digits(*byte).into_bytes())
+            .collect()
+    };
+    let encoded = percent_encoded(&String::from_utf8_lossy(value));
+    let mut forms = vec![
+        value.to_vec(),
+        value.iter().rev().copied().collect(),
+        HEXLOWER.encode(value).into_bytes(),
+        HEXUPPER.encode(value).into_bytes(),
+        every(|byte| format!("%{byte:02X}")),
+        every(|byte| format!("%{byte:02x}")),
+        encoded.into_bytes(),
+    ];
+    for before in 0..3 {
+        let mut bytes = vec![0; before];
+        bytes.extend_from_slice(value);
+        for encoding in [BASE64_NOPAD, BASE64URL_NOPAD] {
+            let text = encoding.encode(&bytes).into_bytes();
+            // Without the characters that neighbours have a share in.
+            let first = (before * 8).div_ceil(6);
+            let last = text.len() - usize::from(!bytes.len().is_multiple_of(3));
+            forms.push(text[first..last].to_vec());
+        }
+    }
+    forms
+}
+
+pub(super) fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+/// Overwrites the secrets, those that overlap as well; whether there were any.
+pub(super) fn redact(bytes: &mut [u8], spellings: &[Vec<u8>]) -> bool {
+    let mut begins = [false; 256];
+    for first in spellings.iter().filter_map(|form| form.first()) {
+        begins[usize::from(*first)] = true;
+    }
+    // One look at most bytes: answers may be long.
+    let found: Vec<(usize, usize)> = (0..bytes.len())
+        .filter(|at| begins[usize::from(bytes[*at])])
+        .filter_map(|at| {
+            let rest = &bytes[at..];
+            let form = spellings.iter().find(|form| rest.starts_with(form))?;
+            Some((at, at + form.len()))
+        })
+        .collect();
+    for (begin, end) in &found {
+        bytes[*begin..*end].fill(REDACTED);
+    }
+    !found.is_empty()
+}
+
+/// Searches a stream of pieces.
+struct Filter {
+    spellings: Rc<[Vec<u8>]>,
+    /// The end of what has come, which may be the beginning of a secret.
+    held: Vec<u8>,
+}
+
+impl Filter {
+    fn new(spellings: Rc<[Vec<u8>]>) -> Self {
+        Self {
+            spellings,
+            held: Vec::new(),
+        }
+    }
+
+    /// What may go on after this piece.
+    fn feed(&mut self, piece: &[u8]) -> Bytes {
+        let mut bytes = std::mem::take(&mut self.held);
+        bytes.extend_from_slice(piece);
+        redact(&mut bytes, &self.spellings);
+        let begins = |at: &usize| {
+            let rest = &bytes[*at..];
+            self.spellings.iter().any(|form| form.starts_with(rest))
+        };
+        let longest = self.spellings.iter().map(Vec::len).max().unwrap_or(0);
+        let from = bytes.len().saturating_sub(longest.saturating_sub(1));
+        let keep = (from..bytes.len()).find(begins).unwrap_or(bytes.len());
+        self.held = bytes.split_off(keep);
+        bytes.into()
+    }
+
+    /// The rest.
+    fn end(self) -> Bytes {
+        self.held.into()
+    }
+}
+
+/// A body in which secrets are overwritten. Its length stays.
+pub(super) struct Cleaned {
+    body: Incoming,
+    /// Until the end.
+    filter: Option<Filter>,
+    /// Trailers that came before the rest had gone.
+    trailers: Option<HeaderMap>,
+}
+
+impl Cleaned {
+    /// Of this body, without what is spelled so.
+    pub fn new(body: Incoming, spellings: Rc<[Vec<u8>]>) -> Self {
+        Self {
+            body,
+            filter: Some(Filter::new(spellings)),
+            trailers: None,
+        }
+    }
+}
+
+impl Body for Cleaned {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        loop {
+            let Some(filter) = &mut self.filter else {
+                let trailers = self.trailers.take();
+                return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
+            };
+            let spellings = Rc::clone(&filter.spellings);
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => {
+                    let rest = self.filter.take().map(Filter::end).unwrap_or_default();
+                    match rest.is_empty() {
+                        true => continue,
+                        false => return Poll::Ready(Some(Ok(Frame::data(rest)))),
+                    }
+                }
+            };
+            match frame.into_data() {
+                Ok(data) => {
+                    let clean = self.filter.as_mut().map(|filter| filter.feed(&data));
+                    let clean = clean.unwrap_or_default();
+                    if !clean.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(clean))));
+                    }
+                }
+                Err(frame) => {
+                    if let Ok(mut trailers) = frame.into_trailers() {
+                        redact_fields(&mut trailers, &spellings);
+                        self.trailers = Some(trailers);
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let is_held = |filter: &Filter| !filter.held.is_empty();
+        let more = self.filter.as_ref().is_some_and(is_held) || self.trailers.is_some();
+        !more && (self.filter.is_none() || self.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let held = self.filter.as_ref().map_or(0, |filter| filter.held.len());
+        let held = u64::try_from(held).unwrap_or(u64::MAX);
+        let rest = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(held));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(held));
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALUE: &str = "sk-live-0123456789abcdef";
+
+    fn spelled() -> Rc<[Vec<u8>]> {
+        all_spellings([VALUE.as_bytes()].into_iter())
+    }
+
+    #[test]
+    fn no_way_of_cutting_an_answer_lets_a_secret_through() {
+        let spelled = spelled();
+        let forms = spellings(VALUE.as_bytes());
+        assert!(forms.iter().all(|form| form.len() >= VALUE.len() - 3));
+        for form in forms {
+            let whole = [b"before ".as_slice(), &form, b" after"].concat();
+            for cut in 0..whole.len() {
+                let mut filter = Filter::new(Rc::clone(&spelled));
+                let mut out = filter.feed(&whole[..cut]).to_vec();
+                out.extend(filter.feed(&whole[cut..]));
+                out.extend(filter.end());
+                assert_eq!(out.len(), whole.len());
+                assert_eq!(find(&out, &form), None, "{cut}");
+                assert!(out.starts_with(b"before ") && out.ends_with(b" after"));
+            }
+            let mut filter = Filter::new(Rc::clone(&spelled));
+            let mut out = Vec::new();
+            for byte in &whole {
+                out.extend(filter.feed(&[*byte]));
+            }
+            out.extend(filter.end());
+            assert_eq!((out.len(), find(&out, &form)), (whole.len(), None));
+        }
+    }
+
+    #[test]
+    fn base64_of_something_longer_is_found() {
+        let spelled = spelled();
+        for before in ["", "u", "us", "use", "user:"] {
+            let text = format!("{before}{VALUE}:more");
+            let mut bytes = data_encoding::BASE64.encode(text.as_bytes()).into_bytes();
+            assert!(redact(&mut bytes, &spelled), "{before:?}");
+        }
+    }
+
+    #[test]
+    fn forms_that_overlap_are_both_taken_out() {
+        let forms = [b"abcabd".to_vec(), b"abdxyz".to_vec()];
+        let mut bytes = b"--abcabdxyz--".to_vec();
+        assert!(redact(&mut bytes, &forms));
+        assert_eq!(bytes, b"--*********--");
+        assert!(!redact(&mut bytes, &forms));
+    }
+
+    #[test]
+    fn an_answer_that_streams_is_not_held_back() {
+        let mut filter = Filter::new(Rc::clone(&spelled()));
+        assert_eq!(filter.feed(b"data: 1\n\n"), b"data: 1\n\n".as_slice());
+    }
+}
