@@ -11,6 +11,7 @@ mod leftovers;
 mod mcp;
 mod name;
 mod named;
+mod odd;
 mod options;
 mod person;
 mod pid1;

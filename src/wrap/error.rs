@@ -53,6 +53,11 @@ pub enum WrapRefused {
     /// A file as the workspace.
     #[error("the workspace {0:?} is no directory: choose a project's directory")]
     NoDirectory(PathBuf),
+    /// A workspace whose path no specification of a container can hold.
+    #[error(
+        "the workspace {0:?} has bytes in its path that are no UTF-8 text, which the specification of a container cannot hold: rename it"
+    )]
+    NoText(PathBuf),
     /// A workspace that the person cannot read.
     #[error(
         "the workspace {0:?} cannot be read by {1}, as whom the command runs: {2}: choose a directory of theirs"

@@ -73,6 +73,9 @@ impl Layout {
         let never = Never::builtin();
         let why = match never.refuses(&real) {
             Some(why) => Some(why.to_owned()),
+            None if real.to_str().is_none() => {
+                Some("its path has bytes that are no UTF-8 text: rename it".to_owned())
+            }
             None if is_home(&real) || never.is_common(&real) => {
                 Some("name a directory in it, not all of it".to_owned())
             }

@@ -43,6 +43,9 @@ pub fn choose(asked: &Path, list: &List, person: &Person) -> Result<PathBuf> {
     if !workspace.is_dir() {
         bail!(WrapRefused::NoDirectory(workspace));
     }
+    if workspace.to_str().is_none() {
+        bail!(WrapRefused::NoText(workspace));
+    }
     if workspace == Path::new("/") || list.system.iter().any(|s| workspace.starts_with(s)) {
         bail!(WrapRefused::SystemDirectory(workspace));
     }
