@@ -246,6 +246,12 @@ pub struct PolicyShow {
 /// `policy presets`
 #[derive(Debug, Args)]
 pub struct PolicyPresets {
+    /// These presets alone, each with the pages that its hosts are taken from
+    #[arg(conflicts_with = "detect")]
+    pub names: Vec<String>,
+    /// As JSON
+    #[arg(long, conflicts_with = "detect")]
+    pub json: bool,
     /// Ask this node's package managers for the hosts they download from
     #[arg(long)]
     pub detect: bool,

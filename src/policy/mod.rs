@@ -87,7 +87,7 @@ pub use node::{AnnotationLeave, DEFAULT_ROOT, NamespaceKind, NodeAllow, NodeConf
 pub use option_error::OptionError;
 pub use path::{GuestPath, HostPath};
 pub use prefix::NetworkPrefix;
-pub use preset::misnamed as misnamed_preset;
+pub use preset::{Preset, misnamed as misnamed_preset};
 pub use publish::Publish;
 pub use resolve::resolve;
 pub use rule::{NetworkRule, Reach, Target};

@@ -4,23 +4,40 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::policy_text::PolicyText;
 use super::text::{few, nearest, shown};
-use super::{Origin, PolicyError, PresetName, Rule, file};
+use super::{Origin, PolicyError, PresetName, Rule, RuleItem, file};
 
 /// The services: reviewed data.
 const BUILTIN: &str = include_str!("../../policies/presets.toml");
 
 /// One preset.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Preset {
     /// What it is, in one line.
     pub description: String,
     /// What it allows.
+    #[serde(deserialize_with = "spelled_out")]
     pub rules: BTreeSet<Rule>,
+    /// The pages of the service that name these hosts and requests.
+    #[serde(default)]
+    pub sources: BTreeSet<String>,
+}
+
+/// Rules of git are rules for requests; a preset in a preset is none.
+fn spelled_out<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeSet<Rule>, D::Error> {
+    let mut rules = BTreeSet::new();
+    for item in Vec::<RuleItem>::deserialize(from)? {
+        let spelled = item.rules().map_err(|name| {
+            D::Error::custom(format!("@{name} is a preset, and a preset has rules alone"))
+        });
+        rules.extend(spelled?);
+    }
+    Ok(rules)
 }
 
 /// What is wrong with the name of a preset's file (without `.toml`).
@@ -58,7 +75,11 @@ impl<'a> Presets<'a> {
         match self.builtin()?.get(name) {
             Some(preset) => Ok(preset.clone()),
             None => {
-                let known: Vec<String> = self.names()?.iter().map(|n| format!("@{n}")).collect();
+                // The node's own first: a company's is what its people mean.
+                let (own, others): (Vec<_>, Vec<_>) =
+                    self.names()?.into_iter().partition(|n| self.is_of_node(n));
+                let known = own.into_iter().chain(others).map(|n| format!("@{n}"));
+                let known: Vec<String> = known.collect();
                 let asked = format!("@{name}");
                 let near = nearest(&asked, known.iter().map(String::as_str));
                 Err(PolicyError::NoSuchPreset {
@@ -127,6 +148,8 @@ pub fn builtin() -> Result<BTreeMap<PresetName, Preset>, PolicyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::Rules;
+    use crate::egress::request::{RequestDecision, typed};
     use crate::policy::Target;
 
     #[test]
@@ -138,6 +161,12 @@ mod tests {
         for (name, preset) in all {
             assert!(!preset.rules.is_empty(), "{name}");
             assert!(preset.description.len() > 10, "{name}");
+            let pages = preset.sources.iter();
+            assert!(!preset.sources.is_empty(), "{name}");
+            assert!(
+                pages.clone().all(|page| page.starts_with("https://")),
+                "{name}"
+            );
             for rule in preset.rules.iter().filter_map(Rule::connection) {
                 assert!(!rule.reach.is_private(), "{name}: {rule}");
                 assert!(
@@ -146,6 +175,71 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// What is for reading changes nothing, and what is for an interface alone opens no host.
+    #[test]
+    fn presets_for_requests_open_no_host_and_those_to_read_write_nothing() {
+        let all = builtin().unwrap();
+        let ends = |end: &str| -> Vec<_> {
+            all.iter()
+                .filter(|(name, _)| name.as_str().ends_with(end))
+                .collect()
+        };
+        for (name, preset) in ends("-api").into_iter().chain(ends("-read")) {
+            let whole = preset.rules.iter().find(|rule| rule.connection().is_some());
+            assert_eq!(whole, None, "{name}");
+        }
+        assert!(ends("-read").len() >= 3 && ends("-api").len() >= 4);
+        for (name, preset) in ends("-read") {
+            for rule in preset.rules.iter().map(ToString::to_string) {
+                let reads = rule.starts_with("GET ") || rule.starts_with("GET,HEAD ");
+                let fetches = rule.starts_with("POST ") && rule.ends_with("/git-upload-pack");
+                assert!(reads || fetches, "{name}: {rule}");
+            }
+        }
+        let rules: Rules = Rules {
+            allow: all[&"github-read".parse().unwrap()].rules.clone(),
+            ..Rules::default()
+        };
+        for (request, expected) in [
+            (
+                "GET https://github.com/acme/app.git/info/refs?service=git-upload-pack",
+                true,
+            ),
+            ("POST https://github.com/acme/app/git-upload-pack", true),
+            ("POST https://github.com/acme/app/git-receive-pack", false),
+            (
+                "GET https://api.github.com/repos/acme/app/issues?page=2",
+                true,
+            ),
+            ("POST https://api.github.com/gists", false),
+            ("POST https://api.github.com/graphql", false),
+            (
+                "GET https://github.com/acme/app/releases/download/v1/app.tar.gz",
+                true,
+            ),
+            (
+                "POST https://uploads.github.com/repos/acme/app/releases/1/assets",
+                false,
+            ),
+        ] {
+            let asked = typed(request).unwrap();
+            let decided = rules.decide_request(&asked.request);
+            let allowed = matches!(decided, RequestDecision::Allow(_));
+            assert_eq!(allowed, expected, "{request}");
+        }
+    }
+
+    #[test]
+    fn a_preset_has_rules_alone() {
+        let read = |rules: &str| {
+            let text = format!("description = \"a test of it\"\nrules = [{rules}]");
+            toml::from_str::<Preset>(&text)
+        };
+        assert_eq!(read("\"git:read a.test/b/c\"").unwrap().rules.len(), 4);
+        let error = read("\"@github\"").unwrap_err().to_string();
+        assert!(error.contains("a preset has rules alone"), "{error}");
     }
 
     #[test]

@@ -13,17 +13,13 @@ use super::super::out;
 use crate::cli::{Global, PolicyPresets};
 use crate::indexes::{self, Learned};
 use crate::policy::catalogue::{self, ListedPreset};
-use crate::policy::escape;
+use crate::policy::{Preset, escape};
 use crate::runtime::input::node_files::{NodeFiles, preset_dir};
 
 /// Lists presets, or finds out those of the node's package managers.
 pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
     if !args.detect {
-        let files = NodeFiles::of(global)?;
-        for listed in catalogue::presets(&files.sources(&BTreeMap::new(), None))? {
-            out::text(&words(&listed))?;
-        }
-        return Ok(ExitCode::SUCCESS);
+        return list(global, args);
     }
     let home = std::env::var_os("HOME").context("HOME is not set: whose configuration counts?")?;
     let all = indexes::detect(Path::new(&home)).context("make a directory in HOME to ask from")?;
@@ -46,6 +42,45 @@ pub fn run(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Those that are named, or all.
+fn list(global: &Global, args: &PolicyPresets) -> Result<ExitCode> {
+    let files = NodeFiles::of(global)?;
+    let mut all = catalogue::presets(&files.sources(&BTreeMap::new(), None))?;
+    let asked: Vec<&str> = args
+        .names
+        .iter()
+        .map(|name| name.trim_start_matches('@'))
+        .collect();
+    for name in &asked {
+        if !all.iter().any(|listed| listed.name.as_str() == *name) {
+            bail!(
+                "there is no preset @{}: `agentbox policy presets` lists all",
+                escape(name)
+            );
+        }
+    }
+    all.retain(|listed| asked.is_empty() || asked.contains(&listed.name.as_str()));
+    if args.json {
+        let usable: BTreeMap<String, &Preset> = all
+            .iter()
+            .filter_map(|listed| Some((listed.name.to_string(), listed.preset.as_ref().ok()?)))
+            .collect();
+        out::line(&serde_json::to_string_pretty(&usable).context("write JSON")?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for listed in &all {
+        out::text(&words(listed))?;
+        if let Ok(preset) = listed.preset.as_ref()
+            && !asked.is_empty()
+        {
+            for page in &preset.sources {
+                out::line(&format!("    see {}", escape(page)))?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn words(listed: &ListedPreset) -> String {
     let from = match listed.of_node {
         true => "the node's",
@@ -53,12 +88,20 @@ fn words(listed: &ListedPreset) -> String {
     };
     match &listed.preset {
         Ok(preset) => {
-            let rules: Vec<String> = preset.rules.iter().map(ToString::to_string).collect();
+            let (hosts, requests): (Vec<_>, Vec<_>) = preset
+                .rules
+                .iter()
+                .partition(|rule| rule.connection().is_some());
+            let hosts: Vec<String> = hosts.into_iter().map(ToString::to_string).collect();
+            let hosts = (!hosts.is_empty()).then(|| hosts.join(" "));
+            let lines = hosts
+                .into_iter()
+                .chain(requests.iter().map(ToString::to_string));
+            let rules: String = lines.map(|line| format!("    {line}\n")).collect();
             format!(
-                "@{} ({from}): {}\n    {}\n",
+                "@{} ({from}): {}\n{rules}",
                 listed.name,
-                escape(&preset.description),
-                rules.join(" ")
+                escape(&preset.description)
             )
         }
         Err(error) => format!("@{} ({from}): cannot be used: {error}\n", listed.name),
