@@ -8,6 +8,7 @@ mod caches;
 mod forged;
 mod landlock;
 mod leftovers;
+mod matrix;
 mod mcp;
 mod name;
 mod named;
