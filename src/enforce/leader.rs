@@ -117,12 +117,18 @@ pub enum News {
     Stopped(Signal),
     /// This signal has ended it.
     Ended(Signal),
+    /// Nothing more will be said.
+    Closed,
 }
 
 /// The next news, if there is some.
 pub fn news(from: &OwnedFd) -> Option<News> {
     let mut bytes = [0; 2];
-    let length = rustix::io::read(from.as_fd(), &mut bytes).ok()?;
+    let length = match rustix::io::read(from.as_fd(), &mut bytes) {
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
+        Ok(0) | Err(_) => return Some(News::Closed),
+        Ok(length) => length,
+    };
     let signal = signal::of(i32::from(bytes[0]))?;
     match length {
         1 => Some(News::Stopped(signal)),

@@ -17,6 +17,8 @@ pub const BY_THE_KERNEL: i32 = 0x80;
 /// The way to the first process.
 pub struct Job {
     channel: OwnedFd,
+    /// The first process may still say something: a side that was closed is always ready.
+    open: bool,
     /// A stop that came to `wrap` alone: its group has it already, or was not meant.
     asked_alone: bool,
     /// The signal that has ended the command.
@@ -30,15 +32,17 @@ impl Job {
             leader::pair().map_err(RuntimeError::io("make a socket for the first process"))?;
         let job = Self {
             channel,
+            open: true,
             asked_alone: false,
             ended_by: None,
         };
         Ok((Leader::Reaper(theirs), job))
     }
 
-    /// What to poll: it says that the command has stopped.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.channel.as_fd()
+    /// What to poll: it says that the command has stopped. Nothing once the first process has ended, which takes a while with all that
+    /// was mounted.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.open.then(|| self.channel.as_fd())
     }
 
     /// Passes a signal on that came with this `si_code`. One that was typed at the terminal is for the whole group, as it was for
@@ -58,12 +62,11 @@ impl Job {
     pub fn stopped(&mut self) -> Option<Signal> {
         let known = |signal: rustix::process::Signal| Signal::try_from(signal.as_raw()).ok();
         match leader::news(&self.channel)? {
-            News::Stopped(signal) => known(signal),
-            News::Ended(signal) => {
-                self.ended_by = known(signal);
-                None
-            }
+            News::Stopped(signal) => return known(signal),
+            News::Ended(signal) => self.ended_by = known(signal),
+            News::Closed => self.open = false,
         }
+        None
     }
 
     /// The signal that has ended the command, if one has. To be called when the first process has ended.
@@ -102,5 +105,20 @@ impl Job {
         if let Err(error) = order.send(self.channel.as_fd()) {
             log::debug!("pass on a signal: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_process_that_has_ended_is_not_waited_for_again_and_again() {
+        let (leader, mut job) = Job::new().unwrap();
+        assert!(job.fd().is_some());
+        drop(leader);
+        assert_eq!(job.stopped(), None);
+        assert!(job.fd().is_none());
+        assert_eq!(job.ended_by(), None);
     }
 }

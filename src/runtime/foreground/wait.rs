@@ -119,7 +119,7 @@ impl Foreground {
         if let Some(relay) = &mut self.relay {
             relay.pump(&next(relay.waits().count()));
         }
-        if self.job.is_some() && next(1) == [true] {
+        if self.job.as_ref().and_then(Job::fd).is_some() && next(1) == [true] {
             self.stop(terminal);
         }
         if self.notify.is_some() && next(1) == [true] {
@@ -162,7 +162,7 @@ impl Foreground {
         let waits = self.relay.iter().flat_map(relay::Relay::waits);
         fds.extend(waits.map(|(fd, what)| PollFd::from_borrowed_fd(fd, what)));
         let others = [
-            self.job.as_ref().map(Job::fd),
+            self.job.as_ref().and_then(Job::fd),
             self.notify.as_ref().map(ReadinessRelay::fd),
         ];
         let others = others.into_iter().flatten();
