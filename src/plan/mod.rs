@@ -234,6 +234,7 @@ pub fn plan(
             &filesystem,
             &namespaces,
             &bundle.wrapped.published,
+            &mut warnings,
         )?,
     };
     let report = ReportPlan::of(report, &network, &mut filesystem, &mut warnings);

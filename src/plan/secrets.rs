@@ -49,6 +49,24 @@ pub(super) fn planned(
     Ok(planned)
 }
 
+/// Those that would be for this container if requests to their hosts were seen, each with the first such host.
+pub(super) fn unseen<'a>(
+    secrets: &'a [NodeSecret],
+    rules: &'a Rules,
+) -> impl Iterator<Item = (&'a NodeSecret, Host)> {
+    secrets.iter().filter_map(|secret| {
+        let places = secret.places().ok()?;
+        let is_whole = |host: &Host, port| matches!(rules.decide(host, port), Decision::Allow(_));
+        let is_read = places
+            .iter()
+            .any(|(host, port)| is_named(rules, host, *port));
+        let whole = places
+            .into_iter()
+            .find(|(host, port)| is_whole(host, *port));
+        whole.filter(|_| !is_read).map(|(host, _)| (secret, host))
+    })
+}
+
 /// Whether some request to it is allowed.
 fn is_named(rules: &Rules, host: &Host, port: u16) -> bool {
     rules
@@ -109,6 +127,16 @@ mod tests {
         for without in ["a.test", "POST https://b.test/**", "POST http://a.test/**"] {
             assert_eq!(planned(model, &[without]), Ok(0), "{without}");
         }
+        let unseen = |allow: &str| {
+            let allow = [allow.parse().unwrap()].into();
+            let rules = Rules {
+                allow,
+                ..Rules::default()
+            };
+            super::unseen(model, &rules).count()
+        };
+        let seen = ["a.test", "b.test", "a.test:80", "POST https://a.test/v1/**"].map(unseen);
+        assert_eq!(seen, [1, 0, 0, 0]);
         let error = planned(model, &["a.test", "POST https://a.test/v1/**"]).unwrap_err();
         assert!(error.contains("nobody would see them"), "{error}");
     }

@@ -40,6 +40,13 @@ pub enum Warning {
         /// Whose it is.
         container: String,
     },
+    /// A secret of the node is not put into requests to a host, because the host is opened whole and nobody reads them.
+    SecretNotSeen {
+        /// Its name.
+        secret: String,
+        /// The host.
+        host: String,
+    },
     /// A `net.*` setting is left out because the network is another container's.
     SettingOfAnother {
         /// The setting.
@@ -141,6 +148,11 @@ impl fmt::Display for Warning {
                 "the network of {whose} is not shared ({why}): the container has a loopback of its own"
             ),
             Self::RefusalsOfAnother { container } => f.write_str(&calls_alone(container)),
+            Self::SecretNotSeen { secret, host } => write!(
+                f,
+                "secret {secret} of the node is not used: network.allow opens {host} whole, and nobody reads requests to it; name those \
+                 that are meant, such as POST https://{host}/**"
+            ),
             Self::SettingOfAnother { sysctl, container } => write!(
                 f,
                 "sysctl {sysctl} is not applied: the network is that of container {container}"
