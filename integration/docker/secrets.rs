@@ -243,7 +243,7 @@ fn an_agent_works_with_git_and_an_interface_without_a_key() {
     let config = format!(
         "[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n{}{}",
         secret("git", "files", "basic = \"x-access-token\""),
-        secret("api", "api", "query = \"key\"\nenv = \"API_KEY\"")
+        secret("api", "api", "query = \"key\"\nenv = \"API_KEY\"\nuses = 4")
     );
     node.write("config.toml", 0o600, &config);
     super::requests::smart_repositories();
@@ -276,6 +276,19 @@ fn an_agent_works_with_git_and_an_interface_without_a_key() {
         4
     );
     assert_eq!(arrived(&["key=own"]), 0);
+    // As many as the node lets it make.
+    let got = does(&format!("curl -sS {issues}"));
+    assert!(
+        got.stdout
+            .contains("the secret api that it would get is used up: 4 requests"),
+        "{got}"
+    );
+    let id = agent.container.inspect("{{.Id}}");
+    let told = run("agentbox", &["network", &id]).ok();
+    assert!(
+        told.contains("secret api: 4 of 4 requests had it\n"),
+        "{told}"
+    );
     // Elsewhere: another repository, another thing of the same interface, and what stands for the key in other places.
     let refused = works("read");
     assert!(

@@ -81,6 +81,7 @@ fn status(plan: &Plan, lines: &[&Line]) -> NetworkStatus {
             upload_bytes: 0,
             hosts: 0,
         },
+        secrets: Vec::new(),
         connections: Vec::new(),
         more_connections: 0,
         inbound: InboundStatus::default(),

@@ -27,6 +27,7 @@ pub mod spelling;
 mod spent;
 mod status;
 pub mod tls;
+mod uses;
 
 pub use address::{AddressRefusal, Surroundings};
 pub use ask::{
@@ -41,3 +42,4 @@ pub use status::{
     AskStatus, InboundConnection, InboundStatus, InboundTotal, LiveConnection, NetworkStatus, Used,
     WaitingConnection,
 };
+pub use uses::{CountedSecret, SecretUses, Uses};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Budget, Rules};
+use super::{Budget, Rules, SecretUses};
 use crate::policy::{Host, HostName};
 
 /// What is going on in a container's network.
@@ -24,6 +24,9 @@ pub struct NetworkStatus {
     pub budget: Budget,
     /// What is, or has been.
     pub used: Used,
+    /// The node's secrets that its requests get.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretUses>,
     /// The connections that are open, the oldest first.
     pub connections: Vec<LiveConnection>,
     /// How many more there are than are listed.

@@ -103,6 +103,7 @@ mod tests {
             requests: [request.parse().unwrap()].into(),
             place: SecretPlace::Header("x-api-key: {}".parse().unwrap()),
             env: None,
+            uses: None,
         }
     }
 

@@ -148,11 +148,7 @@ impl fmt::Display for Warning {
                 "the network of {whose} is not shared ({why}): the container has a loopback of its own"
             ),
             Self::RefusalsOfAnother { container } => f.write_str(&calls_alone(container)),
-            Self::SecretNotSeen { secret, host } => write!(
-                f,
-                "secret {secret} of the node is not used: network.allow opens {host} whole, and nobody reads requests to it; name those \
-                 that are meant, such as POST https://{host}/**"
-            ),
+            Self::SecretNotSeen { secret, host } => f.write_str(&not_seen(secret, host)),
             Self::SettingOfAnother { sysctl, container } => write!(
                 f,
                 "sysctl {sysctl} is not applied: the network is that of container {container}"
@@ -214,6 +210,13 @@ impl fmt::Display for Warning {
             Self::InWords(text) => f.write_str(text),
         }
     }
+}
+
+fn not_seen(secret: &str, host: &str) -> String {
+    format!(
+        "secret {secret} of the node is not used: network.allow opens {host} whole, and nobody reads requests to it; name those that are \
+         meant, such as POST https://{host}/**"
+    )
 }
 
 /// Why a container in another one's network reads no refused host in its file.

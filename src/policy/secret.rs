@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::request::{RequestRule, Scheme};
 use super::rule::Target;
 use super::text::{ValueError, string_form};
-use super::{Host, HostPath, PolicyName};
+use super::{Count, Host, HostPath, PolicyName};
 
 /// The longest name, in bytes.
 const LONGEST_NAME: usize = 40;
@@ -30,6 +30,8 @@ pub struct NodeSecret {
     pub place: SecretPlace,
     /// The variable in which programs look for it: they get what stands for it.
     pub env: Option<VariableName>,
+    /// How many requests of one container may get it.
+    pub uses: Option<Count>,
 }
 
 /// The same as it is written.
@@ -48,6 +50,8 @@ struct Written {
     query: Option<QueryName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     env: Option<VariableName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uses: Option<Count>,
 }
 
 impl TryFrom<Written> for NodeSecret {
@@ -63,6 +67,7 @@ impl TryFrom<Written> for NodeSecret {
             basic,
             query,
             env,
+            uses,
         } = written;
         let place = match (header, basic, query) {
             (Some(header), None, None) => SecretPlace::Header(header),
@@ -81,6 +86,7 @@ impl TryFrom<Written> for NodeSecret {
             requests,
             place,
             env,
+            uses,
         })
     }
 }
@@ -102,6 +108,7 @@ impl From<NodeSecret> for Written {
             basic,
             query,
             env: secret.env,
+            uses: secret.uses,
         }
     }
 }
@@ -456,6 +463,7 @@ mod tests {
             requests: [request.parse().unwrap()].into(),
             place: SecretPlace::Header("x-api-key: {}".parse().unwrap()),
             env: None,
+            uses: None,
         };
         let places = secret("POST https://a.test/v1/**").places().unwrap();
         assert_eq!(places, [("a.test".parse().unwrap(), 443)].into());

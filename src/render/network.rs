@@ -134,6 +134,7 @@ fn counts(out: &mut String, status: &NetworkStatus) {
         asking: _,
         budget,
         used,
+        secrets,
         connections: _,
         more_connections: _,
         inbound: _,
@@ -152,6 +153,17 @@ fn counts(out: &mut String, status: &NetworkStatus) {
         budget.hosts,
         budget.connections_per_minute,
     );
+    for one in secrets {
+        let limit = one
+            .limit
+            .map_or_else(String::new, |limit| format!(" of {limit}"));
+        let _ = writeln!(
+            out,
+            "secret {}: {}{limit} requests had it",
+            escape(&one.name),
+            one.used
+        );
+    }
     let total = denied
         .values()
         .fold(0_u64, |sum, count| sum.saturating_add(*count));
@@ -223,7 +235,9 @@ fn connections(out: &mut String, status: &NetworkStatus) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::{AskStatus, InboundConnection, InboundStatus, InboundTotal, Used};
+    use crate::egress::{
+        AskStatus, InboundConnection, InboundStatus, InboundTotal, SecretUses, Used,
+    };
     use crate::egress::{Budget, Rules};
 
     fn subject() -> Subject {
@@ -258,6 +272,11 @@ mod tests {
                     upload_bytes: 10,
                     hosts: 2,
                 },
+                secrets: vec![SecretUses {
+                    name: "model".to_owned(),
+                    used: 3,
+                    limit: Some(9),
+                }],
                 connections: vec![LiveConnection {
                     host: "2001:db8::1".parse().unwrap(),
                     port: 443,
@@ -304,6 +323,7 @@ mod tests {
             "1 of 5 connections",
             "10 of 1000 bytes",
             "2 of 7 names",
+            "secret model: 3 of 9 requests had it",
             "let through so far: 9; refused so far: 3",
             "  over-upload: 1\n",
             "without a line in the log: 8",

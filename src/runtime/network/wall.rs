@@ -220,6 +220,7 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
     let listens = network.mode == NetworkMode::Allowlist || network.refusing;
     Serving {
         rules: network.rules.clone(),
+        secrets: network.secrets.iter().map(Into::into).collect(),
         opened: network.opened.clone(),
         audited: audited_network(plan),
         asking: network.asking.clone(),

@@ -230,6 +230,7 @@ mod tests {
             requests: ["POST https://a.test/v1/**".parse().unwrap()].into(),
             place,
             env: None,
+            uses: None,
         };
         let value = value.to_owned();
         Secrets::new(vec![ReadSecret { secret, value }])

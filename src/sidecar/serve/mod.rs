@@ -75,7 +75,7 @@ use super::protocol::Question;
 use super::watched::WatchedMount;
 use crate::audit;
 use crate::egress::names::Families;
-use crate::egress::{Asking, Budget, Kept, Opened, Rules};
+use crate::egress::{Asking, Budget, CountedSecret, Kept, Opened, Rules};
 use crate::network::{Listeners, Stub};
 use crate::plan::AuditedNetwork;
 use crate::policy::NetworkPrefix;
@@ -93,6 +93,9 @@ pub use secure::Tls;
 pub struct Serving {
     /// What may be reached.
     pub rules: Rules,
+    /// The node's secrets that its requests get, without their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<CountedSecret>,
     /// Where TLS is opened so that requests are seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<Opened>,

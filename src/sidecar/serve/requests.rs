@@ -185,6 +185,11 @@ impl Conversation<'_> {
             let refusal = RequestRefusal::other(&asked, bounded(why));
             return Err(Refusal::Request(Box::new(refusal)));
         }
+        let counted = self.wall.uses.count(&asked.request);
+        counted.map_err(|why| {
+            let refusal = RequestRefusal::other(&asked, why);
+            Refusal::Request(Box::new(refusal))
+        })?;
         if let Some(outside) = self.outside.as_ref().filter(|_| by == By::Either)
             // A rule for public addresses sends nothing to where one of `internal:` has led.
             && reach_of(&rule).keeps(outside.reach)

@@ -23,7 +23,7 @@ use crate::audit::quota::Amounts;
 use crate::egress::NetworkStatus;
 use crate::egress::Used;
 use crate::egress::names::{Families, Names};
-use crate::egress::{Asking, Budget, Kept, Ledger, Opened, OverBudget, Rules, room};
+use crate::egress::{Asking, Budget, Kept, Ledger, Opened, OverBudget, Rules, Uses, room};
 use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
 use crate::policy::{Host, HostName, NetworkPrefix};
@@ -34,6 +34,8 @@ use tokio::sync::Notify;
 pub(super) struct Wall {
     pub rules: RefCell<Rules>,
     opened: Option<Opened>,
+    /// How often the node's secrets were used.
+    pub uses: Uses,
     pub names: RefCell<Names>,
     pub families: Families,
     pub ports: RefCell<Vec<u16>>,
@@ -83,6 +85,7 @@ impl Wall {
     ) -> Self {
         let Serving {
             rules,
+            secrets,
             opened,
             audited,
             asking,
@@ -115,6 +118,7 @@ impl Wall {
         Self {
             rules: RefCell::new(rules),
             opened,
+            uses: Uses::new(secrets),
             names: RefCell::new(names),
             families,
             ports: RefCell::new(ports.unwrap_or_default()),
@@ -302,6 +306,7 @@ impl Wall {
                 upload_bytes: sent,
                 hosts: self.names.borrow().len(),
             },
+            secrets: self.uses.list(),
             connections,
             more_connections,
             inbound: self.guests.status(),

@@ -220,6 +220,7 @@ fn serve(
     let served = bare::spawn(bare::Bare {
         serving: Serving {
             rules: network.rules.clone(),
+            secrets: network.secrets.iter().map(Into::into).collect(),
             opened: network.opened.clone(),
             audited: None,
             asking: None,
