@@ -126,3 +126,32 @@ fn wrap_ask_shows_the_question_whatever_the_program_has_drawn() {
         );
     }
 }
+
+/// What a command has left of the terminal hides nothing of a file that its author wants to be trusted.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn trust_shows_all_of_a_file_whatever_was_drawn_before() {
+    let _docker = Docker::connect();
+    for (what, drawn) in [
+        ("lines that are cut", "\\033[?7l"),
+        ("a region of two lines", "\\033[2J\\033[23;24r\\033[23;1H"),
+        ("words that are moved aside", "\\033[4h"),
+    ] {
+        let person = Account::new();
+        let far = "x".repeat(90);
+        person.file(
+            "src/project/.agentbox.toml",
+            &format!("allow = [\"{far}.example.test\", \"the-end.example.test\"]\n"),
+        );
+        let ids = format!(
+            "--reuid {} --regid {} --init-groups",
+            person.uid, person.gid
+        );
+        let (home, program) = (&person.home, program());
+        let command = format!("printf '{drawn}'; HOME={home} setpriv {ids} {program} trust");
+        let screen = Screen::new(&person, &format!("sh -c \"{command}\""));
+        let shown = screen.wait_for("trust it? [y/N]");
+        let line = format!("  allow = [\"{far}.example.test\", \"the-end.example.test\"]");
+        assert!(shown.contains(&line), "{what}: {shown}");
+    }
+}

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use crate::cli::Trust;
 use crate::cmd::out;
 use crate::policy::escape;
+use crate::runtime::foreground::plain::plain;
 use crate::wrap::settings::trust::Standing;
 use crate::wrap::settings::{Included, Offer, PROJECT_FILE, Scope};
 
@@ -46,6 +47,10 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let shown = offer.read()?;
+    // A command of before may have left a terminal that cuts lines, or shows nothing of some.
+    if std::io::stdout().is_terminal() {
+        out::text(&plain())?;
+    }
     let path = escape(&shown.path.display().to_string());
     out::line(&format!("{path} says:"))?;
     for line in shown.text.lines() {
@@ -93,6 +98,8 @@ fn asked() -> Result<bool> {
     }
     out::text("trust it? [y/N] ")?;
     output.lock().flush()?;
+    // What was typed before anything was to be seen is no answer.
+    rustix::termios::tcflush(&input, rustix::termios::QueueSelector::IFlush)?;
     let mut line = String::new();
     input.lock().read_line(&mut line)?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))

@@ -3,7 +3,7 @@
 pub mod ended;
 pub mod job;
 pub mod notify;
-mod plain;
+pub mod plain;
 pub mod prompt;
 pub mod relay;
 mod rivals;
