@@ -234,9 +234,9 @@ pub fn plan(
             &filesystem,
             &namespaces,
             &bundle.wrapped.published,
-            &mut warnings,
         )?,
     };
+    warnings.extend(secrets::not_seen(&governing.secrets, &network));
     let report = ReportPlan::of(report, &network, &mut filesystem, &mut warnings);
     let plan = Plan {
         filesystem,

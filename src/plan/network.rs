@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{FilesystemPlan, PlanError, secrets};
 use crate::egress::{Asking, Budget, Opened, Rules, proxy_port};
 use crate::plan::Isolates;
+use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::HOST_NETWORK;
-use crate::plan::{PlannedNamespace, Warning};
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{
     Network, NetworkMode, NetworkPrefix, NodeSecret, OnUnknown, Policy, PolicyName, Resolved,
@@ -249,7 +249,6 @@ pub(super) fn own(
     filesystem: &FilesystemPlan,
     namespaces: &[PlannedNamespace],
     published: &BTreeMap<u16, BTreeSet<SocketAddr>>,
-    warnings: &mut Vec<Warning>,
 ) -> Result<NetworkPlan, PlanError> {
     let Policy { name, network, .. } = &resolved.policy;
     let planned = NetworkPlan {
@@ -269,11 +268,6 @@ pub(super) fn own(
     }
     check_inbound(name, &planned, namespaces)?;
     check_denials(name, &planned)?;
-    let unseen = secrets::unseen(&resolved.secrets, &planned.rules);
-    warnings.extend(unseen.map(|(secret, host)| Warning::SecretNotSeen {
-        secret: secret.name.to_string(),
-        host: host.to_string(),
-    }));
     let secrets = secrets::planned(name, &resolved.secrets, &planned.rules)?;
     Ok(NetworkPlan { secrets, ..planned })
 }

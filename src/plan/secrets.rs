@@ -1,7 +1,7 @@
 //! PURE. Which secrets of the node a container uses, and what its programs have in their place.
 
 use crate::egress::{Decision, Rules};
-use crate::plan::PlanError;
+use crate::plan::{NetworkPlan, PlanError, Warning};
 use crate::policy::request::Scheme;
 use crate::policy::{Host, NodeSecret, PolicyName};
 
@@ -49,8 +49,21 @@ pub(super) fn planned(
     Ok(planned)
 }
 
+/// What is said of secrets that a container with this network of its own does not use although it reaches their hosts.
+pub(super) fn not_seen(secrets: &[NodeSecret], network: &NetworkPlan) -> Vec<Warning> {
+    if network.shared.is_some() {
+        return Vec::new();
+    }
+    let unseen = unseen(secrets, &network.rules);
+    let warnings = unseen.map(|(secret, host)| Warning::SecretNotSeen {
+        secret: secret.name.to_string(),
+        host: host.to_string(),
+    });
+    warnings.collect()
+}
+
 /// Those that would be for this container if requests to their hosts were seen, each with the first such host.
-pub(super) fn unseen<'a>(
+fn unseen<'a>(
     secrets: &'a [NodeSecret],
     rules: &'a Rules,
 ) -> impl Iterator<Item = (&'a NodeSecret, Host)> {
