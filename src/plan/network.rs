@@ -362,9 +362,12 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
             let mut rules = network.allow.iter().chain(&network.deny);
             let requests = rules.any(|rule| rule.request().is_some());
             let tls = requests || upstream.is_some_and(|upstream| upstream.tls);
-            let each = match tls {
-                true => TLS_CONNECTION_BYTES,
-                false => CONNECTION_BYTES,
+            let opened = requests && network.tls == TlsWay::Open;
+            let each = match (tls, opened) {
+                // The client's side of it as well.
+                (_, true) => 2 * TLS_CONNECTION_BYTES,
+                (true, false) => TLS_CONNECTION_BYTES,
+                (false, false) => CONNECTION_BYTES,
             };
             // The reader's line for it, and the end of the stream that it carries for it.
             let of_requests = if requests { 2 } else { 0 };
