@@ -111,7 +111,8 @@ fn read(path: &Path) -> Result<Option<(OwnedFd, Vec<u8>)>, EnforceError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), links);
     let file = match opened {
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        // What this process may not read no program of the container may either.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(None),
         opened => opened.map_err(EnforceError::step(step()))?,
     };
     let stat = rustix::fs::fstat(&file).map_err(EnforceError::step(step()))?;
