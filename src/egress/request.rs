@@ -83,9 +83,6 @@ impl Rules {
     }
 
     fn is_way(&self, host: &Host, scheme: Scheme, port: u16) -> bool {
-        let mut rules = self.requests();
-        let by_rule = rules
-            .any(|rule| rule.scheme == scheme && rule.allowed_port() == port && rule.names(host));
         // A rule for connections does not say what is spoken there.
         let is_secure = || {
             let denial = self.request_denial(host, port);
@@ -98,7 +95,13 @@ impl Rules {
                 && self.opened_by(host, port).is_some()
                 && is_secure() == (scheme == Scheme::Https)
         };
-        by_rule || whole()
+        self.allow_requests(host, scheme, port) || whole()
+    }
+
+    /// Whether a rule allows some request to this host by this scheme and port.
+    pub fn allow_requests(&self, host: &Host, scheme: Scheme, port: u16) -> bool {
+        let mut rules = self.requests();
+        rules.any(|rule| rule.scheme == scheme && rule.allowed_port() == port && rule.names(host))
     }
 
     /// Whether requests to a host have to be seen, because a rule denies some of them.

@@ -143,11 +143,8 @@ fn plain_addresses(rules: &Rules) -> Vec<PlainAddress> {
 fn has_requests_alone(rules: &Rules, host: &HostName) -> bool {
     let host = Host::Name(host.clone());
     let port = Scheme::Https.port();
-    let names = |scheme| scheme == Scheme::Https;
-    let named = rules
-        .requests()
-        .any(|rule| names(rule.scheme) && rule.allowed_port() == port && rule.names(&host));
-    named && rules.decide(&host, port) == Decision::Deny(Denial::OnlyRequests)
+    rules.allow_requests(&host, Scheme::Https, port)
+        && rules.decide(&host, port) == Decision::Deny(Denial::OnlyRequests)
 }
 
 /// Entries `NAME=VALUE`.

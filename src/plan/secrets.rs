@@ -21,7 +21,7 @@ pub(super) fn planned(
         let places = secret.places().map_err(refused)?;
         if !places
             .iter()
-            .any(|(host, port)| is_named(rules, host, *port))
+            .any(|(host, port)| rules.allow_requests(host, Scheme::Https, *port))
         {
             continue;
         }
@@ -72,19 +72,12 @@ fn unseen<'a>(
         let is_whole = |host: &Host, port| matches!(rules.decide(host, port), Decision::Allow(_));
         let is_read = places
             .iter()
-            .any(|(host, port)| is_named(rules, host, *port));
+            .any(|(host, port)| rules.allow_requests(host, Scheme::Https, *port));
         let whole = places
             .into_iter()
             .find(|(host, port)| is_whole(host, *port));
         whole.filter(|_| !is_read).map(|(host, _)| (secret, host))
     })
-}
-
-/// Whether some request to it is allowed.
-fn is_named(rules: &Rules, host: &Host, port: u16) -> bool {
-    rules
-        .requests()
-        .any(|rule| rule.names(host) && rule.scheme == Scheme::Https && rule.allowed_port() == port)
 }
 
 /// Why two secrets cannot be used together.

@@ -14,8 +14,18 @@ use rustix::time::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
 use super::socket::{self, Received};
+
+/// The event loop of a process with one thread. It is no `LocalSet`, whose tasks wake the loop by a write to an eventfd, one more round
+/// of it for each message.
+pub fn event_loop() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(LocalOptions::default())
+}
 
 /// Waits until a descriptor is readable or hung up. Must be called inside a tokio runtime.
 pub async fn readable(fd: &OwnedFd) -> io::Result<()> {

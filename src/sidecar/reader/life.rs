@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use rustix::process::Signal;
 use tokio::net::TcpStream;
-use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
 
 use super::Reading;
@@ -17,6 +16,7 @@ use super::secrets::Secrets;
 use crate::network::with_causes;
 use crate::sidecar::protocol::{self, Reply};
 use crate::sidecar::{ConfineError, SidecarError, confine, filter};
+use crate::sys::event::event_loop;
 use crate::sys::process;
 
 /// As ps(1) shows it.
@@ -87,11 +87,7 @@ fn prepare(
 /// Takes connections of clients until the line closes.
 fn serve(line: OwnedFd, given: Given) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
-    let runtime = Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build_local(LocalOptions::default())
-        .map_err(step("make the event loop"))?;
+    let runtime = event_loop().map_err(step("make the event loop"))?;
     runtime.block_on(async move {
         let line = Line::new(line).map_err(step("watch the line to the sidecar"))?;
         let given = Rc::new(given);

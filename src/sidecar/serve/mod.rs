@@ -64,7 +64,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
-use tokio::runtime::{Builder, LocalOptions};
 
 use super::SidecarError;
 use super::callers::Callers;
@@ -79,7 +78,7 @@ use crate::egress::{Asking, Budget, CountedSecret, Kept, Opened, Rules};
 use crate::network::{Listeners, Stub};
 use crate::plan::AuditedNetwork;
 use crate::policy::NetworkPrefix;
-use crate::sys::event::readable;
+use crate::sys::event::{event_loop, readable};
 use wall::Wall;
 
 pub use around::EngineNetworks;
@@ -226,11 +225,7 @@ pub(super) fn run_alone(
     guarded: &OwnedFd,
 ) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
-    let runtime = Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build_local(LocalOptions::default())
-        .map_err(step("make the event loop"))?;
+    let runtime = event_loop().map_err(step("make the event loop"))?;
     let wall = runtime.block_on(async move {
         let Alone {
             listener,
@@ -265,12 +260,7 @@ pub(super) fn run(
     (calls, mounts): (Option<Calls>, Vec<WatchedMount>),
 ) -> Result<(), SidecarError> {
     let step = |step| SidecarError::step::<std::io::Error>(step);
-    // Not a LocalSet: its tasks wake the loop by a write to an eventfd, one more round of it for each message.
-    let runtime = Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build_local(LocalOptions::default())
-        .map_err(step("make the event loop"))?;
+    let runtime = event_loop().map_err(step("make the event loop"))?;
     let (wall, calls) = runtime.block_on(async move {
         let Descriptors {
             callers,
