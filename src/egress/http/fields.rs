@@ -19,7 +19,10 @@ const STAY_BEHIND: [&str; 12] = [
 
 /// Fields by which servers take another method, path or host than the request's line says. An underscore counts as a hyphen:
 /// to a CGI program it is (RFC 3875, section 4.1.18).
-const OVERRIDES: [&str; 14] = [
+///
+/// `Destination` is the second path of COPY and MOVE (RFC 4918, section 10.3).
+const OVERRIDES: [&str; 15] = [
+    "destination",
     "forwarded",
     "x-forwarded-host",
     "x-forwarded-method",
@@ -57,6 +60,7 @@ mod tests {
     fn knows_what_makes_another_request_in_every_spelling() {
         for name in [
             "X-HTTP-Method-Override",
+            "Destination",
             "x_http_method_override",
             "X-Method-Override",
             "X-HTTP-Method",

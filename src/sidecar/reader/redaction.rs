@@ -6,13 +6,24 @@ use std::task::{Context, Poll, ready};
 
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{HeaderMap, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// What stands where a secret was.
 const REDACTED: u8 = b'*';
 
 /// Overwrites the secrets in the fields of a head or behind a body.
 pub(super) fn redact_fields(headers: &mut HeaderMap, spellings: &[Vec<u8>]) {
+    // Names come in lower case.
+    let is_named = |name: &HeaderName, form: &Vec<u8>| {
+        let form = form.to_ascii_lowercase();
+        find(name.as_str().as_bytes(), &form).is_some()
+    };
+    let named = headers
+        .keys()
+        .filter(|name| spellings.iter().any(|form| is_named(name, form)));
+    for name in named.cloned().collect::<Vec<_>>() {
+        headers.remove(name);
+    }
     for value in headers.values_mut() {
         let mut bytes = value.as_bytes().to_vec();
         if redact(&mut bytes, spellings)
@@ -51,6 +62,7 @@ fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
             .collect()
     };
     let encoded = percent_encoded(&String::from_utf8_lossy(value));
+    let lower = lower_digits(&encoded);
     let mut forms = vec![
         value.to_vec(),
         value.iter().rev().copied().collect(),
@@ -59,6 +71,7 @@ fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
         every(|byte| format!("%{byte:02X}")),
         every(|byte| format!("%{byte:02x}")),
         encoded.into_bytes(),
+        lower.into_bytes(),
     ];
     for before in 0..3 {
         let mut bytes = vec![0; before];
@@ -74,36 +87,53 @@ fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
+/// The same percent-encoding with its digits in lower case.
+fn lower_digits(encoded: &str) -> String {
+    let mut parts = encoded.split('%');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| {
+        let (digits, rest) = part.split_at(part.len().min(2));
+        format!("{all}%{}{rest}", digits.to_ascii_lowercase())
+    })
+}
+
 pub(super) fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
 /// Overwrites the secrets, those that overlap as well; whether there were any.
 pub(super) fn redact(bytes: &mut [u8], spellings: &[Vec<u8>]) -> bool {
-    let mut begins = [false; 256];
-    for first in spellings.iter().filter_map(|form| form.first()) {
-        begins[usize::from(*first)] = true;
-    }
-    // One look at most bytes: answers may be long.
-    let found: Vec<(usize, usize)> = (0..bytes.len())
-        .filter(|at| begins[usize::from(bytes[*at])])
-        .filter_map(|at| {
-            let rest = &bytes[at..];
-            let form = spellings.iter().find(|form| rest.starts_with(form))?;
-            Some((at, at + form.len()))
-        })
-        .collect();
+    let found = places(bytes, spellings);
     for (begin, end) in &found {
         bytes[*begin..*end].fill(REDACTED);
     }
     !found.is_empty()
 }
 
+/// Where secrets begin and end: of those that begin at one place the longest.
+fn places(bytes: &[u8], spellings: &[Vec<u8>]) -> Vec<(usize, usize)> {
+    let mut begins = [false; 256];
+    for first in spellings.iter().filter_map(|form| form.first()) {
+        begins[usize::from(*first)] = true;
+    }
+    // One look at most bytes: answers may be long.
+    (0..bytes.len())
+        .filter(|at| begins[usize::from(bytes[*at])])
+        .filter_map(|at| {
+            let rest = &bytes[at..];
+            let form = spellings.iter().find(|form| rest.starts_with(form))?;
+            Some((at, at + form.len()))
+        })
+        .collect()
+}
+
 /// Searches a stream of pieces.
 struct Filter {
     spellings: Rc<[Vec<u8>]>,
-    /// The end of what has come, which may be the beginning of a secret.
+    /// The end of what has come, as it came, which may be the beginning of a secret.
     held: Vec<u8>,
+    /// How many bytes of that are the end of a secret that was found.
+    covered: usize,
 }
 
 impl Filter {
@@ -111,6 +141,7 @@ impl Filter {
         Self {
             spellings,
             held: Vec::new(),
+            covered: 0,
         }
     }
 
@@ -118,20 +149,31 @@ impl Filter {
     fn feed(&mut self, piece: &[u8]) -> Bytes {
         let mut bytes = std::mem::take(&mut self.held);
         bytes.extend_from_slice(piece);
-        redact(&mut bytes, &self.spellings);
-        let begins = |at: &usize| {
+        // What may become a secret, or a longer one, is looked at again as it came.
+        let may_begin = |at: &usize| {
             let rest = &bytes[*at..];
-            self.spellings.iter().any(|form| form.starts_with(rest))
+            let mut forms = self.spellings.iter();
+            forms.any(|form| form.len() > rest.len() && form.starts_with(rest))
         };
         let longest = self.spellings.iter().map(Vec::len).max().unwrap_or(0);
         let from = bytes.len().saturating_sub(longest.saturating_sub(1));
-        let keep = (from..bytes.len()).find(begins).unwrap_or(bytes.len());
+        let keep = (from..bytes.len()).find(may_begin).unwrap_or(bytes.len());
+        let mut found = places(&bytes, &self.spellings);
+        found.retain(|(begin, _)| *begin < keep);
+        found.push((0, self.covered));
+        let reach = found.iter().map(|(_, end)| *end).max().unwrap_or(0);
+        self.covered = reach.saturating_sub(keep);
         self.held = bytes.split_off(keep);
+        for (begin, end) in found {
+            bytes[begin..end.min(keep)].fill(REDACTED);
+        }
         bytes.into()
     }
 
     /// The rest.
-    fn end(self) -> Bytes {
+    fn end(mut self) -> Bytes {
+        redact(&mut self.held, &self.spellings);
+        self.held[..self.covered].fill(REDACTED);
         self.held.into()
     }
 }
@@ -277,5 +319,64 @@ mod tests {
     fn an_answer_that_streams_is_not_held_back() {
         let mut filter = Filter::new(Rc::clone(&spelled()));
         assert_eq!(filter.feed(b"data: 1\n\n"), b"data: 1\n\n".as_slice());
+    }
+
+    /// A secret that begins another one, or that ends in its middle, wherever an answer is cut.
+    #[test]
+    fn secrets_that_share_bytes_are_taken_out_in_every_cut() {
+        let one = b"sk-live-0123";
+        let other = b"sk-live-0123-4567-tail";
+        let third = b"4567-tail-and-more";
+        let spelled = all_spellings([&one[..], other, third].into_iter());
+        for (text, left) in [
+            ("a sk-live-0123-4567-tail-and-more b", "a  b"),
+            ("a sk-live-0123-4567-ta b", "a -4567-ta b"),
+            ("sk-live-0123", ""),
+            ("a sk-live-0123-4567-tail", "a "),
+            ("sk-live-01 sk-live-0123", "sk-live-01 "),
+        ] {
+            let bytes = text.as_bytes();
+            for first in 0..=bytes.len() {
+                for second in first..=bytes.len() {
+                    let mut filter = Filter::new(Rc::clone(&spelled));
+                    let mut out = Vec::new();
+                    for piece in [&bytes[..first], &bytes[first..second], &bytes[second..]] {
+                        out.extend(filter.feed(piece));
+                    }
+                    out.extend(filter.end());
+                    assert_eq!(out.len(), bytes.len());
+                    out.retain(|byte| *byte != REDACTED);
+                    assert_eq!(
+                        String::from_utf8(out).unwrap(),
+                        left,
+                        "{text} {first} {second}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_field_whose_name_is_the_secret_is_left_out() {
+        let spelled = all_spellings([&b"Sk-Live-0123"[..]].into_iter());
+        let mut headers = HeaderMap::new();
+        headers.insert("x-sk-live-0123", "a".parse().unwrap());
+        headers.insert("x-other", "a".parse().unwrap());
+        redact_fields(&mut headers, &spelled);
+        assert_eq!(headers.len(), 1);
+        assert!(headers.contains_key("x-other"));
+    }
+
+    #[test]
+    fn percent_encoding_is_found_with_digits_in_either_case() {
+        let spelled = all_spellings([&b"a/b+c/0123"[..]].into_iter());
+        for text in [
+            "a%2Fb%2Bc%2F0123",
+            "a%2fb%2bc%2f0123",
+            "%61%2f%62%2b%63%2f%30%31%32%33",
+        ] {
+            let mut bytes = text.as_bytes().to_vec();
+            assert!(redact(&mut bytes, &spelled), "{text}");
+        }
     }
 }

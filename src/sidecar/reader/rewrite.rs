@@ -120,6 +120,12 @@ pub(super) fn answer<B>(
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err("it changed the protocol, which nobody asked it for");
     }
+    // Chunks are read here, and what is in them goes on; another coding nobody would undo (RFC 9112, section 6.1).
+    let chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
+    let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
+    if !codings.all(chunked) {
+        return Err("its answer has another transfer coding than chunks");
+    }
     let length = parts.headers.get(CONTENT_LENGTH).cloned();
     // Beside chunks a length means nothing (RFC 9112, section 6.3), and the client would believe it.
     let length = length.filter(|_| !parts.headers.contains_key(TRANSFER_ENCODING));
@@ -301,6 +307,14 @@ mod tests {
                 .headers()
                 .is_empty()
         );
+        for (coding, good) in [("Chunked", true), ("gzip, chunked", false), ("gzip", false)] {
+            let coded = Response::builder()
+                .header("Transfer-Encoding", coding)
+                .body(())
+                .unwrap();
+            let answered = super::answer((&asked, Scheme::Http), coded, None);
+            assert_eq!(answered.is_ok(), good, "{coding}");
+        }
         let switched = Response::builder().status(101).body(()).unwrap();
         assert!(super::answer((&asked, Scheme::Http), switched, None).is_err());
     }

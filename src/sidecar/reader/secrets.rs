@@ -75,6 +75,12 @@ impl Secrets {
         for ReadSecret { secret, value } in self.all.iter().filter(is_for) {
             match &secret.place {
                 SecretPlace::Query(name) => {
+                    if query.as_deref().is_some_and(|query| query.contains(';')) {
+                        return Err(
+                            "its query has a ';', behind which some servers read another parameter"
+                                .to_owned(),
+                        );
+                    }
                     *query = query
                         .as_deref()
                         .and_then(|query| without(query, name.as_str()));
@@ -83,10 +89,12 @@ impl Secrets {
                 SecretPlace::Header(_) | SecretPlace::Basic(_) => {
                     let (name, value) = field(&secret.place, value)
                         .ok_or_else(|| format!("secret {} cannot be sent", secret.name))?;
-                    headers.remove(&name);
                     fields.push((name, value));
                 }
             }
+        }
+        if !(fields.is_empty() && parameters.is_empty()) {
+            without_own(headers, &fields);
         }
         self.check(request, query.as_deref(), headers)?;
         headers.extend(fields);
@@ -163,6 +171,37 @@ pub(super) enum Answers {
     AsTheyCome,
     /// Secrets are taken out.
     Cleaned,
+}
+
+/// Fields by which a client may say who it is. A request that gets a secret of the node says so by that alone.
+const CREDENTIALS: [&str; 9] = [
+    "api-key",
+    "authorization",
+    "cookie",
+    "job-token",
+    "private-token",
+    "x-amz-security-token",
+    "x-api-key",
+    "x-auth-token",
+    "x-goog-api-key",
+];
+
+/// Takes out what says who the program is, and each other spelling of the fields that secrets go into: an underscore is a hyphen to
+/// some servers (RFC 3875, section 4.1.18).
+fn without_own(headers: &mut HeaderMap, fields: &[(HeaderName, HeaderValue)]) {
+    let is_own = |name: &HeaderName| {
+        let spelled = name.as_str().replace('_', "-");
+        CREDENTIALS.contains(&&*spelled)
+            || fields.iter().any(|(field, _)| field.as_str() == spelled)
+    };
+    let own: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| is_own(name))
+        .cloned()
+        .collect();
+    for name in own {
+        headers.remove(name);
+    }
 }
 
 /// The field that has a secret, and its value there.
@@ -256,6 +295,38 @@ mod tests {
     }
 
     #[test]
+    fn no_key_of_the_programs_own_goes_beside_a_secret() {
+        let address = "POST https://a.test/v1/messages";
+        let own = [
+            ("x_api_key", "mine"),
+            ("x-api-key", "mine"),
+            ("x-goog-api-key", "mine"),
+            ("cookie", "session=mine"),
+            ("x-api", "kept"),
+            ("accept", "kept"),
+        ];
+        let headers = put(address, &own).unwrap();
+        let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            ["accept", "accept-encoding", "authorization", "x-api"]
+        );
+        // Another request of that host has what the program gives it.
+        let headers = put("GET https://a.test/v1/messages", &own).unwrap();
+        assert_eq!(headers["x-api-key"], "mine");
+        let key = secrets_in(SecretPlace::Header("x-api-key: {}".parse().unwrap()), VALUE);
+        let (headers, _) = put_of(
+            &key,
+            address,
+            &[("x_api_key", "mine"), ("authorization", "Bearer mine")],
+        )
+        .unwrap();
+        assert_eq!(headers["x-api-key"], VALUE);
+        assert_eq!(headers.len(), 2, "{headers:?}");
+    }
+
+    #[test]
     fn a_secret_is_a_password() {
         let secrets = secrets_in(SecretPlace::Basic("x-access-token".parse().unwrap()), VALUE);
         let own = BASE64.encode(b"x:agentbox-secret-model");
@@ -303,6 +374,8 @@ mod tests {
                 .unwrap_err()
                 .contains("the parameter key of the query")
         );
+        let odd = put_of(&secrets, "POST https://a.test/v1/x?a=1;key=mine", &[]);
+        assert!(odd.unwrap_err().contains("';'"));
         let (_, other) = put_of(&secrets, "GET https://a.test/v1/x?key=mine", &[]).unwrap();
         assert_eq!(other.as_deref(), Some("key=mine"));
         let mut echo = format!("see {spelled}").into_bytes();
