@@ -335,7 +335,24 @@ fn a_policy_made_of_a_run_gives_its_hosts_and_no_escape() {
     let file = format!("/etc/agentbox/policies/{name}.toml");
     let made = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
-    assert!(!made.contains("mount"), "{made}");
+    // What it leaves out is said behind it, and is no part of it.
+    let (given, left_out) = made
+        .split_once("\n# Refused, and not in this policy:\n")
+        .unwrap();
+    assert!(
+        !given.contains("mount") && !given.contains("169.254"),
+        "{made}"
+    );
+    assert!(
+        left_out.contains("mount(") && left_out.contains("169.254.169.254"),
+        "{made}"
+    );
+    assert!(
+        left_out
+            .lines()
+            .all(|line| line.starts_with('#') || line.is_empty()),
+        "{made}"
+    );
 }
 
 /// A policy file that a person named may have the name of a wider one, and options narrow what a run had.

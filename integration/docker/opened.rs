@@ -293,7 +293,7 @@ fn each_kind_of_container_and_wrap_trusts_its_own_authority() {
     );
     // A list that its owner alone may read stays so, and a device is none.
     let closed = dir.join("own.pem");
-    std::fs::write(&closed, "secret-of-root\n").unwrap();
+    std::fs::write(&closed, "-----BEGIN CERTIFICATE-----\nsecret-of-root\n").unwrap();
     std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let volume = format!("{}:/own.pem:ro", closed.display());
     let look = "cat /own.pem; grep -r secret-of-root /run/agentbox; stat -c %a /own.pem";
@@ -306,6 +306,8 @@ fn each_kind_of_container_and_wrap_trusts_its_own_authority() {
         "PIP_CERT=/own.pem",
         "-e",
         "AWS_CA_BUNDLE=/dev/zero",
+        "-e",
+        "DENO_CERT=/proc/modules",
     ];
     let got = docker.run(
         &[&options[..], &ordinary, &["test-workloads"]].concat(),
@@ -315,7 +317,7 @@ fn each_kind_of_container_and_wrap_trusts_its_own_authority() {
     let all = [&options[..], &ordinary[2..], &["test-workloads"]].concat();
     let got = docker.run(&all, &["sh", "-c", look]);
     assert!(
-        got.stdout.starts_with("secret-of-root\n-----BEGIN")
+        got.stdout.contains("\nsecret-of-root\n-----BEGIN")
             && !got.stdout.contains("/run/agentbox"),
         "{got}"
     );

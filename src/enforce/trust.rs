@@ -67,16 +67,22 @@ pub(super) fn add(trust: &Trust, environment: &[String]) -> Result<(), EnforceEr
 /// Covers a file by a copy with the certificate; what is in that. Nothing where there is no such file.
 fn extend(trust: &Trust, cover: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>, EnforceError> {
     const NAME: &str = "list";
-    let Some((there, list)) = read(path)? else {
+    let Some((there, list)) = read(path) else {
         return Ok(None);
     };
     let added = trust.added_to(&list);
     let covered = make(cover, NAME, &added).and_then(|file| {
         let stat = rustix::fs::fstat(&there)?;
         let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-        // Where the owner is nobody in this user namespace it stays root's.
-        let _owned = rustix::fs::fchown(&file, Some(uid), Some(gid));
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(stat.st_mode & 0o444))?;
+        // Where the owner is nobody in this user namespace it stays root's; under an ACL the group's bits mean another thing.
+        let owned = rustix::fs::fchown(&file, Some(uid), Some(gid));
+        let listed = rustix::fs::fgetxattr(&there, c"system.posix_acl_access", &mut [0_u8; 0]);
+        let group = match (owned, listed) {
+            (Ok(()), Err(_)) => 0o040,
+            (Ok(()), Ok(_)) | (Err(_), _) => 0,
+        };
+        let mode = stat.st_mode & (0o404 | group);
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         let tree = copy(&file, Reach::One)?;
         change(tree.as_fd(), Bits::READ_ONLY, None, Reach::One).map_err(errno)?;
         attach(&tree, &there)?;
@@ -104,30 +110,71 @@ fn make(directory: &OwnedFd, name: &str, bytes: &[u8]) -> rustix::io::Result<Own
     Ok(file.into())
 }
 
-/// A file and what is in it; `None` where there is none. A link leads to another file of the list, or is left alone.
-fn read(path: &Path) -> Result<Option<(OwnedFd, Vec<u8>)>, EnforceError> {
-    let step = || format!("read the trusted certificates of {path:?}");
-    let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), links);
-    let file = match opened {
+/// A list, and what is in it; `None` where there is none, and where it is left alone: its programs then trust nothing that is opened.
+/// A link leads to another file of the lists, or is left alone as well.
+fn read(path: &Path) -> Option<(OwnedFd, Vec<u8>)> {
+    match read_list(path) {
+        Ok(list) => list,
         // What this process may not read no program of the container may either.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(None),
-        opened => opened.map_err(EnforceError::step(step()))?,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => None,
+        Err(error) => {
+            log::warn!(
+                "{path:?} does not get the certificate of the container's own authority: {error}"
+            );
+            None
+        }
+    }
+}
+
+fn read_list(path: &Path) -> rustix::io::Result<Option<(OwnedFd, Vec<u8>)>> {
+    let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let open = |flags| {
+        let flags = flags | OFlags::CLOEXEC;
+        rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), links)
     };
-    let stat = rustix::fs::fstat(&file).map_err(EnforceError::step(step()))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    // Nothing is opened for reading that may act or wait when it is: a device, a pipe, a file of the kernel's or of a server's.
+    let found = open(OFlags::PATH)?;
+    let stat = rustix::fs::fstat(&found)?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    if !is_file || !is_of_a_disk(rustix::fs::fstatfs(&found)?.f_type) {
         return Ok(None);
+    }
+    let file = open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+    let same = rustix::fs::fstat(&file)?;
+    if (same.st_dev, same.st_ino) != (stat.st_dev, stat.st_ino) {
+        return Err(Errno::STALE);
     }
     let mut bytes = Vec::new();
     let mut file = File::from(file);
     let mut bounded = Read::by_ref(&mut file).take(LARGEST + 1);
-    let read = bounded.read_to_end(&mut bytes);
-    read.map_err(EnforceError::step(step()))?;
+    bounded.read_to_end(&mut bytes).map_err(errno)?;
     if bytes.len() as u64 > LARGEST {
-        return Err(EnforceError::step(step())(Errno::FBIG));
+        return Err(Errno::FBIG);
     }
-    Ok(Some((file.into(), bytes)))
+    let is_list = bytes.windows(BEGIN.len()).any(|window| window == BEGIN);
+    Ok(is_list.then(|| (file.into(), bytes)))
+}
+
+/// What each list has.
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
+/// Whether files of such a file system (statfs(2)) are bytes that somebody has written, on a disk or in memory: what images and
+/// volumes are on.
+fn is_of_a_disk(kind: rustix::fs::FsWord) -> bool {
+    const DISKS: [rustix::fs::FsWord; 11] = [
+        0xef53,      // ext2, ext3, ext4
+        0x5846_5342, // xfs
+        0x9123_683e, // btrfs
+        0x0102_1994, // tmpfs
+        0x8584_58f6, // ramfs
+        0x794c_7630, // overlayfs
+        0xf2f5_2010, // f2fs
+        0x2fc1_2fc1, // zfs
+        0xe0f5_e1e2, // erofs
+        0x7371_7368, // squashfs
+        0xca45_1a4e, // bcachefs
+    ];
+    DISKS.contains(&(kind & 0xffff_ffff))
 }
 
 #[cfg(test)]
@@ -153,8 +200,32 @@ mod tests {
             "/dev/null",
             "/etc",
             "/proc/self/exe",
+            "/proc/modules",
+            "/proc/self/environ",
         ] {
-            assert!(read(Path::new(path)).unwrap().is_none(), "{path}");
+            assert!(read(Path::new(path)).is_none(), "{path}");
         }
+        let dir = std::env::temp_dir().join(format!("trust-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        // /tmp may be a link itself.
+        let dir = dir.canonicalize().unwrap();
+        let list = [BEGIN, b"\n"].concat();
+        for (name, bytes, is_list) in [
+            ("list", list.clone(), true),
+            ("empty", Vec::new(), false),
+            ("other", b"root:x:0:0\n".to_vec(), false),
+            (
+                "large",
+                [list, vec![b'x'; LARGEST as usize]].concat(),
+                false,
+            ),
+        ] {
+            let path = dir.join(name);
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(read(&path).is_some(), is_list, "{name}");
+        }
+        let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
+        assert!(read(&dir.join("socket")).is_none());
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

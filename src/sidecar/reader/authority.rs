@@ -103,11 +103,14 @@ fn serial() -> Result<SerialNumber, Error> {
 
 /// For these names, those below them, and no others. A rule for every host leaves nothing to say.
 fn constraints(opened: &Opened) -> Option<NameConstraints> {
-    let (mut permitted, mut addresses) = (Vec::new(), false);
+    let (mut permitted, mut names, mut addresses) = (Vec::new(), false, false);
     for target in opened.targets() {
         permitted.push(match target {
             Target::Any => return None,
-            Target::Name(name) | Target::Below(name) => GeneralSubtree::DnsName(name.to_string()),
+            Target::Name(name) | Target::Below(name) => {
+                names = true;
+                GeneralSubtree::DnsName(name.to_string())
+            }
             Target::Addresses(net, bits) => {
                 addresses = true;
                 GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(*net, *bits))
@@ -121,8 +124,12 @@ fn constraints(opened: &Opened) -> Option<NameConstraints> {
     };
     Some(NameConstraints {
         permitted_subtrees: permitted,
-        // What no permission speaks of is not restricted by one.
-        excluded_subtrees: if addresses { Vec::new() } else { every() },
+        // What no permission speaks of is not restricted by one. An empty name has every name below it.
+        excluded_subtrees: match (names, addresses) {
+            (true, true) => Vec::new(),
+            (true, false) => every(),
+            (false, _) => vec![GeneralSubtree::DnsName(String::new())],
+        },
     })
 }
 
@@ -264,6 +271,13 @@ mod tests {
         let (authority, root) = Authority::make(&names_alone).unwrap();
         let opener = Opener::new(&authority).unwrap();
         assert!(!is_taken(&root, &opener, "192.0.2.7"));
+        let addresses_alone = super::tests::opened(&["GET https://192.0.2.7/x"]);
+        let (authority, root) = Authority::make(&addresses_alone).unwrap();
+        let opener = Opener::new(&authority).unwrap();
+        assert!(is_taken(&root, &opener, "192.0.2.7"));
+        assert!(!is_taken(&root, &opener, "c.test") && !is_taken(&root, &opener, "192.0.2.8"));
+        let (authority, root) = Authority::make(&names_alone).unwrap();
+        let opener = Opener::new(&authority).unwrap();
         // Another container's.
         let (_, other) = Authority::make(&names_alone).unwrap();
         assert!(is_taken(&root, &opener, "a.test") && !is_taken(&other, &opener, "a.test"));

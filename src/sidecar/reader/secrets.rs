@@ -98,7 +98,8 @@ impl Secrets {
         }
         self.check(request, query.as_deref(), headers)?;
         headers.extend(fields);
-        parameters.splice(0..0, query.take());
+        // In front: of two that mean the same, many servers take the first.
+        parameters.extend(query.take());
         *query = (!parameters.is_empty()).then(|| parameters.join("&"));
         if !self.knows(request) {
             return Ok(Answers::AsTheyCome);
@@ -173,17 +174,16 @@ pub(super) enum Answers {
     Cleaned,
 }
 
-/// Fields by which a client may say who it is. A request that gets a secret of the node says so by that alone.
-const CREDENTIALS: [&str; 9] = [
+/// What is in the names of fields by which clients say who they are. A request that gets a secret of the node says so by that alone.
+const CREDENTIALS: [&str; 8] = [
     "api-key",
-    "authorization",
+    "apikey",
+    "auth",
     "cookie",
-    "job-token",
-    "private-token",
-    "x-amz-security-token",
-    "x-api-key",
-    "x-auth-token",
-    "x-goog-api-key",
+    "credential",
+    "secret",
+    "subscription-key",
+    "token",
 ];
 
 /// Takes out what says who the program is, and each other spelling of the fields that secrets go into: an underscore is a hyphen to
@@ -191,7 +191,7 @@ const CREDENTIALS: [&str; 9] = [
 fn without_own(headers: &mut HeaderMap, fields: &[(HeaderName, HeaderValue)]) {
     let is_own = |name: &HeaderName| {
         let spelled = name.as_str().replace('_', "-");
-        CREDENTIALS.contains(&&*spelled)
+        CREDENTIALS.iter().any(|word| spelled.contains(word))
             || fields.iter().any(|(field, _)| field.as_str() == spelled)
     };
     let own: Vec<HeaderName> = headers
@@ -220,11 +220,13 @@ fn field(place: &SecretPlace, value: &str) -> Option<(HeaderName, HeaderValue)> 
     Some((name, value))
 }
 
-/// A query without this parameter, however its name is spelled; `None` where nothing is left.
+/// A query without this parameter, however its name is spelled, as one of a list too (`name[]`); `None` where nothing is left.
 fn without(query: &str, name: &str) -> Option<String> {
     let is_it = |pair: &&str| {
         let spelled = pair.split('=').next().unwrap_or_default();
-        percent_decoded(spelled) == name.as_bytes()
+        let spelled = percent_decoded(spelled);
+        let alone = spelled.split(|byte| *byte == b'[').next();
+        alone.is_some_and(|alone| alone.eq_ignore_ascii_case(name.as_bytes()))
     };
     let rest: Vec<&str> = query.split('&').filter(|pair| !is_it(pair)).collect();
     (!rest.is_empty()).then(|| rest.join("&"))
@@ -352,12 +354,12 @@ mod tests {
         for (query, expected) in [
             ("", spelled.to_owned()),
             ("?key=mine", spelled.to_owned()),
-            ("?alt=sse", format!("alt=sse&{spelled}")),
+            ("?alt=sse", format!("{spelled}&alt=sse")),
             (
-                "?key=agentbox-secret-model&alt=sse&k%65y=mine&key",
-                format!("alt=sse&{spelled}"),
+                "?key=agentbox-secret-model&alt=sse&k%65y=mine&key&KEY=mine&key[]=mine&key%5b0%5d=mine",
+                format!("{spelled}&alt=sse"),
             ),
-            ("?keys=1&akey=2", format!("keys=1&akey=2&{spelled}")),
+            ("?keys=1&akey=2", format!("{spelled}&keys=1&akey=2")),
         ] {
             let address = format!("POST https://a.test/v1/x{query}");
             let (headers, sent) = put_of(&secrets, &address, &[]).unwrap();
