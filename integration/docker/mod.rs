@@ -30,6 +30,7 @@ mod secrets;
 mod secured;
 mod shown;
 mod upstream;
+mod websockets;
 mod workloads;
 
 use std::ffi::OsStr;

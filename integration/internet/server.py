@@ -8,6 +8,7 @@ Standard library only.
 
 import argparse
 import base64
+import hashlib
 import json
 import os
 import pathlib
@@ -174,6 +175,52 @@ def smart(fields, method, path, body):
     return kind.split(":", 1)[1].strip(), answer
 
 
+def frames(sock, log, early):
+    """A WebSocket (RFC 6455): each message comes back; `end` is answered by an end."""
+    data = bytearray(early)
+
+    def take(count):
+        while len(data) < count:
+            more = sock.recv(65536)
+            if not more:
+                raise ValueError
+            data.extend(more)
+        taken = bytes(data[:count])
+        del data[:count]
+        return taken
+
+    while True:
+        first, second = take(2)
+        length = second & 127
+        if length > 125:
+            length = int.from_bytes(take({126: 2, 127: 8}[length]), "big")
+        mask, kind = take(4), first & 15
+        text = bytes(byte ^ mask[at % 4] for at, byte in enumerate(take(length)))
+        witness(log, what="frame", kind=kind, text=text[:200].decode("latin-1"))
+        size = bytes([length]) if length < 126 else b"\x7e" + length.to_bytes(2, "big")
+        sock.sendall(bytes([0x80 | kind]) + size + text)
+        if kind == 8 or text == b"end":
+            return
+
+
+def switch(sock, log, path, fields, early):
+    """Agrees to a WebSocket: rightly, without the proof, or to another protocol. What comes then is for the witness alone."""
+    key = fields.get("sec-websocket-key", "").encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+    proof = base64.b64encode(hashlib.sha1(key).digest()).decode()
+    other = {"unproven": ("websocket", "x" + proof), "h2c": ("h2c", proof)}
+    protocol, proof = other.get(path.rsplit("-", 1)[-1], ("websocket", proof))
+    sock.sendall(
+        ("HTTP/1.1 101 Switching Protocols\r\nUpgrade: %s\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n" % (protocol, proof)).encode()
+        # A host may speak at once.
+        + b"\x81\x05hello"
+    )
+    if path.endswith("/socket"):
+        return frames(sock, log, early)
+    while early or (early := sock.recv(65536)):
+        witness(log, what="switched", text=early[:200].decode("latin-1"))
+        early = b""
+
+
 def http(sock, log, local):
     """Answers requests until the client is done: with a file, for /bytes/N with N bytes, and else with an echo of what was asked."""
     early = b""
@@ -195,6 +242,8 @@ def http(sock, log, local):
         early, rest = rest[length:], rest[:length]
         more = {"authorization": fields["authorization"]} if "authorization" in fields else {}
         witness(log, what="http", method=method, path=path, host=fields.get("host"), body=len(rest), **more)
+        if path.split("/")[-1].split("-")[0] == "socket" and "upgrade" in fields:
+            return switch(sock, log, path, fields, early)
         if path.endswith("/events"):
             # An answer that goes on: the second event comes four seconds after the first.
             sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n")

@@ -24,6 +24,8 @@ pub struct RequestGuard {
     requests: u64,
     /// No request may follow.
     last: bool,
+    /// The last request asked for another protocol, and what follows it has no meaning before the answer.
+    waits: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,7 @@ impl RequestGuard {
             pieces: Pieces::default(),
             requests: 0,
             last: false,
+            waits: false,
         }
     }
 
@@ -64,6 +67,11 @@ impl RequestGuard {
         guard.last = true;
         guard.begin(body);
         guard
+    }
+
+    /// The request for another protocol was answered by one that keeps HTTP: requests may follow.
+    pub fn stays(&mut self) {
+        self.waits = false;
     }
 
     /// How many requests were passed on.
@@ -78,6 +86,11 @@ impl RequestGuard {
                 State::Head if self.last => {
                     return Err(HttpRefusal::Unsupported(
                         "a second request on a connection that forwards one",
+                    ));
+                }
+                State::Head if self.waits => {
+                    return Err(HttpRefusal::Ambiguous(
+                        "bytes behind a request for another protocol (Upgrade), before its answer",
                     ));
                 }
                 State::Head => {
@@ -104,6 +117,8 @@ impl RequestGuard {
                     let (len, body) = (head.len, head.body);
                     out.extend_from_slice(&all[..len]);
                     self.requests += 1;
+                    // Where hosts alone are looked at, nobody reads the answers.
+                    self.waits = self.to.is_none() && has_upgrade(&head);
                     self.begin(body);
                     // It was not complete before: the head ends in this input.
                     input = input.get(len - before..).unwrap_or_default();
@@ -156,7 +171,7 @@ impl RequestGuard {
                     "a body of a request that has none (GET, HEAD, DELETE, OPTIONS, TRACE)",
                 ));
             }
-            if values(&head.fields, "upgrade").next().is_some() {
+            if has_upgrade(head) {
                 return Err(HttpRefusal::Ambiguous("a body beside Upgrade"));
             }
         }
@@ -229,6 +244,10 @@ impl RequestGuard {
         out.extend_from_slice(&line);
         Ok(&input[end + 1..])
     }
+}
+
+fn has_upgrade(head: &Head<'_>) -> bool {
+    values(&head.fields, "upgrade").next().is_some()
 }
 
 fn take(input: &[u8], left: u64) -> (&[u8], &[u8]) {

@@ -306,3 +306,31 @@ fn a_forwarded_request_is_the_last() {
     assert_eq!(out, b"ab");
     assert!(guard.feed(b"GET", &mut out).is_err());
 }
+
+/// What follows a request for another protocol is read by nobody as HTTP before somebody has answered it.
+#[test]
+fn nothing_follows_a_request_for_another_protocol_before_its_answer() {
+    let upgrade = "GET /x HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\n\r\n";
+    let next = "GET /y HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let mut out = Vec::new();
+    let mut guard = RequestGuard::of_framing();
+    let both = format!("{upgrade}{next}");
+    assert!(guard.feed(both.as_bytes(), &mut out).is_err());
+    assert_eq!(out, upgrade.as_bytes());
+    let mut guard = RequestGuard::of_framing();
+    out.clear();
+    guard.feed(upgrade.as_bytes(), &mut out).unwrap();
+    assert!(guard.feed(b"\r\n", &mut out).is_err());
+    let mut guard = RequestGuard::of_framing();
+    out.clear();
+    guard.feed(upgrade.as_bytes(), &mut out).unwrap();
+    guard.stays();
+    guard.feed(next.as_bytes(), &mut out).unwrap();
+    assert_eq!(out, both.as_bytes());
+    // A control: two requests without it.
+    out.clear();
+    let mut guard = RequestGuard::of_framing();
+    let two = next.repeat(2);
+    guard.feed(two.as_bytes(), &mut out).unwrap();
+    assert_eq!(out, two.as_bytes());
+}

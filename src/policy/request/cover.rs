@@ -30,7 +30,7 @@ pub fn exceeds(rule: &RequestRule, limits: &[RequestRule]) -> Option<String> {
         let globs = near
             .iter()
             .filter(|limit| match &method {
-                Some(method) => limit.methods.names(method),
+                Some(method) => limit.methods.allow(method),
                 None => limit.methods == Methods::Any,
             })
             .map(|limit| &limit.path);
@@ -60,6 +60,7 @@ fn methods(rule: &RequestRule, limits: &[&RequestRule]) -> Vec<Option<Method>> {
             let limited: BTreeSet<Method> = limits
                 .iter()
                 .flat_map(|limit| named(&limit.methods))
+                .filter(|method| rule.methods.allow(method))
                 .collect();
             std::iter::once(None)
                 .chain(limited.into_iter().map(Some))
@@ -234,6 +235,14 @@ mod tests {
             ),
             ("* https://a.test/x/*", &["* https://a.test:443/x/**"]),
             ("GET https://a.test/*", &["GET https://a.test/**"]),
+            (
+                "* https://a.test/**",
+                &["* https://a.test/**", "WEBSOCKET https://a.test/x"],
+            ),
+            (
+                "GET,WEBSOCKET https://a.test/x",
+                &["* https://a.test/**", "WEBSOCKET https://a.test/*"],
+            ),
             ("GET https://a.test/a/**/b", &["GET https://a.test/a/*/**"]),
             (
                 "GET https://a.test/p%2Fq/*",
@@ -257,6 +266,11 @@ mod tests {
                 "* https://a.test/x",
                 &["GET,PUT https://a.test/**"],
                 "* https://a.test/x",
+            ),
+            (
+                "WEBSOCKET https://a.test/x",
+                &["* https://a.test/**"],
+                "WEBSOCKET https://a.test/x",
             ),
             (
                 "GET https://a.test/r/**",

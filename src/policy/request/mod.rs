@@ -6,6 +6,8 @@
 //! host    = name | "*." name | "*" | address    (an IPv6 address in brackets)
 //! path    = "/" segments                        ("*": a part of a segment, "**": one segment or more; none: all paths)
 //! ```
+//!
+//! The method `WEBSOCKET` is a WebSocket's handshake, which no rule allows that does not name it.
 
 mod cover;
 mod glob;
@@ -58,22 +60,37 @@ impl FromStr for Method {
     }
 }
 
+impl Method {
+    /// Not a method of HTTP: the handshake of a WebSocket, by which a connection is no longer one of requests.
+    pub const WEBSOCKET: &str = "WEBSOCKET";
+
+    /// Whether it is that handshake.
+    pub fn is_websocket(&self) -> bool {
+        self.0 == Self::WEBSOCKET
+    }
+}
+
 /// Which methods a rule names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Methods {
-    /// Every one.
+    /// Every one; to allow, all but the handshake of a WebSocket.
     Any,
     /// These.
     These(BTreeSet<Method>),
 }
 
 impl Methods {
-    /// Whether this one is named.
-    pub fn names(&self, method: &Method) -> bool {
+    /// Whether a rule with them allows this one. What follows a WebSocket's handshake nobody reads: it is allowed by its own name.
+    pub fn allow(&self, method: &Method) -> bool {
         match self {
-            Self::Any => true,
+            Self::Any => !method.is_websocket(),
             Self::These(methods) => methods.contains(method),
         }
+    }
+
+    /// Whether a rule with them denies this one.
+    pub fn deny(&self, method: &Method) -> bool {
+        *self == Self::Any || self.allow(method)
     }
 }
 
@@ -187,7 +204,7 @@ impl RequestRule {
         self.names(&request.host)
             && self.scheme == request.scheme
             && self.allowed_port() == request.port
-            && self.methods.names(&request.method)
+            && self.methods.allow(&request.method)
             && self.path.matches(&request.path)
     }
 
@@ -199,7 +216,7 @@ impl RequestRule {
         };
         named
             && self.port.is_none_or(|port| port == request.port)
-            && self.methods.names(&request.method)
+            && self.methods.deny(&request.method)
             && self.path.denies(&request.path)
     }
 
@@ -308,6 +325,7 @@ mod tests {
             "PROPFIND http://192.0.2.7/",
             "GET https://[2001:db8::1]:444/**",
             "VERSION-CONTROL https://*/**",
+            "GET,WEBSOCKET https://a.test/socket",
         ] {
             let rule: RequestRule = text.parse().unwrap();
             assert_eq!(rule.to_string(), text);
@@ -359,6 +377,30 @@ mod tests {
             "GET https://a.test/a\r\nHost: b.test",
         ] {
             assert!(text.parse::<RequestRule>().is_err(), "{text:?}");
+        }
+    }
+
+    /// Nobody reads what follows the handshake, so that a rule for requests of every kind does not mean it.
+    #[test]
+    fn a_websocket_is_allowed_by_its_own_name_and_denied_by_any() {
+        let request = |method: &str| Request {
+            method: method.parse().unwrap(),
+            scheme: Scheme::Https,
+            host: "a.test".parse().unwrap(),
+            port: 443,
+            path: RequestPath::parse("/x").unwrap(),
+        };
+        for (methods, get, websocket) in [
+            ("*", true, false),
+            ("GET", true, false),
+            ("WEBSOCKET", false, true),
+            ("GET,WEBSOCKET", true, true),
+        ] {
+            let rule: RequestRule = format!("{methods} https://a.test/x").parse().unwrap();
+            assert_eq!(rule.allows(&request("GET")), get, "{methods}");
+            assert_eq!(rule.allows(&request("WEBSOCKET")), websocket, "{methods}");
+            let denies = rule.denies(&request("WEBSOCKET"));
+            assert_eq!(denies, websocket || methods == "*", "{methods}");
         }
     }
 }

@@ -5,6 +5,7 @@
 //! `https://`, which becomes the plain address by which the client came.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use http_body_util::Either;
 use hyper::body::{Bytes, Incoming};
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue, UPGRADE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request as HttpRequest, Response, StatusCode};
@@ -22,8 +23,10 @@ use super::authority::Opener;
 use super::messages::{Answer, Arrival, By, Line, Question, Way};
 use super::outside::{Greetings, Outside, Words};
 use super::redaction::Cleaned;
+use super::rewrite::Expected;
 use super::secrets::{Answers, Secrets};
-use super::stream::{self, Client, Clock, Fault, Inside};
+use super::stream::{self, Client, Clock, Fault, Inside, Passage, Turn};
+use super::websocket::{self, Opaque};
 use super::{opened, rewrite};
 use crate::egress::http::LONGEST_HEAD;
 use crate::egress::request::Asked;
@@ -50,6 +53,8 @@ struct Conversation<'a> {
     /// How the client speaks.
     spoken: Scheme,
     outside: RefCell<Option<Outside>>,
+    /// The host's side of a WebSocket, when the host has agreed to it.
+    opaque: RefCell<Option<Opaque>>,
     /// Whether any request was read.
     began: Cell<bool>,
 }
@@ -86,6 +91,7 @@ pub(super) async fn serve(given: &Given, stream: TcpStream, line: Line, arrival:
         arrival,
         spoken,
         outside: RefCell::new(None),
+        opaque: RefCell::new(None),
         began: Cell::new(false),
     };
     conversation.hold(client).await;
@@ -114,19 +120,24 @@ enum Answered {
 impl Conversation<'_> {
     /// Reads and answers requests until the client has no more.
     async fn hold(&self, client: Box<dyn stream::Way>) {
-        let fault = RefCell::new(None);
-        let client = Client::new(client, &fault);
-        let service = service_fn(|message| self.answer(message));
+        let passage = Passage::default();
+        let client = Client::new(client, &passage);
+        let service = service_fn(|message| Box::pin(self.answer_in_turn(message, &passage.turn)));
         let mut builder = http1::Builder::new();
         builder
             .timer(Clock)
             .header_read_timeout(HEAD_WITHIN)
             .keep_alive(self.arrival.way == Way::Direct)
             .max_buf_size(2 * LONGEST_HEAD);
+        let mut connection = builder.serve_connection(client, service);
         // A client that is gone, or a fault that the sidecar answers.
-        let ended = builder.serve_connection(client, service).await;
+        let ended = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
+        let http1::Parts { io, read_buf, .. } = connection.into_parts();
+        if ended.is_ok() {
+            self.part(io, read_buf).await;
+        }
         let is_tls = self.spoken == Scheme::Https;
-        match fault.take() {
+        match passage.fault.take() {
             Some(Fault { tls: true, .. }) if !is_tls => {
                 let _said = self.line.say(&Question::Tls, &[]).await;
             }
@@ -143,6 +154,34 @@ impl Conversation<'_> {
                 }
             }
         }
+    }
+
+    /// The end of the requests: with a host that has agreed to a WebSocket it goes on in that.
+    async fn part(&self, mut client: Client<'_>, read: Bytes) {
+        match self.opaque.take() {
+            None => client.end().await,
+            Some(host) => {
+                let (way, rest) = client.into_rest();
+                let early = Bytes::from([&read[..], &rest].concat());
+                websocket::carry(Opaque { way, early }, host).await;
+            }
+        }
+    }
+
+    /// Says as well what the bytes behind the request are.
+    async fn answer_in_turn(
+        &self,
+        message: HttpRequest<Incoming>,
+        turn: &Cell<Turn>,
+    ) -> io::Result<Told> {
+        let asks = message.headers().contains_key(UPGRADE);
+        let told = self.answer(message).await?;
+        match told.status() {
+            StatusCode::SWITCHING_PROTOCOLS => turn.set(Turn::Switched),
+            _ if asks => turn.set(Turn::Stays),
+            _ => {}
+        }
+        Ok(told)
     }
 
     async fn answer(&self, message: HttpRequest<Incoming>) -> io::Result<Told> {
@@ -166,6 +205,10 @@ impl Conversation<'_> {
         };
         let address = asked.to_string();
         let mut kept = self.outside.take();
+        if asked.request.method.is_websocket() {
+            // Its connection is its own.
+            kept = None;
+        }
         loop {
             let is_ready = match &mut kept {
                 Some(outside) => outside.is_ready().await,
@@ -186,15 +229,12 @@ impl Conversation<'_> {
                 (Leave::Kept, Some(outside)) => (outside, false),
                 (Leave::Kept, None) => return Err(io::ErrorKind::InvalidData.into()),
             };
-            let Some((sent, answers)) = message.take() else {
+            let Some((sent, expected)) = message.take() else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
             match outside.send(sent).await {
-                Ok(answer) => {
-                    self.outside.replace(Some(outside));
-                    return self.told(&asked, answer, answers).await;
-                }
-                Err((_, Some(unsent))) if !is_new => message = Some((unsent, answers)),
+                Ok(answer) => return self.told(&asked, answer, (outside, expected)).await,
+                Err((_, Some(unsent))) if !is_new => message = Some((unsent, expected)),
                 Err((why, _)) => return self.refused(&Question::Unreachable(why)).await,
             }
         }
@@ -210,19 +250,30 @@ impl Conversation<'_> {
         &self,
         asked: &Asked,
         answer: Response<Incoming>,
-        answers: Answers,
+        (outside, expected): (Outside, Expected),
     ) -> io::Result<Told> {
-        let secrets = (answers == Answers::Cleaned).then_some(&self.given.secrets);
-        match rewrite::answer((asked, self.spoken), answer, secrets) {
-            Ok(answer) => Ok(answer.map(|body| match secrets {
-                None => Either::Right(Either::Left(body)),
-                Some(secrets) => Either::Right(Either::Right(secrets.cleaned(body))),
-            })),
-            Err(why) => {
-                let why = format!("{}: {why}", self.arrival.host);
-                self.refused(&Question::Unreachable(why)).await
+        let secrets = &self.given.secrets;
+        let why = match rewrite::answer((asked, self.spoken), answer, (secrets, &expected)) {
+            Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                match outside.switched().await {
+                    Some(host) => {
+                        self.opaque.replace(Some(host));
+                        return Ok(answer.map(|_| Either::Left(Words::default())));
+                    }
+                    None => "it ended the connection behind its answer",
+                }
             }
-        }
+            Ok(answer) => {
+                self.outside.replace(Some(outside));
+                return Ok(answer.map(|body| match expected.answers {
+                    Answers::AsTheyCome => Either::Right(Either::Left(body)),
+                    Answers::Cleaned => Either::Right(Either::Right(secrets.cleaned(body))),
+                }));
+            }
+            Err(why) => why,
+        };
+        let why = format!("{}: {why}", self.arrival.host);
+        self.refused(&Question::Unreachable(why)).await
     }
 
     /// Asks the sidecar.

@@ -26,6 +26,7 @@
 //! secrets       the node's secrets: into requests, and out of answers
 //! outside       the connection to the host
 //! stream        the client's connection as hyper wants it, behind the guard
+//! websocket     the handshake of a WebSocket, and what follows it
 //! ```
 
 mod authority;
@@ -38,6 +39,7 @@ mod redaction;
 mod rewrite;
 mod secrets;
 mod stream;
+mod websocket;
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};

@@ -1,21 +1,28 @@
 //! The host's side: a connection that the sidecar has dialled and carries, in which requests go one after the other.
 
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1::{self, Connection, Parts, SendRequest};
+use hyper::header::UPGRADE;
 use hyper::{Request as HttpRequest, Response};
 use rustls::pki_types::ServerName;
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
+use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::stream::{Server, Way};
+use super::websocket::Opaque;
 use crate::policy::Host;
 use crate::policy::request::Scheme;
 use crate::sidecar::tls;
@@ -61,6 +68,10 @@ impl Greetings {
 pub(super) struct Outside {
     host: Host,
     sender: SendRequest<Incoming>,
+    /// Whether the last request asked for another protocol.
+    asks: Rc<Cell<bool>>,
+    /// What is left of the connection when the host has agreed to that.
+    switched: oneshot::Receiver<Opaque>,
 }
 
 impl Outside {
@@ -84,17 +95,25 @@ impl Outside {
         builder.max_header_size(LONGEST_ANSWER);
         let shaken = builder.handshake(Server::new(way)).await;
         let (sender, connection) = shaken.map_err(|error| broken(&error))?;
-        spawn_local(async move {
-            // Whoever waits for an answer hears of it; afterwards it concerns nobody.
-            let _ended = connection.await;
-        });
-        let host = host.clone();
-        Ok(Self { host, sender })
+        let asks = Rc::new(Cell::new(false));
+        let (tell, switched) = oneshot::channel();
+        spawn_local(drive(connection, Rc::clone(&asks), tell));
+        Ok(Self {
+            host: host.clone(),
+            sender,
+            asks,
+            switched,
+        })
     }
 
     /// Whether the next request may go by it too.
     pub async fn is_ready(&mut self) -> bool {
         self.sender.ready().await.is_ok()
+    }
+
+    /// What is left of it when the host has changed the protocol; `None` where it is gone.
+    pub async fn switched(self) -> Option<Opaque> {
+        self.switched.await.ok()
     }
 
     /// Sends a request; its answer, once the head of that has come. An error brings the request back where the host has seen
@@ -103,6 +122,7 @@ impl Outside {
         &mut self,
         message: HttpRequest<Incoming>,
     ) -> Result<Response<Incoming>, (String, Option<HttpRequest<Incoming>>)> {
+        self.asks.set(message.headers().contains_key(UPGRADE));
         let sent = self.sender.try_send_request(message).await;
         sent.map_err(|mut error| {
             let unsent = error.take_message();
@@ -113,6 +133,30 @@ impl Outside {
             );
             (why, unsent)
         })
+    }
+}
+
+/// Speaks to a host until one of the two has nothing more to say.
+async fn drive(
+    mut connection: Connection<Server, Incoming>,
+    asks: Rc<Cell<bool>>,
+    switched: oneshot::Sender<Opaque>,
+) {
+    let ended = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
+    // Whoever waits for an answer hears of it; afterwards it concerns nobody.
+    if ended.is_err() {
+        return;
+    }
+    let Parts { io, read_buf, .. } = connection.into_parts();
+    let (mut way, early) = (io.into_way(), read_buf);
+    match asks.get() {
+        true => {
+            // Nobody may wait for it, and then it ends.
+            let _unheard = switched.send(Opaque { way, early });
+        }
+        false => {
+            let _ended = way.shutdown().await;
+        }
     }
 }
 

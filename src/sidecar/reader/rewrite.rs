@@ -10,11 +10,12 @@ use hyper::http::request::Parts;
 use hyper::{Request as HttpRequest, Response, StatusCode, Uri, Version};
 
 use super::secrets::{Answers, Secrets};
+use super::websocket::{self, Handshake};
 
 use crate::egress::http::{HttpRefusal, overrides, stays_behind};
 use crate::egress::request::{Asked, Said, of_said};
 use crate::policy::Host;
-use crate::policy::request::Scheme;
+use crate::policy::request::{Method, Scheme};
 
 /// Reads a request that is on its way to this host, to which the client speaks by the first scheme.
 pub(super) fn read<B>(
@@ -41,12 +42,28 @@ pub(super) fn read<B>(
         let (named, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         target = format!("http://{}{path}", without_port(named));
     }
+    let method = match message.method().as_str() {
+        Method::WEBSOCKET => {
+            let word = "WEBSOCKET is a word of rules for a handshake, and no method";
+            return Err(HttpRefusal::Unsupported(word));
+        }
+        _ if websocket::is_meant(message.headers()) => Method::WEBSOCKET,
+        method => method,
+    };
     let said = Said {
-        method: message.method().as_str(),
+        method,
         target: &target,
         host: host.as_deref(),
     };
     of_said(said, scheme, to)
+}
+
+/// What is known of the answer to a request that is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub answers: Answers,
+    /// It may begin a WebSocket.
+    pub handshake: Option<Handshake>,
 }
 
 /// The request as the host gets it, or why it may not have it.
@@ -54,19 +71,23 @@ pub(super) fn request<B>(
     asked: &Asked,
     message: HttpRequest<B>,
     secrets: &Secrets,
-) -> Result<(HttpRequest<B>, Answers), String> {
+) -> Result<(HttpRequest<B>, Expected), String> {
+    let is_websocket = asked.request.method.is_websocket();
+    let handshake = is_websocket.then(|| Handshake::of(&message)).transpose()?;
     let (mut parts, body) = message.into_parts();
     head(asked, &mut parts)?;
     let mut query = asked.query.clone();
     let answers = secrets.put(&asked.request, &mut query, &mut parts.headers)?;
     let target = target(asked, query.as_deref());
     parts.uri = Uri::try_from(target).map_err(|_| "its path is not one that can be sent")?;
-    Ok((HttpRequest::from_parts(parts, body), answers))
+    let expected = Expected { answers, handshake };
+    Ok((HttpRequest::from_parts(parts, body), expected))
 }
 
 /// The head of it.
 fn head(asked: &Asked, parts: &mut Parts) -> Result<(), &'static str> {
-    if parts.headers.contains_key(UPGRADE) {
+    let is_websocket = asked.request.method.is_websocket();
+    if parts.headers.contains_key(UPGRADE) && !is_websocket {
         return Err("it asks for another protocol (Upgrade), in which nobody could read requests");
     }
     if parts.headers.keys().any(|name| overrides(name.as_str())) {
@@ -82,6 +103,9 @@ fn head(asked: &Asked, parts: &mut Parts) -> Result<(), &'static str> {
     let host =
         HeaderValue::try_from(host(asked)).map_err(|_| "its host is not one that can be sent")?;
     parts.headers.insert(HOST, host);
+    if is_websocket {
+        websocket::ask(&mut parts.headers);
+    }
     parts.version = Version::HTTP_11;
     Ok(())
 }
@@ -105,20 +129,23 @@ fn target(asked: &Asked, query: Option<&str>) -> String {
     query.map_or_else(|| path.to_string(), |query| format!("{path}?{query}"))
 }
 
-/// The head of the answer as the client gets it by this scheme, without these secrets, or what is wrong with it.
+/// The head of the answer as the client gets it by this scheme, without what the node's secrets are, or what is wrong with it.
 pub(super) fn answer<B>(
     (asked, inside): (&Asked, Scheme),
     message: Response<B>,
-    secrets: Option<&Secrets>,
+    (secrets, expected): (&Secrets, &Expected),
 ) -> Result<Response<B>, &'static str> {
     let (mut parts, body) = message.into_parts();
-    if let Some(secrets) = secrets {
+    if expected.answers == Answers::Cleaned {
         secrets.clean(&mut parts.headers)?;
         // The phrase behind the status.
         parts.extensions.clear();
     }
-    if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-        return Err("it changed the protocol, which nobody asked it for");
+    let switches = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+    if switches {
+        let handshake = expected.handshake.as_ref();
+        let handshake = handshake.ok_or("it changed the protocol, which nobody asked it for")?;
+        handshake.agrees(&parts.headers)?;
     }
     // Chunks are read here, and what is in them goes on; another coding nobody would undo (RFC 9112, section 6.1).
     let chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
@@ -130,9 +157,12 @@ pub(super) fn answer<B>(
     // Beside chunks a length means nothing (RFC 9112, section 6.3), and the client would believe it.
     let length = length.filter(|_| !parts.headers.contains_key(TRANSFER_ENCODING));
     leave_behind(&mut parts.headers)?;
-    // The answer to HEAD says how long another one would be.
-    if let Some(length) = length {
+    // The answer to HEAD says how long another one would be. One that changes the protocol has none (RFC 9110, section 8.6).
+    if let Some(length) = length.filter(|_| !switches) {
         parts.headers.insert(CONTENT_LENGTH, length);
+    }
+    if switches {
+        websocket::ask(&mut parts.headers);
     }
     if let Some(plain) = parts
         .headers
@@ -211,6 +241,18 @@ mod tests {
         request(&asked, message, &none).map(|(message, _)| message)
     }
 
+    fn answered(asked: &Asked, answer: Response<()>) -> Result<Response<()>, &'static str> {
+        let expected = Expected {
+            answers: Answers::AsTheyCome,
+            handshake: None,
+        };
+        super::answer(
+            (asked, Scheme::Http),
+            answer,
+            (&Secrets::new(Vec::new()), &expected),
+        )
+    }
+
     #[test]
     fn a_request_is_sent_in_its_one_form() {
         let plain = ("Host", "A.test");
@@ -238,11 +280,46 @@ mod tests {
         assert_eq!(odd.headers()[HOST], "a.test");
     }
 
+    /// It is another method to the rules, and its fields arrive whatever else the connection's field names.
+    #[test]
+    fn a_handshake_of_a_websocket_is_a_method_of_its_own() {
+        let fields = [
+            ("Host", "a.test"),
+            ("Connection", "Upgrade, X-Hop"),
+            ("X-Hop", "y"),
+            ("Upgrade", "WebSocket"),
+            ("Sec-WebSocket-Version", "13"),
+            ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        let to = (Scheme::Https, "a.test".parse().unwrap(), 443);
+        let read = |method: &str, fields: &[(&str, &str)]| {
+            read(&message(method, "/x", fields), Scheme::Http, to.clone())
+                .map(|asked| asked.to_string())
+        };
+        let asked = "WEBSOCKET https://a.test/x";
+        assert_eq!(read("GET", &fields).as_deref(), Ok(asked));
+        assert_eq!(
+            read("GET", &fields[..1]).as_deref(),
+            Ok("GET https://a.test/x")
+        );
+        // The word of rules is no method, with the fields of a handshake or without.
+        assert!(read("WEBSOCKET", &fields).is_err());
+        assert!(read("WEBSOCKET", &fields[..1]).is_err());
+        let sent = sent("/x", &fields).unwrap();
+        assert_eq!(sent.method(), "GET");
+        assert_eq!(sent.headers()[CONNECTION], "Upgrade");
+        assert_eq!(sent.headers()[UPGRADE], "websocket");
+        assert!(sent.headers().contains_key("sec-websocket-key"));
+        assert!(!sent.headers().contains_key("x-hop"));
+    }
+
     #[test]
     fn what_could_make_another_request_is_refused() {
         let plain = ("Host", "a.test");
         for field in [
             ("Upgrade", "h2c"),
+            ("Upgrade", "websocket"),
+            ("Upgrade", "websocket, h2c"),
             ("X-HTTP-Method-Override", "DELETE"),
             ("X_Original_URL", "/x"),
             ("Expect", "200-maybe"),
@@ -290,7 +367,7 @@ mod tests {
                 .header("Set-Cookie", "a")
                 .body(())
                 .unwrap();
-            let answer = answer((&asked, Scheme::Http), redirect, None).unwrap();
+            let answer = answered(&asked, redirect).unwrap();
             assert_eq!(answer.headers()[LOCATION], expected);
             assert!(answer.headers().get(CONNECTION).is_none());
             assert_eq!(answer.headers()["content-length"], "3");
@@ -301,21 +378,15 @@ mod tests {
             .header("Transfer-Encoding", "chunked")
             .body(())
             .unwrap();
-        assert!(
-            super::answer((&asked, Scheme::Http), both, None)
-                .unwrap()
-                .headers()
-                .is_empty()
-        );
+        assert!(answered(&asked, both).unwrap().headers().is_empty());
         for (coding, good) in [("Chunked", true), ("gzip, chunked", false), ("gzip", false)] {
             let coded = Response::builder()
                 .header("Transfer-Encoding", coding)
                 .body(())
                 .unwrap();
-            let answered = super::answer((&asked, Scheme::Http), coded, None);
-            assert_eq!(answered.is_ok(), good, "{coding}");
+            assert_eq!(answered(&asked, coded).is_ok(), good, "{coding}");
         }
         let switched = Response::builder().status(101).body(()).unwrap();
-        assert!(super::answer((&asked, Scheme::Http), switched, None).is_err());
+        assert!(answered(&asked, switched).is_err());
     }
 }

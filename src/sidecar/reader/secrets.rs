@@ -93,6 +93,9 @@ impl Secrets {
                 }
             }
         }
+        if request.method.is_websocket() {
+            self.check_websocket(request)?;
+        }
         if !(fields.is_empty() && parameters.is_empty()) {
             without_own(headers, &fields);
         }
@@ -115,6 +118,25 @@ impl Secrets {
     fn knows(&self, request: &Request) -> bool {
         let mut rules = self.all.iter().flat_map(|secret| &secret.secret.requests);
         rules.any(|rule| rule.names(&request.host))
+    }
+
+    /// What a host says in a WebSocket nobody searches. So a host that gets a secret by any request may have one only where the node's
+    /// file says so for that secret, by naming the handshake among its requests.
+    fn check_websocket(&self, request: &Request) -> Result<(), String> {
+        let is_open = |secret: &NodeSecret| {
+            let rules = &secret.requests;
+            rules.iter().any(|rule| rule.names(&request.host))
+                && !rules.iter().any(|rule| rule.allows(request))
+        };
+        let mut secrets = self.all.iter().map(|secret| &secret.secret);
+        match secrets.find(|secret| is_open(secret)) {
+            None => Ok(()),
+            Some(secret) => Err(format!(
+                "its host gets the secret {}, and nobody would see whether that comes back in a WebSocket: [[secret]] of the node's \
+                 file permits it by WEBSOCKET among the secret's requests",
+                secret.name
+            )),
+        }
     }
 
     fn check(
@@ -294,6 +316,25 @@ mod tests {
         let mut query = asked.query;
         secrets.put(&asked.request, &mut query, &mut headers)?;
         Ok((headers, query))
+    }
+
+    /// A host could give the secret back in frames, which nobody searches.
+    #[test]
+    fn a_host_of_a_secret_has_a_websocket_only_where_the_secret_names_it() {
+        let address = "WEBSOCKET https://a.test/v1/socket";
+        let error = put(address, &[]).unwrap_err();
+        assert!(error.contains("the secret model"), "{error}");
+        let mut named = secrets();
+        let rules = &mut named.all[0].secret.requests;
+        rules.insert("WEBSOCKET https://a.test/v1/socket".parse().unwrap());
+        let (headers, _) = put_of(&named, address, &[]).unwrap();
+        assert!(headers.contains_key("authorization"));
+        assert!(put_of(&named, "WEBSOCKET https://a.test/v1/other", &[]).is_err());
+        assert!(put("WEBSOCKET https://b.test/v1/socket", &[]).is_ok());
+        // A rule for requests of every kind does not name it.
+        let mut all = secrets();
+        all.all[0].secret.requests = ["* https://a.test/**".parse().unwrap()].into();
+        assert!(put_of(&all, address, &[]).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What hyper reads and writes by: the client's side, where everything passes the guard first, and the host's.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -23,6 +23,27 @@ pub(super) struct Fault {
     pub why: String,
     /// It speaks TLS from its first byte.
     pub tls: bool,
+}
+
+/// What whoever answers requests and whoever reads them know of each other.
+#[derive(Default)]
+pub(super) struct Passage {
+    /// Why the connection ends early.
+    pub fault: RefCell<Option<Fault>>,
+    /// What became of the last request for another protocol.
+    pub turn: Cell<Turn>,
+}
+
+/// What is behind a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Turn {
+    /// Requests, and nothing behind one for another protocol.
+    #[default]
+    Requests,
+    /// Requests, behind one for another protocol too: it was answered.
+    Stays,
+    /// Another protocol, which is not read here.
+    Switched,
 }
 
 /// The client's connection, in front of which is what came of it already.
@@ -101,18 +122,18 @@ pub(super) struct Client<'a> {
     first: Option<u8>,
     /// What the guard let pass, and how much of it was read.
     passed: (Vec<u8>, usize),
-    fault: &'a RefCell<Option<Fault>>,
+    passage: &'a Passage,
 }
 
 impl<'a> Client<'a> {
-    /// Why the connection ends early is said in `fault`.
-    pub fn new(stream: Box<dyn Way>, fault: &'a RefCell<Option<Fault>>) -> Self {
+    /// Behind the guard.
+    pub fn new(stream: Box<dyn Way>, passage: &'a Passage) -> Self {
         Self {
             stream,
             guard: RequestGuard::of_framing(),
             first: None,
             passed: (Vec::new(), 0),
-            fault,
+            passage,
         }
     }
 
@@ -121,11 +142,33 @@ impl<'a> Client<'a> {
         self.first = self.first.or(bytes.first().copied());
         self.passed.0.clear();
         self.passed.1 = 0;
+        match self.passage.turn.get() {
+            Turn::Requests => {}
+            Turn::Stays => {
+                self.guard.stays();
+                self.passage.turn.set(Turn::Requests);
+            }
+            Turn::Switched => return self.passed.0.extend_from_slice(bytes),
+        }
         if let Err(refusal) = self.guard.feed(bytes, &mut self.passed.0) {
             let tls = refusal == HttpRefusal::NotHttp && self.first == Some(TLS_HANDSHAKE);
             let why = refusal.to_string();
-            *self.fault.borrow_mut() = Some(Fault { why, tls });
+            *self.passage.fault.borrow_mut() = Some(Fault { why, tls });
         }
+    }
+}
+
+impl Client<'_> {
+    /// The connection, where it is no longer one of requests, and what came of it that nobody took.
+    pub fn into_rest(self) -> (Box<dyn Way>, Vec<u8>) {
+        let (bytes, read) = self.passed;
+        (self.stream, bytes[read..].to_vec())
+    }
+
+    /// Ends it where nothing more is said.
+    pub async fn end(&mut self) {
+        // Whoever is gone needs no end.
+        let _ended = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx)).await;
     }
 }
 
@@ -143,7 +186,7 @@ impl Read for Client<'_> {
                 *read += count;
                 return Poll::Ready(Ok(()));
             }
-            if self.fault.borrow().is_some() {
+            if self.passage.fault.borrow().is_some() {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
             let length = with_buffer(|buffer| {
@@ -188,6 +231,11 @@ impl Server {
     /// By this way.
     pub fn new(way: Box<dyn Way>) -> Self {
         Self(way)
+    }
+
+    /// The way, where nothing more is asked by it.
+    pub fn into_way(self) -> Box<dyn Way> {
+        self.0
     }
 }
 

@@ -130,7 +130,10 @@ impl Conversation<'_> {
             let question = match line.hear::<Question>().await {
                 Ok(Some((question, _))) => question,
                 Ok(None) => {
-                    explicit::say_goodbye(self.stream).await;
+                    match self.websocket_ended_by() {
+                        Some(refusal) => self.end(&refusal),
+                        None => explicit::say_goodbye(self.stream).await,
+                    }
                     return Ok(());
                 }
                 // Not the reader that it was. An answer may be under way.
@@ -243,6 +246,13 @@ impl Conversation<'_> {
         let outside = self.outside.take();
         let ended = outside.and_then(|outside| outside.ended.take());
         ended.unwrap_or_else(|| Refusal::Unreachable(bounded(why)))
+    }
+
+    /// What ended a WebSocket, where that was the wall: the client gets no answer that could say it.
+    fn websocket_ended_by(&mut self) -> Option<Refusal> {
+        let outside = self.outside.take()?;
+        let is_websocket = outside.under_way.borrow().method.is_websocket();
+        outside.ended.take().filter(|_| is_websocket)
     }
 
     fn note(&self, port: u16, refusal: &Refusal) {
