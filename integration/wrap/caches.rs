@@ -1,7 +1,8 @@
 //! Caches of package managers under `wrap`: the person's are read, and nothing that the command writes is ever found there.
 
 use super::account::Account;
-use crate::command::Finished;
+use crate::command::{Finished, run};
+use crate::direct::program;
 use crate::docker::Docker;
 
 /// As the person behind sudo, and as the person alone.
@@ -158,6 +159,78 @@ fn wrap_hides_caches_where_it_is_told_to() {
         let plan = finished.ok();
         assert!(plan.contains("a cache of packages"), "{plan}");
     }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_keeps_what_it_writes_to_caches_for_the_next_run_there() {
+    let _docker = Docker::connect();
+    let person = person();
+    let all = "find ~ -path ~/src -prune -o -path ~/.local/state -prune -o -type f -exec md5sum {} + | sort";
+    let before = person.does(all);
+    let keep = ["--keep-caches"];
+    // The rig's root is an overlay, which takes no other one's writes.
+    for finished in both(&person, &keep, "true") {
+        let refused = finished.failed();
+        assert!(refused.contains("leave --keep-caches out"), "{refused}");
+    }
+    let state = format!("{}/.local/state", person.home);
+    let owner = format!("mode=700,uid={},gid={}", person.uid, person.gid);
+    run("mount", &["-t", "tmpfs", "-o", &owner, "tmpfs", &state]).ok();
+    let writes = "cd; echo new >.cache/pip/http-v2/b && echo poison >.npm/_cacache/content-v2/aa && rm -r .m2/repository/a && \
+        rm -r .cargo/registry/cache && mkdir -p .cargo/registry/cache/index";
+    let reads = "cd; cat .cache/pip/http-v2/* .npm/_cacache/content-v2/aa; ls .m2/repository .cargo/registry/cache/index";
+    for finished in both(&person, &keep, writes) {
+        finished.ok();
+        assert_eq!(person.does(all), before);
+    }
+    for _ in 0..2 {
+        for finished in both(&person, &keep, reads) {
+            let seen = finished.ok();
+            assert!(
+                seen.contains("new\n") && seen.contains("poison\n"),
+                "{seen}"
+            );
+            assert!(
+                !seen.contains("a-1.0.crate") && !seen.contains("\na\n"),
+                "{seen}"
+            );
+        }
+    }
+    // Not without the option, and not in another workspace.
+    for finished in both(&person, &[], reads) {
+        let seen = finished.ok();
+        assert!(!seen.contains("new") && seen.contains("package"), "{seen}");
+    }
+    person.does("mkdir ~/src/other");
+    for finished in both(&person, &[keep[0], "--workspace", "../other"], reads) {
+        let seen = finished.ok();
+        assert!(!seen.contains("new") && seen.contains("package"), "{seen}");
+    }
+    // A second run beside one that keeps has its own, and says so.
+    let inner = format!(
+        "{} wrap --keep-caches -- cat ~/.cache/pip/http-v2/b",
+        program()
+    );
+    let beside = format!(
+        "{} wrap --keep-caches -- sh -c 'touch begun; for i in $(seq 100); do [ -e done ] && exit; sleep 0.1; done' & \
+         for i in $(seq 100); do [ -e begun ] && break; sleep 0.1; done; {inner} 2>&1; touch done; wait",
+        program()
+    );
+    let said = person.does(&format!("cd ~/src/project && {{ {beside}; }}"));
+    assert!(
+        said.contains("another run in this workspace") && said.contains("No such file"),
+        "{said}"
+    );
+    // What is kept is nothing that a command may be given to write.
+    let state = format!("{state}/agentbox");
+    for finished in both(&person, &["--write", &state], "true") {
+        finished.failed();
+    }
+    person.file(".config/agentbox/config.toml", "caches = \"keep\"\n");
+    let [_, alone] = both(&person, &[], reads);
+    assert!(alone.ok().contains("new\n"));
+    run("umount", &["--lazy", state.trim_end_matches("/agentbox")]).ok();
 }
 
 /// An index of one package on the loopback, and npm that installs it from there, so that its cache has it.

@@ -98,7 +98,7 @@ fn wrap_says_at_a_terminal_that_no_limit_holds_without_root() {
         person.uid, person.gid
     );
     let wrap = format!("HOME={} setpriv {ids} {} wrap", person.home, program());
-    let line = "no limit of memory, processors or processes holds";
+    let line = "no limit of memory, processors or processes holds here";
     for (command, said) in [
         (format!("{wrap} -- echo ran"), 1),
         (format!("{wrap} --quiet -- echo ran"), 0),

@@ -163,7 +163,7 @@ fn make_below(root: &Path, dir: &Path) -> Result<(), CgroupError> {
     Ok(())
 }
 
-fn words(dir: &Path, file: &str) -> Result<BTreeSet<String>, CgroupError> {
+pub(super) fn words(dir: &Path, file: &str) -> Result<BTreeSet<String>, CgroupError> {
     let path = dir.join(file);
     let text = fs::read_to_string(&path).map_err(CgroupError::io(format!("read {path:?}")))?;
     Ok(text.split_whitespace().map(str::to_owned).collect())

@@ -5,6 +5,7 @@
 //! | [`path`] | the cgroup that a spec names is the container's own; it is removed with all that is in it |
 //! | [`hierarchies`] | where the cgroup file systems are, and where a process is in them: the one reader |
 //! | [`birthplace`] | that cgroup is made and limited, and the first process is born there |
+//! | [`delegated`] | a cgroup of a person's own, from the person's systemd |
 //! | [`controllers`] | the directories of a container's cgroup, in every hierarchy |
 //! | [`systemd_v1`], [`joined_mount`], [`first_move`] | v1's `name=systemd`, its view in a joined namespace, the cost of a first migration |
 //! | [`limits`], [`devices`] | what a container may use and which devices it may open |
@@ -13,6 +14,7 @@
 
 pub mod birthplace;
 pub mod controllers;
+pub mod delegated;
 pub mod devices;
 mod error;
 pub mod first_move;

@@ -339,6 +339,9 @@ pub struct Wrap {
     /// Hide the caches of package managers in the home, which the command else reads, and writes for the run alone
     #[arg(long)]
     pub no_caches: bool,
+    /// Keep what the command writes to those caches for the next run in this workspace; your own stay as they are
+    #[arg(long, conflicts_with = "no_caches")]
+    pub keep_caches: bool,
     /// File for a summary of what was refused, in Markdown
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,

@@ -43,6 +43,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             let wanted = Wanted::of(&wrapped)?;
             if wanted.walls == Walls::Namespaces {
                 // What would hold is found out where it would be made.
+                unprivileged::settle();
                 unprivileged::enter(global)?;
                 seal::ensure(Listen::Forget)?;
             }

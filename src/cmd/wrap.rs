@@ -18,6 +18,7 @@ pub fn run(global: &Global, args: &Wrap) -> Result<ExitCode> {
     let wanted = Wanted::of(args)?;
     if wanted.walls == Walls::Namespaces {
         // First: sealing takes a mount, for which somebody without root's rights needs a namespace.
+        unprivileged::settle();
         unprivileged::enter(global)?;
         seal::ensure(Listen::Forget)?;
     }

@@ -49,6 +49,8 @@ pub enum OwnSource {
         name: String,
         /// Attributes of the whole.
         attributes: Bits,
+        /// Instead of a part of the scratch: a directory with `upper` and `work`, as a mount.
+        kept: Option<OwnedFd>,
     },
     /// An empty file system in memory, with these options.
     Tmpfs(Vec<String>),
@@ -149,13 +151,20 @@ fn mount_one(mount: &OwnMount, scratch: Option<&Scratch<'_>>) -> Result<(), Enfo
             tree,
             name,
             attributes,
+            kept,
         } => {
             let at = &mount.destination;
-            let step = || format!("lay the container's own overlay over the volume at {at:?}");
+            let step = || match kept {
+                Some(_) => format!(
+                    "lay an overlay over the cache {at:?} whose writes are kept: if the home's file system takes none \
+                     (an overlay itself, NFS), leave --keep-caches out"
+                ),
+                None => format!("lay the container's own overlay over the volume at {at:?}"),
+            };
             let scratch = scratch.ok_or_else(|| EnforceError::step(step())(Errno::NODEV))?;
             make_mount_point(root()?.as_fd(), at, FileKind::Directory)?;
             let over = scratch
-                .over(tree, name, *attributes)
+                .over(tree, name, (*attributes, kept.as_ref()))
                 .map_err(EnforceError::step(step()))?;
             attach_at(&over, at)
         }

@@ -2,7 +2,7 @@
 //! memory or on a disk that no other process sees ([`crate::runtime::create::scratch`]), which goes with the last mount of it.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -136,18 +136,29 @@ impl<'a> Scratch<'a> {
         &self,
         tree: &OwnedFd,
         name: &str,
-        attributes: Bits,
+        (attributes, kept): (Bits, Option<&OwnedFd>),
     ) -> std::io::Result<OwnedFd> {
-        let like = rustix::fs::fstat(tree)?;
-        self.upper(name, &like, None)?;
-        let lower = format!("{name}.lower");
-        make_dir(self.fd(), &lower, 0o700)?;
-        let lower = Path::new(WORKBENCH).join(lower);
-        attach(tree, &Follow::Never.open(&lower)?)?;
-        let overlay = self.overlay(&lower, name, Bits::default())?;
+        let written = match kept {
+            Some(kept) => Written::at(&self.attached(kept, &format!("{name}.kept"))?),
+            None => {
+                let like = rustix::fs::fstat(tree)?;
+                self.upper(name, &like, None)?;
+                Written::part(name)
+            }
+        };
+        let lower = self.attached(tree, &format!("{name}.lower"))?;
+        let overlay = self.overlay_of(&lower, &written, Bits::default())?;
         let private = Some(Propagation::Private);
         change(overlay.as_fd(), attributes, private, Reach::One)?;
         Ok(overlay)
+    }
+
+    /// A mount, attached to the workbench by this name: where it is there.
+    fn attached(&self, tree: &OwnedFd, name: &str) -> std::io::Result<PathBuf> {
+        make_dir(self.fd(), name, 0o700)?;
+        let place = Path::new(WORKBENCH).join(name);
+        attach(tree, &Follow::Never.open(&place)?)?;
+        Ok(place)
     }
 
     /// A directory to write to, with the owner and, unless it is given, the mode of the one that it stands for.
@@ -176,17 +187,51 @@ impl<'a> Scratch<'a> {
     }
 
     fn overlay(&self, lower: &Path, name: &str, attributes: Bits) -> rustix::io::Result<OwnedFd> {
+        self.overlay_of(lower, &Written::part(name), attributes)
+    }
+
+    fn overlay_of(
+        &self,
+        lower: &Path,
+        written: &Written,
+        attributes: Bits,
+    ) -> rustix::io::Result<OwnedFd> {
         let fs = NewFileSystem::begin("overlay", Path::new("agentbox"))?;
         fs.set("lowerdir", lower)?;
-        fs.set("upperdir", format!("{WORKBENCH}/{name}.upper"))?;
-        fs.set("workdir", format!("{WORKBENCH}/{name}.work"))?;
-        // Nothing of it outlives the container: no write waits for the disk (since Linux 5.10).
+        fs.set("upperdir", &written.upper)?;
+        fs.set("workdir", &written.work)?;
+        // Nothing of it outlives the container, or it is a cache: no write waits for the disk (since Linux 5.10).
         fs.set_flag("volatile")?;
         if self.user_namespace != UserNamespace::Nodes {
             // Without it an overlay needs trusted.* attributes, which only the host's root may set.
             fs.set_flag("userxattr")?;
         }
         fs.mount(attributes)
+    }
+}
+
+/// Where an overlay's files are written.
+struct Written {
+    upper: PathBuf,
+    work: PathBuf,
+}
+
+impl Written {
+    /// In a part of the scratch.
+    fn part(name: &str) -> Self {
+        let at = |what: &str| Path::new(WORKBENCH).join(format!("{name}.{what}"));
+        Self {
+            upper: at("upper"),
+            work: at("work"),
+        }
+    }
+
+    /// In a directory of its own.
+    fn at(dir: &Path) -> Self {
+        Self {
+            upper: dir.join("upper"),
+            work: dir.join("work"),
+        }
     }
 }
 

@@ -42,13 +42,15 @@ pub enum PlanError {
     },
     /// A limit that somebody set, for a caller who can make no cgroup.
     #[error(
-        "{field} is set by {origin}, and nothing can hold it: making a cgroup takes root's rights: run it with sudo, or leave {field} out"
+        "{field} is set by {origin}, and nothing can hold it, since {why}: run it with sudo, or leave {field} out"
     )]
     NoCgroup {
         /// The field.
         field: Field,
         /// Who set it.
         origin: String,
+        /// What there is not.
+        why: &'static str,
     },
     /// A mask that git would take for a change of the project.
     #[error(

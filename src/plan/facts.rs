@@ -43,15 +43,7 @@ pub struct HostFacts {
     pub no_disk: Option<String>,
     /// What a caller without root's rights lacks; nothing for root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub person: Option<PersonFacts>,
-}
-
-/// A caller without root's rights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PersonFacts {
-    /// How many supplementary groups they have, which nobody can take away.
-    pub groups: usize,
+    pub person: Option<super::PersonFacts>,
 }
 
 impl HostFacts {

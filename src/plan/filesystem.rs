@@ -27,6 +27,9 @@ pub struct FilesystemPlan {
     pub workspace: Option<PathBuf>,
     /// Mounts that the container gets, in order.
     pub mounts: Vec<PlannedMount>,
+    /// The directory of the node in which it is kept what is written to caches, for the next run of `wrap`.
+    #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub kept: Option<PathBuf>,
     /// Mounts that the engine asked for and the container does not get.
     pub pruned: Vec<Pruned>,
     /// Paths of the container that are made empty.
@@ -82,6 +85,10 @@ impl FilesystemPlan {
             none if none.is_empty() => "nothing that it wrote stays".to_owned(),
             places => format!("what it wrote at {places} stays, all else goes with it"),
         };
+        if self.kept.is_some() {
+            let caches = binds(|access| access == BindAccess::Private);
+            words += &format!("; what it wrote at {caches} is kept for the next run there");
+        }
         let read_only = binds(|access| access == BindAccess::ReadOnly);
         if !read_only.is_empty() {
             words += &format!("; read-only: {read_only}");

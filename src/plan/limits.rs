@@ -1,5 +1,7 @@
 //! PURE. The limits of a container: the smaller of the policy's bound and the engine's.
 
+use std::collections::BTreeSet;
+
 use oci_spec::runtime::{LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 use serde::{Deserialize, Serialize};
 
@@ -96,55 +98,53 @@ impl LimitsPlan {
         Ok(())
     }
 
-    /// What is left of the bounds for somebody without root's rights, who can make no cgroup: nothing. Those of the policies that
-    /// are part of the program are given up with a word. One that somebody wrote down is refused.
+    /// What is left of the bounds for somebody without root's rights: what the controllers of their own cgroup hold. Of the others,
+    /// those of the policies that are part of the program are given up with a word. One that somebody wrote down is refused.
     pub(super) fn of_person(
-        self,
-        person: PersonFacts,
+        mut self,
+        (person, controllers): (PersonFacts, &BTreeSet<String>),
         resolved: &Resolved,
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, PlanError> {
-        let asked = [
-            (Field::LimitsPids, self.pids.is_some()),
-            (Field::LimitsMemory, self.memory_bytes.is_some()),
-            (Field::LimitsCpus, self.cpu_milli.is_some()),
-        ];
+        let has = |controller: &str| controllers.contains(controller);
         let mut given_up = Vec::new();
-        for (field, is_bounded) in asked {
-            let origin = resolved.origins.get(&field).unwrap_or(&Origin::Default);
-            match origin {
-                _ if !is_bounded => {}
-                Origin::Builtin(_) | Origin::Default => {
-                    given_up.push(field.to_string());
-                }
-                Origin::Annotation(_)
-                | Origin::Flag
-                | Origin::Option(_)
-                | Origin::Setting(_)
-                | Origin::OwnFile(_)
-                | Origin::Node
-                | Origin::File(_)
-                | Origin::Ceiling(_)
-                | Origin::Update => {
-                    return Err(PlanError::NoCgroup {
-                        field,
-                        origin: origin.to_string(),
-                    });
-                }
+        if self.pids.is_some() && !has("pids") {
+            self.pids = None;
+            given_up.push(Field::LimitsPids);
+        }
+        if self.memory_bytes.is_some() && !has("memory") {
+            self.memory_bytes = None;
+            given_up.push(Field::LimitsMemory);
+        }
+        if self.cpu_milli.is_some() && !has("cpu") {
+            self.cpu_milli = None;
+            given_up.push(Field::LimitsCpus);
+        }
+        for field in &given_up {
+            if let Some(origin) = written_down(resolved, *field) {
+                return Err(PlanError::NoCgroup {
+                    field: *field,
+                    origin,
+                    why: person.cgroup.lacking(),
+                });
             }
         }
         if !given_up.is_empty() {
+            let names: Vec<String> = given_up.iter().map(ToString::to_string).collect();
             warnings.push(Warning::NotLimited {
-                fields: given_up.join(", "),
+                fields: names.join(", "),
+                why: person.cgroup.lacking().to_owned(),
             });
         }
-        warnings.push(Warning::SidecarOfPerson);
+        warnings.push(Warning::SidecarOfPerson {
+            bounded: ["pids", "memory", "cpu"].into_iter().all(has),
+        });
         if person.groups > 0 {
             warnings.push(Warning::GroupsStay {
                 count: person.groups,
             });
         }
-        Ok(Self::default())
+        Ok(self)
     }
 
     /// Sets each bound where the engine gives none, or a larger one: for `create`.
@@ -256,6 +256,23 @@ impl LimitsPlan {
     }
 }
 
+/// Who set a field, if somebody has beside the program's own policies.
+fn written_down(resolved: &Resolved, field: Field) -> Option<String> {
+    let origin = resolved.origins.get(&field).unwrap_or(&Origin::Default);
+    match origin {
+        Origin::Builtin(_) | Origin::Default => None,
+        Origin::Annotation(_)
+        | Origin::Flag
+        | Origin::Option(_)
+        | Origin::Setting(_)
+        | Origin::OwnFile(_)
+        | Origin::Node
+        | Origin::File(_)
+        | Origin::Ceiling(_)
+        | Origin::Update => Some(origin.to_string()),
+    }
+}
+
 /// A number of cgroup v2's files, with the suffixes that the kernel takes (memparse).
 fn bytes(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -302,6 +319,7 @@ fn clamp_cpu(cpu: &mut LinuxCpu, milli: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::PersonsCgroup;
 
     const PLAN: LimitsPlan = LimitsPlan {
         pids: Some(1024),
@@ -399,6 +417,46 @@ mod tests {
         let refused = PLAN.require(&policy, &host).unwrap_err().to_string();
         assert!(refused.contains("no pids controller"), "{refused}");
         assert!(LimitsPlan::default().require(&policy, &host).is_ok());
+    }
+
+    #[test]
+    fn what_a_persons_cgroup_has_no_controller_for_is_given_up_or_refused() {
+        let person = PersonFacts {
+            groups: 0,
+            cgroup: PersonsCgroup::Given,
+        };
+        let of = |controllers: &[&str], resolved: &Resolved| {
+            let controllers = controllers.iter().map(|one| (*one).to_owned()).collect();
+            let mut warnings = Vec::new();
+            let left = PLAN.of_person((person, &controllers), resolved, &mut warnings);
+            left.map(|left| {
+                (
+                    left,
+                    warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                )
+            })
+        };
+        let resolved = super::super::tests::sample_resolved();
+        let (all, said) = of(&["cpu", "memory", "pids"], &resolved).unwrap();
+        assert_eq!(all, PLAN);
+        assert!(!said.concat().contains("nothing holds"), "{said:?}");
+        let (left, said) = of(&["memory", "pids"], &resolved).unwrap();
+        assert_eq!(
+            left,
+            LimitsPlan {
+                cpu_milli: None,
+                ..PLAN
+            }
+        );
+        assert!(
+            said[0].starts_with("limits.cpus: nothing holds"),
+            "{said:?}"
+        );
+        let mut written = resolved;
+        written.origins.insert(Field::LimitsCpus, Origin::Node);
+        let refused = of(&["memory", "pids"], &written).unwrap_err().to_string();
+        assert!(refused.contains("limits.cpus is set by"), "{refused}");
+        assert!(of(&["cpu", "memory", "pids"], &written).is_ok());
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub mod network;
 pub mod neutral;
 pub mod never;
 mod options;
+mod person;
 pub mod privileges;
 pub mod process;
 pub mod reach;
@@ -66,7 +67,7 @@ pub use decided::Decided;
 pub use error::PlanError;
 pub use facts::{
     BundleFacts, FileKind, FileSystem, Home, HostFacts, Inside, Link, Neighbour, NeighbourNetwork,
-    NetworkState, PersonFacts, Seen, SeenAs, SourceFacts,
+    NetworkState, Seen, SeenAs, SourceFacts,
 };
 pub use filesystem::{Ephemeral, EphemeralContent, FilesystemPlan, ScratchPlace, SeenIn};
 pub use git::{Exclude, InGit, Untracked};
@@ -77,6 +78,7 @@ pub use mount::{
 };
 pub use namespace::{Isolates, NamespaceError, PlannedNamespace};
 pub use network::{NetworkPlan, SharedNetwork, SidecarLimits};
+pub use person::{PersonFacts, PersonsCgroup};
 pub use privileges::CapabilitySets;
 pub use report::ReportPlan;
 pub use warning::Warning;
@@ -274,7 +276,9 @@ fn bounds(
     match (&host.person, by) {
         // Without a cgroup none holds, and `wrap` says so or refuses.
         (_, ShownBy::Rules) => Ok(bounds),
-        (Some(person), ShownBy::Mounts) => bounds.of_person(*person, governing, warnings),
+        (Some(person), ShownBy::Mounts) => {
+            bounds.of_person((*person, &host.controllers), governing, warnings)
+        }
         (None, ShownBy::Mounts) => {
             bounds.require(&governing.policy, host)?;
             Ok(bounds)

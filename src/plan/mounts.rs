@@ -72,6 +72,7 @@ pub(super) fn plan(
         scratch_on: files.scratch_on,
         scratch_place: ScratchPlace::Memory,
         workspace: sorted.workspace,
+        kept: bundle.wrapped.kept.clone(),
         mounts: sorted.kept,
         pruned: sorted.pruned,
         masked: union(

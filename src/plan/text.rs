@@ -58,6 +58,27 @@ pub mod one {
     }
 }
 
+/// For one that need not be there (`#[serde(with = "text::maybe")]`).
+pub mod maybe {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes it.
+    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, out: S) -> Result<S::Ok, S::Error> {
+        match path {
+            Some(path) => out.serialize_some(&super::of(path)),
+            None => out.serialize_none(),
+        }
+    }
+
+    /// Reads it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        Ok(text.as_deref().map(super::path))
+    }
+}
+
 /// For several (`#[serde(with = "text::many")]`).
 pub mod many {
     use std::path::PathBuf;

@@ -105,9 +105,14 @@ pub enum Warning {
     NotLimited {
         /// The fields.
         fields: String,
+        /// What there is not.
+        why: String,
     },
     /// The sidecar of a caller without root's rights.
-    SidecarOfPerson,
+    SidecarOfPerson {
+        /// Whether it has a cgroup of its own.
+        bounded: bool,
+    },
     /// Supplementary groups that nobody can take away.
     GroupsStay {
         /// How many.
@@ -193,7 +198,7 @@ impl fmt::Display for Warning {
                 f,
                 "what is thrown away lies in memory and counts as the container's, since this node has no disk for it: {why}"
             ),
-            Self::NotLimited { .. } | Self::SidecarOfPerson | Self::GroupsStay { .. } => {
+            Self::NotLimited { .. } | Self::SidecarOfPerson { .. } | Self::GroupsStay { .. } => {
                 self.without_root(f)
             }
             Self::NamesNotTaken { source, place } => write!(
@@ -232,12 +237,15 @@ impl Warning {
     /// What a caller without root's rights does not get.
     fn without_root(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotLimited { fields } => write!(
+            Self::NotLimited { fields, why } => write!(
                 f,
-                "{fields}: nothing holds these limits, since making a cgroup for them takes root's rights: run it with sudo where \
-                 they matter"
+                "{fields}: nothing holds these limits, since {why}: run it with sudo where they matter"
             ),
-            Self::SidecarOfPerson => f.write_str(
+            Self::SidecarOfPerson { bounded: true } => f.write_str(
+                "without root's rights the sidecar has no user of its own: it is the caller's user, whose other processes outside \
+                 can end it",
+            ),
+            Self::SidecarOfPerson { bounded: false } => f.write_str(
                 "without root's rights the sidecar has no user and no cgroup of its own: it is the caller's user, whose other \
                  processes outside can end it, and its use of memory and time is not bounded",
             ),

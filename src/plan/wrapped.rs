@@ -26,6 +26,8 @@ pub struct Wrapped {
     pub asked: BTreeSet<PathBuf>,
     /// Caches of package managers: read, and written for the run alone.
     pub caches: BTreeSet<PathBuf>,
+    /// The directory of the node in which it is kept what is written to them, by [`layer_of`].
+    pub kept: Option<PathBuf>,
     /// What the person named to be written, and the repository of a work tree.
     pub written: BTreeSet<PathBuf>,
     /// Ports inside that `--publish` names, and the addresses of the node that lead there.
@@ -46,6 +48,13 @@ pub enum ShownBy {
     Mounts,
     /// Rules of Landlock in the caller's namespaces: nothing is mounted, and no cgroup made.
     Rules,
+}
+
+/// The name of the directory in which it is kept what is written to a cache.
+pub fn layer_of(cache: &Path) -> String {
+    let path = cache.strip_prefix("/").unwrap_or(cache);
+    // No name has a slash, and the lists of caches have no percent sign.
+    path.to_string_lossy().replace('/', "%")
 }
 
 impl Wrapped {
@@ -130,7 +139,7 @@ impl Sorted {
             return self.written(rules, mount, facts, warnings);
         }
         if wrapped.caches.contains(destination) {
-            self.cache(rules, mount, facts);
+            self.cache(rules, wrapped, mount, facts);
             return Ok(());
         }
         let mut why = "the node's, for programs to run";
@@ -157,7 +166,7 @@ impl Sorted {
     }
 
     /// A cache that cannot be had is none: programs make their own in the home, which goes with the run.
-    fn cache(&mut self, rules: Rules<'_>, mount: &Mount, facts: &SourceFacts) {
+    fn cache(&mut self, rules: Rules<'_>, wrapped: &Wrapped, mount: &Mount, facts: &SourceFacts) {
         let refused = refusal(rules.never, rules.meant, mount.destination(), facts)
             .or_else(|| {
                 (facts.kind != FileKind::Directory).then(|| "it is no directory".to_owned())
@@ -166,7 +175,13 @@ impl Sorted {
         match refused {
             Some(why) => self.prune(mount, &why),
             None => {
-                let why = "a cache of packages; what is written does not reach it".to_owned();
+                let why = match &wrapped.kept {
+                    Some(_) => {
+                        "a cache of packages; what is written does not reach it, and is kept for the next run here"
+                    }
+                    None => "a cache of packages; what is written does not reach it",
+                };
+                let why = why.to_owned();
                 self.keep_bind(mount, facts, BindAccess::Private, why);
             }
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::disk;
+use crate::cgroup::delegated;
 use crate::cgroup::hierarchies::Hierarchies;
-use crate::plan::{HostFacts, PersonFacts};
+use crate::plan::{HostFacts, PersonFacts, PersonsCgroup};
 use crate::sys::{kernel, user_namespace};
 
 /// Asks the kernel what it can do.
@@ -16,15 +17,17 @@ pub fn host() -> HostFacts {
     let processors = rustix::thread::sched_getaffinity(None);
     // Root of a namespace with one user.
     let person = user_namespace::only_user().ok().flatten();
+    let delegated = person.and_then(|_| delegated::of_self());
     HostFacts {
         landlock_abi: crate::sys::process::landlock_abi().unwrap_or(0),
         seccomp: crate::sys::signal::can_kill_by_seccomp(),
         wait_killable: crate::sys::seccomp::can_wait_killable(),
         overlayfs: knows_file_system("overlay"),
-        // What is mounted is root's to use.
-        controllers: match person {
-            Some(_) => BTreeSet::new(),
-            None => controllers(),
+        controllers: match (&person, &delegated) {
+            (None, _) => controllers(),
+            // What is mounted is root's to use, but for this.
+            (Some(_), Some(delegated)) => delegated.controllers.clone(),
+            (Some(_), None) => BTreeSet::new(),
         },
         memory_bytes: memory.totalram.saturating_mul(u64::from(memory.mem_unit)),
         processors: processors.map_or(1, |set| set.count()),
@@ -36,6 +39,11 @@ pub fn host() -> HostFacts {
         },
         person: person.map(|person| PersonFacts {
             groups: other_groups(person.gid),
+            cgroup: match &delegated {
+                Some(_) => PersonsCgroup::Given,
+                None if delegated::is_possible() => PersonsCgroup::NotGiven,
+                None => PersonsCgroup::Version1,
+            },
         }),
         release,
         version,

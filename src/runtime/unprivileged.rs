@@ -18,6 +18,7 @@ use std::path::Path;
 
 use rustix::thread::CapabilitySet;
 
+use crate::cgroup::delegated::{self, NotDelegated};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::sys::user_namespace::{self, Ids};
@@ -89,6 +90,25 @@ pub fn inside() -> Option<Ids> {
     match rights() {
         Ok(Rights::Inside(person)) => Some(person),
         Ok(Rights::Root | Rights::None(_)) | Err(_) => None,
+    }
+}
+
+/// The cgroup of the person's to which [`settle`] has moved this process, below the root of the hierarchy.
+pub fn cgroup() -> Option<std::path::PathBuf> {
+    inside()?;
+    delegated::of_self().map(|own| own.path)
+}
+
+/// Moves a process without root's rights to a cgroup of the person's, where one can be had: systemd knows the person, and not the
+/// root of the namespace that [`enter`] makes. Without one the plan says which limits nothing holds.
+pub fn settle() {
+    if !matches!(rights(), Ok(Rights::None(_))) {
+        return;
+    }
+    match delegated::settle() {
+        Ok(()) => {}
+        Err(why @ NotDelegated::Version) => log::debug!("no cgroup of the user's own: {why}"),
+        Err(why) => log::info!("no cgroup of the user's own: {}", crate::log::chain(&why)),
     }
 }
 

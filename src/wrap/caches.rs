@@ -15,6 +15,8 @@ pub enum Caches {
     /// The person's, under a layer of the run's own.
     #[default]
     Private,
+    /// The person's, under a layer that the next run in this workspace has again.
+    Kept,
     /// None.
     Hidden,
 }

@@ -31,6 +31,8 @@ pub struct Layout {
     pub asked: BTreeSet<PathBuf>,
     /// Caches that are read, and written for the run alone.
     pub caches: BTreeSet<PathBuf>,
+    /// Where what is written to them is kept.
+    pub kept: Option<PathBuf>,
     /// What `--write` named.
     pub written: BTreeSet<PathBuf>,
     /// Virtual environments on PATH, and the Python that each needs.
@@ -72,6 +74,7 @@ impl Layout {
             dropped: Vec::new(),
             asked: BTreeSet::new(),
             caches: BTreeSet::new(),
+            kept: None,
             written: BTreeSet::new(),
             venvs: Vec::new(),
             path: variable(environment, "PATH").unwrap_or_default().to_owned(),
@@ -265,6 +268,7 @@ impl Layout {
             judged: judged.cloned().collect(),
             asked: self.asked.clone(),
             caches: self.caches.clone(),
+            kept: self.kept.clone(),
             written: self.written.clone(),
             dropped: self.dropped.clone(),
             requests,

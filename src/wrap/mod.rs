@@ -10,6 +10,7 @@ mod command;
 mod credentials;
 mod environment;
 mod error;
+mod kept;
 mod landlock;
 mod layout;
 pub mod leftovers;
@@ -47,6 +48,7 @@ use crate::runtime::runs::Run;
 use crate::runtime::unprivileged;
 use bundle::{Base, WrapBundle};
 use caches::Caches;
+use kept::Kept;
 use layout::{Layout, Shown};
 use summary::Summary;
 
@@ -62,7 +64,8 @@ pub fn run(global: &Global, wanted: &Wanted) -> Result<Ended> {
 fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
     leftovers::sweep();
     let base = records(global, wanted);
-    let prepared = prepare(global, wanted, base)?;
+    let mut prepared = prepare(global, wanted, base)?;
+    let _kept = prepared.keep(wanted)?;
     let summary = summary::open(wanted, &prepared.written)?;
     say_what_is_lacking(wanted);
     let mut refused = Summary::default();
@@ -85,13 +88,13 @@ fn by_namespaces(global: &Global, wanted: &Wanted) -> Result<Ended> {
     Ok(status?.unwrap_or(Ended::with(0)))
 }
 
-/// One line on a terminal: without root's rights nobody makes a cgroup, so that nothing bounds a command that runs away.
+/// One line on a terminal: without a cgroup nothing bounds a command that runs away.
 fn say_what_is_lacking(wanted: &Wanted) {
     let is_seen = !wanted.quiet && rustix::termios::isatty(rustix::stdio::stderr());
-    if is_seen && unprivileged::inside().is_some() {
+    if is_seen && unprivileged::inside().is_some() && unprivileged::cgroup().is_none() {
         crate::log::complain(
-            "agentbox: without root's rights no limit of memory, processors or processes holds; `agentbox explain` has the rest, and \
-             --quiet leaves this line out",
+            "agentbox: without root's rights no limit of memory, processors or processes holds here; `agentbox explain` has the rest, \
+             and --quiet leaves this line out",
         );
     }
 }
@@ -151,6 +154,27 @@ struct Prepared {
 }
 
 impl Prepared {
+    /// Holds what earlier runs wrote to caches, if it is kept and no other run in this workspace holds it.
+    fn keep(&mut self, wanted: &Wanted) -> Result<Option<Kept>> {
+        let Some(place) = self.wrapped.kept.take() else {
+            if wanted.caches == Caches::Kept && !wanted.quiet {
+                crate::log::complain(
+                    "agentbox: nothing of caches is kept: the home has none that this policy shows (docs/wrap.md)",
+                );
+            }
+            return Ok(None);
+        };
+        let (person, caches) = (&wanted.person, &self.wrapped.caches);
+        let kept = person.looking(|| Kept::open(person, &place, caches))??;
+        match &kept {
+            Some(kept) => self.wrapped.kept = Some(kept.dir.clone()),
+            None => crate::log::complain(
+                "agentbox: another run in this workspace keeps its caches: what this one writes to them goes with it",
+            ),
+        }
+        Ok(kept)
+    }
+
     fn create(&self) -> cli::Create {
         cli::Create {
             bundle: self.bundle.dir.clone(),
@@ -187,6 +211,7 @@ fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared>
         person,
         terminal: stdio.into_iter().all(rustix::termios::isatty),
         id: &bundle.id,
+        cgroup: unprivileged::cgroup().unwrap_or_else(|| PathBuf::from("/")),
     };
     bundle.write(&spec::build(&layout, &command))?;
     Ok(Prepared {
@@ -215,8 +240,11 @@ fn layout(wanted: &Wanted, resolved: &Resolved, environment: &mut Vec<String>) -
     layout.cwd = wanted.cwd.clone();
     layout.add_repository(person);
     layout.add_named(wanted, resolved)?;
-    if wanted.caches == Caches::Private && wanted.walls == Walls::Namespaces {
+    if wanted.caches != Caches::Hidden && wanted.walls == Walls::Namespaces {
         layout.add_caches(&list.caches, resolved);
+        if wanted.caches == Caches::Kept && !layout.caches.is_empty() {
+            layout.kept = Some(kept::place(person, &wanted.workspace)?);
+        }
     }
     layout.check_venvs()?;
     environment::add_toolchains(environment, list, &layout);

@@ -25,6 +25,8 @@ pub struct Command<'a> {
     pub terminal: bool,
     /// The container's id.
     pub id: &'a str,
+    /// The cgroup in which its own is to be: the root, or the person's.
+    pub cgroup: PathBuf,
 }
 
 /// Builds the spec.
@@ -44,7 +46,7 @@ pub fn build(layout: &Layout, command: &Command<'_>) -> Spec {
         .expect("the other fields have defaults");
     let mut linux = LinuxBuilder::default()
         .namespaces(namespaces())
-        .cgroups_path(PathBuf::from(format!("/agentbox-{}", command.id)))
+        .cgroups_path(command.cgroup.join(format!("agentbox-{}", command.id)))
         .masked_paths(
             layout
                 .masked

@@ -133,11 +133,7 @@ impl Wanted {
         let effects = effects.iter().map(|effect| format!("{path:?} {effect}"));
         self.from_files.extend(effects);
         self.walls = settings.walls.unwrap_or(self.walls);
-        self.caches = match settings.caches {
-            Some(true) => Caches::Private,
-            Some(false) => Caches::Hidden,
-            None => self.caches,
-        };
+        self.caches = settings.caches.unwrap_or(self.caches);
         self.quiet = settings.quiet.unwrap_or(self.quiet);
         self.summary = settings.summary.or(self.summary.take());
         self.read.extend(settings.read);
@@ -152,9 +148,11 @@ impl Wanted {
 
     fn add_line(&mut self, args: &cli::Wrap) {
         self.walls = args.walls.unwrap_or(self.walls);
-        if args.no_caches {
-            self.caches = Caches::Hidden;
-        }
+        self.caches = match (args.no_caches, args.keep_caches) {
+            (true, _) => Caches::Hidden,
+            (false, true) => Caches::Kept,
+            (false, false) => self.caches,
+        };
         self.quiet |= args.quiet;
         self.summary = args.summary.clone().or(self.summary.take());
         self.read.extend(args.read.clone());

@@ -19,7 +19,7 @@ use crate::cgroup::hierarchies::Hierarchies;
 use crate::cgroup::quota;
 use crate::sys::procfs;
 
-const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+pub(super) const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
 /// Where the sidecar's cgroup is to be and what it may use.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -28,6 +28,7 @@ use oci_spec::runtime::{LinuxNamespaceType, Spec};
 use rustix::process::{Signal, WaitOptions};
 
 use crate::cgroup::birthplace::Birthplace;
+use crate::cgroup::delegated;
 use crate::cgroup::path;
 use crate::cli::Global;
 use crate::enforce::executor::WallExecutor;
@@ -133,10 +134,10 @@ fn begin(
     let linux = spec.linux().as_ref();
     let named = path::named(spec).unwrap_or_default();
     let resources = linux.and_then(|l| l.resources().as_ref());
-    let born = match unprivileged::inside() {
+    let born = match (unprivileged::inside(), delegated::of_self()) {
         // The plan has no limits then that a cgroup would have to hold.
-        Some(_) => Birthplace::callers(),
-        None => Birthplace::make(&named, resources)?,
+        (Some(_), None) => Birthplace::callers(),
+        (None, _) | (Some(_), Some(_)) => Birthplace::make(&named, resources)?,
     };
     let prepared = prepare(&asked, dir, executor).map_err(&failed)?;
     let Prepared { args, console } = prepared;

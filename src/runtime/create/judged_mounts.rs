@@ -1,10 +1,10 @@
 //! What the container's first process will mount itself, got ready while the host's file system is in sight: detached
 //! copies of the judged sources with their attributes, and places in the image to put them.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::CreateError;
@@ -12,6 +12,7 @@ use super::excludes;
 use crate::enforce::rootfs::{OwnMount, OwnSource, make_mount_point};
 use crate::kernel::mount_options::{Bits, Propagation, Reach};
 use crate::plan::report::DENIED_IN;
+use crate::plan::wrapped::layer_of;
 use crate::plan::{
     Bind, BindAccess, FileKind, FilesystemPlan, MountKind, Plan, PlannedMount, Programs,
 };
@@ -41,6 +42,10 @@ pub fn prepare(
                         tree,
                         name: format!("volume-{index}"),
                         attributes: attributes(bind),
+                        kept: match &plan.kept {
+                            Some(dir) => Some(kept(&dir.join(layer_of(&mount.destination)))?),
+                            None => None,
+                        },
                     },
                     BindAccess::ReadOnly | BindAccess::ReadWrite => OwnSource::Tree {
                         tree,
@@ -95,6 +100,27 @@ fn tree(mount: &PlannedMount, bind: &Bind, sources: &[Opened]) -> Result<OwnedFd
     let source = sources.iter().find(|s| s.is_of(mount));
     let source = source.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
     copy(&source.fd, attributes(bind)).map_err(RuntimeError::io(step()))
+}
+
+/// The directory in which an overlay is kept, with its upper directory, and with a working directory of its own for this run: that
+/// of one before says that it was not written to the disk as a whole (`volatile`), and the kernel takes it for a crash.
+fn kept(dir: &Path) -> Result<OwnedFd, RuntimeError> {
+    let step = |what: &str| format!("{what} {dir:?}, in which a cache is kept");
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat2(CWD, dir, flags, Mode::empty(), resolve);
+    let opened = opened.map_err(RuntimeError::io(step("open")))?;
+    // By the descriptor: no name on the way counts again.
+    let work = format!("/proc/self/fd/{}/work", opened.as_raw_fd());
+    match std::fs::remove_dir_all(&work) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(RuntimeError::io(step("clear"))(error));
+        }
+        _ => {}
+    }
+    rustix::fs::mkdirat(&opened, "work", Mode::from_raw_mode(0o700))
+        .map_err(RuntimeError::io(step("prepare")))?;
+    copy(&opened, Bits::NO_PRIVILEGE).map_err(RuntimeError::io(step("copy the mount of")))
 }
 
 /// What a container may not do with a bind mount. Over a private one an overlay is written, not the mount itself.

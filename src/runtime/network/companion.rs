@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Spec;
 
 use crate::audit;
+use crate::cgroup::delegated::{self, Delegated};
 use crate::plan::workspace::{SANDBOX, pod_role};
 use crate::plan::{NetworkPlan, Plan};
 use crate::render::identity::cri_of;
@@ -48,9 +49,12 @@ pub(super) fn sidecar_config(
             cpu_period_us: 100_000,
         },
     };
-    // The only user there is is the person: no other can be had.
     let (uid, cgroup) = match unprivileged::inside() {
-        Some(_) => (0, None),
+        // The only user there is is the person: no other can be had.
+        Some(_) => {
+            let own = delegated::of_self().filter(Delegated::bounds_sidecar);
+            (0, own.map(|_| cgroup))
+        }
         None => (sidecar_uid(&place.dir()), Some(cgroup)),
     };
     SidecarConfig {

@@ -43,6 +43,7 @@ use oci_spec::runtime::Process;
 use rustix::process::PidfdFlags;
 
 use super::bundle::Base;
+use super::caches::Caches;
 use super::person::Person;
 use super::summary::{self, Summary};
 use super::wanted::Wanted;
@@ -132,6 +133,10 @@ fn run_decided(
 fn decide_in(place: &Place, global: &Global, wanted: &Wanted) -> Result<DecidedRun> {
     if wanted.name.is_some() {
         let why = "--name is for other verbs, which find no record of such a run: leave it out";
+        bail!(WrapRefused::NotByLandlock(why.to_owned()));
+    }
+    if wanted.caches == Caches::Kept {
+        let why = "caches are shown by mounts: leave --keep-caches out, or caches = \"keep\" of the settings";
         bail!(WrapRefused::NotByLandlock(why.to_owned()));
     }
     let prepared = prepare(global, wanted, Base::Run(&place.bundle()))?;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::cli::Walls;
 use crate::policy::{AskedOption, Field, OnUnknown, Publish, shown};
+use crate::wrap::caches::Caches;
 
 /// What stands in a file. Each is an option of `wrap`.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
@@ -35,8 +36,9 @@ pub struct Settings {
     pub env_file: Vec<PathBuf>,
     /// What the walls are made of.
     pub walls: Option<Walls>,
-    /// Whether caches of package managers are seen.
-    pub caches: Option<bool>,
+    /// Whether caches of package managers are seen: true, false or "keep".
+    #[serde(deserialize_with = "caches")]
+    pub caches: Option<Caches>,
     /// Whether refusals go unsaid.
     pub quiet: Option<bool>,
     /// Where the summary goes.
@@ -213,9 +215,15 @@ impl Settings {
             None => one("passes on your variable", pair),
         });
         all.extend(names);
-        all.extend(caches.map(|caches| match caches {
-            true => "lets caches of package managers be read".to_owned(),
-            false => "hides caches of package managers".to_owned(),
+        all.extend(caches.map(|caches| {
+            match caches {
+                Caches::Private => "lets caches of package managers be read".to_owned(),
+                Caches::Kept => {
+                    "keeps what is written to caches of package managers for the next run here"
+                        .to_owned()
+                }
+                Caches::Hidden => "hides caches of package managers".to_owned(),
+            }
         }));
         all.extend(quiet.map(|quiet| match quiet {
             true => "says nothing of refusals at the end".to_owned(),
@@ -228,6 +236,26 @@ impl Settings {
         );
         all
     }
+}
+
+/// `caches`, as a file spells it.
+fn caches<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Caches>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "true, false or \"keep\"")]
+    enum Spelt {
+        Seen(bool),
+        Word(Word),
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Word {
+        Keep,
+    }
+    Ok(Some(match Spelt::deserialize(from)? {
+        Spelt::Seen(true) => Caches::Private,
+        Spelt::Seen(false) => Caches::Hidden,
+        Spelt::Word(Word::Keep) => Caches::Kept,
+    }))
 }
 
 /// Whether `--policy` means a file by this: no name has a `/` or ends in `.toml`.

@@ -17,8 +17,8 @@
 
 mod allowed;
 mod file;
-mod own_dir;
-mod places;
+pub mod own_dir;
+pub mod places;
 mod seal;
 pub mod trust;
 

@@ -49,6 +49,11 @@ pub fn allowed(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("allowed")
 }
 
+/// Where it is kept what commands wrote to caches of package managers.
+pub fn kept(person: &Person, home: &Path) -> PathBuf {
+    trusted(person, home).with_file_name("caches")
+}
+
 /// The text of a project's file, or what is wrong with it: no link is followed, and nothing is waited for.
 pub fn read_project(path: &Path) -> Result<String, String> {
     let flags =
@@ -83,6 +88,7 @@ pub fn refuse_written<'a>(
         config(person, &home),
         trusted(person, &home),
         allowed(person, &home),
+        kept(person, &home),
     ];
     let written: Vec<PathBuf> = written.cloned().collect();
     let mut own = places.to_vec();

@@ -1,0 +1,200 @@
+//! A cgroup that is a person's own, for `wrap` without root's rights: a scope that the person's systemd gives
+//! (StartTransientUnit with Delegate, org.freedesktop.systemd1(5), systemd.resource-control(5)), or the cgroup that this process
+//! was started in, if that is the person's and holds nobody else.
+//!
+//! ```text
+//! .../agentbox-wrap-1a2b.scope      the person's; hands its controllers down, so no process may be in it itself (cgroups(7))
+//!   agentbox-runtime                this process
+//!   agentbox-ID                     the command, with the limits
+//!   agentbox-sidecar-ID             the sidecar, with its own
+//! ```
+//! The scope ends with its last process, whatever became of `wrap`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::birthplace::words;
+use crate::cgroup::CgroupError;
+use crate::cgroup::hierarchies::{Hierarchies, ROOT};
+
+/// Where this process is in the person's cgroup.
+const OWN: &str = "agentbox-runtime";
+
+/// How long systemd may take to answer, and to move this process.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// A cgroup of a person's, in which this process may make others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegated {
+    /// Its path below the root of the hierarchy, which begins with a slash.
+    pub path: PathBuf,
+    /// The controllers that it may hand down.
+    pub controllers: BTreeSet<String>,
+}
+
+impl Delegated {
+    /// Whether it can bound all that a sidecar may use.
+    pub fn bounds_sidecar(&self) -> bool {
+        let mut all = super::sidecar::CONTROLLERS.into_iter();
+        all.all(|one| self.controllers.contains(one))
+    }
+}
+
+/// Why a person has no cgroup.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotDelegated {
+    /// Version 1 cannot be delegated safely (systemd's CGROUP_DELEGATION).
+    #[error("this node has cgroup v1")]
+    Version,
+    /// busctl(1) is not there, or systemd refused.
+    #[error("ask systemd for a scope (busctl --user): {0}")]
+    Refused(String),
+    /// systemd has taken the job and not done it.
+    #[error("systemd moved this process to no scope of its own within {} s", WITHIN.as_secs())]
+    NotMoved,
+    /// The person's cgroup could not be used.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+}
+
+/// Moves this process, which is the person's and in no user namespace of its own yet, to a cgroup of the person's.
+pub fn settle() -> Result<(), NotDelegated> {
+    let hierarchies = Hierarchies::read()?;
+    if !hierarchies.is_unified() {
+        return Err(NotDelegated::Version);
+    }
+    if of_self().is_some() {
+        return Ok(());
+    }
+    let dir = match ask_systemd(&hierarchies) {
+        Ok(dir) => dir,
+        Err(refused) => own_alone(&hierarchies).ok_or(refused)?,
+    };
+    let own = dir.join(OWN);
+    let failed = |step: &str| CgroupError::io(format!("{step} {own:?}"));
+    match fs::create_dir(&own) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(failed("make the cgroup")(error).into());
+        }
+        _ => {}
+    }
+    fs::write(own.join("cgroup.procs"), "0").map_err(failed("move to the cgroup"))?;
+    Ok(())
+}
+
+/// The person's cgroup, if [`settle`] has moved this process there.
+pub fn of_self() -> Option<Delegated> {
+    let hierarchies = Hierarchies::read().ok().filter(Hierarchies::is_unified)?;
+    let own = hierarchies.of("self").ok()?.v2?;
+    let dir = own.parent().filter(|_| own.ends_with(OWN))?;
+    if !is_own(dir) {
+        return None;
+    }
+    Some(Delegated {
+        path: Path::new("/").join(dir.strip_prefix(ROOT).ok()?),
+        controllers: words(dir, "cgroup.controllers").ok()?,
+    })
+}
+
+/// Whether this node's cgroups are of the version that can be delegated.
+pub fn is_possible() -> bool {
+    Hierarchies::read().is_ok_and(|found| found.is_unified())
+}
+
+/// Whether a cgroup is this user's, or the person's who is root here.
+fn is_own(dir: &Path) -> bool {
+    fs::metadata(dir).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
+}
+
+/// The cgroup of this process, if it is the person's and nobody else is in it.
+fn own_alone(hierarchies: &Hierarchies) -> Option<PathBuf> {
+    let dir = hierarchies.of("self").ok()?.v2?;
+    let members = words(&dir, "cgroup.procs").ok()?;
+    let alone = members.len() == 1 && members.contains(&std::process::id().to_string());
+    (alone && dir != Path::new(ROOT) && is_own(&dir)).then_some(dir)
+}
+
+/// A scope for this process from the person's systemd.
+fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, NotDelegated> {
+    let mut random = [0; 6];
+    getrandom::fill(&mut random)
+        .map_err(|error| NotDelegated::Refused(format!("no random bytes: {error}")))?;
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let unit = format!("agentbox-wrap-{digits}.scope");
+    // systemd's own tool knows where the bus is, and how to greet it.
+    let asked = Command::new("busctl")
+        .args([
+            "--user",
+            "--quiet",
+            &format!("--timeout={}", WITHIN.as_secs()),
+        ])
+        .args([
+            "call",
+            "org.freedesktop.systemd1",
+            "/org/freedesktop/systemd1",
+        ])
+        .args(["org.freedesktop.systemd1.Manager", "StartTransientUnit"])
+        .args(["ssa(sv)a(sa(sv))", &unit, "fail"])
+        .args(properties(std::process::id()))
+        .stdin(Stdio::null())
+        .output();
+    match asked {
+        Ok(answer) if answer.status.success() => {}
+        Ok(answer) => {
+            let said = String::from_utf8_lossy(&answer.stderr);
+            return Err(NotDelegated::Refused(said.trim().to_owned()));
+        }
+        Err(error) => return Err(NotDelegated::Refused(error.to_string())),
+    }
+    let since = Instant::now();
+    while since.elapsed() < WITHIN {
+        match hierarchies.of("self")?.v2 {
+            Some(dir) if dir.ends_with(&unit) && is_own(&dir) => return Ok(dir),
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    Err(NotDelegated::NotMoved)
+}
+
+/// The scope's properties, as busctl(1) takes `a(sv)`, and no other unit.
+fn properties(pid: u32) -> Vec<String> {
+    let given: [&[&str]; 4] = [
+        &["Description", "s", "a command behind the walls of agentbox"],
+        &["Delegate", "b", "true"],
+        // Nothing is left to look at of one that failed.
+        &["CollectMode", "s", "inactive-or-failed"],
+        &["PIDs", "au", "1", &pid.to_string()],
+    ];
+    let count = given.len().to_string();
+    let words = given.into_iter().flatten().map(|word| (*word).to_owned());
+    [count]
+        .into_iter()
+        .chain(words)
+        .chain(["0".to_owned()])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_asked_for_in_busctls_words() {
+        let said = properties(77).join(" ");
+        assert!(said.starts_with("4 Description s "), "{said}");
+        assert!(said.contains(" Delegate b true "), "{said}");
+        assert!(said.ends_with(" PIDs au 1 77 0"), "{said}");
+    }
+
+    #[test]
+    fn a_directory_of_somebody_elses_is_not_the_persons() {
+        assert!(is_own(&std::env::temp_dir()) == (rustix::process::geteuid().as_raw() == 0));
+        assert!(!is_own(Path::new("/nowhere/at/all")));
+    }
+}
