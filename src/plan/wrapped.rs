@@ -26,6 +26,8 @@ pub struct Wrapped {
     pub asked: BTreeSet<PathBuf>,
     /// Caches of package managers: read, and written for the run alone.
     pub caches: BTreeSet<PathBuf>,
+    /// Parts of toolchains that hold packages alone, and are not searched.
+    pub packages: BTreeSet<PathBuf>,
     /// The directory of the node in which it is kept what is written to them, by [`layer_of`].
     pub kept: Option<PathBuf>,
     /// What the person named to be written, and the repository of a work tree.
@@ -67,6 +69,20 @@ impl Wrapped {
     /// Whether there are none: it is no bundle of `wrap`.
     pub fn is_empty(&self) -> bool {
         self.system.is_empty() && self.judged.is_empty() && self.written.is_empty()
+    }
+
+    /// The parts of a toolchain, below its mount point, that hold packages alone; the empty path for all of it.
+    pub fn packages_below(&self, place: &Path) -> Vec<PathBuf> {
+        // What the person named is looked at whatever it is.
+        if !self.judged.contains(place) || self.asked.contains(place) {
+            return Vec::new();
+        }
+        let all = self.packages.iter();
+        all.filter_map(|part| match part.strip_prefix(place) {
+            Ok(below) => Some(below.to_owned()),
+            Err(_) => place.starts_with(part).then(PathBuf::new),
+        })
+        .collect()
     }
 
     /// Whether what lies at a mount point is the node's system itself.
@@ -262,6 +278,31 @@ mod tests {
         assert!(!is_system(&|f| f.links[0].owner = 1000));
         assert!(!is_system(&|f| f.links[0].path = "/srv/a/link".into()));
         assert!(!is_system(&|f| f.same_as = Some("/etc/shadow".into())));
+    }
+
+    #[test]
+    fn packages_are_those_of_toolchains_and_of_nothing_that_was_named() {
+        let path = |text: &str| PathBuf::from(text);
+        let mut wrapped = Wrapped {
+            judged: [
+                path("/h/.pyenv"),
+                path("/h/.nvm/versions/node/v1"),
+                path("/h/x"),
+            ]
+            .into(),
+            packages: [path("/h/.pyenv/versions"), path("/h/.nvm/versions")].into(),
+            ..Wrapped::default()
+        };
+        let below = |wrapped: &Wrapped, place: &str| wrapped.packages_below(Path::new(place));
+        assert_eq!(below(&wrapped, "/h/.pyenv"), [path("versions")]);
+        assert_eq!(below(&wrapped, "/h/.nvm/versions/node/v1"), [path("")]);
+        assert!(below(&wrapped, "/h/x").is_empty());
+        assert!(
+            below(&wrapped, "/h/.pyenv/versions").is_empty(),
+            "no mount of it"
+        );
+        wrapped.asked.insert(path("/h/.pyenv"));
+        assert!(below(&wrapped, "/h/.pyenv").is_empty());
     }
 
     #[test]

@@ -204,7 +204,7 @@ pub fn search(
         let tree = open_tree(&found.fd, "", flags);
         // Without the right to clone it (`explain` by an ordinary user) nothing is mounted either.
         let root = tree.as_ref().unwrap_or(&found.fd);
-        let view = view(plan, found, opened);
+        let view = view(wrapped, plan, found, opened);
         search::search(root, &unwanted, budget, &view, source);
         told |=
             source.inside.len() > before || source.unsearched.is_some() || source.runtime.is_some();
@@ -213,13 +213,19 @@ pub fn search(
 }
 
 /// Where in the container a source will be, and the others.
-fn view<'a>(plan: &FilesystemPlan, own: &Opened, opened: &'a [Opened]) -> View<'a> {
+fn view<'a>(
+    wrapped: &Wrapped,
+    plan: &FilesystemPlan,
+    own: &Opened,
+    opened: &'a [Opened],
+) -> View<'a> {
     let own = plan.mounts.iter().find(|m| own.is_of(m));
     let others = plan.mounts.iter().filter_map(|mount| {
         let source = opened.iter().find(|o| o.is_of(mount))?;
         Some((mount.destination.clone(), source.fd.as_fd()))
     });
     View {
+        passed: own.map_or_else(Vec::new, |m| wrapped.packages_below(&m.destination)),
         own: own.map(|m| m.destination.clone()).unwrap_or_default(),
         others: others.collect(),
     }

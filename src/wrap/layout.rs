@@ -31,6 +31,8 @@ pub struct Layout {
     pub asked: BTreeSet<PathBuf>,
     /// Caches that are read, and written for the run alone.
     pub caches: BTreeSet<PathBuf>,
+    /// What installers of toolchains fetched.
+    pub packages: BTreeSet<PathBuf>,
     /// Where what is written to them is kept.
     pub kept: Option<PathBuf>,
     /// What `--write` named.
@@ -74,6 +76,7 @@ impl Layout {
             dropped: Vec::new(),
             asked: BTreeSet::new(),
             caches: BTreeSet::new(),
+            packages: BTreeSet::new(),
             kept: None,
             written: BTreeSet::new(),
             venvs: Vec::new(),
@@ -98,6 +101,9 @@ impl Layout {
             layout.add_home();
         }
         layout.add_toolchains(list);
+        if let (Some(home), Shown::Listed) = (&layout.home, shown) {
+            layout.packages = list.packages.iter().map(|part| home.join(part)).collect();
+        }
         // By name, wherever the home is: the search inside a mount goes only so deep.
         if let Some(home) = &layout.home {
             let hidden = credentials::hidden(home, &[&layout.workspace, home]);
@@ -268,6 +274,7 @@ impl Layout {
             judged: judged.cloned().collect(),
             asked: self.asked.clone(),
             caches: self.caches.clone(),
+            packages: self.packages.clone(),
             kept: self.kept.clone(),
             written: self.written.clone(),
             dropped: self.dropped.clone(),

@@ -20,6 +20,8 @@ pub struct List {
     pub beside_bin: Vec<PathBuf>,
     /// Where links, scripts and virtual environments may lead: below the home, or absolute.
     pub places: Vec<PathBuf>,
+    /// What installers of toolchains fetched: below the home, or absolute.
+    pub packages: Vec<PathBuf>,
     login_path: Vec<PathBuf>,
     #[serde(rename = "toolchain")]
     toolchains: Vec<Toolchain>,

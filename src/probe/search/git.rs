@@ -63,6 +63,8 @@ pub struct View<'a> {
     pub own: PathBuf,
     /// Where the others will be, and what they are.
     pub others: Vec<(PathBuf, BorrowedFd<'a>)>,
+    /// Directories of the one that is searched that are not looked into; the empty path is all of it.
+    pub passed: Vec<PathBuf>,
 }
 
 /// A path in one of the container's mounts.

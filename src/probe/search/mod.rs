@@ -100,6 +100,9 @@ pub(super) fn search(
     view: &View<'_>,
     facts: &mut SourceFacts,
 ) {
+    if view.passed.iter().any(|part| part.as_os_str().is_empty()) {
+        return;
+    }
     let mut search = Search::new(root, unwanted, view, budget);
     search.bases = facts
         .all_names()
@@ -128,6 +131,8 @@ struct Search<'a> {
     handles: Handles,
     /// A directory that was seen, and was elsewhere when it was to be looked at.
     moved: Option<PathBuf>,
+    /// Directories that are not looked into.
+    passed: &'a [PathBuf],
 }
 
 /// A directory that is looked at.
@@ -164,6 +169,7 @@ impl<'a> Search<'a> {
             cost: Cost::new(budget),
             handles: Handles::default(),
             moved: None,
+            passed: &view.passed,
         }
     }
 
@@ -262,6 +268,9 @@ impl<'a> Search<'a> {
         if let Next::Into(within) = next
             && directory
         {
+            if self.is_passed(at, name) {
+                return;
+            }
             let handle = self.handles.of(at.fd.as_fd(), name);
             let name = name.to_bytes();
             let cost = Places::cost(name, handle.as_ref());
@@ -269,6 +278,14 @@ impl<'a> Search<'a> {
                 self.places.push(at.number, name, handle.as_ref(), within);
             }
         }
+    }
+
+    /// Whether a directory is one that is not looked into.
+    fn is_passed(&self, at: &Directory<'_>, name: &CStr) -> bool {
+        let name = OsStr::from_bytes(name.to_bytes());
+        self.passed
+            .iter()
+            .any(|part| part.file_name() == Some(name) && part.parent() == Some(at.path))
     }
 
     /// An entry of a directory that is seen. What is called like a credential is hidden, but for a project's own settings and

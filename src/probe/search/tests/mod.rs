@@ -15,6 +15,11 @@ fn searched(dir: &Path) -> SourceFacts {
 
 /// What is found where these entries are meant for somebody.
 fn searched_for(dir: &Path, meant: &Meant) -> SourceFacts {
+    searched_but(dir, meant, &[])
+}
+
+/// Likewise, but for directories that are not looked into.
+fn searched_but(dir: &Path, meant: &Meant, passed: &[&str]) -> SourceFacts {
     let mut facts = SourceFacts::plain(dir.to_owned(), 0, 0, FileKind::Directory);
     let root = rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap();
     let budget = Budget::of(SearchRule::Complete);
@@ -22,7 +27,10 @@ fn searched_for(dir: &Path, meant: &Meant) -> SourceFacts {
         &root,
         &Unwanted::new(Never::builtin(), meant),
         budget,
-        &View::default(),
+        &View {
+            passed: passed.iter().map(PathBuf::from).collect(),
+            ..View::default()
+        },
         &mut facts,
     );
     facts.inside.sort_by(|a, b| a.path.cmp(&b.path));
@@ -50,6 +58,32 @@ fn sockets_and_credentials_are_found_at_any_depth_and_links_are_not_followed() {
         ["a/b/c/d/s", "a/b/c/s", "a/b/s", "a/s", "s", "user/.ssh"]
     );
     assert!(facts.unsearched.is_none());
+}
+
+#[test]
+fn packages_of_a_toolchain_are_not_looked_into_and_all_else_is() {
+    let scratch = TestDir::new("search-passed");
+    let dir = &scratch.0;
+    for name in [
+        "versions/3.12/.ssh",
+        "other/versions/.ssh",
+        "versions2/.ssh",
+        "a/b/.ssh",
+    ] {
+        fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    let seen = |passed: &[&str]| {
+        let facts = searched_but(dir, &Meant::new(), passed);
+        found(&facts).join(" ")
+    };
+    let others = "a/b/.ssh other/versions/.ssh versions2/.ssh";
+    assert_eq!(seen(&["versions"]), others);
+    assert_eq!(
+        seen(&["versions", "a/b"]),
+        "other/versions/.ssh versions2/.ssh"
+    );
+    assert_eq!(seen(&[""]), "");
+    assert!(seen(&["3.12"]).contains("versions/3.12/.ssh"));
 }
 
 #[test]

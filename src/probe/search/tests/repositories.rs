@@ -242,6 +242,7 @@ fn a_repository_may_be_another_mount() {
     let view = View {
         own: "/tree".into(),
         others: vec![("/main/.git".into(), main.as_fd())],
+        passed: Vec::new(),
     };
     let budget = Budget::of(SearchRule::Complete);
     search(
