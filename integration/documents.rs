@@ -122,7 +122,8 @@ fn every_number_of_an_attack_is_in_the_list_of_threats() {
                 .split(|c: char| !c.is_ascii_alphanumeric())
                 .map(str::to_owned)
                 .collect();
-            if let Some(name) = function(line) {
+            // serde's `visit_f64` is no attack.
+            if let Some(name) = function(line).filter(|name| !name.starts_with("visit_")) {
                 words.extend(name.split('_').map(str::to_uppercase));
             }
             for word in words.iter().filter(|word| is_number(word)) {

@@ -17,6 +17,7 @@ mod inside;
 mod internal;
 mod learn;
 mod leftovers;
+mod mcp;
 mod network;
 pub mod node;
 mod opened;

@@ -221,6 +221,29 @@ def switch(sock, log, path, fields, early):
         early = b""
 
 
+def rpc(sock, log, method, path, kind, body):
+    """A server of MCP that looks closely at nothing: of two fields of one name it takes the last, and it asks for no id."""
+    tools = {"tools": [{"name": "delete_all"}, {"name": "search_code"}]}
+    answers = []
+    if method == "POST":
+        said = json.loads(body)
+        for one in said if isinstance(said, list) else [said]:
+            name = one.get("params", {}).get("name")
+            witness(log, what="mcp", path=path, asked=one.get("method"), name=name, kind=kind)
+            answers.append({"jsonrpc": "2.0", "id": one.get("id"), "result": tools if one.get("method") == "tools/list" else {"did": name}})
+    text = json.dumps(answers if len(answers) > 1 else answers[0] if answers else {"jsonrpc": "2.0", "id": 9, "result": tools})
+    if method == "POST" and "/stream/" not in path:
+        head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(text)
+        return sock.sendall((head + text).encode())
+    sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+    events = (": open\r\n\r\nid: 1\r\nevent: message\r\ndata: %s\r\n\r\n" % text).encode()
+    for at in range(0, len(events), 7):
+        piece = events[at : at + 7]
+        sock.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+        time.sleep(0.001)
+    sock.sendall(b"0\r\n\r\n")
+
+
 def http(sock, log, local):
     """Answers requests until the client is done: with a file, for /bytes/N with N bytes, and else with an echo of what was asked."""
     early = b""
@@ -244,6 +267,9 @@ def http(sock, log, local):
         witness(log, what="http", method=method, path=path, host=fields.get("host"), body=len(rest), **more)
         if path.split("/")[-1].split("-")[0] == "socket" and "upgrade" in fields:
             return switch(sock, log, path, fields, early)
+        if path.endswith("/mcp"):
+            rpc(sock, log, method, path, fields.get("content-type"), rest)
+            continue
         if path.endswith("/events"):
             # An answer that goes on: the second event comes four seconds after the first.
             sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n")

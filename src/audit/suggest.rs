@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::mounts::{self, Mounts};
 use super::report::{self, Denied};
 use super::{Line, WallName, What};
-use crate::policy::{NetworkRule, Reach, Target, escape};
+use crate::policy::{Reach, Rule, Target, escape};
 
 /// The suggestion for one run.
 #[derive(Debug, Default, Serialize, PartialEq, Eq)]
@@ -108,11 +108,14 @@ fn why_not(denied: &Denied) -> Option<&'static str> {
     let Some(rule) = &denied.missing_rule else {
         return Some(WALLS);
     };
-    let Ok(rule) = rule.parse::<NetworkRule>() else {
-        return Some("the log names no rule for it");
+    let (target, reach) = match rule.parse::<Rule>() {
+        Ok(Rule::Connection(rule)) => (rule.target, rule.reach),
+        // One request, or one call.
+        Ok(Rule::Request(rule)) => (rule.target, Reach::Public),
+        Err(_) => return Some("the log names no rule for it"),
     };
-    match rule.target {
-        Target::Name(name) if rule.reach == Reach::Public => why_not_public(name.as_str()),
+    match target {
+        Target::Name(name) if reach == Reach::Public => why_not_public(name.as_str()),
         Target::Name(_) => {
             Some("it lies in a network of the node: write the rule yourself if you mean it")
         }
@@ -331,6 +334,22 @@ mod tests {
         ] {
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn a_request_and_a_call_are_suggested_as_rules_of_their_own() {
+        let call = "mcp:https://a.test/mcp tools/call:search";
+        let request = "GET https://a.test/x";
+        let mut other = host("a.test", Some(443), Some(request));
+        other.event.reason = Some(format!("{request}: a reason"));
+        let seen = suggested(&[
+            host("a.test", Some(443), Some(call)),
+            other,
+            host("192.0.2.1", Some(80), Some("GET http://192.0.2.1/x")),
+        ]);
+        let values: Vec<&str> = seen.network.iter().map(|a| a.value.as_str()).collect();
+        assert_eq!(values, [request, call]);
+        assert_eq!(seen.left_out.len(), 1);
     }
 
     #[test]

@@ -222,7 +222,7 @@ pub struct PolicyCheck {
     /// Host name or address to connect to
     #[arg(long, value_name = "HOST", required_unless_present = "request")]
     pub host: Option<String>,
-    /// Request to make instead, as 'GET https://HOST/PATH'
+    /// Request to make instead, as 'GET https://HOST/PATH' or 'mcp:https://HOST/PATH tools/call:NAME'
     #[arg(long, value_name = "REQUEST", conflicts_with_all = ["host", "port"])]
     pub request: Option<String>,
     /// TCP port

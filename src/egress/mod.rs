@@ -17,6 +17,7 @@ mod decide;
 pub mod dns;
 mod hash;
 pub mod http;
+pub mod mcp;
 pub mod names;
 mod opened;
 pub mod own;

@@ -8,7 +8,7 @@ use std::fmt;
 use super::Rules;
 use super::decide::may_mean;
 use super::http::{Head, HttpRefusal, authority};
-use crate::policy::request::{PathFault, Request, RequestPath, RequestRule, Scheme};
+use crate::policy::request::{Call, MCP, PathFault, Request, RequestPath, RequestRule, Scheme};
 use crate::policy::{Host, Rule};
 
 /// The answer about a request.
@@ -24,7 +24,23 @@ pub enum RequestDecision {
 
 impl Rules {
     /// Whether this request is allowed: by a rule for requests, or by one that opens its host and port whatever is said there.
+    ///
+    /// Of several calls of MCP each must be allowed, and the first that is not is the answer.
     pub fn decide_request(&self, request: &Request) -> RequestDecision {
+        let mut all = request.alone().map(|request| self.decide_one(&request));
+        let mut decided = all.next().unwrap_or(RequestDecision::NotListed);
+        for other in all {
+            if !matches!(other, RequestDecision::Allow(_)) {
+                decided = match decided {
+                    RequestDecision::Allow(_) => other,
+                    first => first,
+                };
+            }
+        }
+        decided
+    }
+
+    fn decide_one(&self, request: &Request) -> RequestDecision {
         let Request { host, port, .. } = request;
         if let Some(rule) = self.denies(host, *port) {
             return RequestDecision::DeniedBy(rule.clone().into());
@@ -129,6 +145,14 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Each of its calls, as a request of its own.
+    pub fn alone(&self) -> impl Iterator<Item = Self> {
+        self.request.alone().map(|request| Self {
+            request,
+            query: self.query.clone(),
+        })
+    }
+
     /// The rule that allows this request and no other; `None` where its path has an asterisk, which is more in a rule.
     pub fn rule(&self) -> Option<RequestRule> {
         let alone = Self {
@@ -148,8 +172,16 @@ impl fmt::Display for Asked {
             host,
             port,
             path,
+            calls,
         } = &self.request;
-        write!(f, "{method} {scheme}://")?;
+        let call = match calls.as_deref() {
+            Some([call]) => Some(call),
+            Some(_) | None => None,
+        };
+        match call {
+            Some(_) => write!(f, "{MCP}{scheme}://")?,
+            None => write!(f, "{method} {scheme}://")?,
+        }
         match host {
             Host::Address(address) if address.is_ipv6() => write!(f, "[{address}]")?,
             Host::Address(_) | Host::Name(_) => write!(f, "{host}")?,
@@ -158,15 +190,28 @@ impl fmt::Display for Asked {
             write!(f, ":{port}")?;
         }
         path.fmt(f)?;
-        match &self.query {
-            Some(query) => write!(f, "?{query}"),
+        if let Some(query) = &self.query {
+            write!(f, "?{query}")?;
+        }
+        match call {
+            Some(call) => write!(f, " {call}"),
             None => Ok(()),
         }
     }
 }
 
-/// Reads `METHOD https://HOST[:PORT]/PATH[?QUERY]`, as a person types it.
+/// Reads `METHOD https://HOST[:PORT]/PATH[?QUERY]`, or `mcp:https://HOST[:PORT]/PATH METHOD[:NAME]`, as a person types it.
 pub fn typed(text: &str) -> Result<Asked, HttpRefusal> {
+    if let Some(rest) = text.strip_prefix(MCP) {
+        let unlike = HttpRefusal::Unsupported("this is not mcp:https://HOST/PATH METHOD[:NAME]");
+        let Some((address, call)) = rest.split_once(' ') else {
+            return Err(unlike);
+        };
+        let call: Call = call.parse().map_err(|_| unlike)?;
+        let mut asked = typed(&format!("POST {address}"))?;
+        asked.request.calls = Some(vec![call]);
+        return Ok(asked);
+    }
     let unlike = HttpRefusal::Unsupported("this is not METHOD https://HOST/PATH");
     let Some((method, address)) = text.split_once(' ') else {
         return Err(unlike);
@@ -270,6 +315,7 @@ fn asked(
             host,
             port,
             path,
+            calls: None,
         },
         query: query.map(str::to_owned),
     })

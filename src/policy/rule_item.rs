@@ -103,7 +103,8 @@ string_form!(Rule);
 /// of one label is no public name, and nobody writes one in capitals.)
 impl Item for RuleItem {
     fn begins_with(word: &str, item: &str) -> bool {
-        RequestRule::is_meant(item) && word.parse::<Method>().is_ok()
+        let is_mcp = RequestRule::is_mcp_meant(item);
+        RequestRule::is_meant(item) && !is_mcp && word.parse::<Method>().is_ok()
     }
 }
 

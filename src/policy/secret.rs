@@ -232,6 +232,9 @@ impl NodeSecret {
             ));
         }
         let place = |rule: &RequestRule| match (&rule.target, rule.scheme) {
+            _ if rule.mcp().is_some() => Err(format!(
+                "secret {name}: {rule} names calls, and a secret is put into requests: name the endpoint as GET,POST,DELETE https://HOST/PATH"
+            )),
             (_, Scheme::Http) => Err(format!(
                 "secret {name} would be sent in the clear by {rule}: use https://"
             )),

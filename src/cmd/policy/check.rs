@@ -273,6 +273,15 @@ impl Question {
             RequestDecision::DeniedBy(rule) => {
                 Some((false, format!("denied: {self}: network.deny has {rule}")))
             }
+            RequestDecision::NotListed if network.rules.needs_calls(&asked.request) => {
+                let call = asked.to_string().replacen("POST ", "mcp:", 1);
+                Some((
+                    false,
+                    format!(
+                        "denied: {self}: what is in it decides: ask for '{call} METHOD[:NAME]'"
+                    ),
+                ))
+            }
             RequestDecision::NotListed => {
                 let is_named = network.rules.requests().any(|rule| rule.names(&self.host));
                 is_named.then(|| {

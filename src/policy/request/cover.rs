@@ -26,35 +26,74 @@ pub fn exceeds(rule: &RequestRule, limits: &[RequestRule]) -> Option<String> {
                 && covers_target(&limit.target, &rule.target)
         })
         .collect();
+    let address = RequestRule {
+        methods: Methods::Any,
+        path: PathGlob::parse("/").ok()?,
+        ..rule.clone()
+    };
+    let address = address.to_string();
+    let address = address.strip_prefix("* ")?.strip_suffix('/')?;
     for method in methods(rule, &near) {
-        let globs = near
+        let globs: Vec<&PathGlob> = near
             .iter()
-            .filter(|limit| match &method {
-                Some(method) => limit.methods.allow(method),
-                None => limit.methods == Methods::Any,
+            .filter(|limit| match (&method, &rule.methods) {
+                (Some(method), Methods::Mcp(_)) => limit.methods.allow(method),
+                // Who allows calls alone allows no requests.
+                (Some(method), _) => limit.mcp().is_none() && limit.methods.allow(method),
+                (None, _) => limit.methods == Methods::Any,
             })
-            .map(|limit| &limit.path);
-        if let Some(path) = outside(&rule.path, globs) {
+            .map(|limit| &limit.path)
+            .collect();
+        if let Some((path, ())) = outside(&rule.path, &globs, none) {
             let method = method.map_or_else(|| "*".to_owned(), |method| method.to_string());
-            let whole = RequestRule {
-                path: PathGlob::parse("/").ok()?,
-                ..rule.clone()
-            };
-            let whole = whole.to_string();
-            let (_, address) = whole.split_once(' ')?;
-            return Some(format!("{method} {}{path}", address.strip_suffix('/')?));
+            return Some(format!("{method} {address}{path}"));
         }
     }
-    None
+    let words = rule.mcp().into_iter().flat_map(super::McpWords::iter);
+    words
+        .filter_map(|word| call_outside(word, rule, &near))
+        .map(|(path, call)| format!("mcp:{address}{path} {call}"))
+        .next()
+}
+
+/// A path and a call at it that a word allows and no limit does: a limit for calls at that path, or one for all that is posted to it.
+fn call_outside(
+    word: &super::mcp::McpWord,
+    rule: &RequestRule,
+    near: &[&RequestRule],
+) -> Option<(String, String)> {
+    let post: Method = "POST".parse().ok()?;
+    let near: Vec<&&RequestRule> = near
+        .iter()
+        .filter(|limit| limit.mcp().is_some() || limit.methods.allow(&post))
+        .collect();
+    let globs: Vec<&PathGlob> = near.iter().map(|limit| &limit.path).collect();
+    outside(&rule.path, &globs, |ends| {
+        let here = || near.iter().zip(ends).filter(|(_, end)| **end);
+        match here().any(|(limit, _)| limit.mcp().is_none()) {
+            true => None,
+            false => word.outside(here().filter_map(|(limit, _)| limit.mcp())),
+        }
+    })
+}
+
+/// That no limit has a path is enough to be beyond them.
+fn none(ends: &[bool]) -> Option<()> {
+    (!ends.iter().any(|end| *end)).then_some(())
 }
 
 /// The methods to look at: each that the rule names, or each that a limit names and, as `None`, all others.
 fn methods(rule: &RequestRule, limits: &[&RequestRule]) -> Vec<Option<Method>> {
     let named = |methods: &Methods| match methods {
-        Methods::Any => BTreeSet::new(),
+        Methods::Any | Methods::Mcp(_) => BTreeSet::new(),
         Methods::These(methods) => methods.clone(),
     };
     match &rule.methods {
+        // Those of the stream and of a session's end; the calls are compared as such.
+        Methods::Mcp(_) => ["GET", "DELETE"]
+            .iter()
+            .map(|method| method.parse().ok())
+            .collect(),
         Methods::These(methods) => methods.iter().cloned().map(Some).collect(),
         Methods::Any => {
             let limited: BTreeSet<Method> = limits
@@ -138,18 +177,26 @@ impl Segment {
     }
 }
 
-/// A path that a pattern matches and none of the others does.
-fn outside<'a>(asked: &'a PathGlob, others: impl Iterator<Item = &'a PathGlob>) -> Option<String> {
-    let globs: Vec<&PathGlob> = std::iter::once(asked).chain(others).collect();
+/// A path that a pattern matches and that is beyond, as `beyond` says of which others match it.
+fn outside<T>(
+    asked: &PathGlob,
+    others: &[&PathGlob],
+    beyond: impl Fn(&[bool]) -> Option<T>,
+) -> Option<(String, T)> {
+    let globs: Vec<&PathGlob> = std::iter::once(asked)
+        .chain(others.iter().copied())
+        .collect();
     let alphabet = alphabet(&globs);
     let begin: Vec<Stand> = globs.iter().map(|glob| Stand::first(glob)).collect();
     let begin = (begin, Segment::Before);
     let mut seen = HashSet::from([begin.clone()]);
     let mut ways = VecDeque::from([(begin, String::new())]);
     while let Some(((stands, segment), path)) = ways.pop_front() {
-        let mut ends = stands.iter().map(Stand::is_end);
-        if segment.is_end() && ends.next() == Some(true) && !ends.any(|end| end) {
-            return Some(path);
+        let ends: Vec<bool> = stands.iter().map(Stand::is_end).collect();
+        if let (true, Some((true, others))) = (segment.is_end(), ends.split_first())
+            && let Some(found) = beyond(others)
+        {
+            return Some((path, found));
         }
         for symbol in &alphabet {
             let Some(segment) = segment.after(*symbol) else {
@@ -169,7 +216,8 @@ fn outside<'a>(asked: &'a PathGlob, others: impl Iterator<Item = &'a PathGlob>) 
         }
         if seen.len() > MOST_STATES {
             // Too much to compare: the pattern itself says what is not shown to be within the limits.
-            return Some(asked.to_string());
+            let found = beyond(&vec![false; others.len()])?;
+            return Some((asked.to_string(), found));
         }
     }
     None
@@ -248,6 +296,21 @@ mod tests {
                 "GET https://a.test/p%2Fq/*",
                 &["GET https://a.test/p%2Fq/**"],
             ),
+            (
+                "mcp:https://a.test/mcp tools/call:search_*",
+                &["mcp:https://a.test/* tools/call:s* prompts/get"],
+            ),
+            (
+                "mcp:https://a.test/mcp tools/call:a tools/call:b",
+                &[
+                    "mcp:https://a.test/mcp tools/call:a",
+                    "mcp:https://a.test/** tools/call:b",
+                ],
+            ),
+            (
+                "mcp:https://a.test/mcp tools/call resources/templates/list",
+                &["GET,POST,DELETE https://a.test/mcp"],
+            ),
         ] {
             assert_eq!(beyond(asked, limits), None, "{asked} {limits:?}");
         }
@@ -301,6 +364,40 @@ mod tests {
                 "GET http://a.test/x",
                 &["GET https://a.test/x"],
                 "GET http://a.test/x",
+            ),
+            (
+                "mcp:https://a.test/mcp tools/call:search_*",
+                &["mcp:https://a.test/mcp tools/call:search_a* prompts/get"],
+                "mcp:https://a.test/mcp tools/call:search_",
+            ),
+            // Each limit covers one of the two paths.
+            (
+                "mcp:https://a.test/* tools/call:a",
+                &[
+                    "mcp:https://a.test/* tools/call:b",
+                    "mcp:https://a.test/x tools/call:a",
+                ],
+                "mcp:https://a.test/a tools/call:a",
+            ),
+            (
+                "mcp:https://a.test/mcp tools/call:a",
+                &["POST https://a.test/mcp"],
+                "GET https://a.test/mcp",
+            ),
+            (
+                "POST https://a.test/mcp",
+                &["mcp:https://a.test/mcp tools/call"],
+                "POST https://a.test/mcp",
+            ),
+            (
+                "GET https://a.test/mcp",
+                &["mcp:https://a.test/mcp tools/call"],
+                "GET https://a.test/mcp",
+            ),
+            (
+                "mcp:https://a.test/mcp tools/call",
+                &["GET,DELETE https://a.test/mcp"],
+                "mcp:https://a.test/mcp tools/call:a",
             ),
             (
                 "GET https://a.test:444/x",
@@ -361,7 +458,7 @@ mod tests {
                 paths.iter().filter(|path| asked.matches(path)).collect();
             for (at, limit) in globs.iter().enumerate() {
                 let second = &globs[(at * 7 + 3) % globs.len()];
-                let found = outside(asked, [limit, second].into_iter());
+                let found = outside(asked, &[limit, second], none).map(|(path, ())| path);
                 let naive = asked_paths
                     .iter()
                     .find(|path| !limit.matches(path) && !second.matches(path));

@@ -7,13 +7,15 @@
 //! path    = "/" segments                        ("*": a part of a segment, "**": one segment or more; none: all paths)
 //! ```
 //!
-//! The method `WEBSOCKET` is a WebSocket's handshake, which no rule allows that does not name it.
+//! The method `WEBSOCKET` is a WebSocket's handshake, which no rule allows that does not name it. A rule that begins with `mcp:` names the
+//! calls of MCP behind its address instead of methods (`mcp`).
 
 mod cover;
 mod glob;
+mod mcp;
+mod method;
 mod path;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,88 +25,17 @@ use super::text::{ValueError, string_form};
 
 pub use cover::exceeds;
 pub use glob::PathGlob;
+pub use mcp::{Call, McpWords, NameGlob, is_method, listed_for, name_field};
+pub use method::{Method, Methods};
 pub use path::{PathFault, RequestPath};
-
-/// The most methods that a rule names, and the longest of them.
-const MOST_METHODS: usize = 16;
-const LONGEST_METHOD: usize = 24;
 
 const GRAMMAR: &str = "a rule for requests: METHOD[,METHOD...] https://HOST[:PORT]/PATH, in which * is a part of a segment and \
                        ** one segment or more";
 
-/// The method of a request: capitals and hyphens, as all registered ones are; another spelling is another method to some servers.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Method(String);
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Method {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let plain = text.bytes().all(|b| b.is_ascii_uppercase() || b == b'-');
-        let starts = text.starts_with(|c: char| c.is_ascii_uppercase());
-        // A tunnel is no request for a path.
-        if plain && starts && text.len() <= LONGEST_METHOD && text != "CONNECT" {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(ValueError::grammar(
-                text,
-                "a method of HTTP: A-Z and '-', and not CONNECT",
-            ))
-        }
-    }
-}
-
-impl Method {
-    /// Not a method of HTTP: the handshake of a WebSocket, by which a connection is no longer one of requests.
-    pub const WEBSOCKET: &str = "WEBSOCKET";
-
-    /// Whether it is that handshake.
-    pub fn is_websocket(&self) -> bool {
-        self.0 == Self::WEBSOCKET
-    }
-}
-
-/// Which methods a rule names.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Methods {
-    /// Every one; to allow, all but the handshake of a WebSocket.
-    Any,
-    /// These.
-    These(BTreeSet<Method>),
-}
-
-impl Methods {
-    /// Whether a rule with them allows this one. What follows a WebSocket's handshake nobody reads: it is allowed by its own name.
-    pub fn allow(&self, method: &Method) -> bool {
-        match self {
-            Self::Any => !method.is_websocket(),
-            Self::These(methods) => methods.contains(method),
-        }
-    }
-
-    /// Whether a rule with them denies this one.
-    pub fn deny(&self, method: &Method) -> bool {
-        *self == Self::Any || self.allow(method)
-    }
-}
-
-impl fmt::Display for Methods {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => f.write_str("*"),
-            Self::These(methods) => {
-                let methods: Vec<&str> = methods.iter().map(|method| method.0.as_str()).collect();
-                f.write_str(&methods.join(","))
-            }
-        }
-    }
-}
+const MCP_GRAMMAR: &str = "a rule for MCP: mcp:https://HOST[:PORT]/PATH METHOD[:NAME]..., such as \
+                           mcp:https://mcp.example.com/mcp tools/call:search_*";
+/// What a rule for calls begins with.
+pub const MCP: &str = "mcp:";
 
 /// How the real host is spoken to.
 #[derive(
@@ -164,6 +95,21 @@ pub struct Request {
     pub port: u16,
     /// The path.
     pub path: RequestPath,
+    /// The calls of MCP in its body, where somebody has read that.
+    pub calls: Option<Vec<Call>>,
+}
+
+impl Request {
+    /// Each of its calls, as a request of its own; itself where it has none.
+    pub fn alone(&self) -> impl Iterator<Item = Self> {
+        let calls = self.calls.as_deref().unwrap_or_default();
+        let itself = calls.is_empty().then(|| self.clone());
+        let each = calls.iter().map(|call| Self {
+            calls: Some(vec![call.clone()]),
+            ..self.clone()
+        });
+        each.chain(itself)
+    }
 }
 
 /// A rule for requests.
@@ -187,8 +133,43 @@ pub struct RequestRule {
 impl RequestRule {
     /// Whether a text means a rule for requests, be it a right one or not: no other has an address behind a space.
     pub fn is_meant(text: &str) -> bool {
-        text.split_once(' ')
-            .is_some_and(|(_, address)| address.contains("://"))
+        Self::is_mcp_meant(text)
+            || text
+                .split_once(' ')
+                .is_some_and(|(_, address)| address.contains("://"))
+    }
+
+    /// Whether it means one for calls of MCP.
+    pub fn is_mcp_meant(text: &str) -> bool {
+        text.strip_prefix(MCP)
+            .is_some_and(|rest| rest.contains('/'))
+    }
+
+    /// The calls, where it is a rule for those.
+    pub fn mcp(&self) -> Option<&McpWords> {
+        match &self.methods {
+            Methods::Mcp(words) => Some(words),
+            Methods::Any | Methods::These(_) => None,
+        }
+    }
+
+    /// Whether it is about this path of this host, whatever is asked for there.
+    pub fn leads_to(&self, request: &Request) -> bool {
+        self.names(&request.host)
+            && self.scheme == request.scheme
+            && self.allowed_port() == request.port
+            && self.path.matches(&request.path)
+    }
+
+    /// Whether it denies something at this path of this host, in one of its readings.
+    pub fn denies_something_of(&self, request: &Request) -> bool {
+        let named = match &request.host {
+            Host::Name(name) => self.target.denies_name(name),
+            Host::Address(address) => self.target.denies_address(*address),
+        };
+        named
+            && self.port.is_none_or(|port| port == request.port)
+            && self.path.denies(&request.path)
     }
 
     /// Whether it names this host.
@@ -201,23 +182,12 @@ impl RequestRule {
 
     /// Whether it allows this request, however the host reads it.
     pub fn allows(&self, request: &Request) -> bool {
-        self.names(&request.host)
-            && self.scheme == request.scheme
-            && self.allowed_port() == request.port
-            && self.methods.allow(&request.method)
-            && self.path.matches(&request.path)
+        self.leads_to(request) && self.methods.allow_request(request)
     }
 
     /// Whether it denies this request, in one of its readings. A name stands for all below it, and the scheme for either.
     pub fn denies(&self, request: &Request) -> bool {
-        let named = match &request.host {
-            Host::Name(name) => self.target.denies_name(name),
-            Host::Address(address) => self.target.denies_address(*address),
-        };
-        named
-            && self.port.is_none_or(|port| port == request.port)
-            && self.methods.deny(&request.method)
-            && self.path.denies(&request.path)
+        self.denies_something_of(request) && self.methods.deny_request(request)
     }
 
     /// The rule for connections that would let all of these requests through, and all else that can be said to their hosts.
@@ -241,7 +211,11 @@ impl RequestRule {
 
 impl fmt::Display for RequestRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}://", self.methods, self.scheme)?;
+        match &self.methods {
+            Methods::Mcp(_) => f.write_str(MCP)?,
+            Methods::Any | Methods::These(_) => write!(f, "{} ", self.methods)?,
+        }
+        write!(f, "{}://", self.scheme)?;
         match &self.target {
             Target::Name(name) => write!(f, "{name}")?,
             Target::Below(domain) => write!(f, "*.{domain}")?,
@@ -252,7 +226,11 @@ impl fmt::Display for RequestRule {
         if let Some(port) = self.port {
             write!(f, ":{port}")?;
         }
-        self.path.fmt(f)
+        self.path.fmt(f)?;
+        match &self.methods {
+            Methods::Mcp(words) => write!(f, " {words}"),
+            Methods::Any | Methods::These(_) => Ok(()),
+        }
     }
 }
 
@@ -260,9 +238,18 @@ impl FromStr for RequestRule {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let bad = || ValueError::grammar(text, GRAMMAR);
-        let (methods, address) = text.split_once(' ').ok_or_else(bad)?;
-        let methods = parse_methods(methods)?;
+        let is_mcp = Self::is_mcp_meant(text);
+        let bad = || ValueError::grammar(text, if is_mcp { MCP_GRAMMAR } else { GRAMMAR });
+        let (methods, address) = match text.strip_prefix(MCP).filter(|_| is_mcp) {
+            Some(rest) => {
+                let (address, words) = rest.split_once(' ').ok_or_else(bad)?;
+                (Methods::Mcp(words.parse()?), address)
+            }
+            None => {
+                let (methods, address) = text.split_once(' ').ok_or_else(bad)?;
+                (methods.parse()?, address)
+            }
+        };
         let (scheme, rest) = Scheme::split(address).ok_or_else(bad)?;
         let at = rest.find('/').unwrap_or(rest.len());
         let (authority, path) = rest.split_at(at);
@@ -280,17 +267,6 @@ impl FromStr for RequestRule {
 }
 
 string_form!(RequestRule);
-
-fn parse_methods(text: &str) -> Result<Methods, ValueError> {
-    if text == "*" {
-        return Ok(Methods::Any);
-    }
-    let methods: BTreeSet<Method> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    match methods.len() <= MOST_METHODS {
-        true => Ok(Methods::These(methods)),
-        false => Err(ValueError::grammar(text, "a list of at most 16 methods")),
-    }
-}
 
 /// The host or hosts and the port. An address has a colon in it only within brackets.
 fn parse_authority(text: &str) -> Option<(Target, Option<u16>)> {
@@ -326,6 +302,8 @@ mod tests {
             "GET https://[2001:db8::1]:444/**",
             "VERSION-CONTROL https://*/**",
             "GET,WEBSOCKET https://a.test/socket",
+            "mcp:https://mcp.example.com/mcp tools/call:search_*",
+            "mcp:http://[2001:db8::1]:444/a/* prompts/get resources/read:file:///a tools/list",
         ] {
             let rule: RequestRule = text.parse().unwrap();
             assert_eq!(rule.to_string(), text);
@@ -375,6 +353,12 @@ mod tests {
             "GET https://a.test/a b",
             "GET https://a.test/../b",
             "GET https://a.test/a\r\nHost: b.test",
+            "mcp:https://a.test/mcp",
+            "mcp:https://a.test/mcp ",
+            "mcp:a.test/mcp tools/call",
+            "mcp:https://a.test/mcp TOOLS/CALL:a,b",
+            "mcp: https://a.test/mcp tools/call",
+            "POST mcp:https://a.test/mcp tools/call",
         ] {
             assert!(text.parse::<RequestRule>().is_err(), "{text:?}");
         }
@@ -389,6 +373,7 @@ mod tests {
             host: "a.test".parse().unwrap(),
             port: 443,
             path: RequestPath::parse("/x").unwrap(),
+            calls: None,
         };
         for (methods, get, websocket) in [
             ("*", true, false),

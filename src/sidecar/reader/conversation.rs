@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use http_body_util::Either;
+use http_body_util::{BodyExt, Either};
 use hyper::body::{Bytes, Incoming};
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_TYPE, HeaderValue, UPGRADE};
@@ -18,24 +18,26 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request as HttpRequest, Response, StatusCode};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 use super::authority::Opener;
+use super::mcp::{self, Heard};
 use super::messages::{Answer, Arrival, By, Line, Question, Way};
 use super::outside::{Greetings, Outside, Words};
-use super::redaction::Cleaned;
 use super::rewrite::Expected;
 use super::secrets::{Answers, Secrets};
 use super::stream::{self, Client, Clock, Fault, Inside, Passage, Turn};
 use super::websocket::{self, Opaque};
 use super::{opened, rewrite};
 use crate::egress::http::LONGEST_HEAD;
+use crate::egress::mcp::{Lists, Message, refusal};
 use crate::egress::request::Asked;
 use crate::policy::request::Scheme;
 
 /// How long a client may take for a head, and be idle between requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 
-type Told = Response<Either<Words, Either<Incoming, Cleaned>>>;
+type Told = Response<Either<Words, Heard>>;
 
 /// What a reader has.
 pub(super) struct Given {
@@ -43,6 +45,8 @@ pub(super) struct Given {
     pub secrets: Secrets,
     /// Opens TLS, where that is opened.
     pub opener: Option<Opener>,
+    /// Those who hold a message of MCP.
+    pub turns: Semaphore,
 }
 
 struct Conversation<'a> {
@@ -61,10 +65,10 @@ struct Conversation<'a> {
 
 /// A request that may go, and what it may go by.
 enum Leave {
-    /// Over this new connection.
-    New(OwnedFd),
-    /// Over the one before.
-    Kept,
+    /// Over this new connection, or over the one before; with what lists in the answer may show.
+    Go(Option<OwnedFd>, Option<Box<Lists>>),
+    /// What is in it decides.
+    Read,
     /// It may not; the client is told this.
     Refused(Box<Told>),
 }
@@ -199,6 +203,7 @@ impl Conversation<'_> {
     /// By the connection that is kept, or by a new one where the host has ended that before it got anything.
     async fn forward(&self, asked: Asked, message: HttpRequest<Incoming>) -> io::Result<Told> {
         let secrets = &self.given.secrets;
+        let message = message.map(Either::Left);
         let (unfit, mut message) = match rewrite::request(&asked, message, secrets) {
             Ok(message) => (None, Some(message)),
             Err(why) => (Some(why), None),
@@ -209,6 +214,7 @@ impl Conversation<'_> {
             // Its connection is its own.
             kept = None;
         }
+        let mut read: Option<Message> = None;
         loop {
             let is_ready = match &mut kept {
                 Some(outside) => outside.is_ready().await,
@@ -216,24 +222,57 @@ impl Conversation<'_> {
             };
             let by = if is_ready { By::Either } else { By::New };
             let (address, unfit) = (address.clone(), unfit.clone());
-            let may = Question::Request { address, unfit, by };
-            let (mut outside, is_new) = match (self.leave(&may).await?, kept.take()) {
-                (Leave::Refused(told), kept) => {
+            let calls = read.as_ref().map(|message| message.calls.clone());
+            let may = Question::Request {
+                address,
+                unfit,
+                calls,
+                by,
+            };
+            let (stream, lists) = match self.leave(&may).await? {
+                Leave::Refused(told) => {
                     self.outside.replace(kept);
-                    return Ok(*told);
+                    return Ok(in_mcp(*told, read.as_ref()).await);
                 }
-                (Leave::New(stream), _) => match self.open(stream).await {
+                Leave::Read => match (message.take(), &read) {
+                    (Some((whole, expected)), None) => {
+                        match mcp::take(whole, &self.given.turns).await {
+                            Ok((whole, taken)) => {
+                                read = Some(taken);
+                                message = Some((whole, expected));
+                                continue;
+                            }
+                            Err(why) => return self.refused(&Question::Unclear(why)).await,
+                        }
+                    }
+                    _ => return Err(io::ErrorKind::InvalidData.into()),
+                },
+                Leave::Go(stream, lists) => (stream, lists),
+            };
+            let (mut outside, is_new) = match (stream, kept.take()) {
+                (Some(stream), _) => match self.open(stream).await {
                     Ok(outside) => (outside, true),
                     Err(why) => return self.refused(&Question::Unreachable(why)).await,
                 },
-                (Leave::Kept, Some(outside)) => (outside, false),
-                (Leave::Kept, None) => return Err(io::ErrorKind::InvalidData.into()),
+                (None, Some(outside)) => (outside, false),
+                (None, None) => return Err(io::ErrorKind::InvalidData.into()),
             };
-            let Some((sent, expected)) = message.take() else {
+            let Some((mut sent, expected)) = message.take() else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
+            // A message has a list in its answer where it asks for one; a stream may have any.
+            let has_lists = read
+                .as_ref()
+                .is_some_and(|message| message.bytes.is_empty() || message.lists());
+            let lists = lists.filter(|_| has_lists);
+            if lists.is_some() {
+                mcp::ask_plain(sent.headers_mut());
+            }
             match outside.send(sent).await {
-                Ok(answer) => return self.told(&asked, answer, (outside, expected)).await,
+                Ok(answer) => {
+                    let sent = (outside, expected, lists);
+                    return self.told(&asked, answer, sent).await;
+                }
                 Err((_, Some(unsent))) if !is_new => message = Some((unsent, expected)),
                 Err((why, _)) => return self.refused(&Question::Unreachable(why)).await,
             }
@@ -250,7 +289,7 @@ impl Conversation<'_> {
         &self,
         asked: &Asked,
         answer: Response<Incoming>,
-        (outside, expected): (Outside, Expected),
+        (outside, expected, lists): (Outside, Expected, Option<Box<Lists>>),
     ) -> io::Result<Told> {
         let secrets = &self.given.secrets;
         let why = match rewrite::answer((asked, self.spoken), answer, (secrets, &expected)) {
@@ -260,17 +299,27 @@ impl Conversation<'_> {
                         self.opaque.replace(Some(host));
                         return Ok(answer.map(|_| Either::Left(Words::default())));
                     }
-                    None => "it ended the connection behind its answer",
+                    None => "it ended the connection behind its answer".to_owned(),
                 }
             }
             Ok(answer) => {
-                self.outside.replace(Some(outside));
-                return Ok(answer.map(|body| match expected.answers {
-                    Answers::AsTheyCome => Either::Right(Either::Left(body)),
-                    Answers::Cleaned => Either::Right(Either::Right(secrets.cleaned(body))),
-                }));
+                let answer = answer.map(|body| match expected.answers {
+                    Answers::AsTheyCome => Either::Left(body),
+                    Answers::Cleaned => Either::Right(secrets.cleaned(body)),
+                });
+                let heard = match lists {
+                    Some(lists) => mcp::shown(answer, *lists).await,
+                    None => Ok(answer.map(Either::Left)),
+                };
+                match heard {
+                    Ok(answer) => {
+                        self.outside.replace(Some(outside));
+                        return Ok(answer.map(Either::Right));
+                    }
+                    Err(why) => why,
+                }
             }
-            Err(why) => why,
+            Err(why) => why.to_owned(),
         };
         let why = format!("{}: {why}", self.arrival.host);
         self.refused(&Question::Unreachable(why)).await
@@ -283,7 +332,8 @@ impl Conversation<'_> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         Ok(match answer {
-            Answer::Go => fds.into_iter().next().map_or(Leave::Kept, Leave::New),
+            Answer::Go { lists } => Leave::Go(fds.into_iter().next(), lists),
+            Answer::Read => Leave::Read,
             Answer::Refused {
                 status,
                 phrase,
@@ -296,8 +346,25 @@ impl Conversation<'_> {
     async fn refused(&self, why: &Question) -> io::Result<Told> {
         match self.leave(why).await? {
             Leave::Refused(told) => Ok(*told),
-            Leave::New(_) | Leave::Kept => Err(io::ErrorKind::InvalidData.into()),
+            Leave::Go(..) | Leave::Read => Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+}
+
+/// A refusal as a client of MCP reads it: an error of JSON-RPC, where a request waits for its answer.
+async fn in_mcp(told: Told, message: Option<&Message>) -> Told {
+    let Some(message) = message.filter(|_| told.status() == StatusCode::FORBIDDEN) else {
+        return told;
+    };
+    let (parts, body) = told.into_parts();
+    let Ok(whole) = body.collect().await else {
+        return Response::from_parts(parts, Either::Left(Words::default()));
+    };
+    let whole = whole.to_bytes();
+    let explanation = String::from_utf8_lossy(&whole);
+    match refusal(message, &explanation) {
+        Some(error) => words(200, String::new(), error),
+        None => Response::from_parts(parts, Either::Left(Words::new(whole))),
     }
 }
 
@@ -307,7 +374,9 @@ fn words(status: u16, phrase: String, body: String) -> Told {
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
     let json = HeaderValue::from_static("application/json");
     answer.headers_mut().insert(CONTENT_TYPE, json);
-    if let Ok(phrase) = ReasonPhrase::try_from(phrase.into_bytes()) {
+    if !phrase.is_empty()
+        && let Ok(phrase) = ReasonPhrase::try_from(phrase.into_bytes())
+    {
         answer.extensions_mut().insert(phrase);
     }
     answer

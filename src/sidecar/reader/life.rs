@@ -80,6 +80,7 @@ fn prepare(
         greetings,
         secrets,
         opener,
+        turns: tokio::sync::Semaphore::new(super::mcp::AT_ONCE),
     };
     Ok((landlock_abi, given))
 }

@@ -9,8 +9,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::egress::mcp::Lists;
 use crate::policy::Host;
-use crate::policy::request::Scheme;
+use crate::policy::request::{Call, Scheme};
 use crate::sys::event::Messages;
 
 /// The longest message, in bytes: an address of a request, which is part of a head, as JSON.
@@ -64,6 +65,8 @@ pub(in crate::sidecar) enum Question {
         address: String,
         /// Why it cannot be sent, whatever the rules say.
         unfit: Option<String>,
+        /// The calls of MCP in its body, once they were asked for.
+        calls: Option<Vec<Call>>,
         /// What it can go by.
         by: By,
     },
@@ -86,7 +89,12 @@ pub(in crate::sidecar) enum Question {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(in crate::sidecar) enum Answer {
     /// It may go, over the connection that comes along, or else over the one before.
-    Go,
+    Go {
+        /// What lists in its answer may show, where it can have some.
+        lists: Option<Box<Lists>>,
+    },
+    /// What is in it decides: it is to be read, and asked about again.
+    Read,
     /// It may not, and this is what the client is told.
     Refused {
         status: u16,
@@ -156,10 +164,10 @@ mod tests {
             let (a, b) = (Line::new(a).unwrap(), Line::new(b).unwrap());
             let early: Vec<u8> = (0..3 * PIECE + 7).map(|n| (n % 251) as u8).collect();
             a.say_early(&early).await.unwrap();
-            a.say(&Answer::Go, &[]).await.unwrap();
+            a.say(&Answer::Read, &[]).await.unwrap();
             assert_eq!(b.hear_early(early.len()).await.unwrap(), early);
             let heard = b.hear::<Answer>().await.unwrap();
-            assert_eq!(heard.unwrap().0, Answer::Go);
+            assert_eq!(heard.unwrap().0, Answer::Read);
             drop(a);
             assert!(b.hear::<Answer>().await.unwrap().is_none());
         });

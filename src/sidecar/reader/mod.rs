@@ -24,6 +24,7 @@
 //! opened        the TLS of a client
 //! redaction     secrets out of answers
 //! secrets       the node's secrets: into requests, and out of answers
+//! mcp           messages of MCP, and lists in answers
 //! outside       the connection to the host
 //! stream        the client's connection as hyper wants it, behind the guard
 //! websocket     the handshake of a WebSocket, and what follows it
@@ -32,6 +33,7 @@
 mod authority;
 mod conversation;
 mod life;
+mod mcp;
 pub(super) mod messages;
 mod opened;
 mod outside;

@@ -21,6 +21,7 @@ use tokio::task::spawn_local;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::mcp::Sent;
 use super::stream::{Server, Way};
 use super::websocket::Opaque;
 use crate::policy::Host;
@@ -67,7 +68,7 @@ impl Greetings {
 /// A connection to one host. It ends with this value, or when the sidecar ends it.
 pub(super) struct Outside {
     host: Host,
-    sender: SendRequest<Incoming>,
+    sender: SendRequest<Sent>,
     /// Whether the last request asked for another protocol.
     asks: Rc<Cell<bool>>,
     /// What is left of the connection when the host has agreed to that.
@@ -120,8 +121,8 @@ impl Outside {
     /// nothing of it.
     pub async fn send(
         &mut self,
-        message: HttpRequest<Incoming>,
-    ) -> Result<Response<Incoming>, (String, Option<HttpRequest<Incoming>>)> {
+        message: HttpRequest<Sent>,
+    ) -> Result<Response<Incoming>, (String, Option<HttpRequest<Sent>>)> {
         self.asks.set(message.headers().contains_key(UPGRADE));
         let sent = self.sender.try_send_request(message).await;
         sent.map_err(|mut error| {
@@ -138,7 +139,7 @@ impl Outside {
 
 /// Speaks to a host until one of the two has nothing more to say.
 async fn drive(
-    mut connection: Connection<Server, Incoming>,
+    mut connection: Connection<Server, Sent>,
     asks: Rc<Cell<bool>>,
     switched: oneshot::Sender<Opaque>,
 ) {

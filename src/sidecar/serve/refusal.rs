@@ -6,6 +6,9 @@ use crate::egress::request::Asked;
 use crate::egress::{AddressRefusal, AskRefusal, Denial, OverBudget, rule_for};
 use crate::policy::{Host, Rule};
 
+/// The longest reason of the reader's that is passed on, in bytes.
+const LONGEST_REASON: usize = 400;
+
 /// Why a connection does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -173,7 +176,7 @@ impl RequestRefusal {
 
     fn new(asked: &Asked, why: RequestFault) -> Self {
         Self {
-            shown: super::requests::shown(asked),
+            shown: shown(asked),
             missing: None,
             why,
         }
@@ -210,4 +213,28 @@ impl std::fmt::Display for RequestRefusal {
             RequestFault::Other(why) => write!(f, "{shown}: {why}"),
         }
     }
+}
+
+/// A reason of the reader's, which may have been taken over.
+pub(super) fn bounded(mut why: String) -> String {
+    let fits = |at: &usize| why.is_char_boundary(*at);
+    let most = (0..=LONGEST_REASON.min(why.len())).rev().find(fits);
+    why.truncate(most.unwrap_or(0));
+    why
+}
+
+/// A request as logs show it: without its query, which may hold secrets.
+pub(super) fn shown(asked: &Asked) -> String {
+    const LONGEST: usize = 300;
+    let alone = Asked {
+        request: asked.request.clone(),
+        query: None,
+    };
+    let mut text = alone.to_string();
+    if text.len() > LONGEST {
+        // It is ASCII.
+        text.truncate(LONGEST);
+        text.push_str("...");
+    }
+    text
 }

@@ -16,13 +16,13 @@ use tokio::task::spawn_local;
 use super::accept::{HTTPS, refuse, reset};
 use super::asks::{UnderWay, reach_of};
 use super::explicit;
-use super::refusal::{Refusal, RequestRefusal};
+use super::refusal::{Refusal, RequestRefusal, bounded, shown};
 use super::relay::{Watch, relay};
 use super::wall::Wall;
 use crate::audit::Via;
 use crate::egress::request::{Asked, RequestDecision, typed};
 use crate::egress::{Decision, Denial};
-use crate::policy::request::{Request, Scheme};
+use crate::policy::request::{Call, Request, Scheme};
 use crate::policy::{Host, Reach, Rule};
 pub(super) use crate::sidecar::reader::messages::Way;
 use crate::sidecar::reader::messages::{Answer, Arrival, By, Line, Question};
@@ -30,8 +30,6 @@ use crate::sys::socket;
 
 /// Why no request goes.
 const GONE: &str = "the sidecar's reader of requests has ended, and without it no request goes: start the container again";
-/// The longest reason of the reader's that is passed on, in bytes.
-const LONGEST_REASON: usize = 400;
 
 /// The line to the process that reads requests.
 pub(super) struct Reader(Line);
@@ -154,11 +152,16 @@ impl Conversation<'_> {
                 }
                 Question::Unclear(why) => Err(Refusal::Other(bounded(why))),
                 Question::Unreachable(why) => Err(self.unreachable(why)),
-                Question::Request { address, unfit, by } => self.may(&address, unfit, by).await,
+                Question::Request {
+                    address,
+                    unfit,
+                    calls,
+                    by,
+                } => self.may(&address, (unfit, calls), by).await,
             };
             let said = match answered {
-                Ok(None) => line.say(&Answer::Go, &[]).await,
-                Ok(Some(stream)) => line.say(&Answer::Go, &[stream.as_fd()]).await,
+                Ok((answer, None)) => line.say(&answer, &[]).await,
+                Ok((answer, Some(stream))) => line.say(&answer, &[stream.as_fd()]).await,
                 Err(refusal) => line.say(&self.refused(&refusal), &[]).await,
             };
             if said.is_err() {
@@ -178,11 +181,23 @@ impl Conversation<'_> {
     async fn may(
         &mut self,
         address: &str,
-        unfit: Option<String>,
+        (unfit, calls): (Option<String>, Option<Vec<Call>>),
         by: By,
-    ) -> Result<Option<OwnedFd>, Refusal> {
-        let asked = self.asked(address)?;
+    ) -> Result<(Answer, Option<OwnedFd>), Refusal> {
+        let mut asked = self.asked(address)?;
+        asked.request.calls = calls;
+        if self.wall.rules.borrow().needs_calls(&asked.request) {
+            let refused = |why| Refusal::Request(Box::new(RequestRefusal::other(&asked, why)));
+            return match unfit {
+                None => Ok((Answer::Read, None)),
+                Some(why) => Err(refused(bounded(why))),
+            };
+        }
         let rule = self.decide(&asked)?;
+        let lists = asked.request.calls.as_ref().map(|_| {
+            let lists = self.wall.rules.borrow().lists(&asked.request);
+            Box::new(lists)
+        });
         self.wall.compare_request(&asked.request, &shown(&asked));
         if let Some(why) = unfit {
             let refusal = RequestRefusal::other(&asked, bounded(why));
@@ -198,14 +213,14 @@ impl Conversation<'_> {
             && reach_of(&rule).keeps(outside.reach)
         {
             outside.under_way.replace(asked.request);
-            return Ok(None);
+            return Ok((Answer::Go { lists }, None));
         }
         self.outside = None;
         let (outside, stream) = Outside::open(self.wall, &rule, &asked.request).await?;
         self.outside = Some(outside);
         // Much may have changed while the host did not answer.
         self.decide(&asked)?;
-        Ok(Some(stream))
+        Ok((Answer::Go { lists }, Some(stream)))
     }
 
     /// A request as the reader has read it. It is for the host that the connection leads to, by the way that leads there now.
@@ -233,12 +248,20 @@ impl Conversation<'_> {
     }
 
     fn decide(&self, asked: &Asked) -> Result<Rule, Refusal> {
-        let denied = match self.wall.rules.borrow().decide_request(&asked.request) {
-            RequestDecision::Allow(rule) => return Ok(rule),
-            RequestDecision::DeniedBy(rule) => RequestRefusal::denied(asked, rule),
-            RequestDecision::NotListed => RequestRefusal::not_listed(asked),
-        };
-        Err(Refusal::Request(Box::new(denied)))
+        let rules = self.wall.rules.borrow();
+        let mut allowed = None;
+        for one in asked.alone() {
+            let denied = match rules.decide_request(&one.request) {
+                RequestDecision::Allow(rule) => {
+                    allowed = allowed.or(Some(rule));
+                    continue;
+                }
+                RequestDecision::DeniedBy(rule) => RequestRefusal::denied(&one, rule),
+                RequestDecision::NotListed => RequestRefusal::not_listed(&one),
+            };
+            return Err(Refusal::Request(Box::new(denied)));
+        }
+        allowed.ok_or(Refusal::Revoked)
     }
 
     /// Why the host was not to be had: what ended its connection here, or what the reader says of it.
@@ -271,14 +294,6 @@ impl Conversation<'_> {
             body: String::from_utf8_lossy(&body).into_owned(),
         }
     }
-}
-
-/// A reason of the reader's, which may have been taken over.
-fn bounded(mut why: String) -> String {
-    let fits = |at: &usize| why.is_char_boundary(*at);
-    let most = (0..=LONGEST_REASON.min(why.len())).rev().find(fits);
-    why.truncate(most.unwrap_or(0));
-    why
 }
 
 /// A connection to a host, which requests go by one after the other.
@@ -364,20 +379,4 @@ fn line_of_bytes() -> io::Result<(TcpStream, OwnedFd)> {
     let (ours, theirs) = socket::stream_pair()?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     Ok((TcpStream::from_std(ours.into())?, theirs))
-}
-
-/// A request as logs show it: without its query, which may hold secrets.
-pub(super) fn shown(asked: &Asked) -> String {
-    const LONGEST: usize = 300;
-    let alone = Asked {
-        request: asked.request.clone(),
-        query: None,
-    };
-    let mut text = alone.to_string();
-    if text.len() > LONGEST {
-        // It is ASCII.
-        text.truncate(LONGEST);
-        text.push_str("...");
-    }
-    text
 }

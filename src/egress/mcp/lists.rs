@@ -1,0 +1,232 @@
+//! What a server lists, without what may not be named.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::copy::{Whole, object, unlike};
+use crate::policy::request::NameGlob;
+
+/// Patterns of names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shown {
+    /// Those that are shown,
+    pub allow: Vec<NameGlob>,
+    /// unless one of these means them.
+    pub deny: Vec<NameGlob>,
+}
+
+impl Shown {
+    fn shows(&self, name: &str) -> bool {
+        self.allow.iter().any(|glob| glob.matches(name))
+            && !self.deny.iter().any(|glob| glob.denies(name))
+    }
+}
+
+/// What lists may show.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lists {
+    /// Tools by their names,
+    pub tools: Shown,
+    /// prompts by theirs,
+    pub prompts: Shown,
+    /// and resources by their addresses.
+    pub resources: Shown,
+}
+
+impl Lists {
+    /// A message of a server with what may be shown of its lists alone.
+    pub fn filtered(&self, message: &[u8]) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        let mut reader = serde_json::Deserializer::from_slice(message);
+        let place = Place::Answers;
+        let read = Filter(self, place, &mut bytes).deserialize(&mut reader);
+        let read = read.and_then(|()| reader.end());
+        read.map(|()| bytes).map_err(|error| error.to_string())
+    }
+
+    fn of(&self, list: &str) -> Option<(&Shown, &'static str)> {
+        match list {
+            "tools" => Some((&self.tools, "name")),
+            "prompts" => Some((&self.prompts, "name")),
+            "resources" => Some((&self.resources, "uri")),
+            _ => None,
+        }
+    }
+}
+
+/// Where in a server's message a value stands.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// One message, or a list of them.
+    Answers,
+    Answer,
+    Result,
+    List(&'a Shown, &'static str),
+    /// One thing of a list.
+    Entry(&'static str),
+}
+
+/// Copies a server's message without what is not to be shown.
+struct Filter<'a>(&'a Lists, Place<'a>, &'a mut Vec<u8>);
+
+impl<'de> DeserializeSeed<'de> for Filter<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        match self.1 {
+            Place::Answers => from.deserialize_any(self),
+            Place::List(..) => from.deserialize_seq(self),
+            Place::Answer | Place::Result | Place::Entry(_) => from.deserialize_map(self),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Filter<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.1 {
+            Place::Answers => "a message of JSON-RPC or a list of them",
+            Place::Answer => "a message of JSON-RPC",
+            Place::Result => "a result that is an object",
+            Place::List(..) => "a list",
+            Place::Entry(_) => "an object in a list",
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        let Self(lists, place, out) = self;
+        object(map, out, |key, map, out| match place {
+            Place::Answers | Place::Answer => {
+                unlike(key, &["result"])?;
+                match key {
+                    "result" => map.next_value_seed(Filter(lists, Place::Result, out)),
+                    _ => map.next_value_seed(Whole(out)).map(drop),
+                }
+            }
+            Place::Result => {
+                unlike(key, &["tools", "prompts", "resources"])?;
+                match lists.of(key) {
+                    Some((shown, field)) => {
+                        map.next_value_seed(Filter(lists, Place::List(shown, field), out))
+                    }
+                    None => map.next_value_seed(Whole(out)).map(drop),
+                }
+            }
+            Place::Entry(field) => {
+                unlike(key, &[field])?;
+                map.next_value_seed(Whole(out)).map(drop)
+            }
+            Place::List(..) => Err(A::Error::custom("a list is no object")),
+        })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
+        let Self(lists, place, out) = self;
+        out.push(b'[');
+        let begin = out.len();
+        loop {
+            let before = out.len();
+            if before > begin {
+                out.push(b',');
+            }
+            let at = out.len();
+            let read = match place {
+                Place::List(_, field) => {
+                    all.next_element_seed(Filter(lists, Place::Entry(field), out))?
+                }
+                _ => all.next_element_seed(Filter(lists, Place::Answer, out))?,
+            };
+            let is_shown = read.is_some()
+                && match place {
+                    Place::List(shown, field) => {
+                        named(&out[at..], field).is_some_and(|name| shown.shows(&name))
+                    }
+                    _ => true,
+                };
+            if !is_shown {
+                out.truncate(before);
+            }
+            if read.is_none() {
+                out.push(b']');
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The name of a thing, which was written here a moment ago.
+fn named(entry: &[u8], field: &str) -> Option<String> {
+    struct Named<'a>(&'a str);
+    impl<'de> Visitor<'de> for Named<'_> {
+        type Value = Option<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut name = None;
+            while let Some(key) = map.next_key::<String>()? {
+                let mut scratch = Vec::new();
+                let text = map.next_value_seed(Whole(&mut scratch))?;
+                if key == self.0 {
+                    name = text;
+                }
+            }
+            Ok(name)
+        }
+    }
+    let mut reader = serde_json::Deserializer::from_slice(entry);
+    reader.deserialize_map(Named(field)).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_show_what_may_be_named() {
+        let globs = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let lists = Lists {
+            tools: Shown {
+                allow: globs(&["search_*"]),
+                deny: globs(&["*secret*"]),
+            },
+            resources: Shown {
+                allow: globs(&["file:///a"]),
+                deny: Vec::new(),
+            },
+            prompts: Shown::default(),
+        };
+        let filtered = |text: &str| {
+            lists
+                .filtered(text.as_bytes())
+                .map(|b| String::from_utf8(b).unwrap())
+        };
+        let answer = r#"{"id":1,"result":{"tools":[{"name":"delete"},{"name":"search_a","x":{"name":"delete"}},{"x":"search_b"},{"name":"search_Secret"},{"name":"search_b"}],"next":"c"}}"#;
+        assert_eq!(
+            filtered(answer).unwrap(),
+            r#"{"id":1,"result":{"tools":[{"name":"search_a","x":{"name":"delete"}},{"name":"search_b"}],"next":"c"}}"#
+        );
+        assert_eq!(
+            filtered(r#"[{"result":{"prompts":[{"name":"x"}],"resources":[{"uri":"file:///a"},{"uri":"b"}]}},{"error":[]}]"#).unwrap(),
+            r#"[{"result":{"prompts":[],"resources":[{"uri":"file:///a"}]}},{"error":[]}]"#
+        );
+        for text in [
+            r#"{"result":{"tools":[]},"result":{}}"#,
+            r#"{"result":{"Tools":[{"name":"delete"}]}}"#,
+            r#"{"Result":{"tools":[{"name":"delete"}]}}"#,
+            r#"{"result":{"tools":[{"name":"search_a","Name":"delete"}]}}"#,
+            r#"{"result":{"tools":{"name":"delete"}}}"#,
+            r#"{"result":[]}"#,
+            "x",
+        ] {
+            assert!(filtered(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the rules say of calls: which requests have to be read for them, and what lists may show.
+
+use super::{Lists, Shown};
+use crate::egress::Rules;
+use crate::policy::request::{NameGlob, Request, RequestRule, listed_for};
+use crate::policy::{Host, Rule};
+
+impl Rules {
+    /// Whether what is decided about is in the body of this request, which nobody has read yet, or in the answer to it: a rule for
+    /// calls denies something there, or nothing but such a rule allows it.
+    pub fn needs_calls(&self, request: &Request) -> bool {
+        if request.calls.is_some() {
+            return false;
+        }
+        let is_one = ["GET", "POST", "DELETE"].contains(&request.method.to_string().as_str());
+        let denies = || self.denials_of_calls(request).next().is_some();
+        let allows = || {
+            let mut rules = self.requests();
+            rules.any(|rule| rule.mcp().is_some() && rule.leads_to(request))
+                && !self.allows_all(request)
+        };
+        is_one && (denies() || allows())
+    }
+
+    /// Whether a rule that is for no calls allows it, whatever is in it.
+    fn allows_all(&self, request: &Request) -> bool {
+        let mut rules = self.requests().filter(|rule| rule.mcp().is_none());
+        rules.any(|rule| rule.allows(request))
+            || self.opened_by(&request.host, request.port).is_some()
+    }
+
+    fn denials_of_calls<'a>(
+        &'a self,
+        request: &'a Request,
+    ) -> impl Iterator<Item = &'a RequestRule> {
+        let rules = self.deny.iter().filter_map(Rule::request);
+        let rules = rules.filter(|rule| rule.mcp().is_some());
+        rules.filter(move |rule| {
+            let mut others = self.spellings_of(&request.host).into_iter().map(Host::Name);
+            rule.denies_something_of(request)
+                || others.any(|host| {
+                    rule.denies_something_of(&Request {
+                        host,
+                        ..request.clone()
+                    })
+                })
+        })
+    }
+
+    /// What lists in the answer to this request may show: what may be named there, or all where the list itself is named.
+    pub fn lists(&self, request: &Request) -> Lists {
+        let shown = |list: &str| {
+            let by = listed_for(list).unwrap_or(list);
+            let posted = Request {
+                method: "POST".parse().unwrap_or_else(|_| request.method.clone()),
+                ..request.clone()
+            };
+            let rules = self.requests().filter_map(|rule| {
+                let words = rule.mcp().filter(|_| rule.leads_to(request))?;
+                Some(words)
+            });
+            let rules: Vec<_> = rules.collect();
+            let is_named = rules.iter().any(|words| words.names(list).next().is_some());
+            let allow = match is_named || self.allows_all(&posted) {
+                true => vec![NameGlob::any()],
+                false => {
+                    let names = rules.iter().flat_map(|words| words.names(by));
+                    names.cloned().collect()
+                }
+            };
+            let deny = self.denials_of_calls(request).filter_map(RequestRule::mcp);
+            let deny = deny.flat_map(|words| words.names(by).cloned().collect::<Vec<_>>());
+            Shown {
+                allow,
+                deny: deny.collect(),
+            }
+        };
+        Lists {
+            tools: shown("tools/list"),
+            prompts: shown("prompts/list"),
+            resources: shown("resources/list"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::request::{RequestDecision, typed};
+
+    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+        let parse = |list: &[&str]| list.iter().map(|r| r.parse().unwrap()).collect();
+        Rules {
+            allow: parse(allow),
+            deny: parse(deny),
+            ..Rules::default()
+        }
+    }
+
+    fn allowed(rules: &Rules, text: &str) -> bool {
+        let asked = typed(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+        matches!(
+            rules.decide_request(&asked.request),
+            RequestDecision::Allow(_)
+        )
+    }
+
+    #[test]
+    fn a_call_is_allowed_by_endpoint_method_and_name() {
+        let rules = rules(
+            &[
+                "mcp:https://mcp.test/mcp tools/call:search_* tools/call:read",
+                "mcp:https://mcp.test/other prompts/get",
+                "mcp.test:8443",
+            ],
+            &[
+                "mcp:https://mcp.test/mcp tools/call:search_secret",
+                "mcp:https://mcp.test:8443/x tools/call:delete_*",
+            ],
+        );
+        for (text, expected) in [
+            ("mcp:https://mcp.test/mcp tools/call:search_code", true),
+            ("mcp:https://mcp.test/mcp tools/call:search_secret", false),
+            ("mcp:https://mcp.test/mcp tools/call:Search_Secret", false),
+            ("mcp:https://mcp.test/mcp tools/call:search_code x", true),
+            ("mcp:https://mcp.test/mcp tools/call:delete", false),
+            ("mcp:https://mcp.test/mcp tools/list", true),
+            ("mcp:https://mcp.test/mcp initialize", true),
+            ("mcp:https://mcp.test/mcp prompts/get:a", false),
+            ("mcp:https://mcp.test/other prompts/get:a", true),
+            ("mcp:https://mcp.test/none initialize", false),
+            ("mcp:http://mcp.test/mcp initialize", false),
+            ("mcp:https://mcp.test:8443/x tools/call:read", true),
+            ("mcp:https://mcp.test:8443/X tools/call:delete_it", false),
+            ("GET https://mcp.test/mcp", true),
+            ("DELETE https://mcp.test/mcp?x", true),
+            ("POST https://mcp.test/mcp", false),
+            ("PUT https://mcp.test/mcp", false),
+            ("WEBSOCKET https://mcp.test/mcp", false),
+            ("POST https://mcp.test:8443/y", true),
+        ] {
+            assert_eq!(allowed(&rules, text), expected, "{text}");
+            let asked = typed(text).unwrap();
+            assert_eq!(asked.to_string(), text);
+        }
+        let needs = |text: &str| rules.needs_calls(&typed(text).unwrap().request);
+        assert!(needs("POST https://mcp.test/mcp") && needs("GET https://mcp.test/mcp"));
+        assert!(needs("POST https://mcp.test:8443/x"));
+        assert!(!needs("POST https://mcp.test:8443/y") && !needs("PUT https://mcp.test/mcp"));
+        // Each call of a batch, by whatever rule; answers alone need the endpoint.
+        let batch = |calls: &[&str]| {
+            let mut asked = typed("POST https://mcp.test/mcp").unwrap();
+            asked.request.calls = Some(calls.iter().map(|call| call.parse().unwrap()).collect());
+            matches!(
+                rules.decide_request(&asked.request),
+                RequestDecision::Allow(_)
+            )
+        };
+        assert!(batch(&["tools/call:read", "ping"]) && batch(&[]));
+        assert!(!batch(&["tools/call:read", "tools/call:delete"]));
+        let shown = rules.lists(&typed("GET https://mcp.test/mcp").unwrap().request);
+        let texts = |globs: &[NameGlob]| globs.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(&shown.tools.allow), ["read", "search_*"]);
+        assert_eq!(texts(&shown.tools.deny), ["search_secret"]);
+        assert!(shown.prompts.allow.is_empty());
+        let shown = rules.lists(&typed("GET https://mcp.test:8443/x").unwrap().request);
+        assert_eq!(texts(&shown.tools.allow), ["*"]);
+        assert_eq!(texts(&shown.tools.deny), ["delete_*"]);
+    }
+}

@@ -1,0 +1,435 @@
+//! Rules for the calls of MCP (Model Context Protocol, Streamable HTTP): which methods of JSON-RPC one endpoint may be asked for.
+//!
+//! ```text
+//! rule = "mcp:" scheme "://" host [":" port] path 1*(" " method [":" name])        ("*" in a name: any characters)
+//! ```
+//!
+//! A name is compared character by character, after JSON's escapes are read: nothing that only looks like it matches.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::text::{ValueError, string_form};
+
+/// The methods that a rule can limit by a name, and the field of `params` that has it.
+const NAMED: [(&str, &str); 5] = [
+    ("tools/call", "name"),
+    ("prompts/get", "name"),
+    ("resources/read", "uri"),
+    ("resources/subscribe", "uri"),
+    ("resources/unsubscribe", "uri"),
+];
+/// What lists the things that another method names.
+const LISTS: [(&str, &str); 3] = [
+    ("tools/list", "tools/call"),
+    ("prompts/list", "prompts/get"),
+    ("resources/list", "resources/read"),
+];
+/// The most methods of a rule, and the longest pattern of names.
+const MOST_WORDS: usize = 32;
+const LONGEST_NAME: usize = 256;
+const MOST_WILDCARDS: usize = 4;
+const LONGEST_METHOD: usize = 64;
+/// The most states of a comparison; one that needs more is answered with no.
+const MOST_STATES: usize = 4_000;
+
+const GRAMMAR: &str = "methods of MCP behind the address: METHOD[:NAME] each, such as tools/call:search_* or tools/list; a name can \
+                       stand behind tools/call, prompts/get, resources/read, resources/subscribe and resources/unsubscribe alone";
+
+/// The field of `params` that has the name of what a method is about.
+pub fn name_field(method: &str) -> Option<&'static str> {
+    let mut all = NAMED.iter();
+    all.find(|(known, _)| *known == method)
+        .map(|(_, field)| *field)
+}
+
+/// The method that names what this one lists.
+pub fn listed_for(method: &str) -> Option<&'static str> {
+    let mut all = LISTS.iter();
+    all.find(|(known, _)| *known == method).map(|(_, by)| *by)
+}
+
+/// Whether a text can be a method of JSON-RPC here.
+pub fn is_method(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/_-.$".contains(&b);
+    (1..=LONGEST_METHOD).contains(&text.len()) && text.bytes().all(plain)
+}
+
+/// One message that asks for something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// The method.
+    pub method: String,
+    /// The name, or the address, of what it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl Call {
+    /// Whether no session is possible without it.
+    fn is_of_the_protocol(&self) -> bool {
+        ["initialize", "ping"].contains(&self.method.as_str())
+            || self.method.starts_with("notifications/")
+    }
+}
+
+/// In ASCII, whatever the name has in it.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.method.escape_default())?;
+        match &self.name {
+            Some(name) => write!(f, ":{}", name.escape_default()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `METHOD[:NAME]`, as a person types it.
+impl FromStr for Call {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let (method, name) = match text.split_once(':') {
+            Some((method, name)) => (method, Some(name)),
+            None => (text, None),
+        };
+        if !is_method(method) || name.is_some() != name_field(method).is_some() {
+            return Err(ValueError::grammar(text, GRAMMAR));
+        }
+        Ok(Self {
+            method: method.to_owned(),
+            name: name.map(str::to_owned),
+        })
+    }
+}
+
+/// A pattern of names: `*` is any number of any characters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NameGlob(String);
+
+impl NameGlob {
+    /// Every name.
+    pub fn any() -> Self {
+        Self("*".to_owned())
+    }
+
+    fn is_any(&self) -> bool {
+        self.0 == "*"
+    }
+
+    /// Whether it means this name.
+    pub fn matches(&self, name: &str) -> bool {
+        matches(&self.0, name)
+    }
+
+    /// Whether it could mean this name to a server that does not tell capitals from small letters.
+    pub fn denies(&self, name: &str) -> bool {
+        let (pattern, folded) = (self.0.to_lowercase(), name.to_lowercase());
+        self.matches(name) || matches(&pattern, &folded)
+    }
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+impl fmt::Display for NameGlob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for NameGlob {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let plain = |b: u8| b.is_ascii_graphic() && !b",'\"\\".contains(&b);
+        let few = text.matches('*').count() <= MOST_WILDCARDS && !text.contains("**");
+        match (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(plain) && few {
+            true => Ok(Self(text.to_owned())),
+            false => Err(ValueError::grammar(
+                text,
+                "a name of MCP: visible ASCII without comma, quotes and backslash, at most 256 characters and 4 asterisks, of \
+                 which no two stand together",
+            )),
+        }
+    }
+}
+
+string_form!(NameGlob);
+
+/// A method, and the names that it may have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct McpWord {
+    method: String,
+    names: NameGlob,
+}
+
+/// The methods of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct McpWords(BTreeSet<McpWord>);
+
+impl McpWords {
+    /// Whether a rule with them allows this. What every session needs follows from the rule; so does the list of what may be named.
+    pub fn allow(&self, call: &Call) -> bool {
+        let by = listed_for(&call.method);
+        call.is_of_the_protocol()
+            || self.0.iter().any(|word| {
+                let names = |name: &String| word.names.matches(name);
+                by.is_some_and(|by| word.method == by)
+                    || word.method == call.method && call.name.as_ref().is_none_or(names)
+            })
+    }
+
+    /// Whether a rule with them denies this.
+    pub fn deny(&self, call: &Call) -> bool {
+        self.0.iter().any(|word| {
+            let names = |name: &String| word.names.denies(name);
+            word.method.eq_ignore_ascii_case(&call.method) && call.name.as_ref().is_none_or(names)
+        })
+    }
+
+    /// The names that this method may have.
+    pub fn names<'a>(&'a self, method: &'a str) -> impl Iterator<Item = &'a NameGlob> {
+        let words = self.0.iter().filter(move |word| word.method == method);
+        words.map(|word| &word.names)
+    }
+
+    /// Each method.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &McpWord> {
+        self.0.iter()
+    }
+}
+
+impl McpWord {
+    /// A call that this word allows and none of these do, as a rule spells it.
+    pub(super) fn outside<'a>(&self, limits: impl Iterator<Item = &'a McpWords>) -> Option<String> {
+        let globs: Vec<&NameGlob> = limits
+            .flat_map(|words| words.0.iter())
+            .filter(|word| word.method == self.method)
+            .map(|word| &word.names)
+            .collect();
+        let name = names_outside(&self.names, &globs)?;
+        Some(match name_field(&self.method) {
+            Some(_) => format!("{}:{name}", self.method),
+            None => self.method.clone(),
+        })
+    }
+}
+
+/// A name that a pattern matches and none of the others does. A character that no pattern has stands for all those that the asked one
+/// does not name: whatever matches it matches by an asterisk.
+fn names_outside(asked: &NameGlob, others: &[&NameGlob]) -> Option<String> {
+    let globs: Vec<Vec<char>> = std::iter::once(asked)
+        .chain(others.iter().copied())
+        .map(|glob| glob.0.chars().collect())
+        .collect();
+    let is_named = |c: &char| globs.iter().any(|glob| glob.contains(c));
+    let unnamed = ('a'..='z')
+        .chain('A'..='Z')
+        .chain('0'..='9')
+        .find(|c| !is_named(c))
+        .unwrap_or('\u{e9}');
+    let mut alphabet = vec![unnamed];
+    alphabet.extend(globs[0].iter().filter(|c| **c != '*'));
+    let begin: Vec<BTreeSet<usize>> = globs.iter().map(|glob| with_rest(glob, [0])).collect();
+    // Not the beginning: no name is empty, and one of a character may stand at the same places.
+    let mut seen = HashSet::new();
+    let mut ways = VecDeque::from([(begin, String::new())]);
+    while let Some((places, name)) = ways.pop_front() {
+        let is_end = |(glob, places): (&Vec<char>, &BTreeSet<usize>)| places.contains(&glob.len());
+        let mut ends = globs.iter().zip(&places).map(is_end);
+        if ends.next() == Some(true) && !ends.any(|end| end) && !name.is_empty() {
+            return Some(name);
+        }
+        for symbol in &alphabet {
+            let all = globs.iter().zip(&places);
+            let next: Vec<BTreeSet<usize>> = all
+                .map(|(glob, places)| after(glob, places, *symbol))
+                .collect();
+            if !next[0].is_empty() && seen.insert(next.clone()) {
+                ways.push_back((next, format!("{name}{symbol}")));
+            }
+        }
+        if seen.len() > MOST_STATES {
+            return Some(asked.to_string());
+        }
+    }
+    None
+}
+
+fn after(glob: &[char], places: &BTreeSet<usize>, symbol: char) -> BTreeSet<usize> {
+    let next = places.iter().filter_map(|at| match glob.get(*at) {
+        Some('*') => Some(*at),
+        Some(c) if *c == symbol => Some(at + 1),
+        Some(_) | None => None,
+    });
+    with_rest(glob, next)
+}
+
+/// An asterisk may also be nothing.
+fn with_rest(glob: &[char], places: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
+    let ways = |at: usize| match glob.get(at) {
+        Some('*') => at..=at + 1,
+        Some(_) | None => at..=at,
+    };
+    places.into_iter().flat_map(ways).collect()
+}
+
+impl fmt::Display for McpWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.0.iter().map(|word| match word.names.is_any() {
+            true => word.method.clone(),
+            false => format!("{}:{}", word.method, word.names),
+        });
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl FromStr for McpWords {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let word = |word: &str| {
+            let (method, names) = match word.split_once(':') {
+                Some((method, names)) if name_field(method).is_some() => (method, names.parse()?),
+                Some(_) => return Err(ValueError::grammar(text, GRAMMAR)),
+                None => (word, NameGlob::any()),
+            };
+            match is_method(method) {
+                true => Ok(McpWord {
+                    method: method.to_owned(),
+                    names,
+                }),
+                false => Err(ValueError::grammar(text, GRAMMAR)),
+            }
+        };
+        let words: BTreeSet<McpWord> = text.split(' ').map(word).collect::<Result<_, _>>()?;
+        match words.len() <= MOST_WORDS {
+            true => Ok(Self(words)),
+            false => Err(ValueError::grammar(text, "a rule with at most 32 methods")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> McpWords {
+        text.parse().unwrap()
+    }
+
+    fn call(text: &str) -> Call {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_rule_allows_what_it_names_and_what_the_protocol_needs() {
+        let words = words("resources/read:file:///docs/* tools/call:search_* tools/call:exact");
+        for (text, allowed) in [
+            ("initialize", true),
+            ("ping", true),
+            ("notifications/initialized", true),
+            ("tools/list", true),
+            ("resources/list", true),
+            ("prompts/list", false),
+            ("resources/templates/list", false),
+            ("tools/call:search_code", true),
+            ("tools/call:search_", true),
+            ("tools/call:exact", true),
+            ("tools/call:exactly", false),
+            ("tools/call:Search_code", false),
+            ("tools/call:s\u{435}arch_code", false),
+            ("tools/call:x/search_", false),
+            ("resources/read:file:///docs/a/b", true),
+            ("resources/read:file:///etc/passwd", false),
+            ("prompts/get:search_code", false),
+            ("logging/setLevel", false),
+            ("Tools/call", false),
+        ] {
+            assert_eq!(words.allow(&call(text)), allowed, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_denial_means_every_case() {
+        let words = words("tools/call:delete_*");
+        assert!(words.deny(&call("tools/call:Delete_all")));
+        assert!(!words.deny(&call("tools/call:search")));
+        assert!(!words.deny(&call("tools/list")));
+    }
+
+    #[test]
+    fn patterns_match_as_they_are_read() {
+        for (pattern, name, expected) in [
+            ("a*b", "ab", true),
+            ("a*b", "axxb", true),
+            ("a*b", "a", false),
+            ("ab*ba", "aba", false),
+            ("*a*", "xay", true),
+            ("*a*b", "ba", false),
+            ("*", "", true),
+            ("a", "a", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn names_beyond_limits_are_shown() {
+        let beyond = |asked: &str, limits: &[&str]| {
+            let limits: Vec<NameGlob> = limits.iter().map(|text| text.parse().unwrap()).collect();
+            names_outside(&asked.parse().unwrap(), &limits.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(beyond("search_*", &["search_*"]), None);
+        assert_eq!(beyond("search_*", &["*"]), None);
+        assert_eq!(beyond("a*b", &["a*", "x"]), None);
+        assert_eq!(
+            beyond("search_*", &["search_a*"]).as_deref(),
+            Some("search_")
+        );
+        assert_eq!(beyond("*", &["a*"]).as_deref(), Some("b"));
+        assert_eq!(beyond("x", &[]).as_deref(), Some("x"));
+        assert_eq!(beyond("*", &[]).as_deref(), Some("a"));
+        assert_eq!(beyond("*", &["*"]), None);
+    }
+
+    #[test]
+    fn what_is_no_method_is_refused() {
+        for text in [
+            "",
+            "tools/call:",
+            "tools/call:a,b",
+            "tools/call:a\\b",
+            "tools/call:**",
+            "tools/list:x",
+            "tools/call  tools/list",
+            "tools/*",
+            "*",
+        ] {
+            assert!(text.parse::<McpWords>().is_err(), "{text:?}");
+        }
+        let text = "prompts/get tools/call:a tools/call:b*";
+        assert_eq!(words(text).to_string(), text);
+    }
+}

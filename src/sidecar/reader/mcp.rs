@@ -1,0 +1,437 @@
+//! Messages of MCP: taken out of a request before it is decided about, and lists in answers.
+//!
+//! What is sent on is what [`crate::egress::mcp`] wrote of the message. An answer that may have a list passes it with the things that may be
+//! named alone, in JSON or in a stream of events.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Either, Full};
+use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap,
+    HeaderValue, IF_RANGE, RANGE,
+};
+use hyper::{Method, Request as HttpRequest, Response};
+use tokio::sync::Semaphore;
+
+use super::redaction::Cleaned;
+use crate::egress::mcp::{self, LONGEST, Lists, Message};
+
+/// How long a message, or an answer with a list, may take to come.
+const WITHIN: Duration = Duration::from_secs(30);
+/// How many messages are taken at a time: each is held whole.
+pub(super) const AT_ONCE: usize = 16;
+
+/// The body of a request: the client's own, or a message in its one form.
+pub(super) type Sent = Either<Incoming, Full<Bytes>>;
+/// The body of an answer.
+pub(super) type Plain = Either<Incoming, Cleaned>;
+/// The same where it may have lists.
+pub(super) type Heard = Either<Plain, Either<Full<Bytes>, Events<Plain>>>;
+
+/// Takes the message out of a request and puts its one form there. An error says why nobody can decide about it.
+pub(super) async fn take(
+    message: HttpRequest<Sent>,
+    turns: &Semaphore,
+) -> Result<(HttpRequest<Sent>, Message), String> {
+    let (parts, mut body) = message.into_parts();
+    let taken = match parts.method {
+        Method::POST => {
+            is_one(&parts.headers)?;
+            let turn = turns.acquire().await.map_err(|error| error.to_string())?;
+            let bytes = whole(&mut body).await?;
+            drop(turn);
+            let taken =
+                mcp::read(&bytes).map_err(|why| format!("its body is no message of MCP: {why}"))?;
+            says_the_same(&parts.headers, &taken)?;
+            body = Either::Right(Full::from(taken.bytes.clone()));
+            taken
+        }
+        _ => {
+            if !body.is_end_stream() {
+                return Err("it has a body, which no message of MCP has by this method".to_owned());
+            }
+            without_message(&parts.method, &parts.headers)?;
+            Message::default()
+        }
+    };
+    Ok((HttpRequest::from_parts(parts, body), taken))
+}
+
+/// Whether a body is JSON as it stands.
+fn is_one(headers: &HeaderMap) -> Result<(), String> {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let is_json = types.next().is_some_and(|value| is_type(value, JSON)) && types.next().is_none();
+    if !is_json {
+        return Err(format!(
+            "its Content-Type is not {JSON}, which a message of MCP has"
+        ));
+    }
+    match is_plain(headers) {
+        true => Ok(()),
+        false => Err("its body is compressed, and nobody could read the message in it".to_owned()),
+    }
+}
+
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
+/// Whether a field names this type, in the only coding of characters that JSON has.
+fn is_type(value: &HeaderValue, known: &str) -> bool {
+    let Ok(text) = value.to_str() else {
+        return false;
+    };
+    let mut parts = text.split(';').map(str::trim);
+    let named = parts.next().unwrap_or_default();
+    let is_utf8 = |part: &str| {
+        let part = part.to_ascii_lowercase().replace('"', "");
+        part == "charset=utf-8"
+    };
+    named.eq_ignore_ascii_case(known) && parts.all(is_utf8)
+}
+
+fn is_plain(headers: &HeaderMap) -> bool {
+    let plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    headers.get_all(CONTENT_ENCODING).iter().all(plain)
+}
+
+/// The stream of events, and the end of a session: what else a client asks for.
+fn without_message(method: &Method, headers: &HeaderMap) -> Result<(), String> {
+    let has = |value: &HeaderValue| {
+        let text = value.to_str().unwrap_or_default().to_ascii_lowercase();
+        text.contains(EVENTS)
+    };
+    if *method == Method::GET && !headers.get_all(ACCEPT).iter().any(has) {
+        return Err(format!(
+            "it does not ask for {EVENTS}, which is all that MCP has by GET"
+        ));
+    }
+    if *method == Method::DELETE && headers.get_all("mcp-session-id").iter().count() != 1 {
+        return Err(
+            "it names no session (Mcp-Session-Id), which is all that MCP has by DELETE".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Some servers are told of the call in fields as well, and may go by those.
+fn says_the_same(headers: &HeaderMap, message: &Message) -> Result<(), String> {
+    for (name, value) in headers {
+        let call = match message.calls.as_slice() {
+            [call] if !message.batch => Some(call),
+            _ => None,
+        };
+        let said = match name.as_str().replace('_', "-").as_str() {
+            "mcp-method" => call.map(|call| call.method.as_str()),
+            "mcp-name" => call.and_then(|call| call.name.as_deref()),
+            _ => continue,
+        };
+        if said.map(str::as_bytes) != Some(value.as_bytes()) {
+            return Err(format!(
+                "its field {name} says something else than its body"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// All of a body. What comes behind it is left out.
+async fn whole<B>(body: &mut B) -> Result<Vec<u8>, String>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let reading = async {
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| "its body ends before its end".to_owned())?;
+            if let Ok(data) = frame.into_data() {
+                if bytes.len() + data.len() > LONGEST {
+                    return Err(format!(
+                        "its body is longer than {LONGEST} bytes, and nobody reads a longer message of MCP"
+                    ));
+                }
+                bytes.extend_from_slice(&data);
+            }
+        }
+        Ok(bytes)
+    };
+    match tokio::time::timeout(WITHIN, reading).await {
+        Ok(read) => read,
+        Err(_) => Err("its body took too long".to_owned()),
+    }
+}
+
+/// Asks for an answer that can be read.
+pub(super) fn ask_plain(headers: &mut HeaderMap) {
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.remove(RANGE);
+    headers.remove(IF_RANGE);
+}
+
+/// An answer with what may be shown of its lists, or what is wrong with it.
+pub(super) async fn shown(
+    answer: Response<Plain>,
+    lists: Lists,
+) -> Result<Response<Heard>, String> {
+    // Nobody takes a list out of another answer.
+    if !answer.status().is_success() {
+        return Ok(answer.map(Either::Left));
+    }
+    let (mut parts, mut body) = answer.into_parts();
+    if !is_plain(&parts.headers) {
+        return Err("its answer is compressed although it was asked for a plain one, so that nobody sees which tools it lists".to_owned());
+    }
+    let mut types = parts.headers.get_all(CONTENT_TYPE).iter();
+    let kind = types.next().filter(|_| types.next().is_none());
+    if kind.is_some_and(|kind| is_type(kind, EVENTS)) {
+        parts.headers.remove(CONTENT_LENGTH);
+        let events = Events::new(body, lists);
+        return Ok(Response::from_parts(
+            parts,
+            Either::Right(Either::Right(events)),
+        ));
+    }
+    let is_json = kind.is_some_and(|kind| is_type(kind, JSON));
+    let bytes = whole(&mut body).await?;
+    parts.headers.remove(CONTENT_LENGTH);
+    let bytes = match (bytes.is_empty(), is_json) {
+        (true, _) => bytes,
+        (false, true) => lists
+            .filtered(&bytes)
+            .map_err(|why| format!("its answer is no message of MCP: {why}"))?,
+        (false, false) => {
+            return Err(format!(
+                "its answer is neither {JSON} nor {EVENTS}, and nobody sees what it lists"
+            ));
+        }
+    };
+    let body = Either::Right(Either::Left(Full::from(bytes)));
+    Ok(Response::from_parts(parts, body))
+}
+
+/// A stream of events, each a message.
+pub(super) struct Events<B> {
+    body: B,
+    parser: Parser,
+}
+
+impl<B> Events<B> {
+    fn new(body: B, lists: Lists) -> Self {
+        let parser = Parser {
+            lists,
+            ..Parser::default()
+        };
+        Self { body, parser }
+    }
+}
+
+impl<B> Body for Events<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        loop {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
+                // What has no end is no event.
+                None => return Poll::Ready(None),
+            };
+            if let Ok(data) = frame.into_data() {
+                match self.parser.feed(&data) {
+                    Ok(events) if events.is_empty() => {}
+                    Ok(events) => return Poll::Ready(Some(Ok(Frame::data(events.into())))),
+                    Err(why) => return Poll::Ready(Some(Err(io::Error::other(why)))),
+                }
+            }
+        }
+    }
+}
+
+/// Reads lines of events (HTML, "Server-sent events"), which end in CR, LF or both.
+#[derive(Default)]
+struct Parser {
+    lists: Lists,
+    line: Vec<u8>,
+    /// The lines of one event that are no data, in one form.
+    fields: Vec<u8>,
+    data: Option<Vec<u8>>,
+    /// A line feed belongs to the end before it.
+    returned: bool,
+}
+
+impl Parser {
+    /// The events that are whole.
+    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let mut out = Vec::new();
+        for byte in bytes {
+            let is_second = std::mem::take(&mut self.returned) && *byte == b'\n';
+            match byte {
+                b'\n' if is_second => {}
+                b'\r' | b'\n' => {
+                    self.returned = *byte == b'\r';
+                    self.end_line(&mut out)?;
+                }
+                byte => self.line.push(*byte),
+            }
+            let data = self.data.as_ref().map_or(0, Vec::len);
+            if self.line.len() + self.fields.len() + data > LONGEST {
+                return Err(format!("an event of more than {LONGEST} bytes"));
+            }
+        }
+        Ok(out)
+    }
+
+    fn end_line(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            return self.end_event(out);
+        }
+        let at = line.iter().position(|byte| *byte == b':');
+        let (field, value) = match at {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (&line[..], &[][..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => match &mut self.data {
+                Some(data) => {
+                    data.push(b'\n');
+                    data.extend_from_slice(value);
+                }
+                None => self.data = Some(value.to_vec()),
+            },
+            // Comments keep a connection open. Any other field means nothing.
+            b"" | b"event" | b"id" | b"retry" => {
+                self.fields
+                    .extend([field, b": ".as_slice(), value, b"\n"].concat());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end_event(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
+        let fields = std::mem::take(&mut self.fields);
+        let data = match self.data.take() {
+            None if fields.is_empty() => return Ok(()),
+            None => Vec::new(),
+            Some(data) if data.is_empty() => b"data:\n".to_vec(),
+            Some(data) => {
+                let json = self.lists.filtered(&data)?;
+                [b"data: ".as_slice(), &json, b"\n"].concat()
+            }
+        };
+        out.extend([fields, data, b"\n".to_vec()].concat());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lists() -> Lists {
+        let mut lists = Lists::default();
+        lists.tools.allow = vec!["search_*".parse().unwrap()];
+        lists
+    }
+
+    #[test]
+    fn a_list_in_events_is_filtered_however_it_is_cut() {
+        let text = b"\xef\xbb\xbfdata: {\"result\":{\"tools\":[{\"name\":\"delete\"}]}}\n\n: keep\r\rid:7\r\nevent: message\r\ndata:{\"result\":\r\n\
+                     data: {\"tools\":[{\"name\":\"delete\"},{\"name\":\"search_a\"}]}}\r\nx: y\r\n\r\nid: 8\ndata\n\nretry:5\n\ndata: {\"result\":{\"tools\":[]";
+        let expected = ": keep\n\nid: 7\nevent: message\ndata: {\"result\":{\"tools\":[{\"name\":\"search_a\"}]}}\n\nid: 8\ndata:\n\nretry: 5\n\n";
+        for piece in 1..text.len() {
+            let mut parser = Parser {
+                lists: lists(),
+                ..Parser::default()
+            };
+            let all = text.chunks(piece).map(|piece| parser.feed(piece).unwrap());
+            let all = all.collect::<Vec<_>>().concat();
+            assert_eq!(String::from_utf8(all).unwrap(), expected, "{piece}");
+        }
+    }
+
+    #[test]
+    fn events_that_nobody_can_read_end_the_stream() {
+        let long = format!("data: {}", "x".repeat(LONGEST));
+        for text in ["data: x\n\n", "data: {\"a\":1,\"a\":2}\n\n", &long] {
+            let mut parser = Parser::default();
+            assert!(parser.feed(text.as_bytes()).is_err(), "{text:.40}");
+        }
+    }
+
+    #[test]
+    fn what_a_body_is_its_head_says() {
+        let headers = |fields: &[(&'static str, &'static str)]| {
+            let pairs = fields.iter().map(|(name, value)| {
+                let name = name.parse::<hyper::header::HeaderName>().unwrap();
+                (name, HeaderValue::from_static(value))
+            });
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.append(name, value);
+            }
+            headers
+        };
+        for (fields, fits) in [
+            (&[("content-type", "application/json")][..], true),
+            (
+                &[("content-type", "Application/JSON; charset=\"UTF-8\"")],
+                true,
+            ),
+            (
+                &[("content-type", "application/json; charset=utf-16")],
+                false,
+            ),
+            (&[("content-type", "text/plain")], false),
+            (&[], false),
+            (
+                &[
+                    ("content-type", "application/json"),
+                    ("content-type", "application/json"),
+                ],
+                false,
+            ),
+            (
+                &[
+                    ("content-type", "application/json"),
+                    ("content-encoding", "gzip"),
+                ],
+                false,
+            ),
+        ] {
+            assert_eq!(is_one(&headers(fields)).is_ok(), fits, "{fields:?}");
+        }
+        let body = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#;
+        let call = mcp::read(body).unwrap();
+        for (fields, fits) in [
+            (&[("mcp-method", "tools/call"), ("mcp-name", "a")][..], true),
+            (&[("mcp-name", "b")], false),
+            (&[("mcp_method", "ping")], false),
+        ] {
+            assert_eq!(
+                says_the_same(&headers(fields), &call).is_ok(),
+                fits,
+                "{fields:?}"
+            );
+        }
+        let stream = headers(&[("accept", "application/json, text/event-stream")]);
+        assert!(without_message(&Method::GET, &stream).is_ok());
+        assert!(without_message(&Method::GET, &headers(&[])).is_err());
+        assert!(without_message(&Method::DELETE, &stream).is_err());
+        let session = headers(&[("mcp-session-id", "x")]);
+        assert!(without_message(&Method::DELETE, &session).is_ok());
+    }
+}
