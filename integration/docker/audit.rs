@@ -103,6 +103,8 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
             "mount at /node-etc (from /etc): /etc: it holds the host's configuration",
             "NET_ADMIN",
             "api.example.test:443: 1 connection,",
+            "command: as 0:0: sleep 300",
+            "created, to run as 0:0: sleep 300",
             "exec began as 1000:1000: sh -c exit 3",
             "exec ended with status 4 as 0:0: sh -c exit 4",
             "exec not started as 0:0: no-such-program",
@@ -130,6 +132,10 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
         (&1.into(), &name.into())
     );
     let markdown = agentbox(&["audit", "--format", "markdown", name]).ok();
+    assert!(
+        markdown.contains("Command: `as 0:0: sleep 300`"),
+        "{markdown}"
+    );
     assert!(markdown.contains("| `files.example.test:443` | 5 | `no rule of network.allow names it` | `files.example.test` |"), "{markdown}");
     let ocsf = agentbox(&["audit", "--format", "ocsf", "--wall", "network", name]).ok();
     let refuse = |line: &str| serde_json::from_str::<Value>(line).unwrap()["type_uid"] == 400_105;

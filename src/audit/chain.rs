@@ -52,6 +52,7 @@ pub fn template_of_exit(context: &Context) -> Vec<u8> {
         exit: Some(0),
         signal: None,
         logs: Vec::new(),
+        command: None,
     };
     let event = Event::new(WallName::Life, Verdict::Ended, what);
     Chain::default().render("", context, &event.plain())

@@ -14,6 +14,9 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
         code(&subject.started),
         code(&subject.state)
     );
+    if let Some(command) = &subject.command {
+        text += &format!("Command: {}\n\n", code(command));
+    }
     if let Some(files) = &subject.files {
         text += &format!("Files: {}\n\n", code(files));
     }
@@ -123,6 +126,7 @@ mod tests {
                 started: mark.to_owned(),
                 state: mark.to_owned(),
                 is_over: true,
+                command: Some(mark.to_owned()),
                 files: Some(mark.to_owned()),
                 earlier: 1,
             };
@@ -160,7 +164,7 @@ mod tests {
                 .lines()
                 .flat_map(|line| line.split('`').step_by(2).chain(["\n"]))
                 .collect();
-            let expected = "### agentbox\n\n; run of : \n\nFiles: \n\n\
+            let expected = "### agentbox\n\n; run of : \n\nCommand: \n\nFiles: \n\n\
                 | Refused | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n|  | 1 |  |  |\n\n\
                 | Let through | Connections | Bytes sent | Received | Rule |\n| --- | --- | --- | --- | --- |\n|  | 1 | 0 | 0 |  |\n";
             assert_eq!(outside, expected, "{mark}: {page}");

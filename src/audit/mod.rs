@@ -23,6 +23,7 @@
 
 pub mod chain;
 mod class;
+mod command;
 pub mod event;
 pub mod markdown;
 pub mod mounts;
@@ -42,6 +43,7 @@ pub mod words;
 
 pub use chain::{Chain, hash};
 pub use class::Class;
+pub use command::Command;
 pub use event::{Context, Event, Line, Verdict, WallName};
 pub use quota::Quotas;
 pub use read::{Fault, Log};

@@ -127,7 +127,7 @@ fn classify(line: &Line) -> Classified {
             attributes: json!({
                 "actor": actor,
                 "device": device,
-                "process": { "name": words::what(&event.what) },
+                "process": first_process(&event.what),
                 "exit_code": exit,
             }),
         },
@@ -144,6 +144,20 @@ fn classify(line: &Line) -> Classified {
             }),
         },
     }
+}
+
+/// What became of the first process, and its command where the line has it.
+fn first_process(what: &What) -> Value {
+    let mut process = json!({ "name": words::what(what) });
+    if let What::Container {
+        command: Some(command),
+        ..
+    } = what
+    {
+        process["cmd_line"] = json!(command.arguments.join(" "));
+        process["user"] = json!({ "uid": command.uid.to_string() });
+    }
+    process
 }
 
 fn network(line: &Line) -> Classified {

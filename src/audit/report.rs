@@ -20,6 +20,8 @@ pub struct Subject {
     pub state: String,
     /// Whether it can be changed no more.
     pub is_over: bool,
+    /// What its first process was to execute and as whom, where its log says so.
+    pub command: Option<String>,
     /// What became of the files that it wrote, where that is known.
     pub files: Option<String>,
     /// Runs before it that are kept under the same id.
@@ -203,6 +205,9 @@ pub fn text(subject: &Subject, lines: &[&Line]) -> String {
     );
     if subject.context.learn {
         text += "LEARN MODE: public names that no rule lists were let through (report.learn)\n";
+    }
+    if let Some(command) = &subject.command {
+        text += &format!("command: {command}\n");
     }
     if let Some(files) = &subject.files {
         text += &format!("files: {files}\n");

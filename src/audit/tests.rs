@@ -417,3 +417,57 @@ fn what_is_to_be_done_about_a_refusal_can_still_be_done() {
         "{over}"
     );
 }
+
+fn created(arguments: Vec<String>) -> Event {
+    let what = What::Container {
+        state: LifeState::Created,
+        exit: None,
+        signal: None,
+        logs: Vec::new(),
+        command: Some(Command::plain(arguments, 1000, 100)),
+    };
+    Event::new(WallName::Life, Verdict::Noted, what)
+}
+
+#[test]
+fn what_a_container_executes_is_in_each_form_of_its_log() {
+    let lines = parsed(&[created(vec![
+        "sh".to_owned(),
+        "-c".to_owned(),
+        "a\u{1b}[2J".to_owned(),
+    ])]);
+    let text = words::line(&lines[0]);
+    assert!(
+        text.ends_with("created, to run as 1000:100: sh -c a\\u{1b}[2J"),
+        "{text}"
+    );
+    let process = &ocsf::event(&lines[0])["process"];
+    assert_eq!(process["cmd_line"], "sh -c a\\u{1b}[2J");
+    assert_eq!(process["user"]["uid"], "1000");
+    let subject = report::Subject {
+        command: Some("as 1000:100: sh -c a".to_owned()),
+        ..report::Subject::default()
+    };
+    let lines: Vec<&Line> = lines.iter().collect();
+    let text = report::text(&subject, &lines);
+    assert!(text.contains("\ncommand: as 1000:100: sh -c a\n"), "{text}");
+    let page = markdown::text(&subject, &lines);
+    assert!(page.contains("Command: `as 1000:100: sh -c a`"), "{page}");
+}
+
+/// A writer that goes on with a log looks for its last line in the last 64 KiB, and takes a part of a longer one for the whole.
+#[test]
+fn a_line_of_arguments_that_are_all_escaped_is_shorter_than_what_is_read_of_a_log() {
+    for bad in ['\u{200b}', '\u{7f}', '"', '\\', 'a', '\u{10ffff}'] {
+        let arguments = vec![String::from(bad).repeat(300); 100];
+        let lines = Chain::default().render("", &Context::default(), &created(arguments).plain());
+        assert!(lines.len() < 40 << 10, "{bad:?}: {}", lines.len());
+        let line: Line = serde_json::from_slice(&lines).unwrap();
+        let What::Container { command, .. } = line.event.what else {
+            panic!("{:?}", line.event.what);
+        };
+        let arguments = command.unwrap().arguments;
+        assert_eq!(arguments.last().unwrap(), "...");
+        assert!(arguments.len() > 5, "{}", arguments.len());
+    }
+}

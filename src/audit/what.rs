@@ -2,12 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Command;
 use crate::policy::escape;
 
 /// Characters of one text in a line; what is longer is cut.
 pub const LONGEST: usize = 256;
-/// Texts of one list in a line; what is more is left out.
+/// Texts of one list in a line; what is more is left out, and `...` stands for it.
 pub const MOST_ITEMS: usize = 64;
+/// Bytes of one list in a line, with its escapes: a line of them is far shorter than what a writer reads to find the last one.
+pub const LONGEST_LIST: usize = MOST_ITEMS * LONGEST;
 
 /// How somebody tried to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -171,6 +174,9 @@ pub enum What {
         /// The ends of the other logs, when it was deleted.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         logs: Vec<LogHead>,
+        /// What its first process executes, when it was created.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<Command>,
     },
     /// A process that `exec` started.
     Process {
@@ -245,6 +251,7 @@ impl What {
             exit: None,
             signal: None,
             logs: Vec::new(),
+            command: None,
         }
     }
 
@@ -339,7 +346,7 @@ impl What {
             Self::Update { limits } => Self::Update {
                 limits: plain_list(limits),
             },
-            // Numbers, and words of this program's own.
+            // Numbers, words of this program's own, and a command, which is plain from its making.
             same @ (Self::Container { .. }
             | Self::Limit { .. }
             | Self::Verified { .. }
@@ -357,9 +364,20 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 pub(super) fn plain_list(texts: Vec<String>) -> Vec<String> {
-    texts
+    let mut left = LONGEST_LIST;
+    let all = texts.len();
+    let mut list: Vec<String> = texts
         .iter()
         .take(MOST_ITEMS)
         .map(|text| plain(text))
-        .collect()
+        .take_while(|text| {
+            let rest = left.checked_sub(text.len());
+            left = rest.unwrap_or(0);
+            rest.is_some()
+        })
+        .collect();
+    if list.len() < all {
+        list.push("...".to_owned());
+    }
+    list
 }

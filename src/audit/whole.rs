@@ -128,6 +128,7 @@ mod tests {
             exit: None,
             signal: None,
             logs: logs.to_vec(),
+            command: None,
         };
         Event::new(WallName::Life, Verdict::Noted, what)
     }

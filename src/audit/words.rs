@@ -47,12 +47,7 @@ pub fn what(what: &What) -> String {
         } => format!("mount at {destination} (from {source})"),
         What::Syscall { call, errno, .. } => format!("{call}: {errno}"),
         What::Asked { item } => item.clone(),
-        What::Container {
-            state,
-            exit,
-            signal,
-            ..
-        } => life(*state, *exit, signal.as_deref()),
+        What::Container { .. } => life(what),
         What::Process {
             state,
             arguments,
@@ -93,7 +88,17 @@ pub fn what(what: &What) -> String {
     }
 }
 
-fn life(state: LifeState, exit: Option<i32>, signal: Option<&str>) -> String {
+fn life(what: &What) -> String {
+    let What::Container {
+        state,
+        exit,
+        signal,
+        command,
+        ..
+    } = what
+    else {
+        return String::new();
+    };
     let word = match state {
         LifeState::Created => "created",
         LifeState::Started => "started",
@@ -103,11 +108,15 @@ fn life(state: LifeState, exit: Option<i32>, signal: Option<&str>) -> String {
         LifeState::Ended => "ended",
         LifeState::Deleted => "deleted",
     };
-    match (exit, signal) {
+    let mut text = match (exit, signal) {
         (Some(exit), _) => format!("{word} with status {exit}"),
         (None, Some(signal)) => format!("{word} {signal}"),
         (None, None) => word.to_owned(),
+    };
+    if let Some(command) = command {
+        text += &format!(", to run {}", command.words());
     }
+    text
 }
 
 /// Seconds of the time alone, for a list.

@@ -10,7 +10,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use super::events::duration;
 use super::out::{self, Reader};
 use crate::audit::report::{self, Subject};
-use crate::audit::{LifeState, Line, Verdict, What, markdown, ocsf, schema, words};
+use crate::audit::{Command, LifeState, Line, Verdict, What, markdown, ocsf, schema, words};
 use crate::cli::{Audit, AuditFormat};
 use crate::runtime::runs::read::{self, Found, Logs};
 
@@ -97,6 +97,7 @@ fn subject(found: &Found, logs: &Logs) -> Subject {
         started: found.run.started(),
         state: state(&lines, found),
         is_over: !found.is_there(),
+        command: logs.command().map(Command::words),
         files: files(found),
         earlier: found.earlier,
     }

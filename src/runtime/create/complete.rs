@@ -114,9 +114,10 @@ impl Creation<'_> {
         }
         let mounts = self.decision.plan().map(|plan| &plan.filesystem.mounts[..]);
         let config = node_files::config(self.global);
+        let process = self.decision.bundle.spec.process().as_ref();
         let first = First {
             context: runs::context(&self.record, identity::of(&self.record)),
-            events: runs::events::created(self.record.plan())
+            events: runs::events::created(process, self.record.plan())
                 .into_iter()
                 .chain(events)
                 .collect(),

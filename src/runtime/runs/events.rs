@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use oci_spec::runtime::LinuxResources;
+use oci_spec::runtime::{LinuxResources, Process};
 
-use crate::audit::{Event, LifeState, LogHead, Verdict, WallName, What};
+use crate::audit::{Command, Event, LifeState, LogHead, Verdict, WallName, What};
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::egress::{Lasting, Rules};
@@ -18,9 +18,19 @@ use crate::runtime::RuntimeError;
 /// Lines of what was asked for and is not given; what is more is in the record.
 const MOST_LEFT_OUT: usize = 200;
 
-/// A container that has been made: what it was not given first.
-pub fn created(plan: Option<&Plan>) -> Vec<Event> {
-    let mut events = vec![life(What::life(LifeState::Created))];
+/// A container that has been made: what it executes, then what it was not given.
+pub fn created(process: Option<&Process>, plan: Option<&Plan>) -> Vec<Event> {
+    let command = process.map(|process| {
+        let (arguments, user) = (process.args().clone(), process.user());
+        Command::plain(arguments.unwrap_or_default(), user.uid(), user.gid())
+    });
+    let mut events = vec![life(What::Container {
+        state: LifeState::Created,
+        exit: None,
+        signal: None,
+        logs: Vec::new(),
+        command,
+    })];
     let Some(plan) = plan else { return events };
     let mounts = plan.filesystem.pruned.iter().map(|mount| {
         let what = What::Mount {
@@ -187,6 +197,7 @@ pub fn ended(status: i32) -> Event {
         exit: Some(status),
         signal: None,
         logs: Vec::new(),
+        command: None,
     })
 }
 
@@ -197,6 +208,7 @@ pub fn deleted(logs: Vec<LogHead>) -> Event {
         exit: None,
         signal: None,
         logs,
+        command: None,
     })
 }
 
@@ -207,6 +219,7 @@ pub fn signalled(signal: &str) -> Event {
         exit: None,
         signal: Some(signal.to_owned()),
         logs: Vec::new(),
+        command: None,
     })
 }
 

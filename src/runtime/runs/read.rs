@@ -152,6 +152,15 @@ impl Logs {
         })
     }
 
+    /// What the first process was to execute. The runtime alone is asked, whose first line it is.
+    pub fn command(&self) -> Option<&audit::Command> {
+        let node = self.logs.iter().find(|log| log.file == audit::NODE)?;
+        match &node.lines.first()?.event.what {
+            What::Container { command, .. } => command.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Whose they are.
     pub fn context(&self) -> Option<&Context> {
         let mut lines = self.logs.iter().flat_map(|log| &log.lines);

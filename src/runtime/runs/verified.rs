@@ -116,6 +116,7 @@ mod tests {
             exit: Some(0),
             signal: None,
             logs: Vec::new(),
+            command: None,
         };
         vec![verified, ended]
     }
