@@ -12,6 +12,7 @@ mod containers;
 mod demo;
 mod denied;
 mod files;
+mod honey;
 mod inbound;
 mod inside;
 mod internal;

@@ -15,7 +15,9 @@ mod ask;
 mod budget;
 mod decide;
 pub mod dns;
+pub mod forms;
 mod hash;
+mod honey;
 pub mod http;
 pub mod mcp;
 pub mod names;
@@ -37,6 +39,7 @@ pub use ask::{
 };
 pub use budget::{Budget, Ledger, OverBudget};
 pub use decide::{Decision, Denial, Rules, endpoint, proxy_port, rule_for};
+pub use honey::{Caught, Honey, HoneySearch};
 pub use opened::Opened;
 pub use spent::{Kept, LONGEST_HEAD, Spent, SpentLine, room, seconds_of};
 pub use status::{

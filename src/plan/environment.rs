@@ -39,6 +39,11 @@ pub(super) fn set(process: &mut Process, network: &NetworkPlan) {
             env.replace(&name.to_string(), &secret.placeholder());
         }
     }
+    for honey in &network.honey {
+        if let Some(name) = &honey.env {
+            env.replace(&name.to_string(), honey.value.as_str());
+        }
+    }
     if env.0 != before {
         process.set_env(Some(env.0));
     }

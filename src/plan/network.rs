@@ -13,8 +13,8 @@ use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::HOST_NETWORK;
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{
-    Network, NetworkMode, NetworkPrefix, NodeSecret, OnUnknown, Policy, PolicyName, Resolved,
-    Switch, TlsWay, Upstream, UpstreamNames,
+    HoneyValue, Network, NetworkMode, NetworkPrefix, NodeSecret, OnUnknown, Policy, PolicyName,
+    Resolved, Switch, TlsWay, Upstream, UpstreamNames,
 };
 
 /// The network wall.
@@ -66,6 +66,9 @@ pub struct NetworkPlan {
     /// The node's secrets that are put into its requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<NodeSecret>,
+    /// The node's honey values, which programs inside find and do not send.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub honey: Vec<HoneyValue>,
     /// Ports of the engine's network that lead to the same ports of the loopback inside.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inbound: BTreeSet<u16>,
@@ -235,6 +238,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         sysfs: false,
         upstream: None,
         secrets: Vec::new(),
+        honey: Vec::new(),
         inbound,
         published: BTreeMap::new(),
         shared: None,
@@ -269,7 +273,12 @@ pub(super) fn own(
     check_inbound(name, &planned, namespaces)?;
     check_denials(name, &planned)?;
     let secrets = secrets::planned(name, &resolved.secrets, &planned.rules)?;
-    Ok(NetworkPlan { secrets, ..planned })
+    let honey = secrets::baits(name, &resolved.honey, &secrets)?;
+    Ok(NetworkPlan {
+        secrets,
+        honey,
+        ..planned
+    })
 }
 
 /// Refuses ports that would lead somewhere else than to the container's own programs, or in from somewhere else than the

@@ -3,7 +3,9 @@
 use crate::egress::{Decision, Rules};
 use crate::plan::{NetworkPlan, PlanError, Warning};
 use crate::policy::request::Scheme;
-use crate::policy::{Host, NodeSecret, PolicyName};
+use crate::policy::{
+    HoneyThen, HoneyValue, Host, NodeSecret, PolicyName, SecretName, VariableName,
+};
 
 /// The secrets that are put into requests of this container: those for a host to which some request is allowed. An error where
 /// one of them names no single host, where nobody would see the requests to its host, or where two would be in one field.
@@ -47,6 +49,38 @@ pub(super) fn planned(
         planned.push(secret.clone());
     }
     Ok(planned)
+}
+
+impl NetworkPlan {
+    /// Whether a honey value ends the container.
+    pub fn honey_ends(&self) -> bool {
+        self.honey.iter().any(|one| one.then == HoneyThen::End)
+    }
+}
+
+/// The honey values of a container with these secrets. An error where two are one name, or looked for in one variable.
+pub(super) fn baits(
+    policy: &PolicyName,
+    honey: &[HoneyValue],
+    secrets: &[NodeSecret],
+) -> Result<Vec<HoneyValue>, PlanError> {
+    let secrets = secrets.iter().map(|secret| (&secret.name, &secret.env));
+    let mut before: Vec<_> = secrets.collect();
+    for HoneyValue { name, env, .. } in honey {
+        let same = |(other, its): &&(&SecretName, &Option<VariableName>)| {
+            *other == name || (env.is_some() && *its == env)
+        };
+        if let Some((other, _)) = before.iter().find(same) {
+            return Err(PlanError::Secret {
+                policy: policy.to_string(),
+                why: format!(
+                    "honey value {name} has the name or the variable of {other}: give it one of its own"
+                ),
+            });
+        }
+        before.push((name, env));
+    }
+    Ok(honey.to_vec())
 }
 
 /// What is said of secrets that a container with this network of its own does not use although it reaches their hosts.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::policy_text::PolicyText;
 use super::text::{ValueError, nearest, string_form, words};
 use super::{
-    ByteSize, Capability, Field, HostPath, NodeNetwork, NodeSecret, PolicyChoice, PolicyError,
-    PolicyName, file,
+    ByteSize, Capability, Field, HoneyValue, HostPath, NodeNetwork, NodeSecret, PolicyChoice,
+    PolicyError, PolicyName, file,
 };
 
 /// Where the state of containers is that no engine keeps elsewhere.
@@ -38,6 +38,8 @@ pub struct NodeConfig {
     pub log: NodeLog,
     /// What is put into requests on their way out.
     pub secret: Vec<NodeSecret>,
+    /// What looks like a key, and is not to leave.
+    pub honey: Vec<HoneyValue>,
 }
 
 /// `[log]` of the node's file.

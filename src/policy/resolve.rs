@@ -9,9 +9,9 @@ use super::leave::{own_bounds, without_leave};
 use super::list::ListPlace;
 use super::preset::Presets;
 use super::{
-    Asker, Audited, Ceiling, Field, GuestPath, Leave, Limits, NetworkLimit, NodeConfig, NodeSecret,
-    Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, Resolved, Selection,
-    Sources, WORKSPACE_KEY, builtin, narrow,
+    Asker, Audited, Ceiling, Field, GuestPath, HoneyValue, Leave, Limits, NetworkLimit, NodeConfig,
+    NodeSecret, Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, Resolved,
+    Selection, Sources, WORKSPACE_KEY, builtin, narrow,
 };
 
 /// Chooses a policy, changes the fields that annotations name, and refuses what exceeds a ceiling.
@@ -67,6 +67,7 @@ fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selecti
     };
     let limits = resolver.limits(flag.as_ref())?;
     let secrets = resolver.secrets()?;
+    let honey = resolver.honey()?;
     let of_node = file.is_none();
     let chosen = match file {
         Some((name, path, text)) => resolver.choose_file(name, path, text, &limits)?,
@@ -82,6 +83,10 @@ fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selecti
     let name = resolved.policy.name.clone();
     resolved.secrets = secrets
         .filter(|secret| of_node && secret.policies.contains(&name))
+        .cloned()
+        .collect();
+    resolved.honey = honey
+        .filter(|honey| of_node && honey.policies.contains(&name))
         .cloned()
         .collect();
     Ok(Selection::Policy(Box::new(resolved)))
@@ -204,6 +209,15 @@ impl Resolver<'_> {
         Ok(secrets.iter())
     }
 
+    /// The node's honey values; an error as with its secrets.
+    fn honey(&self) -> Result<std::slice::Iter<'_, HoneyValue>, PolicyError> {
+        let honey = &self.sources.node.honey;
+        for policy in honey.iter().flat_map(|value| &value.policies) {
+            self.library.find(policy, &Origin::Node)?;
+        }
+        Ok(honey.iter())
+    }
+
     /// The policy of the person's own file, with the ceilings' denials.
     fn choose_file(
         &self,
@@ -268,6 +282,7 @@ impl Resolver<'_> {
             .collect();
         Ok(Resolved {
             secrets: Vec::new(),
+            honey: Vec::new(),
             policy,
             description,
             workspace,

@@ -6,8 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Asked, Audited, Field, GuestPath, Limits, NetworkLimit, NetworkPrefix, NodeAllow, NodeConfig,
-    NodeSecret, Policy, PolicyName, Upstream,
+    Asked, Audited, Field, GuestPath, HoneyValue, Limits, NetworkLimit, NetworkPrefix, NodeAllow,
+    NodeConfig, NodeSecret, Policy, PolicyName, Upstream,
 };
 
 /// All that has a say in a container's policy.
@@ -109,6 +109,9 @@ pub struct Resolved {
     /// The node's secrets for containers of this policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<NodeSecret>,
+    /// The node's honey values for containers of this policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub honey: Vec<HoneyValue>,
 }
 
 /// What annotations may ask for beyond the policy that was chosen.

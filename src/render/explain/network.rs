@@ -6,7 +6,9 @@ use super::page::{Page, size};
 use crate::egress::{Asking, spelling};
 use crate::plan::NetworkPlan;
 use crate::plan::environment::PlainAddress;
-use crate::policy::{HostName, NetworkMode, NetworkRule, Rule, Target, UpstreamNames, escape};
+use crate::policy::{
+    HoneyThen, HostName, NetworkMode, NetworkRule, Rule, Target, UpstreamNames, escape,
+};
 
 pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
     let mode = match network.mode {
@@ -168,6 +170,20 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
                 page.item(format_args!("git asks http://{host}/ for https://{host}/"));
             }
         }
+    }
+    for honey in &network.honey {
+        let inside = match &honey.env {
+            Some(name) => format!("{name} has it inside"),
+            None => "somebody puts it inside".to_owned(),
+        };
+        let then = match honey.then {
+            HoneyThen::Log => "",
+            HoneyThen::End => ", and end the container",
+        };
+        page.item(format_args!(
+            "honey value {}, which is no key: {inside}; a name or connection with it is refused and logged{then}",
+            honey.name
+        ));
     }
     for secret in &network.secrets {
         let requests: Vec<String> = secret.requests.iter().map(ToString::to_string).collect();

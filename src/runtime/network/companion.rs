@@ -78,6 +78,8 @@ fn loss(network: &NetworkPlan, spec: &Spec, place: &Place, listener: Listener) -
     let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
     match duty(network) {
         Duty::Serve => Loss::EndsContainer,
+        // The warden does it.
+        Duty::Refuse if network.honey_ends() => Loss::EndsContainer,
         _ if sandbox => Loss::EndsContainer,
         Duty::Wait | Duty::Refuse if listener == Listener::Sidecar => Loss::EndsAnswers,
         Duty::Wait | Duty::Refuse => Loss::Tolerated,

@@ -51,6 +51,7 @@ pub fn read(config: &Path, network: &mut NetworkPlan) -> Result<Given, RuntimeEr
             Some(Reading {
                 roots: roots.clone(),
                 secrets,
+                honey: network.honey.clone(),
                 authority,
             })
         }

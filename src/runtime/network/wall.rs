@@ -221,6 +221,7 @@ fn serving(plan: &Plan, place: &Place) -> Serving {
     Serving {
         rules: network.rules.clone(),
         secrets: network.secrets.iter().map(Into::into).collect(),
+        honey: network.honey.clone(),
         opened: network.opened.clone(),
         audited: audited_network(plan),
         asking: network.asking.clone(),

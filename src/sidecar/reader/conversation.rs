@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Either};
@@ -29,6 +30,7 @@ use super::secrets::{Answers, Secrets};
 use super::stream::{self, Client, Clock, Fault, Inside, Passage, Turn};
 use super::websocket::{self, Opaque};
 use super::{opened, rewrite};
+use crate::egress::Honey;
 use crate::egress::http::LONGEST_HEAD;
 use crate::egress::mcp::{Lists, Message, refusal};
 use crate::egress::request::Asked;
@@ -43,6 +45,8 @@ type Told = Response<Either<Words, Heard>>;
 pub(super) struct Given {
     pub greetings: Greetings,
     pub secrets: Secrets,
+    /// What is not to leave.
+    pub honey: Rc<Honey>,
     /// Opens TLS, where that is opened.
     pub opener: Option<Opener>,
     /// Those who hold a message of MCP.
@@ -125,7 +129,7 @@ impl Conversation<'_> {
     /// Reads and answers requests until the client has no more.
     async fn hold(&self, client: Box<dyn stream::Way>) {
         let passage = Passage::default();
-        let client = Client::new(client, &passage);
+        let client = Client::new(client, &self.given.honey, &passage);
         let service = service_fn(|message| Box::pin(self.answer_in_turn(message, &passage.turn)));
         let mut builder = http1::Builder::new();
         builder
@@ -142,10 +146,13 @@ impl Conversation<'_> {
         }
         let is_tls = self.spoken == Scheme::Https;
         match passage.fault.take() {
-            Some(Fault { tls: true, .. }) if !is_tls => {
+            Some(Fault::Tls(_)) if !is_tls => {
                 let _said = self.line.say(&Question::Tls, &[]).await;
             }
-            Some(Fault { why, .. }) => {
+            Some(Fault::Honey(name)) => {
+                let _said = self.line.say(&Question::Honey(name), &[]).await;
+            }
+            Some(Fault::Tls(why) | Fault::Unread(why)) => {
                 let answered = match self.began.get() || is_tls {
                     true => Answered::Cannot,
                     false => Answered::Can,

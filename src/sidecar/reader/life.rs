@@ -13,6 +13,7 @@ use super::conversation::{self, Given};
 use super::messages::{Arrival, Line};
 use super::outside::Greetings;
 use super::secrets::Secrets;
+use crate::egress::Honey;
 use crate::network::with_causes;
 use crate::sidecar::protocol::{self, Reply};
 use crate::sidecar::{ConfineError, SidecarError, confine, filter};
@@ -56,6 +57,7 @@ fn prepare(
     let Reading {
         roots,
         secrets,
+        honey,
         authority,
     } = reading;
     let greetings = Greetings::new(&roots)
@@ -79,6 +81,7 @@ fn prepare(
     let given = Given {
         greetings,
         secrets,
+        honey: Rc::new(Honey::new(&honey)),
         opener,
         turns: tokio::sync::Semaphore::new(super::mcp::AT_ONCE),
     };

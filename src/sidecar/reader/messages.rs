@@ -82,9 +82,11 @@ pub(in crate::sidecar) enum Question {
     },
     /// What came is TLS; nothing more is read.
     Tls,
+    /// What came has the honey value of this name in it; nothing more is read.
+    Honey(String),
 }
 
-/// The answer to all but the last two.
+/// The answer to all but the last three.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(in crate::sidecar) enum Answer {

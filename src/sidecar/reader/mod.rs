@@ -56,6 +56,7 @@ pub use secrets::{ReadSecret, SHORTEST};
 
 use super::protocol::{self, Reply};
 use super::{ConfineError, SidecarError};
+use crate::policy::HoneyValue;
 use crate::sys::{process, socket};
 
 /// Bytes of a configuration: the certificates of two stores.
@@ -71,6 +72,9 @@ pub struct Reading {
     pub roots: String,
     /// The node's secrets that are put into requests.
     pub secrets: Vec<ReadSecret>,
+    /// The node's honey values, which are not to leave.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub honey: Vec<HoneyValue>,
     /// By which it opens TLS, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<Authority>,

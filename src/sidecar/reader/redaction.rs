@@ -1,12 +1,13 @@
-//! The node's secrets in answers: found in the forms that [`spellings`] lists, over the borders of pieces, and overwritten.
+//! The node's secrets in answers: found in the forms that [`crate::egress::forms`] lists, over the borders of pieces, and overwritten.
 
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::egress::forms::{find, places};
 
 /// What stands where a secret was.
 const REDACTED: u8 = b'*';
@@ -34,97 +35,13 @@ pub(super) fn redact_fields(headers: &mut HeaderMap, spellings: &[Vec<u8>]) {
     }
 }
 
-/// Percent-encoded where it has to be (RFC 3986, section 2.3).
-pub(super) fn percent_encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let one = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(one).collect()
-}
-
-/// The forms of all of these values, the longest first.
-pub(super) fn all_spellings<'a>(values: impl Iterator<Item = &'a [u8]>) -> Rc<[Vec<u8>]> {
-    let mut forms: Vec<Vec<u8>> = values.flat_map(spellings).collect();
-    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
-    forms.dedup();
-    forms.into()
-}
-
-/// The forms in which a secret is looked for: as it is, in hexadecimal digits, percent-encoded as a whole and where it has to be, and in
-/// base64, as a part of something longer too.
-fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
-    let every = |digits: fn(u8) -> String| -> Vec<u8> {
-        value
-            .iter()
-            .flat_map(|byte| digits(*byte).into_bytes())
-            .collect()
-    };
-    let encoded = percent_encoded(&String::from_utf8_lossy(value));
-    let lower = lower_digits(&encoded);
-    let mut forms = vec![
-        value.to_vec(),
-        value.iter().rev().copied().collect(),
-        HEXLOWER.encode(value).into_bytes(),
-        HEXUPPER.encode(value).into_bytes(),
-        every(|byte| format!("%{byte:02X}")),
-        every(|byte| format!("%{byte:02x}")),
-        encoded.into_bytes(),
-        lower.into_bytes(),
-    ];
-    for before in 0..3 {
-        let mut bytes = vec![0; before];
-        bytes.extend_from_slice(value);
-        for encoding in [BASE64_NOPAD, BASE64URL_NOPAD] {
-            let text = encoding.encode(&bytes).into_bytes();
-            // Without the characters that neighbours have a share in.
-            let first = (before * 8).div_ceil(6);
-            let last = text.len() - usize::from(!bytes.len().is_multiple_of(3));
-            forms.push(text[first..last].to_vec());
-        }
-    }
-    forms
-}
-
-/// The same percent-encoding with its digits in lower case.
-fn lower_digits(encoded: &str) -> String {
-    let mut parts = encoded.split('%');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |all, part| {
-        let (digits, rest) = part.split_at(part.len().min(2));
-        format!("{all}%{}{rest}", digits.to_ascii_lowercase())
-    })
-}
-
-pub(super) fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
-    bytes.windows(what.len()).position(|window| window == what)
-}
-
 /// Overwrites the secrets, those that overlap as well; whether there were any.
 pub(super) fn redact(bytes: &mut [u8], spellings: &[Vec<u8>]) -> bool {
-    let found = places(bytes, spellings);
+    let found: Vec<_> = places(bytes, spellings).collect();
     for (begin, end) in &found {
         bytes[*begin..*end].fill(REDACTED);
     }
     !found.is_empty()
-}
-
-/// Where secrets begin and end: of those that begin at one place the longest.
-fn places(bytes: &[u8], spellings: &[Vec<u8>]) -> Vec<(usize, usize)> {
-    let mut begins = [false; 256];
-    for first in spellings.iter().filter_map(|form| form.first()) {
-        begins[usize::from(*first)] = true;
-    }
-    // One look at most bytes: answers may be long.
-    (0..bytes.len())
-        .filter(|at| begins[usize::from(bytes[*at])])
-        .filter_map(|at| {
-            let rest = &bytes[at..];
-            let form = spellings.iter().find(|form| rest.starts_with(form))?;
-            Some((at, at + form.len()))
-        })
-        .collect()
 }
 
 /// Searches a stream of pieces.
@@ -158,7 +75,7 @@ impl Filter {
         let longest = self.spellings.iter().map(Vec::len).max().unwrap_or(0);
         let from = bytes.len().saturating_sub(longest.saturating_sub(1));
         let keep = (from..bytes.len()).find(may_begin).unwrap_or(bytes.len());
-        let mut found = places(&bytes, &self.spellings);
+        let mut found: Vec<_> = places(&bytes, &self.spellings).collect();
         found.retain(|(begin, _)| *begin < keep);
         found.push((0, self.covered));
         let reach = found.iter().map(|(_, end)| *end).max().unwrap_or(0);
@@ -263,6 +180,7 @@ impl Body for Cleaned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::forms::{all_spellings, spellings};
 
     const VALUE: &str = "sk-live-0123456789abcdef";
 

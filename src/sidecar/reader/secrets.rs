@@ -6,7 +6,7 @@
 use std::fmt;
 use std::rc::Rc;
 
-use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
+use data_encoding::BASE64;
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE,
@@ -14,7 +14,8 @@ use hyper::header::{
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::redaction::{Cleaned, all_spellings, find, percent_encoded, redact_fields};
+use super::redaction::{Cleaned, redact_fields};
+use crate::egress::forms::{all_spellings, find, percent_decoded, percent_encoded};
 use crate::policy::request::Request;
 use crate::policy::{NodeSecret, SecretPlace};
 
@@ -252,25 +253,6 @@ fn without(query: &str, name: &str) -> Option<String> {
     };
     let rest: Vec<&str> = query.split('&').filter(|pair| !is_it(pair)).collect();
     (!rest.is_empty()).then(|| rest.join("&"))
-}
-
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let (mut all, mut at) = (Vec::new(), 0);
-    while at < bytes.len() {
-        let coded = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        match coded.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits).ok()) {
-            Some(byte) => {
-                all.extend(byte);
-                at += 3;
-            }
-            None => {
-                all.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    all
 }
 
 #[cfg(test)]

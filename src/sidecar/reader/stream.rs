@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::egress::http::{HttpRefusal, RequestGuard};
+use crate::egress::{Honey, HoneySearch};
 use crate::sidecar::buffer::with_buffer;
 
 /// The first byte of a TLS record with a greeting (RFC 8446, section 5.1).
@@ -19,10 +21,13 @@ pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Why a client is not read any further.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub why: String,
-    /// It speaks TLS from its first byte.
-    pub tls: bool,
+pub(super) enum Fault {
+    /// What it says is no request, or none that has one meaning.
+    Unread(String),
+    /// It speaks TLS from its first byte, which is nothing to read.
+    Tls(String),
+    /// The honey value of this name is in what it says.
+    Honey(String),
 }
 
 /// What whoever answers requests and whoever reads them know of each other.
@@ -118,6 +123,7 @@ impl AsyncWrite for Inside {
 pub(super) struct Client<'a> {
     stream: Box<dyn Way>,
     guard: RequestGuard,
+    search: HoneySearch,
     /// The first byte of all.
     first: Option<u8>,
     /// What the guard let pass, and how much of it was read.
@@ -127,9 +133,10 @@ pub(super) struct Client<'a> {
 
 impl<'a> Client<'a> {
     /// Behind the guard.
-    pub fn new(stream: Box<dyn Way>, passage: &'a Passage) -> Self {
+    pub fn new(stream: Box<dyn Way>, honey: &Rc<Honey>, passage: &'a Passage) -> Self {
         Self {
             stream,
+            search: HoneySearch::new(honey),
             guard: RequestGuard::of_framing(),
             first: None,
             passed: (Vec::new(), 0),
@@ -142,6 +149,11 @@ impl<'a> Client<'a> {
         self.first = self.first.or(bytes.first().copied());
         self.passed.0.clear();
         self.passed.1 = 0;
+        if let Some(caught) = self.search.feed(bytes) {
+            let fault = Fault::Honey(caught.name.to_string());
+            *self.passage.fault.borrow_mut() = Some(fault);
+            return;
+        }
         match self.passage.turn.get() {
             Turn::Requests => {}
             Turn::Stays => {
@@ -151,9 +163,10 @@ impl<'a> Client<'a> {
             Turn::Switched => return self.passed.0.extend_from_slice(bytes),
         }
         if let Err(refusal) = self.guard.feed(bytes, &mut self.passed.0) {
-            let tls = refusal == HttpRefusal::NotHttp && self.first == Some(TLS_HANDSHAKE);
             let why = refusal.to_string();
-            *self.passage.fault.borrow_mut() = Some(Fault { why, tls });
+            let is_tls = refusal == HttpRefusal::NotHttp && self.first == Some(TLS_HANDSHAKE);
+            let fault = if is_tls { Fault::Tls } else { Fault::Unread };
+            *self.passage.fault.borrow_mut() = Some(fault(why));
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
 use super::admission::Admitted;
+use super::honey::Search;
 use super::refusal::Refusal;
 use super::relay::{Watch, ended, pass, relay};
 use super::secure::Server;
@@ -158,15 +159,18 @@ async fn look_and_relay(
         host, port, share, ..
     } = admitted;
     let mut watch = Watch::Nothing;
+    let mut search = wall.traps.search();
+    search.look(&early)?;
     match (host, *port) {
         (Host::Name(name), HTTPS) => {
-            let (greeting, greeter) = sniff::client_hello(client, name, early).await?;
+            let hello = sniff::client_hello(client, name, early, &mut search);
+            let (greeting, greeter) = hello.await?;
             early = greeting;
             watch = Watch::Tls(Box::new(greeter));
         }
         (Host::Name(name), HTTP) => {
             let mut guard = RequestGuard::new(name.clone(), *port);
-            early = first_request(client, &mut guard, early).await?;
+            early = first_request(client, &mut guard, early, &mut search).await?;
             watch = Watch::Http(Box::new(guard));
         }
         // Here the server may be the one who speaks first.
@@ -188,7 +192,7 @@ async fn look_and_relay(
     share.send(early.len()).map_err(Refusal::Over)?;
     server.write_all(&early).await?;
     drop(early);
-    relay(client, server, watch, share).await
+    relay(client, server, watch.searched(search), share).await
 }
 
 /// Reads until one request's head has come and names the host; nobody is dialled for anything else.
@@ -196,6 +200,7 @@ async fn first_request(
     client: &TcpStream,
     guard: &mut RequestGuard,
     early: Vec<u8>,
+    search: &mut Search,
 ) -> Result<Vec<u8>, Refusal> {
     let refused = |refusal: crate::egress::http::HttpRefusal| Refusal::Other(refusal.to_string());
     let mut out = Vec::new();
@@ -203,6 +208,7 @@ async fn first_request(
     let reading = async {
         while guard.requests() == 0 {
             let chunk = read_some(client).await?;
+            search.look(&chunk)?;
             guard.feed(&chunk, &mut out).map_err(refused)?;
         }
         Ok(())
@@ -252,7 +258,7 @@ pub(super) fn refuse(
     }
     let peer: Option<SocketAddr> = stream.peer_addr().ok();
     // Half of a handshake that was given up has nobody behind it.
-    if peer.is_some() {
+    if peer.is_some() || matches!(refusal, Refusal::Honey(_)) {
         wall.note_refusal(via, host, Some(port), refusal);
     }
 }

@@ -148,16 +148,23 @@ fn answer(wall: &Wall, question: &[u8]) -> Option<Vec<u8>> {
         if let Some(own) = address_of(name, &wall.own_names) {
             return Answer::Addresses(own);
         }
-        match wall.resolve(name) {
+        let looked = wall.traps.look_at_name(name.as_str());
+        match looked.and_then(|()| wall.resolve(name)) {
             Ok(addresses) => Answer::Addresses(addresses),
             Err(refusal) => {
-                let why = refusal.to_string();
+                let why = refusal.for_container();
                 refused = Some(refusal);
                 Answer::Blocked(why)
             }
         }
     })?;
-    if let Some(asked) = asked.filter(|asked| asked.blocked && !is_search_artefact(&asked.name)) {
+    let asked = asked.filter(|asked| asked.blocked);
+    // A name that nobody can have is looked at here alone.
+    if let Some(asked) = &asked
+        && let Err(caught) = wall.traps.look_at_name(&asked.name)
+    {
+        wall.note_honey(Via::Dns, &asked.name, &caught);
+    } else if let Some(asked) = asked.filter(|asked| !is_search_artefact(&asked.name)) {
         match (refused, asked.name.parse()) {
             (Some(refusal), Ok(name)) => {
                 wall.note_refusal(Via::Dns, &Host::Name(name), None, &refusal);

@@ -46,15 +46,23 @@ struct Wish {
     /// The head as it came.
     head: Vec<u8>,
     early: Vec<u8>,
+    /// What it has in it that may not leave.
+    caught: Result<(), Refusal>,
 }
 
 async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
-    let wish = match tokio::time::timeout(FIRST_BYTES_WITHIN, read_wish(stream, first)).await {
+    let wish = match tokio::time::timeout(FIRST_BYTES_WITHIN, read_wish(wall, stream, first)).await
+    {
         Ok(Ok(wish)) => wish,
         Ok(Err(Refusal::Other(why))) => {
             // Somebody tried something that is no request, or none that has one meaning.
             wall.note(Via::Http, "", None, MALFORMED, &why);
             respond(stream, 400, &Explanation::new(&why)).await;
+            return;
+        }
+        Ok(Err(caught @ Refusal::Honey(_))) => {
+            wall.note_honey(Via::Http, "", &caught);
+            respond(stream, 403, &Explanation::new(&caught.for_container())).await;
             return;
         }
         Err(_) => {
@@ -74,6 +82,10 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
             (meant(wall, host), *port)
         }
     };
+    if let Err(caught) = &wish.caught {
+        refuse(wall, stream, Via::Http, &host, port, caught);
+        return answer(wall, stream, &host, port, caught).await;
+    }
     if let ProxyRequest::Forward(..) = &wish.request
         && wall.rules.borrow().plain_way(&host, port).is_some()
     {
@@ -116,24 +128,39 @@ async fn show(wall: &Wall, stream: &TcpStream) {
     last_words(stream, &[head.as_bytes(), text.as_bytes()].concat()).await;
 }
 
-async fn read_wish(stream: &TcpStream, mut bytes: Vec<u8>) -> Result<Wish, Refusal> {
-    let refused = |refusal: HttpRefusal| Refusal::Other(refusal.to_string());
+/// What was read; where it cannot be, what was found in it counts first.
+fn read<T>(read: Result<T, HttpRefusal>, caught: &Result<(), Refusal>) -> Result<T, Refusal> {
+    read.map_err(|refusal| match caught {
+        Err(caught) => caught.clone(),
+        Ok(()) => Refusal::Other(refusal.to_string()),
+    })
+}
+
+async fn read_wish(wall: &Wall, stream: &TcpStream, mut bytes: Vec<u8>) -> Result<Wish, Refusal> {
+    let mut search = wall.traps.search();
+    let mut caught = search.look(&bytes);
     let mut pieces = Pieces::default();
     loop {
         if let Some(due) = pieces.due(&bytes)
-            && let Some(head) = http::head(&bytes[..due]).map_err(refused)?
+            && let Some(head) = read(http::head(&bytes[..due]), &caught)?
         {
-            let request = http::proxy_request(&head).map_err(refused)?;
+            let request = read(http::proxy_request(&head), &caught)?;
             let (length, body) = (head.len, head.body);
+            if let ProxyRequest::Tunnel(host, _) | ProxyRequest::Forward(host, ..) = &request {
+                caught = caught.and_then(|()| wall.traps.look_at_host(host));
+            }
             let early = bytes.split_off(length);
             return Ok(Wish {
                 request,
                 body,
                 early,
                 head: bytes,
+                caught,
             });
         }
-        bytes.extend(read_some(stream).await?);
+        let more = read_some(stream).await?;
+        caught = caught.and_then(|()| search.look(&more));
+        bytes.extend(more);
     }
 }
 
@@ -156,6 +183,7 @@ async fn grant(
         body,
         early,
         head: _,
+        caught: _,
     } = wish;
     match request {
         // Answered already.
@@ -178,6 +206,9 @@ async fn grant(
             } else {
                 out.extend(early);
             }
+            let mut search = wall.traps.search();
+            search.look(&out).map_err(not_yet)?;
+            let watch = watch.searched(search);
             let share = admitted.share;
             share
                 .send(out.len())

@@ -40,6 +40,7 @@ mod denied;
 mod dns;
 mod explicit;
 mod guests;
+mod honey;
 mod inbound;
 mod keeper;
 mod live;
@@ -77,7 +78,7 @@ use crate::egress::names::Families;
 use crate::egress::{Asking, Budget, CountedSecret, Kept, Opened, Rules};
 use crate::network::{Listeners, Stub};
 use crate::plan::AuditedNetwork;
-use crate::policy::NetworkPrefix;
+use crate::policy::{HoneyValue, NetworkPrefix};
 use crate::sys::event::{event_loop, readable};
 use wall::Wall;
 
@@ -95,6 +96,9 @@ pub struct Serving {
     /// The node's secrets that its requests get, without their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<CountedSecret>,
+    /// The node's honey values, which are not to leave.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub honey: Vec<HoneyValue>,
     /// Where TLS is opened so that requests are seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<Opened>,
@@ -299,9 +303,11 @@ pub(super) fn run(
                 let _not = expect_listener(asked.borrow_mut().as_mut(), socket, question);
             }
         });
-        readable(init)
-            .await
-            .map_err(step("wait for the container's end"))?;
+        tokio::select! {
+            ended = readable(init) => ended.map_err(step("wait for the container's end"))?,
+            // The warden ends what has lost its sidecar.
+            () = wall.traps.caught_to_end() => {}
+        }
         wall.settle();
         Ok::<_, SidecarError>((wall, calls))
     })?;

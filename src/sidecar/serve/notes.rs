@@ -28,6 +28,9 @@ impl Wall {
     pub fn note_refusal(&self, via: Via, host: &Host, port: Option<u16>, refusal: &Refusal) {
         let kind = refusal.kind();
         self.count_denied(kind);
+        if let Refusal::Honey(caught) = refusal {
+            self.traps.caught(caught);
+        }
         let missing_rule = refusal.missing_rule(host, port);
         let what = What::attempt(via, &host.to_string(), port);
         if via != Via::Inbound {
@@ -40,6 +43,22 @@ impl Wall {
             rule: refusal.rule(),
             hint: missing_rule.as_ref().map(|rule| self.hint(rule)),
             missing_rule,
+            ..denied(what)
+        });
+    }
+
+    /// The same of a honey value, where there may be no host.
+    pub fn note_honey(&self, via: Via, host: &str, refusal: &Refusal) {
+        if let Refusal::Honey(caught) = refusal {
+            self.traps.caught(caught);
+        }
+        let kind = refusal.kind();
+        self.count_denied(kind);
+        let what = What::attempt(via, host, None);
+        self.show(&what, refusal.for_container(), None);
+        self.log(Event {
+            cause: Some(kind.to_owned()),
+            reason: Some(refusal.to_string()),
             ..denied(what)
         });
     }

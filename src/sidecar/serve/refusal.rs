@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::egress::request::Asked;
-use crate::egress::{AddressRefusal, AskRefusal, Denial, OverBudget, rule_for};
+use crate::egress::{AddressRefusal, AskRefusal, Caught, Denial, OverBudget, rule_for};
 use crate::policy::{Host, Rule};
 
 /// The longest reason of the reader's that is passed on, in bytes.
@@ -22,6 +22,8 @@ pub(super) enum Refusal {
     Other(String),
     /// Where the name led.
     Address(IpAddr, AddressRefusal),
+    /// A honey value is in what is asked for or sent.
+    Honey(Caught),
     /// It was asked for, in vain.
     NotApproved(AskRefusal),
     /// It was allowed, and the rules have changed.
@@ -49,6 +51,7 @@ impl Refusal {
             Self::Request(request) => request.kind(),
             Self::Over(over) => over.kind(),
             Self::Other(_) | Self::Address(..) => "content-or-address",
+            Self::Honey(_) => "honey",
             Self::NotApproved(refusal) => refusal.kind(),
             Self::Revoked => "no-longer-allowed",
             Self::Own => "container-itself",
@@ -68,6 +71,7 @@ impl Refusal {
             | Self::Address(..)
             | Self::Over(_)
             | Self::Other(_)
+            | Self::Honey(_)
             | Self::NotApproved(_)
             | Self::Revoked
             | Self::Own
@@ -85,6 +89,7 @@ impl Refusal {
             Self::Local | Self::NotApproved(_) | Self::Revoked => true,
             Self::Over(_)
             | Self::Other(_)
+            | Self::Honey(_)
             | Self::Address(..)
             | Self::Own
             | Self::Unreachable(_)
@@ -103,6 +108,8 @@ impl Refusal {
             Self::Address(..) => "the name leads to no address that is open to this container; the node's log of refusals says \
                                   where, and why (a name that may be private is listed as internal:HOST:PORT)"
                 .to_owned(),
+            // Whoever was caught need not know by what.
+            Self::Honey(_) => "it has something in it that may not leave this container".to_owned(),
             other => other.to_string(),
         }
     }
@@ -116,6 +123,7 @@ impl std::fmt::Display for Refusal {
             Self::Over(over) => over.fmt(f),
             Self::Other(why) | Self::Unreachable(why) => f.write_str(why),
             Self::Address(address, why) => write!(f, "the name leads to {address}, {why}"),
+            Self::Honey(caught) => super::honey::describe(caught, f),
             Self::NotApproved(refusal) => refusal.fmt(f),
             Self::Revoked => f.write_str("the rules were changed: it is no longer allowed"),
             Self::Local => f.write_str(

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use super::honey::Search;
 use super::live::Share;
 use super::long::{self, Flow};
 use super::refusal::Refusal;
@@ -38,14 +39,25 @@ pub(super) enum Watch {
     Tls(Box<Greeter>),
     /// The server's side of those two.
     Answers(Box<Answers>),
+    /// Honey values, in the clear, besides the rest.
+    Searched(Box<(Watch, Search)>),
 }
 
 impl Watch {
+    /// The same, and honey values as well, where there are any.
+    pub fn searched(self, search: Search) -> Self {
+        match search.is_idle() {
+            true => self,
+            false => Self::Searched(Box::new((self, search))),
+        }
+    }
+
     /// What is looked at in what the server sends.
     fn other_side(&self) -> Self {
         let answered = match self {
             Self::First(first) => first.answered(),
             Self::Tls(greeter) => greeter.answered(),
+            Self::Searched(both) => return both.0.other_side(),
             Self::Nothing | Self::Http(_) | Self::Answers(_) => return Self::Nothing,
         };
         Self::Answers(Box::new(Answers::new(Rc::clone(answered))))
@@ -203,6 +215,17 @@ pub(super) fn drained(stream: &TcpStream) {
 pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     match watch {
         Watch::Nothing => Ok(None),
+        Watch::Searched(both) => {
+            let (inner, search) = &mut **both;
+            search.look(bytes)?;
+            let is_tls = matches!(inner, Watch::Tls(_));
+            let passed = pass(inner, bytes)?;
+            if is_tls && matches!(inner, Watch::Nothing) {
+                // From here on it is encrypted.
+                *watch = Watch::Nothing;
+            }
+            Ok(passed)
+        }
         Watch::Http(guard) => {
             let mut out = Vec::new();
             guard

@@ -146,6 +146,12 @@ impl Conversation<'_> {
                     self.end(&Refusal::Other(bounded(why)));
                     return Ok(());
                 }
+                Question::Honey(name) => {
+                    let caught = self.wall.traps.named(&name);
+                    let other = || Refusal::Other("a honey value that there is not".to_owned());
+                    self.end(&caught.unwrap_or_else(other));
+                    return Ok(());
+                }
                 Question::Tls => {
                     self.end(&Refusal::Denied(Denial::OnlyRequests));
                     return Ok(());
@@ -184,6 +190,7 @@ impl Conversation<'_> {
         (unfit, calls): (Option<String>, Option<Vec<Call>>),
         by: By,
     ) -> Result<(Answer, Option<OwnedFd>), Refusal> {
+        self.wall.traps.look_at_address(address)?;
         let mut asked = self.asked(address)?;
         asked.request.calls = calls;
         if self.wall.rules.borrow().needs_calls(&asked.request) {

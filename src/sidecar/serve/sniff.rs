@@ -7,6 +7,7 @@ use std::rc::Rc;
 use tokio::net::TcpStream;
 
 use super::accept::read_some;
+use super::honey::Search;
 use super::refusal::Refusal;
 use super::wall::FIRST_BYTES_WITHIN;
 use crate::egress::tls::{
@@ -92,6 +93,7 @@ pub(super) async fn client_hello(
     stream: &TcpStream,
     host: &HostName,
     early: Vec<u8>,
+    search: &mut Search,
 ) -> Result<(Vec<u8>, Greeter), Refusal> {
     let mut greeter = Greeter::new(host.clone(), Rc::default());
     let mut out = Vec::new();
@@ -107,6 +109,7 @@ pub(super) async fn client_hello(
                 read => read?,
             };
             seen += chunk.len();
+            search.look(&chunk)?;
             greeter.watch.feed(&chunk, &mut out).map_err(refused)?;
         }
         Ok(())

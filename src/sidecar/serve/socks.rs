@@ -104,6 +104,11 @@ async fn converse(
         match request(&bytes) {
             Ok(Some(((host, port), length))) => {
                 bytes.drain(..length);
+                if let Err(caught) = wall.traps.look_at_host(&host) {
+                    wall.note_refusal(Via::Socks, &host, Some(port), &caught);
+                    reply(stream, NOT_ALLOWED).await;
+                    return Err(());
+                }
                 return Ok((host, port, bytes));
             }
             Ok(None) => bytes.extend(read_some(stream).await.map_err(drop)?),

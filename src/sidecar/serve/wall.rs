@@ -14,6 +14,7 @@ use super::around::Around;
 use super::asks::Approvals;
 use super::control::EngineNames;
 use super::guests::Guests;
+use super::honey::Traps;
 use super::keeper::Keeper;
 use super::live::Connections;
 use super::requests::Reader;
@@ -34,6 +35,8 @@ use tokio::sync::Notify;
 pub(super) struct Wall {
     pub rules: RefCell<Rules>,
     opened: Option<Opened>,
+    /// What is not to leave.
+    pub traps: Traps,
     /// How often the node's secrets were used.
     pub uses: Uses,
     pub names: RefCell<Names>,
@@ -86,6 +89,7 @@ impl Wall {
         let Serving {
             rules,
             secrets,
+            honey,
             opened,
             audited,
             asking,
@@ -118,6 +122,7 @@ impl Wall {
         Self {
             rules: RefCell::new(rules),
             opened,
+            traps: Traps::new(&honey),
             uses: Uses::new(secrets),
             names: RefCell::new(names),
             families,

@@ -92,6 +92,12 @@ fn run_decided(
     let Given { reading, trust } = decision.given;
     let terminals = streams::terminals();
     let mut plan = decided.plan.clone();
+    if plan.network.honey_ends() {
+        bail!(
+            "a honey value of the node's file ends a container (then = \"end\"), and with --walls landlock there is none to end: \
+             use other walls, or then = \"log\""
+        );
+    }
     let proxy = listen(&mut plan)?;
     let rules = split::rules(&plan, &place.own(), &terminals)?;
     let abi = abi()?;
@@ -226,6 +232,7 @@ fn serve(
         serving: Serving {
             rules: network.rules.clone(),
             secrets: network.secrets.iter().map(Into::into).collect(),
+            honey: network.honey.clone(),
             opened: network.opened.clone(),
             audited: None,
             asking: None,

@@ -1,0 +1,222 @@
+//! PURE. Honey values in what a container sends: values that look like its keys, and that nobody has a reason to send.
+
+use std::rc::Rc;
+
+use data_encoding::BASE32_NOPAD;
+
+use super::forms::{all_spellings, percent_decoded, places, spellings};
+use crate::policy::{HoneyThen, HoneyValue, SecretName};
+
+/// All of a container, in the forms in which they are looked for.
+#[derive(Debug, Default)]
+pub struct Honey(Vec<Bait>);
+
+#[derive(Debug)]
+struct Bait {
+    name: SecretName,
+    then: HoneyThen,
+    /// In a stream of bytes, in lower case: a greeting of TLS has the name in that.
+    forms: Vec<Vec<u8>>,
+    /// In a name of a host, whose letters have no case, and of which dots and hyphens may be part of nothing.
+    in_names: Vec<String>,
+}
+
+/// One that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caught {
+    /// Which one.
+    pub name: SecretName,
+    /// What becomes of the container.
+    pub then: HoneyThen,
+}
+
+impl Honey {
+    /// These.
+    pub fn new(all: &[HoneyValue]) -> Self {
+        Self(all.iter().map(Bait::new).collect())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first one that is in these bytes, whatever their case.
+    fn find(&self, bytes: &[u8]) -> Option<Caught> {
+        self.find_in_lower_case(&bytes.to_ascii_lowercase())
+    }
+
+    fn find_in_lower_case(&self, bytes: &[u8]) -> Option<Caught> {
+        let is_in = |bait: &&Bait| places(bytes, &bait.forms).next().is_some();
+        self.0.iter().find(is_in).map(Bait::caught)
+    }
+
+    /// The first one that is in this text, or in it without its percent-encoding.
+    pub fn find_in_address(&self, text: &str) -> Option<Caught> {
+        if self.is_empty() {
+            return None;
+        }
+        let decoded = || percent_decoded(text);
+        self.find(text.as_bytes()).or_else(|| self.find(&decoded()))
+    }
+
+    /// The first one that is in this name of a host, whatever separates its parts.
+    pub fn find_in_name(&self, name: &str) -> Option<Caught> {
+        let name = squeezed(name.as_bytes());
+        let is_in = |bait: &&Bait| bait.in_names.iter().any(|form| name.contains(form));
+        self.0.iter().find(is_in).map(Bait::caught)
+    }
+
+    /// The one that is called so.
+    pub fn named(&self, name: &str) -> Option<Caught> {
+        let is_it = |bait: &&Bait| bait.name.to_string() == name;
+        self.0.iter().find(is_it).map(Bait::caught)
+    }
+
+    fn longest(&self) -> usize {
+        let forms = self.0.iter().flat_map(|bait| bait.forms.iter());
+        forms.map(Vec::len).max().unwrap_or(0)
+    }
+}
+
+impl Bait {
+    fn new(value: &HoneyValue) -> Self {
+        let bytes = value.value.as_str().as_bytes();
+        let mut in_names: Vec<String> =
+            spellings(bytes).iter().map(|form| squeezed(form)).collect();
+        let forms = all_spellings([bytes].into_iter());
+        let forms = forms.iter().map(|form| form.to_ascii_lowercase()).collect();
+        in_names.push(squeezed(BASE32_NOPAD.encode(bytes).as_bytes()));
+        Self {
+            name: value.name.clone(),
+            then: value.then,
+            forms,
+            in_names,
+        }
+    }
+
+    fn caught(&self) -> Caught {
+        Caught {
+            name: self.name.clone(),
+            then: self.then,
+        }
+    }
+}
+
+/// Letters and digits alone, in lower case.
+fn squeezed(bytes: &[u8]) -> String {
+    let plain = bytes.iter().filter(|byte| byte.is_ascii_alphanumeric());
+    plain
+        .map(|byte| char::from(byte.to_ascii_lowercase()))
+        .collect()
+}
+
+/// A search through a stream of pieces.
+#[derive(Debug)]
+pub struct HoneySearch {
+    honey: Rc<Honey>,
+    /// The end of what has come, in which one may begin.
+    held: Vec<u8>,
+}
+
+impl HoneySearch {
+    /// For these.
+    pub fn new(honey: &Rc<Honey>) -> Self {
+        Self {
+            honey: Rc::clone(honey),
+            held: Vec::new(),
+        }
+    }
+
+    /// Looks at the next piece; whether one ends in it.
+    pub fn feed(&mut self, piece: &[u8]) -> Option<Caught> {
+        if self.honey.is_empty() {
+            return None;
+        }
+        let piece = piece.iter().map(u8::to_ascii_lowercase);
+        self.held.extend(piece);
+        let caught = self.honey.find_in_lower_case(&self.held);
+        let keep = self.honey.longest().saturating_sub(1);
+        let gone = self.held.len().saturating_sub(keep);
+        self.held.drain(..gone);
+        caught
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use data_encoding::{BASE64, HEXLOWER};
+
+    const VALUE: &str = "sk-live_4f9A/b2c7+D81e";
+
+    fn honey() -> Rc<Honey> {
+        let text =
+            format!("name = \"bait\"\nvalue = \"{VALUE}\"\npolicies = [\"agent\"]\nthen = \"end\"");
+        Rc::new(Honey::new(&[toml::from_str(&text).unwrap()]))
+    }
+
+    #[test]
+    fn n48_a_honey_value_is_found_in_every_cut_of_a_stream() {
+        let honey = honey();
+        let forms = [
+            VALUE.to_owned(),
+            BASE64.encode(format!("user:{VALUE}").as_bytes()),
+            HEXLOWER.encode(VALUE.as_bytes()),
+            VALUE.to_uppercase(),
+        ];
+        for form in forms {
+            let text = format!("GET /x?k={form} HTTP/1.1\r\n\r\n");
+            for cut in 0..text.len() {
+                let mut search = HoneySearch::new(&honey);
+                let (first, second) = text.as_bytes().split_at(cut);
+                let caught = search.feed(first).or_else(|| search.feed(second)).unwrap();
+                assert_eq!(caught.then, HoneyThen::End, "{form} {cut}");
+            }
+            let mut search = HoneySearch::new(&honey);
+            let caught = text.bytes().find_map(|byte| search.feed(&[byte]));
+            assert_eq!(caught, honey.named("bait"), "{form}");
+            // The control: all but its last character is none.
+            let cut = &text[..9 + form.len() - 4];
+            assert_eq!(HoneySearch::new(&honey).feed(cut.as_bytes()), None);
+        }
+        assert!(
+            HoneySearch::new(&Rc::default())
+                .feed(VALUE.as_bytes())
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn n48_a_honey_value_is_found_in_names_whatever_their_case_and_their_dots() {
+        let honey = honey();
+        let base32 = BASE32_NOPAD.encode(VALUE.as_bytes()).to_lowercase();
+        let (one, two) = base32.split_at(20);
+        let hex = HEXLOWER.encode(VALUE.as_bytes());
+        let (hex, rest) = hex.split_at(30);
+        for name in [
+            "SK-live-4f9ab2c7d81e.evil.test".to_owned(),
+            "sk.live.4f9a.b2c7d.81e.evil.test".to_owned(),
+            format!("{one}.{two}.evil.test"),
+            format!("x{hex}.{rest}y.evil.test"),
+        ] {
+            assert!(honey.find_in_name(&name).is_some(), "{name}");
+        }
+        for name in ["sk-live-4f9ab2c7d8.evil.test", "evil.test", ""] {
+            assert_eq!(honey.find_in_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn n48_a_honey_value_is_found_behind_any_percent_encoding() {
+        let honey = honey();
+        let address = "GET https://a.test/%73k-live_4f9A%2Fb2c%37%2bD81e";
+        assert!(honey.find_in_address(address).is_some());
+        assert!(
+            honey
+                .find_in_address("GET https://a.test/%73k-live")
+                .is_none()
+        );
+        assert!(Honey::default().find_in_address(address).is_none());
+    }
+}

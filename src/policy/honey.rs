@@ -1,0 +1,108 @@
+//! Values that look like keys and are none: whoever sends one anywhere has gone where it should not.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::PolicyName;
+use super::secret::{SecretName, VariableName};
+use super::text::{ValueError, string_form, words};
+
+/// How long a value may be, in bytes: a shorter one would be in other data by chance, a longer one fits into no name.
+const LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
+
+/// `[[honey]]` of the node's file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct HoneyValue {
+    /// What it is called.
+    pub name: SecretName,
+    /// What looks like a key.
+    pub value: HoneyText,
+    /// Whose containers have it.
+    pub policies: BTreeSet<PolicyName>,
+    /// The variable in which programs find it; without one somebody else puts it where it is found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<VariableName>,
+    /// What becomes of a container that sends it.
+    #[serde(default)]
+    pub then: HoneyThen,
+}
+
+words! {
+    /// What becomes of a container that sends a honey value. Its connection or name is refused and logged whatever this is.
+    #[derive(Default)]
+    HoneyThen {
+        /// It goes on.
+        #[default]
+        Log = "log",
+        /// Its first process is killed.
+        End = "end",
+    }
+}
+
+/// A honey value itself: visible ASCII.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HoneyText(String);
+
+impl HoneyText {
+    /// The value.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for HoneyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for HoneyText {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let is_visible = text.bytes().all(|b| b.is_ascii_graphic());
+        // Names of hosts have few other characters, and without these nothing would be looked for in them.
+        let plain = text.bytes().filter(u8::is_ascii_alphanumeric).count();
+        match LENGTHS.contains(&text.len()) && is_visible && plain >= *LENGTHS.start() {
+            true => Ok(Self(text.to_owned())),
+            false => Err(ValueError::grammar(
+                text,
+                "a value that looks like a key: 16 to 256 characters of visible ASCII, at least 16 of them letters and digits",
+            )),
+        }
+    }
+}
+
+string_form!(HoneyText);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_honey_value_looks_like_a_key() {
+        let read = |more: &str| {
+            let text = format!("name = \"bait\"\npolicies = [\"agent\"]\n{more}");
+            toml::from_str::<HoneyValue>(&text)
+        };
+        let bait = read("value = \"AKIAIOSFODNN7EXAMPLE\"").unwrap();
+        assert_eq!((bait.then, bait.env), (HoneyThen::Log, None));
+        let bait = read("value = \"AKIAIOSFODNN7EXAMPLE\"\nthen = \"end\"\nenv = \"KEY\"").unwrap();
+        assert_eq!(bait.then, HoneyThen::End);
+        for bad in [
+            "",
+            "value = \"short\"",
+            "value = \"AKIA IOSFODNN7EXAMPLE\"",
+            "value = \"AKIA------------\"",
+            "value = \"AKIAIOSFODNN7EXAMPLE\"\nthen = \"freeze\"",
+            "value = \"AKIAIOSFODNN7EXAMPLE\"\nfile = \"/k\"",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}
