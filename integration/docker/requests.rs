@@ -121,7 +121,7 @@ fn clients_of_plain_http_reach_what_rules_for_requests_name_and_nothing_else() {
         }
     }
     assert_eq!(arrived(&["/repos/other/app"]), 0);
-    assert_eq!(arrived(&["DELETE"]), 0);
+    assert_eq!(arrived(&["DELETE", "/repos/"]), 0);
     let log = agent.violations();
     assert!(
         log.contains("DELETE https://api.example.test/repos/acme/app: no rule"),
