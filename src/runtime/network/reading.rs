@@ -103,6 +103,39 @@ fn first_line(bytes: &[u8]) -> Option<&str> {
 mod tests {
     use super::*;
 
+    /// As a kubelet mounts a Secret, and changes it.
+    #[test]
+    fn the_file_behind_links_is_read_and_judged() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        if !rustix::process::getuid().is_root() {
+            return;
+        }
+        let dir = std::env::temp_dir().join(format!("agentbox-links-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let put = |version: &str, value: &str, mode: u32| {
+            let path = dir.join(version);
+            std::fs::create_dir_all(&path).unwrap();
+            std::fs::write(path.join("key"), value).unwrap();
+            std::fs::set_permissions(path.join("key"), PermissionsExt::from_mode(mode)).unwrap();
+            symlink(version, dir.join("..new")).unwrap();
+            std::fs::rename(dir.join("..new"), dir.join("..data")).unwrap();
+        };
+        put("..1", "sk-0123456789", 0o400);
+        symlink("..data/key", dir.join("key")).unwrap();
+        let text = format!(
+            "name = \"k\"\nfile = {:?}\npolicies = [\"p\"]\nrequests = [\"GET https://a.test/x\"]\nquery = \"key\"",
+            dir.join("key")
+        );
+        let secret: NodeSecret = toml::from_str(&text).unwrap();
+        assert_eq!(of_file(&secret).unwrap().value, "sk-0123456789");
+        put("..2", "sk-9876543210", 0o400);
+        assert_eq!(of_file(&secret).unwrap().value, "sk-9876543210");
+        // As it is mounted without `defaultMode`.
+        put("..3", "sk-5555555555", 0o644);
+        assert!(of_file(&secret).is_err());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
     #[test]
     fn a_secret_is_one_line_of_visible_characters() {
         for good in [
