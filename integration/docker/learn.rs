@@ -183,8 +183,19 @@ fn mounts_that_were_written_are_told_from_those_that_were_not() {
         (&first, &["/data"][..], &["/cut", "/ref", "/work"][..]),
         (&member, &["/work"], &["/cut", "/data", "/ref"]),
     ] {
-        let json = agentbox(&["suggest", "--format", "json", &container.name]).ok();
-        let json: Value = serde_json::from_str(&json).unwrap();
+        let suggested = || -> Value {
+            let json = agentbox(&["suggest", "--format", "json", &container.name]).ok();
+            serde_json::from_str(&json).unwrap()
+        };
+        // The sidecar reads of it after the write.
+        let mut json = suggested();
+        for _ in 0..50 {
+            if json["mounts"]["written"] == serde_json::json!(written) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            json = suggested();
+        }
         assert_eq!(
             json["mounts"]["written"],
             serde_json::json!(written),
