@@ -317,6 +317,13 @@ mod tests {
         assert_eq!(message.calls[0].to_string(), "tools/call:search");
         assert_eq!((message.ids, message.batch), (vec![Value::from(7)], false));
         assert_eq!(read(form.as_bytes()).unwrap().bytes, form.as_bytes());
+        // A fraction's last digit stays too.
+        for number in ["6.934698245112694e+276", "-7.803913958627244e+173"] {
+            let form = body(&format!(
+                r#""id":1,"method":"ping","params":{{"a":{number}}}"#
+            ));
+            assert_eq!(read(form.as_bytes()).unwrap().bytes, form.as_bytes());
+        }
     }
 
     #[test]
