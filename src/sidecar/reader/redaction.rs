@@ -44,10 +44,15 @@ pub(super) fn redact(bytes: &mut [u8], spellings: &[Vec<u8>]) -> bool {
     !found.is_empty()
 }
 
+/// Whether a form of any secret could have this byte: values and their forms are visible ASCII.
+fn is_of_forms(byte: u8) -> bool {
+    byte.is_ascii_graphic()
+}
+
 /// Searches a stream of pieces.
 struct Filter {
     spellings: Rc<[Vec<u8>]>,
-    /// The end of what has come, as it came, which may be the beginning of a secret.
+    /// The last word of what has come, as it came, which may be the beginning of a secret.
     held: Vec<u8>,
     /// How many bytes of that are the end of a secret that was found.
     covered: usize,
@@ -66,15 +71,12 @@ impl Filter {
     fn feed(&mut self, piece: &[u8]) -> Bytes {
         let mut bytes = std::mem::take(&mut self.held);
         bytes.extend_from_slice(piece);
-        // What may become a secret, or a longer one, is looked at again as it came.
-        let may_begin = |at: &usize| {
-            let rest = &bytes[*at..];
-            let mut forms = self.spellings.iter();
-            forms.any(|form| form.len() > rest.len() && form.starts_with(rest))
-        };
+        // What may become a secret, or a longer one, is looked at again as it came. How much that is, the client sees by the sizes of
+        // pieces: it must not depend on the secrets, or each guess at their beginning would have its answer. So it is the last word.
         let longest = self.spellings.iter().map(Vec::len).max().unwrap_or(0);
         let from = bytes.len().saturating_sub(longest.saturating_sub(1));
-        let keep = (from..bytes.len()).find(may_begin).unwrap_or(bytes.len());
+        let before = bytes[from..].iter().rposition(|byte| !is_of_forms(*byte));
+        let keep = from + before.map_or(0, |at| at + 1);
         let mut found: Vec<_> = places(&bytes, &self.spellings).collect();
         found.retain(|(begin, _)| *begin < keep);
         found.push((0, self.covered));
@@ -237,6 +239,31 @@ mod tests {
     fn an_answer_that_streams_is_not_held_back() {
         let mut filter = Filter::new(Rc::clone(&spelled()));
         assert_eq!(filter.feed(b"data: 1\n\n"), b"data: 1\n\n".as_slice());
+    }
+
+    /// Who sends guesses to a host that gives them back sees how an answer is cut.
+    #[test]
+    fn no_piece_says_whether_a_guess_at_a_secret_begins_it() {
+        let sizes = |pieces: &[String]| {
+            let mut filter = Filter::new(spelled());
+            let mut sizes: Vec<usize> = pieces
+                .iter()
+                .map(|piece| filter.feed(piece.as_bytes()).len())
+                .collect();
+            sizes.push(filter.end().len());
+            sizes
+        };
+        let behind = |guess: &str| [format!("a {guess}"), " b".to_owned()];
+        for form in spellings(VALUE.as_bytes()) {
+            let form = String::from_utf8(form).unwrap();
+            for length in 1..form.len() {
+                let wrong = format!("{}~", &form[..length - 1]);
+                let right = sizes(&behind(&form[..length]));
+                assert_eq!(right, sizes(&behind(&wrong)), "{form} {length}");
+                // The control: words are held back, and no more than words.
+                assert_eq!(right[0], 2, "{form} {length}");
+            }
+        }
     }
 
     /// A secret that begins another one, or that ends in its middle, wherever an answer is cut.
