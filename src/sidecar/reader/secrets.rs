@@ -8,9 +8,7 @@ use std::rc::Rc;
 
 use data_encoding::BASE64;
 use hyper::body::Incoming;
-use hyper::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE,
-};
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -76,12 +74,7 @@ impl Secrets {
         for ReadSecret { secret, value } in self.all.iter().filter(is_for) {
             match &secret.place {
                 SecretPlace::Query(name) => {
-                    if query.as_deref().is_some_and(|query| query.contains(';')) {
-                        return Err(
-                            "its query has a ';', behind which some servers read another parameter"
-                                .to_owned(),
-                        );
-                    }
+                    check_query(query.as_deref().unwrap_or_default())?;
                     *query = query
                         .as_deref()
                         .and_then(|query| without(query, name.as_str()));
@@ -109,9 +102,8 @@ impl Secrets {
             return Ok(Answers::AsTheyCome);
         }
         // Nobody could see a secret in an answer that is compressed, nor in pieces that the container chooses.
+        without_forms(headers);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        headers.remove(RANGE);
-        headers.remove(IF_RANGE);
         Ok(Answers::Cleaned)
     }
 
@@ -197,34 +189,57 @@ pub(super) enum Answers {
     Cleaned,
 }
 
+/// Fields by which clients choose the form of an answer, or a piece of it: those of RFC 9110, of RFC 3229 (`A-IM`, which has ranges
+/// too), and the names by which Apache's httpd and Azure's storage take a range as well.
+const FORMS: [&str; 7] = [
+    "a-im",
+    "accept-charset",
+    "accept-encoding",
+    "if-range",
+    "range",
+    "request-range",
+    "x-ms-range",
+];
+
+/// Takes out what chooses the form of an answer.
+fn without_forms(headers: &mut HeaderMap) {
+    without_fields(headers, |spelled| FORMS.contains(&spelled));
+}
+
+/// Takes out fields by their names, in which an underscore is a hyphen, as it is to some servers (RFC 3875, section 4.1.18).
+fn without_fields(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
+    let named = headers.keys();
+    let named: Vec<HeaderName> = named
+        .filter(|name| is_one(&name.as_str().replace('_', "-")))
+        .cloned()
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
 /// What is in the names of fields by which clients say who they are. A request that gets a secret of the node says so by that alone.
-const CREDENTIALS: [&str; 8] = [
+const CREDENTIALS: [&str; 12] = [
+    "access-key",
     "api-key",
     "apikey",
+    "application-key",
     "auth",
     "cookie",
     "credential",
+    "functions-key",
+    "master-key",
     "secret",
     "subscription-key",
     "token",
 ];
 
-/// Takes out what says who the program is, and each other spelling of the fields that secrets go into: an underscore is a hyphen to
-/// some servers (RFC 3875, section 4.1.18).
+/// Takes out what says who the program is, and each other spelling of the fields that secrets go into.
 fn without_own(headers: &mut HeaderMap, fields: &[(HeaderName, HeaderValue)]) {
-    let is_own = |name: &HeaderName| {
-        let spelled = name.as_str().replace('_', "-");
+    without_fields(headers, |spelled| {
         CREDENTIALS.iter().any(|word| spelled.contains(word))
             || fields.iter().any(|(field, _)| field.as_str() == spelled)
-    };
-    let own: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| is_own(name))
-        .cloned()
-        .collect();
-    for name in own {
-        headers.remove(name);
-    }
+    });
 }
 
 /// The field that has a secret, and its value there.
@@ -243,16 +258,46 @@ fn field(place: &SecretPlace, value: &str) -> Option<(HeaderName, HeaderValue)> 
     Some((name, value))
 }
 
+/// What is wrong with a query in which a parameter is the node's: some servers would read another one in it.
+fn check_query(query: &str) -> Result<(), String> {
+    let two = [
+        (
+            ";",
+            "a ';', behind which some servers read another parameter",
+        ),
+        ("%u", "a '%u', by which some servers spell letters (IIS)"),
+    ];
+    let query = query.to_ascii_lowercase();
+    match two.iter().find(|(text, _)| query.contains(text)) {
+        Some((_, why)) => Err(format!("its query has {why}")),
+        None => Ok(()),
+    }
+}
+
 /// A query without this parameter, however its name is spelled, as one of a list too (`name[]`); `None` where nothing is left.
 fn without(query: &str, name: &str) -> Option<String> {
     let is_it = |pair: &&str| {
         let spelled = pair.split('=').next().unwrap_or_default();
         let spelled = percent_decoded(spelled);
         let alone = spelled.split(|byte| *byte == b'[').next();
-        alone.is_some_and(|alone| alone.eq_ignore_ascii_case(name.as_bytes()))
+        let mut readings = [alone.unwrap_or_default(), &spelled[..]].into_iter();
+        readings.any(|read| variable(read) == variable(name.as_bytes()))
     };
     let rest: Vec<&str> = query.split('&').filter(|pair| !is_it(pair)).collect();
     (!rest.is_empty()).then(|| rest.join("&"))
+}
+
+/// A parameter's name as the laxest servers take it. To PHP it begins behind spaces and ends before a NUL, and a dot, a space or a
+/// bracket that nothing closes is an underscore (its manual, "Variables From External Sources"); others take either case.
+fn variable(name: &[u8]) -> Vec<u8> {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'+');
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let letters = name.iter().skip_while(|byte| is_space(byte));
+    let one = |byte: &u8| match byte {
+        b' ' | b'+' | b'.' | b'[' => b'_',
+        other => other.to_ascii_lowercase(),
+    };
+    letters.map(one).collect()
 }
 
 #[cfg(test)]
@@ -326,6 +371,8 @@ mod tests {
             ("x_api_key", "mine"),
             ("x-api-key", "mine"),
             ("x-goog-api-key", "mine"),
+            ("x-functions-key", "mine"),
+            ("dd-application-key", "mine"),
             ("cookie", "session=mine"),
             ("x-api", "kept"),
             ("accept", "kept"),
@@ -399,8 +446,10 @@ mod tests {
                 .unwrap_err()
                 .contains("the parameter key of the query")
         );
-        let odd = put_of(&secrets, "POST https://a.test/v1/x?a=1;key=mine", &[]);
-        assert!(odd.unwrap_err().contains("';'"));
+        for (query, why) in [("a=1;key=mine", "';'"), ("%u006bey=mine", "'%u'")] {
+            let odd = put_of(&secrets, &format!("POST https://a.test/v1/x?{query}"), &[]);
+            assert!(odd.unwrap_err().contains(why), "{query}");
+        }
         let (_, other) = put_of(&secrets, "GET https://a.test/v1/x?key=mine", &[]).unwrap();
         assert_eq!(other.as_deref(), Some("key=mine"));
         let mut echo = format!("see {spelled}").into_bytes();
@@ -408,6 +457,36 @@ mod tests {
             &mut echo,
             &secrets.spellings
         ));
+    }
+
+    /// In names that are another's to a lax server, as to PHP.
+    #[test]
+    fn no_spelling_of_a_parameter_is_beside_the_secret() {
+        let secrets = secrets_in(SecretPlace::Query("api_key".parse().unwrap()), VALUE);
+        let put = |query: &str| {
+            let address = format!("POST https://a.test/v1/x?{query}");
+            put_of(&secrets, &address, &[]).unwrap().1.unwrap()
+        };
+        for name in [
+            "api.key",
+            "Api+Key",
+            "api%20key",
+            "api%2ekey",
+            "+api_key",
+            "%20api_key",
+            "api_key%00x",
+            "api[key",
+            "api.key[]",
+        ] {
+            assert_eq!(
+                put(&format!("{name}=mine&a=1")),
+                format!("api_key={VALUE}&a=1")
+            );
+        }
+        for name in ["apikey", "api-key", "api_key2", "my_api_key"] {
+            let kept = format!("api_key={VALUE}&{name}=1");
+            assert_eq!(put(&format!("{name}=1")), kept);
+        }
     }
 
     #[test]
@@ -426,12 +505,27 @@ mod tests {
             assert_eq!(all, [&format!("Bearer {VALUE}")]);
             assert_eq!(headers[ACCEPT_ENCODING], "identity");
         }
-        let ranged = put(
-            address,
-            &[("range", "bytes=0-3"), ("accept-encoding", "gzip")],
-        )
-        .unwrap();
-        assert!(ranged.get(RANGE).is_none() && ranged[ACCEPT_ENCODING] == "identity");
+        let chosen = [
+            ("range", "bytes=0-3"),
+            ("request-range", "bytes=0-3"),
+            ("x_ms_range", "bytes=0-3"),
+            ("a-im", "range"),
+            ("accept-charset", "utf-16"),
+            ("accept-encoding", "gzip"),
+            ("accept_encoding", "gzip"),
+        ];
+        for (name, value) in chosen {
+            let fields = [
+                (name, value),
+                ("content-range", "bytes 0-3/4"),
+                ("accept", "x"),
+            ];
+            let headers = put(address, &fields).unwrap();
+            // The control: what chooses no form arrives.
+            assert!(headers.contains_key("content-range") && headers.contains_key("accept"));
+            assert_eq!(headers[ACCEPT_ENCODING], "identity", "{name}");
+            assert_eq!(headers.len(), 4, "{name}: {headers:?}");
+        }
         for other in ["GET https://a.test/v1/messages", "POST https://b.test/v1/x"] {
             let headers = put(other, &[("authorization", "Bearer mine")]).unwrap();
             assert_eq!(headers["authorization"], "Bearer mine", "{other}");
