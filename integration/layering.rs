@@ -80,12 +80,13 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
         "render",
         &["policy", "egress", "plan", "seccomp", "devices"],
     ),
-    ("indexes", &["policy", "egress"]),
     // The program's own words to people.
     ("log", &["policy"]),
     ("cli", &["policy", "log"]),
     // System calls, and what is built of them.
     ("sys", &["policy", "seccomp", "devices", "kernel"]),
+    // It runs the node's package managers.
+    ("indexes", &["policy", "egress", "plan", "sys"]),
     ("cgroup", &["plan", "devices", "render", "log", "sys"]),
     ("probe", &["policy", "plan", "sys", "cgroup"]),
     ("network", &["egress", "sys"]),
@@ -248,6 +249,54 @@ fn only_sys_has_unsafe_code() {
         let found = lines.find(|line| has_word(line, "unsafe"));
         assert_eq!(found, None, "src/{}", path.display());
     }
+}
+
+/// Who executes a program, and why the caller's PATH has no say in which.
+const EXECUTES: &[(&str, &str)] = &[
+    ("sys/program.rs", "an absolute path, of root's alone"),
+    (
+        "enforce/hooks.rs",
+        "hooks of the specification: absolute paths that the policy allows",
+    ),
+    (
+        "enforce/program.rs",
+        "the container's program, behind its walls",
+    ),
+    ("runtime/seal.rs", "this program itself, by a descriptor"),
+];
+
+/// A directory of PATH may be an agent's making, and what agentbox runs on the node has no walls.
+#[test]
+fn programs_are_executed_in_four_places_and_never_by_a_search() {
+    let mut seen = BTreeSet::new();
+    for (path, text) in sources().iter().filter(|(path, _)| !is_test(path)) {
+        for line in production(text) {
+            let line = line.replace("clap::Command::new(", "");
+            let calls = [
+                "Command::new(",
+                "unistd::exec",
+                "unistd::fexec",
+                "libc::exec",
+                "libc::fexec",
+                "libc::posix_spawn",
+                "libc::system",
+            ];
+            let Some(call) = calls.iter().find(|call| line.contains(**call)) else {
+                continue;
+            };
+            let searches = line.contains("execvp") || line.contains("posix_spawnp");
+            assert!(!searches, "src/{}: {line}", path.display());
+            let (file, _) = EXECUTES
+                .iter()
+                .find(|(file, _)| path == Path::new(file))
+                .unwrap_or_else(|| {
+                    panic!("src/{}: {call}: use sys::program instead", path.display())
+                });
+            seen.insert(*file);
+        }
+    }
+    let listed: BTreeSet<&str> = EXECUTES.iter().map(|(file, _)| *file).collect();
+    assert_eq!(seen, listed, "the list names a file that executes nothing");
 }
 
 #[test]

@@ -9,7 +9,11 @@ use std::time::Duration;
 use crate::command::{Finished, run_for};
 
 /// A node of its own: a configuration, policies, presets, a home, and the only programs that are on PATH.
-struct Node(PathBuf);
+struct Node {
+    path: PathBuf,
+    /// The directory that PATH names.
+    bin: PathBuf,
+}
 
 impl Node {
     fn new(name: &str) -> Self {
@@ -18,7 +22,8 @@ impl Node {
         for dir in ["bin", "home", "policies"] {
             fs::create_dir_all(path.join(dir)).unwrap();
         }
-        let node = Self(path);
+        let bin = path.join("bin");
+        let node = Self { path, bin };
         let (policies, presets) = (node.path("policies"), node.path("presets"));
         node.file(
             "config.toml",
@@ -27,8 +32,16 @@ impl Node {
         node
     }
 
+    /// Likewise, with the programs in a directory of the system's. Only in the rig, whose root goes with it.
+    fn with_programs_of_the_system(name: &str) -> Self {
+        let mut node = Self::new(name);
+        node.bin = PathBuf::from(format!("/usr/local/lib/agentbox-test-{name}"));
+        fs::create_dir_all(&node.bin).unwrap();
+        node
+    }
+
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 
     fn file(&self, name: &str, text: &str) {
@@ -41,7 +54,7 @@ impl Node {
 
     /// A program that answers as these lines of a shell say.
     fn program(&self, name: &str, lines: &str) {
-        let path = self.path("bin").join(name);
+        let path = self.bin.join(name);
         fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -58,14 +71,17 @@ impl Node {
                 .args(arguments)
                 .env_clear()
                 .env("HOME", self.path("home"))
-                .env("PATH", self.path("bin")),
+                .env("PATH", &self.bin),
         )
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
+        fs::remove_dir_all(&self.path).unwrap();
+        if !self.bin.starts_with(&self.path) {
+            fs::remove_dir_all(&self.bin).unwrap();
+        }
     }
 }
 
@@ -318,9 +334,34 @@ esac"#,
     );
 }
 
+/// As an agent could leave them in a virtual environment that is on PATH.
 #[test]
+fn detect_runs_no_program_that_others_than_root_may_change() {
+    let node = Node::new("changeable");
+    let mark = node.path("ran");
+    for name in ["pip", "npm", "cargo", "go", "apt-get", "getent"] {
+        node.program(name, &format!("echo {name} >>{}", mark.display()));
+    }
+    // The control: the program does what it is feared for.
+    run_for(
+        Duration::from_secs(10),
+        &mut Command::new(node.bin.join("pip")),
+    )
+    .ok();
+    assert_eq!(fs::read_to_string(&mark).unwrap(), "pip\n");
+    fs::remove_file(&mark).unwrap();
+    let said = node.policy(&["presets", "--detect"]).ok();
+    assert!(!mark.exists(), "{said}");
+    assert!(
+        said.contains("was not run, since others than root may change it"),
+        "{said}"
+    );
+}
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
 fn detect_asks_the_package_managers_and_writes_what_they_say() {
-    let node = Node::new("detect");
+    let node = Node::with_programs_of_the_system("detect");
     managers(&node);
     let said = node.policy(&["presets", "--detect"]).ok();
     assert!(!said.contains("secret"), "{said}");
@@ -365,8 +406,9 @@ fn detect_asks_the_package_managers_and_writes_what_they_say() {
 }
 
 #[test]
+#[ignore = "needs the rig of hack/test"]
 fn detect_keeps_what_is_there_unless_it_is_forced() {
-    let node = Node::new("force");
+    let node = Node::with_programs_of_the_system("force");
     node.program(
         "go",
         "[ $2 = GOPROXY ] && echo https://one.test || echo off",
@@ -398,7 +440,7 @@ fn detect_keeps_what_is_there_unless_it_is_forced() {
         .ok();
     assert!(said.contains("not written, nothing was learned"), "{said}");
     assert!(node.preset("go").unwrap().contains("\"two.test\""));
-    fs::remove_file(node.path("bin/go")).unwrap();
+    fs::remove_file(node.bin.join("go")).unwrap();
     assert!(
         node.policy(&["presets", "--detect"])
             .failed()

@@ -15,15 +15,18 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::birthplace::words;
 use crate::cgroup::CgroupError;
 use crate::cgroup::hierarchies::{Hierarchies, ROOT};
+use crate::sys::program;
 
 /// Where this process is in the person's cgroup.
 const OWN: &str = "agentbox-runtime";
+
+/// By which busctl(1) finds the bus of the user's systemd.
+const BUS: [&str; 2] = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
 /// How long systemd may take to answer, and to move this process.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -52,6 +55,9 @@ pub enum NotDelegated {
     /// Version 1 cannot be delegated safely (systemd's CGROUP_DELEGATION).
     #[error("this node has cgroup v1")]
     Version,
+    /// Neither variable names the bus of the user's systemd: cron, su, a service.
+    #[error("neither XDG_RUNTIME_DIR nor DBUS_SESSION_BUS_ADDRESS is set")]
+    NoBus,
     /// busctl(1) is not there, or systemd refused.
     #[error("ask systemd for a scope (busctl --user): {0}")]
     Refused(String),
@@ -122,13 +128,18 @@ fn own_alone(hierarchies: &Hierarchies) -> Option<PathBuf> {
 
 /// A scope for this process from the person's systemd.
 fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, NotDelegated> {
+    if BUS.iter().all(|name| std::env::var_os(name).is_none()) {
+        return Err(NotDelegated::NoBus);
+    }
+    let busctl =
+        program::find("busctl").map_err(|error| NotDelegated::Refused(error.to_string()))?;
     let mut random = [0; 6];
     getrandom::fill(&mut random)
         .map_err(|error| NotDelegated::Refused(format!("no random bytes: {error}")))?;
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let unit = format!("agentbox-wrap-{digits}.scope");
     // systemd's own tool knows where the bus is, and how to greet it.
-    let asked = Command::new("busctl")
+    let asked = program::command(&busctl, &BUS)
         .args([
             "--user",
             "--quiet",
@@ -142,7 +153,6 @@ fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, NotDelegated> {
         .args(["org.freedesktop.systemd1.Manager", "StartTransientUnit"])
         .args(["ssa(sv)a(sa(sv))", &unit, "fail"])
         .args(properties(std::process::id()))
-        .stdin(Stdio::null())
         .output();
     match asked {
         Ok(answer) if answer.status.success() => {}

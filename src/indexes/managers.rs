@@ -1,10 +1,9 @@
 //! The questions to each package manager. The public command line of each is called, and [`super::parse`] reads the
 //! answer.
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 
-use super::tool::ToolRunner;
+use super::tool::{Tool, ToolRunner};
 use super::{Learned, parse};
 use crate::policy::{NetworkRule, Reach, Target};
 
@@ -33,16 +32,39 @@ pub fn all(tools: &ToolRunner, home: &Path) -> Vec<Learned> {
     all
 }
 
+/// What is known of a manager before it is asked, and its program; `None` where the node has none.
+fn begin(
+    tools: &ToolRunner,
+    (preset, manager): (&'static str, &'static str),
+    programs: &[&str],
+) -> Option<(Learned, Option<PathBuf>)> {
+    let mut learned = Learned::new(preset, manager);
+    let program = match tools.find(programs) {
+        Tool::Missing => return None,
+        Tool::Program(program) => Some(program),
+        Tool::Changeable(program) => {
+            learned.gap(&format!(
+                "the hosts of {manager}: {program:?} was not run, since others than root may change it or a sandbox may have \
+                 written it (write the hosts down yourself, or install {manager} by the system's packages)"
+            ));
+            None
+        }
+    };
+    Some((learned, program))
+}
+
 fn python(tools: &ToolRunner) -> Option<Learned> {
-    let pip = tools.find(&["pip", "pip3"])?;
-    let mut learned = Learned::new("python", "pip");
+    let (mut learned, pip) = begin(tools, ("python", "pip"), &["pip", "pip3"])?;
+    let Some(pip) = pip else {
+        return Some(learned);
+    };
     // Its help says the value that holds, configured or built in.
-    let help = tools.ask(pip, &["install", "--help"]);
+    let help = tools.ask(&pip, &["install", "--help"]);
     match help.as_deref().and_then(parse::pip_index) {
         Some(url) => learned.url(&url, INDEX),
         None => learned.gap("pip's index (`pip install --help` does not say it)"),
     }
-    match tools.ask(pip, &["config", "list"]) {
+    match tools.ask(&pip, &["config", "list"]) {
         Some(config) => {
             for url in parse::pip_more(&config) {
                 learned.url(&url, FURTHER);
@@ -63,7 +85,7 @@ fn python(tools: &ToolRunner) -> Option<Learned> {
         "-",
         PYTHON_PACKAGE,
     ];
-    let report = tools.ask(pip, &dry_run);
+    let report = tools.ask(&pip, &dry_run);
     match report.as_deref().and_then(parse::pip_file) {
         Some(url) => learned.url(&url, FILES),
         None => learned.gap(&format!(
@@ -75,9 +97,11 @@ fn python(tools: &ToolRunner) -> Option<Learned> {
 }
 
 fn node(tools: &ToolRunner) -> Option<Learned> {
-    let npm = tools.find(&["npm"])?;
-    let mut learned = Learned::new("node", "npm");
-    let config = tools.ask(npm, &["config", "list", "--json"]);
+    let (mut learned, npm) = begin(tools, ("node", "npm"), &["npm"])?;
+    let Some(npm) = npm else {
+        return Some(learned);
+    };
+    let config = tools.ask(&npm, &["config", "list", "--json"]);
     match config.as_deref().and_then(parse::npm_registries) {
         Some((registry, scopes)) => {
             learned.url(&registry, INDEX);
@@ -91,7 +115,7 @@ fn node(tools: &ToolRunner) -> Option<Learned> {
         None => learned.gap("npm's registry (`npm config list --json` failed)"),
     }
     let question = ["view", NODE_PACKAGE, "dist.tarball"];
-    match tools.ask(npm, &question) {
+    match tools.ask(&npm, &question) {
         Some(url) => learned.url(&url, FILES),
         None => learned.gap(&format!(
             "the host that the registry serves files from (`npm {}` failed)",
@@ -104,8 +128,10 @@ fn node(tools: &ToolRunner) -> Option<Learned> {
 /// Cargo has no command that says its index. It tells by what it keeps: a home of its own, with the node's
 /// configuration, has the index of a small package after one question.
 fn rust(tools: &ToolRunner, home: &Path) -> Option<Learned> {
-    let cargo = tools.find(&["cargo"])?;
-    let mut learned = Learned::new("rust", "cargo");
+    let (mut learned, cargo) = begin(tools, ("rust", "cargo"), &["cargo"])?;
+    let Some(cargo) = cargo else {
+        return Some(learned);
+    };
     let own = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), Into::into);
     let config = ["config.toml", "config"]
         .iter()
@@ -122,7 +148,7 @@ fn rust(tools: &ToolRunner, home: &Path) -> Option<Learned> {
         }
         None => learned.gap("cargo's configured indexes (its config.toml is no TOML)"),
     }
-    let found = cargo_indexes(tools, cargo, &config).unwrap_or_default();
+    let found = cargo_indexes(tools, &cargo, &config).unwrap_or_default();
     if found.is_empty() {
         learned.gap(
             "the hosts that the index serves crates from (`cargo generate-lockfile` kept no config.json of an index)",
@@ -144,7 +170,7 @@ fn rust(tools: &ToolRunner, home: &Path) -> Option<Learned> {
 }
 
 /// Directory name and `config.json` of each index that cargo asks for a small package.
-fn cargo_indexes(tools: &ToolRunner, cargo: &str, config: &str) -> Option<Vec<(String, String)>> {
+fn cargo_indexes(tools: &ToolRunner, cargo: &Path, config: &str) -> Option<Vec<(String, String)>> {
     let home = tools.path().join("cargo");
     let write = |path: &str, text: &str| std::fs::write(tools.path().join(path), text).ok();
     std::fs::create_dir(&home).ok()?;
@@ -156,7 +182,7 @@ fn cargo_indexes(tools: &ToolRunner, cargo: &str, config: &str) -> Option<Vec<(S
          [dependencies]\n{RUST_PACKAGE} = \"*\"\n[workspace]\n"
     );
     write("Cargo.toml", &package)?;
-    let mut command = Command::new(cargo);
+    let mut command = tools.command(cargo);
     // Whether it finds the package or not: an index that was asked is kept.
     tools.run(
         command
@@ -175,9 +201,11 @@ fn cargo_indexes(tools: &ToolRunner, cargo: &str, config: &str) -> Option<Vec<(S
 }
 
 fn go(tools: &ToolRunner) -> Option<Learned> {
-    let go = tools.find(&["go"])?;
-    let mut learned = Learned::new("go", "go");
-    match tools.ask(go, &["env", "GOPROXY"]) {
+    let (mut learned, go) = begin(tools, ("go", "go"), &["go"])?;
+    let Some(go) = go else {
+        return Some(learned);
+    };
+    match tools.ask(&go, &["env", "GOPROXY"]) {
         Some(value) => {
             let (urls, direct) = parse::go_proxies(&value);
             for url in &urls {
@@ -193,7 +221,7 @@ fn go(tools: &ToolRunner) -> Option<Learned> {
         }
         None => learned.gap("go's proxies (`go env GOPROXY` failed)"),
     }
-    match tools.ask(go, &["env", "GOSUMDB"]) {
+    match tools.ask(&go, &["env", "GOSUMDB"]) {
         Some(value) => {
             if let Some(url) = parse::go_sums(&value) {
                 learned.url(&url, "the sums of modules");
@@ -205,9 +233,11 @@ fn go(tools: &ToolRunner) -> Option<Learned> {
 }
 
 fn debian(tools: &ToolRunner) -> Option<Learned> {
-    let apt = tools.find(&["apt-get"])?;
-    let mut learned = Learned::new("debian", "apt");
-    match tools.ask(apt, &["indextargets", "--format", "$(REPO_URI)"]) {
+    let (mut learned, apt) = begin(tools, ("debian", "apt"), &["apt-get"])?;
+    let Some(apt) = apt else {
+        return Some(learned);
+    };
+    match tools.ask(&apt, &["indextargets", "--format", "$(REPO_URI)"]) {
         Some(uris) => {
             for uri in uris.lines() {
                 learned.url(uri, "the index and the files");
@@ -221,13 +251,17 @@ fn debian(tools: &ToolRunner) -> Option<Learned> {
 
 /// Names that lead to private addresses are reached only by a rule that says so.
 fn open_private(tools: &ToolRunner, learned: &mut Learned) {
+    let getent = tools.find(&["getent"]);
     let rules = std::mem::take(&mut learned.rules);
     for (rule, purpose) in rules {
         let Target::Name(name) = &rule.target else {
             learned.rule(rule, purpose);
             continue;
         };
-        let answer = tools.ask("getent", &["ahosts", name.as_str()]);
+        let answer = match &getent {
+            Tool::Program(getent) => tools.ask(getent, &["ahosts", name.as_str()]),
+            Tool::Missing | Tool::Changeable(_) => None,
+        };
         if answer.is_none() {
             learned.gap(&format!("whether {name} has private addresses"));
         }

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::plan::never::Never;
+use crate::sys::program;
+
 /// More than a slow index needs.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -33,16 +36,39 @@ impl ToolRunner {
         &self.0
     }
 
-    /// The first of these programs that the node has.
-    pub fn find(&self, programs: &[&'static str]) -> Option<&'static str> {
+    /// The first of these programs that PATH has.
+    ///
+    /// PATH is the caller's, and its directories may be an agent's making. So a program counts only if root alone can change it and
+    /// no sandbox writes where it lies.
+    pub fn find(&self, programs: &[&str]) -> Tool {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let has = |program: &&&str| std::env::split_paths(&path).any(|d| d.join(program).is_file());
-        programs.iter().find(has).copied()
+        let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        let mut unsafe_one = None;
+        for name in programs {
+            for place in directories.iter().map(|directory| directory.join(name)) {
+                if !place.is_absolute() || !place.is_file() {
+                    continue;
+                }
+                match program::only_roots(&place).filter(|real| is_closed(real)) {
+                    Some(real) => return Tool::Program(real),
+                    None => unsafe_one = unsafe_one.or(Some(place)),
+                }
+            }
+        }
+        unsafe_one.map_or(Tool::Missing, Tool::Changeable)
     }
 
     /// The standard output of a program that succeeded within the limit.
-    pub fn ask(&self, program: &str, arguments: &[&str]) -> Option<String> {
-        self.run(Command::new(program).args(arguments))
+    pub fn ask(&self, program: &Path, arguments: &[&str]) -> Option<String> {
+        self.run(self.command(program).args(arguments))
+    }
+
+    /// A call of a program with the caller's settings of package managers, and nothing else of the caller's environment.
+    pub fn command(&self, program: &Path) -> Command {
+        let named = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let named: Vec<String> = named.filter(|name| is_setting(name)).collect();
+        let named: Vec<&str> = named.iter().map(String::as_str).collect();
+        program::command(program, &named)
     }
 
     /// The same for a command with an environment of its own.
@@ -52,7 +78,6 @@ impl ToolRunner {
             // Wide enough that no text is wrapped.
             .env("COLUMNS", "4000")
             .current_dir(&self.0)
-            .stdin(Stdio::null())
             .stdout(std::fs::File::create(&output).ok()?)
             .stderr(Stdio::null())
             .process_group(0)
@@ -63,6 +88,45 @@ impl ToolRunner {
         end_group(&mut child);
         succeeded.then(|| read(&output)).flatten()
     }
+}
+
+/// What was found of a package manager.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// It is not on this node.
+    Missing,
+    /// Its path without links.
+    Program(PathBuf),
+    /// It is there, and others than root may change it: it is not executed.
+    Changeable(PathBuf),
+}
+
+/// Whether no sandbox writes the directory of a program.
+fn is_closed(program: &Path) -> bool {
+    let directory = program.parent();
+    directory.is_some_and(|directory| Never::builtin().is_closed(directory))
+}
+
+/// Variables by which package managers are configured. None of them names a program or a library.
+fn is_setting(name: &str) -> bool {
+    const NAMES: [&str; 12] = [
+        "HOME",
+        "LANG",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "GOPROXY",
+        "GOSUMDB",
+        "GONOPROXY",
+        "PIP_INDEX_URL",
+        "PIP_EXTRA_INDEX_URL",
+    ];
+    const OF_NPM: &str = "npm_config_";
+    let upper = name.to_ascii_uppercase();
+    let of_npm = || name.to_ascii_lowercase().starts_with(OF_NPM) && upper.ends_with("REGISTRY");
+    NAMES.contains(&upper.as_str()) || of_npm()
 }
 
 impl Drop for ToolRunner {
@@ -114,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_is_ended() {
-        let mut child = Command::new("/bin/sh")
+        let mut child = program::command(Path::new("/bin/sh"), &[])
             .args(["-c", "sleep 1000; true"])
             .process_group(0)
             .spawn()
@@ -130,12 +194,15 @@ mod tests {
         let home = std::env::temp_dir().join(format!("agentbox-tool-{}", std::process::id()));
         std::fs::create_dir(&home).unwrap();
         let tools = ToolRunner::new(&home).unwrap();
-        let shell = |script: &str| tools.ask("/bin/sh", &["-c", script]);
+        let Tool::Program(sh) = tools.find(&["sh"]) else {
+            panic!("the system has a shell");
+        };
+        let shell = |script: &str| tools.ask(&sh, &["-c", script]);
         assert_eq!(shell("echo yes; echo no >&2").as_deref(), Some("yes\n"));
         assert_eq!(shell("echo yes; exit 1"), None);
         assert_eq!(shell("printf '\\377'"), None);
         assert_eq!(shell("cat").as_deref(), Some(""));
-        assert_eq!(tools.ask("/nonexistent/tool", &[]), None);
+        assert_eq!(tools.ask(Path::new("/nonexistent/tool"), &[]), None);
         let here = shell("pwd").unwrap();
         assert!(Path::new(here.trim()).starts_with(&home), "{here}");
         drop(tools);

@@ -26,6 +26,7 @@ pub mod input;
 pub mod launch;
 pub mod network;
 pub mod pidfd;
+pub mod ps;
 pub mod runs;
 pub mod seal;
 pub mod signal;

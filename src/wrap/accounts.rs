@@ -4,7 +4,8 @@
 //! /etc/nsswitch.conf names, which are built for another glibc where this program was copied to another system.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+
+use crate::sys::program;
 
 /// A person's line of passwd(5).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,14 +115,10 @@ fn names_directory(text: &str, database: &str) -> bool {
     sources.any(|s| !["files", "compat", "systemd", "db"].contains(&s) && !s.ends_with(']'))
 }
 
-/// What a program of the system says; nothing of the caller's environment reaches it.
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
-    let places =
-        ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(|dir| PathBuf::from(dir).join(program));
-    let program = places.iter().find(|path| path.is_file())?;
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().stdin(Stdio::null());
-    let output = command.stderr(Stdio::null()).output().ok()?;
+/// What a program of the system says.
+fn said(name: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = program::command(&program::find(name).ok()?, &[]);
+    let output = command.args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     output.status.success().then_some(text)
 }

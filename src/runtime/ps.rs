@@ -1,0 +1,48 @@
+//! The table of ps(1) for the processes of a container.
+
+use anyhow::{Context, Result, bail};
+
+use crate::policy::escape;
+use crate::sys::program;
+
+/// The lines of ps(1) with these options that are about `pids`, below its header.
+///
+/// # Errors
+/// ps(1) is missing, refuses the options, or prints no PID column.
+pub fn table(pids: &[i32], options: &[String]) -> Result<String> {
+    let default = ["-ef".to_owned()];
+    let options = if options.is_empty() {
+        &default[..]
+    } else {
+        options
+    };
+    let ps = program::find("ps").context("run ps(1)")?;
+    let output = program::command(&ps, &["LANG", "LC_ALL", "COLUMNS"])
+        .args(options)
+        .output()
+        .context("run ps(1)")?;
+    if !output.status.success() {
+        bail!(
+            "ps: {}",
+            escape(String::from_utf8_lossy(&output.stderr).trim())
+        );
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines();
+    let header = lines.next().unwrap_or_default();
+    let Some(column) = header.split_ascii_whitespace().position(|c| c == "PID") else {
+        bail!("ps with these options prints no PID column");
+    };
+    let mut table = format!("{header}\n");
+    for line in lines {
+        let pid = line
+            .split_ascii_whitespace()
+            .nth(column)
+            .and_then(|p| p.parse().ok());
+        if pid.is_some_and(|p| pids.contains(&p)) {
+            table += &escape(line);
+            table.push('\n');
+        }
+    }
+    Ok(table)
+}

@@ -1,0 +1,197 @@
+//! A path resolved step by step, so that each directory and link on the way can be judged before it is followed.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::sys::user_namespace;
+
+/// As the kernel's MAXSYMLINKS.
+const MOST_LINKS: usize = 40;
+
+/// One name on the way.
+#[derive(Debug)]
+pub struct Step<'a> {
+    /// The directory in which it lies, without links.
+    pub directory: &'a Path,
+    /// The name in it.
+    pub path: &'a Path,
+    /// What lstat(2) says of it.
+    pub found: &'a Metadata,
+}
+
+/// The path without links, as far as there is something; `judge` sees each step before it is taken, and its error ends the walk.
+///
+/// # Errors
+/// What `judge` says, what the kernel says of a step, and ELOOP after forty links.
+pub fn resolve(path: &Path, mut judge: impl FnMut(Step<'_>) -> Result<()>) -> Result<PathBuf> {
+    let mut rest: VecDeque<OsString> = names(&std::path::absolute(path)?);
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    while let Some(name) = rest.pop_front() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&name);
+        let found = match std::fs::symlink_metadata(&next) {
+            Ok(found) => found,
+            // Nothing is there to lead elsewhere.
+            Err(error) if error.kind() == ErrorKind::NotFound && !rest.contains(&"..".into()) => {
+                return Ok(rest.into_iter().fold(next, |path, name| path.join(name)));
+            }
+            Err(error) => return Err(error),
+        };
+        judge(Step {
+            directory: &at,
+            path: &next,
+            found: &found,
+        })?;
+        if !found.is_symlink() {
+            at = next;
+            continue;
+        }
+        let target = std::fs::read_link(&next)?;
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(rustix::io::Errno::LOOP.into());
+        }
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        for name in names(&target).into_iter().rev() {
+            rest.push_front(name);
+        }
+    }
+    Ok(at)
+}
+
+fn names(path: &Path) -> VecDeque<OsString> {
+    path.components()
+        .filter_map(|component| match component {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some("..".into()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+        })
+        .collect()
+}
+
+/// A directory, link or file on the way to a path that other users may change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path:?} on the way there belongs to user {owner} and has mode {mode:o}")]
+pub struct OthersMayChange {
+    /// The path.
+    pub path: PathBuf,
+    /// Its owner.
+    pub owner: u32,
+    /// Its permission bits.
+    pub mode: u32,
+}
+
+/// Resolves a path of which every directory, link and file belongs to root or to `user`, and is written by nobody else. In a directory
+/// with the sticky bit (/tmp) only the owner of an entry replaces it (unlink(2)), so there the entry's owner counts.
+///
+/// # Errors
+/// [`OthersMayChange`] as the inner error of one of kind `PermissionDenied`; else what the kernel says.
+pub fn resolve_owned(path: &Path, user: u32) -> Result<PathBuf> {
+    let root = std::fs::symlink_metadata("/")?;
+    judge_owner(Path::new("/"), &root, user)?;
+    resolve(path, |step| judge_owner(step.path, step.found, user))
+}
+
+fn judge_owner(path: &Path, found: &Metadata, user: u32) -> Result<()> {
+    const STICKY: u32 = 0o1000;
+    let (owner, mode) = (user_namespace::owner(found.uid()), found.mode() & 0o7777);
+    // The mode of a link says nothing (symlink(7)).
+    let excused = found.is_symlink() || (found.is_dir() && mode & STICKY != 0);
+    let written = mode & 0o022 != 0 && !excused;
+    if (owner == 0 || owner == user) && !written {
+        return Ok(());
+    }
+    let why = OthersMayChange {
+        path: path.to_owned(),
+        owner,
+        mode,
+    };
+    Err(Error::new(ErrorKind::PermissionDenied, why))
+}
+
+/// Which step of [`resolve_owned`] other users may change, if that was its error.
+pub fn weakest(error: &Error) -> Option<&OthersMayChange> {
+    error.get_ref()?.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn base() -> PathBuf {
+        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+        nix::unistd::mkdtemp(&base).unwrap().canonicalize().unwrap()
+    }
+
+    fn chmod(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn every_directory_link_and_file_on_the_way_counts() {
+        let base = base();
+        let own = rustix::process::geteuid().as_raw();
+        for dir in ["a/b", "open/c", "sticky"] {
+            std::fs::create_dir_all(base.join(dir)).unwrap();
+        }
+        for file in ["a/b/file", "open/c/file", "sticky/file"] {
+            std::fs::write(base.join(file), "").unwrap();
+            chmod(&base.join(file), 0o644);
+        }
+        for dir in ["a", "a/b", "open/c"] {
+            chmod(&base.join(dir), 0o755);
+        }
+        chmod(&base.join("open"), 0o777);
+        chmod(&base.join("sticky"), 0o1777);
+        symlink("../../open/c/file", base.join("a/b/link")).unwrap();
+        symlink("open/c", base.join("short")).unwrap();
+        let weak = |path: &str| {
+            let error = resolve_owned(&base.join(path), own).err()?;
+            let weak = weakest(&error).expect("a step is named").path.clone();
+            Some(weak.strip_prefix(&base).unwrap().to_owned())
+        };
+        assert_eq!(weak("a/b/file"), None);
+        assert_eq!(weak("a/b/none"), None);
+        assert_eq!(weak("sticky/file"), None);
+        for through in ["open/c/file", "a/b/link", "short/file", "short/../none"] {
+            assert_eq!(weak(through), Some("open".into()), "{through}");
+        }
+        chmod(&base.join("a/b/file"), 0o664);
+        assert_eq!(weak("a/b/file"), Some("a/b/file".into()));
+        chmod(&base.join("a/b/file"), 0o644);
+        if own == 0 {
+            let entry = base.join("sticky/file");
+            std::os::unix::fs::chown(&entry, Some(1), None).unwrap();
+            assert_eq!(weak("sticky/file"), Some("sticky/file".into()));
+            assert!(resolve_owned(&entry, 1).is_ok());
+            std::os::unix::fs::lchown(base.join("short"), Some(1), None).unwrap();
+            chmod(&base.join("open"), 0o755);
+            assert_eq!(weak("short/file"), Some("short".into()));
+        }
+        std::fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn links_are_followed_to_the_end_and_no_further() {
+        let base = base();
+        std::fs::create_dir_all(base.join("project/sub")).unwrap();
+        symlink("project", base.join("own")).unwrap();
+        symlink("loop", base.join("loop")).unwrap();
+        let real = |path: &str| resolve(&base.join(path), |_| Ok(()));
+        assert_eq!(real("own/sub/new").unwrap(), base.join("project/sub/new"));
+        assert_eq!(real("own/sub/../../x").unwrap(), base.join("x"));
+        assert!(real("loop").is_err() && real("own/none/../new").is_err());
+        std::fs::remove_dir_all(base).unwrap();
+    }
+}
