@@ -296,7 +296,8 @@ pub struct Trust {
     /// Trust the file no more
     #[arg(long, conflicts_with = "yes")]
     pub remove: bool,
-    /// The project's directory [default: the current one, or the top of its repository]
+    /// A project's directory, or a policy or file of variables [default: the current directory, or the top of its repository]
+    #[arg(value_name = "DIR|FILE")]
     pub dir: Option<PathBuf>,
 }
 

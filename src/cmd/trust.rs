@@ -1,6 +1,7 @@
 //! `trust`
 
 use std::io::{BufRead, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -9,8 +10,8 @@ use crate::cli::Trust;
 use crate::cmd::out;
 use crate::policy::escape;
 use crate::runtime::foreground::plain::plain;
-use crate::wrap::settings::trust::Standing;
-use crate::wrap::settings::{Included, Offer, PROJECT_FILE, Scope};
+use crate::wrap::settings::trust::{Listed, is_project};
+use crate::wrap::settings::{Offer, Scope, SealedFile};
 
 /// Shows a project's settings and trusts them, forgets them, or lists what is trusted.
 pub fn run(args: &Trust) -> Result<ExitCode> {
@@ -22,16 +23,16 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
         },
     )?;
     if args.list {
-        for (entry, standing) in offer.list()? {
+        for (entry, listed) in offer.list()? {
             let path = escape(&entry.path.display().to_string());
-            let words = match standing {
-                Standing::Trusted(_) => "as you trusted it".to_owned(),
-                Standing::Changed => {
+            let words = match listed {
+                Listed::Same => "as you trusted it".to_owned(),
+                Listed::Changed => {
                     "changed since, or what it names did: no run there before you look at it"
                         .to_owned()
                 }
-                Standing::Unknown => "not trusted".to_owned(),
-                Standing::NotTold(why) => format!("does not count: it {}", escape(&why)),
+                Listed::NotTrusted => "not trusted".to_owned(),
+                Listed::NotTold(why) => format!("does not count: it {}", escape(&why)),
             };
             out::line(&format!("{path}  {words}"))?;
         }
@@ -54,24 +55,34 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
     let path = escape(&shown.path.display().to_string());
     out::line(&format!("{path} says:"))?;
     for line in shown.text.lines() {
+        let line = match is_project(&shown.path) {
+            true => line,
+            false => without_value(line),
+        };
         out::line(&format!("  {}", escape(line)))?;
     }
-    for Included { path, text } in &shown.included {
+    for SealedFile { path, text, .. } in &shown.included {
         out::line(&format!("{path:?}, which it names, says:"))?;
         for line in text.lines() {
             out::line(&format!("  {}", escape(without_value(line))))?;
         }
     }
-    out::line("`agentbox wrap` in this directory then")?;
+    out::line(match is_project(&shown.path) {
+        true => "`agentbox wrap` in this directory then",
+        false => "if you trust it",
+    })?;
     for effect in &shown.effects {
         out::line(&format!("  {}", escape(effect)))?;
     }
-    if !args.yes && !asked()? {
+    if !args.yes && !asked(&shown.path)? {
         out::line("not trusted")?;
         return Ok(ExitCode::FAILURE);
     }
     offer.trust(&shown)?;
-    out::line("trusted, until the file or what it names changes")?;
+    out::line(match is_project(&shown.path) {
+        true => "trusted, until the file or what it names changes",
+        false => "trusted, until the file changes",
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -89,11 +100,11 @@ fn is_variable(name: &str) -> bool {
 }
 
 /// Whether the person says yes, at a terminal: a pipe would be whoever wrote it.
-fn asked() -> Result<bool> {
+fn asked(path: &Path) -> Result<bool> {
     let (input, output) = (std::io::stdin(), std::io::stdout());
     if !input.is_terminal() || !output.is_terminal() {
         bail!(
-            "nobody can be asked without a terminal: look at {PROJECT_FILE}, and call `agentbox trust --yes`"
+            "nobody can be asked without a terminal: look at {path:?}, and call `agentbox trust --yes` on it"
         );
     }
     out::text("trust it? [y/N] ")?;

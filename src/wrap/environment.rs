@@ -36,8 +36,7 @@ pub fn passed(wanted: &Wanted, policy: &Policy) -> Result<Vec<String>> {
             }
         }
     }
-    let written = std::slice::from_ref(&wanted.workspace);
-    let asked = variables::asked(&wanted.variables, written, |name| {
+    let asked = variables::asked(&wanted.variables, |name| {
         value(&own, name).map(str::to_owned)
     })?;
     variables::check_free(&asked, wanted.walls, policy)?;

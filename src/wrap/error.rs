@@ -111,6 +111,18 @@ pub enum WrapRefused {
         /// What happened.
         why: String,
     },
+    /// A policy file that a command can have written.
+    #[error(
+        "the policy file {path:?} {why}: `agentbox trust {}` shows it and asks, or keep it in ~/.config/agentbox, where no sandbox \
+         writes",
+        path.display()
+    )]
+    NotTrusted {
+        /// The file, without links.
+        path: PathBuf,
+        /// What is known of its content.
+        why: &'static str,
+    },
     /// `--summary`
     #[error("--summary {path:?} cannot be written: {why}")]
     Summary {

@@ -112,15 +112,16 @@ impl Layout {
         layout
     }
 
-    /// Keeps a project's settings from being written, replaced or moved: a mount of its own stands on the file. One that the command
+    /// Keeps the files by which runs are decided from being written, replaced or moved: a mount of its own stands on the file. One that the command
     /// makes does not count, as every one that nobody trusts.
     pub fn close_settings(&mut self, included: &[PathBuf]) {
         let file = self.workspace.join(PROJECT_FILE);
         if file.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
             self.readonly.push(file);
         }
-        let inside = |file: &&PathBuf| file.starts_with(&self.workspace) && file.is_file();
-        let inside: Vec<PathBuf> = included.iter().filter(inside).cloned().collect();
+        let is_written = |file: &&PathBuf| self.writable().any(|place| file.starts_with(place));
+        let inside = included.iter().filter(is_written);
+        let inside: Vec<PathBuf> = inside.filter(|file| file.is_file()).cloned().collect();
         self.readonly.extend(inside);
     }
 

@@ -1,12 +1,10 @@
-//! SHELL. The variables that `--env` and `--env-file` name.
-
-use std::path::{Path, PathBuf};
+//! PURE. The variables that `--env` and `--env-file` name.
 
 use anyhow::{Result, bail};
 
 use super::error::WrapRefused;
 use super::landlock;
-use super::{own_file, planted};
+use super::settings::SealedFile;
 use crate::cli::Walls;
 use crate::plan::environment::is_of_proxies;
 use crate::policy::{NetworkMode, Policy, Switch};
@@ -14,26 +12,20 @@ use crate::policy::{NetworkMode, Policy, Switch};
 /// The variables that one source names.
 pub struct Variables {
     /// Files of them.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<SealedFile>,
     /// `NAME=VALUE` or `NAME`.
     pub pairs: Vec<String>,
 }
 
-/// What all sources say, the lowest first: its files, and on top of them its pairs; `own` are the caller's variables. No link in what
-/// is `written` is followed. To be called with the person's rights over files.
+/// What all sources say, the lowest first: its files, and on top of them its pairs; `own` are the caller's variables.
 pub fn asked(
     sources: &[Variables],
-    written: &[PathBuf],
     own: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<(String, String)>> {
     let mut all = Vec::new();
     for Variables { files, pairs } in sources {
-        for path in files {
-            let real = planted::real(path, written).map_err(|why| WrapRefused::File {
-                path: path.clone(),
-                why: format!("cannot be read: {why}"),
-            })?;
-            from_file(&real, &own, &mut all)?;
+        for file in files {
+            from_file(file, &own, &mut all)?;
         }
         for pair in pairs {
             match Assignment::of(pair) {
@@ -90,6 +82,22 @@ impl<'a> Assignment<'a> {
         fits.then_some(Self { name, value })
     }
 
+    /// Refuses what a file must not say that a command can have written: a name alone hands over a value of the user's, and by PATH
+    /// and HOME it is decided which directories of the node are shown.
+    fn of_anybody(self) -> Result<Self, &'static str> {
+        match (self.name, self.value) {
+            (_, None) => Err(
+                "a name alone passes your own variable on, and a command may have written this file: use --env NAME, or \
+                 `agentbox trust` on the file",
+            ),
+            ("PATH" | "HOME", _) => Err(
+                "PATH and HOME decide which directories are shown, and a command may have written this file: use --env, or \
+                 `agentbox trust` on the file",
+            ),
+            _ => Ok(self),
+        }
+    }
+
     /// One that the caller does not have is not there either.
     fn pair(&self, own: impl Fn(&str) -> Option<String>) -> Option<(String, String)> {
         let value = self.value.map(str::to_owned).or_else(|| own(self.name))?;
@@ -98,16 +106,19 @@ impl<'a> Assignment<'a> {
 }
 
 fn from_file(
-    path: &Path,
+    file: &SealedFile,
     own: impl Fn(&str) -> Option<String>,
     all: &mut Vec<(String, String)>,
 ) -> Result<()> {
-    let text = own_file::read(path)?;
-    for (line, parsed) in lines(&text) {
-        match parsed {
+    for (line, parsed) in lines(&file.text) {
+        let judged = parsed.and_then(|assignment| match file.counts() {
+            true => Ok(assignment),
+            false => assignment.of_anybody(),
+        });
+        match judged {
             Ok(assignment) => all.extend(assignment.pair(&own)),
             Err(why) => bail!(WrapRefused::EnvFile {
-                path: path.to_owned(),
+                path: file.path.clone(),
                 line,
                 why,
             }),

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use super::caches::Caches;
 use super::list::List;
 use super::person::Person;
-use super::settings::{self, Source};
+use super::settings::{self, FileKind, SealedFile, Source};
 use super::variables::Variables;
-use super::{WrapRefused, own_file, planted, repository, workspace};
+use super::{repository, workspace};
 use crate::cli::{self, Walls};
 use crate::policy::{Asked, AskedOption, AskedPolicy, Field, OnUnknown, Publish};
 
@@ -49,7 +49,7 @@ pub struct Wanted {
     pub quiet: bool,
     /// Where the summary goes.
     pub summary: Option<PathBuf>,
-    /// Files that a project's settings name: no command writes them.
+    /// Files by which the run is decided, without links: its command does not write them.
     pub included: Vec<PathBuf>,
     /// What each file of settings adds, for `explain`.
     pub from_files: Vec<String>,
@@ -72,7 +72,9 @@ impl Wanted {
             anyhow::Ok((cwd, workspace))
         })??;
         let found = person.looking(|| settings::find(&person, &workspace))??;
-        let asked = person.looking(|| asked(args, &found.sources, &workspace, &person))??;
+        let (asked, policy_file) =
+            person.looking(|| asked(args, &found.sources, &workspace, &person))??;
+        let variables = person.looking(|| option_variables(args, &workspace, &person))??;
         let mut wanted = Self {
             command: args.command.clone(),
             name: args.name.clone(),
@@ -90,14 +92,14 @@ impl Wanted {
             caches: Caches::default(),
             quiet: false,
             summary: None,
-            included: Vec::new(),
+            included: policy_file.into_iter().collect(),
             from_files: Vec::new(),
             notice: found.notice,
         };
         for source in found.sources {
             wanted.add(source);
         }
-        wanted.add_line(args);
+        wanted.add_line(args, variables);
         Ok(wanted)
     }
 
@@ -126,9 +128,12 @@ impl Wanted {
         let Source {
             path,
             settings,
-            included,
+            files,
         } = source;
-        self.included.extend(included);
+        self.included
+            .extend(files.iter().map(|file| file.path.clone()));
+        let is_variables = |file: &SealedFile| settings.env_file.contains(&file.named);
+        let variables = files.into_iter().filter(is_variables).collect();
         let effects = settings.effects();
         let effects = effects.iter().map(|effect| format!("{path:?} {effect}"));
         self.from_files.extend(effects);
@@ -141,12 +146,12 @@ impl Wanted {
         self.hide.extend(settings.hide);
         self.publish.extend(settings.publish);
         self.variables.push(Variables {
-            files: settings.env_file,
+            files: variables,
             pairs: settings.env,
         });
     }
 
-    fn add_line(&mut self, args: &cli::Wrap) {
+    fn add_line(&mut self, args: &cli::Wrap, variables: Vec<SealedFile>) {
         self.walls = args.walls.unwrap_or(self.walls);
         self.caches = match (args.no_caches, args.keep_caches) {
             (true, _) => Caches::Hidden,
@@ -159,15 +164,34 @@ impl Wanted {
         self.write.extend(args.write.clone());
         self.hide.extend(args.hide.clone());
         self.publish.extend(args.publish.clone());
+        self.included
+            .extend(variables.iter().map(|file| file.path.clone()));
         self.variables.push(Variables {
-            files: args.env_file.clone(),
+            files: variables,
             pairs: args.env.clone(),
         });
     }
 }
 
-/// What is asked of the policy. To be called with the person's rights over files.
-fn asked(args: &cli::Wrap, sources: &[Source], workspace: &Path, person: &Person) -> Result<Asked> {
+/// The files that `--env-file` names. To be called with the person's rights over files.
+fn option_variables(
+    args: &cli::Wrap,
+    workspace: &Path,
+    person: &Person,
+) -> Result<Vec<SealedFile>> {
+    let files = args.env_file.iter();
+    files
+        .map(|file| SealedFile::read(person, file, workspace, FileKind::Variables))
+        .collect()
+}
+
+/// What is asked of the policy, and the file in which it stands. To be called with the person's rights over files.
+fn asked(
+    args: &cli::Wrap,
+    sources: &[Source],
+    workspace: &Path,
+    person: &Person,
+) -> Result<(Asked, Option<PathBuf>)> {
     let name_of = |source: &Source| source.path.display().to_string();
     let mut asked = Asked {
         options: options(args)?,
@@ -178,19 +202,36 @@ fn asked(args: &cli::Wrap, sources: &[Source], workspace: &Path, person: &Person
         asked.settings.push(fields);
     }
     asked.settings.retain(|fields| !fields.is_empty());
+    let mut file = None;
+    let mut chosen = |name: &str, read: &dyn Fn() -> Result<(PathBuf, String)>| {
+        if !settings::is_file(name) {
+            return Ok(AskedPolicy::Named(name.to_owned()));
+        }
+        let (path, text) = read()?;
+        file = Some(path);
+        anyhow::Ok(AskedPolicy::File {
+            path: name.to_owned(),
+            text,
+        })
+    };
     if let Some(name) = &args.policy {
-        asked.policy = Some(policy(name, workspace, person)?);
-        return Ok(asked);
+        let policy = chosen(name, &|| {
+            let file = SealedFile::read(person, name.as_ref(), workspace, FileKind::Policy)?;
+            file.require()?;
+            Ok((file.path, file.text))
+        });
+        asked.policy = Some(policy?);
+        return Ok((asked, file));
     }
     let named = |source: &Source| source.settings.policy.clone();
     let mut highest_first = sources.iter().rev();
     if let Some((source, name)) = highest_first.find_map(|s| Some((s, named(s)?))) {
-        let file = name_of(source);
-        asked.policy =
-            Some(policy(&name, workspace, person).with_context(|| format!("policy of {file}"))?);
-        asked.policy_of = Some(file);
+        let of = name_of(source);
+        let policy = chosen(&name, &|| source.policy_file(person, &name, workspace));
+        asked.policy = Some(policy.with_context(|| format!("policy of {of}"))?);
+        asked.policy_of = Some(of);
     }
-    Ok(asked)
+    Ok((asked, file))
 }
 
 fn options(args: &cli::Wrap) -> Result<Vec<AskedOption>> {
@@ -219,21 +260,6 @@ fn options(args: &cli::Wrap) -> Result<Vec<AskedOption>> {
     Ok(options)
 }
 
-/// A policy by its name, or a file by its path.
-fn policy(text: &str, workspace: &Path, person: &Person) -> Result<AskedPolicy> {
-    if !settings::is_file(text) {
-        return Ok(AskedPolicy::Named(text.to_owned()));
-    }
-    let written = [workspace.to_owned()];
-    let real = planted::real(text.as_ref(), &written).map_err(|why| WrapRefused::File {
-        path: text.into(),
-        why: format!("cannot be read: {why}"),
-    })?;
-    Ok(AskedPolicy::File {
-        path: text.to_owned(),
-        text: own_file::read_trusted(&real, person)?,
-    })
-}
 /// Whether this machine's loopback has an address of IPv6. An error of another kind is the sidecar's to tell.
 fn has_ipv6() -> bool {
     let bound = TcpListener::bind((Ipv6Addr::LOCALHOST, 0));

@@ -12,6 +12,7 @@
 //! | [`own_dir`] | a directory of the person's, written whole |
 //! | [`file`] | text to settings, and their words |
 //! | [`places`] | where the files are, and that the command does not write them |
+//! | [`sealed_file`] | a policy or variables in a file, and whether its content counts |
 //! | [`seal`] | what is trusted with a project's file: the files that it names, and where its paths lead |
 //! | [`trust`] | which content of which project's file the person trusts |
 
@@ -20,6 +21,7 @@ mod file;
 pub mod own_dir;
 pub mod places;
 mod seal;
+mod sealed_file;
 pub mod trust;
 
 use std::path::{Path, PathBuf};
@@ -31,9 +33,9 @@ pub use file::{Settings, is_file};
 pub use places::{PROJECT_FILE, refuse_written};
 
 use self::file::Base;
-pub use self::seal::Included;
 use self::seal::Seal;
-use self::trust::{Entry, Standing, Store};
+pub use self::sealed_file::{FileKind, SealedFile};
+use self::trust::{Entry, Listed, Standing, Store, is_project};
 use super::error::WrapRefused;
 use super::list::List;
 use super::person::Person;
@@ -45,8 +47,33 @@ pub struct Source {
     pub path: PathBuf,
     /// What stands in it.
     pub settings: Settings,
-    /// Files that a project's settings name, without links.
-    pub included: Vec<PathBuf>,
+    /// The files that it names, as far as they are read by now: all of a project's, the variables of the user's.
+    pub files: Vec<SealedFile>,
+}
+
+impl Source {
+    /// Of settings that the user alone writes: what they name is judged file by file. The policy is read where it is chosen.
+    fn of_person(person: &Person, path: PathBuf, settings: Settings, workspace: &Path) -> Result<Self> {
+        let named = settings.env_file.iter();
+        let files = named.map(|file| SealedFile::read(person, file, workspace, FileKind::Variables));
+        Ok(Self {
+            files: files.collect::<Result<_>>()?,
+            path,
+            settings,
+        })
+    }
+
+    /// The policy file that it names, with the content that was judged.
+    pub fn policy_file(&self, person: &Person, name: &str, workspace: &Path) -> Result<(PathBuf, String)> {
+        let named = Path::new(name);
+        if let Some(file) = self.files.iter().find(|file| file.named == named) {
+            file.require()?;
+            return Ok((file.path.clone(), file.text.clone()));
+        }
+        let file = SealedFile::read(person, named, workspace, FileKind::Policy)?;
+        file.require()?;
+        Ok((file.path, file.text))
+    }
 }
 
 /// The files that count, the lowest first, and what is said of one that does not.
@@ -60,7 +87,7 @@ pub struct Found {
 /// Reads the settings for a workspace. To be called with the person's rights over files.
 pub fn find(person: &Person, workspace: &Path) -> Result<Found> {
     let mut sources = Vec::new();
-    sources.extend(of_person(person)?);
+    sources.extend(of_person(person, workspace)?);
     sources.extend(allowed::find(person, workspace)?);
     let path = workspace.join(PROJECT_FILE);
     let notice = match of_project(person, &path)? {
@@ -76,7 +103,7 @@ pub fn find(person: &Person, workspace: &Path) -> Result<Found> {
     Ok(Found { sources, notice })
 }
 
-fn of_person(person: &Person) -> Result<Option<Source>> {
+fn of_person(person: &Person, workspace: &Path) -> Result<Option<Source>> {
     let Some(home) = places::home(person) else {
         return Ok(None);
     };
@@ -91,11 +118,7 @@ fn of_person(person: &Person) -> Result<Option<Source>> {
     }
     let settings = Settings::parse(&text, Base::of_person(&home))
         .with_context(|| format!("settings of {path:?}"))?;
-    Ok(Some(Source {
-        path,
-        settings,
-        included: Vec::new(),
-    }))
+    Source::of_person(person, path, settings, workspace).map(Some)
 }
 
 fn too_long(path: &Path) -> WrapRefused {
@@ -134,11 +157,10 @@ fn of_project(person: &Person, path: &Path) -> Result<Project> {
     Ok(match store.standing(path, &text, person) {
         Standing::Trusted(sealed) => {
             let Sealed { settings, seal } = *sealed;
-            let included = seal.included.into_iter();
             Project::Counts(Box::new(Source {
                 path: path.to_owned(),
                 settings,
-                included: included.map(|file| file.path).collect(),
+                files: seal.included,
             }))
         }
         // It may have had walls that the run would be without.
@@ -191,7 +213,7 @@ impl Sealed {
         let home = places::home(person);
         let settings = Settings::parse(text, Base::of_project(directory, home.as_deref()))
             .with_context(|| format!("settings of {path:?}"))?;
-        let seal = Seal::of(&settings, directory).map_err(|why| WrapRefused::File {
+        let seal = Seal::of(person, &settings, directory).map_err(|why| WrapRefused::File {
             path: path.to_owned(),
             why,
         })?;
@@ -215,18 +237,44 @@ pub struct Shown {
     /// What it does.
     pub effects: Vec<String>,
     /// The files that it names.
-    pub included: Vec<Included>,
+    pub included: Vec<SealedFile>,
     sealed: String,
 }
 
 impl Offer {
-    /// The file of a directory or of the top of its repository. For all entries the directory says only whose they are.
-    pub fn of(dir: Option<&Path>, scope: Scope) -> Result<Self> {
+    /// The file of a directory or of the top of its repository, or a policy or file of variables by its own path. For all entries the
+    /// directory says only whose they are.
+    pub fn of(named: Option<&Path>, scope: Scope) -> Result<Self> {
+        let file = named.filter(|path| path.is_file());
+        let dir = match file {
+            Some(file) if is_project(file) => Some(directory_of(file)),
+            Some(_) | None => named,
+        };
+        let dir = dir.map(|dir| match dir.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => dir,
+        });
         let asked = workspace::asked(dir)?;
         let person = Person::of_caller(&asked)?;
         let store = Store::of(&person).ok_or_else(|| {
             anyhow!("there is no home directory to keep what is trusted in: set HOME")
         })?;
+        // What was trusted of a file that has gone can be removed all the same.
+        let gone = named.and_then(|named| std::path::absolute(named).ok());
+        let gone = gone.filter(|path| store.has(path) && path.symlink_metadata().is_err());
+        let file = file.filter(|file| !is_project(file));
+        if let Some(file) = file.or(gone.as_deref()) {
+            let path = match gone.is_some() {
+                true => Ok(file.to_owned()),
+                false => person.looking(|| file.canonicalize())?,
+            };
+            let path = path.with_context(|| format!("open {file:?}"))?;
+            return Ok(Self {
+                person,
+                store,
+                path,
+            });
+        }
         let directory = match scope {
             Scope::Everything => asked,
             Scope::Project => {
@@ -251,7 +299,7 @@ impl Offer {
     }
 
     /// All that is trusted, with what it says of the files as they are now.
-    pub fn list(&self) -> Result<Vec<(Entry, Standing)>> {
+    pub fn list(&self) -> Result<Vec<(Entry, Listed)>> {
         self.person.looking(|| self.store.list(&self.person))?
     }
 
@@ -268,6 +316,15 @@ impl Offer {
             path: path.clone(),
             why,
         })?;
+        if !is_project(&path) {
+            return Ok(Shown {
+                effects: vec!["--policy and --env-file may name it, and settings may".to_owned()],
+                sealed: sealed_file::hash_of(&text),
+                included: Vec::new(),
+                path,
+                text,
+            });
+        }
         let person = &self.person;
         let sealed = person.looking(|| Sealed::of(person, &path, &text))??;
         Ok(Shown {

@@ -84,11 +84,15 @@ pub fn refuse_written<'a>(
     let Some(home) = home(person) else {
         return Ok(());
     };
+    let directory_of = |file: PathBuf| file.parent().map(Path::to_owned).unwrap_or(file);
     let places = [
         config(person, &home),
         trusted(person, &home),
         allowed(person, &home),
         kept(person, &home),
+        // With the policies and logs that lie beside them.
+        directory_of(config(person, &home)),
+        directory_of(trusted(person, &home)),
     ];
     let written: Vec<PathBuf> = written.cloned().collect();
     let mut own = places.to_vec();

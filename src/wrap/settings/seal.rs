@@ -2,45 +2,38 @@
 //! write most of that, and would else choose what its next run gives it.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::file::{Settings, is_file};
+use super::sealed_file::{FileKind, SealedFile};
 use crate::audit::hash;
-use crate::wrap::{own_file, planted};
-
-/// A file that settings name.
-#[derive(Debug)]
-pub struct Included {
-    /// Without links.
-    pub path: PathBuf,
-    /// Its text.
-    pub text: String,
-}
+use crate::wrap::person::Person;
+use crate::wrap::planted;
 
 /// What settings name.
 #[derive(Debug)]
 pub struct Seal {
     /// Policies and files of variables.
-    pub included: Vec<Included>,
+    pub included: Vec<SealedFile>,
     /// Where each path leads, as words.
     leads: Vec<String>,
 }
 
 impl Seal {
     /// Looks at all that the settings of a project in `workspace` name. An error is a reason, in words.
-    pub fn of(settings: &Settings, workspace: &Path) -> Result<Self, String> {
+    pub fn of(person: &Person, settings: &Settings, workspace: &Path) -> Result<Self, String> {
         let written = [workspace.to_owned()];
         let real = |path: &Path| {
             planted::real(path, &written).map_err(|error| format!("names {path:?}: {error}"))
         };
         let policy = settings.policy.as_deref().filter(|policy| is_file(policy));
-        let files = policy.map(Path::new).into_iter();
+        let policy = policy.map(|policy| (Path::new(policy), FileKind::Policy));
+        let variables = settings.env_file.iter();
+        let variables = variables.map(|path| (path.as_path(), FileKind::Variables));
         let mut included = Vec::new();
-        for path in files.chain(settings.env_file.iter().map(PathBuf::as_path)) {
-            let path = real(path)?;
-            let text =
-                own_file::read(&path).map_err(|error| format!("names {path:?}: {error:#}"))?;
-            included.push(Included { path, text });
+        for (path, kind) in policy.into_iter().chain(variables) {
+            let file = SealedFile::read_with_settings(person, path, workspace, kind);
+            included.push(file.map_err(|error| format!("names {path:?}: {error:#}"))?);
         }
         let mut leads = Vec::new();
         let paths = settings.read.iter().chain(&settings.write);
@@ -63,7 +56,7 @@ impl Seal {
         }
         // No text of a length that is said first can be taken for another one.
         let mut all = format!("{}\n{text}", text.len());
-        for Included { path, text } in &self.included {
+        for SealedFile { path, text, .. } in &self.included {
             all += &format!("\n{path:?} {}\n{text}", text.len());
         }
         for line in &self.leads {

@@ -9,13 +9,14 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::own_dir::OwnDir;
-use super::{Sealed, places};
+use super::sealed_file::{FileStanding, hash_of};
+use super::{PROJECT_FILE, Sealed, places};
 use crate::audit::hash;
 use crate::plan::text;
 use crate::wrap::own_file;
 use crate::wrap::person::Person;
 
-/// The person's entries: a file for each project.
+/// The person's entries: a file for each project, policy and file of variables.
 pub struct Store {
     dir: OwnDir,
 }
@@ -42,6 +43,40 @@ pub enum Standing {
     Unknown,
     /// It cannot be told, for this reason.
     NotTold(String),
+}
+
+/// What is said of an entry in a list.
+#[derive(Debug)]
+pub enum Listed {
+    /// The file has the content that is trusted.
+    Same,
+    /// It has another, or what it names has.
+    Changed,
+    /// The entry says nothing of it.
+    NotTrusted,
+    /// It cannot be told, for this reason.
+    NotTold(String),
+}
+
+impl From<Standing> for Listed {
+    fn from(standing: Standing) -> Self {
+        match standing {
+            Standing::Trusted(_) => Self::Same,
+            Standing::Changed => Self::Changed,
+            Standing::Unknown => Self::NotTrusted,
+            Standing::NotTold(why) => Self::NotTold(why),
+        }
+    }
+}
+
+impl From<FileStanding> for Listed {
+    fn from(standing: FileStanding) -> Self {
+        match standing {
+            FileStanding::Trusted | FileStanding::Closed => Self::Same,
+            FileStanding::Changed => Self::Changed,
+            FileStanding::Unknown => Self::NotTrusted,
+        }
+    }
 }
 
 impl Store {
@@ -83,6 +118,20 @@ impl Store {
         }
     }
 
+    /// What is known of the content of a policy or of variables. An entry that cannot be read is none.
+    pub fn standing_of_file(&self, path: &Path, text: &str, person: &Person) -> FileStanding {
+        if !self.has(path) {
+            return FileStanding::Unknown;
+        }
+        let entry = self.dir.check(person);
+        match entry.and_then(|()| read(&self.place(path), person)) {
+            Ok(entry) if entry.path != path => FileStanding::Unknown,
+            Ok(entry) if entry.sha256 == hash_of(text) => FileStanding::Trusted,
+            Ok(_) => FileStanding::Changed,
+            Err(_) => FileStanding::Unknown,
+        }
+    }
+
     /// Trusts what has this hash from now on.
     pub fn add(&self, path: &Path, sealed: &str, person: &Person) -> Result<()> {
         let entry = Entry {
@@ -104,7 +153,7 @@ impl Store {
     }
 
     /// All entries by their paths, each with what it says of the file's content now.
-    pub fn list(&self, person: &Person) -> Result<Vec<(Entry, Standing)>> {
+    pub fn list(&self, person: &Person) -> Result<Vec<(Entry, Listed)>> {
         let entries = match fs::read_dir(self.dir.path()) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -118,15 +167,22 @@ impl Store {
                 continue;
             }
             let entry = read(&found.path(), person)?;
-            let standing = match places::read_project(&entry.path) {
-                Ok(text) => self.standing(&entry.path, &text, person),
-                Err(why) => Standing::NotTold(why),
+            let path = &entry.path;
+            let listed = match places::read_project(path) {
+                Ok(text) if is_project(path) => self.standing(path, &text, person).into(),
+                Ok(text) => self.standing_of_file(path, &text, person).into(),
+                Err(why) => Listed::NotTold(why),
             };
-            all.push((entry, standing));
+            all.push((entry, listed));
         }
         all.sort_by(|(a, _), (b, _)| a.path.cmp(&b.path));
         Ok(all)
     }
+}
+
+/// Whether it is a project's file of settings, which is trusted with all that it names.
+pub fn is_project(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == PROJECT_FILE)
 }
 
 fn read(place: &Path, person: &Person) -> Result<Entry> {

@@ -1,0 +1,142 @@
+//! SHELL. A file by which a run is decided: a policy, or variables. It is read once, and judged by where it lies or by its content.
+//!
+//! A command of an earlier run may have written every file of the user's but those where no sandbox writes. Such a file counts only with
+//! the content that the user has looked at (`agentbox trust FILE`).
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use super::places;
+use super::trust::Store;
+use crate::audit::hash;
+use crate::plan::never::Never;
+use crate::sys::path::resolve_owned;
+use crate::wrap::error::WrapRefused;
+use crate::wrap::person::Person;
+use crate::wrap::{own_file, planted};
+
+/// A file that an option or a file of settings names.
+#[derive(Debug)]
+pub struct SealedFile {
+    /// As it was named.
+    pub named: PathBuf,
+    /// Without links.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// Why it counts, or why not.
+    pub standing: FileStanding,
+}
+
+/// What is known of a file's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileStanding {
+    /// No sandbox writes where it lies.
+    Closed,
+    /// The user trusts this content, by itself or with a project's settings.
+    Trusted,
+    /// The user has trusted another content.
+    Changed,
+    /// Nobody has looked at it.
+    Unknown,
+}
+
+/// What a file says, by which its owner counts or does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// What the command may do: no other user may write it.
+    Policy,
+    /// Variables for the command.
+    Variables,
+}
+
+impl SealedFile {
+    /// Reads a file. No link in a `workspace` is followed. To be called with the user's rights over files.
+    pub fn read(person: &Person, named: &Path, workspace: &Path, kind: FileKind) -> Result<Self> {
+        let (path, text) = content(person, named, workspace, kind)?;
+        let standing = match is_closed(person, &path) {
+            true => FileStanding::Closed,
+            false => Store::of(person).map_or(FileStanding::Unknown, |store| {
+                store.standing_of_file(&path, &text, person)
+            }),
+        };
+        Ok(Self {
+            named: named.to_owned(),
+            path,
+            text,
+            standing,
+        })
+    }
+
+    /// Reads a file whose content is trusted with the settings that name it.
+    pub fn read_with_settings(
+        person: &Person,
+        named: &Path,
+        workspace: &Path,
+        kind: FileKind,
+    ) -> Result<Self> {
+        let (path, text) = content(person, named, workspace, kind)?;
+        Ok(Self {
+            named: named.to_owned(),
+            path,
+            text,
+            standing: FileStanding::Trusted,
+        })
+    }
+
+    /// Whether no command can have chosen its content unseen.
+    pub fn counts(&self) -> bool {
+        matches!(self.standing, FileStanding::Closed | FileStanding::Trusted)
+    }
+
+    /// Refuses a policy that a command can have written.
+    pub fn require(&self) -> Result<()> {
+        let why = match self.standing {
+            FileStanding::Closed | FileStanding::Trusted => return Ok(()),
+            FileStanding::Changed => "has changed since you trusted it",
+            FileStanding::Unknown => "lies where a command may write",
+        };
+        bail!(WrapRefused::NotTrusted {
+            path: self.path.clone(),
+            why,
+        })
+    }
+}
+
+fn content(
+    person: &Person,
+    named: &Path,
+    workspace: &Path,
+    kind: FileKind,
+) -> Result<(PathBuf, String)> {
+    let written = [workspace.to_owned()];
+    let path = planted::real(named, &written).map_err(|why| WrapRefused::File {
+        path: named.to_owned(),
+        why: format!("cannot be read: {why}"),
+    })?;
+    let text = match kind {
+        FileKind::Policy => own_file::read_trusted(&path, person)?,
+        FileKind::Variables => own_file::read(&path)?,
+    };
+    Ok((path, text))
+}
+
+/// Whether no sandbox writes a file: it lies with the user's own settings ([`places::refuse_written`]), or where the never-list lets
+/// nobody write, and other users cannot change it either.
+fn is_closed(person: &Person, path: &Path) -> bool {
+    let own = places::home(person).and_then(|home| {
+        let config = places::config(person, &home);
+        planted::real(config.parent()?, &[]).ok()
+    });
+    if own.is_some_and(|own| path.starts_with(own)) {
+        return true;
+    }
+    let directory = path.parent().unwrap_or(path);
+    Never::builtin().is_closed(directory) && resolve_owned(path, person.uid).is_ok()
+}
+
+/// What is trusted of a file alone.
+pub fn hash_of(text: &str) -> String {
+    hash(text.as_bytes())
+}
