@@ -35,6 +35,7 @@ use anyhow::{Result, bail};
 use clap::CommandFactory;
 
 use crate::cli::{Cli, Verb};
+use crate::runtime::input::node_files;
 use crate::runtime::state::store;
 
 /// Does what was typed.
@@ -55,6 +56,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     };
     store::settle(&mut global)?;
+    node_files::check_caller(&global)?;
     match verb {
         Verb::Create(args) => create::run(&global, &args),
         Verb::Start(args) => start::run(&global, &args),

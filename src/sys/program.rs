@@ -75,8 +75,7 @@ mod tests {
         assert!(error.contains("PATH is not searched"), "{error}");
         let own = std::env::temp_dir().join(format!("agentbox-program-{}", std::process::id()));
         std::fs::write(&own, "#!/bin/sh\n").unwrap();
-        let others =
-            std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        let others = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(&own, others).unwrap();
         assert_eq!(only_roots(&own), None);
         std::fs::remove_file(&own).unwrap();

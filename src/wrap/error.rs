@@ -21,6 +21,12 @@ pub enum WrapRefused {
         /// Where the records are.
         records: PathBuf,
     },
+    /// /tmp and its like, to be written.
+    #[error(
+        "{0:?} is not given to the command to write, since it holds the temporary files of all programs, other runs of agentbox among \
+         them: choose a directory in it"
+    )]
+    HoldsTemporary(PathBuf),
     /// A directory to be written with the person's settings in it.
     #[error(
         "{path:?} is not given to the command to write, since {own:?} says what the next command may do: choose another directory, or \

@@ -198,7 +198,7 @@ fn prepare(global: &Global, wanted: &Wanted, base: Base<'_>) -> Result<Prepared>
     };
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
-    workspace::check_state(layout.binds.iter().chain([&layout.workspace]))?;
+    workspace::check_state(&layout)?;
     let bundle = WrapBundle::new(&layout, person, base)?;
     let stdio = [
         rustix::stdio::stdin(),

@@ -6,24 +6,31 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::error::WrapRefused;
+use super::layout::Layout;
 use super::list::List;
 use super::person::Person;
 use crate::probe::is_home;
 use crate::runtime::state::store;
-use crate::runtime::unprivileged;
 
-/// Refuses what would show the command the records of its caller's containers, as /tmp may for somebody without root's rights.
-/// Root's are in a directory that no policy lets in.
-pub fn check_state<'a>(mut shown: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
-    let records = store::run_dir();
-    let found = shown.find(|path| records.starts_with(path) || path.starts_with(records));
-    match found.filter(|_| unprivileged::inside().is_some()) {
-        Some(path) => bail!(WrapRefused::HoldsRecords {
+/// Refuses what would show the command the records of its caller's containers, or let it write where runs by Landlock keep their
+/// bundles and logs: a later verb does what they say.
+pub fn check_state(layout: &Layout) -> Result<()> {
+    let records = store::run_dir().to_owned();
+    let mut shown = layout.binds.iter().chain(layout.writable());
+    if let Some(path) = shown.find(|path| records.starts_with(path) || path.starts_with(&records)) {
+        bail!(WrapRefused::HoldsRecords {
             path: path.to_owned(),
-            records: records.to_owned(),
-        }),
-        None => Ok(()),
+            records,
+        });
     }
+    let temporary = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
+    for temporary in temporary {
+        let real = temporary.canonicalize().unwrap_or(temporary);
+        if let Some(path) = layout.writable().find(|path| real.starts_with(path)) {
+            bail!(WrapRefused::HoldsTemporary(path.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// The directory that was asked for, or the current one, as it was named.

@@ -15,6 +15,8 @@ use crate::policy::{
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::network::upstream;
+use crate::runtime::unprivileged;
+use crate::sys::path::{resolve_owned, weakest};
 use crate::sys::user_namespace::owner;
 
 /// Where the node's file is unless the call names another. There may be none.
@@ -23,6 +25,28 @@ const CONFIG: &str = "/etc/agentbox/config.toml";
 /// The node's file that this call means.
 pub fn config(global: &Global) -> &Path {
     global.config.as_deref().unwrap_or(Path::new(CONFIG))
+}
+
+/// Refuses `--config` of a caller without root's rights where the node has its own file: that holds for every user, and another one
+/// would be in its place.
+pub fn check_caller(global: &Global) -> Result<(), RuntimeError> {
+    let node = Path::new(CONFIG);
+    match &global.config {
+        Some(named) if named != node && !is_absent(node) && is_ordinary_user() => {
+            Err(RuntimeError::Input {
+                path: named.clone(),
+                why: format!(
+                    "--config is root's where the node has {CONFIG}, which holds for every user: leave --config out, and write \
+                     settings of your own to ~/.config/agentbox/config.toml"
+                ),
+            })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn is_ordinary_user() -> bool {
+    unprivileged::person().is_some_and(|person| person.uid != 0)
 }
 
 /// Chooses and resolves the policy of a container with these annotations.
@@ -155,7 +179,7 @@ const PRESETS: &str = "/etc/agentbox/presets";
 
 /// The node's file; nothing where there is none.
 fn node(path: &Path) -> Result<Option<NodeConfig>, RuntimeError> {
-    trusted_parent(path)?;
+    trusted_way(path)?;
     match read_text(path) {
         Ok(text) => Ok(Some(NodeConfig::parse(&text)?)),
         Err(RuntimeError::Io { source, .. })
@@ -173,18 +197,23 @@ fn is_absent(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound)
 }
 
-/// A process that may write a directory can remove its entries; with the sticky bit, only its own.
-fn trusted_parent(path: &Path) -> Result<(), RuntimeError> {
-    let Some(parent) = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-    else {
+/// Refuses a path of which another user may change a directory or link on the way: they would choose what stands there. What is not
+/// there, or cannot be looked at, is judged where it is opened.
+fn trusted_way(path: &Path) -> Result<(), RuntimeError> {
+    let own = rustix::process::geteuid().as_raw();
+    let Err(error) = resolve_owned(path, own) else {
         return Ok(());
     };
-    match File::open(parent) {
-        Ok(opened) => trusted(&opened, parent, 0o1000),
-        // Nothing in it is there either, which is judged by itself.
-        Err(_) => Ok(()),
+    match weakest(&error) {
+        // The file itself, and the directory of policies: their own words are better.
+        Some(step) if step.path != path => Err(RuntimeError::Input {
+            path: path.to_owned(),
+            why: format!(
+                "{step}, so others than root choose what containers may do: chown root {:?} and chmod go-w it",
+                step.path
+            ),
+        }),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -264,19 +293,24 @@ impl Directory {
             }
             (Err(e), _) => return Err(RuntimeError::io(step())(e)),
         };
-        trusted_parent(dir)?;
+        trusted_way(dir)?;
         // Here the sticky bit is no excuse: whoever adds a file adds a policy.
         trusted(&opened, dir, 0)?;
         let mut files = BTreeMap::new();
         for entry in std::fs::read_dir(dir).map_err(RuntimeError::io(step()))? {
-            let path = entry.map_err(RuntimeError::io(step()))?.path();
+            let entry = entry.map_err(RuntimeError::io(step()))?;
+            let path = entry.path();
+            // The way to anything but a link is the directory's, which is judged above.
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
             let name = path.file_name().map(|name| name.to_string_lossy());
             let name = name.as_deref().and_then(|name| name.strip_suffix(".toml"));
             match name.map(|name| (name, misnamed(name))) {
                 Some((_, Some(problem))) => problems.push(problem),
                 Some((name, None)) => {
                     // It is an error for those who choose it.
-                    let text = read_text(&path)
+                    let way = is_link.then(|| trusted_way(&path)).transpose();
+                    let text = way
+                        .and_then(|_| read_text(&path))
                         .unwrap_or_else(|error| unreadable(&crate::log::chain(&error)));
                     files.insert(name.to_owned(), text);
                 }

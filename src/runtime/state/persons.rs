@@ -1,14 +1,17 @@
-//! The run directory of a caller without root's rights: nobody else may write there, or lead there.
+//! Directories of records and logs: no other user may write there, or lead there, and no sandbox can be given them.
 //!
-//! `$XDG_RUNTIME_DIR/agentbox`, else `/run/user/UID/agentbox`, else `/tmp/agentbox-UID`. The first two go at logout, the last at the
-//! next boot on most systems. In /tmp anybody can make a directory of that name first, or a link: it is used only while it is a
-//! directory of this person's that nobody else may enter.
+//! Root's is `/run/agentbox`. Others have `$XDG_RUNTIME_DIR/agentbox`, else `/run/user/UID/agentbox`, else `/dev/shm/agentbox-UID`. The
+//! first two go at logout, the last at the next boot. All lie below what the never-list keeps out of every sandbox, since a verb does
+//! what a record says. In /dev/shm anybody can make a directory of that name first, or a link: it is used only while it is a directory
+//! of this user's that nobody else may enter.
 
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use crate::sys::path::{resolve_owned, weakest};
 
 /// Why there is no place.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +25,7 @@ pub enum NoPlace {
         /// What it would hold.
         used_for: Use,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
     },
     /// It cannot be made.
     #[error("make {dir:?} for {used_for}: {}", remedy(*.used_for, dir))]
@@ -58,7 +61,11 @@ impl fmt::Display for Use {
 fn remedy(used_for: Use, dir: &Path) -> String {
     match used_for {
         Use::Containers => {
-            "remove it, or set XDG_RUNTIME_DIR to a directory of yours with mode 0700".to_owned()
+            if rustix::process::geteuid().is_root() {
+                return format!("let root own it alone, with mode 0700, or remove {dir:?}");
+            }
+            "remove it, or set XDG_RUNTIME_DIR to a directory of yours below /run with mode 0700"
+                .to_owned()
         }
         // Root's has one place.
         Use::Logs if rustix::process::geteuid().is_root() => {
@@ -70,11 +77,11 @@ fn remedy(used_for: Use, dir: &Path) -> String {
     }
 }
 
-/// Where no policy shows anything of the node.
-const OUT_OF_SIGHT: [&str; 2] = ["/run", "/tmp"];
+/// Where no policy shows anything of the node (policies/never.toml).
+const OUT_OF_SIGHT: [&str; 2] = ["/run", "/dev/shm"];
 
-/// The directory of this user. XDG_RUNTIME_DIR counts where it is below /run or /tmp: a wrapped command may see other directories of
-/// its person's, and must not meet its own records there.
+/// The directory of this user. XDG_RUNTIME_DIR counts where it is below /run or /dev/shm: a sandbox may be given other directories of
+/// its user's, and must not meet records there.
 pub fn choose(uid: u32) -> PathBuf {
     let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let logged_in = PathBuf::from(format!("/run/user/{uid}"));
@@ -85,13 +92,16 @@ pub fn choose(uid: u32) -> PathBuf {
     };
     match usual.find(|dir| is_hidden(dir) && wrong(dir).is_ok_and(|why| why.is_none())) {
         Some(dir) => dir.join("agentbox"),
-        None => PathBuf::from(format!("/tmp/agentbox-{uid}")),
+        None => PathBuf::from(format!("/dev/shm/agentbox-{uid}")),
     }
 }
 
-/// Refuses a directory that is there and is not this person's alone.
+/// Refuses a directory that is there and is not this user's alone, or to which others may lead.
 pub fn check(dir: &Path, used_for: Use) -> Result<(), NoPlace> {
-    match wrong(dir) {
+    match wrong(dir).and_then(|why| match why {
+        Some(why) => Ok(Some(why.to_owned())),
+        None => led_by_others(dir, used_for),
+    }) {
         Ok(None) => Ok(()),
         Ok(Some(why)) => Err(NoPlace::Unsafe {
             dir: dir.to_owned(),
@@ -116,6 +126,22 @@ pub fn make(dir: &Path, used_for: Use) -> Result<(), NoPlace> {
             source,
         }),
         _ => check(dir, used_for),
+    }
+}
+
+/// Who else could put another directory in its place. A user's logs, which no verb obeys, lie in a home that its owner may have opened
+/// to a group.
+fn led_by_others(dir: &Path, used_for: Use) -> std::io::Result<Option<String>> {
+    let own = rustix::process::geteuid();
+    if used_for == Use::Logs && !own.is_root() {
+        return Ok(None);
+    }
+    match resolve_owned(dir, own.as_raw()) {
+        Ok(_) => Ok(None),
+        Err(error) => match weakest(&error) {
+            Some(step) => Ok(Some(step.to_string())),
+            None => Err(error),
+        },
     }
 }
 
@@ -155,12 +181,24 @@ mod tests {
         for (bad, word) in [(&link, "link"), (&open, "rights in it")] {
             let refused = make(bad, Use::Containers).unwrap_err().to_string();
             assert!(refused.contains(word), "{refused}");
-            assert!(refused.contains("XDG_RUNTIME_DIR"), "{refused}");
+            let cure = match rustix::process::geteuid().is_root() {
+                true => "let root own it alone",
+                false => "XDG_RUNTIME_DIR",
+            };
+            assert!(refused.contains(cure), "{refused}");
             let logs = check(bad, Use::Logs).unwrap_err().to_string();
             assert!(logs.contains("for the logs of containers"), "{logs}");
             assert!(!logs.contains("XDG_RUNTIME_DIR"), "{logs}");
             assert!(check(bad, Use::Containers).is_err());
         }
+        let opened = base.join("opened");
+        let below = opened.join("below");
+        make(&own, Use::Containers).unwrap();
+        fs::create_dir(&opened).unwrap();
+        make(&below, Use::Containers).unwrap();
+        fs::set_permissions(&opened, fs::Permissions::from_mode(0o777)).unwrap();
+        let led = check(&below, Use::Containers).unwrap_err().to_string();
+        assert!(led.contains("on the way there"), "{led}");
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&own, Some(1), None).unwrap();
             assert!(

@@ -15,7 +15,7 @@ use crate::plan::{CapabilitySets, Decided, Plan, SharedNetwork};
 use crate::policy::Asked;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::resolver::EngineFiles;
-use crate::runtime::state::older;
+use crate::runtime::state::{older, store};
 use crate::sidecar::SidecarRecord;
 
 pub use crate::sys::process_id::ProcessId;
@@ -137,7 +137,7 @@ impl Record {
             why: e.to_string(),
         };
         let Format { format } = serde_json::from_slice(&text).map_err(input)?;
-        match format {
+        let record: Self = match format {
             FORMAT => serde_json::from_slice(&text),
             older if older < FORMAT => older::read(&text),
             newer => {
@@ -148,7 +148,15 @@ impl Record {
                 });
             }
         }
-        .map_err(input)
+        .map_err(input)?;
+        if record.hooks != Hooks::default() && store::is_of_ordinary_user() {
+            return Err(RuntimeError::Input {
+                path,
+                why: "it names hooks, and no sandbox of `wrap` has any: agentbox did not write it"
+                    .to_owned(),
+            });
+        }
+        Ok(record)
     }
 
     /// What its hooks are told of it.

@@ -42,6 +42,8 @@ pub fn run_dir() -> &'static Path {
 pub fn settle(global: &mut Global) -> Result<(), RuntimeError> {
     // Root's own is root's in each namespace in which it is root.
     let Some(person) = unprivileged::person().filter(|person| person.uid != 0) else {
+        // A verb does what a record says: nobody else may have made it.
+        persons::check(Path::new(RUN), Use::Containers)?;
         return Ok(());
     };
     let dir = OWN.get_or_init(|| persons::choose(person.uid));
@@ -253,6 +255,11 @@ impl Lock {
         drop(self.file);
         Ok(())
     }
+}
+
+/// Whether the records are those of an ordinary user, whose sandboxes are all of `wrap`'s making.
+pub fn is_of_ordinary_user() -> bool {
+    OWN.get().is_some()
 }
 
 /// Where our directories of all containers are.

@@ -53,9 +53,15 @@ pub struct Source {
 
 impl Source {
     /// Of settings that the user alone writes: what they name is judged file by file. The policy is read where it is chosen.
-    fn of_person(person: &Person, path: PathBuf, settings: Settings, workspace: &Path) -> Result<Self> {
+    fn of_person(
+        person: &Person,
+        path: PathBuf,
+        settings: Settings,
+        workspace: &Path,
+    ) -> Result<Self> {
         let named = settings.env_file.iter();
-        let files = named.map(|file| SealedFile::read(person, file, workspace, FileKind::Variables));
+        let files =
+            named.map(|file| SealedFile::read(person, file, workspace, FileKind::Variables));
         Ok(Self {
             files: files.collect::<Result<_>>()?,
             path,
@@ -64,7 +70,12 @@ impl Source {
     }
 
     /// The policy file that it names, with the content that was judged.
-    pub fn policy_file(&self, person: &Person, name: &str, workspace: &Path) -> Result<(PathBuf, String)> {
+    pub fn policy_file(
+        &self,
+        person: &Person,
+        name: &str,
+        workspace: &Path,
+    ) -> Result<(PathBuf, String)> {
         let named = Path::new(name);
         if let Some(file) = self.files.iter().find(|file| file.named == named) {
             file.require()?;
