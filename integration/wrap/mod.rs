@@ -12,6 +12,7 @@ mod matrix;
 mod mcp;
 mod name;
 mod named;
+mod next_run;
 mod odd;
 mod options;
 mod person;

@@ -170,14 +170,20 @@ fn wrap_policy_takes_a_file_of_the_persons_own() {
     let person = Person::new();
     let text =
         "base = \"standard\"\ndescription = \"mine\"\n[filesystem]\nworkspace = \"read-only\"\n";
-    let file = person.scratch.file("home/mine.toml", text);
+    let file = person.scratch.file("home/.config/agentbox/mine.toml", text);
     person.wrap(&[], "touch by-standard").ok();
     let refused = person.wrap(&["--policy", &file], "touch here").failed();
     assert!(refused.contains("Read-only file system"), "{refused}");
     let shown = person
-        .wrap(&["--policy", "../mine.toml", "--dry-run"], "true")
+        .wrap(
+            &["--policy", "../.config/agentbox/mine.toml", "--dry-run"],
+            "true",
+        )
         .ok();
-    assert!(shown.contains("policy file ../mine.toml"), "{shown}");
+    assert!(
+        shown.contains("policy file ../.config/agentbox/mine.toml"),
+        "{shown}"
+    );
     // Somebody else's, and one that others may write.
     chown(&file, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     let refused = person.wrap(&["--policy", &file], "true").failed();
@@ -210,9 +216,10 @@ fn wrap_env_passes_on_what_was_named_and_shows_no_secret_in_the_list_of_processe
         "of the node unset unset"
     );
     assert_eq!(first(&["--env", "FOO=given", "-e", "BAR="]), "given  unset");
-    let file = person
-        .scratch
-        .file("home/env", "# tokens\nFOO\nBAR=\"two words\"\n");
+    let file = person.scratch.file(
+        "home/.config/agentbox/env",
+        "# tokens\nFOO\nBAR=\"two words\"\n",
+    );
     assert_eq!(
         first(&["--env-file", &file]),
         "of the node \"two words\" unset"
@@ -347,10 +354,10 @@ fn wrap_commands_of_the_page_about_it_work() {
             .unwrap_or_else(|| panic!("{line}"));
         let words: Vec<&str> = words.split(' ').collect();
         let seen = person.run(&words).ok();
-        let said = if line.contains("--dry-run") {
-            "strict"
-        } else {
-            "did\n"
+        let said = match words[0] {
+            "trust" => "trusted, until the file changes",
+            _ if line.contains("--dry-run") => "strict",
+            _ => "did\n",
         };
         assert!(seen.contains(said), "{line}: {seen}");
     }

@@ -39,7 +39,7 @@ impl Account {
 
     /// Where agentbox keeps the person's records.
     fn records(&self) -> String {
-        format!("/tmp/agentbox-{}", self.uid)
+        format!("/dev/shm/agentbox-{}", self.uid)
     }
 
     /// What is left of containers.

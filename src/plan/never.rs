@@ -21,6 +21,7 @@ pub struct Never {
     pub read_only: Vec<ReadOnlyPath>,
     #[serde(default)]
     file_system: Vec<KernelFileSystem>,
+    own: Credentials,
     credentials: Credentials,
     /// Files that are judged by what is in them.
     #[serde(default)]
@@ -120,15 +121,16 @@ impl Never {
 
     /// Why a file with this path must be masked, if it must: it is itself a credential.
     pub fn credential(&self, path: &Path, meant: &Meant) -> Option<&str> {
-        self.credential_parts(path, meant)
-            .map(|_| self.credentials.why.as_str())
+        let parts = self.credential_parts(path, meant)?;
+        let is_own = self.own.parts(path, &Meant::new()) == Some(parts);
+        let group = if is_own { &self.own } else { &self.credentials };
+        Some(&group.why)
     }
 
     /// By how many of its last components a path is known as a credential, if it is one.
     pub fn credential_parts(&self, path: &Path, meant: &Meant) -> Option<usize> {
-        let names = self.credentials.paths.iter();
-        let found = names.filter(|c| path.ends_with(c) && !meant.contains(*c));
-        found.map(|c| c.components().count()).max()
+        let own = self.own.parts(path, &Meant::new());
+        own.max(self.credentials.parts(path, meant))
     }
 
     /// Why nobody in a container writes `real`, if nobody does.
@@ -157,7 +159,8 @@ impl Never {
 
     /// Names of credentials, relative to a home directory.
     pub fn credentials(&self) -> impl Iterator<Item = &Path> {
-        self.credentials.paths.iter().map(PathBuf::as_path)
+        let all = self.own.paths.iter().chain(&self.credentials.paths);
+        all.map(PathBuf::as_path)
     }
 
     /// Entries of the list that lie strictly below `real`: they are masked when `real` is mounted.
@@ -166,6 +169,15 @@ impl Never {
             let rest = h.path.strip_prefix(real).ok()?;
             (rest.components().next().is_some()).then_some((rest, h.why.as_str()))
         })
+    }
+}
+
+impl Credentials {
+    /// By how many of its last components a path is one of these.
+    fn parts(&self, path: &Path, meant: &Meant) -> Option<usize> {
+        let names = self.paths.iter();
+        let found = names.filter(|c| path.ends_with(c) && !meant.contains(*c));
+        found.map(|c| c.components().count()).max()
     }
 }
 

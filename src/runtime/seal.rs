@@ -8,6 +8,8 @@
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
@@ -35,6 +37,17 @@ impl Listen {
             std::env::var("LISTEN_PID").is_ok_and(|pid| pid == own)
         };
         (name != "LISTEN_FDS" && name != "LISTEN_PID") || (self == Self::Pass && is_ours())
+    }
+}
+
+/// The program's path, as it was before this process left its mount namespace.
+static PATH: OnceLock<PathBuf> = OnceLock::new();
+
+/// Keeps the program's path. To be called before the process makes a mount namespace of its own: if nobody stays in the old one, its
+/// mounts are taken apart, and the kernel then names the file by its path in its own mount alone (d_path in the kernel).
+pub fn remember_path() {
+    if let Ok(path) = std::fs::read_link(EXE) {
+        PATH.get_or_init(|| path);
     }
 }
 
@@ -84,7 +97,11 @@ fn own_tree(exe: &OwnedFd) -> std::io::Result<OwnedFd> {
         // The process has a new mount namespace ([`super::unprivileged`]) and was executed from the old one, of which nothing
         // can be cloned: by its path it is found in the new one too.
         Err(Errno::INVAL) => {
-            let tree = open_tree(CWD, std::fs::read_link(EXE)?, CLONE)?;
+            let path = match PATH.get() {
+                Some(path) => path.clone(),
+                None => std::fs::read_link(EXE)?,
+            };
+            let tree = open_tree(CWD, path, CLONE)?;
             let [found, own] = [rustix::fs::fstat(&tree)?, rustix::fs::fstat(exe)?];
             match (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino) {
                 true => Ok(tree),

@@ -21,6 +21,7 @@ use rustix::thread::CapabilitySet;
 use crate::cgroup::delegated::{self, NotDelegated};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
+use crate::runtime::seal;
 use crate::sys::user_namespace::{self, Ids};
 
 /// Why there is no user namespace to work in.
@@ -85,6 +86,11 @@ pub fn person() -> Option<Ids> {
     }
 }
 
+/// The user for whom this process works, by the node's number.
+pub fn uid() -> u32 {
+    person().map_or_else(|| rustix::process::geteuid().as_raw(), |person| person.uid)
+}
+
 /// The person whose user namespace this process is root of, if it is in one.
 pub fn inside() -> Option<Ids> {
     match rights() {
@@ -121,6 +127,7 @@ pub fn enter(global: &crate::cli::Global) -> Result<(), RuntimeError> {
         return Ok(());
     };
     NodeFiles::of(global)?;
+    seal::remember_path();
     user_namespace::unshare_with_mounts().map_err(|errno| NoNamespace::Refused {
         why: reason(&errno, &Sysctls::read()),
         errno,

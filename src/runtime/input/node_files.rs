@@ -32,7 +32,7 @@ pub fn config(global: &Global) -> &Path {
 pub fn check_caller(global: &Global) -> Result<(), RuntimeError> {
     let node = Path::new(CONFIG);
     match &global.config {
-        Some(named) if named != node && !is_absent(node) && is_ordinary_user() => {
+        Some(named) if named != node && !is_absent(node) && unprivileged::uid() != 0 => {
             Err(RuntimeError::Input {
                 path: named.clone(),
                 why: format!(
@@ -43,10 +43,6 @@ pub fn check_caller(global: &Global) -> Result<(), RuntimeError> {
         }
         Some(_) | None => Ok(()),
     }
-}
-
-fn is_ordinary_user() -> bool {
-    unprivileged::person().is_some_and(|person| person.uid != 0)
 }
 
 /// Chooses and resolves the policy of a container with these annotations.
@@ -200,8 +196,7 @@ fn is_absent(path: &Path) -> bool {
 /// Refuses a path of which another user may change a directory or link on the way: they would choose what stands there. What is not
 /// there, or cannot be looked at, is judged where it is opened.
 fn trusted_way(path: &Path) -> Result<(), RuntimeError> {
-    let own = rustix::process::geteuid().as_raw();
-    let Err(error) = resolve_owned(path, own) else {
+    let Err(error) = resolve_owned(path, unprivileged::uid()) else {
         return Ok(());
     };
     match weakest(&error) {

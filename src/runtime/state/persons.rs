@@ -11,6 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::runtime::unprivileged;
 use crate::sys::path::{resolve_owned, weakest};
 
 /// Why there is no place.
@@ -61,7 +62,7 @@ impl fmt::Display for Use {
 fn remedy(used_for: Use, dir: &Path) -> String {
     match used_for {
         Use::Containers => {
-            if rustix::process::geteuid().is_root() {
+            if unprivileged::uid() == 0 {
                 return format!("let root own it alone, with mode 0700, or remove {dir:?}");
             }
             "remove it, or set XDG_RUNTIME_DIR to a directory of yours below /run with mode 0700"
@@ -132,11 +133,11 @@ pub fn make(dir: &Path, used_for: Use) -> Result<(), NoPlace> {
 /// Who else could put another directory in its place. A user's logs, which no verb obeys, lie in a home that its owner may have opened
 /// to a group.
 fn led_by_others(dir: &Path, used_for: Use) -> std::io::Result<Option<String>> {
-    let own = rustix::process::geteuid();
-    if used_for == Use::Logs && !own.is_root() {
+    let own = unprivileged::uid();
+    if used_for == Use::Logs && own != 0 {
         return Ok(None);
     }
-    match resolve_owned(dir, own.as_raw()) {
+    match resolve_owned(dir, own) {
         Ok(_) => Ok(None),
         Err(error) => match weakest(&error) {
             Some(step) => Ok(Some(step.to_string())),

@@ -386,3 +386,50 @@ fn project(asked: &Path, named: Named, store: &Store, person: &Person) -> Result
         false => top().unwrap_or(cwd),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wrap::person::Environment;
+
+    /// The bytes that were hashed decide, and not what a command has put in their place since.
+    #[test]
+    fn what_was_judged_is_what_is_used() {
+        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+        let base = nix::unistd::mkdtemp(&base).unwrap().canonicalize().unwrap();
+        let person = Person {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: Vec::new(),
+            account: None,
+            environment: Environment::Own,
+        };
+        let policy = base.join("p.toml");
+        let text = "policy = \"p.toml\"\nenv-file = [\".env\"]\n";
+        let write = |policy_text: &str, variables: &str| {
+            std::fs::write(&policy, policy_text).unwrap();
+            std::fs::write(base.join(".env"), variables).unwrap();
+        };
+        write("base = \"strict\"\n", "A=1\n");
+        let sealed = Sealed::of(&person, &base.join(PROJECT_FILE), text).unwrap();
+        write("base = \"permissive\"\n", "TOKEN\n");
+        let source = Source {
+            path: base.join(PROJECT_FILE),
+            settings: sealed.settings,
+            files: sealed.seal.included,
+        };
+        let name = source.settings.policy.clone().unwrap();
+        let (path, used) = source.policy_file(&person, &name, &base).unwrap();
+        assert_eq!(
+            (path, used.as_str()),
+            (policy.clone(), "base = \"strict\"\n")
+        );
+        let variables = source.files.iter().find(|file| file.path != policy);
+        assert_eq!(variables.unwrap().text, "A=1\n");
+        // The control: read again, it would be the other one, which nobody trusts.
+        let again = SealedFile::read(&person, &policy, &base, FileKind::Policy).unwrap();
+        assert_eq!(again.text, "base = \"permissive\"\n");
+        assert!(again.require().is_err());
+        std::fs::remove_dir_all(base).unwrap();
+    }
+}

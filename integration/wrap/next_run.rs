@@ -1,0 +1,368 @@
+//! F33 to F36: what a command left behind does not decide about the next run. The commands of the first runs are an agent's; each test
+//! has a control in which the same thing works by the user's own hand.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::account::Account;
+use crate::command::{Finished, run_for};
+use crate::direct::program;
+use crate::docker::{Docker, Policy};
+
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// Programs that agentbox has ever asked for something, by their names.
+const ASKED: [&str; 8] = [
+    "busctl",
+    "ps",
+    "getent",
+    "id",
+    "sh",
+    "systemd-run",
+    "git",
+    "newuidmap",
+];
+
+/// A script in a mount namespace of its own, as root of the rig.
+fn in_mounts(script: &str) -> Finished {
+    let options = ["--mount", "--propagation", "private", "bash", "-c", script];
+    run_for(WITHIN, Command::new("unshare").args(options))
+}
+
+impl Account {
+    /// A shell's word for `agentbox ARGUMENTS` as the user, in the project, with the rights of nobody else.
+    fn command_line(&self, environment: &str, arguments: &str) -> String {
+        let (uid, gid, home, project) = (self.uid, self.gid, &self.home, &self.project);
+        let program = program();
+        format!(
+            "cd {project} && env -u XDG_RUNTIME_DIR HOME={home} USER={} {environment} \
+             /usr/bin/setpriv --reuid {uid} --regid {gid} --init-groups {program} {arguments}",
+            self.name
+        )
+    }
+}
+
+/// F33
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f33_no_program_that_a_command_left_on_path_runs_outside_of_the_walls() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let venv = format!("{}/.venv/bin", person.project);
+    let plant: String = ASKED
+        .iter()
+        .map(|name| {
+            format!(
+                "printf '#!/bin/sh\\necho {name} >>{}/ran\\n' >.venv/bin/{name}; ",
+                person.project
+            )
+        })
+        .collect();
+    let plant = format!("mkdir -p .venv/bin; {plant} chmod 755 .venv/bin/*");
+    person.wraps(&["--policy", "strict"], &plant).ok();
+    let ran = format!("{}/ran", person.project);
+    // The control: found along PATH it runs.
+    person.does(&format!("PATH={venv}:/usr/bin:/bin busctl"));
+    assert_eq!(std::fs::read_to_string(&ran).unwrap(), "busctl\n");
+    std::fs::remove_file(&ran).unwrap();
+    // With the second version of cgroups systemd is asked for a scope, where a variable names its bus.
+    let unified = "umount -R /sys/fs/cgroup; mount -t cgroup2 cgroup /sys/fs/cgroup; ";
+    let path = format!(
+        "PATH={venv}:/usr/bin:/bin VIRTUAL_ENV={}/.venv",
+        person.project
+    );
+    let bus = format!("{path} DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/none");
+    for cgroups in ["", unified] {
+        for environment in [&path, &bus] {
+            for call in [
+                "wrap -- true",
+                "wrap --dry-run -- true",
+                "explain",
+                "wrap --walls landlock -- true",
+                "list",
+                "trust --list",
+                "policy list",
+            ] {
+                let line = person.command_line(environment, call);
+                in_mounts(&format!("{cgroups}{line}")).ok();
+                let seen = std::fs::read_to_string(&ran).unwrap_or_default();
+                assert_eq!(seen, "", "{call}");
+            }
+        }
+    }
+    // Root's verbs too, where the environment keeps such a PATH.
+    for call in ["list", "policy list", "wrap --dry-run -- true"] {
+        let mut command = Command::new(program());
+        command.args(call.split(' ')).current_dir(&person.project);
+        command.env("PATH", format!("{venv}:/usr/bin:/bin"));
+        run_for(WITHIN, &mut command).ok();
+        assert!(!std::path::Path::new(&ran).exists(), "{call}");
+    }
+}
+
+/// F34
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f34_a_policy_that_a_command_can_write_counts_as_it_was_trusted() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file("secret/diary", "diary");
+    let look = "test -e ~/secret/diary && echo SHOWN || echo hidden";
+    let own = person.file("src/project/mine.toml", "base = \"strict\"\n");
+    let settings = person.file(
+        ".config/agentbox/config.toml",
+        &format!("policy = {own:?}\n"),
+    );
+    let by_option = ["--policy", "./mine.toml"];
+    let ways: [&[&str]; 2] = [&by_option, &[]];
+    for options in ways {
+        let refused = person.wraps(options, look).failed();
+        assert!(
+            refused.contains("lies where a command may write")
+                && refused.contains(&format!("agentbox trust {own}")),
+            "{refused}"
+        );
+        assert!(
+            person
+                .wrap(options, look)
+                .failed()
+                .contains("agentbox trust")
+        );
+    }
+    let shown = person.agentbox(&["trust", "--yes", "mine.toml"]).ok();
+    assert!(shown.contains("base = \"strict\""), "{shown}");
+    let wider = "printf 'base = \"permissive\"\\n' >new && mv new mine.toml && echo written; \
+                 printf 'base = \"permissive\"\\n' >mine.toml && echo written; true";
+    for options in ways {
+        // In its own run the file is closed.
+        let seen = person.wraps(options, &format!("{look}; {wider}"));
+        assert_eq!(seen.stdout, "hidden\n", "{seen}");
+        assert_eq!(person.wraps(options, look).ok(), "hidden\n");
+    }
+    // In a run by other options it is not, and then it counts no more.
+    assert!(
+        person
+            .wraps(&["--policy", "standard"], wider)
+            .ok()
+            .contains("written")
+    );
+    for options in ways {
+        for walls in ["namespaces", "landlock"] {
+            let options = [options, &["--walls", walls]].concat();
+            let refused = person.wraps(&options, look).failed();
+            assert!(
+                refused.contains("has changed since you trusted it"),
+                "{refused}"
+            );
+        }
+    }
+    let listed = person.agentbox(&["trust", "--list"]).ok();
+    assert!(listed.contains("mine.toml  changed since"), "{listed}");
+    // The control: the same content, by the user's own word, and where no sandbox writes.
+    person.agentbox(&["trust", "--yes", &own]).ok();
+    assert_eq!(person.wraps(&by_option, look).ok(), "SHOWN\n");
+    person.agentbox(&["trust", "--remove", &own]).ok();
+    assert!(
+        person
+            .wraps(&by_option, look)
+            .failed()
+            .contains("agentbox trust")
+    );
+    std::fs::remove_file(&settings).unwrap();
+    let kept = person.file(".config/agentbox/wide.toml", "base = \"permissive\"\n");
+    assert_eq!(person.wraps(&["--policy", &kept], look).ok(), "SHOWN\n");
+    assert_eq!(person.wrap(&["--policy", &kept], look).ok(), "SHOWN\n");
+    let refused = person
+        .wraps(
+            &["--write", &format!("{}/.config/agentbox", person.home)],
+            "true",
+        )
+        .failed();
+    assert!(refused.contains("by which later runs go"), "{refused}");
+}
+
+/// F34
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f34_variables_that_a_command_can_write_hand_over_none_of_the_users() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file("private/bin/tool", "private");
+    let file = person.file("src/project/.env", "MODE=test\n");
+    let program = program();
+    let run = |options: &[&str], script: &str| {
+        let all = [
+            &[program.as_str(), "wrap"],
+            options,
+            &["--", "sh", "-c", script],
+        ]
+        .concat();
+        let mut command = person.alone(&all);
+        command.env("GITHUB_TOKEN", "ghp_own");
+        run_for(WITHIN, &mut command)
+    };
+    let script = "echo $MODE $GITHUB_TOKEN";
+    let option = ["--env-file", ".env"];
+    assert_eq!(run(&option, script).ok(), "test\n");
+    // Its own run does not write it, another one does.
+    let add = |line: &str| format!("echo '{line}' >>.env && echo written");
+    assert!(!run(&option, &add("X=1")).stdout.contains("written"));
+    run(&[], &add("GITHUB_TOKEN")).ok();
+    person.file(
+        ".config/agentbox/config.toml",
+        &format!("env-file = [{file:?}]\n"),
+    );
+    for options in [&option[..], &[]] {
+        let refused = run(options, script).failed();
+        assert!(
+            refused.contains("line 2")
+                && refused.contains("agentbox trust")
+                && !refused.contains("ghp_own"),
+            "{refused}"
+        );
+    }
+    std::fs::remove_file(format!("{}/.config/agentbox/config.toml", person.home)).unwrap();
+    for line in ["PATH=/home", "HOME=/"] {
+        std::fs::write(&file, format!("{line}\n")).unwrap();
+        assert!(
+            run(&option, "true")
+                .failed()
+                .contains("which directories are shown"),
+            "{line}"
+        );
+    }
+    // The control: what the user has looked at passes it on.
+    std::fs::write(&file, "MODE=test\nGITHUB_TOKEN\n").unwrap();
+    let shown = person.agentbox(&["trust", "--yes", ".env"]).ok();
+    assert!(!shown.contains("MODE=test"), "{shown}");
+    assert_eq!(run(&option, script).ok(), "test ghp_own\n");
+}
+
+/// F35
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f35_records_lie_where_no_sandbox_writes_and_carry_no_hooks() {
+    let docker = Docker::connect();
+    let person = Account::new();
+    let records = format!("/dev/shm/agentbox-{}", person.uid);
+    person.wraps(&[], "true").ok();
+    assert!(std::path::Path::new(&records).is_dir());
+    for named in [records.as_str(), "/dev/shm", "/tmp", "/var/tmp"] {
+        for walls in ["namespaces", "landlock"] {
+            let seen = person.wraps(&["--walls", walls, "--write", named], "echo ran");
+            assert_ne!(seen.code, 0, "{named}: {seen}");
+            assert_eq!(seen.stdout, "", "{named}");
+        }
+    }
+    // By an engine, as the user's own number.
+    let user = person.uid.to_string();
+    person.file(".config/agentbox/config.toml", "");
+    person.does("mkdir -p ~/.local/state/agentbox/trusted");
+    let own = [".config/agentbox", ".local/state/agentbox"].map(|d| format!("{}/{d}", person.home));
+    let above = [".config", ".local/state"].map(|d| format!("{}/{d}", person.home));
+    for place in own.iter().chain(&above).chain([&records]) {
+        for policy in Policy::ALL {
+            let volume = format!("{place}:/work");
+            let options = [
+                &policy.options()[..],
+                &["-u", &user, "-v", &volume, "test-probe"],
+            ]
+            .concat();
+            let script =
+                "touch /work/planted /work/agentbox/planted /work/agentbox/trusted/planted";
+            docker.run(&options, &["sh", "-c", script]);
+        }
+    }
+    let planted = |places: &str| person.does(&format!("find {places} -name planted"));
+    assert_eq!(
+        planted(&[&own[..], &[records.clone()]].concat().join(" ")),
+        ""
+    );
+    // A record that names a hook, as one who could write there would leave it.
+    let mark = format!("{}/hooked", person.home);
+    let plant = format!(
+        "set -e; cd {records}; d=$(echo index/*-living); cp -r $d ${{d%living}}zz; \
+         python3 - ${{d%living}}zz/record.json <<'PY'\n\
+import json, sys\n\
+path = sys.argv[1]\n\
+record = json.load(open(path))\n\
+record.update(id='zz', init=None, sidecar=None, cgroups=[])\n\
+record['hooks'] = {{'poststop': [{{'path': '/bin/sh', 'args': ['sh', '-c', 'touch {mark}']}}]}}\n\
+json.dump(record, open(path, 'w'))\n\
+PY\n\
+         mkdir -m 700 wrap/zz; printf %s {records}/containers >wrap/zz/alive; ls ${{d%living}}zz >/dev/null"
+    );
+    let mut living = person.alone(&[&program(), "wrap", "--name", "living", "--", "sleep", "600"]);
+    let mut living = living.spawn().unwrap();
+    let waits = format!(
+        "for i in $(seq 200); do ls {records}/index/*-living/record.json && exit 0; sleep 0.05; done 2>/dev/null; exit 1"
+    );
+    person.does(&waits);
+    person.does(&plant);
+    person.wraps(&[], "true").ok();
+    person.agentbox(&["list", "--all"]);
+    person.agentbox(&["delete", "--force", "zz"]);
+    let was_run = std::path::Path::new(&mark).exists();
+    person.agentbox(&["kill", "living", "KILL"]).ok();
+    living.wait().unwrap();
+    assert!(!was_run, "the hook of a planted record ran");
+}
+
+/// F36
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f36_root_obeys_no_directory_that_others_may_change() {
+    let _docker = Docker::connect();
+    let program = program();
+    let list = format!("{program} list --all");
+    let person = Account::new();
+    let uid = person.uid;
+    in_mounts(&list).ok();
+    for (make, word) in [
+        ("mount -t tmpfs -o mode=777 x /run/agentbox".to_owned(), "rights in it"),
+        (format!("mount -t tmpfs -o mode=700,uid={uid} x /run/agentbox"), "somebody else"),
+        ("mount -t tmpfs -o mode=777 x /run; mkdir -m 700 /run/agentbox".to_owned(), "on the way there"),
+        ("mount -t tmpfs -o mode=755 x /run; mkdir -m 777 /run/x; mkdir -m 700 /run/x/a; ln -s x/a /run/agentbox".to_owned(), "link"),
+    ] {
+        let refused = in_mounts(&format!("mkdir -p /run/agentbox; {make}; {list}")).failed();
+        assert!(refused.contains(word), "{make}: {refused}");
+    }
+}
+
+/// F36
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f36_the_nodes_file_holds_for_every_user_and_by_every_link() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let own = person.file("empty.toml", "");
+    let node = "mkdir -p /etc/agentbox; mount -t tmpfs -o mode=755 x /etc/agentbox; ";
+    let ceiling = "echo 'ceiling = \"strict\"' >/etc/agentbox/config.toml; ";
+    let wrap = "wrap --policy standard --dry-run -- true";
+    let with_own = person.command_line("", &format!("--config {own} {wrap}"));
+    // The controls: without a file of the node's, and by root.
+    in_mounts(&format!("{node}{with_own}")).ok();
+    let by_root = format!(
+        "{node}{ceiling}cp {own} /root/e.toml; cd {}; {} --config /root/e.toml {wrap}",
+        person.project,
+        program()
+    );
+    in_mounts(&by_root).ok();
+    let refused = in_mounts(&format!("{node}{ceiling}{with_own}")).failed();
+    assert!(refused.contains("which holds for every user"), "{refused}");
+    // A link into a directory that others may write, and a parent of the named directory.
+    let target = "mount -t tmpfs -o mode=755 x /srv; mkdir -m 777 /srv/lk; echo 'default = \"permissive\"' >/srv/lk/c; \
+                  ln -s /srv/lk/c /etc/agentbox/config.toml; ";
+    let policies = "mount -t tmpfs -o mode=755 x /srv; mkdir -m 777 /srv/up; mkdir -p -m 755 /srv/up/a/policies; \
+                    echo 'policy-dir = \"/srv/up/a/policies\"' >/etc/agentbox/config.toml; ";
+    for (make, word) in [(target, "/srv/lk"), (policies, "/srv/up")] {
+        let call = format!("{} policy list", program());
+        let refused = in_mounts(&format!("{node}{make}{call}")).failed();
+        assert!(
+            refused.contains(word) && refused.contains("others than root choose"),
+            "{refused}"
+        );
+        let mended = format!("{node}{make}chmod 755 {word}; {call}");
+        in_mounts(&mended).ok();
+    }
+}
