@@ -8,7 +8,7 @@ use crate::docker::Docker;
 
 /// With a run directory of its own, so that no other test tidies up. `has` says whether anything of an id is there.
 const KILLED: &str = r#"
-mkdir -p /run/agentbox && mount -t tmpfs none /run/agentbox && cd "$1" || exit 9
+mkdir -p /run/agentbox && mount -t tmpfs -o mode=700 none /run/agentbox && cd "$1" || exit 9
 has() {
     found=$(find /run/agentbox/wrap /run/agentbox/index /sys/fs/cgroup -name "*$1*" 2>/dev/null)
     [ -n "$found" ] && echo yes || echo no

@@ -23,9 +23,10 @@ pub fn check_state(layout: &Layout) -> Result<()> {
             records,
         });
     }
-    let temporary = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
-    for temporary in temporary {
-        let real = temporary.canonicalize().unwrap_or(temporary);
+    for temporary in ["/tmp", "/var/tmp"].map(Path::new) {
+        let real = temporary
+            .canonicalize()
+            .unwrap_or_else(|_| temporary.to_owned());
         if let Some(path) = layout.writable().find(|path| real.starts_with(path)) {
             bail!(WrapRefused::HoldsTemporary(path.to_owned()));
         }
