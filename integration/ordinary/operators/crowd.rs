@@ -13,7 +13,7 @@ fn on_a_node_of_its_own(node: &Node, script: &str) -> Finished {
     let common = r#"
         set -euo pipefail
         prog=$1 root=$2 dir=$3
-        mkdir -p /run/agentbox && mount -t tmpfs tmpfs /run/agentbox
+        mkdir -p /run/agentbox && mount -t tmpfs -o mode=700 tmpfs /run/agentbox
         ab() { timeout --kill-after=1 20 "$prog" --root "$root" "$@"; }
         unreadable() {
             local record
