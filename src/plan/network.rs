@@ -12,6 +12,7 @@ use crate::plan::Isolates;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::HOST_NETWORK;
 use crate::policy::inbound::MOST_INBOUND;
+use crate::policy::request::FieldPattern;
 use crate::policy::{
     HoneyValue, Network, NetworkMode, NetworkPrefix, NodeSecret, OnUnknown, Policy, PolicyName,
     Resolved, Switch, TlsWay, Upstream, UpstreamNames,
@@ -39,6 +40,9 @@ pub struct NetworkPlan {
     /// The cluster's networks, as the node's file names them: where rules `service:` lead besides the engine's own.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<NetworkPrefix>,
+    /// Fields of requests that are sent on besides the known ones, as the node's file names them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub request_fields: BTreeSet<FieldPattern>,
     /// Whether the stub and the proxy run to refuse everything with the reason: under the mode `local`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refusing: bool,
@@ -214,6 +218,10 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         services: match *mode {
             NetworkMode::Allowlist => resolved.services.clone(),
             NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
+        },
+        request_fields: match rules.have_requests() {
+            true => resolved.request_fields.clone(),
+            false => BTreeSet::new(),
         },
         ports,
         asking: asks.then(|| Asking {

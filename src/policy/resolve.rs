@@ -296,6 +296,7 @@ impl Resolver<'_> {
             node_allow: self.sources.node.allow.clone(),
             upstream: self.sources.node.network.upstream(),
             services: self.sources.node.network.services.clone(),
+            request_fields: self.sources.node.network.request_fields.clone(),
             audited: None,
         })
     }

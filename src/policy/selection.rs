@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::request::FieldPattern;
 use super::{
     Asked, Audited, Field, GuestPath, HoneyValue, Limits, NetworkLimit, NetworkPrefix, NodeAllow,
     NodeConfig, NodeSecret, Policy, PolicyName, Upstream,
@@ -106,6 +107,9 @@ pub struct Resolved {
     /// What this node calls the networks of its cluster.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub services: BTreeSet<NetworkPrefix>,
+    /// Fields of requests that this node sends on besides the known ones.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub request_fields: BTreeSet<FieldPattern>,
     /// The node's secrets for containers of this policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<NodeSecret>,

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::request::FieldPattern;
 use super::text::{ValueError, words};
 use super::{Host, HostPath, NetworkPrefix};
 
@@ -32,6 +33,8 @@ pub struct NodeNetwork {
     pub upstream_trust_roots: Option<HostPath>,
     /// The networks of the cluster's pods and Services, where rules `service:` may lead: addresses and prefixes, no names.
     pub services: BTreeSet<NetworkPrefix>,
+    /// Fields of requests that are sent on besides those of `policies/fields.toml`.
+    pub request_fields: BTreeSet<FieldPattern>,
 }
 
 words! {

@@ -1,4 +1,11 @@
-//! Fields of a head that is read in one place and written anew for another: what stays behind, and what is refused.
+//! Fields of a head that is read in one place and written anew for another: what stays behind, and what is sent on.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::policy::request::FieldPattern;
 
 /// Fields that belong to one connection (RFC 9110, section 7.6.1), besides those that `Connection` names, and those that the
 /// writer sets itself.
@@ -17,28 +24,6 @@ const STAY_BEHIND: [&str; 12] = [
     "upgrade",
 ];
 
-/// Fields by which servers take another method, path or host than the request's line says. An underscore counts as a hyphen:
-/// to a CGI program it is (RFC 3875, section 4.1.18).
-///
-/// `Destination` is the second path of COPY and MOVE (RFC 4918, section 10.3).
-const OVERRIDES: [&str; 15] = [
-    "destination",
-    "forwarded",
-    "x-forwarded-host",
-    "x-forwarded-method",
-    "x-forwarded-path",
-    "x-forwarded-prefix",
-    "x-forwarded-server",
-    "x-forwarded-uri",
-    "x-host",
-    "x-http-host-override",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-url",
-    "x-rewrite-url",
-];
-
 /// Whether a field is not passed on as it came.
 pub fn stays_behind(name: &str) -> bool {
     STAY_BEHIND
@@ -46,40 +31,162 @@ pub fn stays_behind(name: &str) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Whether a field may make another request of this one.
-pub fn overrides(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace('_', "-");
-    OVERRIDES.contains(&name.as_str()) || name.starts_with("x-original-")
+/// `policies/fields.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    group: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    /// For readers of the file.
+    #[serde(rename = "of")]
+    _of: String,
+    names: Vec<FieldPattern>,
+}
+
+static BUILTIN: LazyLock<Vec<FieldPattern>> = LazyLock::new(|| {
+    let file: File = toml::from_str(include_str!("../../../policies/fields.toml"))
+        .expect("a test parses the built-in list");
+    let groups = file.group.into_iter();
+    groups.flat_map(|group| group.names).collect()
+});
+
+/// The fields of requests that are sent on. A list of those by which some server takes another method, path or host would never be
+/// complete, so it is the other ones that are listed.
+#[derive(Debug)]
+pub struct KnownFields {
+    own: BTreeSet<FieldPattern>,
+}
+
+impl KnownFields {
+    /// Those of `policies/fields.toml`, and these.
+    pub fn new(own: BTreeSet<FieldPattern>) -> Self {
+        // Read now: later nothing but requests is.
+        LazyLock::force(&BUILTIN);
+        Self { own }
+    }
+
+    /// Whether the field of this name is sent on.
+    pub fn has(&self, name: &str) -> bool {
+        let mut all = BUILTIN.iter().chain(&self.own);
+        all.any(|pattern| pattern.matches(name))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Found by reviews, each of them with a server that takes it for another request.
     #[test]
-    fn knows_what_makes_another_request_in_every_spelling() {
+    fn n42_what_makes_another_request_is_no_known_field() {
+        let known = KnownFields::new(BTreeSet::new());
         for name in [
             "X-HTTP-Method-Override",
-            "Destination",
             "x_http_method_override",
+            "X.HTTP.Method.Override",
             "X-Method-Override",
-            "X-HTTP-Method",
+            "Destination",
             "X-Original-URL",
-            "X-Original-Host",
+            "X.Original.URL",
             "X_Rewrite_Url",
             "X-Forwarded-Host",
+            "X-Forwarded-Proto",
             "Forwarded",
+            // gunicorn, and what is in front of it.
+            "SCRIPT_NAME",
+            "SCRIPT-NAME",
+            "PATH_INFO",
+            "X-Script-Name",
+            "X-Forwarded-Context",
+            "X-ProxyContextPath",
+            "X-Ingress-Path",
+            "X-Envoy-Original-Path",
+            "Base-Url",
+            "Request-Uri",
+            "X-Accel-Mapping",
+            "X-Sendfile-Type",
+            // Object stores.
+            "x-amz-copy-source",
+            "x-amz-copy-source-range",
+            "x-goog-copy-source",
+            "x-ms-copy-source",
+            "x-ms-rename-source",
+            "x-copy-from",
+            "x-amz-target",
+            "x-amz-acl",
+            // Framing, and names that are others to some server.
+            "Transfer_Encoding",
+            "Content_Length",
+            "Host_",
+            "Mcp.Name",
+            "Request.Range",
+            "X.Api.Key",
+            "anthropic-beta.x",
+            "x-stainless-a_b",
+            // Gateways that are told where to go.
+            "Helicone-Target-Url",
+            "x-portkey-custom-host",
+            "",
         ] {
-            assert!(overrides(name), "{name}");
+            assert!(!known.has(name), "{name}");
         }
+    }
+
+    /// What agents and their tools send (recorded with `hack/agents`, and read in their sources).
+    #[test]
+    fn what_agents_send_is_known() {
+        let known = KnownFields::new(["x-acme-*".parse().unwrap()].into());
         for name in [
             "accept",
             "authorization",
-            "x-forwarded-for",
+            "content-type",
+            "user-agent",
+            "anthropic-beta",
+            "anthropic-dangerous-direct-browser-access",
+            "anthropic-version",
+            "x-app",
             "x-api-key",
-            "origin",
+            "x-stainless-retry-count",
+            "x-claude-code-session-id",
+            "session_id",
+            "conversation_id",
+            "originator",
+            "chatgpt-account-id",
+            "openai-beta",
+            "version",
+            "x-codex-turn-metadata",
+            "x-goog-api-client",
+            "x-goog-api-key",
+            "http-referer",
+            "x-title",
+            "x-initiator",
+            "copilot-integration-id",
+            "git-protocol",
+            "npm-command",
+            "pacote-version",
+            "x-github-api-version",
+            "graphql-features",
+            "time-zone",
+            "traceparent",
+            "mcp-session-id",
+            "last-event-id",
+            "sec-websocket-key",
+            "x-amz-date",
+            "amz-sdk-request",
+            "x-acme-one",
         ] {
-            assert!(!overrides(name) && !stays_behind(name), "{name}");
+            assert!(known.has(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn some_fields_are_their_connections() {
+        for name in ["accept", "authorization", "x-api-key", "origin"] {
+            assert!(!stays_behind(name), "{name}");
         }
         assert!(stays_behind("Transfer-Encoding") && stays_behind("EXPECT"));
     }

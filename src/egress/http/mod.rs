@@ -11,7 +11,7 @@ use std::fmt;
 
 use crate::policy::Host;
 
-pub use fields::{overrides, stays_behind};
+pub use fields::{KnownFields, stays_behind};
 pub use guard::RequestGuard;
 
 /// The longest request head, in bytes.

@@ -11,6 +11,7 @@
 //! calls of MCP behind its address instead of methods (`mcp`).
 
 mod cover;
+mod field;
 mod glob;
 mod mcp;
 mod method;
@@ -24,6 +25,7 @@ use super::rule::{NetworkRule, Target};
 use super::text::{ValueError, string_form};
 
 pub use cover::exceeds;
+pub use field::FieldPattern;
 pub use glob::PathGlob;
 pub use mcp::{Call, McpWords, NameGlob, is_method, listed_for, name_field};
 pub use method::{Method, Methods};

@@ -52,6 +52,7 @@ pub fn read(config: &Path, network: &mut NetworkPlan) -> Result<Given, RuntimeEr
                 roots: roots.clone(),
                 secrets,
                 honey: network.honey.clone(),
+                fields: network.request_fields.clone(),
                 authority,
             })
         }

@@ -31,7 +31,7 @@ use super::stream::{self, Client, Clock, Fault, Inside, Passage, Turn};
 use super::websocket::{self, Opaque};
 use super::{opened, rewrite};
 use crate::egress::Honey;
-use crate::egress::http::LONGEST_HEAD;
+use crate::egress::http::{KnownFields, LONGEST_HEAD};
 use crate::egress::mcp::{Lists, Message, refusal};
 use crate::egress::request::Asked;
 use crate::policy::request::Scheme;
@@ -47,6 +47,8 @@ pub(super) struct Given {
     pub secrets: Secrets,
     /// What is not to leave.
     pub honey: Rc<Honey>,
+    /// What is sent on of a head.
+    pub fields: KnownFields,
     /// Opens TLS, where that is opened.
     pub opener: Option<Opener>,
     /// Those who hold a message of MCP.
@@ -209,9 +211,9 @@ impl Conversation<'_> {
 
     /// By the connection that is kept, or by a new one where the host has ended that before it got anything.
     async fn forward(&self, asked: Asked, message: HttpRequest<Incoming>) -> io::Result<Told> {
-        let secrets = &self.given.secrets;
+        let rules = (&self.given.secrets, &self.given.fields);
         let message = message.map(Either::Left);
-        let (unfit, mut message) = match rewrite::request(&asked, message, secrets) {
+        let (unfit, mut message) = match rewrite::request(&asked, message, rules) {
             Ok(message) => (None, Some(message)),
             Err(why) => (Some(why), None),
         };

@@ -14,6 +14,7 @@ use super::messages::{Arrival, Line};
 use super::outside::Greetings;
 use super::secrets::Secrets;
 use crate::egress::Honey;
+use crate::egress::http::KnownFields;
 use crate::network::with_causes;
 use crate::sidecar::protocol::{self, Reply};
 use crate::sidecar::{ConfineError, SidecarError, confine, filter};
@@ -58,6 +59,7 @@ fn prepare(
         roots,
         secrets,
         honey,
+        fields,
         authority,
     } = reading;
     let greetings = Greetings::new(&roots)
@@ -67,6 +69,7 @@ fn prepare(
     let opener = authority.as_ref().map(Opener::new).transpose();
     let opener = opener.map_err(|why| SidecarError::Configuration(std::io::Error::other(why)))?;
     drop(authority);
+    let fields = KnownFields::new(fields);
     let filter = filter::of_reader()
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
@@ -82,6 +85,7 @@ fn prepare(
         greetings,
         secrets,
         honey: Rc::new(Honey::new(&honey)),
+        fields,
         opener,
         turns: tokio::sync::Semaphore::new(super::mcp::AT_ONCE),
     };

@@ -43,6 +43,7 @@ mod secrets;
 mod stream;
 mod websocket;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -57,6 +58,7 @@ pub use secrets::{ReadSecret, SHORTEST};
 use super::protocol::{self, Reply};
 use super::{ConfineError, SidecarError};
 use crate::policy::HoneyValue;
+use crate::policy::request::FieldPattern;
 use crate::sys::{process, socket};
 
 /// Bytes of a configuration: the certificates of two stores.
@@ -75,6 +77,9 @@ pub struct Reading {
     /// The node's honey values, which are not to leave.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub honey: Vec<HoneyValue>,
+    /// Fields of requests that are sent on besides the known ones.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub fields: BTreeSet<FieldPattern>,
     /// By which it opens TLS, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<Authority>,

@@ -12,7 +12,7 @@ use hyper::{Request as HttpRequest, Response, StatusCode, Uri, Version};
 use super::secrets::{Answers, Secrets};
 use super::websocket::{self, Handshake};
 
-use crate::egress::http::{HttpRefusal, overrides, stays_behind};
+use crate::egress::http::{HttpRefusal, KnownFields, stays_behind};
 use crate::egress::request::{Asked, Said, of_said};
 use crate::policy::Host;
 use crate::policy::request::{Method, Scheme};
@@ -70,7 +70,7 @@ pub(super) struct Expected {
 pub(super) fn request<B>(
     asked: &Asked,
     message: HttpRequest<B>,
-    secrets: &Secrets,
+    (secrets, known): (&Secrets, &KnownFields),
 ) -> Result<(HttpRequest<B>, Expected), String> {
     let is_websocket = asked.request.method.is_websocket();
     let handshake = is_websocket.then(|| Handshake::of(&message)).transpose()?;
@@ -78,6 +78,7 @@ pub(super) fn request<B>(
     head(asked, &mut parts)?;
     let mut query = asked.query.clone();
     let answers = secrets.put(&asked.request, &mut query, &mut parts.headers)?;
+    check_fields(&parts.headers, (secrets, known))?;
     let target = target(asked, query.as_deref());
     parts.uri = Uri::try_from(target).map_err(|_| "its path is not one that can be sent")?;
     let expected = Expected { answers, handshake };
@@ -89,11 +90,6 @@ fn head(asked: &Asked, parts: &mut Parts) -> Result<(), &'static str> {
     let is_websocket = asked.request.method.is_websocket();
     if parts.headers.contains_key(UPGRADE) && !is_websocket {
         return Err("it asks for another protocol (Upgrade), in which nobody could read requests");
-    }
-    if parts.headers.keys().any(|name| overrides(name.as_str())) {
-        return Err(
-            "it has a field by which a server may take another method, path or host (X-HTTP-Method-Override and the like)",
-        );
     }
     let is_continue = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     if !parts.headers.get_all(EXPECT).iter().all(is_continue) {
@@ -108,6 +104,24 @@ fn head(asked: &Asked, parts: &mut Parts) -> Result<(), &'static str> {
     }
     parts.version = Version::HTTP_11;
     Ok(())
+}
+
+/// Refuses fields that nobody knows to be harmless. Those that secrets go into are the node's own.
+fn check_fields(
+    headers: &HeaderMap,
+    (secrets, known): (&Secrets, &KnownFields),
+) -> Result<(), String> {
+    // Those of the connection are the reader's own by now.
+    let is_known = |name: &&HeaderName| {
+        stays_behind(name.as_str()) || known.has(name.as_str()) || secrets.have(name)
+    };
+    match headers.keys().find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "its field {name} is not known to be harmless: servers take another method, path or host by some. Leave it out; or name it in \
+             request-fields under [network] of /etc/agentbox/config.toml, or open the host whole"
+        )),
+    }
 }
 
 /// The Host field in the one form.
@@ -238,7 +252,8 @@ mod tests {
         let to = (Scheme::Https, "a.test".parse().unwrap(), 443);
         let asked = read(&message, Scheme::Http, to).map_err(|why| why.to_string())?;
         let none = Secrets::new(Vec::new());
-        request(&asked, message, &none).map(|(message, _)| message)
+        let known = KnownFields::new(["x-acme-*".parse().unwrap()].into());
+        request(&asked, message, (&none, &known)).map(|(message, _)| message)
     }
 
     fn answered(asked: &Asked, answer: Response<()>) -> Result<Response<()>, &'static str> {
@@ -322,6 +337,10 @@ mod tests {
             ("Upgrade", "websocket, h2c"),
             ("X-HTTP-Method-Override", "DELETE"),
             ("X_Original_URL", "/x"),
+            ("SCRIPT_NAME", "/x"),
+            ("x-amz-copy-source", "/x"),
+            ("Transfer_Encoding", "chunked"),
+            ("X.Acme.Trace", "1"),
             ("Expect", "200-maybe"),
             ("Connection", "a b"),
         ] {
@@ -340,6 +359,10 @@ mod tests {
         }
         assert!(sent("/", &[]).is_err());
         assert!(sent("/", &[plain, plain]).is_err());
+        // The refusal names the field, and one that the node's file has is sent on.
+        let why = sent("/", &[plain, ("X-Odd", "1")]).unwrap_err();
+        assert!(why.contains("x-odd") && why.contains("request-fields"), "{why}");
+        assert!(sent("/", &[plain, ("X-Acme-Trace", "1")]).is_ok());
     }
 
     #[test]

@@ -107,6 +107,15 @@ impl Secrets {
         Ok(Answers::Cleaned)
     }
 
+    /// Whether any of them goes into the field of this name.
+    pub fn have(&self, name: &HeaderName) -> bool {
+        let mut places = self.all.iter().map(|secret| &secret.secret.place);
+        places.any(|place| {
+            let field = place.field().and_then(|field| HeaderName::try_from(field).ok());
+            field.as_ref() == Some(name)
+        })
+    }
+
     /// Whether the host of this request is one that gets a secret, which it could give back to any other request.
     fn knows(&self, request: &Request) -> bool {
         let mut rules = self.all.iter().flat_map(|secret| &secret.secret.requests);

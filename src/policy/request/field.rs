@@ -1,0 +1,97 @@
+//! Names of fields of a request's head, as lists of them have it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::text::{ValueError, string_form};
+
+/// The longest name.
+const LONGEST: usize = 64;
+/// The fewest letters before an asterisk: a shorter beginning says nothing of what a field is for.
+const FEWEST: usize = 2;
+/// What the reader writes itself, or refuses: these frame a request or name its host, and nobody may add them.
+const FRAMING: [&str; 8] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// The name of a field, or the beginning of names: `x-acme-trace`, `x-acme-*`. Fields have no case.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FieldPattern(String);
+
+impl FieldPattern {
+    /// Whether it means the field of this name. Behind an asterisk stand letters, digits and hyphens alone: another byte is one of
+    /// these to some server, and only a name that is written out has it.
+    pub fn matches(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        match self.0.strip_suffix('*') {
+            None => self.0 == name,
+            Some(begin) => name
+                .strip_prefix(begin)
+                .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain)),
+        }
+    }
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-'
+}
+
+impl fmt::Display for FieldPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for FieldPattern {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let low = text.to_ascii_lowercase();
+        let name = match low.strip_suffix("-*") {
+            Some(begin) if begin.len() >= FEWEST => begin,
+            Some(_) => "",
+            None => low.as_str(),
+        };
+        let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        let plain = name.bytes().all(|byte| is_plain(byte) || byte == b'_');
+        if begins && plain && low.len() <= LONGEST && !FRAMING.contains(&low.as_str()) {
+            Ok(Self(low))
+        } else {
+            Err(ValueError::grammar(
+                text,
+                "a field of a request's head that is not of its connection, such as x-acme-trace or x-acme-*",
+            ))
+        }
+    }
+}
+
+string_form!(FieldPattern);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_means_its_name_or_what_begins_so() {
+        let pattern = |text: &str| text.parse::<FieldPattern>().unwrap();
+        assert!(pattern("X-Acme-Trace").matches("x-acme-trace"));
+        assert!(pattern("session_id").matches("Session_ID"));
+        assert!(pattern("x-acme-*").matches("X-Acme-A-1"));
+        for name in ["x-acme-", "x-acme", "x-acme-a_b", "x-acme-a.b", "y-acme-a"] {
+            assert!(!pattern("x-acme-*").matches(name), "{name}");
+        }
+        for text in ["", "*", "x-*", "x*", "x-a*b", "x-ac*", "Host", "a b", "x.y", "-x", "transfer-encoding"] {
+            assert!(text.parse::<FieldPattern>().is_err(), "{text}");
+        }
+    }
+}
