@@ -6,9 +6,14 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserializer, Serialize};
 
-/// As servers compare names of fields that do not tell capitals from small letters.
+/// As servers compare names of fields that do not tell capitals from small letters, or overlook white space around them.
 fn folded(key: &str) -> String {
-    key.to_uppercase().to_lowercase()
+    key.trim().to_uppercase().to_lowercase()
+}
+
+/// Whether every program reads the same text in it: to one in C it ends before a NUL, and others overlook white space around it.
+pub(super) fn is_plain(text: &str) -> bool {
+    !text.chars().any(char::is_control) && text.trim() == text
 }
 
 /// Refuses a field that some program takes for one of these.
@@ -35,6 +40,11 @@ pub(super) fn object<'de, A: MapAccess<'de>>(
     let mut seen = HashSet::new();
     out.push(b'{');
     while let Some(key) = map.next_key::<String>()? {
+        if key.chars().any(char::is_control) {
+            return Err(A::Error::custom(format!(
+                "it has the field {key:?}, whose control character some programs do not read"
+            )));
+        }
         if !seen.is_empty() {
             out.push(b',');
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::copy::{Whole, object, unlike};
+use super::copy::{Whole, is_plain, object, unlike};
 use crate::policy::request::NameGlob;
 
 /// Patterns of names.
@@ -20,7 +20,8 @@ pub struct Shown {
 
 impl Shown {
     fn shows(&self, name: &str) -> bool {
-        self.allow.iter().any(|glob| glob.matches(name))
+        is_plain(name)
+            && self.allow.iter().any(|glob| glob.matches(name))
             && !self.deny.iter().any(|glob| glob.denies(name))
     }
 }
@@ -208,7 +209,7 @@ mod tests {
                 .filtered(text.as_bytes())
                 .map(|b| String::from_utf8(b).unwrap())
         };
-        let answer = r#"{"id":1,"result":{"tools":[{"name":"delete"},{"name":"search_a","x":{"name":"delete"}},{"x":"search_b"},{"name":"search_Secret"},{"name":"search_b"}],"next":"c"}}"#;
+        let answer = r#"{"id":1,"result":{"tools":[{"name":"delete"},{"name":"search_a","x":{"name":"delete"}},{"x":"search_b"},{"name":"search_c\u0000"},{"name":"search_Secret"},{"name":"search_b"}],"next":"c"}}"#;
         assert_eq!(
             filtered(answer).unwrap(),
             r#"{"id":1,"result":{"tools":[{"name":"search_a","x":{"name":"delete"}},{"name":"search_b"}],"next":"c"}}"#
@@ -221,6 +222,8 @@ mod tests {
             r#"{"result":{"tools":[]},"result":{}}"#,
             r#"{"result":{"Tools":[{"name":"delete"}]}}"#,
             r#"{"Result":{"tools":[{"name":"delete"}]}}"#,
+            r#"{"result":{"tools\u0000":[{"name":"delete"}]}}"#,
+            r#"{"result":{"tools ":[{"name":"delete"}]}}"#,
             r#"{"result":{"tools":[{"name":"search_a","Name":"delete"}]}}"#,
             r#"{"result":{"tools":{"name":"delete"}}}"#,
             r#"{"result":[]}"#,

@@ -21,7 +21,8 @@ use serde_json::Value;
 
 pub use lists::{Lists, Shown};
 
-use self::copy::{Whole, object, put, unlike};
+use self::copy::{Whole, is_plain, object, put, unlike};
+use crate::egress::forms::percent_decoded;
 use crate::policy::request::{Call, is_method, name_field};
 
 /// The longest body that is read, and the longest list, in bytes.
@@ -250,15 +251,34 @@ impl Message {
                 } else {
                     params.name
                 };
-                let fits = |name: &String| !name.is_empty() && name.len() <= LONGEST_NAME;
+                let fits = |name: &String| {
+                    !name.is_empty() && name.len() <= LONGEST_NAME && is_plain(name)
+                };
                 let name = name.filter(fits);
-                Some(name.ok_or("its params have no name, or no uri, of 1 to 2048 bytes of text")?)
+                if field == "uri" && name.as_deref().is_some_and(has_dots) {
+                    return Err(
+                        "its uri has a dot segment, by which a server may read another one",
+                    );
+                }
+                Some(name.ok_or(
+                    "its params have no name, or no uri, of 1 to 2048 bytes of text without control characters and outer white space",
+                )?)
             }
         };
         self.ids.extend(id);
         self.calls.push(Call { method, name });
         Ok(())
     }
+}
+
+/// Whether an address has a segment `.` or `..`, encoded or not: servers resolve it, and rules do not.
+fn has_dots(uri: &str) -> bool {
+    let decoded = percent_decoded(uri);
+    let mut segments = decoded.split(|byte| b"/\\".contains(byte));
+    segments.any(|segment| {
+        let name = segment.split(|byte| b"?#".contains(byte)).next();
+        name.is_some_and(|name| name == b"." || name == b"..")
+    })
 }
 
 struct ParamsOf<'a>(&'a mut Vec<u8>);
@@ -378,6 +398,19 @@ mod tests {
             r#""id":1,"method":"ping","result":{}"#,
             r#""id":1,"method":["ping"]"#,
             r#""id":1,"method":"tools/call\u0000""#,
+            r#""method":"notifications/../tools/call","params":{"name":"a"}"#,
+            r#""method":"notifications//tools/call","params":{"name":"a"}"#,
+            r#""method":"notifications/""#,
+            &format!(r#"{call},"params":{{"name\u0000x":"b","name":"a"}}"#),
+            &format!(r#"{call},"params":{{"name ":"b","name":"a"}}"#),
+            &format!(r#"{call},"params":{{"name":"a","arguments":{{"x\u001f":1}}}}"#),
+            &format!(r#"{call},"params":{{"name":"a\u0000"}}"#),
+            &format!(r#"{call},"params":{{"name":"a\n"}}"#),
+            &format!(r#"{call},"params":{{"name":" a"}}"#),
+            &format!(r#"{call},"params":{{"name":"a\u00a0"}}"#),
+            r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/../etc/x"}"#,
+            r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/%2e%2E/etc/x"}"#,
+            r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/..?x"}"#,
             r#""id":1,"result":{},"error":{}"#,
             r#""id":1"#,
             r#""result":{}"#,

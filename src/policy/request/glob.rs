@@ -86,20 +86,11 @@ impl PathGlob {
             && matches(&self.decoded, &path.decoded(), Symbol::eq)
     }
 
-    /// Whether a request for this path could be meant: in one reading, in whatever case, with a slash at its end or without.
+    /// Whether a request for this path could be meant, in one of its readings and in whatever case.
     pub fn denies(&self, path: &RequestPath) -> bool {
         let same = |one: &Symbol, other: &Symbol| one.folded() == other.folded();
-        let mut other = path.symbols().to_vec();
-        match other.last() {
-            Some(last) if *last == SLASH => {
-                other.pop();
-            }
-            _ => other.push(SLASH),
-        }
-        let readings = [path.symbols(), &other[..]];
-        readings.into_iter().any(|reading| {
-            let decoded: Vec<Symbol> = reading.iter().map(|s| s.decoded()).collect();
-            matches(&self.written, reading, same) || matches(&self.decoded, &decoded, same)
+        path.readings().iter().any(|reading| {
+            matches(&self.written, reading, same) || matches(&self.decoded, reading, same)
         })
     }
 
@@ -259,6 +250,30 @@ mod tests {
             assert!(denied.denies(&path(text)), "{text}");
         }
         assert!(!denied.denies(&path("/repos/acme/secrets")));
+        for (pattern, text) in [
+            ("/exact", "/exact%2f"),
+            ("/exact", "/exact%2F"),
+            ("/exact/", "/exact%2f"),
+            ("/mcp", "/MCP%2f"),
+            ("/admin/**", "/admin./x"),
+            ("/admin/**", "/admin%20/x"),
+            ("/admin/**", "/admin.%20./x"),
+            ("/admin", "/admin%20"),
+            ("/admin", "/admin:$DATA"),
+            ("/admin", "/admin%3A$DATA/"),
+            ("/admin/**", "/admin::$INDEX_ALLOCATION/x"),
+            ("/admin", "/admin%3fx"),
+            ("/admin", "/admin%23x"),
+            ("/admin", "/%EF%BD%81dmin"),
+            ("/admin", "/%EF%BC%A1DMIN%2f"),
+            ("/keys", "/%E2%84%AAey%C5%BF"),
+            ("/admin", "/admin.%2f"),
+        ] {
+            assert!(glob(pattern).denies(&path(text)), "{pattern} {text}");
+            assert!(!glob("/other").denies(&path(text)), "{text}");
+        }
+        // The control: a verb of Google's behind a colon is another path.
+        assert!(!glob("/v1/models/a").denies(&path("/v1/models/a:generate")));
         assert!(glob("/a/").denies(&path("/a")) && glob("/a").denies(&path("/A/")));
     }
 

@@ -55,7 +55,11 @@ pub fn listed_for(method: &str) -> Option<&'static str> {
 /// Whether a text can be a method of JSON-RPC here.
 pub fn is_method(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/_-.$".contains(&b);
-    (1..=LONGEST_METHOD).contains(&text.len()) && text.bytes().all(plain)
+    // To a server that takes it for a path, `..` and nothing between two slashes make another method of it.
+    let is_word = |word: &str| word.bytes().any(|b| b != b'.');
+    (1..=LONGEST_METHOD).contains(&text.len())
+        && text.bytes().all(plain)
+        && text.split('/').all(is_word)
 }
 
 /// One message that asks for something.

@@ -2,7 +2,7 @@
 //!
 //! A path is a row of symbols: a character, or a byte that is encoded (`%2F`). An encoded letter is the letter, hexadecimal digits
 //! are capitals, and dot segments are resolved (RFC 3986, section 6.2.2). Servers differ in the rest, so it is refused: `//`, `;`,
-//! `\`, control characters, bytes that are not UTF-8, encoding of the sign of encoding.
+//! `\`, what only looks like these (full width forms), control characters, bytes that are not UTF-8, encoding of the sign of encoding.
 
 use std::fmt;
 
@@ -107,12 +107,105 @@ impl RequestPath {
     pub(super) fn decoded(&self) -> Vec<Symbol> {
         self.0.iter().map(|symbol| symbol.decoded()).collect()
     }
+
+    /// Each reading that some server makes of it, for denials: written and decoded, cut where a decoded question mark begins a query,
+    /// with letters that servers take for ASCII's, without what Windows leaves out at the end of a segment, and with a slash at the
+    /// end or without.
+    pub(super) fn readings(&self) -> Vec<Vec<Symbol>> {
+        let mut all = vec![self.0.clone()];
+        let mut add = |make: &dyn Fn(&[Symbol]) -> Vec<Symbol>| {
+            let made: Vec<_> = all.iter().map(|reading| make(reading)).collect();
+            for reading in made {
+                if !all.contains(&reading) {
+                    all.push(reading);
+                }
+            }
+        };
+        add(&|path| path.iter().map(|symbol| symbol.decoded()).collect());
+        add(&without_query);
+        add(&in_ascii);
+        add(&without_ends);
+        add(&|path| match path {
+            [before @ .., SLASH | ENCODED_SLASH] => before.to_vec(),
+            path => [path, &[SLASH]].concat(),
+        });
+        all
+    }
 }
 
 impl fmt::Display for RequestPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|symbol| symbol.fmt(f))
     }
+}
+
+/// Up to an encoded question mark or number sign.
+fn without_query(path: &[Symbol]) -> Vec<Symbol> {
+    let mut parts = path.split(|symbol| symbol.is_encoded() && b"?#".contains(&symbol.byte()));
+    parts.next().unwrap_or_default().to_vec()
+}
+
+/// With ASCII's letter for each that a server folds to it: full width forms (NFKC), the long s and the sign of Kelvin (folding of case).
+fn in_ascii(path: &[Symbol]) -> Vec<Symbol> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, others @ ..] = rest {
+        let bytes: Vec<u8> = rest.iter().take(3).map(|symbol| symbol.byte()).collect();
+        let (letter, length) = match bytes[..] {
+            _ if !first.is_encoded() => (None, 1),
+            [0xef, 0xbc, low @ 0x81..=0xbf] => (Some(low - 0x60), 3),
+            [0xef, 0xbd, low @ 0x80..=0x9e] => (Some(low - 0x20), 3),
+            [0xe2, 0x84, 0xaa] => (Some(b'k'), 3),
+            [0xc5, 0xbf, ..] => (Some(b's'), 2),
+            _ => (None, 1),
+        };
+        match letter {
+            Some(letter) => {
+                out.push(Symbol::plain(letter));
+                rest = &rest[length..];
+            }
+            None => {
+                out.push(*first);
+                rest = others;
+            }
+        }
+    }
+    out
+}
+
+/// Without dots and spaces at the end of segments, and without the names of streams there (`:$DATA`, `::$INDEX_ALLOCATION`), as
+/// Windows opens files.
+fn without_ends(path: &[Symbol]) -> Vec<Symbol> {
+    let is_space = |symbol: &Symbol| *symbol == DOT || symbol.byte() == b' ';
+    let mut out = Vec::with_capacity(path.len());
+    for segment in path.split_inclusive(|symbol| *symbol == SLASH) {
+        let (name, slash) = match segment {
+            [name @ .., SLASH] => (name, &[SLASH][..]),
+            name => (name, &[][..]),
+        };
+        let is_colon = |symbol: &Symbol| symbol.byte() == b':';
+        let has_type = |stream: &[Symbol]| stream.iter().any(|symbol| symbol.byte() == b'$');
+        let colon = name
+            .iter()
+            .position(is_colon)
+            .filter(|at| has_type(&name[*at..]));
+        let name = &name[..colon.unwrap_or(name.len())];
+        let end = name.iter().rposition(|symbol| !is_space(symbol));
+        out.extend_from_slice(&name[..end.map_or(0, |at| at + 1)]);
+        out.extend_from_slice(slash);
+    }
+    out
+}
+
+/// Whether some server takes this for a character that separates parts of a path (NFKC, and "best fit" of Windows' code pages).
+fn is_separators_double(character: char) -> bool {
+    matches!(
+        character,
+        '\u{2024}'..='\u{2026}' | '\u{2044}' | '\u{2215}' | '\u{2216}' | '\u{29f5}' | '\u{29f8}' | '\u{29f9}'
+            // Small and full width forms: full stop, semicolon, number and percent sign, solidus, colon, question mark, reverse solidus.
+            | '\u{fe52}' | '\u{fe54}'..='\u{fe56}' | '\u{fe5f}' | '\u{fe68}' | '\u{fe6a}'
+            | '\u{ff03}' | '\u{ff05}' | '\u{ff0e}' | '\u{ff0f}' | '\u{ff1a}' | '\u{ff1b}' | '\u{ff1f}' | '\u{ff3c}'
+    )
 }
 
 /// The symbols of a text. An asterisk is one of them, as it is in a path.
@@ -137,6 +230,9 @@ pub(super) fn symbols(text: &str) -> Result<Vec<Symbol>, PathFault> {
     }
     let bytes: Vec<u8> = found.iter().map(|symbol| symbol.byte()).collect();
     match std::str::from_utf8(&bytes) {
+        Ok(text) if text.chars().any(is_separators_double) => Err(PathFault(
+            "an encoded character that some servers take for '.', '/', '\\', ';', ':', '?', '#' or '%'",
+        )),
         Ok(_) => Ok(found),
         Err(_) => Err(PathFault("encoded bytes that are not UTF-8")),
     }
@@ -267,6 +363,13 @@ mod tests {
             "/a\r\nb",
             "/caf\u{e9}",
             "/a|b",
+            "/a/%EF%BC%8E%EF%BC%8E/b",
+            "/a%EF%BC%8Fb",
+            "/a%EF%BC%BCb",
+            "/a%EF%BC%9Bb",
+            "/%E2%80%A4%E2%80%A4/a",
+            "/%E2%80%A5/a",
+            "/a%E2%88%95b",
             &long,
         ] {
             assert!(canonical(text).is_err(), "{text:?}: {:?}", canonical(text));

@@ -361,7 +361,10 @@ mod tests {
         assert!(sent("/", &[plain, plain]).is_err());
         // The refusal names the field, and one that the node's file has is sent on.
         let why = sent("/", &[plain, ("X-Odd", "1")]).unwrap_err();
-        assert!(why.contains("x-odd") && why.contains("request-fields"), "{why}");
+        assert!(
+            why.contains("x-odd") && why.contains("request-fields"),
+            "{why}"
+        );
         assert!(sent("/", &[plain, ("X-Acme-Trace", "1")]).is_ok());
     }
 

@@ -111,7 +111,9 @@ impl Secrets {
     pub fn have(&self, name: &HeaderName) -> bool {
         let mut places = self.all.iter().map(|secret| &secret.secret.place);
         places.any(|place| {
-            let field = place.field().and_then(|field| HeaderName::try_from(field).ok());
+            let field = place
+                .field()
+                .and_then(|field| HeaderName::try_from(field).ok());
             field.as_ref() == Some(name)
         })
     }
