@@ -1,8 +1,18 @@
 //! PURE. The forms in which a value is looked for in what is sent and in what comes back.
+//!
+//! A value has a few plain forms: as it is, reversed, in hexadecimal, in base64. A program that writes one of them somewhere may escape any
+//! of its characters, and each program chooses other ones. So a form is compared character by character, each of which may be written
+//! in an [escape](Escaped), and the characters of an escape again, up to [`LEVELS`] times. Letters are compared without their case.
 
 use std::rc::Rc;
 
-use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE, HEXUPPER};
+use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
+
+/// How many times a form may be escaped: an address within the query of an address within a third one.
+const LEVELS: usize = 3;
+/// The most bytes of a form that are held together over the borders of pieces, for each byte of the value: `%25252F` has 7,
+/// `%26%23x2f%3b` has 12.
+const WIDEST: usize = 12;
 
 /// Percent-encoded where it has to be (RFC 3986, section 2.3).
 pub fn percent_encoded(text: &str) -> String {
@@ -14,34 +24,13 @@ pub fn percent_encoded(text: &str) -> String {
     text.bytes().map(one).collect()
 }
 
-/// The forms of all of these values, the longest first.
-pub fn all_spellings<'a>(values: impl Iterator<Item = &'a [u8]>) -> Rc<[Vec<u8>]> {
-    let mut forms: Vec<Vec<u8>> = values.flat_map(spellings).collect();
-    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
-    forms.dedup();
-    forms.into()
-}
-
-/// The forms in which a secret is looked for: as it is, in hexadecimal digits, percent-encoded as a whole and where it has to be, and in
-/// base64, as a part of something longer too.
+/// The plain forms of a value: as it is, reversed, in hexadecimal digits, and in base64, as a part of something longer too. Letters
+/// are small.
 pub fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
-    let every = |digits: fn(u8) -> String| -> Vec<u8> {
-        value
-            .iter()
-            .flat_map(|byte| digits(*byte).into_bytes())
-            .collect()
-    };
-    let encoded = percent_encoded(&String::from_utf8_lossy(value));
-    let lower = lower_digits(&encoded);
     let mut forms = vec![
         value.to_vec(),
         value.iter().rev().copied().collect(),
         HEXLOWER.encode(value).into_bytes(),
-        HEXUPPER.encode(value).into_bytes(),
-        every(|byte| format!("%{byte:02X}")),
-        every(|byte| format!("%{byte:02x}")),
-        encoded.into_bytes(),
-        lower.into_bytes(),
     ];
     for before in 0..3 {
         let mut bytes = vec![0; before];
@@ -55,40 +44,193 @@ pub fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
         }
     }
     forms
+        .iter_mut()
+        .for_each(|form| form.make_ascii_lowercase());
+    forms
 }
 
-/// The same percent-encoding with its digits in lower case.
-fn lower_digits(encoded: &str) -> String {
-    let mut parts = encoded.split('%');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |all, part| {
-        let (digits, rest) = part.split_at(part.len().min(2));
-        format!("{all}%{}{rest}", digits.to_ascii_lowercase())
-    })
+/// The forms of some values, to be found in bytes.
+#[derive(Debug, Clone, Default)]
+pub struct Forms {
+    /// The longest first, by their first byte: most bytes begin none.
+    by_first: Rc<[Vec<Vec<u8>>]>,
+    /// The most bytes that one takes.
+    longest: usize,
+}
+
+impl Forms {
+    /// Of these values.
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut by_first = vec![Vec::new(); 256];
+        let mut longest = 0;
+        for value in values {
+            longest = longest.max(value.len() * WIDEST);
+            for form in spellings(value) {
+                if let Some(first) = form.first() {
+                    by_first[usize::from(*first)].push(form);
+                }
+            }
+        }
+        for forms in &mut by_first {
+            forms.sort_by_key(|form: &Vec<u8>| std::cmp::Reverse(form.len()));
+            forms.dedup();
+        }
+        Self {
+            by_first: by_first.into(),
+            longest,
+        }
+    }
+
+    /// The most bytes that a form takes where it comes in pieces. It depends on the length of the longest value alone.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.longest == 0
+    }
+
+    /// Where forms begin and end: of those that begin at one place the one that ends last.
+    pub fn places<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (usize, usize)> + 'a {
+        let begins = (0..bytes.len()).filter(|_| !self.is_empty());
+        begins.filter_map(|at| Some((at, self.end_at(bytes, at)?)))
+    }
+
+    /// Whether there is one in these bytes.
+    pub fn are_in(&self, bytes: &[u8]) -> bool {
+        self.places(bytes).next().is_some()
+    }
+
+    /// Where a form ends that begins here.
+    fn end_at(&self, bytes: &[u8], at: usize) -> Option<usize> {
+        let text = Escaped(bytes);
+        let is_escape = text.is_escape(at);
+        let mut end = None;
+        for level in 0..=LEVELS {
+            // Where the first byte is plain, one look says that most begin nothing.
+            let (first, next) = text.read(at, level)?;
+            for form in self.by_first.get(usize::from(first)).into_iter().flatten() {
+                end = end.max(text.rest_of(form, next, level));
+            }
+            if !is_escape
+                && self
+                    .by_first
+                    .get(usize::from(first))
+                    .is_none_or(|forms| forms.is_empty())
+            {
+                break;
+            }
+        }
+        end
+    }
+}
+
+/// Text in which any character may be escaped: `%2F`, `\/`, `\u002f`, `\x2f`, `&#47;`, `&#x2f;`, `&amp;`.
+struct Escaped<'a>(&'a [u8]);
+
+/// Characters that HTML names.
+const NAMED: [(&[u8], u8); 6] = [
+    (b"amp;", b'&'),
+    (b"lt;", b'<'),
+    (b"gt;", b'>'),
+    (b"quot;", b'"'),
+    (b"apos;", b'\''),
+    (b"sol;", b'/'),
+];
+
+impl Escaped<'_> {
+    fn is_escape(&self, at: usize) -> bool {
+        self.0.get(at).is_some_and(|byte| b"%\\&".contains(byte))
+    }
+
+    /// The end of what is left of a form behind its first character.
+    fn rest_of(&self, form: &[u8], mut at: usize, level: usize) -> Option<usize> {
+        for wanted in &form[1..] {
+            let (byte, next) = self.read(at, level)?;
+            if byte != *wanted {
+                return None;
+            }
+            at = next;
+        }
+        Some(at)
+    }
+
+    /// The character that begins here, in lower case, without this many escapes, and where the next one begins.
+    fn read(&self, at: usize, level: usize) -> Option<(u8, usize)> {
+        let byte = *self.0.get(at)?;
+        if level == 0 || !self.is_escape(at) {
+            return Some((byte.to_ascii_lowercase(), at + 1));
+        }
+        let (sign, next) = self.read(at, level - 1)?;
+        let escaped = match sign {
+            b'%' => self.digits(next, level - 1, 2),
+            b'\\' => self.backslash(next, level - 1),
+            b'&' => self.entity(next, level - 1),
+            _ => None,
+        };
+        Some(escaped.map_or((sign, next), |(byte, next)| {
+            (byte.to_ascii_lowercase(), next)
+        }))
+    }
+
+    /// A byte in this many hexadecimal digits.
+    fn digits(&self, mut at: usize, level: usize, count: usize) -> Option<(u8, usize)> {
+        let mut value = 0_u32;
+        for _ in 0..count {
+            let (digit, next) = self.read(at, level)?;
+            value = value * 16 + char::from(digit).to_digit(16)?;
+            at = next;
+        }
+        Some((u8::try_from(value).ok()?, at))
+    }
+
+    /// What is behind the sign of C's and JSON's escapes.
+    fn backslash(&self, at: usize, level: usize) -> Option<(u8, usize)> {
+        match self.read(at, level)? {
+            (b'u', next) => self.digits(next, level, 4),
+            (b'x', next) => self.digits(next, level, 2),
+            (byte, next) if byte.is_ascii_punctuation() => Some((byte, next)),
+            _ => None,
+        }
+    }
+
+    /// What is behind the sign of HTML's.
+    fn entity(&self, at: usize, level: usize) -> Option<(u8, usize)> {
+        let (first, next) = self.read(at, level)?;
+        if first != b'#' {
+            let named = NAMED.iter().find_map(|(name, byte)| {
+                let mut at = at;
+                for wanted in *name {
+                    let (read, next) = self.read(at, level)?;
+                    at = (read == *wanted).then_some(next)?;
+                }
+                Some((*byte, at))
+            });
+            return named;
+        }
+        let (radix, mut at) = match self.read(next, level)? {
+            (b'x', behind) => (16, behind),
+            _ => (10, next),
+        };
+        let mut value = 0_u32;
+        // The number of a character of ASCII, with zeros before it.
+        for _ in 0..5 {
+            let (digit, next) = self.read(at, level)?;
+            at = next;
+            match char::from(digit).to_digit(radix) {
+                Some(digit) => value = value * radix + digit,
+                None if digit == b';' => return Some((u8::try_from(value).ok()?, at)),
+                None => return None,
+            }
+        }
+        None
+    }
 }
 
 /// Where one begins in the other.
 pub fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
-}
-
-/// Where forms begin and end: of those that begin at one place the longest.
-pub fn places<'a>(
-    bytes: &'a [u8],
-    forms: &'a [Vec<u8>],
-) -> impl Iterator<Item = (usize, usize)> + 'a {
-    let mut begins = [false; 256];
-    for first in forms.iter().filter_map(|form| form.first()) {
-        begins[usize::from(*first)] = true;
-    }
-    // One look at most bytes: what is searched may be long.
-    (0..bytes.len())
-        .filter(move |at| begins[usize::from(bytes[*at])])
-        .filter_map(|at| {
-            let rest = &bytes[at..];
-            let form = forms.iter().find(|form| rest.starts_with(form))?;
-            Some((at, at + form.len()))
-        })
 }
 
 /// Without its percent-encoding; what is none stays.
@@ -109,4 +251,111 @@ pub fn percent_decoded(text: &str) -> Vec<u8> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use data_encoding::{BASE64, HEXUPPER};
+
+    /// As Azure's, AWS' and Google's are.
+    const VALUE: &str = "Zm9v/Base+64key==/x7+Q9";
+
+    fn quoted(text: &str, safe: &str) -> String {
+        let one = |byte: u8| match byte.is_ascii_alphanumeric() || safe.as_bytes().contains(&byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        };
+        text.bytes().map(one).collect()
+    }
+
+    fn every(write: fn(u8) -> String) -> String {
+        VALUE.bytes().map(write).collect()
+    }
+
+    /// N43: what servers make of a value that they give back.
+    #[test]
+    fn n43_a_value_is_found_in_every_escape_of_an_ordinary_server() {
+        let forms = Forms::of([VALUE.as_bytes()].into_iter());
+        // Python's quote, Go's PathEscape and QueryEscape, JavaScript's encodeURI and encodeURIComponent.
+        let safe = [
+            "/_.-~",
+            "$&+=:@_.-~",
+            "_.-~",
+            ";,/?:@&=+$-_.!~*'()#",
+            "-_.!~*'()",
+            "",
+            "/",
+            "=",
+            "+",
+            "/+",
+        ];
+        let mut texts = vec![
+            VALUE.to_owned(),
+            VALUE.to_uppercase(),
+            HEXUPPER.encode(VALUE.as_bytes()),
+            VALUE.chars().rev().collect(),
+            VALUE.replace('/', "\\/"),
+            VALUE.replace('+', "\\u002b"),
+            VALUE.replace('+', "\\\\u002B"),
+            VALUE.replace('+', "\\x2b").replace('=', "&#61;"),
+            VALUE.replace('/', "&#x2F;").replace('=', "&#061;"),
+            VALUE.replace('+', "&amp;#43;"),
+            VALUE.replace('/', "&sol;"),
+            every(|byte| format!("%{byte:02x}")),
+            every(|byte| format!("%25{byte:02X}")),
+            every(|byte| format!("\\u{byte:04x}")),
+            every(|byte| format!("&#{byte};")),
+        ];
+        for safe in safe {
+            let once = quoted(VALUE, safe);
+            let twice = quoted(&once, safe);
+            texts.extend([
+                once.to_lowercase(),
+                quoted(&twice, safe),
+                quoted(&twice, ""),
+                twice,
+                once,
+            ]);
+        }
+        for text in &texts {
+            for before in [
+                "", "x", "%4", "%", "%25", "\\", "\\u00", "&", "&#4", "next=",
+            ] {
+                let all = format!("{before}{text}/..");
+                let found = forms.places(all.as_bytes()).any(|(begin, end)| {
+                    begin <= before.len() + 2 && end >= before.len() + text.len()
+                });
+                assert!(found, "{all}");
+            }
+            // The control: all but its last character is none.
+            let cut = &text[..text.len() - 4];
+            assert!(!forms.are_in(cut.as_bytes()), "{cut}");
+        }
+        let base64 = BASE64.encode(format!("user:{VALUE}").as_bytes());
+        assert!(forms.are_in(quoted(&base64, "").as_bytes()));
+        assert!(!Forms::default().are_in(VALUE.as_bytes()));
+    }
+
+    #[test]
+    fn of_a_value_in_digits_the_case_is_nothing() {
+        let forms = Forms::of([&b"0123456789abcdef"[..]].into_iter());
+        for text in [
+            "0123456789ABCDEF",
+            "0123456789aBcDeF",
+            "303132333435363738396162636465660",
+        ] {
+            assert!(forms.are_in(text.as_bytes()), "{text}");
+        }
+    }
+
+    /// A host chooses what it sends: nothing in it may take long.
+    #[test]
+    fn signs_of_escapes_in_a_row_have_an_end() {
+        let forms = Forms::of([&b"%%%%%%%%"[..], b"\\\\\\\\u00"].into_iter());
+        for sign in ["%", "\\", "&", "&#", "%25", "\\u00"] {
+            let text = sign.repeat(20_000);
+            assert!(forms.places(text.as_bytes()).count() <= text.len());
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use data_encoding::BASE32_NOPAD;
 
-use super::forms::{all_spellings, percent_decoded, places, spellings};
+use super::forms::{Forms, percent_encoded, spellings};
 use crate::policy::{HoneyThen, HoneyValue, SecretName};
 
 /// All of a container, in the forms in which they are looked for.
@@ -15,8 +15,8 @@ pub struct Honey(Vec<Bait>);
 struct Bait {
     name: SecretName,
     then: HoneyThen,
-    /// In a stream of bytes, in lower case: a greeting of TLS has the name in that.
-    forms: Vec<Vec<u8>>,
+    /// In a stream of bytes.
+    forms: Forms,
     /// In a name of a host, whose letters have no case, and of which dots and hyphens may be part of nothing.
     in_names: Vec<String>,
 }
@@ -41,23 +41,10 @@ impl Honey {
         self.0.is_empty()
     }
 
-    /// The first one that is in these bytes, whatever their case.
-    fn find(&self, bytes: &[u8]) -> Option<Caught> {
-        self.find_in_lower_case(&bytes.to_ascii_lowercase())
-    }
-
-    fn find_in_lower_case(&self, bytes: &[u8]) -> Option<Caught> {
-        let is_in = |bait: &&Bait| places(bytes, &bait.forms).next().is_some();
+    /// The first one that is in these bytes, whatever their case and their escapes.
+    pub fn find(&self, bytes: &[u8]) -> Option<Caught> {
+        let is_in = |bait: &&Bait| bait.forms.are_in(bytes);
         self.0.iter().find(is_in).map(Bait::caught)
-    }
-
-    /// The first one that is in this text, or in it without its percent-encoding.
-    pub fn find_in_address(&self, text: &str) -> Option<Caught> {
-        if self.is_empty() {
-            return None;
-        }
-        let decoded = || percent_decoded(text);
-        self.find(text.as_bytes()).or_else(|| self.find(&decoded()))
     }
 
     /// The first one that is in this name of a host, whatever separates its parts.
@@ -74,8 +61,8 @@ impl Honey {
     }
 
     fn longest(&self) -> usize {
-        let forms = self.0.iter().flat_map(|bait| bait.forms.iter());
-        forms.map(Vec::len).max().unwrap_or(0)
+        let forms = self.0.iter().map(|bait| bait.forms.longest());
+        forms.max().unwrap_or(0)
     }
 }
 
@@ -84,13 +71,12 @@ impl Bait {
         let bytes = value.value.as_str().as_bytes();
         let mut in_names: Vec<String> =
             spellings(bytes).iter().map(|form| squeezed(form)).collect();
-        let forms = all_spellings([bytes].into_iter());
-        let forms = forms.iter().map(|form| form.to_ascii_lowercase()).collect();
         in_names.push(squeezed(BASE32_NOPAD.encode(bytes).as_bytes()));
+        in_names.push(squeezed(percent_encoded(value.value.as_str()).as_bytes()));
         Self {
             name: value.name.clone(),
             then: value.then,
-            forms,
+            forms: Forms::of([bytes].into_iter()),
             in_names,
         }
     }
@@ -133,9 +119,8 @@ impl HoneySearch {
         if self.honey.is_empty() {
             return None;
         }
-        let piece = piece.iter().map(u8::to_ascii_lowercase);
-        self.held.extend(piece);
-        let caught = self.honey.find_in_lower_case(&self.held);
+        self.held.extend_from_slice(piece);
+        let caught = self.honey.find(&self.held);
         let keep = self.honey.longest().saturating_sub(1);
         let gone = self.held.len().saturating_sub(keep);
         self.held.drain(..gone);
@@ -211,12 +196,8 @@ mod tests {
     fn n48_a_honey_value_is_found_behind_any_percent_encoding() {
         let honey = honey();
         let address = "GET https://a.test/%73k-live_4f9A%2Fb2c%37%2bD81e";
-        assert!(honey.find_in_address(address).is_some());
-        assert!(
-            honey
-                .find_in_address("GET https://a.test/%73k-live")
-                .is_none()
-        );
-        assert!(Honey::default().find_in_address(address).is_none());
+        assert!(honey.find(address.as_bytes()).is_some());
+        assert!(honey.find(b"GET https://a.test/%73k-live").is_none());
+        assert!(Honey::default().find(address.as_bytes()).is_none());
     }
 }

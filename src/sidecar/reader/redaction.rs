@@ -1,33 +1,26 @@
 //! The node's secrets in answers: found in the forms that [`crate::egress::forms`] lists, over the borders of pieces, and overwritten.
 
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderValue};
 
-use crate::egress::forms::{find, places};
+use crate::egress::forms::Forms;
 
 /// What stands where a secret was.
 const REDACTED: u8 = b'*';
 
 /// Overwrites the secrets in the fields of a head or behind a body.
-pub(super) fn redact_fields(headers: &mut HeaderMap, spellings: &[Vec<u8>]) {
-    // Names come in lower case.
-    let is_named = |name: &HeaderName, form: &Vec<u8>| {
-        let form = form.to_ascii_lowercase();
-        find(name.as_str().as_bytes(), &form).is_some()
-    };
-    let named = headers
-        .keys()
-        .filter(|name| spellings.iter().any(|form| is_named(name, form)));
+pub(super) fn redact_fields(headers: &mut HeaderMap, forms: &Forms) {
+    let named = headers.keys();
+    let named = named.filter(|name| forms.are_in(name.as_str().as_bytes()));
     for name in named.cloned().collect::<Vec<_>>() {
         headers.remove(name);
     }
     for value in headers.values_mut() {
         let mut bytes = value.as_bytes().to_vec();
-        if redact(&mut bytes, spellings)
+        if redact(&mut bytes, forms)
             && let Ok(clean) = HeaderValue::from_bytes(&bytes)
         {
             *value = clean;
@@ -36,8 +29,8 @@ pub(super) fn redact_fields(headers: &mut HeaderMap, spellings: &[Vec<u8>]) {
 }
 
 /// Overwrites the secrets, those that overlap as well; whether there were any.
-pub(super) fn redact(bytes: &mut [u8], spellings: &[Vec<u8>]) -> bool {
-    let found: Vec<_> = places(bytes, spellings).collect();
+pub(super) fn redact(bytes: &mut [u8], forms: &Forms) -> bool {
+    let found: Vec<_> = forms.places(bytes).collect();
     for (begin, end) in &found {
         bytes[*begin..*end].fill(REDACTED);
     }
@@ -51,7 +44,7 @@ fn is_of_forms(byte: u8) -> bool {
 
 /// Searches a stream of pieces.
 struct Filter {
-    spellings: Rc<[Vec<u8>]>,
+    forms: Forms,
     /// The last word of what has come, as it came, which may be the beginning of a secret.
     held: Vec<u8>,
     /// How many bytes of that are the end of a secret that was found.
@@ -59,9 +52,9 @@ struct Filter {
 }
 
 impl Filter {
-    fn new(spellings: Rc<[Vec<u8>]>) -> Self {
+    fn new(forms: Forms) -> Self {
         Self {
-            spellings,
+            forms,
             held: Vec::new(),
             covered: 0,
         }
@@ -73,11 +66,11 @@ impl Filter {
         bytes.extend_from_slice(piece);
         // What may become a secret, or a longer one, is looked at again as it came. How much that is, the client sees by the sizes of
         // pieces: it must not depend on the secrets, or each guess at their beginning would have its answer. So it is the last word.
-        let longest = self.spellings.iter().map(Vec::len).max().unwrap_or(0);
+        let longest = self.forms.longest();
         let from = bytes.len().saturating_sub(longest.saturating_sub(1));
         let before = bytes[from..].iter().rposition(|byte| !is_of_forms(*byte));
         let keep = from + before.map_or(0, |at| at + 1);
-        let mut found: Vec<_> = places(&bytes, &self.spellings).collect();
+        let mut found: Vec<_> = self.forms.places(&bytes).collect();
         found.retain(|(begin, _)| *begin < keep);
         found.push((0, self.covered));
         let reach = found.iter().map(|(_, end)| *end).max().unwrap_or(0);
@@ -91,7 +84,7 @@ impl Filter {
 
     /// The rest.
     fn end(mut self) -> Bytes {
-        redact(&mut self.held, &self.spellings);
+        redact(&mut self.held, &self.forms);
         self.held[..self.covered].fill(REDACTED);
         self.held.into()
     }
@@ -108,10 +101,10 @@ pub(super) struct Cleaned {
 
 impl Cleaned {
     /// Of this body, without what is spelled so.
-    pub fn new(body: Incoming, spellings: Rc<[Vec<u8>]>) -> Self {
+    pub fn new(body: Incoming, forms: Forms) -> Self {
         Self {
             body,
-            filter: Some(Filter::new(spellings)),
+            filter: Some(Filter::new(forms)),
             trailers: None,
         }
     }
@@ -130,7 +123,7 @@ impl Body for Cleaned {
                 let trailers = self.trailers.take();
                 return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
             };
-            let spellings = Rc::clone(&filter.spellings);
+            let forms = filter.forms.clone();
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => frame,
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
@@ -152,7 +145,7 @@ impl Body for Cleaned {
                 }
                 Err(frame) => {
                     if let Ok(mut trailers) = frame.into_trailers() {
-                        redact_fields(&mut trailers, &spellings);
+                        redact_fields(&mut trailers, &forms);
                         self.trailers = Some(trailers);
                     }
                 }
@@ -182,12 +175,12 @@ impl Body for Cleaned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::forms::{all_spellings, spellings};
+    use crate::egress::forms::{find, spellings};
 
     const VALUE: &str = "sk-live-0123456789abcdef";
 
-    fn spelled() -> Rc<[Vec<u8>]> {
-        all_spellings([VALUE.as_bytes()].into_iter())
+    fn spelled() -> Forms {
+        Forms::of([VALUE.as_bytes()].into_iter())
     }
 
     #[test]
@@ -198,7 +191,7 @@ mod tests {
         for form in forms {
             let whole = [b"before ".as_slice(), &form, b" after"].concat();
             for cut in 0..whole.len() {
-                let mut filter = Filter::new(Rc::clone(&spelled));
+                let mut filter = Filter::new(spelled.clone());
                 let mut out = filter.feed(&whole[..cut]).to_vec();
                 out.extend(filter.feed(&whole[cut..]));
                 out.extend(filter.end());
@@ -206,7 +199,7 @@ mod tests {
                 assert_eq!(find(&out, &form), None, "{cut}");
                 assert!(out.starts_with(b"before ") && out.ends_with(b" after"));
             }
-            let mut filter = Filter::new(Rc::clone(&spelled));
+            let mut filter = Filter::new(spelled.clone());
             let mut out = Vec::new();
             for byte in &whole {
                 out.extend(filter.feed(&[*byte]));
@@ -228,7 +221,7 @@ mod tests {
 
     #[test]
     fn forms_that_overlap_are_both_taken_out() {
-        let forms = [b"abcabd".to_vec(), b"abdxyz".to_vec()];
+        let forms = Forms::of([&b"abcabd"[..], b"abdxyz"].into_iter());
         let mut bytes = b"--abcabdxyz--".to_vec();
         assert!(redact(&mut bytes, &forms));
         assert_eq!(bytes, b"--*********--");
@@ -237,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_streams_is_not_held_back() {
-        let mut filter = Filter::new(Rc::clone(&spelled()));
+        let mut filter = Filter::new(spelled());
         assert_eq!(filter.feed(b"data: 1\n\n"), b"data: 1\n\n".as_slice());
     }
 
@@ -272,7 +265,7 @@ mod tests {
         let one = b"sk-live-0123";
         let other = b"sk-live-0123-4567-tail";
         let third = b"4567-tail-and-more";
-        let spelled = all_spellings([&one[..], other, third].into_iter());
+        let spelled = Forms::of([&one[..], other, third].into_iter());
         for (text, left) in [
             ("a sk-live-0123-4567-tail-and-more b", "a  b"),
             ("a sk-live-0123-4567-ta b", "a -4567-ta b"),
@@ -283,7 +276,7 @@ mod tests {
             let bytes = text.as_bytes();
             for first in 0..=bytes.len() {
                 for second in first..=bytes.len() {
-                    let mut filter = Filter::new(Rc::clone(&spelled));
+                    let mut filter = Filter::new(spelled.clone());
                     let mut out = Vec::new();
                     for piece in [&bytes[..first], &bytes[first..second], &bytes[second..]] {
                         out.extend(filter.feed(piece));
@@ -303,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_field_whose_name_is_the_secret_is_left_out() {
-        let spelled = all_spellings([&b"Sk-Live-0123"[..]].into_iter());
+        let spelled = Forms::of([&b"Sk-Live-0123"[..]].into_iter());
         let mut headers = HeaderMap::new();
         headers.insert("x-sk-live-0123", "a".parse().unwrap());
         headers.insert("x-other", "a".parse().unwrap());
@@ -314,7 +307,7 @@ mod tests {
 
     #[test]
     fn percent_encoding_is_found_with_digits_in_either_case() {
-        let spelled = all_spellings([&b"a/b+c/0123"[..]].into_iter());
+        let spelled = Forms::of([&b"a/b+c/0123"[..]].into_iter());
         for text in [
             "a%2Fb%2Bc%2F0123",
             "a%2fb%2bc%2f0123",

@@ -4,7 +4,6 @@
 //! or an attack, and the request is refused. What a host sends back is [searched](super::redaction).
 
 use std::fmt;
-use std::rc::Rc;
 
 use data_encoding::BASE64;
 use hyper::body::Incoming;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::redaction::{Cleaned, redact_fields};
-use crate::egress::forms::{all_spellings, find, percent_decoded, percent_encoded};
+use crate::egress::forms::{Forms, find, percent_decoded, percent_encoded};
 use crate::policy::request::Request;
 use crate::policy::{NodeSecret, SecretPlace};
 
@@ -45,14 +44,14 @@ impl fmt::Debug for ReadSecret {
 /// All of a container.
 pub(super) struct Secrets {
     all: Vec<ReadSecret>,
-    /// The forms of all values, the longest first.
-    spellings: Rc<[Vec<u8>]>,
+    /// The forms of all values.
+    forms: Forms,
 }
 
 impl Secrets {
     pub fn new(all: Vec<ReadSecret>) -> Self {
-        let spellings = all_spellings(all.iter().map(|secret| secret.value.as_bytes()));
-        Self { all, spellings }
+        let forms = Forms::of(all.iter().map(|secret| secret.value.as_bytes()));
+        Self { all, forms }
     }
 
     /// Puts the secrets of this request into their places, whatever the container has there. Says what is done with the answer, or
@@ -181,13 +180,13 @@ impl Secrets {
                 "its answer is compressed although it was asked for a plain one, so that nobody sees whether a secret is in it",
             );
         }
-        redact_fields(headers, &self.spellings);
+        redact_fields(headers, &self.forms);
         Ok(())
     }
 
     /// The body of an answer without the secrets.
     pub fn cleaned(&self, body: Incoming) -> Cleaned {
-        Cleaned::new(body, Rc::clone(&self.spellings))
+        Cleaned::new(body, self.forms.clone())
     }
 }
 
@@ -420,10 +419,7 @@ mod tests {
             let both = BASE64.encode(format!("x-access-token:{VALUE}").as_bytes());
             assert_eq!(all, [&format!("Basic {both}")]);
             let mut echo = both.into_bytes();
-            assert!(super::super::redaction::redact(
-                &mut echo,
-                &secrets.spellings
-            ));
+            assert!(super::super::redaction::redact(&mut echo, &secrets.forms));
         }
     }
 
@@ -464,10 +460,7 @@ mod tests {
         let (_, other) = put_of(&secrets, "GET https://a.test/v1/x?key=mine", &[]).unwrap();
         assert_eq!(other.as_deref(), Some("key=mine"));
         let mut echo = format!("see {spelled}").into_bytes();
-        assert!(super::super::redaction::redact(
-            &mut echo,
-            &secrets.spellings
-        ));
+        assert!(super::super::redaction::redact(&mut echo, &secrets.forms));
     }
 
     /// In names that are another's to a lax server, as to PHP.

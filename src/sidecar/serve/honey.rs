@@ -41,7 +41,7 @@ impl Traps {
 
     /// Looks at the address of a request.
     pub fn look_at_address(&self, address: &str) -> Result<(), Refusal> {
-        allowed(self.honey.find_in_address(address))
+        allowed(self.honey.find(address.as_bytes()))
     }
 
     /// What the reader says that it has found: one that there is.
