@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::LONGEST;
 use super::copy::{Whole, is_plain, object, unlike};
 use crate::policy::request::NameGlob;
 
@@ -46,7 +47,13 @@ impl Lists {
         let place = Place::Answers;
         let read = Filter(self, place, &mut bytes).deserialize(&mut reader);
         let read = read.and_then(|()| reader.end());
-        read.map(|()| bytes).map_err(|error| error.to_string())
+        read.map_err(|error| error.to_string())?;
+        match bytes.len() <= LONGEST {
+            true => Ok(bytes),
+            false => Err(format!(
+                "it is longer than {LONGEST} bytes with its numbers written out"
+            )),
+        }
     }
 
     fn of(&self, list: &str) -> Option<(&Shown, &'static str)> {

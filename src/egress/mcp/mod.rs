@@ -32,6 +32,8 @@ const MOST_MESSAGES: usize = 64;
 /// The longest name of what a call is about, and all of a batch together, in bytes.
 const LONGEST_NAME: usize = 2048;
 const LONGEST_NAMES: usize = 8192;
+/// The longest id, in bytes: it is kept until the answer.
+const LONGEST_ID: usize = 256;
 /// The error of JSON-RPC for what the wall refuses: one of those that a server defines.
 const REFUSED: i64 = -32043;
 
@@ -46,6 +48,8 @@ pub struct Message {
     pub ids: Vec<Value>,
     /// Whether it is a list of messages.
     pub batch: bool,
+    /// It has no message: it is for the stream of events, or the end of a session.
+    pub stream: bool,
 }
 
 /// Reads a body. An error says what it is not.
@@ -58,6 +62,11 @@ pub fn read(body: &[u8]) -> Result<Message, String> {
     let read = Top(&mut message).deserialize(&mut reader);
     read.and_then(|()| reader.end())
         .map_err(|error| error.to_string())?;
+    if message.bytes.len() > LONGEST {
+        return Err(format!(
+            "it is longer than {LONGEST} bytes with its numbers written out"
+        ));
+    }
     let names = message.calls.iter().filter_map(|call| call.name.as_ref());
     match names.map(String::len).sum::<usize>() <= LONGEST_NAMES {
         true => Ok(message),
@@ -68,9 +77,9 @@ pub fn read(body: &[u8]) -> Result<Message, String> {
 }
 
 impl Message {
-    /// Whether an answer to it has a list.
+    /// Whether an answer to it has a list, or may have one.
     pub fn lists(&self) -> bool {
-        self.calls.iter().any(|call| call.method.ends_with("/list"))
+        self.stream || self.calls.iter().any(|call| call.method.ends_with("/list"))
     }
 }
 
@@ -189,9 +198,10 @@ fn one<'de, A: MapAccess<'de>>(map: A, message: &mut Message) -> Result<(), A::E
             }
             "id" => {
                 let id = map.next_value::<Value>()?;
-                if !(id.is_string() || id.is_i64() || id.is_u64()) {
+                let is_text = id.as_str().is_some_and(|text| text.len() <= LONGEST_ID);
+                if !(is_text || id.is_i64() || id.is_u64()) {
                     return Err(A::Error::custom(
-                        "its id is neither a text nor a whole number",
+                        "its id is neither a text of at most 256 bytes nor a whole number",
                     ));
                 }
                 put(out, &id)?;
@@ -395,6 +405,11 @@ mod tests {
             r#""id":1,"method":"notifications/initialized""#,
             r#""id":null,"method":"ping""#,
             r#""id":1.5,"method":"ping""#,
+            &format!(r#""id":"{}","method":"ping""#, "x".repeat(257)),
+            &format!(
+                r#""id":1,"method":"ping","params":{{"a":[1e15{}]}}"#,
+                ",1e15".repeat(LONGEST / 8)
+            ),
             r#""id":1,"method":"ping","result":{}"#,
             r#""id":1,"method":["ping"]"#,
             r#""id":1,"method":"tools/call\u0000""#,

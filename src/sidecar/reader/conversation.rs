@@ -19,9 +19,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request as HttpRequest, Response, StatusCode};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 
 use super::authority::Opener;
+use super::held::{NotHeld, Room};
 use super::mcp::{self, Heard};
 use super::messages::{Answer, Arrival, By, Line, Question, Way};
 use super::outside::{Greetings, Outside, Words};
@@ -51,8 +51,8 @@ pub(super) struct Given {
     pub fields: KnownFields,
     /// Opens TLS, where that is opened.
     pub opener: Option<Opener>,
-    /// Those who hold a message of MCP.
-    pub turns: Semaphore,
+    /// For messages of MCP, and for answers with lists.
+    pub rooms: (Room, Room),
 }
 
 struct Conversation<'a> {
@@ -245,13 +245,16 @@ impl Conversation<'_> {
                 }
                 Leave::Read => match (message.take(), &read) {
                     (Some((whole, expected)), None) => {
-                        match mcp::take(whole, &self.given.turns).await {
+                        match mcp::take(whole, &self.given.rooms.0).await {
                             Ok((whole, taken)) => {
                                 read = Some(taken);
                                 message = Some((whole, expected));
                                 continue;
                             }
-                            Err(why) => return self.refused(&Question::Unclear(why)).await,
+                            Err(NotHeld::Unfit(why)) => {
+                                return self.refused(&Question::Unclear(why)).await;
+                            }
+                            Err(NotHeld::Busy) => return self.refused(&Question::Busy).await,
                         }
                     }
                     _ => return Err(io::ErrorKind::InvalidData.into()),
@@ -269,10 +272,7 @@ impl Conversation<'_> {
             let Some((mut sent, expected)) = message.take() else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
-            // A message has a list in its answer where it asks for one; a stream may have any.
-            let has_lists = read
-                .as_ref()
-                .is_some_and(|message| message.bytes.is_empty() || message.lists());
+            let has_lists = read.as_ref().is_some_and(Message::lists);
             let lists = lists.filter(|_| has_lists);
             if lists.is_some() {
                 mcp::ask_plain(sent.headers_mut());
@@ -317,7 +317,7 @@ impl Conversation<'_> {
                     Answers::Cleaned => Either::Right(secrets.cleaned(body)),
                 });
                 let heard = match lists {
-                    Some(lists) => mcp::shown(answer, *lists).await,
+                    Some(lists) => mcp::shown(answer, *lists, &self.given.rooms.1).await,
                     None => Ok(answer.map(Either::Left)),
                 };
                 match heard {

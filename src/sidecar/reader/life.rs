@@ -87,7 +87,7 @@ fn prepare(
         honey: Rc::new(Honey::new(&honey)),
         fields,
         opener,
-        turns: tokio::sync::Semaphore::new(super::mcp::AT_ONCE),
+        rooms: Default::default(),
     };
     Ok((landlock_abi, given))
 }

@@ -6,56 +6,57 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use http_body_util::{BodyExt, Either, Full};
+use http_body_util::Either;
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap,
     HeaderValue, IF_RANGE, RANGE,
 };
 use hyper::{Method, Request as HttpRequest, Response};
-use tokio::sync::Semaphore;
 
+use super::held::{NotHeld, Room, Sender, Share, Slices};
 use super::redaction::Cleaned;
 use crate::egress::mcp::{self, LONGEST, Lists, Message};
 
-/// How long a message, or an answer with a list, may take to come.
-const WITHIN: Duration = Duration::from_secs(30);
-/// How many messages are taken at a time: each is held whole.
-pub(super) const AT_ONCE: usize = 16;
-
 /// The body of a request: the client's own, or a message in its one form.
-pub(super) type Sent = Either<Incoming, Full<Bytes>>;
+pub(super) type Sent = Either<Incoming, Slices>;
 /// The body of an answer.
 pub(super) type Plain = Either<Incoming, Cleaned>;
 /// The same where it may have lists.
-pub(super) type Heard = Either<Plain, Either<Full<Bytes>, Events<Plain>>>;
+pub(super) type Heard = Either<Plain, Either<Slices, Events<Plain>>>;
 
-/// Takes the message out of a request and puts its one form there. An error says why nobody can decide about it.
+/// Takes the message out of a request and puts its one form there, in this room. An error says why nobody can decide about it.
 pub(super) async fn take(
     message: HttpRequest<Sent>,
-    turns: &Semaphore,
-) -> Result<(HttpRequest<Sent>, Message), String> {
+    room: &Room,
+) -> Result<(HttpRequest<Sent>, Message), NotHeld> {
     let (parts, mut body) = message.into_parts();
     let taken = match parts.method {
         Method::POST => {
-            is_one(&parts.headers)?;
-            let turn = turns.acquire().await.map_err(|error| error.to_string())?;
-            let bytes = whole(&mut body).await?;
-            drop(turn);
-            let taken =
-                mcp::read(&bytes).map_err(|why| format!("its body is no message of MCP: {why}"))?;
-            says_the_same(&parts.headers, &taken)?;
-            body = Either::Right(Full::from(taken.bytes.clone()));
+            is_one(&parts.headers).map_err(NotHeld::Unfit)?;
+            let (bytes, share) = room.whole(&mut body, Sender::Client).await?;
+            let read = mcp::read(&bytes);
+            drop(bytes);
+            let mut taken = read
+                .map_err(|why| NotHeld::Unfit(format!("its body is no message of MCP: {why}")))?;
+            says_the_same(&parts.headers, &taken).map_err(NotHeld::Unfit)?;
+            let mut form = std::mem::take(&mut taken.bytes);
+            form.shrink_to_fit();
+            let share = room.change(share, form.len())?;
+            body = Either::Right(Slices::new(form, share));
             taken
         }
         _ => {
             if !body.is_end_stream() {
-                return Err("it has a body, which no message of MCP has by this method".to_owned());
+                let why = "it has a body, which no message of MCP has by this method";
+                return Err(NotHeld::Unfit(why.to_owned()));
             }
-            without_message(&parts.method, &parts.headers)?;
-            Message::default()
+            without_message(&parts.method, &parts.headers).map_err(NotHeld::Unfit)?;
+            Message {
+                stream: true,
+                ..Message::default()
+            }
         }
     };
     Ok((HttpRequest::from_parts(parts, body), taken))
@@ -138,32 +139,6 @@ fn says_the_same(headers: &HeaderMap, message: &Message) -> Result<(), String> {
     Ok(())
 }
 
-/// All of a body. What comes behind it is left out.
-async fn whole<B>(body: &mut B) -> Result<Vec<u8>, String>
-where
-    B: Body<Data = Bytes> + Unpin,
-{
-    let reading = async {
-        let mut bytes = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| "its body ends before its end".to_owned())?;
-            if let Ok(data) = frame.into_data() {
-                if bytes.len() + data.len() > LONGEST {
-                    return Err(format!(
-                        "its body is longer than {LONGEST} bytes, and nobody reads a longer message of MCP"
-                    ));
-                }
-                bytes.extend_from_slice(&data);
-            }
-        }
-        Ok(bytes)
-    };
-    match tokio::time::timeout(WITHIN, reading).await {
-        Ok(read) => read,
-        Err(_) => Err("its body took too long".to_owned()),
-    }
-}
-
 /// Asks for an answer that can be read.
 pub(super) fn ask_plain(headers: &mut HeaderMap) {
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -175,6 +150,7 @@ pub(super) fn ask_plain(headers: &mut HeaderMap) {
 pub(super) async fn shown(
     answer: Response<Plain>,
     lists: Lists,
+    room: &Room,
 ) -> Result<Response<Heard>, String> {
     // Nobody takes a list out of another answer.
     if !answer.status().is_success() {
@@ -188,14 +164,15 @@ pub(super) async fn shown(
     let kind = types.next().filter(|_| types.next().is_none());
     if kind.is_some_and(|kind| is_type(kind, EVENTS)) {
         parts.headers.remove(CONTENT_LENGTH);
-        let events = Events::new(body, lists);
+        let events = Events::new(body, lists, room.clone());
         return Ok(Response::from_parts(
             parts,
             Either::Right(Either::Right(events)),
         ));
     }
     let is_json = kind.is_some_and(|kind| is_type(kind, JSON));
-    let bytes = whole(&mut body).await?;
+    let held = room.whole(&mut body, Sender::Host).await;
+    let (bytes, share) = held.map_err(NotHeld::into_reason)?;
     parts.headers.remove(CONTENT_LENGTH);
     let bytes = match (bytes.is_empty(), is_json) {
         (true, _) => bytes,
@@ -208,7 +185,9 @@ pub(super) async fn shown(
             ));
         }
     };
-    let body = Either::Right(Either::Left(Full::from(bytes)));
+    let share = room.change(share, bytes.len());
+    let share = share.map_err(NotHeld::into_reason)?;
+    let body = Either::Right(Either::Left(Slices::new(bytes, share)));
     Ok(Response::from_parts(parts, body))
 }
 
@@ -219,9 +198,10 @@ pub(super) struct Events<B> {
 }
 
 impl<B> Events<B> {
-    fn new(body: B, lists: Lists) -> Self {
+    fn new(body: B, lists: Lists, room: Room) -> Self {
         let parser = Parser {
             lists,
+            room,
             ..Parser::default()
         };
         Self { body, parser }
@@ -268,6 +248,9 @@ struct Parser {
     data: Option<Vec<u8>>,
     /// A line feed belongs to the end before it.
     returned: bool,
+    /// For a long event, and what it has of that.
+    room: Room,
+    share: Option<Share>,
 }
 
 impl Parser {
@@ -285,8 +268,15 @@ impl Parser {
                 byte => self.line.push(*byte),
             }
             let data = self.data.as_ref().map_or(0, Vec::len);
-            if self.line.len() + self.fields.len() + data > LONGEST {
+            let held = self.line.len() + self.fields.len() + data;
+            if held > LONGEST {
                 return Err(format!("an event of more than {LONGEST} bytes"));
+            }
+            if held == 0 {
+                self.share = None;
+            } else if self.share.is_none() && !Room::has_always(held) {
+                let share = self.room.change(Share::default(), LONGEST);
+                self.share = Some(share.map_err(NotHeld::into_reason)?);
             }
         }
         Ok(out)

@@ -72,6 +72,8 @@ pub(in crate::sidecar) enum Question {
     },
     /// What came is a request that has more than one meaning, or none.
     Unclear(String),
+    /// It is held until it is decided about, and there is no room for that now.
+    Busy,
     /// The host that was allowed was not to be had.
     Unreachable(String),
     /// What came is no request; nothing more is read.

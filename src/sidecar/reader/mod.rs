@@ -25,6 +25,7 @@
 //! redaction     secrets out of answers
 //! secrets       the node's secrets: into requests, and out of answers
 //! mcp           messages of MCP, and lists in answers
+//! held          what of these is held whole, and the room for it
 //! outside       the connection to the host
 //! stream        the client's connection as hyper wants it, behind the guard
 //! websocket     the handshake of a WebSocket, and what follows it
@@ -32,6 +33,7 @@
 
 mod authority;
 mod conversation;
+mod held;
 mod life;
 mod mcp;
 pub(super) mod messages;

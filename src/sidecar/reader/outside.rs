@@ -94,6 +94,8 @@ impl Outside {
         };
         let mut builder = http1::Builder::new();
         builder.max_header_size(LONGEST_ANSWER);
+        // Of a body that the host does not take it keeps as much.
+        builder.max_buf_size(LONGEST_ANSWER + (16 << 10));
         let shaken = builder.handshake(Server::new(way)).await;
         let (sender, connection) = shaken.map_err(|error| broken(&error))?;
         let asks = Rc::new(Cell::new(false));

@@ -250,8 +250,8 @@ pub(super) fn refuse(
     port: u16,
     refusal: &Refusal,
 ) {
-    if let Refusal::Unreachable(why) = refusal {
-        wall.note_failed(via, &host.to_string(), port, why);
+    if let Refusal::Unreachable(_) | Refusal::Busy = refusal {
+        wall.note_failed(via, &host.to_string(), port, &refusal.to_string());
     }
     if !refusal.is_violation() {
         return;

@@ -297,7 +297,7 @@ fn how_to_ask(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> String 
     }
 }
 
-/// Answers a refusal: 403 with the rule that is missing, or 502 where the network is at fault.
+/// Answers a refusal: 403 with the rule that is missing, or 502 where the network is at fault, or 503 where it may be tried again.
 pub(super) async fn answer(
     wall: &Wall,
     stream: &TcpStream,
@@ -337,7 +337,10 @@ pub(super) fn words(
         }
         false => {
             explanation.error = "allowed by agentbox, but not reached";
-            502
+            match refusal {
+                Refusal::Busy => 503,
+                _ => 502,
+            }
         }
     };
     let phrase = phrase(explanation.endpoint.as_deref(), explanation.reason);

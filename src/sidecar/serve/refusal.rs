@@ -34,6 +34,8 @@ pub(super) enum Refusal {
     Local,
     /// Allowed, and not to be had: no violation.
     Unreachable(String),
+    /// Allowed or not, there is no room now to read it and decide: no violation.
+    Busy,
     /// One of the two sides is gone: no violation either.
     Broken(std::io::ErrorKind),
 }
@@ -41,7 +43,7 @@ pub(super) enum Refusal {
 impl Refusal {
     /// Whether the wall refused, as opposed to the network.
     pub fn is_violation(&self) -> bool {
-        !matches!(self, Self::Unreachable(_) | Self::Broken(_))
+        !matches!(self, Self::Unreachable(_) | Self::Busy | Self::Broken(_))
     }
 
     /// Under which word it is counted.
@@ -57,6 +59,7 @@ impl Refusal {
             Self::Own => "container-itself",
             Self::Local => "local",
             Self::Unreachable(_) => "unreachable",
+            Self::Busy => "busy",
             Self::Broken(_) => "broken",
         }
     }
@@ -77,6 +80,7 @@ impl Refusal {
             | Self::Own
             | Self::Local
             | Self::Unreachable(_)
+            | Self::Busy
             | Self::Broken(_) => None,
         }
     }
@@ -93,6 +97,7 @@ impl Refusal {
             | Self::Address(..)
             | Self::Own
             | Self::Unreachable(_)
+            | Self::Busy
             | Self::Broken(_) => false,
         };
         is_missing.then(|| match port {
@@ -131,6 +136,9 @@ impl std::fmt::Display for Refusal {
             ),
             Self::Own => f.write_str(
                 "it is this container itself: connect to it directly, without the proxy, and on a port that no rule names",
+            ),
+            Self::Busy => f.write_str(
+                "too many long messages of MCP are held at once, and there is no room for another one: try again",
             ),
             Self::Broken(kind) => write!(f, "the connection broke: {kind}"),
         }

@@ -158,6 +158,7 @@ impl Conversation<'_> {
                 }
                 Question::Unclear(why) => Err(Refusal::Other(bounded(why))),
                 Question::Unreachable(why) => Err(self.unreachable(why)),
+                Question::Busy => Err(Refusal::Busy),
                 Question::Request {
                     address,
                     unfit,

@@ -1,0 +1,310 @@
+//! What is held whole until it is decided about: messages of MCP, and answers with lists. Together they have a bound.
+//!
+//! Each may hold a little whatever the others do, so that nobody waits for who sends slowly. Who needs more takes room for all of it at
+//! once, and gives it back when the last of it has gone on: who held a part and waited for the rest could wait for others who do so.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::egress::mcp::LONGEST;
+
+/// What each may hold without room. Most calls are shorter.
+const ALWAYS: usize = 16 << 10;
+/// Room is counted in these.
+const UNIT: usize = 1 << 10;
+/// What all may hold besides: messages, and as much of answers.
+const ROOM: usize = 16 << 20;
+/// What goes on at a time: whoever sends a whole message at once copies it.
+const SLICE: usize = 16 << 10;
+/// How long a message, or an answer with a list, may take to come.
+const WITHIN: Duration = Duration::from_secs(30);
+/// The same of a message that takes room from others.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Why something is not held.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotHeld {
+    /// It is none that can be.
+    Unfit(String),
+    /// There is no room for it now.
+    Busy,
+}
+
+impl NotHeld {
+    const BUSY: &str = "too many long messages of MCP are held at once, and there is no room for another one: try again";
+
+    /// In words.
+    pub fn into_reason(self) -> String {
+        match self {
+            Self::Unfit(why) => why,
+            Self::Busy => Self::BUSY.to_owned(),
+        }
+    }
+}
+
+/// Who sends what is to be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// A program of the container, which is near.
+    Client,
+    Host,
+}
+
+/// Room for one kind of things that are held.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    free: Arc<Semaphore>,
+    within: Duration,
+    soon: Duration,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(ROOM / UNIT)),
+            within: WITHIN,
+            soon: SOON,
+        }
+    }
+}
+
+/// A share of it.
+#[derive(Debug, Default)]
+pub(super) struct Share(Option<OwnedSemaphorePermit>);
+
+impl Room {
+    /// Whether so many bytes may be held without room.
+    pub fn has_always(length: usize) -> bool {
+        length <= ALWAYS
+    }
+
+    /// Reads all of a body. What comes behind it is left out.
+    pub async fn whole<B>(&self, body: &mut B, sender: Sender) -> Result<(Vec<u8>, Share), NotHeld>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let unfit = |why: &str| NotHeld::Unfit(why.to_owned());
+        let length = body.size_hint().exact();
+        let most = length.map_or(LONGEST, |length| {
+            usize::try_from(length).unwrap_or(usize::MAX)
+        });
+        if most > LONGEST {
+            return Err(too_long());
+        }
+        let mut until = Instant::now() + self.within;
+        let (mut bytes, mut share) = (Vec::new(), Share::default());
+        loop {
+            let Ok(frame) = timeout_at(until, body.frame()).await else {
+                return Err(unfit("its body took too long"));
+            };
+            let Some(frame) = frame else {
+                return Ok((bytes, share));
+            };
+            let frame = frame.map_err(|_| unfit("its body ends before its end"))?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            let all = bytes.len() + data.len();
+            if all > LONGEST {
+                return Err(too_long());
+            }
+            if all > ALWAYS && share.0.is_none() {
+                share = match timeout_at(until, self.take(most)).await {
+                    Ok(share) => share,
+                    Err(_) => return Err(NotHeld::Busy),
+                };
+                if sender == Sender::Client {
+                    until = until.min(Instant::now() + self.soon);
+                }
+                bytes.reserve_exact(most - bytes.len());
+            }
+            bytes.extend_from_slice(&data);
+        }
+    }
+
+    /// Room for so many bytes.
+    async fn take(&self, length: usize) -> Share {
+        let units = units(length);
+        Share(Arc::clone(&self.free).acquire_many_owned(units).await.ok())
+    }
+
+    /// Room for so many bytes, and this share of it given back; an error where there is none now.
+    pub fn change(&self, share: Share, length: usize) -> Result<Share, NotHeld> {
+        drop(share);
+        match Self::has_always(length) {
+            true => Ok(Share::default()),
+            false => match Arc::clone(&self.free).try_acquire_many_owned(units(length)) {
+                Ok(permit) => Ok(Share(Some(permit))),
+                Err(_) => Err(NotHeld::Busy),
+            },
+        }
+    }
+}
+
+fn units(length: usize) -> u32 {
+    u32::try_from(length.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+fn too_long() -> NotHeld {
+    NotHeld::Unfit(format!(
+        "its body is longer than {LONGEST} bytes, and nobody reads a longer message of MCP"
+    ))
+}
+
+/// A body that was held, on its way: in slices, and its share of the room goes with it.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    rest: Bytes,
+    _share: Share,
+}
+
+impl Slices {
+    /// Of these bytes, for which there is this room.
+    pub fn new(bytes: Vec<u8>, share: Share) -> Self {
+        Self {
+            rest: bytes.into(),
+            _share: share,
+        }
+    }
+}
+
+impl Body for Slices {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let length = self.rest.len().min(SLICE);
+        let slice = self.rest.split_to(length);
+        Poll::Ready((!slice.is_empty()).then(|| Ok(Frame::data(slice))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(u64::try_from(self.rest.len()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+
+    const NEVER: Duration = Duration::from_secs(3600);
+    const AT_ONCE: Duration = Duration::from_millis(1);
+
+    fn run<F: Future>(future: F) -> F::Output {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().build().unwrap();
+        runtime.block_on(future)
+    }
+
+    fn room(within: Duration, soon: Duration) -> Room {
+        Room {
+            within,
+            soon,
+            ..Room::default()
+        }
+    }
+
+    fn body(length: usize) -> Full<Bytes> {
+        Full::from(vec![b'x'; length])
+    }
+
+    /// What is held, and whatever waits for room.
+    #[test]
+    fn all_that_is_held_has_a_bound_and_small_messages_never_wait() {
+        run(async {
+            let room = room(AT_ONCE, NEVER);
+            let mut held = Vec::new();
+            for _ in 0..ROOM / LONGEST {
+                held.push(
+                    room.whole(&mut body(LONGEST), Sender::Client)
+                        .await
+                        .unwrap(),
+                );
+            }
+            let long = room.whole(&mut body(ALWAYS + 1), Sender::Client).await;
+            assert_eq!(long.err(), Some(NotHeld::Busy));
+            let (small, share) = room.whole(&mut body(ALWAYS), Sender::Client).await.unwrap();
+            assert_eq!(small.len(), ALWAYS);
+            assert!(share.0.is_none());
+            // Until one has gone on, to its last byte and the end of its body.
+            let (bytes, share) = held.pop().unwrap();
+            let mut slices = Slices::new(bytes, share);
+            let mut sent = 0;
+            while let Some(frame) = slices.frame().await {
+                let slice = frame.unwrap().into_data().unwrap();
+                assert!(slice.len() <= SLICE);
+                sent += slice.len();
+            }
+            assert_eq!(sent, LONGEST);
+            assert!(room.change(Share::default(), ALWAYS + 1).is_err());
+            drop(slices);
+            assert!(room.whole(&mut body(LONGEST), Sender::Client).await.is_ok());
+        });
+    }
+
+    /// Bodies of which something came, and then nothing more.
+    #[test]
+    fn who_sends_slowly_keeps_room_for_a_short_time() {
+        struct Stuck(usize);
+        impl Body for Stuck {
+            type Data = Bytes;
+            type Error = Infallible;
+            fn poll_frame(
+                mut self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+                match std::mem::take(&mut self.0) {
+                    0 => Poll::Pending,
+                    length => Poll::Ready(Some(Ok(Frame::data(vec![0; length].into())))),
+                }
+            }
+        }
+        run(async {
+            for (length, room) in [
+                (1, room(AT_ONCE, NEVER)),
+                (ALWAYS + 1, room(NEVER, AT_ONCE)),
+            ] {
+                let stuck = room.whole(&mut Stuck(length), Sender::Client).await;
+                assert!(matches!(stuck, Err(NotHeld::Unfit(_))));
+            }
+            // Those who sent a byte hold nobody up.
+            let room = room(NEVER, NEVER);
+            let mut stuck: Vec<Stuck> = (0..100).map(|_| Stuck(1)).collect();
+            let all = stuck
+                .iter_mut()
+                .map(|body| room.whole(body, Sender::Client));
+            let mut all: Vec<_> = all.map(Box::pin).collect();
+            for one in &mut all {
+                let now = std::future::poll_fn(|cx| Poll::Ready(one.as_mut().poll(cx))).await;
+                assert!(now.is_pending());
+            }
+            assert!(room.whole(&mut body(LONGEST), Sender::Client).await.is_ok());
+        });
+    }
+
+    #[test]
+    fn a_body_that_says_it_is_longer_is_not_read() {
+        run(async {
+            let long = Room::default()
+                .whole(&mut body(LONGEST + 1), Sender::Host)
+                .await;
+            assert!(matches!(long, Err(NotHeld::Unfit(_))));
+        });
+    }
+}
