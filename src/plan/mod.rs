@@ -36,6 +36,7 @@ pub mod report;
 pub mod scratch;
 mod secrets;
 pub mod settings;
+mod sidecar;
 mod sort;
 pub mod support;
 #[cfg(test)]
@@ -253,7 +254,7 @@ pub fn plan(
         limits: bounds,
         leave: Some(governing.leave.clone()),
         ceilings: governing.ceilings.iter().map(ToString::to_string).collect(),
-        sidecar: network::sidecar(&governing.policy.network, governing.upstream.as_ref()),
+        sidecar: sidecar::sidecar(&governing.policy.network, governing.upstream.as_ref()),
         not_given,
         warnings,
     };

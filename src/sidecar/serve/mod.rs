@@ -244,6 +244,9 @@ pub(super) fn run_alone(
             .map_err(|why| step("take the names of the node")(std::io::Error::other(why)))?;
         wall::keep_log(&wall);
         accept::serve(&wall, listener, Vec::new()).map_err(step("listen"))?;
+        // Nobody ends the command for it: there is no warden.
+        let read = Rc::clone(&wall);
+        tokio::task::spawn_local(async move { read.reader_lost().await });
         readable(guarded)
             .await
             .map_err(step("wait for the command's end"))?;
@@ -307,6 +310,7 @@ pub(super) fn run(
             ended = readable(init) => ended.map_err(step("wait for the container's end"))?,
             // The warden ends what has lost its sidecar.
             () = wall.traps.caught_to_end() => {}
+            () = wall.reader_lost() => {}
         }
         wall.settle();
         Ok::<_, SidecarError>((wall, calls))

@@ -1,6 +1,7 @@
 //! What was refused: counted, written down, and shown to the container.
 
 use super::refusal::Refusal;
+use super::requests::GONE;
 use super::wall::Wall;
 use crate::audit::{Event, Verdict, Via, WallName, What};
 use crate::policy::Host;
@@ -95,6 +96,19 @@ impl Wall {
         let mut denied = self.denied.borrow_mut();
         let all = denied.entry("outside").or_default();
         *all = all.saturating_add(count.saturating_sub(1));
+    }
+
+    /// Logs the end of the reader of requests.
+    pub fn note_reader_lost(&self) {
+        let what = What::attempt(Via::Control, "", None);
+        self.log(Event {
+            cause: Some("reader-lost".to_owned()),
+            reason: Some(GONE.to_owned()),
+            hint: Some(
+                "look for what ended it: the OOM killer of the sidecar's cgroup, or somebody with root's rights".to_owned(),
+            ),
+            ..Event::new(WallName::Network, Verdict::Failed, what)
+        });
     }
 
     /// Logs the failure of an allowed connection, so that its reset has a reason.

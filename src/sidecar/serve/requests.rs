@@ -28,8 +28,8 @@ pub(super) use crate::sidecar::reader::messages::Way;
 use crate::sidecar::reader::messages::{Answer, Arrival, By, Line, Question};
 use crate::sys::socket;
 
-/// Why no request goes.
-const GONE: &str = "the sidecar's reader of requests has ended, and without it no request goes: start the container again";
+/// Why no request goes, for the log and for a program.
+pub(super) const GONE: &str = "the sidecar's reader of requests has ended, and without it no request goes: start the container again";
 
 /// The line to the process that reads requests.
 pub(super) struct Reader(Line);
@@ -38,6 +38,11 @@ impl Reader {
     /// Must be called inside a tokio runtime.
     pub fn new(line: OwnedFd) -> io::Result<Self> {
         Line::new(line).map(Self)
+    }
+
+    /// Waits until it has ended. Over this line it says nothing: one that does is not what it was.
+    pub async fn ended(&self) {
+        let _said = self.0.hear::<serde::de::IgnoredAny>().await;
     }
 
     /// Gives it a connection; the line for its questions.

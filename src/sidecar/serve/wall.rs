@@ -163,6 +163,15 @@ impl Wall {
         self.reader.as_ref()
     }
 
+    /// Waits until the reader of requests has ended, and writes that down at once; for ever where there is none.
+    pub async fn reader_lost(&self) {
+        match self.reader() {
+            Some(reader) => reader.ended().await,
+            None => std::future::pending().await,
+        }
+        self.note_reader_lost();
+    }
+
     /// Whether TLS is opened to this host, so that requests within it are seen.
     pub fn opens(&self, host: &Host) -> bool {
         let opened = self.opened.as_ref();

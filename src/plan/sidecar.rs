@@ -1,0 +1,61 @@
+//! What the sidecar itself may take, by what it has to do.
+
+use super::SidecarLimits;
+use super::network::{LISTENERS, UNDECIDED};
+use crate::policy::{Network, NetworkMode, TlsWay, Upstream};
+
+/// What a connection keeps, in the sidecar and in the kernel.
+const CONNECTION_BYTES: u64 = 32 << 10;
+/// The same through a proxy that speaks TLS, and by TLS to a host of requests: a buffer of 16 KiB each way, what rustls may not have sent yet (64 KiB) and has
+/// received (a record and its plaintext, 34 KiB); and what the reader keeps of a body that a host does not take (80 KiB).
+const TLS_CONNECTION_BYTES: u64 = 272 << 10;
+
+/// What the reader holds of messages of MCP and of answers with lists (`src/sidecar/reader/held.rs`), twice: a buffer that grew may be half
+/// empty.
+const HELD_BYTES: u64 = 64 << 20;
+
+/// What the sidecar itself may take. Without connections it sleeps; with them it is one thread.
+pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits {
+    let waits = SidecarLimits {
+        memory_bytes: 64 << 20,
+        pids: 16,
+        cpu_percent: 50,
+        files: 1024 + LISTENERS as u64,
+    };
+    let inbound = network.inbound.iter().any(|item| item.port().is_some());
+    match network.mode {
+        // A listener for each port, and three descriptors for each connection.
+        NetworkMode::Local if inbound => SidecarLimits {
+            cpu_percent: 100,
+            ..waits
+        },
+        NetworkMode::None | NetworkMode::Local => waits,
+        NetworkMode::Allowlist => {
+            let connections = u64::from(network.connections.get());
+            let mut rules = network.allow.iter().chain(&network.deny);
+            let requests = rules.any(|rule| rule.request().is_some());
+            let tls = requests || upstream.is_some_and(|upstream| upstream.tls);
+            let opened = requests && network.tls == TlsWay::Open;
+            let each = match (tls, opened) {
+                // The client's side of it as well.
+                (_, true) => 2 * TLS_CONNECTION_BYTES,
+                (true, false) => TLS_CONNECTION_BYTES,
+                (false, false) => CONNECTION_BYTES,
+            };
+            let held = if requests { HELD_BYTES } else { 0 };
+            // The reader's line for it, and the end of the stream that it carries for it.
+            let of_requests = if requests { 2 } else { 0 };
+            SidecarLimits {
+                memory_bytes: waits.memory_bytes + held + connections * each,
+                cpu_percent: 100,
+                // Two for each connection, and those whose wish is not known yet; listeners, the resolver, a timer for a few long streams,
+                // and the listeners of denied calls.
+                files: (2 + of_requests) * (connections + UNDECIDED)
+                    + LISTENERS as u64
+                    + 512
+                    + if inbound { 512 } else { 0 },
+                ..waits
+            }
+        }
+    }
+}
