@@ -114,6 +114,11 @@ impl HoneySearch {
         }
     }
 
+    /// Looks at something whole.
+    pub fn find(&self, whole: &[u8]) -> Option<Caught> {
+        self.honey.find(whole)
+    }
+
     /// Looks at the next piece; whether one ends in it.
     pub fn feed(&mut self, piece: &[u8]) -> Option<Caught> {
         if self.honey.is_empty() {

@@ -102,6 +102,8 @@ pub struct ClientWatch {
     /// The header of the next one, as far as it has come.
     header: Vec<u8>,
     greetings: u32,
+    /// Those that nobody has looked at, without the borders of records.
+    unseen: Vec<u8>,
 }
 
 impl ClientWatch {
@@ -114,12 +116,18 @@ impl ClientWatch {
             record: None,
             header: Vec::new(),
             greetings: 0,
+            unseen: Vec::new(),
         }
     }
 
     /// Whether a greeting has come, and named the host.
     pub fn has_greeted(&self) -> bool {
         self.greetings > 0
+    }
+
+    /// The greetings since the last time, put together out of their records.
+    pub fn take_greetings(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.unseen)
     }
 
     /// Takes what came next and appends to `out` what may go on. An error where it is no greeting, or one for another host.
@@ -202,7 +210,8 @@ impl ClientWatch {
             };
             check(greeting, &self.host)?;
             self.greetings += 1;
-            self.message.drain(..length);
+            self.unseen.clear();
+            self.unseen.extend(self.message.drain(..length));
         }
         if self.message.is_empty() {
             out.append(&mut self.held);
@@ -438,6 +447,19 @@ mod tests {
     fn one_byte_records_are_put_together() {
         assert_eq!(named(&records(&hello(&sni("example.com")), 1)), Ok(()));
         assert!(named(&records(&hello(&sni("evil.test")), 1)).is_err());
+    }
+
+    /// N48: something that is looked for in a greeting may lie over the border of two records.
+    #[test]
+    fn n48_a_greeting_is_had_without_the_borders_of_its_records() {
+        let hello = hello(&sni("example.com"));
+        for size in [1, 7, hello.len()] {
+            let mut watch = ClientWatch::new("example.com".parse().unwrap());
+            let mut out = Vec::new();
+            watch.feed(&records(&hello, size), &mut out).unwrap();
+            assert_eq!(watch.take_greetings(), hello, "{size}");
+            assert!(watch.take_greetings().is_empty());
+        }
     }
 
     #[test]

@@ -90,6 +90,11 @@ impl Search {
         self.0.is_none()
     }
 
+    /// Looks at something whole, before it goes on.
+    pub fn look_at(&self, whole: &[u8]) -> Result<(), Refusal> {
+        allowed(self.0.as_ref().and_then(|search| search.find(whole)))
+    }
+
     /// Looks at the next piece, before it goes on.
     pub fn look(&mut self, piece: &[u8]) -> Result<(), Refusal> {
         allowed(self.0.as_mut().and_then(|search| search.feed(piece)))

@@ -220,6 +220,9 @@ pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, R
             search.look(bytes)?;
             let is_tls = matches!(inner, Watch::Tls(_));
             let passed = pass(inner, bytes)?;
+            if let Watch::Tls(greeter) = inner {
+                search.look_at(&greeter.take_greetings())?;
+            }
             if is_tls && matches!(inner, Watch::Nothing) {
                 // From here on it is encrypted.
                 *watch = Watch::Nothing;

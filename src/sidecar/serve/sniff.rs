@@ -36,6 +36,11 @@ impl Greeter {
         &self.answered
     }
 
+    /// The greetings since the last time, put together out of their records.
+    pub fn take_greetings(&mut self) -> Vec<u8> {
+        self.watch.take_greetings()
+    }
+
     /// What of these bytes goes on; `None` once all does, with what was held back until then.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, Refusal> {
         if self.answered.get() {
@@ -112,7 +117,7 @@ pub(super) async fn client_hello(
             search.look(&chunk)?;
             greeter.watch.feed(&chunk, &mut out).map_err(refused)?;
         }
-        Ok(())
+        search.look_at(&greeter.take_greetings())
     };
     match tokio::time::timeout(FIRST_BYTES_WITHIN, reading).await {
         Ok(Ok(())) => Ok((out, greeter)),
