@@ -2,7 +2,7 @@
 //! for nothing else, however a message says it.
 
 use super::allowlist::{Agent, arrived, witness};
-use super::requests::trusting;
+use super::requests::{reader_of, trusting};
 use super::{Docker, runtime};
 use crate::command::{Finished, run};
 
@@ -241,4 +241,49 @@ fn calls_follow_the_rules_of_a_running_container() {
             && denied.contains(&format!("the missing rule: {address} tools/call:drop")),
         "{denied}"
     );
+}
+
+/// N20: what is held of messages has a bound, whatever many clients and a slow server do. The reader once died of 48 such calls.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn many_long_calls_to_a_slow_server_end_nothing() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = trusting();
+    let rule = "dev.agentbox.network.allow=mcp:https://api.example.test/slow/mcp tools/call:search_*";
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", rule]);
+    let before = reader_of(&agent.sidecar());
+    let program = "
+import collections, socket, threading
+text = b'{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"search_a\",\"arguments\":{\"a\":\"%s\"}}}'
+got = collections.Counter()
+def call(length, all_of_it=True):
+    body = text % (b'x' * length)
+    s = socket.create_connection(('api.example.test', 80), 60)
+    s.settimeout(60)
+    s.sendall(b'POST /slow/mcp HTTP/1.1\\r\\nHost: api.example.test\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n' % len(body))
+    s.sendall(body if all_of_it else body[:1])
+    return s
+def whole(length):
+    try:
+        got[call(length).recv(65536)[9:12].decode() or 'nothing'] += 1
+    except OSError as error:
+        got[type(error).__name__] += 1
+stuck = [call(1000000, False) for _ in range(40)]
+all = [threading.Thread(target=whole, args=(1000000,)) for _ in range(120)] + [threading.Thread(target=whole, args=(10,))]
+[one.start() for one in all]
+[one.join() for one in all]
+print(dict(got))
+";
+    let got = agent.python(program);
+    let answers: Vec<&str> = got.stdout.split('\'').skip(1).step_by(2).collect();
+    assert!(!answers.is_empty() && answers.contains(&"200"), "{got}");
+    assert!(
+        answers.iter().all(|code| ["200", "503"].contains(code)),
+        "{got}"
+    );
+    assert_eq!(reader_of(&agent.sidecar()), before, "{got}");
+    let to = (true, "http://api.example.test/slow/mcp");
+    let next = post(&agent, to, &call("search_next"), &[]);
+    assert!(next.stdout.contains("\"did\": \"search_next\""), "{next}");
 }

@@ -319,6 +319,14 @@ fn no_shape_of_a_request_gets_past_its_rule() {
         "X-Original-URL: /evil/url",
         "X-Rewrite-URL: /evil/url",
         "X-Forwarded-Host: other.example.test",
+        "X.HTTP.Method.Override: DELETE",
+        "SCRIPT_NAME: /repos/acme",
+        "PATH_INFO: /evil/url",
+        "X-Script-Name: /repos/acme",
+        "X-Envoy-Original-Path: /evil/url",
+        "x-amz-copy-source: /evil/url",
+        "x-ms-rename-source: /evil/url",
+        "Transfer_Encoding: chunked",
     ] {
         shapes.push(format!(
             "POST /repos/acme/evil HTTP/1.1\r\n{host}{field}\r\nContent-Length: 0\r\n\r\n"
@@ -542,12 +550,13 @@ pub(super) fn reader_of(sidecar: &str) -> Option<String> {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn who_reads_requests_has_nothing_else_and_without_it_none_goes() {
+fn who_reads_requests_has_nothing_else_and_its_container_ends_with_it() {
     let docker = Docker::alone();
     let _turn = witness();
     let _node = trusting();
     let allow = format!("{ALLOW}, example.test:80");
-    let agent = Agent::start(&docker, &[runtime(), "--annotation", &allow]);
+    let restart = "--restart=on-failure:3";
+    let agent = Agent::start(&docker, &[runtime(), restart, "--annotation", &allow]);
     let first = "http://api.example.test/repos/acme/with-reader";
     let got = agent.curl(true, &[first]);
     assert!(got.stdout.contains("/repos/acme/with-reader"), "{got}");
@@ -588,16 +597,56 @@ fn who_reads_requests_has_nothing_else_and_without_it_none_goes() {
             "{file}"
         );
     }
+    // The container ends with it, as with its sidecar, and the log says so. Its restart policy makes it whole again.
     run("kill", &["-9", &reader]).ok();
-    let got = agent.curl(true, &["-i", "http://api.example.test/repos/acme/without"]);
-    assert!(got.stdout.starts_with("HTTP/1.1 502"), "{got}");
-    assert!(got.stdout.contains("reader of requests has ended"), "{got}");
-    assert_eq!(arrived(&["/repos/acme/without"]), 0);
-    // Other connections have nothing to do with it.
-    let got = agent.curl(true, &["http://example.test/beside-a-dead-reader"]);
-    assert!(got.stdout.contains("/beside-a-dead-reader"), "{got}");
+    agent.container.await_inspect("{{.RestartCount}}", "1");
+    agent
+        .container
+        .await_inspect("{{.State.Status}}", "running");
+    let id = agent.container.inspect("{{.Id}}");
+    let told = run("agentbox", &["audit", "--format", "json", &id]).ok();
+    assert!(told.contains("reader-lost"), "{told}");
+    let got = agent.curl(true, &["http://api.example.test/repos/acme/healed"]);
+    assert!(got.stdout.contains("/repos/acme/healed"), "{got}");
     // Where no rule is for requests there is none.
     let only = "dev.agentbox.network.allow=example.test:80";
     let plain = Agent::start(&docker, &[runtime(), "--annotation", only]);
     assert_eq!(reader_of(&plain.sidecar()), None);
+}
+
+/// A list of harmful fields was never complete: what nobody knows is refused, and agents notice nothing.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn fields_that_are_known_arrive_and_others_are_refused_by_their_names() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let mut node = trusting();
+    let address = "http://api.example.test/repos/acme/fields";
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    let sent = |agent: &Agent<'_>, field: &str| agent.curl(true, &["-i", "-H", field, address]);
+    for field in [
+        "anthropic-beta: a",
+        "x-stainless-retry-count: 0",
+        "session_id: a",
+        "x-goog-api-client: a",
+        "Git-Protocol: version=2",
+        "X-Request-Id: a",
+    ] {
+        let got = sent(&agent, field);
+        assert!(got.stdout.starts_with("HTTP/1.1 200"), "{field}: {got}");
+    }
+    let odd = sent(&agent, "X-Acme-Trace: 1");
+    assert!(odd.stdout.starts_with("HTTP/1.1 403"), "{odd}");
+    assert!(odd.stdout.contains("its field x-acme-trace is not known"), "{odd}");
+    assert!(agent.violations().contains("x-acme-trace"));
+    drop(agent);
+    let config = format!(
+        "[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\nrequest-fields = [\"x-acme-*\"]\n"
+    );
+    node.write("config.toml", 0o600, &config);
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    let got = sent(&agent, "X-Acme-Trace: 1");
+    assert!(got.stdout.starts_with("HTTP/1.1 200"), "{got}");
+    let got = sent(&agent, "X-Other-Trace: 1");
+    assert!(got.stdout.starts_with("HTTP/1.1 403"), "{got}");
 }

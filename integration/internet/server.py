@@ -268,6 +268,8 @@ def http(sock, log, local):
         if path.split("/")[-1].split("-")[0] == "socket" and "upgrade" in fields:
             return switch(sock, log, path, fields, early)
         if path.endswith("/mcp"):
+            if "/slow/" in path:
+                time.sleep(5)
             rpc(sock, log, method, path, fields.get("content-type"), rest)
             continue
         if path.endswith("/events"):
