@@ -250,7 +250,8 @@ fn many_long_calls_to_a_slow_server_end_nothing() {
     let docker = Docker::alone();
     let _turn = witness();
     let _node = trusting();
-    let rule = "dev.agentbox.network.allow=mcp:https://api.example.test/slow/mcp tools/call:search_*";
+    let rule =
+        "dev.agentbox.network.allow=mcp:https://api.example.test/slow/mcp tools/call:search_*";
     let agent = Agent::start(&docker, &[runtime(), "--annotation", rule]);
     let before = reader_of(&agent.sidecar());
     let program = "

@@ -30,6 +30,7 @@ mod profiles;
 mod requests;
 mod secrets;
 mod secured;
+mod servers;
 mod shown;
 mod upstream;
 mod websockets;

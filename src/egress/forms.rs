@@ -105,20 +105,15 @@ impl Forms {
     /// Where a form ends that begins here.
     fn end_at(&self, bytes: &[u8], at: usize) -> Option<usize> {
         let text = Escaped(bytes);
-        let is_escape = text.is_escape(at);
         let mut end = None;
         for level in 0..=LEVELS {
-            // Where the first byte is plain, one look says that most begin nothing.
             let (first, next) = text.read(at, level)?;
+            let mut escapes = text.is_escape(at);
             for form in self.by_first.get(usize::from(first)).into_iter().flatten() {
-                end = end.max(text.rest_of(form, next, level));
+                end = end.max(text.rest_of(form, (next, level), &mut escapes));
             }
-            if !is_escape
-                && self
-                    .by_first
-                    .get(usize::from(first))
-                    .is_none_or(|forms| forms.is_empty())
-            {
+            // Without an escape all levels read the same, and most bytes begin nothing.
+            if !escapes {
                 break;
             }
         }
@@ -144,9 +139,15 @@ impl Escaped<'_> {
         self.0.get(at).is_some_and(|byte| b"%\\&".contains(byte))
     }
 
-    /// The end of what is left of a form behind its first character.
-    fn rest_of(&self, form: &[u8], mut at: usize, level: usize) -> Option<usize> {
+    /// The end of what is left of a form behind its first character. Says as well whether an escape was met.
+    fn rest_of(
+        &self,
+        form: &[u8],
+        (mut at, level): (usize, usize),
+        escapes: &mut bool,
+    ) -> Option<usize> {
         for wanted in &form[1..] {
+            *escapes |= self.is_escape(at);
             let (byte, next) = self.read(at, level)?;
             if byte != *wanted {
                 return None;
