@@ -1,5 +1,5 @@
 //! Servers as people run them (gunicorn with Flask, PHP, uvicorn with Starlette, a reader of JSON in C) behind rules for requests: none of
-//! them serves what no rule names (N42, N43, N47 of the threat list). Each attack is first tried without walls.
+//! them serves what no rule names (N39, N43, N47 of the threat list). Each attack is first tried without walls.
 
 use std::sync::Once;
 

@@ -206,7 +206,6 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
         ports.extend(ASKED);
     }
     let refusing = *mode == NetworkMode::Local;
-    let opened = (*tls == TlsWay::Open).then(|| Opened::of(&rules));
     let inbound: BTreeSet<u16> = inbound.iter().filter_map(|item| item.port()).collect();
     NetworkPlan {
         mode: *mode,
@@ -219,20 +218,17 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
             NetworkMode::Allowlist => resolved.services.clone(),
             NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
         },
-        request_fields: match rules.have_requests() {
-            true => resolved.request_fields.clone(),
-            false => BTreeSet::new(),
-        },
+        request_fields: resolved.request_fields.clone(),
         ports,
         asking: asks.then(|| Asking {
             seconds: ask_seconds.get(),
             limits: resolved.network_limits.clone(),
             learns,
         }),
+        opened: (*tls == TlsWay::Open).then(|| Opened::of(&rules)),
         rules,
         proxy_env: *mode != NetworkMode::None && *proxy_env == Switch::On,
         own_names: Vec::new(),
-        opened,
         authority: None,
         budget: Budget {
             connections: connections.get(),

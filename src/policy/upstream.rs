@@ -260,6 +260,24 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_node_adds_fields_of_requests() {
+        let network = |text: &str| toml::from_str::<NodeNetwork>(text);
+        let fields = network("request-fields = [\"X-Acme-Trace\", \"x-corp-*\"]").unwrap();
+        let fields: Vec<String> = fields
+            .request_fields
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(fields, ["x-acme-trace", "x-corp-*"]);
+        for wrong in ["host", "x-*", "*", "x.acme"] {
+            assert!(
+                network(&format!("request-fields = [\"{wrong}\"]")).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
     /// RFC 7617, section 2, and RFC 4648, section 10.
     #[test]
     fn writes_the_header_as_its_specification_does() {

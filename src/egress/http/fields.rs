@@ -82,7 +82,7 @@ mod tests {
 
     /// Found by reviews, each of them with a server that takes it for another request.
     #[test]
-    fn n42_what_makes_another_request_is_no_known_field() {
+    fn n39_what_makes_another_request_is_no_known_field() {
         let known = KnownFields::new(BTreeSet::new());
         for name in [
             "X-HTTP-Method-Override",
