@@ -17,6 +17,7 @@ mod home;
 pub mod hooks;
 pub mod join;
 mod judge;
+pub mod keys;
 pub mod limits;
 mod mount;
 pub mod mountinfo;

@@ -1,12 +1,14 @@
 //! PURE. The list of paths that no policy mounts, or lets be written: `policies/never.toml`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::facts::FileSystem;
+use super::keys::Keys;
 use super::settings::Settings;
 use crate::policy::Filesystem;
 
@@ -23,6 +25,9 @@ pub struct Never {
     file_system: Vec<KernelFileSystem>,
     own: Credentials,
     credentials: Credentials,
+    /// Private keys, which are known by what is in them.
+    #[serde(default)]
+    pub keys: Keys,
     /// Files that are judged by what is in them.
     #[serde(default)]
     pub settings: Settings,
@@ -163,6 +168,17 @@ impl Never {
         all.map(PathBuf::as_path)
     }
 
+    /// The last components of the names of what may be a credential.
+    pub fn last_names(&self) -> LastNames {
+        let names = self.credentials().filter_map(Path::file_name);
+        LastNames {
+            names: names
+                .map(|name| name.as_bytes().to_ascii_lowercase())
+                .collect(),
+            keys: self.keys.clone(),
+        }
+    }
+
     /// Entries of the list that lie strictly below `real`: they are masked when `real` is mounted.
     pub fn below<'a>(&'a self, real: &'a Path) -> impl Iterator<Item = (&'a Path, &'a str)> {
         self.host.iter().filter_map(move |h| {
@@ -176,9 +192,31 @@ impl Credentials {
     /// By how many of its last components a path is one of these.
     fn parts(&self, path: &Path, meant: &Meant) -> Option<usize> {
         let names = self.paths.iter();
-        let found = names.filter(|c| path.ends_with(c) && !meant.contains(*c));
+        let found = names.filter(|c| ends_with(path, c) && !meant.contains(*c));
         found.map(|c| c.components().count()).max()
     }
+}
+
+/// By which nearly every file is known to be no credential.
+pub struct LastNames {
+    names: HashSet<Vec<u8>>,
+    keys: Keys,
+}
+
+impl LastNames {
+    /// Whether something of this name may be a credential.
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.names.contains(&name.to_ascii_lowercase()) || self.keys.named(name).is_some()
+    }
+}
+
+/// Whether a path ends with a name, in letters of any case: a file system may fold them.
+pub(super) fn ends_with(path: &Path, name: &Path) -> bool {
+    let mut parts = path.components().rev();
+    name.components().rev().all(|want| {
+        let have = parts.next();
+        have.is_some_and(|have| have.as_os_str().eq_ignore_ascii_case(want.as_os_str()))
+    })
 }
 
 impl HostPath {
@@ -303,6 +341,24 @@ mod tests {
                 .refuses_but(Path::new("/home/me/.ssh/.codex/auth.json"), &meant)
                 .is_some()
         );
+    }
+
+    /// L6: a file system that folds letters finds them by any.
+    #[test]
+    fn letters_of_any_case_name_a_credential() {
+        let (never, none) = (Never::builtin(), Meant::new());
+        let last = never.last_names();
+        for path in ["me/.SSH", "me/.Aws", "me/.Config/GH", "x/.NetRC"] {
+            let path = Path::new(path);
+            assert!(never.credential(path, &none).is_some(), "{path:?}");
+            let name = path.file_name().unwrap().as_bytes();
+            assert!(last.contains(name), "{path:?}");
+        }
+        for path in ["me/SSH", "me/.config/ghx", "GH"] {
+            assert_eq!(never.credential(Path::new(path), &none), None, "{path}");
+        }
+        let meant = Meant::from([".ssh".into()]);
+        assert_eq!(never.credential(Path::new("me/.SSH"), &meant), None);
     }
 
     #[test]

@@ -44,6 +44,12 @@ fn known() -> Vec<String> {
     #[derive(Deserialize)]
     struct List {
         credentials: Credentials,
+        keys: Keys,
+    }
+    #[derive(Deserialize)]
+    struct Keys {
+        names: Vec<String>,
+        private: Vec<String>,
     }
     #[derive(Deserialize)]
     struct Credentials {
@@ -51,7 +57,8 @@ fn known() -> Vec<String> {
     }
     let list: List = toml::from_str(include_str!("../../policies/never.toml"))
         .expect("a test parses the built-in list");
-    list.credentials.paths
+    let keys = list.keys.names.into_iter().chain(list.keys.private);
+    list.credentials.paths.into_iter().chain(keys).collect()
 }
 
 string_form!(CredentialName);

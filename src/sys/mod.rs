@@ -7,7 +7,6 @@ pub mod bpf;
 pub mod deadline;
 pub mod event;
 pub mod fanotify;
-pub mod handle;
 pub mod kernel;
 pub mod keyring;
 pub mod loopback;

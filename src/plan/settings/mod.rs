@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::never::ends_with;
+
 /// Which files, and what is known of their lines: `[settings]` of `policies/never.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +44,7 @@ impl Settings {
     }
 
     fn known(&self, path: &Path) -> Option<&Known> {
-        self.file.iter().find(|file| path.ends_with(&file.path))
+        self.file.iter().find(|file| ends_with(path, &file.path))
     }
 
     /// Whether what tokens and keys begin with stands at the beginning of a word.

@@ -16,7 +16,7 @@ use crate::plan::SeenAs;
 const MOST: u64 = 1 << 20;
 
 /// What one costs that is empty, bytes.
-const OPENED: usize = 4096;
+pub(super) const OPENED: usize = 4096;
 
 /// A file inside a mount's source.
 pub(super) struct Content<'a> {
@@ -111,6 +111,14 @@ pub(super) fn all(file: File, most: u64) -> rustix::io::Result<Option<Vec<u8>>> 
     let read = file.take(most + 1).read_to_end(&mut bytes);
     read.map_err(|_| Errno::IO)?;
     Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= most))
+}
+
+/// The first bytes of a file.
+pub(super) fn beginning(file: File, most: usize) -> rustix::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = file.take(most as u64).read_to_end(&mut bytes);
+    read.map_err(|_| Errno::IO)?;
+    Ok(bytes)
 }
 
 /// Where a symbolic link leads.

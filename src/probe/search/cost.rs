@@ -30,6 +30,8 @@ pub(in crate::probe) struct Budget {
     /// Of files: git's indexes and the names in them, contents that are compared.
     pub(super) bytes: u64,
     pub(super) time: Duration,
+    /// How often directories that change meanwhile are listed again.
+    pub(super) rounds: usize,
 }
 
 impl Budget {
@@ -39,6 +41,7 @@ impl Budget {
         entries: 16_384,
         bytes: 64 << 20,
         time: Duration::from_millis(500),
+        rounds: 1,
     };
 
     /// Where all must be seen: more than any project has, and as long as a person waits. Where the rest may go unseen:
@@ -49,11 +52,13 @@ impl Budget {
                 entries: 1_000_000,
                 bytes: 1 << 30,
                 time: Duration::from_secs(60),
+                rounds: 40,
             },
             SearchRule::Partial => Self {
                 entries: 100_000,
                 bytes: 256 << 20,
                 time: Duration::from_secs(1),
+                rounds: 4,
             },
         }
     }
@@ -68,6 +73,7 @@ pub(super) struct Cost {
     budget: Budget,
     start: Instant,
     entries: usize,
+    steps: usize,
     bytes: u64,
     masks: usize,
     names: usize,
@@ -81,6 +87,7 @@ impl Cost {
             budget,
             start: Instant::now(),
             entries: 0,
+            steps: 0,
             bytes: 0,
             masks: 0,
             names: 0,
@@ -89,9 +96,22 @@ impl Cost {
         }
     }
 
-    /// For a search from the beginning, of which nothing is kept: in what is left of the time.
-    pub(super) fn again(&mut self) {
-        (self.entries, self.masks, self.names, self.kept) = (0, 0, 0, 0);
+    pub(super) fn rounds(&self) -> usize {
+        self.budget.rounds
+    }
+
+    /// Waits until a directory's times tell of a further change.
+    pub(super) fn rest(&mut self, time: Duration) {
+        std::thread::sleep(time.min(self.budget.time / 4));
+        self.look();
+    }
+
+    /// Something that was seen before is looked at again: that takes time, and nothing else.
+    pub(super) fn step(&mut self) {
+        self.steps += 1;
+        if self.steps % ENTRIES == 1 {
+            self.look();
+        }
     }
 
     /// Why it must stop, where it must.
@@ -108,7 +128,9 @@ impl Cost {
         self.entries += 1;
         let most = self.budget.entries;
         if self.entries > most {
-            self.end(format!("it has more than {most} entries"));
+            self.end(format!(
+                "it has more than {most} entries (du --inodes tells where)"
+            ));
         }
         if self.entries % ENTRIES == 1 {
             self.look();
@@ -160,12 +182,12 @@ impl Cost {
         self.masks += 1;
         self.names += path.as_os_str().len();
         if self.masks > MASKS {
-            self.end(format!("it has more than {MASKS} sockets and credentials"));
+            self.end(format!("it has more than {MASKS} sockets and credentials: remove them (find . -type s -delete)"));
         }
         if self.names > NAMES {
             let most = NAMES >> 20;
             self.end(format!(
-                "the paths of the sockets and credentials in it take more than {most} MiB"
+                "the paths of the sockets and credentials in it take more than {most} MiB: remove them (find . -type s -delete)"
             ));
         }
     }

@@ -7,7 +7,7 @@
 //! Where a repository is, git says by paths that hold in the container. So they are looked up there: in the mount that is
 //! searched, or in another one. Links are followed by nobody.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,6 +22,7 @@ use super::cost::Cost;
 use super::index::Index;
 use super::places::Places;
 use super::sha1::sha1;
+use crate::plan::never::LastNames;
 use crate::plan::{InGit, SeenAs, Untracked};
 
 /// The largest index that is read, MiB: a million files.
@@ -100,7 +101,7 @@ pub(super) struct Repositories<'a> {
     root: &'a OwnedFd,
     view: &'a View<'a>,
     /// The last components of the names that are asked for.
-    last: &'a HashSet<&'a [u8]>,
+    last: &'a LastNames,
     /// Each with its directory.
     trees: Vec<(u32, Tree)>,
     /// Which of them is the nearest to a directory, itself or above.
@@ -108,7 +109,7 @@ pub(super) struct Repositories<'a> {
 }
 
 impl<'a> Repositories<'a> {
-    pub(super) fn new(root: &'a OwnedFd, view: &'a View<'a>, last: &'a HashSet<&'a [u8]>) -> Self {
+    pub(super) fn new(root: &'a OwnedFd, view: &'a View<'a>, last: &'a LastNames) -> Self {
         Self {
             root,
             view,
@@ -116,12 +117,6 @@ impl<'a> Repositories<'a> {
             trees: Vec::new(),
             nearest: HashMap::new(),
         }
-    }
-
-    /// As new, for other numbers of directories.
-    pub(super) fn forget(&mut self) {
-        self.trees.clear();
-        self.nearest.clear();
     }
 
     /// A file or a symbolic link. Its content is read only where git has a file of its name.

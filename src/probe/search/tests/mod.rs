@@ -4,8 +4,11 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
+
 use super::*;
 use crate::plan::FileKind;
+use crate::plan::never::{Meant, Never};
 use crate::policy::SearchRule;
 use crate::probe::TestDir;
 
@@ -35,6 +38,10 @@ fn searched_but(dir: &Path, meant: &Meant, passed: &[&str]) -> SourceFacts {
     );
     facts.inside.sort_by(|a, b| a.path.cmp(&b.path));
     facts
+}
+
+fn open(dir: &Path) -> OwnedFd {
+    rustix::fs::open(dir, OFlags::PATH, Mode::empty()).unwrap()
 }
 
 fn found(facts: &SourceFacts) -> Vec<&str> {
@@ -173,6 +180,7 @@ fn what_ends_the_search_is_told() {
             entries,
             bytes: 1 << 20,
             time,
+            rounds: 0,
         };
         let mut search = Search::new(&root, &unwanted, &view, budget);
         search.all()
@@ -183,78 +191,9 @@ fn what_ends_the_search_is_told() {
     assert!(look(100, Duration::ZERO).unwrap_err().contains("after 0 s"));
 }
 
-#[test]
-fn a_directory_deeper_than_a_path_can_say_is_not_passed_over() {
-    let scratch = TestDir::new("search-deep");
-    let name = "d".repeat(250);
-    let mut at = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
-    for _ in 0..20 {
-        rustix::fs::mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)).unwrap();
-        at = rustix::fs::openat(&at, name.as_str(), OFlags::PATH, Mode::empty()).unwrap();
-    }
-    let why = searched(&scratch.0).unsearched.unwrap();
-    assert!(why.contains("cannot be read"), "{why}");
-}
-
-/// F2-H3: what was moved is not taken for what was removed, and a mount that never holds still is not let in.
-#[test]
-fn a_directory_that_is_moved_while_it_is_searched_is_not_passed_over() {
-    let scratch = TestDir::new("search-moved");
-    for name in ["moved/.aws", "removed", "replaced"] {
-        fs::create_dir_all(scratch.0.join(name)).unwrap();
-    }
-    let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
-    let (never, meant) = (Never::builtin(), Meant::new());
-    let names = [c"moved", c"removed", c"replaced"];
-    let handles = names.map(|name| Handles::default().of(root.as_fd(), name));
-    let told = handles[0].is_some() && rustix::process::geteuid().is_root();
-    fs::rename(scratch.0.join("moved"), scratch.0.join("elsewhere")).unwrap();
-    fs::remove_dir(scratch.0.join("removed")).unwrap();
-    fs::remove_dir(scratch.0.join("replaced")).unwrap();
-    fs::write(scratch.0.join("replaced"), "").unwrap();
-    let look = |index: usize| {
-        let (unwanted, view) = (Unwanted::new(never, &meant), View::default());
-        let budget = Budget::of(SearchRule::Complete);
-        let mut search = Search::new(&root, &unwanted, &view, budget);
-        let (name, handle) = (names[index].to_bytes(), handles[index].as_ref());
-        search.places.push(0, name, handle, None);
-        let mut room = Box::new_uninit_slice(NAMES);
-        search.directory(1, &mut room).unwrap();
-        search.moved
-    };
-    assert_eq!(look(0), Some("moved".into()));
-    // Where the file system does not tell, what is gone may have been moved.
-    for gone in [1, 2] {
-        assert_eq!(look(gone).is_none(), told, "{:?}", names[gone]);
-    }
-}
-
-/// A build that makes and removes directories all the time does not end a search.
-#[test]
-fn a_busy_workspace_is_searched() {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let scratch = TestDir::new("search-busy");
-    for number in 0..300 {
-        fs::create_dir_all(scratch.0.join(format!("{number}/below"))).unwrap();
-    }
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                let made = scratch.0.join("zz-made");
-                fs::create_dir(&made).unwrap();
-                fs::remove_dir(&made).unwrap();
-            }
-        });
-        let found: Vec<_> = (0..20).map(|_| searched(&scratch.0).unsearched).collect();
-        done.store(true, Ordering::Relaxed);
-        assert!(found.iter().all(Option::is_none), "{found:?}");
-    });
-}
-
 /// what a repository has is seen, and what it has otherwise is told apart.
 mod bounds;
+mod deep;
+mod keys;
+mod moving;
 mod repositories;

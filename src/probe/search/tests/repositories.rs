@@ -1,7 +1,7 @@
 //! what git has is seen, what it has otherwise is told apart, and of the rest it is told.
 
 use super::*;
-use crate::plan::{SeenAs, Untracked};
+use crate::plan::{InGit, Seen, SeenAs, Untracked};
 use crate::probe::search::index::tests::Made;
 
 /// A work tree, and what is beside it.

@@ -1,0 +1,222 @@
+//! What becomes of an entry of a directory: it is passed over, hidden, or looked into.
+
+use std::ffi::{CStr, OsStr};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::content::{self, Content};
+use super::git::{Known, Spot};
+use super::places::Places;
+use super::{Directory, Search, TOLD};
+use crate::plan::{InGit, Inside, Seen, keys};
+
+/// The reason why a directory with files of git's is not hidden, and the remedy.
+const DEEP: &str =
+    "a socket or credential in it lies deeper than a path can say (remove its directories)";
+
+/// What becomes of an entry of a directory.
+enum Next {
+    /// Nothing more.
+    Past,
+    /// A directory is looked into, which lies in one that is hidden as a whole, or in none.
+    Into(Option<u32>),
+}
+
+impl Search<'_> {
+    /// Whether it is a directory to be looked into.
+    pub(super) fn entry(&mut self, at: &Directory<'_>, name: &CStr, kind: FileType) -> bool {
+        let next = match self.places.within(at.number) {
+            Some(whole) => self.in_hidden(at, whole, name, kind),
+            None => self.in_open(at, name, kind),
+        };
+        let directory = kind == FileType::Directory || kind == FileType::Unknown;
+        let Next::Into(within) = next else {
+            return false;
+        };
+        let name = name.to_bytes();
+        if !directory || self.is_passed(at, name) || self.cost.keep(Places::cost(name)).is_err() {
+            return false;
+        }
+        let number = self.places.push(at.number, name, within);
+        self.busy.met(at.number, number);
+        true
+    }
+
+    /// Whether a directory is one that is not looked into.
+    fn is_passed(&self, at: &Directory<'_>, name: &[u8]) -> bool {
+        let name = OsStr::from_bytes(name);
+        self.passed.iter().any(|part| {
+            part.file_name() == Some(name)
+                && part.parent() == Some(self.places.path(at.number).as_path())
+        })
+    }
+
+    /// An entry of a directory that is seen. What is called like a credential is hidden, but for a project's own settings and
+    /// what git has with this very content.
+    fn in_open(&mut self, at: &Directory<'_>, name: &CStr, kind: FileType) -> Next {
+        let name = name.to_bytes();
+        if !self.unwanted.may_be(name, kind) {
+            return Next::Into(None);
+        }
+        if let Some(deep) = self.places.too_deep(at.number, name) {
+            return self.bury(at, deep, name, kind);
+        }
+        let path = self.places.path(at.number).join(OsStr::from_bytes(name));
+        let why = self.unwanted.why(&self.bases, &path, kind);
+        let Some((why, known_by)) = why.or_else(|| self.key(at, name, kind)) else {
+            return Next::Into(None);
+        };
+        let inside = Inside::hidden(path, why, known_by);
+        match kind {
+            FileType::Directory => {
+                let path = inside.path.as_path();
+                let spot = spot(&self.places, at, path);
+                match self.repositories.directory(&mut self.cost, spot) {
+                    Some(git) => self.hide(at.number, inside, git),
+                    // What git has in it is seen.
+                    None => {
+                        let whole = u32::try_from(self.inside.len()).ok();
+                        self.hide(at.number, inside, InGit::Nothing);
+                        return Next::Into(whole);
+                    }
+                }
+            }
+            FileType::RegularFile => match self.file(at, &inside.path, kind) {
+                Known::Shown(_) => {}
+                Known::Hidden(git) => self.hide(at.number, inside, git),
+            },
+            // Git passes over them.
+            _ => self.hide(at.number, inside, InGit::Nothing),
+        }
+        Next::Past
+    }
+
+    /// An entry of a directory that is hidden as a whole: only what git has with this very content is seen, and git must miss
+    /// nothing else.
+    fn in_hidden(&mut self, at: &Directory<'_>, whole: u32, name: &CStr, kind: FileType) -> Next {
+        if self.places.too_deep(at.number, name.to_bytes()).is_some() {
+            return Next::Past;
+        }
+        let path = self.places.path(at.number);
+        let path = path.join(OsStr::from_bytes(name.to_bytes()));
+        let git = match kind {
+            FileType::Directory => {
+                let spot = spot(&self.places, at, &path);
+                match self.repositories.directory(&mut self.cost, spot) {
+                    Some(git) => git,
+                    None => return Next::Into(Some(whole)),
+                }
+            }
+            FileType::RegularFile | FileType::Symlink => match self.file(at, &path, kind) {
+                Known::Hidden(git) => git,
+                Known::Shown(what) => {
+                    self.cost.mask(&path);
+                    if let Some(hidden) = self.inside.get_mut(whole as usize)
+                        && let Ok(path) = path.strip_prefix(&hidden.path)
+                    {
+                        let path = path.to_owned();
+                        hidden.seen.retain(|seen| seen.path != path);
+                        hidden.seen.push(Seen { path, what });
+                    }
+                    return Next::Past;
+                }
+            },
+            _ => return Next::Past,
+        };
+        // Of what git does not have, it sees nothing.
+        if matches!(git, InGit::Changed | InGit::Untold(_))
+            && let Some(hidden) = self.inside.get(whole as usize)
+        {
+            let why = hidden.why.clone();
+            let inside = Inside {
+                covered: true,
+                ..Inside::hidden(path, why, 0)
+            };
+            self.hide(at.number, inside, git);
+        }
+        Next::Past
+    }
+
+    /// Why a file is not to be seen whose name may be that of a private key. Whoever owns it could make it readable.
+    fn key(&mut self, at: &Directory<'_>, name: &[u8], kind: FileType) -> Option<(String, usize)> {
+        let keys = &self.unwanted.never.keys;
+        if kind != FileType::RegularFile || keys.named(name).is_none() {
+            return None;
+        }
+        let name = Path::new(OsStr::from_bytes(name));
+        let private = match content::regular(at.fd.as_fd(), name) {
+            Ok(None) | Err(Errno::NOENT | Errno::LOOP) => false,
+            Ok(Some((file, _))) => {
+                let mode = rustix::fs::fstat(&file).map_or(0, |stat| stat.st_mode);
+                let most = keys::LOOKED_AT;
+                keys.may_be(name, mode, self.unwanted.meant)
+                    && self.cost.read(content::OPENED + most).is_ok()
+                    && content::beginning(file, most).map_or(true, |b| keys::is_private(&b))
+            }
+            Err(_) => keys.may_be(name, 0, self.unwanted.meant),
+        };
+        private.then(|| (keys.why.clone(), 1))
+    }
+
+    fn file(&mut self, at: &Directory<'_>, path: &Path, kind: FileType) -> Known {
+        let mut content = Content::new(self.root, path, kind);
+        let settings = &self.unwanted.never.settings;
+        if kind == FileType::RegularFile
+            && settings.is_one(path)
+            && let Some(found) = content.get(&mut self.cost)
+            && settings.are_harmless(path, &found.bytes)
+        {
+            return Known::Shown(found.what.clone());
+        }
+        let spot = spot(&self.places, at, path);
+        self.repositories.file(&mut self.cost, spot, &mut content)
+    }
+
+    /// No path can name what is hidden there for a mount over it. So a directory above is hidden as a whole.
+    fn bury(&mut self, at: &Directory<'_>, deep: u32, name: &[u8], kind: FileType) -> Next {
+        let tail = self.places.tail(at.number, TOLD);
+        let tail = tail.join(OsStr::from_bytes(name));
+        let why = self.unwanted.why(&[PathBuf::new()], &tail, kind);
+        if why.or_else(|| self.key(at, name, kind)).is_none() {
+            return Next::Into(None);
+        }
+        if self.buried.insert(deep) {
+            let why = "what is hidden in it lies deeper than a path can say".to_owned();
+            let inside = Inside::hidden(self.places.path(deep), why, 1);
+            let above = self.places.above(deep).unwrap_or(deep);
+            let spot = Spot {
+                places: &self.places,
+                directory: above,
+                path: &inside.path,
+            };
+            let git = self.repositories.directory(&mut self.cost, spot);
+            // Git has files in it, which would go with it.
+            let git = git.unwrap_or_else(|| InGit::Untold(DEEP.to_owned()));
+            self.hide(above, inside, git);
+        }
+        Next::Past
+    }
+
+    fn hide(&mut self, directory: u32, inside: Inside, git: InGit) {
+        self.cost.mask(&inside.path);
+        // Nobody has looked to the end: that is told, and no more.
+        let git = match self.cost.is_spent() {
+            true => InGit::Nothing,
+            false => git,
+        };
+        self.inside.push(Inside { git, ..inside });
+        self.found_in.push(directory);
+    }
+}
+
+fn spot<'s>(places: &'s Places, at: &Directory<'_>, path: &'s Path) -> Spot<'s> {
+    Spot {
+        places,
+        directory: at.number,
+        path,
+    }
+}

@@ -1,0 +1,77 @@
+//! MEDIUM-4 (F23): directories deeper than a path can say, which an agent makes with one loop.
+
+use super::*;
+
+/// So many nested directories, the way that an agent makes them; the deepest.
+fn nest(dir: &Path, name: &str, depth: usize) -> OwnedFd {
+    let mut at = open(dir);
+    for _ in 0..depth {
+        rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)).unwrap();
+        at = rustix::fs::openat(&at, name, OFlags::PATH, Mode::empty()).unwrap();
+    }
+    at
+}
+
+/// A directory that is removed by its parts: `remove_dir_all` needs a descriptor for each level.
+struct Deep(TestDir);
+
+impl Drop for Deep {
+    fn drop(&mut self) {
+        std::process::Command::new("rm")
+            .args(["-rf"])
+            .arg(&self.0.0)
+            .status()
+            .unwrap();
+    }
+}
+
+#[test]
+fn what_no_path_can_name_is_searched_and_hidden_with_the_directory_above() {
+    let scratch = Deep(TestDir::new("search-deep"));
+    let dir = &scratch.0.0;
+    for name in ["plain", "hides"] {
+        fs::create_dir(dir.join(name)).unwrap();
+    }
+    nest(&dir.join("plain"), "dd", 3000);
+    let facts = searched(dir);
+    assert_eq!((facts.unsearched, facts.inside), (None, Vec::new()));
+    let deepest = nest(&dir.join("hides"), "dd", 3000);
+    for name in [".aws", ".ssh"] {
+        rustix::fs::mkdirat(&deepest, name, Mode::from_raw_mode(0o755)).unwrap();
+    }
+    let facts = searched(dir);
+    assert_eq!(facts.unsearched, None);
+    let [inside] = facts.inside.as_slice() else {
+        panic!("{} are hidden", facts.inside.len());
+    };
+    // A path that a mount can have, and as deep as such a one may be.
+    assert!((2990..=3000).contains(&inside.path.as_os_str().len()));
+    assert!(inside.path.starts_with("hides/dd"));
+    assert!(inside.why.contains("deeper"));
+}
+
+/// Each directory is opened so often, however deep it lies and in whatever order: by its parent, and on the way back.
+#[test]
+fn a_deep_tree_with_branches_is_walked_in_steps() {
+    let scratch = Deep(TestDir::new("search-branches"));
+    let dir = &scratch.0.0;
+    let mut at = open(dir);
+    for _ in 0..400 {
+        for name in ["a", "d", "z"] {
+            rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)).unwrap();
+        }
+        for name in ["a", "z"] {
+            rustix::fs::mkdirat(&at, format!("{name}/.aws"), Mode::from_raw_mode(0o755)).unwrap();
+        }
+        at = rustix::fs::openat(&at, "d", OFlags::PATH, Mode::empty()).unwrap();
+    }
+    let root = open(dir);
+    let (never, meant, view) = (Never::builtin(), Meant::new(), View::default());
+    let unwanted = Unwanted::new(never, &meant);
+    let mut search = Search::new(&root, &unwanted, &view, Budget::of(SearchRule::Complete));
+    search.bases = vec![PathBuf::new()];
+    search.until_still().unwrap();
+    assert_eq!(search.inside.len(), 800);
+    // Twice for the two looks at each of the 1,201, with room for those that were listed again.
+    assert!(search.walk.steps < 12_000, "{}", search.walk.steps);
+}

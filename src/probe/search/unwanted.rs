@@ -1,0 +1,61 @@
+//! What a search looks for: sockets, and credentials other than those that are meant to be seen.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+
+use crate::plan::never::{LastNames, Meant, Never};
+
+pub(in crate::probe) struct Unwanted<'a> {
+    pub(super) never: &'a Never,
+    pub(super) meant: &'a Meant,
+    /// Device and inode of the runtime's own program: whoever writes it is root at the next start.
+    pub(super) runtime: Option<(u64, u64)>,
+    /// The last components of credentials' names: nearly every file is none of them.
+    pub(super) last: LastNames,
+}
+
+impl<'a> Unwanted<'a> {
+    pub(in crate::probe) fn new(never: &'a Never, meant: &'a Meant) -> Self {
+        Self {
+            never,
+            meant,
+            runtime: rustix::fs::stat("/proc/self/exe")
+                .ok()
+                .map(|s| (s.st_dev, s.st_ino)),
+            last: never.last_names(),
+        }
+    }
+
+    /// Whether this is the runtime's own program.
+    pub(in crate::probe) fn is_runtime(&self, dev: u64, ino: u64) -> bool {
+        self.runtime == Some((dev, ino))
+    }
+
+    /// Why something in a source with these names is not to be seen. A credential is known by where it really lies: by
+    /// the directories above the mount as well.
+    pub(super) fn why(
+        &self,
+        bases: &[PathBuf],
+        relative: &Path,
+        kind: FileType,
+    ) -> Option<(String, usize)> {
+        match kind {
+            FileType::Socket => return Some(("it is a socket".to_owned(), 1)),
+            // It leads to something inside the container, which is judged as what it is.
+            FileType::Symlink => return None,
+            _ => {}
+        }
+        let found = bases.iter().filter_map(|base| {
+            let path = base.join(relative);
+            let why = self.never.credential(&path, self.meant)?;
+            let parts = self.never.credential_parts(&path, self.meant)?;
+            Some((why.to_owned(), parts))
+        });
+        found.max_by_key(|(_, parts)| *parts)
+    }
+
+    pub(super) fn may_be(&self, name: &[u8], kind: FileType) -> bool {
+        kind == FileType::Socket || self.last.contains(name)
+    }
+}

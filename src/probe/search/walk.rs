@@ -1,0 +1,164 @@
+//! SHELL. Opens the directories of a search, each by its parent's descriptor: a path from the root has an end (PATH_MAX), and
+//! would be walked again for each.
+//!
+//! Only so many descriptors are held. What was left behind is reached by `..` again, and is then compared with what it was.
+//! Nothing here is proof that a directory still lies where it was met: the second look at all of them is (`settle.rs`).
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+
+use super::places::Places;
+
+/// How many are held open.
+const HELD: usize = 32;
+
+pub(super) struct Walk<'a> {
+    root: &'a OwnedFd,
+    /// Each lies in the one before it.
+    held: Vec<(u32, OwnedFd)>,
+    /// How many directories were opened or passed on the way.
+    #[cfg(test)]
+    pub(super) steps: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(root: &'a OwnedFd) -> Self {
+        Self {
+            root,
+            held: Vec::new(),
+            #[cfg(test)]
+            steps: 0,
+        }
+    }
+
+    /// Opens a directory to list it.
+    pub(super) fn open(&mut self, places: &Places, number: u32) -> rustix::io::Result<OwnedFd> {
+        match places.above(number) {
+            None => beneath(self.root.as_fd(), b".", OFlags::RDONLY),
+            Some(above) => {
+                let parent = self.at(places, above)?;
+                beneath(parent, places.name(number), OFlags::RDONLY)
+            }
+        }
+    }
+
+    /// What a directory is now, by its name in its parent.
+    pub(super) fn look(&mut self, places: &Places, number: u32) -> rustix::io::Result<Statx> {
+        match places.above(number) {
+            None => stat(self.root.as_fd()),
+            Some(above) => {
+                let name = Path::new(OsStr::from_bytes(places.name(number)));
+                stat_at(self.at(places, above)?, name)
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        #[cfg(test)]
+        {
+            self.steps += 1;
+        }
+    }
+
+    /// A descriptor of a directory, for what lies in it.
+    fn at(&mut self, places: &Places, number: u32) -> rustix::io::Result<BorrowedFd<'_>> {
+        match self.held.iter().rposition(|(held, _)| *held == number) {
+            Some(index) => self.held.truncate(index + 1),
+            None => self.go(places, number)?,
+        }
+        let (_, last) = self.held.last().ok_or(Errno::NOENT)?;
+        Ok(last.as_fd())
+    }
+
+    fn go(&mut self, places: &Places, number: u32) -> rustix::io::Result<()> {
+        if places.is_near(number) {
+            let path = places.path(number);
+            let path = match path.as_os_str().is_empty() {
+                true => b".",
+                false => path.as_os_str().as_bytes(),
+            };
+            let fd = beneath(self.root.as_fd(), path, OFlags::PATH)?;
+            self.step();
+            self.held = vec![(number, fd)];
+            return Ok(());
+        }
+        if self.climb(places, number)? {
+            return Ok(());
+        }
+        // Down, from the nearest one that is held or near.
+        let mut down = vec![number];
+        let mut at = places.above(number).ok_or(Errno::NOENT)?;
+        while !places.is_near(at) && !self.held.iter().any(|(held, _)| *held == at) {
+            down.push(at);
+            at = places.above(at).ok_or(Errno::NOENT)?;
+        }
+        self.at(places, at)?;
+        for number in down.into_iter().rev() {
+            self.step();
+            let (_, parent) = self.held.last().ok_or(Errno::NOENT)?;
+            let fd = beneath(parent.as_fd(), places.name(number), OFlags::PATH)?;
+            if self.held.len() == HELD {
+                self.held.remove(0);
+            }
+            self.held.push((number, fd));
+        }
+        Ok(())
+    }
+
+    /// Goes up to a directory that is above those that are held. Whether it is.
+    fn climb(&mut self, places: &Places, to: u32) -> rustix::io::Result<bool> {
+        let Some(mut at) = self.held.first().map(|(held, _)| *held) else {
+            return Ok(false);
+        };
+        let first = at;
+        while places.level(at) > places.level(to) {
+            at = places.above(at).ok_or(Errno::NOENT)?;
+        }
+        if at != to {
+            return Ok(false);
+        }
+        self.held.truncate(1);
+        let (_, mut fd) = self.held.pop().ok_or(Errno::NOENT)?;
+        let mut at = first;
+        while at != to {
+            at = places.above(at).ok_or(Errno::NOENT)?;
+            self.step();
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            fd = rustix::fs::openat(&fd, "..", flags, Mode::empty())?;
+            if stat(fd.as_fd())?.stx_ino != places.ino(at) {
+                // Somebody has moved it.
+                return Err(Errno::NOENT);
+            }
+        }
+        self.held.push((to, fd));
+        Ok(true)
+    }
+}
+
+/// Opens a directory beneath another, by way of no link and no other file system.
+fn beneath(at: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat2(at, path, flags, Mode::empty(), resolve)
+}
+
+/// What is open.
+pub(super) fn stat(fd: BorrowedFd<'_>) -> rustix::io::Result<Statx> {
+    stat_by(fd, Path::new(""), AtFlags::EMPTY_PATH)
+}
+
+/// What has a name in a directory; a link is itself.
+pub(super) fn stat_at(directory: BorrowedFd<'_>, name: &Path) -> rustix::io::Result<Statx> {
+    stat_by(directory, name, AtFlags::empty())
+}
+
+fn stat_by(at: BorrowedFd<'_>, name: &Path, flags: AtFlags) -> rustix::io::Result<Statx> {
+    let flags = flags | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    rustix::fs::statx(at, name, flags, wanted)
+}
