@@ -4,6 +4,7 @@
 //!
 //! Each path is looked up once: the descriptor that was judged is the one that is covered.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -110,6 +111,25 @@ impl<'a> Masks<'a> {
     /// Masks a path; a missing one is fine.
     pub(super) fn mask(&mut self, path: &Path) -> Result<(), EnforceError> {
         self.mask_if_there(path).map(drop)
+    }
+
+    /// An error unless a directory in which something was found is the one that was searched: another one may have been put
+    /// into its place, with something of the same name in it.
+    pub(super) fn is_held(
+        &self,
+        directory: &Path,
+        inodes: &BTreeSet<u64>,
+    ) -> Result<(), EnforceError> {
+        let step = format!(
+            "mask what was found in {directory:?}, which was moved since (start it again when no other process moves it)"
+        );
+        let found = self.follow.open(directory);
+        let found = found.and_then(|fd| rustix::fs::fstat(&fd));
+        match found {
+            Ok(stat) if inodes.contains(&stat.st_ino) => Ok(()),
+            Ok(_) => Err(EnforceError::step(step)(Errno::STALE)),
+            Err(e) => Err(EnforceError::step(step)(e)),
+        }
     }
 
     /// Masks a path that was found inside a mount. It must still be there: else it was moved aside to escape the mask.
@@ -275,6 +295,24 @@ mod tests {
         let directory = Ok(FileKind::Directory);
         assert_ne!(masked(Follow::OfTheKernel), directory);
         assert_eq!(masked(Follow::AsTheProgramWould), directory);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// F22: a directory with something of the same name in it was put into the place of the one that was searched.
+    #[test]
+    fn another_directory_in_the_place_of_a_found_one_is_an_error() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = std::env::temp_dir().join(format!("cover-held-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("x/.aws")).unwrap();
+        let dir = dir.canonicalize().unwrap();
+        let place = dir.join("x");
+        let held = BTreeSet::from([std::fs::metadata(&place).unwrap().ino()]);
+        let masks = Masks::new(Follow::Never, None);
+        masks.is_held(&place, &held).unwrap();
+        std::fs::rename(&place, dir.join("y")).unwrap();
+        std::fs::create_dir_all(dir.join("x/.aws")).unwrap();
+        let error = masks.is_held(&place, &held).unwrap_err().to_string();
+        assert!(error.contains("moved since"), "{error}");
         std::fs::remove_dir_all(dir).unwrap();
     }
 

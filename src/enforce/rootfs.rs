@@ -6,7 +6,7 @@
 //! a directory above may belong to a running agent. Everything uses the descriptor-based mount calls: nothing is mounted
 //! on the host, and nothing is left to unmount when the container ends.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -91,7 +91,16 @@ pub fn mount_all(
         .map(|s| (s.directory.as_path(), s.files.as_slice()))
         .collect();
     let mut masks = Masks::new(Follow::Never, None);
+    let held = plan.found_in.iter();
+    let held: HashMap<&Path, &BTreeSet<u64>> =
+        held.map(|f| (f.directory.as_path(), &f.inodes)).collect();
     for path in plan.masked.iter().filter(ours) {
+        if plan.found.contains(path)
+            && let Some(directory) = path.parent()
+            && let Some(inodes) = held.get(directory)
+        {
+            masks.is_held(directory, inodes)?;
+        }
         match seen.get(path.as_path()) {
             Some(files) => super::seen::mask_but(path, files)?,
             None if plan.found.contains(path) => masks.mask_found(path)?,

@@ -285,6 +285,9 @@ pub struct Inside {
     /// search.
     #[serde(default)]
     pub known_by: usize,
+    /// The inode of the directory that it lies in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<u64>,
     /// What git makes of it, hidden as it is.
     #[serde(default, skip_serializing_if = "InGit::is_nothing")]
     pub git: InGit,
@@ -333,6 +336,7 @@ impl Inside {
             path,
             why,
             known_by,
+            directory: None,
             git: InGit::Nothing,
             covered: false,
             seen: Vec::new(),

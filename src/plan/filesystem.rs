@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{BindAccess, Exclude, MountKind, PlannedMount, Pruned, Seen, text};
+use super::{BindAccess, Exclude, FoundIn, MountKind, PlannedMount, Pruned, Seen, text};
 use crate::policy::{RootAccess, ScratchOn, escape};
 
 /// The file system wall.
@@ -38,6 +38,9 @@ pub struct FilesystemPlan {
     /// Those of the masked paths that were found inside a mount: they must be there when they are masked.
     #[serde(with = "text::many")]
     pub found: BTreeSet<PathBuf>,
+    /// The directories of those: they must be the same then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found_in: Vec<FoundIn>,
     /// What is seen in some of those.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<SeenIn>,

@@ -12,6 +12,7 @@ mod ephemeral;
 mod error;
 pub mod facts;
 mod filesystem;
+mod found_in;
 pub mod git;
 mod home;
 pub mod hooks;
@@ -72,6 +73,7 @@ pub use facts::{
     NetworkState, Seen, SeenAs, SourceFacts,
 };
 pub use filesystem::{Ephemeral, EphemeralContent, FilesystemPlan, ScratchPlace, SeenIn};
+pub use found_in::FoundIn;
 pub use git::{Exclude, InGit, Untracked};
 pub use limits::LimitsPlan;
 pub use mount::{

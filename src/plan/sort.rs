@@ -53,6 +53,7 @@ pub(super) struct Sorted {
     pub(super) pruned: Vec<Pruned>,
     pub(super) masked: BTreeSet<PathBuf>,
     pub(super) found: BTreeSet<PathBuf>,
+    pub(super) found_in: BTreeMap<PathBuf, BTreeSet<u64>>,
     pub(super) seen: Vec<SeenIn>,
     pub(super) pinned: BTreeSet<PathBuf>,
     pub(super) replaced: BTreeSet<PathBuf>,
@@ -287,6 +288,7 @@ impl Sorted {
                     files: inside.seen.clone(),
                 });
             }
+            self.hold(destination, inside);
             self.found.insert(directory);
         }
         let pinned = hidden.flat_map(Inside::named_by);

@@ -1,6 +1,7 @@
 //! Which mounts are kept, how, and why not.
 
 use super::*;
+use crate::plan::FoundIn;
 
 #[test]
 fn a_support_mount_is_known_by_target_and_source_together() {
@@ -373,6 +374,27 @@ fn sockets_credentials_and_host_paths_inside_a_kept_mount_are_masked() {
         "{:?}",
         plan.warnings
     );
+}
+
+/// F22: each directory of what was found is told with what it is, but for one below an overlay.
+#[test]
+fn the_directories_of_what_was_found_are_known_again() {
+    let found = |inside: Option<u64>| {
+        let plan = under("standard").bind("/srv/x", "/data").found(|f| {
+            let hidden = Inside::hidden("a/.aws".into(), "it holds credentials".into(), 1);
+            f.inside = vec![Inside {
+                directory: inside,
+                ..hidden
+            }];
+        });
+        plan.plan().filesystem.found_in
+    };
+    let expect = FoundIn {
+        directory: "/data/a".into(),
+        inodes: [7].into(),
+    };
+    assert_eq!(found(Some(7)), [expect]);
+    assert_eq!(found(None), []);
 }
 
 /// F2-H1: each directory of the name, and none above it.

@@ -66,7 +66,7 @@ pub(super) fn search(
     let runtime = unwanted.runtime.filter(|(dev, _)| *dev == facts.dev);
     search.runtime = runtime.map(|(_, ino)| ino);
     facts.unsearched = search.until_still().err();
-    search.drop_gone();
+    search.finish();
     facts.runtime = search.found_runtime.take();
     facts.inside.append(&mut search.inside);
 }

@@ -135,8 +135,13 @@ impl Search<'_> {
         Ok(mark.is_ok_and(|mark| self.places.is_still(number, mark)))
     }
 
-    /// What was found in directories that are gone was found again elsewhere, or is gone.
-    pub(super) fn drop_gone(&mut self) {
+    /// What was found in directories that are gone was found again elsewhere, or is gone. The others are told with their
+    /// directories, which the masks are compared with.
+    pub(super) fn finish(&mut self) {
+        for (inside, directory) in self.inside.iter_mut().zip(&self.found_in) {
+            let ino = self.places.ino(*directory);
+            inside.directory = Some(ino).filter(|ino| *ino != 0);
+        }
         let listed: HashSet<u32> = self.places.listed().into_iter().collect();
         let mut directories = std::mem::take(&mut self.found_in).into_iter();
         let is_there = |_: &_| directories.next().is_none_or(|d| listed.contains(&d));

@@ -32,7 +32,7 @@ fn with_hook(
     search.bases = vec![PathBuf::new()];
     search.hook = Some(Box::new(hook));
     let result = search.until_still();
-    search.drop_gone();
+    search.finish();
     let found = search.inside.iter().map(|i| i.path.display().to_string());
     (result, found.collect())
 }
