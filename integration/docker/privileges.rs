@@ -103,6 +103,7 @@ fn f06_no_device_can_be_made() {
     all_denied(&[
         attack("mknod-character", &["EPERM"]),
         attack("mknod-block", &["EPERM"]),
+        attack("rename-whiteout", &["EINVAL"]),
     ]);
 }
 

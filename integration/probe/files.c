@@ -75,6 +75,20 @@ static void make_device(struct answer *answer, mode_t kind, unsigned int major, 
 static void mknod_character(struct answer *answer) { make_device(answer, S_IFCHR, 1, 11); }
 static void mknod_block(struct answer *answer) { make_device(answer, S_IFBLK, 254, 0); }
 
+// F06: what is renamed leaves a device node with the number 0/0, and no CAP_MKNOD is asked for.
+static void rename_whiteout(struct answer *answer) {
+    char from[64], to[64];
+    snprintf(from, sizeof from, "/dev/shm/whiteout-%d", getpid());
+    snprintf(to, sizeof to, "%s-moved", from);
+    int file = open(from, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    long result = file == -1 ? -1 : syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 4);
+    answer_result(answer, (int)result);
+    if (file != -1)
+        close(file);
+    unlink(from);
+    unlink(to);
+}
+
 // F01, S05: a mount that would work, in this container's own mount namespace.
 static void mount_tmpfs(struct answer *answer) {
     int result = mount("probe", "/proc/self/task", "tmpfs", MS_NOSUID, "size=4k");
@@ -245,6 +259,7 @@ const struct step FILE_STEPS[] = {
     {"list-dev", list_dev},
     {"mknod-character", mknod_character},
     {"mknod-block", mknod_block},
+    {"rename-whiteout", rename_whiteout},
     {"mount-tmpfs", mount_tmpfs},
     {"remount-root", remount_root},
     {"unmask-proc", unmask_proc},

@@ -37,7 +37,7 @@ pub(super) static REASONS: &[&str] = &[
     "acting on another process's memory; allocators and memory managers fall back",
     "administration of the machine",
     "anonymous files; compilers, browsers and language runtimes pass data in them, and a file in /tmp can do the same",
-    "extended attributes; the security and trusted ones need a capability that no policy gives",
+    "extended attributes; the trusted ones, security.capability and others need a capability that no policy gives, but any owner sets security.selinux on a kernel with SELinux and no policy loaded: a filter cannot read names",
     "facts about the machine and the process",
     "file handles bypass the path and so the mounts (the shocker exploit of 2014)",
     "files by name: mounts and the files' own permissions decide what may be touched, not this filter",
@@ -60,6 +60,7 @@ pub(super) static REASONS: &[&str] = &[
     "reading and steering other processes, and taking their files; the calls that a debugger needs are within syscalls.limit of standard",
     "reading, writing and multiplexing of files that are open already",
     "relics: never implemented on x86_64, removed since, or without a user",
+    "renames and exchanges; RENAME_WHITEOUT leaves a device node, for which the kernel asks for no CAP_MKNOD",
     "requests of terminals, readiness, flags of descriptors, copies of files and facts about files and interfaces; no request of a driver, file system or socket",
     "setting the clock; the modes of the adjtimex family are behind a pointer, so reading goes with it",
     "signals",
@@ -89,10 +90,10 @@ pub(super) static BASE: &[Base] = &[
     allow(10, 17), // mprotect
     allow(11, 17), // munmap
     allow(12, 17), // brk
-    allow(13, 33), // rt_sigaction
-    allow(14, 33), // rt_sigprocmask
-    allow(15, 33), // rt_sigreturn
-    check(16, 31, &IOCTL, 25), // ioctl
+    allow(13, 34), // rt_sigaction
+    allow(14, 34), // rt_sigprocmask
+    allow(15, 34), // rt_sigreturn
+    check(16, 32, &IOCTL, 25), // ioctl
     allow(17, 29), // pread64
     allow(18, 29), // pwrite64
     allow(19, 29), // readv
@@ -100,7 +101,7 @@ pub(super) static BASE: &[Base] = &[
     allow(21, 11), // access
     allow(22, 29), // pipe
     allow(23, 29), // select
-    allow(24, 41), // sched_yield
+    allow(24, 42), // sched_yield
     allow(25, 17), // mremap
     allow(26, 17), // msync
     allow(27, 17), // mincore
@@ -110,29 +111,29 @@ pub(super) static BASE: &[Base] = &[
     allow(31, 2), // shmctl
     allow(32, 29), // dup
     allow(33, 29), // dup2
-    allow(34, 33), // pause
-    allow(35, 42), // nanosleep
-    allow(36, 42), // getitimer
-    allow(37, 42), // alarm
-    allow(38, 42), // setitimer
+    allow(34, 34), // pause
+    allow(35, 43), // nanosleep
+    allow(36, 43), // getitimer
+    allow(37, 43), // alarm
+    allow(38, 43), // setitimer
     allow(39, 23), // getpid
     allow(40, 29), // sendfile
     check(41, 3, &SOCKET, 97), // socket
-    allow(42, 34), // connect
-    allow(43, 34), // accept
-    allow(44, 34), // sendto
-    allow(45, 34), // recvfrom
-    allow(46, 34), // sendmsg
-    allow(47, 34), // recvmsg
-    allow(48, 34), // shutdown
-    allow(49, 34), // bind
-    allow(50, 34), // listen
-    allow(51, 34), // getsockname
-    allow(52, 34), // getpeername
+    allow(42, 35), // connect
+    allow(43, 35), // accept
+    allow(44, 35), // sendto
+    allow(45, 35), // recvfrom
+    allow(46, 35), // sendmsg
+    allow(47, 35), // recvmsg
+    allow(48, 35), // shutdown
+    allow(49, 35), // bind
+    allow(50, 35), // listen
+    allow(51, 35), // getsockname
+    allow(52, 35), // getpeername
     check(53, 21, &SOCKETPAIR, 97), // socketpair
-    allow(54, 34), // setsockopt
-    allow(55, 34), // getsockopt
-    check(56, 40, &CLONE, 1), // clone
+    allow(54, 35), // setsockopt
+    allow(55, 35), // getsockopt
+    check(56, 41, &CLONE, 1), // clone
     allow(57, 23), // fork
     allow(58, 23), // vfork
     allow(59, 23), // execve
@@ -172,11 +173,11 @@ pub(super) static BASE: &[Base] = &[
     allow(93, 29), // fchown
     allow(94, 11), // lchown
     allow(95, 11), // umask
-    allow(96, 42), // gettimeofday
+    allow(96, 43), // gettimeofday
     allow(97, 9), // getrlimit
     allow(98, 9), // getrusage
     allow(99, 9), // sysinfo
-    allow(100, 42), // times
+    allow(100, 43), // times
     deny(101, 28, 1), // ptrace
     allow(102, 12), // getuid
     deny(103, 6, 1), // syslog
@@ -203,11 +204,11 @@ pub(super) static BASE: &[Base] = &[
     allow(124, 23), // getsid
     allow(125, 12), // capget
     allow(126, 12), // capset
-    allow(127, 33), // rt_sigpending
-    allow(128, 33), // rt_sigtimedwait
-    allow(129, 33), // rt_sigqueueinfo
-    allow(130, 33), // rt_sigsuspend
-    allow(131, 33), // sigaltstack
+    allow(127, 34), // rt_sigpending
+    allow(128, 34), // rt_sigtimedwait
+    allow(129, 34), // rt_sigqueueinfo
+    allow(130, 34), // rt_sigsuspend
+    allow(131, 34), // sigaltstack
     allow(132, 11), // utime
     check(133, 0, &MKNOD, 1), // mknod
     deny(134, 30, 38), // uselib
@@ -216,15 +217,15 @@ pub(super) static BASE: &[Base] = &[
     allow(137, 11), // statfs
     allow(138, 29), // fstatfs
     deny(139, 30, 38), // sysfs
-    allow(140, 41), // getpriority
-    allow(141, 41), // setpriority
-    allow(142, 41), // sched_setparam
-    allow(143, 41), // sched_getparam
-    allow(144, 41), // sched_setscheduler
-    allow(145, 41), // sched_getscheduler
-    allow(146, 41), // sched_get_priority_max
-    allow(147, 41), // sched_get_priority_min
-    allow(148, 41), // sched_rr_get_interval
+    allow(140, 42), // getpriority
+    allow(141, 42), // setpriority
+    allow(142, 42), // sched_setparam
+    allow(143, 42), // sched_getparam
+    allow(144, 42), // sched_setscheduler
+    allow(145, 42), // sched_getscheduler
+    allow(146, 42), // sched_get_priority_max
+    allow(147, 42), // sched_get_priority_min
+    allow(148, 42), // sched_rr_get_interval
     allow(149, 17), // mlock
     allow(150, 17), // munlock
     allow(151, 17), // mlockall
@@ -233,14 +234,14 @@ pub(super) static BASE: &[Base] = &[
     deny(154, 27, 38), // modify_ldt
     deny(155, 18, 1), // pivot_root
     deny(156, 30, 38), // _sysctl
-    check(157, 38, &PRCTL, 22), // prctl
-    check(158, 39, &ARCH_PRCTL, 22), // arch_prctl
-    deny(159, 32, 1), // adjtimex
+    check(157, 39, &PRCTL, 22), // prctl
+    check(158, 40, &ARCH_PRCTL, 22), // arch_prctl
+    deny(159, 33, 1), // adjtimex
     check(160, 16, &SETRLIMIT, 0), // setrlimit
     allow(161, 4), // chroot
     allow(162, 29), // sync
     deny(163, 6, 1), // acct
-    deny(164, 32, 1), // settimeofday
+    deny(164, 33, 1), // settimeofday
     deny(165, 18, 1), // mount
     deny(166, 18, 1), // umount2
     deny(167, 6, 1), // swapon
@@ -262,7 +263,7 @@ pub(super) static BASE: &[Base] = &[
     deny(183, 30, 38), // afs_syscall
     deny(184, 30, 38), // tuxcall
     deny(185, 30, 38), // security
-    allow(186, 41), // gettid
+    allow(186, 42), // gettid
     allow(187, 29), // readahead
     allow(188, 8), // setxattr
     allow(189, 8), // lsetxattr
@@ -277,16 +278,16 @@ pub(super) static BASE: &[Base] = &[
     allow(198, 8), // lremovexattr
     allow(199, 8), // fremovexattr
     allow(200, 23), // tkill
-    allow(201, 42), // time
-    allow(202, 41), // futex
-    allow(203, 41), // sched_setaffinity
-    allow(204, 41), // sched_getaffinity
+    allow(201, 43), // time
+    allow(202, 42), // futex
+    allow(203, 42), // sched_setaffinity
+    allow(204, 42), // sched_getaffinity
     deny(205, 30, 38), // set_thread_area
-    allow(206, 37), // io_setup
-    allow(207, 37), // io_destroy
-    allow(208, 37), // io_getevents
-    allow(209, 37), // io_submit
-    allow(210, 37), // io_cancel
+    allow(206, 38), // io_setup
+    allow(207, 38), // io_destroy
+    allow(208, 38), // io_getevents
+    allow(209, 38), // io_submit
+    allow(210, 38), // io_cancel
     deny(211, 30, 38), // get_thread_area
     deny(212, 6, 1), // lookup_dcookie
     allow(213, 29), // epoll_create
@@ -294,19 +295,19 @@ pub(super) static BASE: &[Base] = &[
     deny(215, 30, 38), // epoll_wait_old
     deny(216, 27, 38), // remap_file_pages
     allow(217, 29), // getdents64
-    allow(218, 41), // set_tid_address
-    allow(219, 33), // restart_syscall
+    allow(218, 42), // set_tid_address
+    allow(219, 34), // restart_syscall
     allow(220, 2), // semtimedop
     allow(221, 29), // fadvise64
-    allow(222, 42), // timer_create
-    allow(223, 42), // timer_settime
-    allow(224, 42), // timer_gettime
-    allow(225, 42), // timer_getoverrun
-    allow(226, 42), // timer_delete
-    deny(227, 32, 1), // clock_settime
-    allow(228, 42), // clock_gettime
-    allow(229, 42), // clock_getres
-    allow(230, 42), // clock_nanosleep
+    allow(222, 43), // timer_create
+    allow(223, 43), // timer_settime
+    allow(224, 43), // timer_gettime
+    allow(225, 43), // timer_getoverrun
+    allow(226, 43), // timer_delete
+    deny(227, 33, 1), // clock_settime
+    allow(228, 43), // clock_gettime
+    allow(229, 43), // clock_getres
+    allow(230, 43), // clock_nanosleep
     allow(231, 23), // exit_group
     allow(232, 29), // epoll_wait
     allow(233, 29), // epoll_ctl
@@ -327,8 +328,8 @@ pub(super) static BASE: &[Base] = &[
     deny(248, 15, 1), // add_key
     deny(249, 15, 1), // request_key
     deny(250, 15, 1), // keyctl
-    allow(251, 41), // ioprio_set
-    allow(252, 41), // ioprio_get
+    allow(251, 42), // ioprio_set
+    allow(252, 42), // ioprio_get
     allow(253, 29), // inotify_init
     allow(254, 29), // inotify_add_watch
     allow(255, 29), // inotify_rm_watch
@@ -349,8 +350,8 @@ pub(super) static BASE: &[Base] = &[
     allow(270, 29), // pselect6
     allow(271, 29), // ppoll
     deny(272, 20, 1), // unshare
-    allow(273, 41), // set_robust_list
-    allow(274, 41), // get_robust_list
+    allow(273, 42), // set_robust_list
+    allow(274, 42), // get_robust_list
     allow(275, 29), // splice
     allow(276, 29), // tee
     allow(277, 29), // sync_file_range
@@ -364,7 +365,7 @@ pub(super) static BASE: &[Base] = &[
     allow(285, 29), // fallocate
     allow(286, 29), // timerfd_settime
     allow(287, 29), // timerfd_gettime
-    allow(288, 34), // accept4
+    allow(288, 35), // accept4
     allow(289, 29), // signalfd4
     allow(290, 29), // eventfd2
     allow(291, 29), // epoll_create1
@@ -373,26 +374,26 @@ pub(super) static BASE: &[Base] = &[
     allow(294, 29), // inotify_init1
     allow(295, 29), // preadv
     allow(296, 29), // pwritev
-    allow(297, 33), // rt_tgsigqueueinfo
+    allow(297, 34), // rt_tgsigqueueinfo
     deny(298, 24, 1), // perf_event_open
-    allow(299, 34), // recvmmsg
+    allow(299, 35), // recvmmsg
     deny(300, 6, 1), // fanotify_init
     deny(301, 6, 1), // fanotify_mark
     check(302, 16, &PRLIMIT64, 0), // prlimit64
     deny(303, 10, 1), // name_to_handle_at
     deny(304, 10, 1), // open_by_handle_at
-    deny(305, 32, 1), // clock_adjtime
+    deny(305, 33, 1), // clock_adjtime
     allow(306, 29), // syncfs
-    allow(307, 34), // sendmmsg
+    allow(307, 35), // sendmmsg
     deny(308, 20, 1), // setns
-    allow(309, 41), // getcpu
+    allow(309, 42), // getcpu
     deny(310, 28, 1), // process_vm_readv
     deny(311, 28, 1), // process_vm_writev
     deny(312, 28, 1), // kcmp
     deny(313, 6, 1), // finit_module
-    allow(314, 41), // sched_setattr
-    allow(315, 41), // sched_getattr
-    allow(316, 11), // renameat2
+    allow(314, 42), // sched_setattr
+    allow(315, 42), // sched_getattr
+    check(316, 31, &RENAMEAT2, 22), // renameat2
     check(317, 25, &SECCOMP, 1), // seccomp
     allow(318, 9), // getrandom
     allow(319, 7), // memfd_create
@@ -400,7 +401,7 @@ pub(super) static BASE: &[Base] = &[
     deny(321, 24, 1), // bpf
     allow(322, 23), // execveat
     deny(323, 24, 1), // userfaultfd
-    allow(324, 41), // membarrier
+    allow(324, 42), // membarrier
     allow(325, 17), // mlock2
     allow(326, 29), // copy_file_range
     allow(327, 29), // preadv2
@@ -409,20 +410,20 @@ pub(super) static BASE: &[Base] = &[
     allow(330, 17), // pkey_alloc
     allow(331, 17), // pkey_free
     allow(332, 11), // statx
-    allow(333, 37), // io_pgetevents
-    allow(334, 41), // rseq
-    allow(335, 35), // uretprobe
-    allow(336, 35), // uprobe
+    allow(333, 38), // io_pgetevents
+    allow(334, 42), // rseq
+    allow(335, 36), // uretprobe
+    allow(336, 36), // uprobe
     allow(424, 23), // pidfd_send_signal
     deny(425, 13, 38), // io_uring_setup
     deny(426, 13, 38), // io_uring_enter
     deny(427, 13, 38), // io_uring_register
-    deny(428, 36, 38), // open_tree
-    deny(429, 36, 38), // move_mount
-    deny(430, 36, 38), // fsopen
-    deny(431, 36, 38), // fsconfig
-    deny(432, 36, 38), // fsmount
-    deny(433, 36, 38), // fspick
+    deny(428, 37, 38), // open_tree
+    deny(429, 37, 38), // move_mount
+    deny(430, 37, 38), // fsopen
+    deny(431, 37, 38), // fsconfig
+    deny(432, 37, 38), // fsmount
+    deny(433, 37, 38), // fspick
     allow(434, 23), // pidfd_open
     deny(435, 14, 38), // clone3
     allow(436, 29), // close_range
@@ -431,23 +432,23 @@ pub(super) static BASE: &[Base] = &[
     allow(439, 11), // faccessat2
     deny(440, 5, 38), // process_madvise
     allow(441, 29), // epoll_pwait2
-    deny(442, 36, 38), // mount_setattr
+    deny(442, 37, 38), // mount_setattr
     deny(443, 6, 1), // quotactl_fd
     allow(444, 26), // landlock_create_ruleset
     allow(445, 26), // landlock_add_rule
     allow(446, 26), // landlock_restrict_self
     deny(447, 27, 38), // memfd_secret
     deny(448, 5, 38), // process_mrelease
-    allow(449, 41), // futex_waitv
+    allow(449, 42), // futex_waitv
     deny(450, 22, 38), // set_mempolicy_home_node
     allow(451, 29), // cachestat
     allow(452, 11), // fchmodat2
     allow(453, 17), // map_shadow_stack
-    allow(454, 41), // futex_wake
-    allow(455, 41), // futex_wait
-    allow(456, 41), // futex_requeue
-    deny(457, 36, 38), // statmount
-    deny(458, 36, 38), // listmount
+    allow(454, 42), // futex_wake
+    allow(455, 42), // futex_wait
+    allow(456, 42), // futex_requeue
+    deny(457, 37, 38), // statmount
+    deny(458, 37, 38), // listmount
     deny(459, 19, 38), // lsm_get_self_attr
     deny(460, 19, 38), // lsm_set_self_attr
     deny(461, 19, 38), // lsm_list_modules
@@ -456,7 +457,7 @@ pub(super) static BASE: &[Base] = &[
     allow(464, 8), // getxattrat
     allow(465, 8), // listxattrat
     allow(466, 8), // removexattrat
-    deny(467, 36, 38), // open_tree_attr
+    deny(467, 37, 38), // open_tree_attr
     deny(468, 19, 38), // file_getattr
     deny(469, 19, 38), // file_setattr
 ];
@@ -662,6 +663,10 @@ static MKNODAT: [Case; 4] = [
 static PRLIMIT64: [Case; 2] = [
     Case { when: Cow::Borrowed(&[Condition { arg: 1, width: Width::Int, op: Op::Ne, value: 0x4 }]), then: Verdict::Allow },
     Case { when: Cow::Borrowed(&[Condition { arg: 2, width: Width::Long, op: Op::Eq, value: 0x0 }]), then: Verdict::Allow },
+];
+
+static RENAMEAT2: [Case; 1] = [
+    Case { when: Cow::Borrowed(&[Condition { arg: 4, width: Width::Int, op: Op::MaskedEq(0x4), value: 0x0 }]), then: Verdict::Allow },
 ];
 
 static SECCOMP: [Case; 3] = [

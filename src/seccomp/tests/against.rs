@@ -291,6 +291,8 @@ const ANSWERS: &[(&str, [u64; 6], u16)] = &[
     ("arch_prctl", [0x2003, 0, 0, 0, 0, 0], 22),
     // F06
     ("mknod", [0, 0x6000 | 0o644, 0, 0, 0, 0], 1),
+    ("renameat2", [0, 0, 0, 0, 4, 0], 22),
+    ("renameat2", [0, 0, 0, 0, 5 | 1 << 32, 0], 22),
     ("mknodat", [0, 0, 0x2000 | 1 << 32, 0, 0, 0], 1),
 ];
 
@@ -333,6 +335,7 @@ fn what_ordinary_programs_ask_for_is_allowed() {
         ("seccomp", [1, 1, 0, 0, 0, 0]),
         ("arch_prctl", [0x1002, 0, 0, 0, 0, 0]),
         ("mknod", [0, 0x1000 | 0o600, 0, 0, 0, 0]),
+        ("renameat2", [0, 0, 0, 0, 2, 0]),
         ("execve", [0; 6]),
         ("memfd_create", [0; 6]),
     ] {
