@@ -5,8 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
-
 use super::{bind, run, seen};
 use crate::command::run as command;
 use crate::direct::Node;
@@ -88,33 +86,72 @@ fn f_h4_many_files_do_not_hide_a_credential_or_a_socket() {
     }
 }
 
-/// Where not all can be seen: a directory that a path cannot name. The agent makes it, and is told at the next start.
+/// F23: a directory that a path cannot name. The agent makes it by one loop; what is hidden in it takes no later start either.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_h4_what_cannot_be_searched_is_refused_and_named() {
+fn f23_directories_deeper_than_a_path_keep_nobody_out() {
     let node = Node::new();
     let workspace = node.scratch.dir("ws");
-    // As an agent makes it, one step after the other.
-    let name = "d".repeat(250);
-    let mut at = rustix::fs::open(workspace.as_str(), OFlags::PATH, Mode::empty()).unwrap();
-    for _ in 0..20 {
-        rustix::fs::mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)).unwrap();
-        at = rustix::fs::openat(&at, name.as_str(), OFlags::PATH, Mode::empty()).unwrap();
+    node.scratch.file("ws/.netrc", SECRET);
+    let nest = "mkdir deep && cd deep && i=0; while [ $i -lt 3000 ]; do mkdir dd && cd -P dd || exit 9; i=$((i+1)); done; \
+        mkdir .aws && echo plain >.aws/x && echo made";
+    assert_eq!(seen(&node, "strict", bind(&workspace), nest).ok(), "made\n");
+    for policy in ["strict", "standard", "permissive"] {
+        let look = "cat .netrc; cd deep/dd && echo in";
+        let found = seen(&node, policy, bind(&workspace), look);
+        assert!(found.stdout.ends_with("in\n"), "{policy}: {found}");
+        assert!(!found.stdout.contains(SECRET), "{policy}: {found}");
     }
-    for policy in ["strict", "standard"] {
-        let message = seen(&node, policy, bind(&workspace), "echo runs").failed();
-        assert!(
-            message.contains("cannot be searched") && message.contains("filesystem.search"),
-            "{message}"
-        );
-    }
-    // `permissive` goes on, and says so.
-    assert_eq!(
-        seen(&node, "permissive", bind(&workspace), "echo runs").ok(),
-        "runs\n"
-    );
     command("rm", &["-r", &workspace]).ok();
     fs::create_dir(workspace).unwrap();
+}
+
+/// F22: one container moves a directory with credentials between two others all the time, and another one starts. The control: the
+/// search of one look misses it in some starts, which the unit tests of the search show.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f22_no_start_sees_a_credential_that_is_moved_past_the_search() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let node = Node::new();
+    node.scratch.file("ws/z/x/.aws/credentials", SECRET);
+    node.scratch.dir("ws/a");
+    let workspace = node.scratch.path("ws");
+    for number in 0..400 {
+        fs::create_dir(format!("{workspace}/m{number}")).unwrap();
+    }
+    let look = "for i in 1 2 3 4 5 6 7 8 9; do cat a/x/.aws/credentials z/x/.aws/credentials; done; echo end";
+    let [from, to] = ["z/x", "a/x"].map(|name| format!("{workspace}/{name}"));
+    let done = AtomicBool::new(false);
+    let results: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                fs::rename(&from, &to).unwrap();
+                fs::rename(&to, &from).unwrap();
+            }
+        });
+        let policies = [
+            "strict", "standard", "strict", "standard", "strict", "standard",
+        ];
+        let results = policies.map(|policy| seen(&node, policy, bind(&workspace), look));
+        done.store(true, Ordering::Relaxed);
+        results.into()
+    });
+    for result in results {
+        assert!(!result.stdout.contains(SECRET), "{result}");
+        let started = result.stdout.contains("end\n");
+        let refused = result.stderr.contains("change while") || result.stderr.contains("since");
+        assert!(started || refused, "{result}");
+    }
+    // At rest it is hidden, and visible without a policy.
+    let hidden = seen(&node, "strict", bind(&workspace), look);
+    assert!(
+        hidden.stdout.contains("end\n") && !hidden.stdout.contains(SECRET),
+        "{hidden}"
+    );
+    assert_eq!(
+        fs::read_to_string(format!("{from}/.aws/credentials")).unwrap(),
+        SECRET
+    );
 }
 
 /// F-M5: links and odd names are no mask's business, and stop nobody.

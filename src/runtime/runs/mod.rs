@@ -257,12 +257,9 @@ fn warn_of_record(saved: Result<(), RuntimeError>) {
 /// Makes a directory that no run had before.
 fn make(place: &Place, mounts: &[PlannedMount]) -> Result<Run, String> {
     let base = base().ok_or("neither XDG_STATE_HOME nor HOME names a directory")?;
-    if let Some(mount) = mounts
-        .iter()
-        .find(|mount| base.starts_with(mount.source()) || mount.source().starts_with(&base))
-    {
+    if let Some(mount) = written_over(&base, mounts) {
         let destination = mount.destination.display();
-        return Err(format!("{base:?} is seen in it, at {destination}"));
+        return Err(format!("{base:?} may be written in it, at {destination}"));
     }
     let failed = |error: std::io::Error| format!("{base:?}: {error}");
     // A link, or a directory that others may write, is somebody's trap.
@@ -287,6 +284,13 @@ fn make(place: &Place, mounts: &[PlannedMount]) -> Result<Run, String> {
         }
     }
     Err(failed(ErrorKind::AlreadyExists.into()))
+}
+
+/// The mount by which a container could rewrite its log. One that only shows it is none: `wrap --policy permissive` shows
+/// the home.
+fn written_over<'a>(base: &Path, mounts: &'a [PlannedMount]) -> Option<&'a PlannedMount> {
+    let mut mounts = mounts.iter().filter(|mount| mount.is_writable());
+    mounts.find(|mount| base.starts_with(mount.source()) || mount.source().starts_with(base))
 }
 
 /// The directory of all runs: nobody else may look into it, since logs tell where containers connect.

@@ -76,9 +76,12 @@ fn read(caller: &Caller, call: &Call) -> Result<(Target, Change), Errno> {
         libc::SYS_setxattr => (path(a, true), set(caller, call)?),
         libc::SYS_lsetxattr => (path(a, false), set(caller, call)?),
         libc::SYS_fsetxattr => (Target::Descriptor(int(a)), set(caller, call)?),
-        libc::SYS_removexattr => (path(a, true), Change::Remove(caller.text(b)?)),
-        libc::SYS_lremovexattr => (path(a, false), Change::Remove(caller.text(b)?)),
-        libc::SYS_fremovexattr => (Target::Descriptor(int(a)), Change::Remove(caller.text(b)?)),
+        libc::SYS_removexattr => (path(a, true), Change::Remove(attribute(caller, b)?)),
+        libc::SYS_lremovexattr => (path(a, false), Change::Remove(attribute(caller, b)?)),
+        libc::SYS_fremovexattr => (
+            Target::Descriptor(int(a)),
+            Change::Remove(attribute(caller, b)?),
+        ),
         _ => return Err(Errno::NOSYS),
     })
 }
@@ -114,7 +117,20 @@ fn set(caller: &Caller, call: &Call) -> Result<Change, Errno> {
     let mut bytes = vec![0; size];
     caller.memory(value, &mut bytes)?;
     let flags = XattrFlags::from_bits(int(flags).cast_unsigned()).ok_or(Errno::INVAL)?;
-    Ok(Change::Set(caller.text(name)?, bytes, flags))
+    Ok(Change::Set(attribute(caller, name)?, bytes, flags))
+}
+
+/// The name of an attribute. Those of the security modules are the node's: a kernel with SELinux lets every owner set labels
+/// as long as no policy is loaded, and they count once one is.
+fn attribute(caller: &Caller, name: u64) -> Result<CString, Errno> {
+    let name = caller.text(name)?;
+    match [&b"security."[..], b"trusted."]
+        .iter()
+        .any(|kind| name.to_bytes().starts_with(kind))
+    {
+        true => Err(Errno::PERM),
+        false => Ok(name),
+    }
 }
 
 /// Opens what is meant, without a right to its content.
