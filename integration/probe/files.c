@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 
@@ -77,7 +78,7 @@ static void mknod_block(struct answer *answer) { make_device(answer, S_IFBLK, 25
 
 // F06: what is renamed leaves a device node with the number 0/0, and no CAP_MKNOD is asked for.
 static void rename_whiteout(struct answer *answer) {
-    char from[64], to[64];
+    char from[64], to[80];
     snprintf(from, sizeof from, "/dev/shm/whiteout-%d", getpid());
     snprintf(to, sizeof to, "%s-moved", from);
     int file = open(from, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);

@@ -408,6 +408,26 @@ fn wrap_without_root_uses_no_directory_that_is_not_the_persons() {
     assert!(refused.contains("/tmp"), "{refused}");
 }
 
+/// L7: the policy that shows the home keeps a log too, and the command cannot write it.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_without_root_keeps_a_log_under_every_policy() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let runs = "~/.local/state/agentbox/runs";
+    for (index, policy) in POLICIES.into_iter().enumerate() {
+        let script =
+            format!("for f in {runs}/*/node.jsonl; do echo forged >>$f; done; rm -r {runs}; true");
+        let seen = person.wraps(&["--policy", policy], &script).ok();
+        assert_eq!(seen, "", "{policy}");
+        let kept = person.does(&format!("ls -d {runs}/*/node.jsonl | wc -l"));
+        assert_eq!(kept.trim(), (index + 1).to_string(), "{policy}");
+        let forged = person.does(&format!("cat {runs}/*/*.jsonl | grep -c forged || true"));
+        // The command itself is in the first line.
+        assert_eq!(forged.trim(), (index + 1).to_string(), "{policy}");
+    }
+}
+
 /// What is the person's own is shown by the number of root in a namespace of theirs.
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use super::content::{self, Content};
 use super::git::{Known, Spot};
 use super::places::Places;
-use super::{Directory, Search, TOLD};
+use super::{Directory, NAMED_BY, Search};
+use crate::plan::volumes::is_secret;
 use crate::plan::{InGit, Inside, Seen, keys};
 
 /// The reason why a directory with files of git's is not hidden, and the remedy.
@@ -144,7 +145,9 @@ impl Search<'_> {
     /// Why a file is not to be seen whose name may be that of a private key. Whoever owns it could make it readable.
     fn key(&mut self, at: &Directory<'_>, name: &[u8], kind: FileType) -> Option<(String, usize)> {
         let keys = &self.unwanted.never.keys;
-        if kind != FileType::RegularFile || keys.named(name).is_none() {
+        // On a pod's Secrets, fields of the policy decide.
+        let decided = self.bases.iter().any(|base| is_secret(base));
+        if kind != FileType::RegularFile || keys.named(name).is_none() || decided {
             return None;
         }
         let name = Path::new(OsStr::from_bytes(name));
@@ -178,7 +181,7 @@ impl Search<'_> {
 
     /// No path can name what is hidden there for a mount over it. So a directory above is hidden as a whole.
     fn bury(&mut self, at: &Directory<'_>, deep: u32, name: &[u8], kind: FileType) -> Next {
-        let tail = self.places.tail(at.number, TOLD);
+        let tail = self.places.tail(at.number, NAMED_BY);
         let tail = tail.join(OsStr::from_bytes(name));
         let why = self.unwanted.why(&[PathBuf::new()], &tail, kind);
         if why.or_else(|| self.key(at, name, kind)).is_none() {

@@ -247,7 +247,8 @@ impl<'a> Repositories<'a> {
             Err(Errno::NOENT) => return Ok(Index::default()),
             _ => {
                 return Err(format!(
-                    "git's index cannot be read, or is larger than {LARGEST} MiB"
+                    "git's index in {:?} cannot be read, or is larger than {LARGEST} MiB",
+                    git.place
                 ));
             }
         }
@@ -259,8 +260,12 @@ impl<'a> Repositories<'a> {
             let (file, size) = file(name).ok().flatten()?;
             Some((Box::new(file) as Box<dyn Read>, size))
         };
-        Index::parse(&open, &wanted, cost)
-            .map_err(|why| format!("{why} (git update-index --index-version=2 --no-split-index)"))
+        Index::parse(&open, &wanted, cost).map_err(|why| {
+            let place = git.place.display();
+            format!(
+                "{why} (in {place}; git update-index --index-version=2 --no-split-index, or remove the file and git reset)"
+            )
+        })
     }
 
     /// What a path means that git has written into a directory of the container.

@@ -39,8 +39,8 @@ use settle::Busy;
 pub(super) use unwanted::Unwanted;
 use walk::Walk;
 
-/// How many components of a path are told, or name a credential.
-const TOLD: usize = 8;
+/// By how many components of its path a credential is known, at most.
+const NAMED_BY: usize = 8;
 
 /// Room for the names of a directory, as many as the kernel tells at once.
 const NAMES: usize = 64 << 10;
@@ -187,8 +187,8 @@ impl<'a> Search<'a> {
 
     fn unread(&self, number: u32, error: Errno) -> String {
         let why = std::io::Error::from(error);
-        let path = self.places.tail(number, TOLD);
-        format!("{path:?} cannot be read: {why} (chmod u+rwx it, or remove it)")
+        let path = self.places.told(number);
+        format!("{path} cannot be read: {why} (chmod u+rwx it, or remove it)")
     }
 
     fn list(
@@ -198,7 +198,10 @@ impl<'a> Search<'a> {
     ) -> Result<Listing, String> {
         let mut known = self.known(at.number);
         let again = self.busy.has(at.number);
-        let found = self.found_in(at.number, again);
+        let found = match again {
+            true => self.found_in(at.number),
+            false => HashSet::new(),
+        };
         let mut listing = Listing::default();
         let mut entries = RawDir::new(at.fd, names);
         loop {
@@ -259,9 +262,9 @@ impl<'a> Search<'a> {
     }
 
     /// The names of what is hidden in a busy directory already.
-    fn found_in(&self, number: u32, again: bool) -> HashSet<Vec<u8>> {
+    fn found_in(&self, number: u32) -> HashSet<Vec<u8>> {
         let found = self.found_in.iter().zip(&self.inside);
-        let here = found.filter(|(directory, _)| again && **directory == number);
+        let here = found.filter(|(directory, _)| **directory == number);
         let names = here.filter_map(|(_, inside)| inside.path.file_name());
         names.map(|name| name.as_bytes().to_vec()).collect()
     }

@@ -183,6 +183,14 @@ impl Places {
         names.iter().rev().collect()
     }
 
+    /// Its path for a message, or the end of a long one.
+    pub(super) fn told(&self, number: u32) -> String {
+        match self.all.get(number as usize).map_or(0, |p| p.length) {
+            0..=500 => format!("{:?}", self.path(number)),
+            length => format!("{:?} at the end of {length} bytes", self.tail(number, 4)),
+        }
+    }
+
     /// The length of an entry's path.
     fn length_of(&self, directory: u32, name: &[u8]) -> u32 {
         let before = self.all.get(directory as usize).map_or(0, |p| p.length);
@@ -320,6 +328,7 @@ mod tests {
         assert!(places.path(hidden).as_os_str().len() <= LONGEST as usize);
         assert!(places.too_deep(hidden, &long).is_some());
         assert_eq!(places.too_deep(x, b".netrc"), None);
+        assert!(places.told(x).starts_with("\"d/d/") && places.told(deep).len() < 1200);
     }
 
     #[test]

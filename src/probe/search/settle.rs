@@ -59,10 +59,7 @@ impl Search<'_> {
             self.busy.children.append(&mut busy);
         }
         let moving = self.busy.children.keys();
-        let names: Vec<_> = moving
-            .take(3)
-            .map(|n| format!("{:?}", self.places.path(*n)))
-            .collect();
+        let names: Vec<_> = moving.take(3).map(|n| self.places.told(*n)).collect();
         Err(format!(
             "its directories change while they are searched ({}{}): another process moves or makes files in them; start it again when nothing does",
             names.join(", "),

@@ -4,7 +4,7 @@
 //! each such call here. The file is opened by this process, from its own copy of the path, and changed by that descriptor if
 //! it lies where the command may write: what the caller changes in its memory meanwhile has no effect (seccomp_unotify(2)).
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -124,13 +124,15 @@ fn set(caller: &Caller, call: &Call) -> Result<Change, Errno> {
 /// as long as no policy is loaded, and they count once one is.
 fn attribute(caller: &Caller, name: u64) -> Result<CString, Errno> {
     let name = caller.text(name)?;
-    match [&b"security."[..], b"trusted."]
-        .iter()
-        .any(|kind| name.to_bytes().starts_with(kind))
-    {
+    match is_the_nodes(&name) {
         true => Err(Errno::PERM),
         false => Ok(name),
     }
+}
+
+fn is_the_nodes(name: &CStr) -> bool {
+    let kinds: [&[u8]; 2] = [b"security.", b"trusted."];
+    kinds.iter().any(|kind| name.to_bytes().starts_with(kind))
 }
 
 /// Opens what is meant, without a right to its content.
@@ -229,5 +231,21 @@ pub(super) fn now() -> Timestamps {
     Timestamps {
         last_access: now,
         last_modification: now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L2: labels of security modules are not the command's to set.
+    #[test]
+    fn labels_of_security_modules_are_the_nodes() {
+        for name in [c"security.selinux", c"security.capability", c"trusted.x"] {
+            assert!(is_the_nodes(name), "{name:?}");
+        }
+        for name in [c"user.x", c"system.posix_acl_access", c"user.security.x"] {
+            assert!(!is_the_nodes(name), "{name:?}");
+        }
     }
 }

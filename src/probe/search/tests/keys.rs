@@ -28,4 +28,9 @@ fn private_keys_are_hidden_wherever_they_lie() {
     assert_eq!(found(&searched(dir)), ["a/b/deploy.pem", "id_rsa"]);
     let meant = Meant::from(["*.pem".into()]);
     assert_eq!(found(&searched_for(dir, &meant)), ["id_rsa"]);
+    // A pod's Secret is let in or not by fields of the policy.
+    let secret = dir.join("kubernetes.io~secret/tls");
+    fs::create_dir_all(&secret).unwrap();
+    fs::rename(dir.join("a/b/deploy.pem"), secret.join("tls.key")).unwrap();
+    assert_eq!(found(&searched(&secret)), [""; 0]);
 }
