@@ -186,6 +186,29 @@ fn an_approval_ends_when_it_says() {
     assert_ne!(after.code, 0, "{after}");
 }
 
+/// N33: of two programs that wait for one host, the one that was shown goes on, also where the other has waited longer.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn an_approval_by_number_for_one_connection_lets_no_other_through() {
+    let docker = Docker::alone();
+    let agent = asking(&docker, "60");
+    let id = agent.id();
+    agent.curl_later("http://other.example.test/waited-longer", "/tmp/other");
+    let other = agent.await_waiting(1)[0]["id"].clone();
+    agent.curl_later("http://other.example.test/was-shown", "/tmp/shown");
+    let waiting = agent.await_waiting(2);
+    let shown = waiting.iter().find(|one| one["id"] != other).unwrap()["id"].to_string();
+    agentbox(&["approve", "--once", &id, &shown]).ok();
+    agent.await_file("/tmp/shown.done");
+    assert_eq!(arrived(&["/was-shown"]), 1, "{}", agent.read("/tmp/shown"));
+    assert_eq!(arrived(&["/waited-longer"]), 0);
+    assert_eq!(agent.await_waiting(1)[0]["id"], other);
+    // The control: it goes on by its own number.
+    agentbox(&["approve", "--once", &id, &other.to_string()]).ok();
+    agent.await_file("/tmp/other.done");
+    assert_eq!(arrived(&["/waited-longer"]), 1);
+}
+
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn no_person_opens_what_no_rule_may_and_no_container_floods_one() {

@@ -225,6 +225,56 @@ fn who_hands_a_secret_on_keeps_no_copy_of_it() {
     }
 }
 
+/// N55. Without namespaces the proxy's port is everybody's: of another user, and of another container of the same network.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn no_stranger_gets_a_secret_from_the_proxy_of_landlocks_walls() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = node(0o600);
+    let dir = std::env::temp_dir().join(format!("stranger-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (port, go) = (dir.join("port"), dir.join("go"));
+    let script = "echo ${HTTP_PROXY##*:} >new && mv new port; while ! [ -e go ]; do sleep 0.05; done; \
+                  exec curl -sS -m 20 http://api.example.test/repos/acme/by-the-command";
+    let wrap = std::process::Command::new("agentbox")
+        .args([
+            "wrap", "--walls", "landlock", "--policy", "standard", "--set",
+        ])
+        .arg("network.allow=GET https://api.example.test/repos/acme/**")
+        .args(["--", "sh", "-c", script])
+        .current_dir(&dir)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    for _ in 0..600 {
+        if port.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let number = std::fs::read_to_string(&port).unwrap();
+    let proxy = format!("http://127.0.0.1:{}", number.trim());
+    let url = |who: &str| format!("http://api.example.test/repos/acme/by-{who}");
+    let (user, container) = (url("another-user"), url("another-container"));
+    let curl = ["curl", "-sS", "-m", "10", "-x", &proxy];
+    let another = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let by_user = run("setpriv", &[&another[..], &curl, &[&user]].concat());
+    let beside = ["--runtime=runc", "--network=host", "-u", "1000"];
+    let beside = docker.start(&beside, &["test-workloads", "sleep", "600"]);
+    let by_container = beside.exec(&[], &[&curl[..], &[&container]].concat());
+    std::fs::write(&go, "").unwrap();
+    let own = wrap.wait_with_output().unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_ne!(by_user.code, 0, "{by_user}");
+    assert_ne!(by_container.code, 0, "{by_container}");
+    assert_eq!(arrived(&["by-another-"]), 0);
+    // The control: the command's own request gets the secret, over the same port.
+    assert!(own.status.success(), "{own:?}");
+    assert_eq!(arrived(&["by-the-command", VALUE]), 1);
+}
+
 /// An agent's day without a key inside: it clones and pushes one repository and reads the issues of another, and no more.
 #[test]
 #[ignore = "needs the rig of hack/test"]

@@ -3,7 +3,7 @@
 //! Nothing is forwarded while something waits. An approval is one name and one port, never beyond a ceiling; where the
 //! name leads is looked at afterwards as for every other.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,9 @@ pub struct Asking {
     /// Nobody is asked: what a person may approve is let through, and recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub learns: bool,
+    /// Hosts of the container's secrets: what is said to another port of theirs nobody sees, so none is opened.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub secret_hosts: BTreeSet<Host>,
 }
 
 /// What becomes of a connection.
@@ -61,7 +64,9 @@ impl Rules {
             Decision::Deny(denial)
                 if denial.is_missing_rule()
                     && !self.sees(host, port)
-                    && asking.is_some_and(|a| a.may_ask(host, port)) =>
+                    && asking.is_some_and(|a| {
+                        a.may_ask(host, port) && !(a.learns && self.names_requests_to(host))
+                    }) =>
             {
                 NetworkVerdict::Ask(denial)
             }
@@ -109,6 +114,7 @@ impl Asking {
         public
             && port != DNS_PORT
             && !is_metadata(name)
+            && !self.secret_hosts.contains(host)
             && self
                 .limits
                 .iter()
@@ -196,6 +202,8 @@ enum Grant {
 #[derive(Debug, Default)]
 pub struct Asks {
     waiting: BTreeMap<u64, Waiting>,
+    /// Of those the ones that were approved by their numbers, each for itself.
+    chosen: BTreeSet<u64>,
     next: u64,
     granted: BTreeMap<(HostName, u16), Grant>,
     refused: VecDeque<(HostName, u16)>,
@@ -211,16 +219,20 @@ impl Asks {
         }
     }
 
-    /// What was decided of this before; an approval for one connection is used up by this. `Ok(true)`: it is used up.
+    /// What was decided of this before; an approval for one connection is used up by this. `Ok(true)`: it is used up. `number` is
+    /// that of the connection, once it waits.
     pub fn decided(
         &mut self,
-        host: &HostName,
-        port: u16,
+        (host, port): (&HostName, u16),
+        number: Option<u64>,
         now_ms: u64,
     ) -> Option<Result<bool, AskRefusal>> {
         let key = (host.clone(), port);
         if self.refused.contains(&key) {
             return Some(Err(AskRefusal::Refused));
+        }
+        if number.is_some_and(|number| self.chosen.remove(&number)) {
+            return Some(Ok(true));
         }
         match self.granted.get_mut(&key)? {
             Grant::Always => Some(Ok(false)),
@@ -268,6 +280,16 @@ impl Asks {
     /// It waits no more.
     pub fn forget(&mut self, number: u64) {
         self.waiting.remove(&number);
+        self.chosen.remove(&number);
+    }
+
+    /// A person says yes to this connection and to no other. False: it does not wait any more.
+    #[must_use]
+    pub fn choose(&mut self, number: u64) -> bool {
+        self.waiting.contains_key(&number) && {
+            self.chosen.insert(number);
+            true
+        }
     }
 
     /// Those that wait, by their numbers.
@@ -342,6 +364,7 @@ mod tests {
             learns: false,
             seconds: 30,
             limits: limits.iter().map(limit).collect(),
+            secret_hosts: BTreeSet::new(),
         }
     }
 
@@ -404,6 +427,39 @@ mod tests {
         ));
     }
 
+    /// What is learnt opens a port to everything that is said there, and so does an approval.
+    #[test]
+    fn no_other_port_of_a_host_of_requests_is_learnt_and_none_of_a_secrets_is_opened() {
+        let rules = Rules {
+            allow: ["GET https://read.test/**", "GET https://*.wide.test/**"]
+                .map(|rule| rule.parse().unwrap())
+                .into(),
+            ..Rules::default()
+        };
+        let waits = |asking: &Asking, host: &str| {
+            let host = host.parse().unwrap();
+            let verdict = rules.verdict(Some(asking), &host, 8080);
+            matches!(verdict, NetworkVerdict::Ask(_))
+        };
+        let asks = Asking {
+            secret_hosts: ["secret.test".parse().unwrap()].into(),
+            ..asking(&[&["*"]])
+        };
+        let learns = Asking {
+            learns: true,
+            ..asks.clone()
+        };
+        for (host, approved, learnt) in [
+            ("other.test", true, true),
+            ("read.test", true, false),
+            ("a.wide.test", true, false),
+            ("secret.test", false, false),
+        ] {
+            assert_eq!(waits(&asks, host), approved, "{host}");
+            assert_eq!(waits(&learns, host), learnt, "{host}");
+        }
+    }
+
     #[test]
     fn a_name_is_answered_if_it_may_be_asked_for_on_a_served_port() {
         let rules = Rules {
@@ -435,22 +491,57 @@ mod tests {
     #[test]
     fn an_approval_lasts_as_long_as_it_says() {
         let (mut asks, host) = (Asks::default(), name("b.test"));
-        assert_eq!(asks.decided(&host, 443, 0), None);
+        assert_eq!(asks.decided((&host, 443), None, 0), None);
         assert!(asks.approve(&host, 443, Lasting::Once, 0));
         assert!(!asks.holds(&host, 443, 0));
-        assert_eq!(asks.decided(&host, 443, 0), Some(Ok(true)));
-        assert_eq!(asks.decided(&host, 443, 0), None);
+        assert_eq!(asks.decided((&host, 443), None, 0), Some(Ok(true)));
+        assert_eq!(asks.decided((&host, 443), None, 0), None);
         assert!(asks.approve(&host, 443, Lasting::Seconds(10), 1000));
-        assert_eq!(asks.decided(&host, 443, 10_999), Some(Ok(false)));
+        assert_eq!(asks.decided((&host, 443), None, 10_999), Some(Ok(false)));
         assert!(asks.holds(&host, 443, 10_999) && !asks.holds(&host, 443, 11_000));
-        assert_eq!(asks.decided(&host, 443, 11_000), None);
+        assert_eq!(asks.decided((&host, 443), None, 11_000), None);
         assert!(asks.approve(&host, 443, Lasting::Always, 0));
-        assert_eq!(asks.decided(&host, 443, u64::MAX), Some(Ok(false)));
-        assert_eq!(asks.decided(&host, 80, 0), None);
+        assert_eq!(asks.decided((&host, 443), None, u64::MAX), Some(Ok(false)));
+        assert_eq!(asks.decided((&host, 80), None, 0), None);
         asks.refuse(&host, 443);
-        assert_eq!(asks.decided(&host, 443, 0), Some(Err(AskRefusal::Refused)));
+        assert_eq!(
+            asks.decided((&host, 443), None, 0),
+            Some(Err(AskRefusal::Refused))
+        );
         assert!(asks.approve(&host, 443, Lasting::Always, 0));
-        assert_eq!(asks.decided(&host, 443, 0), Some(Ok(false)));
+        assert_eq!(asks.decided((&host, 443), None, 0), Some(Ok(false)));
+    }
+
+    #[test]
+    fn an_approval_by_number_for_one_connection_is_that_connections() {
+        let (mut asks, host) = (Asks::default(), name("b.test"));
+        let mut wait = || {
+            asks.wait(Waiting {
+                host: host.clone(),
+                port: 443,
+                since_ms: 0,
+                client_port: None,
+            })
+            .unwrap()
+        };
+        let (first, shown, third) = (wait(), wait(), wait());
+        assert!(asks.choose(shown));
+        let mut decided = |number| asks.decided((&host, 443), number, 0);
+        for other in [Some(first), None, Some(third)] {
+            assert_eq!(decided(other), None);
+        }
+        assert_eq!(decided(Some(shown)), Some(Ok(true)));
+        assert_eq!(decided(Some(shown)), None);
+        // It hangs up first: nobody inherits it.
+        assert!(asks.choose(third));
+        asks.forget(third);
+        assert!(!asks.choose(third));
+        assert_eq!(asks.decided((&host, 443), Some(third), 0), None);
+        // A denial of the host comes first.
+        assert!(asks.choose(first));
+        asks.refuse(&host, 443);
+        let denied = Some(Err(AskRefusal::Refused));
+        assert_eq!(asks.decided((&host, 443), Some(first), 0), denied);
     }
 
     #[test]

@@ -125,6 +125,11 @@ impl Rules {
         self.request_denial(host, port).is_some()
     }
 
+    /// Whether a rule allows requests to a host, on whatever port.
+    pub(super) fn names_requests_to(&self, host: &Host) -> bool {
+        self.requests().any(|rule| rule.names(host))
+    }
+
     /// Whether a rule allows requests to a host that are sent to this port, in the clear or not.
     pub(super) fn leads_to_requests(&self, host: &Host, port: u16) -> bool {
         self.requests().any(|rule| {

@@ -224,6 +224,7 @@ pub fn plan(resolved: &Resolved, sysctl: BTreeMap<String, String>) -> NetworkPla
             seconds: ask_seconds.get(),
             limits: resolved.network_limits.clone(),
             learns,
+            secret_hosts: BTreeSet::new(),
         }),
         opened: (*tls == TlsWay::Open).then(|| Opened::of(&rules)),
         rules,
@@ -278,9 +279,14 @@ pub(super) fn own(
     check_denials(name, &planned)?;
     let secrets = secrets::planned(name, &resolved.secrets, &planned.rules)?;
     let honey = secrets::baits(name, &resolved.honey, &secrets)?;
+    let asking = planned.asking.map(|asking| Asking {
+        secret_hosts: secrets::hosts(&secrets),
+        ..asking
+    });
     Ok(NetworkPlan {
         secrets,
         honey,
+        asking,
         ..planned
     })
 }

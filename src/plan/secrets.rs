@@ -1,5 +1,7 @@
 //! PURE. Which secrets of the node a container uses, and what its programs have in their place.
 
+use std::collections::BTreeSet;
+
 use crate::egress::{Decision, Rules};
 use crate::plan::{NetworkPlan, PlanError, Warning};
 use crate::policy::request::Scheme;
@@ -27,15 +29,8 @@ pub(super) fn planned(
         {
             continue;
         }
-        let unseen = places
-            .iter()
-            .find(|(host, port)| matches!(rules.decide(host, *port), Decision::Allow(_)));
-        if let Some((host, port)) = unseen {
-            return Err(refused(format!(
-                "secret {} belongs into requests to {host}, and network.allow opens port {port} of it whatever is said there, so that \
-                 nobody would see them: allow requests alone, such as 'POST https://{host}/**'",
-                secret.name
-            )));
+        if let Some(why) = opened(std::slice::from_ref(secret), rules, &Rules::default()) {
+            return Err(refused(why));
         }
         if let Some((other, why)) = planned
             .iter()
@@ -51,7 +46,50 @@ pub(super) fn planned(
     Ok(planned)
 }
 
+/// Why a host of a secret is opened whole, if it is by these rules and was not by those before. Any of its ports counts: the host may
+/// give back there what it got.
+fn opened(secrets: &[NodeSecret], rules: &Rules, before: &Rules) -> Option<String> {
+    let is_whole =
+        |rules: &Rules, host: &Host, port| matches!(rules.decide(host, port), Decision::Allow(_));
+    let ports = rules.ports();
+    let opened = |host: &Host| {
+        let mut ports = ports.iter().copied();
+        ports.find(|port| is_whole(rules, host, *port) && !is_whole(before, host, *port))
+    };
+    secrets.iter().find_map(|secret| {
+        let mut hosts = hosts(std::slice::from_ref(secret)).into_iter();
+        let (host, port) = hosts.find_map(|host| opened(&host).map(|port| (host, port)))?;
+        Some(format!(
+            "secret {} belongs into requests to {host}, and network.allow opens port {port} of it whatever is said there, so that \
+             nobody would see them: allow requests alone, such as 'POST https://{host}/**'",
+            secret.name
+        ))
+    })
+}
+
+/// The hosts whose requests get one of these.
+pub(super) fn hosts(secrets: &[NodeSecret]) -> BTreeSet<Host> {
+    let places = secrets.iter().filter_map(|secret| secret.places().ok());
+    places.flatten().map(|(host, _)| host).collect()
+}
+
 impl NetworkPlan {
+    /// Why these rules are refused in place of the present ones for the sake of a secret, if they are.
+    pub fn opens_a_secrets_host(&self, rules: &Rules) -> Option<String> {
+        opened(&self.secrets, rules, &self.rules)
+    }
+
+    /// The secrets for which these rules leave no request, and the present ones leave some.
+    pub fn leaves_unused(&self, rules: &Rules) -> Vec<&SecretName> {
+        let used = |secret: &NodeSecret, rules: &Rules| {
+            let mut places = secret.places().into_iter().flatten();
+            places.any(|(host, port)| rules.allow_requests(&host, Scheme::Https, port))
+        };
+        let unused = self.secrets.iter();
+        let unused = unused.filter(|secret| used(secret, &self.rules) && !used(secret, rules));
+        unused.map(|secret| &secret.name).collect()
+    }
+
     /// Whether a honey value ends the container.
     pub fn honey_ends(&self) -> bool {
         self.honey.iter().any(|one| one.then == HoneyThen::End)
@@ -178,8 +216,39 @@ mod tests {
         };
         let seen = ["a.test", "b.test", "a.test:80", "POST https://a.test/v1/**"].map(unseen);
         assert_eq!(seen, [1, 0, 0, 0]);
-        let error = planned(model, &["a.test", "POST https://a.test/v1/**"]).unwrap_err();
-        assert!(error.contains("nobody would see them"), "{error}");
+        for whole in ["a.test", "a.test:8443", "*.test:80", "*"] {
+            let error = planned(model, &[whole, "POST https://a.test/v1/**"]).unwrap_err();
+            assert!(error.contains("nobody would see them"), "{whole}: {error}");
+        }
+        assert_eq!(
+            planned(model, &["b.test:80", "POST https://a.test/v1/**"]),
+            Ok(1)
+        );
+    }
+
+    #[test]
+    fn an_update_opens_no_host_of_a_secret_and_says_which_are_used_no_more() {
+        let model = [secret("model", "POST https://a.test/v1/**")];
+        let rules = |list: &[&str]| Rules {
+            allow: list.iter().map(|rule| rule.parse().unwrap()).collect(),
+            ..Rules::default()
+        };
+        let before = rules(&["POST https://a.test/v1/**", "b.test"]);
+        let opened = |list: &[&str]| super::opened(&model, &rules(list), &before);
+        for whole in [
+            &["a.test"][..],
+            &["a.test:8443", "POST https://a.test/v1/**"],
+            &["*.test:22"],
+        ] {
+            let why = opened(whole).unwrap();
+            assert!(why.contains("secret model"), "{why}");
+        }
+        for good in [&[][..], &["b.test:80"], &["GET https://a.test/v1/**"]] {
+            assert_eq!(opened(good), None, "{good:?}");
+        }
+        // What an older version has let through stays, so that denials can be added.
+        let before = rules(&["a.test:8443", "POST https://a.test/v1/**"]);
+        assert_eq!(super::opened(&model, &before, &before), None);
     }
 
     #[test]

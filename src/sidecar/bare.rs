@@ -16,12 +16,15 @@ use crate::sidecar::confine::{self, Limits};
 use crate::sidecar::inside::Inside;
 use crate::sidecar::protocol::{self, Duty, Reply};
 use crate::sidecar::reader;
-use crate::sidecar::serve::{self, EngineNames, Serving};
+use crate::sidecar::serve::{self, Clients, EngineNames, Serving};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError, filter};
 use crate::sys::{process, socket};
 
 /// Measured in milliseconds.
 const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// Without an answer everybody of this machine would be served.
+const WHOSE: &str = "ask the kernel whose a connection is (CONFIG_INET_DIAG, the module tcp_diag)";
 
 /// What it serves, and for how long.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub struct Bare {
     pub names: EngineNames,
     /// The proxy's listener.
     pub listener: OwnedFd,
+    /// Where it is told of each socket that the command gets.
+    pub clients: OwnedFd,
     /// The log, opened to append.
     pub journal: OwnedFd,
     /// Whether the command is shown its refusals, at `/denied` of the proxy.
@@ -78,6 +83,7 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
         serving,
         names,
         listener,
+        clients,
         journal,
         shows,
         reading,
@@ -104,6 +110,7 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
         routes("open a routing socket")?,
         routes("open a routing socket")?,
     ];
+    let clients = Clients::new(clients, &listener).map_err(SidecarError::step(WHOSE))?;
     let reader = reader.map(reader::Started::ready).transpose()?;
     let landlock_abi = confine(limits, Duty::Serve).map_err(SidecarError::Confine)?;
     confine::seal(&program).map_err(SidecarError::Confine)?;
@@ -117,6 +124,7 @@ fn live(bare: Bare, ready: &OwnedFd) -> Result<(), SidecarError> {
         names,
         serve::Alone {
             listener,
+            clients,
             journal,
             inside: shows.then(Inside::default),
             around,

@@ -174,6 +174,7 @@ impl Refused {
         match (self.port, self.host.contains(':')) {
             (Some(port), true) => format!("[{}]:{port}", self.host),
             (Some(port), false) => format!("{}:{port}", self.host),
+            (None, _) if self.host.is_empty() => "a connection".to_owned(),
             (None, _) => self.host.clone(),
         }
     }

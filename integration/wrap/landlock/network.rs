@@ -232,6 +232,83 @@ attempt('flags', flags)
     drop(two.scratch);
 }
 
+/// Keeps so many connections to a port, says how many were reset at once, and asks over one more.
+const CROWD: &str = r"
+import socket, sys, time
+port, crowd = int(sys.argv[1]), []
+for _ in range(400):
+    s = socket.create_connection(('127.0.0.1', port), 10)
+    s.settimeout(10)
+    crowd.append(s)
+ended = 0
+for s in crowd:
+    try:
+        s.sendall(b'GET http://web.test:8080/ HTTP/1.1\r\nHost: web.test:8080\r\n\r\n')
+        ended += not s.recv(4096)
+    except ConnectionError:
+        ended += 1
+print('ended', ended)
+";
+
+/// N55. Containers of a pod share the loopback interface, and so do all users of a machine.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_the_proxy_serves_the_commands_sockets_and_nobody_elses() {
+    let docker = Docker::connect();
+    let two = two(&docker);
+    let network = format!("container:{}", two.job.inspect("{{.Id}}"));
+    let beside = docker.start(
+        &["--runtime", "runc", "--network", &network, "-u", "1000"],
+        &["test-workloads", "sleep", "1000"],
+    );
+    two.job.exec(&[], &["rm", "-f", "port", "go"]).ok();
+    let script = "echo ${HTTP_PROXY##*:} >port; while ! [ -e go ]; do sleep 0.05; done; \
+                  curl -sS -m 20 http://web.test:8080/ || curl -sS -m 20 http://web.test:8080/";
+    let waiting = "while ! [ -s port ]; do sleep 0.05; done; cat port";
+    let own = std::thread::scope(|scope| {
+        let two = &two;
+        let own = scope.spawn(move || two.wrap(&["sh", "-c", script]));
+        let port = two
+            .job
+            .exec(&[], &["timeout", "30", "sh", "-c", waiting])
+            .ok();
+        let proxy = format!("http://127.0.0.1:{}", port.trim());
+        let ask = [
+            "curl",
+            "-sS",
+            "-m",
+            "10",
+            "-x",
+            &proxy,
+            "http://web.test:8080/",
+        ];
+        let strangers = [
+            beside.exec(&[], &ask),
+            two.job.exec(&["-u", "65534"], &ask),
+            two.job.exec(&[], &ask),
+        ];
+        let crowd = beside.exec(&[], &["python3", "-c", CROWD, port.trim()]);
+        // The control: it is the proxy's refusal, since the server is there for each of them.
+        let url = format!("http://{}:8080/", address(&two.web));
+        let bare = beside.exec(&[], &["curl", "-sS", "-m", "10", &url]);
+        two.job.exec(&[], &["touch", "go"]).ok();
+        let own = own.join().unwrap();
+        for stranger in &strangers {
+            assert_ne!(stranger.code, 0, "{stranger}");
+            assert_eq!(stranger.stdout, "", "{stranger}");
+        }
+        assert_eq!(crowd.ok().trim(), "ended 400");
+        assert!(bare.ok().contains("from-the-web"));
+        own
+    });
+    // The control: the same port, at the same time.
+    assert!(own.stdout.contains("from-the-web"), "{own}");
+    for user in [0, 1000, 65534] {
+        let line = format!("another program (user {user}) came to the proxy");
+        assert!(own.stderr.contains(&line), "{own}");
+    }
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_no_unix_socket_of_the_node_is_reached() {

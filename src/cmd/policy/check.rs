@@ -374,6 +374,7 @@ mod tests {
             learns: false,
             seconds: 30,
             limits: Vec::new(),
+            secret_hosts: Default::default(),
         });
         let (allowed, text) = ask("new.test", 443).verdict(&network);
         assert!(!allowed && text.contains("it waits 30 s"), "{text}");

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`bundle`], [`lenient`], [`labels`] | config.json, what runc takes of it beyond the specification, and labels that this kernel lacks |
 //! | [`node_files`] | what has a say in a policy: the node's file, its policies, the command line |
+//! | [`way`] | files to which only root's directories may lead |
 //! | [`cri`] | whether a call is a CRI engine's |
 //! | [`descriptors`] | which descriptors a container's process may inherit |
 
@@ -13,6 +14,7 @@ pub mod descriptors;
 pub mod labels;
 pub mod lenient;
 pub mod node_files;
+pub mod way;
 
 /// Why a process of a spec is refused.
 #[derive(Debug, thiserror::Error)]

@@ -44,12 +44,9 @@ pub enum RulesRefused {
         "network.allow has no rule {0}: nothing was changed; `agentbox network` lists those that it has"
     )]
     NoRule(Box<Rule>),
-    /// Rules that nothing keeps yet.
-    #[error(
-        "this container has no rules for requests, so that nothing reads requests for its sidecar: create it \
-         with such a rule, or name the hosts alone, which opens every request to them"
-    )]
-    Requests,
+    /// A host of a secret would be opened whole.
+    #[error("{0}")]
+    Secret(String),
     /// A host that the container's authority is not good for.
     #[error(
         "TLS is opened for this container (network.tls) by a certificate authority that is good for the hosts of its first rules for \

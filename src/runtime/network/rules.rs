@@ -41,11 +41,9 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     let mut record = Record::read(&dir)?;
     let new = wanted(&record, asked)?;
     let old = record.decided.clone();
-    let had = old
-        .as_ref()
-        .is_some_and(|decided| decided.plan.network.rules.have_requests());
-    if new.have_requests() && !had {
-        return Err(RulesRefused::Requests.into());
+    let network = old.as_ref().map(|decided| &decided.plan.network);
+    if let Some(why) = network.and_then(|network| network.opens_a_secrets_host(&new)) {
+        return Err(RulesRefused::Secret(why).into());
     }
     let opened = old
         .as_ref()
@@ -83,7 +81,13 @@ pub fn rules(place: &Place, asked: &Asked) -> Result<usize, RuntimeError> {
     };
     match control::hand_over(&dir, &record, &request, &listeners)? {
         ControlReply::Changed { closed } => {
-            let before = old.as_ref().map(|decided| &decided.plan.network.rules);
+            for secret in network
+                .iter()
+                .flat_map(|network| network.leaves_unused(&new))
+            {
+                log::warn!("no rule allows the requests of the secret {secret} any more");
+            }
+            let before = network.map(|network| &network.rules);
             let changed = events::rules_changed(before.unwrap_or(&Rules::default()), &new);
             Run::of(place).note(vec![changed]);
             if let Some(decided) = &mut record.decided {

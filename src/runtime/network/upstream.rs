@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use crate::egress::Rules;
 use crate::policy::{NodeConfig, Secret, Upstream, UpstreamNames};
 use crate::runtime::RuntimeError;
-use crate::runtime::input::bundle::{open_regular, read_open};
+use crate::runtime::input::bundle::read_open;
 use crate::runtime::input::node_files::NodeFiles;
+use crate::runtime::input::way;
 use crate::sidecar::{Proxy, Tls};
 use crate::sys::user_namespace::owner;
 
@@ -191,9 +192,10 @@ const CREDENTIALS: FileRule = FileRule {
     cure: 0o600,
 };
 
-/// Opens a regular file of root's that satisfies the rule: the file that is read is the judged one.
+/// Opens a regular file of root's that satisfies the rule, to which only root's directories lead: the file that is read is the
+/// judged one.
 pub(super) fn open_of_root(path: &Path, rule: &FileRule) -> Result<File, RuntimeError> {
-    let file = open_regular(path)?;
+    let file = way::open(path)?;
     let stat = file
         .metadata()
         .map_err(RuntimeError::io(format!("look at {path:?}")))?;

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
 use super::admission::Admitted;
+use super::clients::{Clients, Peer};
 use super::honey::Search;
 use super::refusal::Refusal;
 use super::relay::{Watch, ended, pass, relay};
@@ -36,17 +37,24 @@ const CHUNK: usize = 4096;
 
 /// Serves all TCP listeners until the program ends.
 pub(super) fn serve(wall: &Rc<Wall>, proxy: OwnedFd, ports: Vec<OwnedFd>) -> io::Result<()> {
-    listen(wall, proxy, Kind::Explicit)?;
+    listen(wall, proxy, Kind::Explicit, None)?;
     let numbers = wall.ports.borrow().clone();
     for (listener, port) in ports.into_iter().zip(numbers) {
-        listen(wall, listener, Kind::Transparent(port))?;
+        listen(wall, listener, Kind::Transparent(port), None)?;
     }
     Ok(())
 }
 
+/// Serves the proxy's port for these clients alone.
+pub(super) fn serve_clients(wall: &Rc<Wall>, proxy: OwnedFd, clients: Clients) -> io::Result<()> {
+    let clients = Rc::new(clients);
+    clients.serve();
+    listen(wall, proxy, Kind::Explicit, Some(clients))
+}
+
 /// Serves a port that a rule names later.
 pub(super) fn serve_port(wall: &Rc<Wall>, listener: OwnedFd, port: u16) -> io::Result<()> {
-    listen(wall, listener, Kind::Transparent(port))?;
+    listen(wall, listener, Kind::Transparent(port), None)?;
     wall.ports.borrow_mut().push(port);
     Ok(())
 }
@@ -57,7 +65,12 @@ enum Kind {
     Transparent(u16),
 }
 
-fn listen(wall: &Rc<Wall>, fd: OwnedFd, kind: Kind) -> io::Result<()> {
+fn listen(
+    wall: &Rc<Wall>,
+    fd: OwnedFd,
+    kind: Kind,
+    clients: Option<Rc<Clients>>,
+) -> io::Result<()> {
     // What it accepts inherits this: small answers go at once. Where it fails they go a little later.
     let _no_delay = set_tcp_nodelay(&fd, true);
     let listener = TcpListener::from_std(fd.into())?;
@@ -65,13 +78,26 @@ fn listen(wall: &Rc<Wall>, fd: OwnedFd, kind: Kind) -> io::Result<()> {
     spawn_local(async move {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => take(&wall, stream, kind),
+                Ok((stream, _)) => match clients.as_ref().map(|clients| clients.peer(&stream)) {
+                    None | Some(Peer::Own) => take(&wall, stream, kind),
+                    Some(other) => turn_away(&wall, &stream, other),
+                },
                 // Out of descriptors: what is open goes on, and some of it ends.
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
     });
     Ok(())
+}
+
+/// Before it counts as a connection: no stranger takes a place of the command's.
+fn turn_away(wall: &Wall, stream: &TcpStream, peer: Peer) {
+    match peer {
+        Peer::Own | Peer::Gone => {}
+        Peer::Stranger(uid) => wall.note_stranger(Some(uid)),
+        Peer::Unknown => wall.note_stranger(None),
+    }
+    reset(stream);
 }
 
 fn take(wall: &Rc<Wall>, stream: TcpStream, kind: Kind) {

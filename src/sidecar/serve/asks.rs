@@ -84,7 +84,8 @@ impl Wall {
         loop {
             // Made before looking: what is decided from here on wakes it.
             let changed = self.approvals.changed.notified();
-            let (asking, name) = match self.look(host, port)? {
+            let number = place.as_ref().map(|place: &WaitingPlace<'_>| place.number);
+            let (asking, name) = match self.look(host, port, number)? {
                 Looked::Permitted(permission) => return Ok(permission),
                 Looked::Open(asking, name) => (asking, name),
             };
@@ -106,7 +107,12 @@ impl Wall {
         }
     }
 
-    fn look<'a>(&self, host: &'a Host, port: u16) -> Result<Looked<'_, 'a>, Refusal> {
+    fn look<'a>(
+        &self,
+        host: &'a Host,
+        port: u16,
+        number: Option<u64>,
+    ) -> Result<Looked<'_, 'a>, Refusal> {
         let rules = self.rules.borrow();
         let denial: Denial = match rules.verdict(self.asking.as_ref(), host, port) {
             NetworkVerdict::Allow(rule) => {
@@ -133,11 +139,9 @@ impl Wall {
                 request: None,
             }));
         }
-        let decided = self
-            .approvals
-            .asks
-            .borrow_mut()
-            .decided(name, port, self.milliseconds());
+        let now = self.milliseconds();
+        let mut asks = self.approvals.asks.borrow_mut();
+        let decided = asks.decided((name, port), number, now);
         match decided {
             None => Ok(Looked::Open(asking, name)),
             Some(Ok(once)) => Ok(Looked::Permitted(Permission {
@@ -271,12 +275,18 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
                 .to_owned(),
         );
     }
+    let number = match of {
+        AskDecisionOf::Waiting(number) => Some(number),
+        AskDecisionOf::Endpoint(..) | AskDecisionOf::Host(_) => None,
+    };
     let (host, port) = decided_of(&wall.approvals.asks.borrow(), of)?;
     may_be_decided(wall, &host, port)?;
     let now = wall.milliseconds();
     let mut asks = wall.approvals.asks.borrow_mut();
     match approve {
         None => asks.refuse(&host, port),
+        // Two programs may wait for one host: the one that was shown goes on. `decided_of` has just found it.
+        Some(Lasting::Once) if number.is_some_and(|number| asks.choose(number)) => {}
         Some(lasting) if asks.approve(&host, port, lasting, now) => {}
         Some(_) => {
             return Err(
@@ -340,6 +350,11 @@ fn may_be_decided(wall: &Wall, host: &HostName, port: u16) -> Result<(), String>
         NetworkVerdict::Allow(rule) => Err(format!(
             "{what} needs no approval: the rule {rule} allows it"
         )),
+        NetworkVerdict::Deny(_) if asking.is_some_and(|a| a.secret_hosts.contains(&host)) => {
+            Err(format!(
+                "{what} cannot be approved: requests to {host} get a secret, and nobody would see what is said there"
+            ))
+        }
         NetworkVerdict::Deny(denial) if denial.is_missing_rule() => {
             let ceilings = asking.into_iter().flat_map(|a| &a.limits);
             let ceilings: Vec<&str> = ceilings.map(|limit| limit.ceiling.as_str()).collect();

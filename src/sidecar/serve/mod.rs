@@ -9,6 +9,7 @@
 //! accept     TCP to any address -> which host is meant -> explicit | transparent
 //! explicit   CONNECT, http://, SOCKS5h on loopback
 //! sniff      transparent: the first bytes must name the host that was decided on
+//! clients    whose a connection is, where strangers reach the port too
 //! admission  is the connection, or the name, let through
 //! asks       connections that wait for a person
 //! refusal    why a connection does not go on
@@ -35,6 +36,7 @@ mod accept;
 mod admission;
 mod around;
 mod asks;
+mod clients;
 mod control;
 mod denied;
 mod dns;
@@ -83,6 +85,7 @@ use crate::sys::event::{event_loop, readable};
 use wall::Wall;
 
 pub use around::EngineNetworks;
+pub(super) use clients::Clients;
 pub use control::{AskDecision, AskDecisionOf, ControlReply, ControlRequest, EngineNames};
 pub use proxy::Proxy;
 pub use secure::Tls;
@@ -209,6 +212,8 @@ pub struct Descriptors {
 pub(super) struct Alone {
     /// The proxy's port.
     pub listener: OwnedFd,
+    /// Who may come to it.
+    pub clients: Clients,
     /// The log, opened to append.
     pub journal: OwnedFd,
     /// What the command is shown of its refusals.
@@ -233,6 +238,7 @@ pub(super) fn run_alone(
     let wall = runtime.block_on(async move {
         let Alone {
             listener,
+            clients,
             journal,
             inside,
             around,
@@ -243,7 +249,7 @@ pub(super) fn run_alone(
         wall.take_names(names)
             .map_err(|why| step("take the names of the node")(std::io::Error::other(why)))?;
         wall::keep_log(&wall);
-        accept::serve(&wall, listener, Vec::new()).map_err(step("listen"))?;
+        accept::serve_clients(&wall, listener, clients).map_err(step("listen"))?;
         // Nobody ends the command for it: there is no warden.
         let read = Rc::clone(&wall);
         tokio::task::spawn_local(async move { read.reader_lost().await });

@@ -85,6 +85,16 @@ impl Wall {
         *count = count.saturating_add(1);
     }
 
+    /// Writes down that another program came to a proxy that is the command's alone; its user, where the kernel says it.
+    pub fn note_stranger(&self, uid: Option<u32>) {
+        let who = match uid {
+            Some(uid) => format!("user {uid}"),
+            None => "the kernel does not say whose".to_owned(),
+        };
+        let why = format!("another program ({who}) came to the proxy of this run: reset");
+        self.note(Via::Outside, "", None, "stranger", &why);
+    }
+
     /// Writes down how many connections from outside nobody has answered.
     pub fn note_outside(&self, count: u64) {
         let why = format!(

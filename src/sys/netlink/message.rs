@@ -142,6 +142,24 @@ pub(super) fn parse_acknowledgement(datagram: &[u8], sequence: u32) -> io::Resul
     }
 }
 
+/// The body of the one message that answers a question; `None`: an answer to an earlier one.
+pub(super) fn parse_answer(
+    datagram: &[u8],
+    sequence: u32,
+    wanted: u16,
+) -> io::Result<Option<&[u8]>> {
+    let mut rest = datagram;
+    match next_message(&mut rest)? {
+        Some(message) if message.sequence != sequence => Ok(None),
+        Some(message) if message.kind == NLMSG_ERROR => {
+            status(message.body)?;
+            Err(malformed("an acknowledgement for an answer"))
+        }
+        Some(message) if message.kind == wanted => Ok(Some(message.body)),
+        Some(_) | None => Err(malformed("a message that was not asked for")),
+    }
+}
+
 /// The status word that begins the body of `NLMSG_ERROR` and `NLMSG_DONE`: zero or minus an errno.
 pub(super) fn status(body: &[u8]) -> io::Result<()> {
     match u32_at(body, 0)? as i32 {

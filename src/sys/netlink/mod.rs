@@ -1,9 +1,10 @@
 //! The little of rtnetlink(7) that a sandbox needs: list links, addresses and gateways, bring a
-//! link up, give it large packets, an address and a local default route.
+//! link up, give it large packets, an address and a local default route. And of sock_diag(7): whose a connection is.
 //!
 //! The kernel's messages are parsed defensively, as bytes, without `unsafe`: a wrong length is an error, never a
 //! guess, and every loop is bounded by a constant.
 
+mod diag;
 mod message;
 mod pairs;
 mod route;
@@ -22,6 +23,7 @@ use message::{
     u16_at, u32_at,
 };
 
+pub use diag::{DiagSocket, Found};
 pub use route::Neighbourhood;
 
 /// The hardware type of a loopback link (`ARPHRD_LOOPBACK`, linux/if_arp.h).

@@ -37,9 +37,11 @@ mod supervise;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use oci_spec::runtime::Process;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::PidfdFlags;
 
 use super::bundle::Base;
@@ -59,7 +61,7 @@ use crate::runtime::input::node_files;
 use crate::runtime::network::reading::Given;
 use crate::runtime::network::{resolver, upstream};
 use crate::sidecar::{EngineNetworks, Limits, Reading, Serving, bare};
-use crate::sys::process;
+use crate::sys::{process, socket};
 pub use describe::decide;
 use enforce::{Command, Walls};
 use place::{OWN_VARIABLES, Place};
@@ -115,8 +117,9 @@ fn run_decided(
     privileges::drop_to(&capabilities)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .context("take the command's orphans")?;
+    let (clients, theirs) = clients()?;
     let sidecar = proxy
-        .map(|listener| serve(global, &decided, &plan, place, (listener, reading)))
+        .map(|listener| serve(global, &decided, &plan, place, (listener, theirs, reading)))
         .transpose()?;
     say_what_is_lacking(&decided, abi);
     let signals = supervise::signals()?;
@@ -125,6 +128,7 @@ fn run_decided(
         listener,
         command: child,
         sidecar,
+        clients,
         signals,
         writable: writable(&rules),
     };
@@ -212,13 +216,22 @@ fn listen(plan: &mut Plan) -> Result<Option<OwnedFd>> {
     Ok(Some(listener.into()))
 }
 
+/// Where the proxy is told of the command's sockets. A proxy that hears nothing for so long makes no call wait for ever.
+fn clients() -> Result<(OwnedFd, OwnedFd)> {
+    const HEARD_WITHIN: Duration = Duration::from_secs(5);
+    let step = "make a socket pair";
+    let (ours, theirs) = socket::pair().context(step)?;
+    set_socket_timeout(&ours, Timeout::Send, Some(HEARD_WITHIN)).context(step)?;
+    Ok((ours, theirs))
+}
+
 /// Starts the proxy.
 fn serve(
     global: &Global,
     decided: &Decided,
     plan: &Plan,
     place: &Place,
-    (listener, reading): (OwnedFd, Option<Reading>),
+    (listener, clients, reading): (OwnedFd, OwnedFd, Option<Reading>),
 ) -> Result<OwnedFd> {
     let network = &plan.network;
     let planned = network.upstream.as_ref();
@@ -256,6 +269,7 @@ fn serve(
             .transpose()
             .context("write down what the reader of requests is given")?,
         listener,
+        clients,
         journal: place.journal()?.into(),
         shows: plan.report.denied,
         guarded: own.context("open our own pidfd")?,

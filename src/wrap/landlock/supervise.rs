@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::socket_cookie;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use rustix::process::{Pid, WaitOptions};
 
@@ -14,6 +15,7 @@ use super::attributes;
 use crate::runtime::foreground::ended::Ended;
 use crate::sys::memory::Code;
 use crate::sys::seccomp::notify::{self, Answer, Call};
+use crate::sys::socket;
 
 /// Signals that are the command's rather than wrap's.
 const PASSED: [Signal; 9] = [
@@ -50,6 +52,8 @@ pub struct Supervisor {
     pub command: Pid,
     /// The proxy, where there is one.
     pub sidecar: Option<OwnedFd>,
+    /// Where the proxy is told of each socket that is made.
+    pub clients: OwnedFd,
     /// See [`signals`].
     pub signals: SignalFd,
     /// Where the command may change files' attributes.
@@ -140,13 +144,19 @@ impl Supervisor {
 
     /// A TCP socket that is bound to the loopback interface: Landlock's rule knows the proxy's port and no address, and this
     /// is what keeps other machines with that port out. Nobody without CAP_NET_RAW binds it to another one (socket(7),
-    /// SO_BINDTODEVICE; Linux commit c427bfec18f2).
+    /// SO_BINDTODEVICE; Linux commit c427bfec18f2). The proxy serves no connection of another socket.
     fn give_socket(&self, call: &Call) -> std::io::Result<()> {
         let listener = self.listener.as_fd();
         if self.sidecar.is_none() {
             return notify::answer(listener, call, Answer::Failed(libc::EACCES));
         }
-        match loopback_socket(call.args[1]) {
+        let made = loopback_socket(call.args[1]).and_then(|made| {
+            // Before the command has it, and so before it can connect.
+            let cookie = socket_cookie(&made.0)?;
+            socket::send(self.clients.as_fd(), &cookie.to_ne_bytes(), &[])?;
+            Ok(made)
+        });
+        match made {
             Ok((socket, flags)) => notify::give(listener, call, socket.as_fd(), flags),
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EACCES);
