@@ -48,6 +48,9 @@ impl Drop for Guard<'_> {
     }
 }
 
+/// How long something of the agent's may take on a machine that does much else.
+const WITHIN: Duration = Duration::from_secs(60);
+
 /// agent.py, running.
 struct Agent {
     child: Child,
@@ -63,7 +66,7 @@ impl Agent {
         let agent = Self { child, scratch };
         let start = Instant::now();
         while !fs::exists(agent.scratch.path("log")).unwrap() {
-            assert!(start.elapsed() < Duration::from_secs(10), "no agent");
+            assert!(start.elapsed() < WITHIN, "no agent");
             std::thread::sleep(Duration::from_millis(5));
         }
         agent
@@ -76,8 +79,25 @@ impl Agent {
     /// What it was told so far.
     fn heard(&self) -> Vec<Value> {
         let log = fs::read_to_string(self.scratch.path("log")).unwrap();
-        let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
-        lines.collect()
+        let whole = log.rfind('\n').map_or("", |end| &log[..end]);
+        let lines = whole.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// The same, once there is so much: a runtime hands its message over and does not wait until the agent has read it.
+    #[track_caller]
+    fn hears(&self, count: usize) -> Vec<Value> {
+        let start = Instant::now();
+        loop {
+            let heard = self.heard();
+            if heard.len() >= count {
+                return heard;
+            }
+            assert!(start.elapsed() < WITHIN, "not {count}: {heard:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn stop(&mut self) {
@@ -147,7 +167,7 @@ fn direct_an_agent_answers_for_a_container_and_what_is_executed_in_it() {
             let state = runtime.call(&node, &["state", id]).ok();
             let pid = &serde_json::from_str::<Value>(&state).unwrap()["pid"];
 
-            let heard = agent.heard();
+            let heard = agent.hears(1);
             assert_eq!(heard.len(), 1, "{runtime:?} {heard:?}");
             let first = &heard[0];
             assert_eq!(first["fds"], json!(["seccompFd"]));
@@ -163,7 +183,7 @@ fn direct_an_agent_answers_for_a_container_and_what_is_executed_in_it() {
             runtime.call(&node, &["start", id]).ok();
             let made = runtime.call(&node, &["exec", id, "mkdir", "/tmp/b"]);
             assert!(made.failed().contains("No medium found"));
-            let second = &agent.heard()[1];
+            let second = &agent.hears(2)[1];
             assert_eq!(second["fds"], json!(["seccompFd"]));
             assert_ne!(&second["pid"], pid, "the process of exec, not the first");
             assert_eq!(&second["state"]["pid"], pid);
@@ -229,7 +249,7 @@ fn direct_without_its_agent_a_container_is_refused_or_denied() {
         let (go, at) = (format!("{shared}/go"), Instant::now());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while agent.heard().is_empty() && at.elapsed() < Duration::from_secs(10) {
+                while agent.heard().is_empty() && at.elapsed() < WITHIN {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 agent.stop();
@@ -265,7 +285,7 @@ fn direct_under_a_policy_the_engines_agent_still_answers() {
     let mounted = node.call(&["exec", id, "mount", "-t", "tmpfs", "none", "/tmp"]);
     let text = mounted.failed();
     assert!(text.contains("denied"), "{text}");
-    let heard = agent.heard();
+    let heard = agent.hears(2);
     let status = |index: usize| heard[index]["state"]["status"].as_str().unwrap();
     assert_eq!((status(0), status(1)), ("created", "running"));
 }

@@ -225,6 +225,37 @@ fn who_hands_a_secret_on_keeps_no_copy_of_it() {
     }
 }
 
+/// A container that only has to end to be started again has no more uses for that, where the policy says so.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn uses_of_a_secret_count_after_a_restart_where_the_policy_says_so() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let mut node = node(0o600);
+    node.write(
+        "config.toml",
+        0o600,
+        &format!(
+            "[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n\
+             [[secret]]\nname = \"model\"\nfile = \"/etc/agentbox/model-key\"\npolicies = [\"standard\"]\n\
+             requests = [\"GET https://api.example.test/repos/acme/**\"]\nheader = \"authorization: Bearer {{}}\"\nuses = 2\n"
+        ),
+    );
+    for (kept, again) in [("0", "200"), ("3600", "403")] {
+        let kept = format!("dev.agentbox.network.budgets-kept={kept}");
+        let options = [runtime(), "--annotation", ALLOW, "--annotation", &kept];
+        let agent = Agent::start(&docker, &options);
+        let status = || {
+            let address = "http://api.example.test/repos/acme/used";
+            let code = ["-o", "/dev/null", "-w", "%{http_code}", address];
+            agent.curl(true, &code).stdout
+        };
+        assert_eq!([status(), status(), status()], ["200", "200", "403"]);
+        agent.container.call("restart", &["--time=0"]).ok();
+        assert_eq!(status(), again, "{kept}");
+    }
+}
+
 /// N55. Without namespaces the proxy's port is everybody's: of another user, and of another container of the same network.
 #[test]
 #[ignore = "needs the rig of hack/test"]

@@ -46,4 +46,4 @@ pub use status::{
     AskStatus, InboundConnection, InboundStatus, InboundTotal, LiveConnection, NetworkStatus, Used,
     WaitingConnection,
 };
-pub use uses::{CountedSecret, SecretUses, Uses};
+pub use uses::{CountedSecret, LimitedUse, SecretUses, Uses};

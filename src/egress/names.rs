@@ -97,6 +97,11 @@ impl Names {
         self.earlier.number(name)
     }
 
+    /// What a secret is in it.
+    pub fn secret(&self, name: &str) -> u64 {
+        self.earlier.secret(name)
+    }
+
     fn is_earlier(&self, name: &HostName) -> bool {
         let hosts = &self.earlier.spent.hosts;
         !hosts.is_empty() && hosts.contains(&self.number(name))

@@ -2,7 +2,7 @@
 //!
 //! Each kind of line has one length, so that the number of lines is known before, and a truncated line is recognised.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::hash::sip;
@@ -17,14 +17,17 @@ pub const LONGEST_HEAD: u64 = 64;
 const UPLOADS: u64 = 80;
 const UPLOAD_BYTES: u64 = 28;
 const HOST_BYTES: u64 = 22;
+const USE_BYTES: u64 = 45;
 
-/// Bytes sent and names looked up, over all runs that count.
+/// Bytes sent, names looked up, and requests that got a secret, over all runs that count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Bytes. Never less than what was sent.
     pub upload_bytes: u64,
     /// The names, by their numbers ([`Kept::number`]).
     pub hosts: BTreeSet<u64>,
+    /// Uses of each secret that has a limit, by the number of its name. Never less than there were.
+    pub uses: BTreeMap<u64, u64>,
 }
 
 /// A whole file.
@@ -45,6 +48,8 @@ pub enum SpentLine {
     Upload(u64),
     /// The name with this number was looked up.
     Host(u64),
+    /// The secret with this number has been used so often, or will have been before the next such line of it.
+    Use(u64, u64),
 }
 
 impl fmt::Display for SpentLine {
@@ -52,6 +57,7 @@ impl fmt::Display for SpentLine {
         match self {
             Self::Upload(bytes) => writeln!(f, "upload {bytes:020}"),
             Self::Host(number) => writeln!(f, "host {number:016x}"),
+            Self::Use(number, uses) => writeln!(f, "secret {number:016x} {uses:020}"),
         }
     }
 }
@@ -60,18 +66,28 @@ impl SpentLine {
     fn read(line: &str) -> Option<Self> {
         match line.split_once(' ')? {
             ("upload", bytes) if bytes.len() == 20 => bytes.parse().ok().map(Self::Upload),
-            ("host", number) if number.len() == 16 => {
-                u64::from_str_radix(number, 16).ok().map(Self::Host)
-            }
+            ("host", number) => hexadecimal(number).map(Self::Host),
+            ("secret", rest) => match rest.split_once(' ')? {
+                (number, uses) if uses.len() == 20 => {
+                    Some(Self::Use(hexadecimal(number)?, uses.parse().ok()?))
+                }
+                _ => None,
+            },
             _ => None,
         }
     }
 }
 
-/// How long the file of a container may become that may look up so many names, and has looked up so many.
-pub fn room(hosts: u32, earlier: usize) -> u64 {
-    let hosts = u64::from(hosts.min(MOST_NAMES)).max(earlier as u64);
-    LONGEST_HEAD + UPLOADS * UPLOAD_BYTES + hosts * HOST_BYTES
+fn hexadecimal(number: &str) -> Option<u64> {
+    let whole = number.len() == 16;
+    whole.then(|| u64::from_str_radix(number, 16).ok())?
+}
+
+/// How long the file of a container may become that may look up so many names and has so many secrets, after what it has used.
+pub fn room(hosts: u32, secrets: usize, earlier: &Spent) -> u64 {
+    let hosts = u64::from(hosts.min(MOST_NAMES)).max(earlier.hosts.len() as u64);
+    let uses = UPLOADS * secrets as u64 + earlier.uses.len() as u64;
+    LONGEST_HEAD + UPLOADS * UPLOAD_BYTES + hosts * HOST_BYTES + uses * USE_BYTES
 }
 
 /// For how long a file counts that begins like this.
@@ -83,6 +99,11 @@ impl Kept {
     /// The number of a name in this file.
     pub fn number(&self, name: &HostName) -> u64 {
         sip(self.key, name.as_str().as_bytes())
+    }
+
+    /// The number of a secret in it.
+    pub fn secret(&self, name: &str) -> u64 {
+        sip(self.key, name.as_bytes())
     }
 
     /// Reads a file. A last line without its end was cut: nothing was sent or answered for it, but a name counts.
@@ -110,6 +131,9 @@ impl Kept {
                 (Some(SpentLine::Host(number)), _) => {
                     kept.spent.hosts.insert(number);
                 }
+                (Some(SpentLine::Use(number, uses)), _) => {
+                    kept.spent.uses.insert(number, uses);
+                }
                 (None, Some(_)) => return Err(at + 1),
                 (None, None) => kept.count_cut(line),
             }
@@ -130,8 +154,12 @@ impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}{} {}", self.seconds, self.key)?;
         SpentLine::Upload(self.spent.upload_bytes).fmt(f)?;
-        let mut hosts = self.spent.hosts.iter();
-        hosts.try_for_each(|number| SpentLine::Host(*number).fmt(f))
+        let Spent { hosts, uses, .. } = &self.spent;
+        hosts
+            .iter()
+            .try_for_each(|number| SpentLine::Host(*number).fmt(f))?;
+        let mut uses = uses.iter();
+        uses.try_for_each(|(number, uses)| SpentLine::Use(*number, *uses).fmt(f))
     }
 }
 
@@ -146,6 +174,7 @@ mod tests {
             spent: Spent {
                 upload_bytes,
                 hosts: hosts.iter().copied().collect(),
+                uses: [(7, 3), (u64::MAX, 0)].into(),
             },
         }
     }
@@ -159,7 +188,9 @@ mod tests {
         assert_eq!(Kept::parse(&more), Ok(kept(90, &[0, 5, u64::MAX])));
         let head = text.lines().next().unwrap();
         assert_eq!(seconds_of(head), Some(604_800));
-        assert_eq!(text.lines().count(), 5);
+        assert_eq!(text.lines().count(), 7);
+        let used = format!("{text}{}", SpentLine::Use(7, u64::MAX));
+        assert_eq!(Kept::parse(&used).unwrap().spent.uses[&7], u64::MAX);
     }
 
     /// M4: a name is not in the file, and how long its line is does not hang on it.
@@ -169,6 +200,7 @@ mod tests {
             let length = |line: SpentLine| line.to_string().len() as u64;
             assert_eq!(length(SpentLine::Upload(number)), UPLOAD_BYTES);
             assert_eq!(length(SpentLine::Host(number)), HOST_BYTES);
+            assert_eq!(length(SpentLine::Use(number, number)), USE_BYTES);
         }
         let head = kept(0, &[]).to_string();
         assert!(head.lines().next().unwrap().len() < LONGEST_HEAD as usize);
@@ -180,8 +212,13 @@ mod tests {
             one.number(&name),
             one.number(&"Secret.example.test.".parse().unwrap())
         );
-        assert!(room(1_000_000, 0) < 4 << 20);
-        assert!(room(1, 1000) > room(1, 0));
+        let none = Spent::default();
+        assert!(room(1_000_000, 8, &none) < 4 << 20);
+        let some = Spent {
+            hosts: (0..1000).collect(),
+            ..Spent::default()
+        };
+        assert!(room(1, 0, &some) > room(1, 0, &none) && room(1, 1, &none) > room(1, 0, &none));
     }
 
     /// M3: whatever was cut, the container starts again, and what was used is never less.
@@ -201,10 +238,25 @@ mod tests {
             assert_eq!(read.spent.hosts.len(), 2, "{cut}");
         }
         // What is not at the end is not what a sidecar writes.
-        for bad in ["uplo", "upload", "upload 6", "host 7", "host ..", "", "x 1"] {
+        let use_of = SpentLine::Use(7, 9).to_string();
+        for cut in 0..use_of.len() {
+            let read = Kept::parse(&format!("{text}{}", &use_of[..cut])).unwrap();
+            let whole = if cut == use_of.len() - 1 { 9 } else { 3 };
+            assert_eq!(read.spent.uses[&7], whole, "{cut}");
+        }
+        for bad in [
+            "uplo",
+            "upload",
+            "upload 6",
+            "host 7",
+            "host ..",
+            "",
+            "x 1",
+            "secret 7 1",
+        ] {
             assert_eq!(
                 Kept::parse(&format!("{text}{bad}\nupload 6\n")),
-                Err(4),
+                Err(6),
                 "{bad}"
             );
         }

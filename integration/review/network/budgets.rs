@@ -1,6 +1,7 @@
 //! Budgets that outlast a restart of the container, where the policy says so (N-M6).
 
 use super::under;
+use crate::command::run;
 use crate::docker::Docker;
 use crate::docker::allowlist::Agent;
 
@@ -46,6 +47,34 @@ fn n_m6_what_was_sent_counts_after_a_restart_where_the_policy_says_so() {
             assert!(log.contains("network.upload allows 1048576"), "{log}");
         }
     }
+}
+
+/// N14: the order of names carries data to whoever answers for a domain, so they count though nothing else is sent.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn names_that_connections_lead_to_count_as_sent_bytes() {
+    const TIMES: usize = 10;
+    let docker = Docker::alone();
+    let agent = under(&docker, &[ALLOW, "network.upload=1MiB"]);
+    let id = agent.container.inspect("{{.Id}}");
+    let used = || {
+        let said = run("agentbox", &["network", "--format", "json", &id]).ok();
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        said["used"]["uploadBytes"].as_u64().unwrap()
+    };
+    assert_eq!(used(), 0);
+    let said = agent.python(&format!(
+        "import socket\n\
+         for _ in range({TIMES}):\n\
+         \x20   s = socket.create_connection(('127.0.0.1', 3128), 20)\n\
+         \x20   s.settimeout(20)\n\
+         \x20   s.sendall(b'CONNECT api.example.test:80 HTTP/1.1\\r\\n\\r\\n')\n\
+         \x20   assert b' 200 ' in s.recv(1000)\n\
+         \x20   s.close()\n"
+    ));
+    assert_eq!(said.code, 0, "{said}");
+    let expected = TIMES * "api.example.test".len();
+    assert_eq!(used(), u64::try_from(expected).unwrap());
 }
 
 #[test]

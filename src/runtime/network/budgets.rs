@@ -29,12 +29,16 @@ pub struct OpenBudget {
     pub room: u64,
 }
 
-/// Opens the file of a container that may look up so many names, with what still counts in it; the others' that count no more
+/// Opens the file of a container that may look up so many names and has so many secrets with a limit, with what still counts in it; the others' that count no more
 /// are removed.
 ///
 /// # Errors
 /// The files cannot be read or written, or do not hold what a sidecar writes: what was used is not known then.
-pub fn open(place: &Place, seconds: u32, hosts: u32) -> Result<OpenBudget, RuntimeError> {
+pub fn open(
+    place: &Place,
+    seconds: u32,
+    (hosts, secrets): (u32, usize),
+) -> Result<OpenBudget, RuntimeError> {
     let dir = store::kept();
     store::make_private(&dir)?;
     sweep(&dir);
@@ -58,7 +62,7 @@ pub fn open(place: &Place, seconds: u32, hosts: u32) -> Result<OpenBudget, Runti
     }
     Ok(OpenBudget {
         file: file.into(),
-        room: egress::room(hosts, kept.spent.hosts.len()),
+        room: egress::room(hosts, secrets, &kept.spent),
     })
 }
 

@@ -73,7 +73,10 @@ impl NetworkWall {
         let seconds = plan.network.budgets_kept;
         let kept = match serving {
             Some(_) if seconds > 0 => {
-                Some(budgets::open(place, seconds, plan.network.budget.hosts)?)
+                let secrets = plan.network.secrets.iter();
+                let limited = secrets.filter(|secret| secret.uses.is_some()).count();
+                let hosts = plan.network.budget.hosts;
+                Some(budgets::open(place, seconds, (hosts, limited))?)
             }
             _ => None,
         };

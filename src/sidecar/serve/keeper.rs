@@ -4,10 +4,11 @@
 //! sent, in portions, and a name before it is answered. Lines are written whole or not at all, and after one that was
 //! not nothing is written any more.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
-use crate::egress::{OverBudget, SpentLine};
+use crate::egress::{OverBudget, Spent, SpentLine};
 
 /// A sixty-fourth of the budget is the most that a killed sidecar counts too much, and a file has few lines.
 const PORTIONS: u64 = 64;
@@ -20,16 +21,19 @@ pub(super) struct Keeper {
     written: u64,
     portion: u64,
     most: u64,
+    /// Uses that it says, of each secret.
+    uses: BTreeMap<u64, u64>,
     /// How many bytes the file may still become longer.
     room: u64,
 }
 
 impl Keeper {
-    /// `sent` is what the file says already, `most` the budget.
-    pub fn new(file: OwnedFd, sent: u64, most: u64, room: u64) -> Self {
+    /// `spent` is what the file says already, `most` the budget.
+    pub fn new(file: OwnedFd, spent: &Spent, most: u64, room: u64) -> Self {
         Self {
             file: file.into(),
-            written: sent,
+            written: spent.upload_bytes,
+            uses: spent.uses.clone(),
             portion: (most / PORTIONS).max(1),
             most,
             room,
@@ -50,6 +54,25 @@ impl Keeper {
     /// The name with this number will be looked up.
     pub fn will_look_up(&mut self, number: u64) -> Result<(), OverBudget> {
         self.put(SpentLine::Host(number))
+    }
+
+    /// The secret with this number will have been used so often, of so many times that it may be.
+    pub fn will_use(&mut self, number: u64, used: u64, limit: u32) -> Result<(), OverBudget> {
+        if used <= self.uses.get(&number).copied().unwrap_or(0) {
+            return Ok(());
+        }
+        let limit = u64::from(limit);
+        let ahead = (used + limit / PORTIONS).min(limit).max(used);
+        self.put(SpentLine::Use(number, ahead))?;
+        self.uses.insert(number, ahead);
+        Ok(())
+    }
+
+    /// The run has ended: how often the secret was used is known.
+    pub fn settle_uses(&mut self, number: u64, used: u64) {
+        if self.uses.get(&number).is_some_and(|said| *said != used) {
+            let _ = self.put(SpentLine::Use(number, used));
+        }
     }
 
     /// The run has ended: what was sent is known.
@@ -93,7 +116,12 @@ mod tests {
     const HEAD: &str = "kept 60 5\n";
 
     fn keeper(file: &std::fs::File, most: u64, room: u64) -> Keeper {
-        Keeper::new(file.try_clone().unwrap().into(), 0, most, room)
+        Keeper::new(
+            file.try_clone().unwrap().into(),
+            &Spent::default(),
+            most,
+            room,
+        )
     }
 
     fn spent(file: &mut std::fs::File) -> u64 {
@@ -119,7 +147,7 @@ mod tests {
     #[test]
     fn a_file_has_few_lines() {
         let mut file = file();
-        let mut keeper = keeper(&file, 1 << 20, room(0, 0));
+        let mut keeper = keeper(&file, 1 << 20, room(0, 0, &Spent::default()));
         for sent in (0..1 << 20).step_by(100) {
             keeper.will_send(sent).unwrap();
         }
@@ -147,21 +175,45 @@ mod tests {
     #[test]
     fn there_is_room_for_the_whole_budget() {
         let file = file();
-        let mut keeper = keeper(&file, 1 << 30, room(500, 0) - HEAD.len() as u64);
+        let room = room(500, 2, &Spent::default()) - HEAD.len() as u64;
+        let mut keeper = keeper(&file, 1 << 30, room);
         for number in 0..500 {
             keeper.will_look_up(number).unwrap();
         }
         for sent in 0..=1024 {
             keeper.will_send(sent << 20).unwrap();
         }
+        for (secret, limit) in [(1, 40), (2, 1000)] {
+            for used in 1..=limit {
+                keeper.will_use(secret, used.into(), limit).unwrap();
+            }
+            keeper.settle_uses(secret, limit.into());
+        }
         keeper.settle(1 << 30);
+    }
+
+    #[test]
+    fn the_file_never_says_less_than_a_secret_was_used() {
+        let mut file = file();
+        let mut keeper = keeper(&file, 6400, 1 << 20);
+        let said = |file: &mut std::fs::File| {
+            let kept = Kept::parse(&format!("{HEAD}{}", text(file))).unwrap();
+            kept.spent.uses[&9]
+        };
+        for used in 1..=640 {
+            keeper.will_use(9, used, 640).unwrap();
+            assert!((used..=used + 10).contains(&said(&mut file)), "{used}");
+        }
+        keeper.will_use(9, 641, 6400).unwrap();
+        keeper.settle_uses(9, 641);
+        assert_eq!(said(&mut file), 641);
     }
 
     #[test]
     fn what_cannot_be_kept_is_refused() {
         let flags = rustix::fs::OFlags::RDONLY;
         let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()).unwrap();
-        let mut keeper = Keeper::new(null, 0, 100, 1000);
+        let mut keeper = Keeper::new(null, &Spent::default(), 100, 1000);
         assert_eq!(keeper.will_send(1), Err(OverBudget::Unkept));
         assert_eq!(keeper.will_look_up(1), Err(OverBudget::Unkept));
     }

@@ -15,7 +15,7 @@ use super::wall::Wall;
 use crate::audit::{Event, Verdict, WallName, What};
 use crate::egress::LiveConnection;
 use crate::egress::OverBudget;
-use crate::policy::{Host, Reach};
+use crate::policy::{Host, HostName, Reach};
 
 /// The most connections that one answer lists.
 const LISTED: usize = 1000;
@@ -192,6 +192,12 @@ impl<'a> Share<'a> {
         let sent = &self.live.sent;
         sent.set(sent.get().saturating_add(bytes));
         Ok(())
+    }
+
+    /// Counts a name that somebody outside is about to be asked for: the order of many such names carries data.
+    pub fn ask_for(&self, name: &HostName) -> Result<(), Refusal> {
+        let bytes = u64::try_from(name.as_str().len()).unwrap_or(u64::MAX);
+        self.wall.send(bytes).map_err(Refusal::Over)
     }
 
     /// Counts bytes that came back.

@@ -216,7 +216,7 @@ impl Conversation<'_> {
             let refusal = RequestRefusal::other(&asked, bounded(why));
             return Err(Refusal::Request(Box::new(refusal)));
         }
-        let counted = self.wall.uses.count(&asked.request);
+        let counted = self.wall.count_uses(&asked.request);
         counted.map_err(|why| {
             let refusal = RequestRefusal::other(&asked, why);
             Refusal::Request(Box::new(refusal))

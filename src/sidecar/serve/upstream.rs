@@ -230,6 +230,7 @@ impl WaysOut {
             (Host::Name(name), Some(proxy))
                 if proxy.sends_names() && dial.reach == Reach::Public =>
             {
+                dial.share.ask_for(name)?;
                 return Ok(vec![Way::Through(proxy, Target::Name(name.clone()))]);
             }
             (Host::Name(name), _) => self.resolve(ways, name, dial).await?,
@@ -261,7 +262,7 @@ impl WaysOut {
             // On its own, as everything large that few connections need: what waits for all of them stays small.
             None => {
                 let asked = dial.asked_for(name);
-                Box::pin(ways.look_up(name, &asked)).await?
+                Box::pin(ways.look_up(name, &asked, dial.share)).await?
             }
         };
         let around = self.surroundings(ways)?;
@@ -333,7 +334,12 @@ impl Ways {
     }
 
     /// The addresses of the first of these that has any.
-    async fn look_up(&self, name: &HostName, asked: &[HostName]) -> Result<Vec<IpAddr>, Refusal> {
+    async fn look_up(
+        &self,
+        name: &HostName,
+        asked: &[HostName],
+        share: &Share<'_>,
+    ) -> Result<Vec<IpAddr>, Refusal> {
         let bad = |error: &dyn std::fmt::Display| {
             Refusal::Unreachable(format!("{name} does not resolve: {error}"))
         };
@@ -341,10 +347,11 @@ impl Ways {
         for name in asked {
             let mut complete = Name::from_ascii(name.as_str()).map_err(|e| bad(&e))?;
             complete.set_fqdn(true);
-            candidates.push(complete);
+            candidates.push((name, complete));
         }
         let mut last = None;
-        for candidate in candidates {
+        for (name, candidate) in candidates {
+            share.ask_for(name)?;
             match self.resolver.lookup_ip(candidate).await {
                 Ok(found) => return Ok(found.iter().collect()),
                 Err(error) => last = Some(error),

@@ -27,6 +27,7 @@ use crate::egress::names::{Families, Names};
 use crate::egress::{Asking, Budget, Kept, Ledger, Opened, OverBudget, Rules, Uses, room};
 use crate::plan::AuditedNetwork;
 use crate::plan::network::UNDECIDED;
+use crate::policy::request::Request;
 use crate::policy::{Host, HostName, NetworkPrefix};
 use crate::sys::netlink::RouteSocket;
 use tokio::sync::Notify;
@@ -114,16 +115,17 @@ impl Wall {
         let (spent, file) = kept.unzip();
         let kept: Kept = spent.unwrap_or_default();
         let sent = kept.spent.upload_bytes;
-        let room = room(budget.hosts, kept.spent.hosts.len());
+        let uses = Uses::new(secrets, &kept);
+        let room = room(budget.hosts, uses.limited().count(), &kept.spent);
         // As the runtime has just written it.
         let room = room.saturating_sub(kept.to_string().len() as u64);
-        let keeper = file.map(|file| Keeper::new(file, sent, budget.upload_bytes, room));
+        let keeper = file.map(|file| Keeper::new(file, &kept.spent, budget.upload_bytes, room));
         let names = Names::new(budget.hosts).after(kept);
         Self {
             rules: RefCell::new(rules),
             opened,
             traps: Traps::new(&honey),
-            uses: Uses::new(secrets),
+            uses,
             names: RefCell::new(names),
             families,
             ports: RefCell::new(ports.unwrap_or_default()),
@@ -272,9 +274,28 @@ impl Wall {
         }
     }
 
+    /// Counts a request that gets secrets, before it goes; an error where one of them is used up, or cannot be written down.
+    pub fn count_uses(&self, request: &Request) -> Result<(), String> {
+        self.uses.count(request)?;
+        let mut keeper = self.keeper.borrow_mut();
+        let Some(keeper) = &mut *keeper else {
+            return Ok(());
+        };
+        let names = self.names.borrow();
+        let mut limited = self.uses.limited();
+        let kept = limited.try_for_each(|secret| {
+            keeper.will_use(names.secret(secret.name), secret.used, secret.limit)
+        });
+        kept.map_err(|over| over.to_string())
+    }
+
     /// The container has ended.
     pub fn settle(&self) {
         if let Some(keeper) = &mut *self.keeper.borrow_mut() {
+            let names = self.names.borrow();
+            for secret in self.uses.limited() {
+                keeper.settle_uses(names.secret(secret.name), secret.used);
+            }
             keeper.settle(self.ledger.borrow().used().1);
         }
     }
