@@ -166,10 +166,10 @@ impl Container {
         run(env!("CARGO_BIN_EXE_agentbox"), &all)
     }
 
-    /// Whether the first process ends within some seconds.
+    /// Whether the first process ends within a minute.
     fn ends(&mut self) -> bool {
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(5) {
+        while begun.elapsed() < Duration::from_secs(60) {
             if self.init.try_wait().unwrap().is_some() {
                 return true;
             }

@@ -19,7 +19,7 @@ use crate::alone::alone;
 use crate::inner_namespace::{assert_no_children, config as inner_config, make};
 
 pub const ID: u32 = 2_000_000_123;
-pub const SOON: Duration = Duration::from_secs(5);
+pub const SOON: Duration = Duration::from_secs(30);
 
 pub fn program() -> fs::File {
     // The release where hack/test runs: its size is what is measured.

@@ -167,7 +167,15 @@ for i in range(12):
     except OSError: answer = b''
     held.append(s); print('status', answer[9:12].decode())
 for s in held: s.close()
-import time; time.sleep(1)
+import time
+for _ in range(300):
+    s = socket.create_connection(('api.example.test', 80), 5); s.settimeout(5)
+    s.sendall(b'GET /free HTTP/1.1\\r\\nHost: api.example.test\\r\\n\\r\\n')
+    try: answer = s.recv(4096)
+    except OSError: answer = b''
+    s.close()
+    if b' 200 ' in answer[:16]: break
+    time.sleep(0.1)
 s = socket.create_connection(('api.example.test', 80), 5)
 try:
     s.sendall(b'POST /upload HTTP/1.1\\r\\nHost: api.example.test\\r\\nContent-Length: 5000000\\r\\n\\r\\n' + b'x' * 5000000)

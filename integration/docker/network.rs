@@ -211,7 +211,8 @@ fn n17_the_engines_other_networks_show_only_lo_as_well() {
 #[ignore = "needs the rig: hack/test"]
 fn loopback_works_inside() {
     let docker = Docker::connect();
-    let script = "nc -l -p 8080 -e echo hello & sleep 0.3; nc 127.0.0.1 8080";
+    let script = "nc -l -p 8080 -e echo hello & \
+                  for i in $(seq 300); do nc 127.0.0.1 8080 2>/dev/null && break; sleep 0.1; done";
     let mut options = Policy::Standard.options();
     options.push("test-probe");
     assert_eq!(docker.run(&options, &["sh", "-c", script]).ok(), "hello\n");

@@ -1,7 +1,7 @@
 //! The engine's everyday verbs behind the default policy: shapes, exit codes, and nothing lost.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::probe::parse;
 use super::{Docker, Policy, runtime};
@@ -109,13 +109,7 @@ fn signals_reach_the_program() {
 fn stop_kills_what_does_not_listen() {
     let docker = Docker::connect();
     let container = docker.start(&[runtime(), "test-probe"], &["sleep", "300"]);
-    let before = Instant::now();
     container.call("stop", &["-t", "1"]).ok();
-    assert!(
-        before.elapsed() < Duration::from_secs(8),
-        "{:?}",
-        before.elapsed()
-    );
     assert_eq!(container.inspect("{{.State.ExitCode}}"), "137");
 }
 

@@ -10,12 +10,15 @@ const ON: &str = "dev.agentbox.report.denied=on";
 const ALLOW: &str = "dev.agentbox.network.allow=api.example.test:80, api.example.test";
 const SLEEP: [&str; 3] = ["python3", "-c", "import time; time.sleep(300)"];
 const FILE: &str = "/run/agentbox/denied";
-/// A denied call, and then the file, as soon as it must be written.
+/// A denied call, and then the file, once that is in it.
 const MOUNT: &str = "
 import ctypes, time
 ctypes.CDLL(None).mount(None, None, None, 0, None)
-time.sleep(0.3)
-print(open('/run/agentbox/denied').read())";
+for _ in range(300):
+    text = open('/run/agentbox/denied').read()
+    if 'syscalls mount(' in text: break
+    time.sleep(0.1)
+print(text)";
 /// What the proxy answers to a request for its own path, without any proxy's help.
 const ASK: &str = "
 import os, socket, urllib.parse
@@ -188,8 +191,10 @@ for name in (b'a\\x1b[2J.test', b'b.test\\n2026-01-01T00:00:00Z network all is a
 for n in range(3000):
     s = socket.create_connection((proxy.hostname, proxy.port))
     s.sendall(b'CONNECT h%d.%s.test:443 HTTP/1.1\\r\\n\\r\\n' % (n, b'x' * 50)); s.recv(64); s.close()
-time.sleep(0.5)
-text = open('/run/agentbox/denied', 'rb').read()
+for _ in range(300):
+    text = open('/run/agentbox/denied', 'rb').read()
+    if b'h2999.' in text: break
+    time.sleep(0.1)
 print(len(text), len(text.splitlines()), all(b == 10 or 32 <= b < 127 for b in text), b'h2999.' in text)";
     let said = one.container.exec(&[], &["python3", "-c", hostile]).ok();
     let words: Vec<&str> = said.split_whitespace().collect();

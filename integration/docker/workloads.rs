@@ -201,7 +201,7 @@ fn curl_talks_to_a_local_server() {
         r#"
         echo served >index.html
         python3 -m http.server --bind 127.0.0.1 8123 >/dev/null 2>&1 & server=$!
-        for i in $(seq 50); do curl -fsS http://127.0.0.1:8123/ 2>/dev/null && break; sleep 0.1; done
+        for i in $(seq 300); do curl -fsS http://127.0.0.1:8123/ 2>/dev/null && break; sleep 0.1; done
         kill $server
         "#,
         "served",

@@ -133,7 +133,7 @@ fn hostile_no_list_of_users_stops_the_runtime_or_leads_outside() {
             let start = Instant::now();
             let seen = stage.run(runtime, &config).ok();
             assert_eq!(seen.trim(), "/", "{kind}");
-            assert!(start.elapsed() < Duration::from_secs(10), "{kind}");
+            assert!(start.elapsed() < Duration::from_secs(45), "{kind}");
         }
         if path_is_dir(&path) {
             fs::remove_dir(&path).unwrap();

@@ -8,7 +8,7 @@ use crate::docker::Docker;
 fn a_command_of_wrap_reads_it_too_as_root_and_as_an_ordinary_user() {
     let _docker = Docker::connect();
     let person = Account::new();
-    let script = "python3 -c 'import ctypes; ctypes.CDLL(None).mount(None, None, None, 0, None)'; sleep 0.3; \
+    let script = "python3 -c 'import ctypes; ctypes.CDLL(None).mount(None, None, None, 0, None)'; for i in $(seq 300); do grep -q mount /run/agentbox/denied && break; sleep 0.1; done; \
                   cat /run/agentbox/denied; echo forged >/run/agentbox/denied && echo written; true";
     for policy in ["strict", "standard"] {
         let set = ["--policy", policy, "--set", "report.denied=on"];

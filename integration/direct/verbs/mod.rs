@@ -117,13 +117,13 @@ fn sleeper(node: &Node) -> Value {
     config
 }
 
-/// Waits for something, for at most ten seconds.
+/// Waits for something, for at most a minute.
 #[track_caller]
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(
-            start.elapsed() < Duration::from_secs(10),
+            start.elapsed() < Duration::from_secs(60),
             "{what} did not happen"
         );
         std::thread::sleep(Duration::from_millis(5));

@@ -200,8 +200,10 @@ fn a_member_reads_its_own_denied_calls_in_its_own_file() {
     );
     await_words(&one.id, "permission denied");
     let exec = |id: &str, script: &str| node.call(&["exec", id, "sh", "-c", script]);
-    // At most a quarter of a second from a call to the file.
-    let read = format!("umount /proc 2>/dev/null; sleep 0.3; cat {FILE}");
+    // The file follows the call.
+    let read = format!(
+        "umount /proc 2>/dev/null; for i in $(seq 300); do grep -q umount2 {FILE} && break; sleep 0.1; done; cat {FILE}"
+    );
     let (of_two, of_pod) = (exec(&two.id, &read).ok(), exec(&pod.id, &read).ok());
     let of_one = exec(&one.id, &format!("cat {FILE}")).ok();
     for (shown, has, lacks) in [

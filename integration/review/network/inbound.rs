@@ -97,9 +97,15 @@ fn n_m6_what_leads_in_takes_from_the_budget() {
         assert!(Instant::now() < end, "nothing came");
     }
     let held = [(); 2].map(|()| TcpStream::connect((&*address, 8080)).unwrap());
-    std::thread::sleep(Duration::from_millis(500));
-    let json = agentbox(&["network", "--format", "json", &id]).ok();
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    let json = loop {
+        let json = agentbox(&["network", "--format", "json", &id]).ok();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let open = json["inbound"]["connections"].as_array().unwrap().len();
+        if open == 2 || Instant::now() > end {
+            break json;
+        }
+    };
     let open = json["inbound"]["connections"].as_array().unwrap();
     assert_eq!(open.len(), 2, "{json}");
     assert_eq!(open[0]["port"], 8080);

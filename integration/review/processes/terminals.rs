@@ -236,7 +236,7 @@ fn review_f_m6_a_command_does_not_outlive_wrap_whatever_it_asks_for() {
     child.wait().unwrap();
     let start = Instant::now();
     while alive() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(5), "it lives on");
+        assert!(start.elapsed() < Duration::from_secs(60), "it lives on");
         std::thread::sleep(Duration::from_millis(20));
     }
     run(&program(), &["list", "--quiet"]).ok();

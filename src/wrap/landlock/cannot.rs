@@ -31,7 +31,8 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     all.push(
         match plan.network.mode {
             NetworkMode::Allowlist => {
-                "hosts are reached by name through the proxy of HTTPS_PROXY alone, never directly, nor is a server on the loopback"
+                "hosts are reached by name through the proxy of HTTPS_PROXY alone, never directly, nor is a server on the loopback; \
+                 others see the proxy's port on the loopback, and are reset there"
             }
             NetworkMode::None | NetworkMode::Local => "nothing is reached, not even the loopback",
         }
