@@ -225,6 +225,41 @@ fn who_hands_a_secret_on_keeps_no_copy_of_it() {
     }
 }
 
+/// N44: what is an error at `create` is one of `update` too, and rules for requests come back.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn an_update_opens_no_host_of_a_secret_whole() {
+    let docker = Docker::alone();
+    let _turn = witness();
+    let _node = node(0o600);
+    let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
+    let id = agent.container.inspect("{{.Id}}");
+    let update = |option: &str, rules: &str| run("agentbox", &["update", &id, option, rules]);
+    for whole in [
+        "api.example.test",
+        "api.example.test:8443",
+        "*.example.test:80",
+    ] {
+        let refused = update("--network-add", whole).failed();
+        assert!(refused.contains("nobody would see them"), "{refused}");
+    }
+    // The control: another host.
+    update("--network-add", "other.example.test").ok();
+    let request = "GET https://api.example.test/repos/acme/**";
+    let taken = update("--network-allow", "");
+    assert_eq!(taken.code, 0, "{taken}");
+    assert!(taken.stderr.contains("secret model any more"), "{taken}");
+    let get = |word: &str| {
+        let address = format!("http://api.example.test/repos/acme/{word}");
+        agent.curl(true, &[&address])
+    };
+    get("none-allowed");
+    assert_eq!(arrived(&["none-allowed"]), 0);
+    update("--network-allow", request).ok();
+    let got = get("back-again");
+    assert_eq!(arrived(&["back-again", VALUE]), 1, "{got}");
+}
+
 /// A container that only has to end to be started again has no more uses for that, where the policy says so.
 #[test]
 #[ignore = "needs the rig of hack/test"]
