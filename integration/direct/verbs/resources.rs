@@ -1,9 +1,7 @@
 //! `update` and `events`: the same numbers in the same files, the same JSON.
 
 use std::collections::BTreeSet;
-use std::io::Read;
-use std::process::Stdio;
-use std::time::Duration;
+use std::fs::File;
 
 use serde_json::{Value, json};
 
@@ -174,8 +172,10 @@ fn direct_verbs_events_tell_when_memory_ran_out() {
     for runtime in BOTH {
         let container = Running::start(&node, runtime, "oom", &config);
         let mut command = runtime.command(&node, &["events", "--interval", "300ms", &container.id]);
-        let mut events = command.stdout(Stdio::piped()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(700));
+        let log = node.scratch.path(&format!("events-{runtime:?}"));
+        let mut events = command.stdout(File::create(&log).unwrap()).spawn().unwrap();
+        let said = || std::fs::read_to_string(&log).unwrap();
+        until("the first line", || said().contains("stats"));
         container.call(&["exec"], &["touch", "/tmp/go"]).ok();
         until("the end of the container", || {
             container.state()["status"] == "stopped"
@@ -183,13 +183,7 @@ fn direct_verbs_events_tell_when_memory_ran_out() {
         // runc's goes on until the cgroup is gone.
         container.call(&["delete", "--force"], &[]).ok();
         until("the end of events", || events.try_wait().unwrap().is_some());
-        let mut text = String::new();
-        events
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_string(&mut text)
-            .unwrap();
+        let text = said();
         let kinds: Vec<Value> = text
             .lines()
             .map(|l| serde_json::from_str(l).unwrap())
