@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use agentbox::verify::inside::{self, Line};
+use agentbox::verify::inside::{self, Answer, Line};
 use agentbox::verify::probe::{Outcome, Wall};
 use agentbox::verify::probes;
 use agentbox::verify::promise::{Promise, Walls};
@@ -34,20 +34,27 @@ fn everything() -> Promise {
         }),
         node: probes::processes::of("self"),
         inherited: Vec::new(),
+        untried_network: None,
     }
+}
+
+/// What the program is told: the promise, and that its ports are known.
+fn told() -> String {
+    let known = serde_json::to_string(&Answer::Known).unwrap();
+    format!("{}\n{known}\n", serde_json::to_string(&everything()).unwrap())
 }
 
 /// What the program found that a command starts, by probe.
 fn found(mut command: Command) -> BTreeMap<String, (Outcome, String)> {
     let scratch = Scratch::new();
-    let promise = format!("{}\n", serde_json::to_string(&everything()).unwrap());
-    let input = scratch.file("promise", &promise);
+    let input = scratch.file("promise", &told());
     command.stdin(File::open(input).unwrap());
     let output = command.stderr(Stdio::inherit()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let mut lines = text.lines().filter_map(|line| {
         // A terminal's output has carriage returns, and other lines may stand between.
         match serde_json::from_str(line.trim()).ok()? {
+            Line::Ports(_) => None,
             Line::Finding { probe, finding } => Some((probe, (finding.outcome, finding.saw))),
             Line::Done => Some((String::new(), (Outcome::Held, String::new()))),
         }
@@ -142,8 +149,7 @@ fn without_walls(before: &str) -> BTreeMap<String, (Outcome, String)> {
         program()
     );
     let scratch = Scratch::new();
-    let promise = format!("{}\n", serde_json::to_string(&everything()).unwrap());
-    let input = scratch.file("promise", &promise);
+    let input = scratch.file("promise", &told());
     let script = scratch.file("script", &format!("{line} <{input}\n"));
     bare.args([
         "-c",
@@ -204,7 +210,7 @@ fn verify_takes_no_sent_signal_for_the_filters() {
         .spawn()
         .unwrap();
     let mut input = inside.stdin.take().unwrap();
-    writeln!(input, "{}", serde_json::to_string(&everything()).unwrap()).unwrap();
+    write!(input, "{}", told()).unwrap();
     let mut lines = BufReader::new(inside.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "\"done\""));
     let status = std::fs::read_to_string(format!("/proc/{}/status", inside.id())).unwrap();

@@ -23,12 +23,14 @@ pub enum Class {
     Walls,
     /// What a policy that is only reported on would refuse.
     Audited,
+    /// What `verify` tried: it takes no place from the workload's events.
+    Verify,
     /// Decisions, and the container's own life.
     Life,
 }
 
 impl Class {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Names,
         Self::Connections,
         Self::Allowed,
@@ -38,11 +40,15 @@ impl Class {
         Self::Syscalls,
         Self::Walls,
         Self::Audited,
+        Self::Verify,
         Self::Life,
     ];
 
     /// The class of an event.
     pub fn of(event: &Event) -> Self {
+        if event.is_verifys() {
+            return Self::Verify;
+        }
         match (event.wall, event.verdict, &event.what) {
             (_, Verdict::WouldDeny, _) => Self::Audited,
             (
@@ -83,6 +89,7 @@ impl Class {
             Self::Syscalls => "system calls",
             Self::Walls => "files, rights and limits",
             Self::Audited => "what another policy would refuse",
+            Self::Verify => "attempts of verify",
             Self::Life => "life and decisions",
         }
     }
@@ -92,7 +99,7 @@ impl Class {
         match self {
             Self::Syscalls => WallName::Syscalls,
             Self::Walls => WallName::Privileges,
-            Self::Life => WallName::Life,
+            Self::Verify | Self::Life => WallName::Life,
             Self::Names
             | Self::Connections
             | Self::Allowed

@@ -135,6 +135,15 @@ impl Verdict {
     }
 }
 
+/// Who acted where it was not the workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Actor {
+    /// `agentbox verify`, which tries the walls.
+    Verify,
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -170,6 +179,9 @@ pub struct Event {
     /// So many events of this form since the last line of it; left out: one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
+    /// Who did it, where it was not the workload; left out: the workload, or the runtime's caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Actor>,
 }
 
 impl Event {
@@ -187,7 +199,13 @@ impl Event {
             pid: None,
             program: None,
             count: None,
+            by: None,
         }
+    }
+
+    /// Whether it is an attempt of `verify`'s, which is no behaviour of the workload.
+    pub fn is_verifys(&self) -> bool {
+        self.by == Some(Actor::Verify)
     }
 
     /// How many events a line stands for.

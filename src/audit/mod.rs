@@ -44,7 +44,7 @@ pub mod words;
 pub use chain::{Chain, hash};
 pub use class::Class;
 pub use command::Command;
-pub use event::{Context, Event, Line, Verdict, WallName};
+pub use event::{Actor, Context, Event, Line, Verdict, WallName};
 pub use quota::Quotas;
 pub use read::{Fault, Log};
 pub use recent::{Recent, Refused, Shows};

@@ -30,6 +30,7 @@ pub mod spelling;
 mod spent;
 mod status;
 pub mod tls;
+pub mod tried;
 mod uses;
 
 pub use address::{AddressRefusal, Surroundings};

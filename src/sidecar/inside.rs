@@ -53,7 +53,10 @@ impl Inside {
 
     /// Takes in a denied system call; what else is in the log has words of its own for the container.
     pub fn hear(&mut self, event: &Event, now_ms: u64) {
-        if event.wall != WallName::Syscalls || event.verdict != Verdict::Denied {
+        if event.wall != WallName::Syscalls
+            || event.verdict != Verdict::Denied
+            || event.is_verifys()
+        {
             return;
         }
         let refused = Refused {

@@ -12,8 +12,9 @@ use rustix::process::{Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use super::probe::{Attempt, Finding, Probe};
-use super::probes;
+use super::probes::{self, network};
 use super::promise::Promise;
+use crate::egress::tried::TriedFrom;
 use crate::enforce::privileges;
 use crate::sys::{process, signal, socket};
 
@@ -28,6 +29,8 @@ const IN_ALL: Duration = Duration::from_millis(1500);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Line {
+    /// From these ports the network is tried; an [`Answer`] is waited for.
+    Ports(TriedFrom),
     /// A probe's finding.
     Finding {
         /// Its name.
@@ -37,6 +40,16 @@ pub enum Line {
     },
     /// All have been tried.
     Done,
+}
+
+/// The answer to [`Line::Ports`], one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Whoever logs the network knows the ports.
+    Known,
+    /// They are not known, for this reason: what is tried would be logged as the workload's, and is left out.
+    Unknown(String),
 }
 
 /// The program.
@@ -68,6 +81,15 @@ pub fn main() -> ExitCode {
             "agentbox: nothing is tried: ignore signals: {error}"
         ));
         return ExitCode::FAILURE;
+    }
+    // The ports are this program's own from here on, before anybody counts on them.
+    let ports = network::open_sockets(&promise);
+    let mut line = String::new();
+    let answered = say(&Line::Ports(ports)).and_then(|()| input.read_line(&mut line));
+    match answered.map(|_| serde_json::from_str::<Answer>(&line)) {
+        Ok(Ok(Answer::Known)) => {}
+        Ok(Ok(Answer::Unknown(why))) => promise.untried_network = Some(why),
+        Ok(Err(_)) | Err(_) => return ExitCode::FAILURE,
     }
     if try_all(&promise).is_err() {
         return ExitCode::FAILURE;

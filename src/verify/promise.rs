@@ -6,17 +6,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::egress::Decision;
+use crate::egress::tried::{
+    HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6,
+};
 use crate::plan::{Isolates, LimitsPlan, Plan};
 use crate::policy::{Capability, Host, NetworkMode, RootAccess, Switch, SyscallProfile};
-
-/// An address of the block that no network has (RFC 5737, TEST-NET-1).
-pub const NOBODYS_ADDRESS: &str = "192.0.2.1";
-/// Likewise of IPv6 (RFC 3849).
-pub const NOBODYS_ADDRESS_6: &str = "2001:db8::1";
-/// The metadata service of most clouds.
-pub const METADATA_ADDRESS: &str = "169.254.169.254";
-/// A name that the world's name servers answer with addresses (RFC 2606).
-pub const KNOWN_NAME: &str = "example.com";
 
 /// What was promised for one container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +23,9 @@ pub struct Promise {
     /// Descriptors above 2 that the program inside was executed with: it writes them down before it opens any.
     #[serde(default)]
     pub inherited: Vec<i32>,
+    /// Why nothing is tried on the network that its sidecar would log.
+    #[serde(default)]
+    pub untried_network: Option<String>,
 }
 
 /// The walls of a policy.
@@ -93,10 +90,10 @@ impl Walls {
             report: _,
         } = plan;
         let reached = [
-            (NOBODYS_ADDRESS, 443),
-            (NOBODYS_ADDRESS_6, 443),
-            (METADATA_ADDRESS, 80),
-            (KNOWN_NAME, 443),
+            (NOBODYS_ADDRESS, HTTPS),
+            (NOBODYS_ADDRESS_6, HTTPS),
+            (METADATA_ADDRESS, HTTP),
+            (KNOWN_NAME, HTTPS),
         ];
         let is_reached = |(host, port): &(&str, u16)| {
             let Ok(host) = host.parse::<Host>() else {

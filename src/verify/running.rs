@@ -1,19 +1,23 @@
 //! SHELL. A container that runs, by a process of `exec`: behind the walls of every such process, and gone after its last word.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use super::inside;
+use super::inside::{self, Answer};
 use super::probe::{Attempt, View};
 use super::probes;
 use super::promise::{Promise, Walls};
 use super::report::{By, Report};
 use super::tenant::Talk;
+use crate::audit::Actor;
 use crate::cli::{Exec, Global};
+use crate::egress::tried::TriedFrom;
 use crate::enforce::program::Program;
 use crate::runtime::exec;
 use crate::runtime::launch::{self, Streams};
+use crate::runtime::network::tried;
 use crate::runtime::runs::Run;
 use crate::runtime::state::find::{self, Purpose};
 use crate::runtime::state::record::Record;
@@ -55,6 +59,7 @@ pub(super) fn promise(record: &Record) -> Promise {
         walls: record.plan().map(Walls::of),
         node: probes::processes::of("self"),
         inherited: Vec::new(),
+        untried_network: None,
     }
 }
 
@@ -79,9 +84,13 @@ pub(super) fn by_exec(
         program: Program::Own(launch::own_file()?),
         ..Streams::default()
     };
-    let pid = exec::exec_with(place, &command(record), streams)
+    let pid = exec::exec_by(Actor::Verify, place, &command(record), streams)
         .context("start the program that tries the attacks")?;
-    let heard = talk.hear(promise);
+    let announced = Cell::new(false);
+    let heard = talk.hear(promise, |ports| {
+        announced.set(true);
+        announce(place, record, ports)
+    });
     if heard.is_ok() {
         let controllers = record.controllers()?;
         let init = record.init.context("the record names no first process")?;
@@ -97,11 +106,30 @@ pub(super) fn by_exec(
             }
         }
     }
+    // Before the process lets go of the ports.
+    if announced.get()
+        && let Err(error) = tried::announce(place, record, TriedFrom::default())
+    {
+        log::debug!("{}", crate::log::chain(&error));
+    }
     talk.end(pid)?;
     let said = heard?;
     said.log_noise();
     report.add_inside(By::Exec, promise, &said.findings);
     Ok(())
+}
+
+/// Tells the sidecar, which keeps the log, the ports from which the network is tried. A sidecar that does not know of them would take
+/// the attempts for the workload's.
+fn announce(place: &Place, record: &Record, ports: TriedFrom) -> Answer {
+    match tried::announce(place, record, ports) {
+        Ok(()) => Answer::Known,
+        Err(error) => Answer::Unknown(format!(
+            "the container's log would take the attempt for the workload's ({}); make the container again if its sidecar is of an \
+             earlier version of agentbox",
+            crate::log::chain(&error)
+        )),
+    }
 }
 
 /// As the container's own user, in a directory that every container has.

@@ -8,10 +8,12 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use serde::Serialize;
 
-use super::inside::Line;
+use super::inside::{Answer, Line};
 use super::probe::Finding;
 use super::promise::Promise;
+use crate::egress::tried::TriedFrom;
 use crate::runtime::foreground::relay::Stdio;
 use crate::sys::socket;
 
@@ -71,15 +73,17 @@ impl Talk {
         ))
     }
 
-    /// Tells it what was promised, and hears it to its last line.
+    /// Tells it what was promised, and hears it to its last line; `announce` is told the ports from which it tries the network.
     ///
     /// # Errors
     /// The kernel's. A program that ends early, or says nothing in time, is no error: its probes were not tried.
-    pub fn hear(&self, promise: &Promise) -> Result<Said> {
+    pub fn hear(
+        &self,
+        promise: &Promise,
+        announce: impl Fn(TriedFrom) -> Answer,
+    ) -> Result<Said> {
         let end = Instant::now() + WITHIN;
-        let mut line = serde_json::to_vec(promise)?;
-        line.push(b'\n');
-        self.tell(&line, end)?;
+        self.tell(promise, end)?;
         let mut bytes = Vec::new();
         let mut said = Said {
             findings: Vec::new(),
@@ -94,6 +98,7 @@ impl Talk {
             while let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = bytes.drain(..=at).collect();
                 match serde_json::from_slice(&line) {
+                    Ok(Line::Ports(ports)) => self.tell(&announce(ports), end)?,
                     Ok(Line::Finding { probe, finding }) => said.findings.push((probe, finding)),
                     Ok(Line::Done) => {
                         said.complete = true;
@@ -106,7 +111,11 @@ impl Talk {
         Ok(said)
     }
 
-    fn tell(&self, mut rest: &[u8], end: Instant) -> Result<()> {
+    /// Tells it one line.
+    fn tell(&self, what: &impl Serialize, end: Instant) -> Result<()> {
+        let mut line = serde_json::to_vec(what)?;
+        line.push(b'\n');
+        let mut rest = &line[..];
         while !rest.is_empty() {
             match rustix::io::write(&self.input, rest) {
                 Ok(written) => rest = &rest[written..],

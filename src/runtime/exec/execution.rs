@@ -8,6 +8,7 @@ use oci_spec::runtime::Process;
 use super::files::ExecFiles;
 use super::sub_cgroup::{self, SubCgroup};
 use super::target::ExecTarget;
+use crate::audit::Actor;
 use crate::cli;
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::home;
@@ -32,9 +33,11 @@ use crate::sys::user::JoinedUser;
 
 /// What is there until the process executes its program. Dropped, it goes: the child first, then the files.
 pub(super) struct Execution<'a> {
-    place: &'a Place,
-    args: &'a cli::Exec,
-    target: &'a ExecTarget,
+    pub(super) place: &'a Place,
+    pub(super) args: &'a cli::Exec,
+    pub(super) target: &'a ExecTarget,
+    /// Who starts the process, where that is not the engine or a person.
+    by: Option<Actor>,
     /// The child that brings the filter's listener to its agent.
     listener_child: Option<ListenerChild>,
     files: ExecFiles,
@@ -58,11 +61,17 @@ pub(super) struct TenantInherited {
 
 impl<'a> Execution<'a> {
     /// Makes nothing yet.
-    pub(super) fn begin(place: &'a Place, args: &'a cli::Exec, target: &'a ExecTarget) -> Self {
+    pub(super) fn begin(
+        place: &'a Place,
+        args: &'a cli::Exec,
+        target: &'a ExecTarget,
+        by: Option<Actor>,
+    ) -> Self {
         Self {
             place,
             args,
             target,
+            by,
             listener_child: None,
             files: ExecFiles::new(place),
         }
@@ -110,7 +119,7 @@ impl<'a> Execution<'a> {
         }
         match filter.is_some_and(SavedFilter::has_listener) {
             true => {
-                let socket = calls::connect(self.place, &self.target.record)?;
+                let socket = calls::connect(self.place, &self.target.record, self.by)?;
                 Ok(Some(ListenerWay::Sidecar(socket)))
             }
             false => Ok(None),

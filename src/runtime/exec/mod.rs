@@ -15,6 +15,7 @@ mod target;
 
 use oci_spec::runtime::Process;
 
+use crate::audit::Actor;
 use crate::cli;
 use crate::enforce::walls::Joining;
 use crate::runtime::RuntimeError;
@@ -43,10 +44,12 @@ pub struct Started {
 
 /// Starts a process in a running container and returns once it has executed its program.
 pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
-    let (target, process) = judged(place, args)?;
+    let (target, process) = judged(place, args, None)?;
     // From here on there is something to take away, which each value does when it is dropped.
     let mut opened = TenantStreams::new(place, args, &target, &process)?;
-    let (pid, noted) = started(place, args, &target, process, opened.streams())?;
+    let noted = NotedProcess::new(place, &process, None);
+    let execution = Execution::begin(place, args, &target, None);
+    let pid = started(execution, process, opened.streams(), &noted)?;
     Ok(Started {
         pid,
         terminal: opened.listener,
@@ -55,20 +58,26 @@ pub fn exec(place: &Place, args: &cli::Exec) -> Result<Started, RuntimeError> {
     })
 }
 
-/// Starts a process in a running container with these streams, and returns its pid once it has executed its program; a child of
-/// this process.
-pub fn exec_with(
+/// Starts a process of this actor in a running container with these streams, and returns its pid once it has executed its program; a
+/// child of this process.
+pub fn exec_by(
+    by: Actor,
     place: &Place,
     args: &cli::Exec,
     streams: Streams<'_>,
 ) -> Result<i32, RuntimeError> {
-    let (target, process) = judged(place, args)?;
-    let (pid, _) = started(place, args, &target, process, streams)?;
-    Ok(pid)
+    let (target, process) = judged(place, args, Some(by))?;
+    let noted = NotedProcess::new(place, &process, Some(by));
+    let execution = Execution::begin(place, args, &target, Some(by));
+    started(execution, process, streams, &noted)
 }
 
 /// All that can be refused by looking: nothing has been made.
-fn judged(place: &Place, args: &cli::Exec) -> Result<(ExecTarget, Process), RuntimeError> {
+fn judged(
+    place: &Place,
+    args: &cli::Exec,
+    by: Option<Actor>,
+) -> Result<(ExecTarget, Process), RuntimeError> {
     // The container first, under its lock, which is given back at once: what comes after waits for a process that others in
     // the container can hold up.
     let target = ExecTarget::look(place, args)?;
@@ -76,21 +85,20 @@ fn judged(place: &Place, args: &cli::Exec) -> Result<(ExecTarget, Process), Runt
     // libcontainer comes back to the directory where this process is, so there must be one.
     execution::stand_somewhere()?;
     let noted = |error: &RuntimeError| {
-        NotedProcess::new(place, &process).refused(&crate::log::chain(error));
+        NotedProcess::new(place, &process, by).refused(&crate::log::chain(error));
     };
     refused::check(args, &target, &process).inspect_err(noted)?;
     Ok((target, process))
 }
 
 fn started(
-    place: &Place,
-    args: &cli::Exec,
-    target: &ExecTarget,
+    execution: Execution<'_>,
     process: Process,
     streams: Streams<'_>,
-) -> Result<(i32, NotedProcess), RuntimeError> {
-    let noted = NotedProcess::new(place, &process);
-    let started = start(Execution::begin(place, args, target), process, streams);
+    noted: &NotedProcess,
+) -> Result<i32, RuntimeError> {
+    let (place, args, target) = (execution.place, execution.args, execution.target);
+    let started = start(execution, process, streams);
     // By now its files are gone; the cgroup may have been made after the container was deleted.
     let pid = started.inspect_err(|error| {
         target.sweep_if_deleted(place);
@@ -99,7 +107,7 @@ fn started(
     // Last: the caller hears of a process that runs.
     execution::announce(args, pid)?;
     noted.began(pid);
-    Ok((pid, noted))
+    Ok(pid)
 }
 
 /// The list.

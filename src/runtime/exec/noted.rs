@@ -2,7 +2,7 @@
 
 use oci_spec::runtime::Process;
 
-use crate::audit::{Event, ProcessState, Verdict, WallName, What};
+use crate::audit::{Actor, Event, ProcessState, Verdict, WallName, What};
 use crate::runtime::runs::Run;
 use crate::runtime::state::store::Place;
 
@@ -13,16 +13,18 @@ pub struct NotedProcess {
     arguments: Vec<String>,
     uid: u32,
     gid: u32,
+    by: Option<Actor>,
 }
 
 impl NotedProcess {
     /// Of a process that is to be started.
-    pub(super) fn new(place: &Place, process: &Process) -> Self {
+    pub(super) fn new(place: &Place, process: &Process, by: Option<Actor>) -> Self {
         Self {
             run: Run::of(place),
             arguments: process.args().clone().unwrap_or_default(),
             uid: process.user().uid(),
             gid: process.user().gid(),
+            by,
         }
     }
 
@@ -59,6 +61,9 @@ impl NotedProcess {
             gid: self.gid,
             exit,
         };
-        Event::new(WallName::Life, verdict, what)
+        Event {
+            by: self.by,
+            ..Event::new(WallName::Life, verdict, what)
+        }
     }
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::control::{caller, short};
-use crate::audit;
+use crate::audit::{self, Actor};
 use crate::runtime::RuntimeError;
 use crate::runtime::runs::{self, Run};
 use crate::runtime::state::identity;
@@ -65,8 +65,13 @@ fn socket() -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// A socket to the sidecar, by which a process of `exec` gives its listener away. The sidecar has agreed to take it.
-pub fn connect(place: &Place, record: &Record) -> Result<OwnedFd, RuntimeError> {
+/// A socket to the sidecar, by which a process of `exec` gives its listener away. The sidecar has agreed to take it, and to log its
+/// calls as this actor's.
+pub fn connect(
+    place: &Place,
+    record: &Record,
+    by: Option<Actor>,
+) -> Result<OwnedFd, RuntimeError> {
     let lives = record.sidecar.as_ref().map(ProcessId::from);
     if !lives.is_some_and(ProcessId::is_alive) {
         return Err(RuntimeError::State {
@@ -86,7 +91,7 @@ pub fn connect(place: &Place, record: &Record) -> Result<OwnedFd, RuntimeError> 
     .map_err(failed())?;
     rustix::io::ioctl_fionbio(&socket, false).map_err(failed())?;
     let proof = caller()?;
-    greet(socket.as_fd(), proof.as_fd())
+    greet(socket.as_fd(), proof.as_fd(), by)
         .map_err(RuntimeError::io("ask the sidecar to answer denied calls"))?;
     Ok(socket)
 }

@@ -8,6 +8,7 @@
 //! | [`budgets`] | what was used, kept for the container's next run |
 //! | [`clients`], [`refused`] | which program has a connection; what was refused from outside |
 //! | [`sandbox`] | a pod whose sidecar died |
+//! | [`tried`] | what `verify` tries, told to the sidecar |
 
 pub mod approvals;
 pub mod budgets;
@@ -25,6 +26,7 @@ pub mod resolver;
 pub mod rules;
 pub mod sandbox;
 pub mod shown;
+pub mod tried;
 pub mod upstream;
 pub mod wall;
 

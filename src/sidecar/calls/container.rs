@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
 
 use super::log::{Denied, Sink};
+use crate::audit::Actor;
 use crate::seccomp::{Call, MAX_INSTRUCTIONS, Program, SavedFilter, Verdict, run};
 use crate::sys::seccomp::notify;
 
@@ -17,7 +19,7 @@ const LONGEST: usize = 8 + 8 * MAX_INSTRUCTIONS;
 /// What is known of one container.
 #[derive(Debug)]
 pub(super) struct Container {
-    program: Program,
+    program: Rc<Program>,
     denied: RefCell<Denied>,
 }
 
@@ -35,9 +37,17 @@ impl Container {
         let kept = SavedFilter::from_bytes(&bytes[..length]);
         let kept = kept.ok_or_else(|| io::Error::other("the filter is cut short"))?;
         Ok(Self {
-            program: kept.map_err(io::Error::other)?.program,
+            program: Rc::new(kept.map_err(io::Error::other)?.program),
             denied: RefCell::default(),
         })
+    }
+
+    /// The same program for processes of this actor, whose calls are counted and logged apart.
+    pub fn apart(&self, by: Actor) -> Self {
+        Self {
+            program: Rc::clone(&self.program),
+            denied: RefCell::new(Denied::of(by)),
+        }
     }
 
     /// What the program says of a call, as an errno. It is never allowed here, whatever the program says.

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
+use crate::audit::Actor;
 use crate::sys::socket;
 
 /// The message that a listener comes with.
@@ -28,16 +29,26 @@ pub(super) const REFUSED: char = '-';
 
 /// What the runtime says.
 pub(super) const GREETING: &[u8; 16] = b"agentbox-calls-1";
+/// The same for a process of `verify`.
+pub(super) const GREETING_OF_VERIFY: &[u8; 16] = b"agentbox-verify1";
 
 /// How long an answer is waited for; the sidecar takes microseconds.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Greets the sidecar at the other end of `socket`, with a descriptor of the node's pid namespace. Waits until it says that it
-/// will take a listener.
-pub fn greet(socket: BorrowedFd<'_>, proof: BorrowedFd<'_>) -> io::Result<()> {
+/// Greets the sidecar at the other end of `socket`, with a descriptor of the node's pid namespace, and says whose listener will
+/// come. Waits until it says that it will take it.
+pub fn greet(
+    socket: BorrowedFd<'_>,
+    proof: BorrowedFd<'_>,
+    by: Option<Actor>,
+) -> io::Result<()> {
+    let greeting = match by {
+        None => GREETING,
+        Some(Actor::Verify) => GREETING_OF_VERIFY,
+    };
     // A sidecar that has no room says so and closes the line, without waiting for a greeting: the reason is there to be read, after
     // the kernel has said once that the line is closed.
-    socket::send(socket, GREETING, &[proof]).or_else(unless_closed)?;
+    socket::send(socket, greeting, &[proof]).or_else(unless_closed)?;
     let mut buffer = [0; 512];
     let mut hear = || socket::receive_within(socket, &mut buffer, WITHIN).map(|heard| heard.len);
     let heard = hear();
@@ -101,12 +112,12 @@ mod tests {
             }
             socket::send(theirs.as_fd(), b"-no room", &[]).unwrap();
             drop(theirs);
-            let refused = greet(ours.as_fd(), ours.as_fd()).unwrap_err();
+            let refused = greet(ours.as_fd(), ours.as_fd(), None).unwrap_err();
             assert_eq!(refused.to_string(), "no room", "{unread}");
         }
         let (ours, theirs) = socket::pair().unwrap();
         drop(theirs);
-        assert!(greet(ours.as_fd(), ours.as_fd()).is_err());
+        assert!(greet(ours.as_fd(), ours.as_fd(), None).is_err());
     }
 
     #[test]

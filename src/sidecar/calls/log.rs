@@ -7,7 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::audit::{Event, Verdict, WallName, What};
+use crate::audit::{Actor, Event, Verdict, WallName, What};
 use crate::seccomp::{Call, Words, words};
 
 /// Kinds of one call that are told apart by their arguments; further ones are one kind.
@@ -41,6 +41,8 @@ struct Counted {
 #[derive(Default)]
 pub(super) struct Denied {
     sink: Option<Sink>,
+    /// Whose they are, where they are not the workload's.
+    by: Option<Actor>,
     kinds: BTreeMap<Kind, Counted>,
     /// The last call, whose kind need not be put in words again: loops make the same call.
     last: Option<(Call, u16, Kind)>,
@@ -55,6 +57,14 @@ impl fmt::Debug for Denied {
 }
 
 impl Denied {
+    /// Those of an actor.
+    pub fn of(by: Actor) -> Self {
+        Self {
+            by: Some(by),
+            ..Self::default()
+        }
+    }
+
     /// From now on events go there; there are none before.
     pub fn log_to(&mut self, sink: Sink) {
         self.sink = Some(sink);
@@ -117,6 +127,7 @@ impl Denied {
         let times = std::mem::take(&mut counted.pending);
         sink(Event {
             count: (times != 1).then_some(times),
+            by: self.by,
             ..counted.event.clone()
         });
     }

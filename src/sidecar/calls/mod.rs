@@ -23,12 +23,13 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::SocketFlags;
 
 use super::callers::Callers;
+use crate::audit::Actor;
 use crate::plan::network::LISTENERS;
 use crate::sys::memory::Code;
 use crate::sys::seccomp::notify;
 use crate::sys::socket::{self, Received};
 use container::Container;
-use line::{GREETING, LISTENER, REFUSED, TAKEN};
+use line::{GREETING, GREETING_OF_VERIFY, LISTENER, REFUSED, TAKEN};
 pub(super) use log::Sink;
 
 /// Sockets and listeners at once. Each process of `exec` that lives has one, and its children have the same.
@@ -86,6 +87,8 @@ pub(super) struct Calls {
     listening: OwnedFd,
     callers: Callers,
     own: Rc<Container>,
+    /// For processes of `verify`: only the runtime's greeting leads here, and each of them has a listener of its own.
+    verify: Rc<Container>,
     held: BTreeMap<u64, Held>,
     next: u64,
     /// The program's own code, until what the start touched of it has been given back.
@@ -99,12 +102,14 @@ impl Calls {
     /// `listening` takes connections of the runtime; `program` is the container's filter as it is kept.
     pub fn new(listening: OwnedFd, program: BorrowedFd<'_>, callers: Callers) -> io::Result<Self> {
         let own = Rc::new(Container::new(program)?);
+        let verify = Rc::new(own.apart(Actor::Verify));
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let calls = Self {
             epoll,
             listening,
             callers,
             own,
+            verify,
             held: BTreeMap::new(),
             next: LISTENING + 1,
             started: None,
@@ -115,7 +120,8 @@ impl Calls {
 
     /// Where the container's events go from now on.
     pub fn log_to(&self, sink: Sink) {
-        self.own.log_to(sink);
+        self.own.log_to(Rc::clone(&sink));
+        self.verify.log_to(sink);
     }
 
     /// With the first listener the container's start is over: what that touched of the program's code is given back then.
@@ -168,6 +174,7 @@ impl Calls {
     /// Writes down what is counted and not written yet.
     pub fn settle(&self) {
         self.own.settle();
+        self.verify.settle();
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
@@ -249,6 +256,7 @@ impl Calls {
         let found = match self.callers.refuse_proof(fds.first()) {
             Some(why) => Err(why),
             None if buffer[..len] == *GREETING => Ok(Rc::clone(&self.own)),
+            None if buffer[..len] == *GREETING_OF_VERIFY => Ok(Rc::clone(&self.verify)),
             None => Err("this is no greeting of agentbox's".to_owned()),
         };
         let Some(Held::Visitor(visitor, _)) = self.held.remove(&token) else {

@@ -107,7 +107,14 @@ fn take(wall: &Rc<Wall>, stream: TcpStream, kind: Kind) {
             Kind::Explicit => (Via::Http, None),
             Kind::Transparent(port) => (Via::Transparent, Some(port)),
         };
-        wall.note(via, "", port, "over-connections", TOO_MANY);
+        let local = stream.local_addr().ok();
+        let to = local.map(|local| dns::meant(wall, local.ip()));
+        let by = to
+            .zip(port)
+            .and_then(|(host, port)| wall.actor_of(&stream, &host, port));
+        wall.tried.on_behalf(by, || {
+            wall.note(via, "", port, "over-connections", TOO_MANY);
+        });
         reset(&stream);
         return;
     }
@@ -274,6 +281,17 @@ pub(super) fn refuse(
     via: Via,
     host: &Host,
     port: u16,
+    refusal: &Refusal,
+) {
+    let by = wall.actor_of(stream, host, port);
+    wall.tried
+        .on_behalf(by, || write_down(wall, stream, (via, host, port), refusal));
+}
+
+fn write_down(
+    wall: &Wall,
+    stream: &TcpStream,
+    (via, host, port): (Via, &Host, u16),
     refusal: &Refusal,
 ) {
     if let Refusal::Unreachable(_) | Refusal::Busy = refusal {

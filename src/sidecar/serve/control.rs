@@ -21,6 +21,7 @@ use super::asks;
 use super::proxy::Proxy;
 use super::wall::Wall;
 use crate::audit::Via;
+use crate::egress::tried::TriedFrom;
 use crate::egress::{Lasting, NetworkStatus, Rules};
 use crate::policy::HostName;
 use crate::sys::socket::{Received, receive};
@@ -41,6 +42,8 @@ pub enum ControlRequest {
     EngineNames(EngineNames),
     /// What the engine calls others for a container that joins the network.
     Hosts(Vec<(HostName, IpAddr)>),
+    /// From these ports `verify` tries what nobody is let through to.
+    Tried(TriedFrom),
     /// Say what is going on.
     Status,
     /// A person has decided on what waits, or will.
@@ -224,6 +227,10 @@ fn answer(wall: &Rc<Wall>, request: ControlRequest, descriptors: Vec<OwnedFd>) -
         },
         ControlRequest::Decide(decision) => asks::decide(wall, decision),
         ControlRequest::Rules { rules, ports } => change(wall, rules, &ports, descriptors),
+        ControlRequest::Tried(from) => {
+            wall.expect_tried(from);
+            ControlReply::Done
+        }
         ControlRequest::Status => ControlReply::Status(Box::new(wall.status())),
     }
 }

@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::spawn_local;
 
+use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::audit::Via;
 use crate::egress::dns::{Answer, respond};
@@ -87,7 +88,9 @@ fn one(wall: &Wall, socket: &UdpSocket) -> io::Result<()> {
     let (Some(from), Some(asked_at)) = (from, asked_at) else {
         return Ok(());
     };
-    let Some(answer) = answer(wall, &buffer[..length]) else {
+    let port = from.as_sockaddr_in().map(|from| from.port());
+    let port = port.or(from.as_sockaddr_in6().map(|from| from.port()));
+    let Some(answer) = answer(wall, &buffer[..length], port) else {
         return Ok(());
     };
     let slices = [IoSlice::new(&answer)];
@@ -129,7 +132,7 @@ async fn converse(wall: &Wall, mut stream: TcpStream) -> io::Result<()> {
             return Ok(());
         };
         stream.read_exact(question).await?;
-        let Some(answer) = answer(wall, question) else {
+        let Some(answer) = answer(wall, question, None) else {
             return Ok(());
         };
         let Ok(length) = u16::try_from(answer.len()) else {
@@ -141,7 +144,8 @@ async fn converse(wall: &Wall, mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-fn answer(wall: &Wall, question: &[u8]) -> Option<Vec<u8>> {
+/// `from_port`: the port that asks, of a datagram.
+fn answer(wall: &Wall, question: &[u8], from_port: Option<u16>) -> Option<Vec<u8>> {
     let mut refused = None;
     let (bytes, asked) = respond(question, wall.families, |name| {
         // Most programs know them from the hosts file; some ask nobody but a resolver.
@@ -158,33 +162,35 @@ fn answer(wall: &Wall, question: &[u8]) -> Option<Vec<u8>> {
             }
         }
     })?;
-    let asked = asked.filter(|asked| asked.blocked);
-    // A name that nobody can have is looked at here alone.
-    if let Some(asked) = &asked
-        && let Err(caught) = wall.traps.look_at_name(&asked.name)
-    {
-        wall.note_honey(Via::Dns, &asked.name, &caught);
-    } else if let Some(asked) = asked.filter(|asked| !is_search_artefact(&asked.name)) {
-        match (refused, asked.name.parse()) {
-            (Some(refusal), Ok(name)) => {
-                wall.note_refusal(Via::Dns, &Host::Name(name), None, &refusal);
-            }
-            (Some(refusal), Err(_)) => {
-                wall.note(
-                    Via::Dns,
-                    &asked.name,
-                    None,
-                    refusal.kind(),
-                    &refusal.to_string(),
-                );
-            }
-            (None, _) => {
-                let why = "this is no name of a host";
-                wall.note(Via::Dns, &asked.name, None, "malformed-name", why);
-            }
-        }
+    if let Some(asked) = asked.filter(|asked| asked.blocked) {
+        let by = wall.actor_of_question(from_port, &asked.name);
+        wall.tried.on_behalf(by, || note(wall, &asked.name, refused));
     }
     Some(bytes)
+}
+
+/// Writes down a name that was refused.
+fn note(wall: &Wall, name: &str, refused: Option<Refusal>) {
+    // A name that nobody can have is looked at here alone.
+    if let Err(caught) = wall.traps.look_at_name(name) {
+        wall.note_honey(Via::Dns, name, &caught);
+        return;
+    }
+    if is_search_artefact(name) {
+        return;
+    }
+    match (refused, name.parse()) {
+        (Some(refusal), Ok(host)) => {
+            wall.note_refusal(Via::Dns, &Host::Name(host), None, &refusal);
+        }
+        (Some(refusal), Err(_)) => {
+            wall.note(Via::Dns, name, None, refusal.kind(), &refusal.to_string());
+        }
+        (None, _) => {
+            let why = "this is no name of a host";
+            wall.note(Via::Dns, name, None, "malformed-name", why);
+        }
+    }
 }
 
 /// What a resolver makes of an allowed name with a search list is nobody's attempt at anything.

@@ -28,6 +28,7 @@
 //! guests     connections in that are open
 //! outside    connections from outside that nobody answers
 //! keeper     the file of what was used
+//! tried      attempts of `verify`
 //! written    mounts of which a file was written
 //! control    questions of the runtime's verbs
 //! ```
@@ -57,6 +58,7 @@ mod secure;
 mod shown;
 mod sniff;
 mod socks;
+mod tried;
 mod upstream;
 mod wall;
 mod written;

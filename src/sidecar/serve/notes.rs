@@ -80,6 +80,9 @@ impl Wall {
     }
 
     fn count_denied(&self, kind: &'static str) {
+        if self.tried.by().is_some() {
+            return;
+        }
         let mut denied = self.denied.borrow_mut();
         let count = denied.entry(kind).or_default();
         *count = count.saturating_add(1);

@@ -6,6 +6,9 @@ use crate::audit::{Refused, WallName, What, words};
 impl Wall {
     /// Shows the container a refusal of its own.
     pub fn show(&self, what: &What, why: String, ask: Option<String>) {
+        if self.tried.by().is_some() {
+            return;
+        }
         let refused = Refused {
             wall: WallName::Network,
             what: match what.host() {

@@ -18,6 +18,7 @@ use super::honey::Traps;
 use super::keeper::Keeper;
 use super::live::Connections;
 use super::requests::Reader;
+use super::tried::Tried;
 use super::upstream::WaysOut;
 use crate::audit::Event;
 use crate::audit::quota::Amounts;
@@ -69,6 +70,7 @@ pub(super) struct Wall {
     /// Connections that led in.
     led_in: Cell<u64>,
     pub denied: RefCell<BTreeMap<&'static str, u64>>,
+    pub tried: Tried,
 }
 
 /// Connections through the wall, either way.
@@ -149,6 +151,7 @@ impl Wall {
             allowed: Cell::new(0),
             led_in: Cell::new(0),
             denied: RefCell::default(),
+            tried: Tried::default(),
         }
     }
 
@@ -224,6 +227,8 @@ impl Wall {
     /// Writes an event down.
     pub fn log(&self, event: Event) {
         let now = self.milliseconds();
+        let by = event.by.or(self.tried.by());
+        let event = Event { by, ..event };
         self.with_journal(|journal| journal.write(event, now));
     }
 

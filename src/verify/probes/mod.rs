@@ -2,7 +2,7 @@
 
 mod devices;
 mod files;
-mod network;
+pub mod network;
 mod node;
 mod privileges;
 pub mod processes;

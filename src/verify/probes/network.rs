@@ -1,17 +1,22 @@
 //! The network wall: an inner namespace with `lo` alone, and one decision about every name.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::egress::tried::{
+    HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6, TriedFrom,
+};
 use crate::sys::netlink::RouteSocket;
 use crate::verify::answer::Answers;
 use crate::verify::probe::{Attempt, Finding, Probe, Wall};
-use crate::verify::promise::{
-    KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6, Promise,
-};
+use crate::verify::promise::Promise;
 
 /// A refusal takes microseconds, since the way is closed on this machine.
 const WITHIN: Duration = Duration::from_millis(200);
@@ -91,7 +96,7 @@ pub const PROBES: &[Probe] = &[
         "TCP to 192.0.2.1:443, which no network has",
         "no connection, or one that ends without a byte",
         |p| is_unlisted(p, NOBODYS_ADDRESS),
-        |p| unlisted(p, NOBODYS_ADDRESS),
+        |p| no_byte(p, NOBODYS_ADDRESS, HTTPS, |s| &s.address),
     ),
     probe(
         "unlisted-address-ipv6",
@@ -99,7 +104,7 @@ pub const PROBES: &[Probe] = &[
         "TCP to [2001:db8::1]:443, which no network has",
         "no connection, or one that ends without a byte",
         |p| is_unlisted(p, NOBODYS_ADDRESS_6),
-        |p| unlisted(p, NOBODYS_ADDRESS_6),
+        |p| no_byte(p, NOBODYS_ADDRESS_6, HTTPS, |s| &s.address6),
     ),
     probe(
         "metadata",
@@ -107,7 +112,7 @@ pub const PROBES: &[Probe] = &[
         "HTTP to 169.254.169.254:80, the metadata service of clouds",
         "no connection, or one that ends without an answer of a server",
         |p| is_unlisted(p, METADATA_ADDRESS),
-        |_| no_byte(METADATA_ADDRESS, 80),
+        |p| no_byte(p, METADATA_ADDRESS, HTTP, |s| &s.metadata),
     ),
     probe(
         "unlisted-name",
@@ -168,20 +173,111 @@ fn in_sysfs() -> Finding {
 
 /// Why a host that would be asked for is not tried.
 const ASKS: &str = "the policy asks a person about unlisted hosts, who is left alone";
+/// Why a host is not tried that the policy lets through.
+const REACHED: &str = "the policy lets it through";
 
-fn unlisted(promise: &Promise, address: &str) -> Finding {
-    match promise.has(|walls| walls.asks) {
-        true => Finding::not_tried(ASKS),
-        false => no_byte(address, 443),
+/// Why nothing is tried: it would be no attempt at a wall, disturb a person, or be logged as the workload's.
+fn untried(promise: &Promise, host: &str) -> Option<String> {
+    let asks = promise.has(|walls| walls.asks) && host != METADATA_ADDRESS;
+    let reached = promise.has(|walls| walls.reached.contains(host));
+    let why = match (asks, reached) {
+        (_, true) => Some(REACHED),
+        (true, false) => Some(ASKS),
+        (false, false) => promise.untried_network.as_deref(),
+    };
+    why.map(str::to_owned)
+}
+
+/// The sockets from which the network is tried, each bound to a port of its own before anything is.
+struct Sockets {
+    address: Bound,
+    address6: Bound,
+    metadata: Bound,
+    /// And the server that is asked.
+    name: Result<(Bound, IpAddr), Finding>,
+}
+
+/// A socket and its port, or why there is none.
+type Bound = rustix::io::Result<(OwnedFd, u16)>;
+
+/// Made once, before the processes of the attempts, which inherit it.
+static SOCKETS: OnceLock<Sockets> = OnceLock::new();
+
+/// Opens them; their ports. A socket that cannot be had is its attempt's fault, and no attempt is made from another one.
+pub fn open_sockets(promise: &Promise) -> TriedFrom {
+    let v4 = IpAddr::from(Ipv4Addr::UNSPECIFIED);
+    let v6 = IpAddr::from(Ipv6Addr::UNSPECIFIED);
+    let sockets = SOCKETS.get_or_init(|| Sockets {
+        address: bound(SocketType::STREAM, v4),
+        address6: bound(SocketType::STREAM, v6),
+        metadata: bound(SocketType::STREAM, v4),
+        name: name_server(promise).map(|server| {
+            let any = if server.is_ipv6() { v6 } else { v4 };
+            (bound(SocketType::DGRAM, any), server)
+        }),
+    });
+    let port = |bound: &Bound| bound.as_ref().ok().map(|(_, port)| *port);
+    TriedFrom {
+        address: port(&sockets.address),
+        address6: port(&sockets.address6),
+        metadata: port(&sockets.metadata),
+        name: sockets.name.as_ref().ok().and_then(|(bound, _)| port(bound)),
     }
 }
 
+/// A socket with a port that nobody else in this network can use while it is open: neither address nor port is shared.
+fn bound(typ: SocketType, any: IpAddr) -> Bound {
+    let family = match any {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, typ, flags, None)?;
+    if any.is_ipv6() {
+        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &SocketAddr::new(any, 0))?;
+    let own = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+    Ok((socket, own.port()))
+}
+
+/// Connects within the time for it.
+fn connect(socket: OwnedFd, to: SocketAddr) -> std::io::Result<TcpStream> {
+    match rustix::net::connect(&socket, &to) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS) => {
+            let mut polled = [PollFd::new(&socket, PollFlags::OUT)];
+            let within = Timespec::try_from(WITHIN).map_err(|_| Errno::INVAL)?;
+            match rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, Some(&within)))? {
+                0 => return Err(std::io::ErrorKind::TimedOut.into()),
+                _ => rustix::net::sockopt::socket_error(&socket)??,
+            }
+        }
+        Err(errno) => return Err(errno.into()),
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
 /// Connects, says something if anybody accepts, and waits for a byte.
-fn no_byte(address: &str, port: u16) -> Finding {
-    let Ok(address) = address.parse::<IpAddr>() else {
+fn no_byte(
+    promise: &Promise,
+    address: &str,
+    port: u16,
+    from: fn(&Sockets) -> &Bound,
+) -> Finding {
+    if let Some(why) = untried(promise, address) {
+        return Finding::not_tried(why);
+    }
+    let (Ok(target), Some(sockets)) = (address.parse::<IpAddr>(), SOCKETS.get()) else {
         return Finding::not_tried("the address cannot be read");
     };
-    let mut stream = match TcpStream::connect_timeout(&SocketAddr::new(address, port), WITHIN) {
+    let socket = match from(sockets) {
+        Ok((socket, _)) => socket.try_clone(),
+        Err(errno) => Err((*errno).into()),
+    };
+    let mut stream = match socket.and_then(|socket| connect(socket, SocketAddr::new(target, port))) {
         Ok(stream) => stream,
         Err(error) if is_from_a_network(&error) => {
             return Finding::not_held(format!("packets leave the container: {error}"));
@@ -214,23 +310,35 @@ fn is_our_refusal(answer: &[u8]) -> bool {
     head.starts_with("HTTP/1.1 403 ") && head.to_ascii_lowercase().contains("agentbox")
 }
 
-/// Asks the stub for an address of a name that the world's servers know.
-fn name(promise: &Promise) -> Finding {
-    if promise.has(|walls| walls.asks) {
-        return Finding::not_tried(ASKS);
+/// The name server that is asked, or what its absence means.
+fn name_server(promise: &Promise) -> Result<IpAddr, Finding> {
+    if let Some(why) = untried(promise, KNOWN_NAME) {
+        return Err(Finding::not_tried(why));
     }
-    let text = match std::fs::read_to_string("/etc/resolv.conf") {
-        Ok(text) => text,
-        Err(error) => return ABSENT.of_error("no name server: /etc/resolv.conf", &error),
-    };
+    let text = std::fs::read_to_string("/etc/resolv.conf")
+        .map_err(|error| ABSENT.of_error("no name server: /etc/resolv.conf", &error))?;
     let server = text.lines().find_map(|line| {
         let address = line.strip_prefix("nameserver")?.trim();
         address.parse::<IpAddr>().ok()
     });
-    let Some(server) = server else {
-        return Finding::held("no name server in /etc/resolv.conf");
+    server.ok_or_else(|| Finding::held("no name server in /etc/resolv.conf"))
+}
+
+/// Asks the stub for an address of a name that the world's servers know.
+fn name(promise: &Promise) -> Finding {
+    if let Some(why) = untried(promise, KNOWN_NAME) {
+        return Finding::not_tried(why);
+    }
+    let (bound, server) = match SOCKETS.get().map(|sockets| &sockets.name) {
+        Some(Ok((bound, server))) => (bound, *server),
+        Some(Err(finding)) => return finding.clone(),
+        None => return Finding::not_tried("no socket was opened"),
     };
-    match ask(server) {
+    let socket = match bound {
+        Ok((socket, _)) => socket.try_clone(),
+        Err(errno) => Err((*errno).into()),
+    };
+    match socket.and_then(|socket| ask(socket, server)) {
         Ok(answer) => judge_answer(&answer),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Finding::not_tried(
             format!("{server} says nothing in {} ms", WITHIN.as_millis()),
@@ -239,12 +347,9 @@ fn name(promise: &Promise) -> Finding {
     }
 }
 
-fn ask(server: IpAddr) -> std::io::Result<Vec<u8>> {
-    let any: IpAddr = match server {
-        IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0))?;
+fn ask(socket: OwnedFd, server: IpAddr) -> std::io::Result<Vec<u8>> {
+    let socket = UdpSocket::from(socket);
+    socket.set_nonblocking(false)?;
     socket.connect((server, 53))?;
     socket.set_read_timeout(Some(WITHIN))?;
     socket.send(&question(KNOWN_NAME))?;

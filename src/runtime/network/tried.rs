@@ -1,0 +1,43 @@
+//! Tells the sidecar from which ports `verify` tries, so that its attempts are not logged as the container's.
+
+use std::path::PathBuf;
+
+use super::ControlError;
+use super::control::ask_living;
+use crate::egress::tried::TriedFrom;
+use crate::runtime::RuntimeError;
+use crate::runtime::state::record::Record;
+use crate::runtime::state::store::Place;
+use crate::sidecar::{ControlReply, ControlRequest};
+
+/// Tells the sidecar that serves a container's network; where none does, nothing is logged.
+///
+/// # Errors
+/// The sidecar does not know of such ports, as that of an earlier version, or cannot be asked.
+pub fn announce(place: &Place, record: &Record, from: TriedFrom) -> Result<(), RuntimeError> {
+    let Some((dir, record)) = serving(place, record)? else {
+        return Ok(());
+    };
+    match ask_living(&dir, &record, &ControlRequest::Tried(from))? {
+        ControlReply::Done => Ok(()),
+        ControlReply::Failed(why) => Err(ControlError::Refused(why).into()),
+        _ => Err(ControlError::Unexpected.into()),
+    }
+}
+
+/// The directory and the record of the container whose sidecar serves the network.
+fn serving(place: &Place, record: &Record) -> Result<Option<(PathBuf, Record)>, RuntimeError> {
+    let (dir, record) = match record.shared_network() {
+        None => (place.dir(), record.clone()),
+        Some(shared) => {
+            let first = Place::new(&record.root, &shared.container)?;
+            let dir = first.dir();
+            let record = Record::read(&dir)?;
+            (dir, record)
+        }
+    };
+    let is_served = record
+        .plan()
+        .is_some_and(|plan| plan.network.is_served_by_own());
+    Ok(is_served.then_some((dir, record)))
+}

@@ -1,0 +1,76 @@
+//! Attempts of `verify`, told from the workload's by the ports that the runtime names over the control socket.
+
+use std::cell::{Cell, RefCell};
+
+use tokio::net::TcpStream;
+
+use super::wall::Wall;
+use crate::audit::Actor;
+use crate::egress::tried::TriedFrom;
+use crate::policy::Host;
+
+/// How long the ports count. The attempts of one `verify` take no longer, whatever becomes of the `verify`.
+const WITHIN_MS: u64 = 3_000;
+
+/// What `verify` is about to try, and on whose behalf this program acts at the moment.
+#[derive(Debug, Default)]
+pub(super) struct Tried {
+    from: RefCell<TriedFrom>,
+    until_ms: Cell<u64>,
+    by: Cell<Option<Actor>>,
+}
+
+impl Tried {
+    /// Whose events are written now, where they are not the workload's.
+    pub fn by(&self) -> Option<Actor> {
+        self.by.get()
+    }
+
+    /// Does something whose events are this actor's.
+    pub fn on_behalf<T>(&self, by: Option<Actor>, act: impl FnOnce() -> T) -> T {
+        let before = self.by.replace(by);
+        let done = act();
+        self.by.set(before);
+        done
+    }
+
+    fn is_late(&self, now_ms: u64) -> bool {
+        now_ms >= self.until_ms.get()
+    }
+}
+
+impl Wall {
+    /// The runtime says from which ports `verify` tries; from none, when it is done.
+    pub fn expect_tried(&self, from: TriedFrom) {
+        let until_ms = self.milliseconds().saturating_add(WITHIN_MS);
+        self.tried.until_ms.set(until_ms);
+        self.tried.from.replace(from);
+    }
+
+    /// Whose attempt a connection is.
+    pub fn actor_of(&self, stream: &TcpStream, to: &Host, port: u16) -> Option<Actor> {
+        if self.tried.is_late(self.milliseconds()) {
+            return None;
+        }
+        let from = stream.peer_addr().ok()?;
+        let is_its = self
+            .tried
+            .from
+            .borrow_mut()
+            .take_connection(from, to, port);
+        is_its.then_some(Actor::Verify)
+    }
+
+    /// The same of a question for a name.
+    pub fn actor_of_question(&self, from_port: Option<u16>, name: &str) -> Option<Actor> {
+        if self.tried.is_late(self.milliseconds()) {
+            return None;
+        }
+        let is_its = self
+            .tried
+            .from
+            .borrow_mut()
+            .take_question(from_port?, name);
+        is_its.then_some(Actor::Verify)
+    }
+}
