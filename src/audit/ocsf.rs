@@ -53,6 +53,7 @@ pub fn event(line: &Line) -> Value {
             "verdict": event.verdict,
             "rule": event.rule,
             "missing_rule": event.missing_rule,
+            "by": event.by,
         },
     });
     let more = attributes.as_object().cloned().unwrap_or_default();

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rate::{Bucket, Rate};
-use super::{Class, Event, Verdict, What};
+use super::{Actor, Class, Event, Verdict, What};
 
 /// Bytes of one file in all. The limit above which a write would kill the sidecar is higher.
 pub const MOST_BYTES: u64 = 4 << 20;
@@ -286,6 +286,7 @@ impl Used {
         self.counts_due_ms = now_ms.saturating_add(self.counts_gap_ms);
         self.counts_gap_ms = self.counts_gap_ms.saturating_mul(2);
         Event {
+            by: (class == Class::Verify).then_some(Actor::Verify),
             reason: Some(
                 "too many in a short time, or too many in all: they are only counted".to_owned(),
             ),

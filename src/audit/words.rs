@@ -141,6 +141,9 @@ pub fn line(line: &Line) -> String {
         what(&event.what)
     );
     text += &times(event);
+    if event.is_verifys() {
+        text += " by agentbox verify";
+    }
     for words in [&event.reason, &event.hint].into_iter().flatten() {
         text += &format!("; {words}");
     }

@@ -10,7 +10,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use super::events::duration;
 use super::out::{self, Reader};
 use crate::audit::report::{self, Subject};
-use crate::audit::{Command, LifeState, Line, Verdict, What, markdown, ocsf, schema, words};
+use crate::audit::{Command, Event, LifeState, Line, Verdict, What, markdown, ocsf, schema, words};
 use crate::cli::{Audit, AuditFormat};
 use crate::runtime::runs::read::{self, Found, Logs};
 
@@ -46,13 +46,34 @@ pub fn run(args: &Audit) -> Result<ExitCode> {
             }
         }
         AuditFormat::Text => {
-            out::text(&report::text(&subject(&found, &logs), &lines))?;
+            let own = of_workload(&lines);
+            let text = report::text(&subject(&found, &logs), &own);
+            out::text(&(text + &verifys(&lines)))?;
         }
         AuditFormat::Markdown => {
-            out::text(&markdown::text(&subject(&found, &logs), &lines))?;
+            let own = of_workload(&lines);
+            out::text(&markdown::text(&subject(&found, &logs), &own))?;
         }
     }
     Ok(verdict(&found, &logs))
+}
+
+/// Without the attempts of `verify`.
+fn of_workload<'a>(lines: &[&'a Line]) -> Vec<&'a Line> {
+    let own = lines.iter().filter(|line| !line.event.is_verifys());
+    own.copied().collect()
+}
+
+/// What the text leaves out, in a line.
+fn verifys(lines: &[&Line]) -> String {
+    let verifys = lines.iter().map(|line| &line.event);
+    let tried = verifys.filter(|event| event.is_verifys() && event.verdict == Verdict::Denied);
+    match tried.map(Event::times).sum::<u64>() {
+        0 => String::new(),
+        times => format!(
+            "agentbox verify made {times} attempts that were refused; they are not in this list (--json has them, by: verify)\n"
+        ),
+    }
 }
 
 fn format(args: &Audit) -> AuditFormat {
@@ -157,7 +178,8 @@ fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
             *seen = log.lines.last().map_or(*seen, |line| line.seq.max(*seen));
         }
         new.sort_by(|a, b| a.time.cmp(&b.time));
-        for line in new.into_iter().filter(|line| wanted.keeps(line)) {
+        let shows = |line: &&Line| format(args) != AuditFormat::Text || !line.event.is_verifys();
+        for line in new.into_iter().filter(|line| wanted.keeps(line)).filter(shows) {
             if print(line, format(args))? == Reader::Gone {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -190,6 +212,7 @@ fn latest(args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
                 print(line, format(args))?;
             }
         }
+        let lines = of_workload(&lines);
         if !logs.faults().is_empty() {
             code = verdict(&found, &logs);
         }

@@ -62,7 +62,7 @@ fn of_gone(args: &Network) -> Result<ExitCode> {
         status: record
             .plan()
             .filter(|plan| plan.network.is_served() || shared.is_some())
-            .map(|plan| status(plan, &logs.lines())),
+            .map(|plan| status(plan, &logs.without_verifys())),
         mode: record.plan().map(|plan| plan.network.mode),
         id: record.id.clone(),
     };

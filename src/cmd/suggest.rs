@@ -29,7 +29,7 @@ pub fn run(global: &Global, args: &Suggest) -> Result<ExitCode> {
         .syscalls
         .limit;
     let givable: BTreeSet<String> = limit.iter().map(|name| name.as_str().to_owned()).collect();
-    let suggested = suggest::of(&logs.lines(), &givable);
+    let suggested = suggest::of(&logs.without_verifys(), &givable);
     let whole = super::audit::verdict(&found, &logs);
     if let Some(name) = &args.write {
         if whole != ExitCode::SUCCESS {

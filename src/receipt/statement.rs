@@ -83,7 +83,8 @@ pub struct Verified {
 pub struct LogPart {
     /// Its last line: that has the hash of the line before, and so stands for all.
     pub end: LogHead,
-    /// Events by wall and verdict, as `network denied`, folded ones with their number.
+    /// Events by wall and verdict, as `network denied`, folded ones with their number; those of `verify` apart, as
+    /// `verify: network denied`.
     pub counts: BTreeMap<String, u64>,
 }
 

@@ -143,7 +143,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::{Log, Verdict, Via, WallName};
+    use crate::audit::{Actor, Log, Verdict, Via, WallName};
     use std::io::{Read, Seek};
 
     fn refused(host: &str, port: u16) -> Event {
@@ -207,5 +207,36 @@ mod tests {
             })
             .sum();
         assert_eq!(told, 40_000, "each event is in a line or counted");
+    }
+
+    #[test]
+    fn what_verify_tries_is_not_folded_with_what_the_workload_does_and_takes_no_place_from_it() {
+        let by_verify = |event: Event| Event {
+            by: Some(Actor::Verify),
+            ..event
+        };
+        // More forms than a class remembers or has at once.
+        let flood = (0..400).map(|n| (0, by_verify(refused(&format!("v{n}.test"), 443))));
+        let own = [
+            (0, by_verify(refused("a.test", 443))),
+            (0, refused("a.test", 443)),
+            (0, refused("b.test", 443)),
+        ];
+        let text = text(flood.chain(own));
+        let log = Log::parse("x", text.as_bytes());
+        assert!(log.faults.is_empty(), "{:?}", log.faults);
+        let others = log.lines.iter().filter(|line| !line.event.is_verifys());
+        let others: Vec<_> = others
+            .map(|line| (line.event.what.host().unwrap_or_default(), line.event.times()))
+            .collect();
+        assert_eq!(others, [("a.test", 1), ("b.test", 1)]);
+        let verifys = log.lines.iter().filter(|line| line.event.is_verifys());
+        let told: u64 = verifys
+            .map(|line| match line.event.what {
+                What::LeftOut { events, .. } => events,
+                _ => line.event.times(),
+            })
+            .sum();
+        assert_eq!(told, 401);
     }
 }

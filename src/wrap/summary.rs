@@ -97,6 +97,9 @@ impl Summary {
 
     fn count(&mut self, line: &Line) {
         let event = &line.event;
+        if event.is_verifys() {
+            return;
+        }
         let (host, port) = match &event.what {
             What::LeftOut { events, .. } => {
                 self.left_out = self.left_out.saturating_add(*events);

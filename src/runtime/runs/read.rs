@@ -141,6 +141,13 @@ impl Logs {
         lines
     }
 
+    /// The same without the attempts of `verify`, which are not what the container did.
+    pub fn without_verifys(&self) -> Vec<&Line> {
+        let mut lines = self.lines();
+        lines.retain(|line| !line.event.is_verifys());
+        lines
+    }
+
     /// How the first process ended, as a shell has it, where that is known. The sidecar, which reads what the container sends, is not
     /// asked.
     pub fn exit(&self) -> Option<i32> {

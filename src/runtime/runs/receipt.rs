@@ -259,7 +259,11 @@ fn part(log: &Log) -> Option<LogPart> {
     let mut counts = BTreeMap::new();
     for line in &log.lines {
         let (wall, verdict) = (line.event.wall.as_str(), line.event.verdict.as_str());
-        *counts.entry(format!("{wall} {verdict}")).or_default() += line.event.times();
+        let key = match line.event.is_verifys() {
+            false => format!("{wall} {verdict}"),
+            true => format!("verify: {wall} {verdict}"),
+        };
+        *counts.entry(key).or_default() += line.event.times();
     }
     Some(LogPart {
         end: log.head.clone()?,

@@ -216,4 +216,26 @@ mod tests {
         let count: u64 = all.iter().map(|(_, times)| times).sum();
         assert_eq!(count, 20_001);
     }
+
+    #[test]
+    fn a_process_of_verify_uses_up_no_kind_of_the_workloads() {
+        let told = Rc::new(RefCell::new(Vec::new()));
+        let (mut own, mut verify) = (Denied::default(), Denied::of(Actor::Verify));
+        for denied in [&mut own, &mut verify] {
+            let heard = Rc::clone(&told);
+            denied.log_to(Rc::new(move |event| heard.borrow_mut().push(event)));
+        }
+        for protocol in 0..20 {
+            verify.note(&call(libc::SYS_socket, [17, 3, protocol, 0, 0, 0]), 97);
+        }
+        own.note(&call(libc::SYS_socket, [17, 3, 99, 0, 0, 0]), 97);
+        let events = told.take();
+        let (verifys, others): (Vec<_>, Vec<_>) =
+            events.into_iter().partition(Event::is_verifys);
+        assert_eq!((verifys.len() > KINDS, others.len()), (true, 1));
+        assert!(
+            matches!(&others[0].what, What::Syscall { call, .. } if call.contains("99")),
+            "{others:?}"
+        );
+    }
 }
