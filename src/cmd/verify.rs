@@ -25,7 +25,8 @@ pub fn run(global: &Global, args: &Verify) -> ExitCode {
 fn answer(global: &Global, args: &Verify) -> Result<ExitCode> {
     if !rustix::process::geteuid().is_root() {
         bail!(
-            "verify makes a container, or a process in one, which needs root's rights on this node: run it as root"
+            "verify needs root's rights on this node: run it as root (`sudo agentbox verify`); a sandbox that `agentbox wrap` made without \
+             them cannot be entered from outside, so nobody can verify it"
         );
     }
     seal::ensure(Listen::Forget)?;

@@ -67,7 +67,7 @@ pub(super) fn check(
         return Err(CreateError::NotifySocket.into());
     }
     if !streams.relayed && !terminal {
-        relay::refuse_terminals("this command")?;
+        relay::refuse_terminals("this command", &streams.stdio)?;
     }
     Ok(agent)
 }

@@ -44,7 +44,7 @@ impl TenantStreams {
         let (stdio, relay) = match (terminal, args.detach) {
             (false, false) => relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?,
             (false, true) if target.record.plan().is_some() => {
-                relay::refuse_terminals("`exec --detach`")?;
+                relay::refuse_terminals("`exec --detach`", &Stdio::default())?;
                 Default::default()
             }
             _ => Default::default(),

@@ -73,10 +73,12 @@ pub fn pipes() -> Result<(Stdio, Relay), RuntimeError> {
     Ok((given, Relay(flows)))
 }
 
-/// Refuses a terminal where nobody stays to relay it.
-pub fn refuse_terminals(what: &str) -> Result<(), RuntimeError> {
+/// Refuses a terminal where nobody stays to relay it; a descriptor that is given is not the caller's.
+pub fn refuse_terminals(what: &str, given: &Stdio) -> Result<(), RuntimeError> {
     const NAMES: [&str; 3] = ["input", "output", "error"];
-    match terminals().iter().position(|is| *is) {
+    let inherited = terminals();
+    let mut all = inherited.iter().zip(given);
+    match all.position(|(is_terminal, given)| *is_terminal && given.is_none()) {
         Some(number) => Err(ForegroundError::Terminal {
             standard: NAMES[number],
             what: what.to_owned(),
