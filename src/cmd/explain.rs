@@ -64,7 +64,7 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
                 decided.resolved.network = first.policy().network;
                 decided.plan.network.rules = first.plan.network.rules;
             }
-            let saved = filter::read(&filter_file)?;
+            let saved = filter::read(&filter_file, record.filter_hash.as_deref())?;
             let subject = Subject {
                 name: format!("container {}", record.id),
                 landlock: None,

@@ -171,6 +171,11 @@ fn line(text: &[u8]) -> Option<MountLine> {
     })
 }
 
+/// A path as a field of the file has it.
+pub fn path_of(field: &str) -> PathBuf {
+    path(&unescape(field.as_bytes()))
+}
+
 /// `\040` as the byte that it stands for: what the kernel writes for a blank, a tab, a line's end, a backslash and, in
 /// options, a comma.
 fn unescape(text: &[u8]) -> Vec<u8> {

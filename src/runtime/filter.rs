@@ -5,6 +5,7 @@ use std::path::Path;
 
 use oci_spec::runtime::LinuxSeccomp;
 
+use crate::audit;
 use crate::plan::{HostFacts, Plan, SyscallPlan};
 use crate::policy::Switch;
 use crate::render::explain::syscalls::call_profile;
@@ -81,8 +82,13 @@ pub fn save(path: &Path, filter: &Filter) -> Result<(), RuntimeError> {
     write_whole(path, &SavedFilter::from(filter).to_bytes())
 }
 
-/// Reads a kept program; `None` where the container has none.
-pub fn read(path: &Path) -> Result<Option<SavedFilter>, RuntimeError> {
+/// The hash of the file in which a program is kept.
+pub fn hash(filter: &Filter) -> String {
+    audit::hash(&SavedFilter::from(filter).to_bytes())
+}
+
+/// Reads a kept program; `None` where the container has none. One that has not this hash is another one.
+pub fn read(path: &Path, hash: Option<&str>) -> Result<Option<SavedFilter>, RuntimeError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -92,6 +98,9 @@ pub fn read(path: &Path) -> Result<Option<SavedFilter>, RuntimeError> {
         path: path.to_owned(),
         why: why.to_owned(),
     };
+    if hash.is_some_and(|hash| hash != audit::hash(&bytes)) {
+        return Err(bad("it is not the one that was made for the container"));
+    }
     let filter = SavedFilter::from_bytes(&bytes).ok_or_else(|| bad("it is cut short"))?;
     Ok(Some(filter.map_err(|e| bad(&e.to_string()))?))
 }

@@ -20,6 +20,7 @@ pub mod promise;
 pub mod report;
 mod running;
 mod sandbox;
+mod table;
 mod tenant;
 
 pub use report::{Report, Verdict};

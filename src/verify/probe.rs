@@ -1,10 +1,13 @@
 //! PURE. What a probe is, and what it finds.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use super::promise::Promise;
 use crate::cgroup::controllers::Controllers;
 use crate::enforce::Wall as Enforced;
+use crate::plan::Plan;
 
 /// A wall as people read of it in `verify`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -94,14 +97,18 @@ pub enum Attempt {
 
 /// A container as the node sees it.
 pub struct View<'a> {
-    /// The process inside, by its number on the node.
-    pub pid: i32,
+    /// The process inside, by its number on the node; `None` where none could be started.
+    pub pid: Option<i32>,
     /// The container's first process.
     pub init: i32,
     /// The directories of its cgroup.
     pub controllers: &'a Controllers,
     /// What was promised.
     pub promise: &'a Promise,
+    /// What was planned; `None` under `unconfined`.
+    pub plan: Option<&'a Plan>,
+    /// The file of the filter that processes of `exec` load.
+    pub filter: &'a Path,
 }
 
 /// Faults that a finding names.

@@ -57,6 +57,9 @@ pub struct Walls {
     pub namespaces: BTreeSet<String>,
     /// Limits of the cgroup.
     pub limits: LimitsPlan,
+    /// The hash of the filter; `None` where the container is of before it was kept.
+    #[serde(default)]
+    pub filter: Option<String>,
 }
 
 impl Promise {
@@ -133,6 +136,8 @@ impl Walls {
                 .map(str::to_owned)
                 .collect(),
             limits: *limits,
+            // Of the record, which has it.
+            filter: None,
         }
     }
 }

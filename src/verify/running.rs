@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 
 use super::inside::{self, Answer};
-use super::probe::{Attempt, View};
+use super::probe::{Attempt, Finding, View};
 use super::probes;
 use super::promise::{Promise, Walls};
 use super::report::{By, Report};
@@ -15,12 +15,13 @@ use crate::audit::Actor;
 use crate::cli::{Exec, Global};
 use crate::egress::tried::TriedFrom;
 use crate::enforce::program::Program;
-use crate::runtime::exec;
+use crate::runtime::RuntimeError;
+use crate::runtime::exec::{self, ExecError};
 use crate::runtime::launch::{self, Streams};
 use crate::runtime::network::tried;
 use crate::runtime::runs::Run;
 use crate::runtime::state::find::{self, Purpose};
-use crate::runtime::state::record::Record;
+use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::Place;
 
 /// Tries all of it in a container.
@@ -56,7 +57,10 @@ fn refuse_debugging_node() -> Result<()> {
 /// What was promised, and the namespaces of this process, which is the node's.
 pub(super) fn promise(record: &Record) -> Promise {
     Promise {
-        walls: record.plan().map(Walls::of),
+        walls: record.plan().map(|plan| Walls {
+            filter: record.filter_hash.clone(),
+            ..Walls::of(plan)
+        }),
         node: probes::processes::of("self"),
         inherited: Vec::new(),
         untried_network: None,
@@ -84,28 +88,21 @@ pub(super) fn by_exec(
         program: Program::Own(launch::own_file()?),
         ..Streams::default()
     };
-    let pid = exec::exec_by(Actor::Verify, place, &command(record), streams)
-        .context("start the program that tries the attacks")?;
+    let started = exec::exec_by(Actor::Verify, place, &command(record), streams);
+    let pid = match started {
+        Ok(pid) => pid,
+        // A wall that is gone may be why: what the node sees says which.
+        Err(error) => return without_exec(place, record, promise, report, error),
+    };
     let announced = Cell::new(false);
     let heard = talk.hear(promise, |ports| {
         announced.set(true);
         announce(place, record, ports)
     });
-    if heard.is_ok() {
-        let controllers = record.controllers()?;
-        let init = record.init.context("the record names no first process")?;
-        let view = View {
-            pid,
-            init: init.pid,
-            controllers: &controllers,
-            promise,
-        };
-        for probe in probes::all() {
-            if let Attempt::Read(read) = probe.attempt {
-                report.add(By::Node, promise, probe, read(&view));
-            }
-        }
-    }
+    let read = match &heard {
+        Ok(_) => by_node(place, record, promise, report, Some(pid)),
+        Err(_) => Ok(()),
+    };
     // Before the process lets go of the ports.
     if announced.get()
         && let Err(error) = tried::announce(place, record, TriedFrom::default())
@@ -114,8 +111,58 @@ pub(super) fn by_exec(
     }
     talk.end(pid)?;
     let said = heard?;
+    read?;
     said.log_noise();
     report.add_inside(By::Exec, promise, &said.findings);
+    Ok(())
+}
+
+/// What the node sees of a container that runs and in which no process can be started, which is why nothing is tried inside. Of any
+/// other container there is no answer.
+fn without_exec(
+    place: &Place,
+    record: &Record,
+    promise: &Promise,
+    report: &mut Report,
+    error: RuntimeError,
+) -> Result<()> {
+    let paused = matches!(error, RuntimeError::Exec(ExecError::Paused));
+    let runs = record.init.is_some_and(ProcessId::is_alive);
+    if paused || !runs || promise.walls.is_none() {
+        return Err(error).context("start the program that tries the attacks");
+    }
+    by_node(place, record, promise, report, None)?;
+    let why = format!("no process could be started: {}", crate::log::chain(&error));
+    let untried = probes::all().filter(|probe| inside::is_tried_inside(probe));
+    let untried = untried.map(|probe| (probe.id.to_owned(), Finding::not_tried(&why)));
+    report.add_inside(By::Exec, promise, &untried.collect::<Vec<_>>());
+    Ok(())
+}
+
+/// What the node reads of the container.
+fn by_node(
+    place: &Place,
+    record: &Record,
+    promise: &Promise,
+    report: &mut Report,
+    pid: Option<i32>,
+) -> Result<()> {
+    let controllers = record.controllers()?;
+    let init = record.init.context("the record names no first process")?;
+    let filter = place.filter();
+    let view = View {
+        pid,
+        init: init.pid,
+        controllers: &controllers,
+        promise,
+        plan: record.plan(),
+        filter: &filter,
+    };
+    for probe in probes::all() {
+        if let Attempt::Read(read) = probe.attempt {
+            report.add(By::Node, promise, probe, read(&view));
+        }
+    }
     Ok(())
 }
 

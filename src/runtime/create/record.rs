@@ -8,6 +8,7 @@ use crate::cgroup::path;
 use crate::cli::Global;
 use crate::plan::CapabilitySets;
 use crate::runtime::create::decide::BundleDecision;
+use crate::runtime::filter;
 use crate::runtime::input::node_files::config;
 use crate::runtime::network::companion;
 use crate::runtime::state::record::{self, Call, Record};
@@ -56,6 +57,7 @@ pub(super) fn new_record(global: &Global, place: &Place, decision: &BundleDecisi
         controllers: None,
         sidecar: None,
         filtered: decision.filter.is_some(),
+        filter_hash: decision.filter.as_ref().map(filter::hash),
         netns_cookie: None,
         engine_files: decision.engine_files.clone(),
         started: false,

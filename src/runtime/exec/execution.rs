@@ -86,7 +86,7 @@ impl<'a> Execution<'a> {
     /// The syscall wall's program, as `create` kept it. An absent one must not mean an absent wall.
     pub(super) fn read_filter(&self) -> Result<Option<SavedFilter>, RuntimeError> {
         let record = &self.target.record;
-        let kept = filter::read(&self.place.filter())?;
+        let kept = filter::read(&self.place.filter(), record.filter_hash.as_deref())?;
         if kept.is_some() == record.filtered {
             return Ok(kept);
         }

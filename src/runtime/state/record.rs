@@ -80,6 +80,9 @@ pub struct Record {
     pub sidecar: Option<SidecarRecord>,
     /// Whether a seccomp filter is kept with it, the engine's or the merged one.
     pub filtered: bool,
+    /// SHA-256 of that filter's file; not in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter_hash: Option<String>,
     /// Cookie of the inner network namespace.
     pub netns_cookie: Option<u64>,
     /// Where the engine keeps what the sidecar resolves names with.

@@ -1,6 +1,7 @@
 //! The attacks, one file for each wall. docs/threats.md has the numbers.
 
 mod devices;
+mod everyone;
 mod files;
 pub mod network;
 mod node;
@@ -22,6 +23,7 @@ pub fn all() -> impl Iterator<Item = &'static Probe> {
         processes::PROBES,
         resources::PROBES,
         node::PROBES,
+        everyone::PROBES,
     ]
     .into_iter()
     .flatten()

@@ -89,10 +89,8 @@ fn own_cgroup(view: &View<'_>) -> Finding {
         Err(error) => return Finding::not_tried(crate::log::chain(&error)),
     };
     let mut faults = Vec::new();
-    for (who, pid) in [
-        ("the first process", view.init),
-        ("a process of exec", view.pid),
-    ] {
+    let exec = view.pid.map(|pid| ("a process of exec", pid));
+    for (who, pid) in [("the first process", view.init)].into_iter().chain(exec) {
         match hierarchies.of(&pid.to_string()) {
             Ok(found) => faults.extend(outside(view.controllers, &found, who)),
             Err(error) => return Finding::not_tried(crate::log::chain(&error)),

@@ -143,12 +143,15 @@ fn compare(found: Option<u64>, most: Option<u64>) -> Finding {
 }
 
 fn from_node(view: &View<'_>) -> Finding {
-    let status = match procfs::text(format!("/proc/{}/status", view.pid)) {
+    let Some(pid) = view.pid else {
+        return Finding::not_tried("no process could be started");
+    };
+    let status = match procfs::text(format!("/proc/{pid}/status")) {
         Ok(status) => status,
-        Err(error) => return Finding::not_tried(format!("/proc/{}/status: {error}", view.pid)),
+        Err(error) => return Finding::not_tried(format!("/proc/{pid}/status: {error}")),
     };
     let faults = missing(&status);
-    let own = processes::of(&view.pid.to_string());
+    let own = processes::of(&pid.to_string());
     if own.is_empty() {
         return Finding::not_tried("its namespaces cannot be read");
     }

@@ -1,0 +1,459 @@
+//! PURE. The mounts of a container's first process against its plan: what is there and is not planned, is planned and not there, or
+//! lacks an attribute.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::plan::mountinfo;
+use crate::plan::report::DENIED_IN;
+use crate::plan::trust::TRUST_IN;
+use crate::plan::{
+    Bind, BindAccess, EphemeralContent, FilesystemPlan, MountKind, Plan, PlannedMount,
+};
+use crate::policy::{RootAccess, escape};
+
+/// One line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountedLine {
+    /// Where.
+    pub place: PathBuf,
+    /// The part of its file system that is mounted.
+    root: PathBuf,
+    /// The file system's number, as text.
+    pub device: String,
+    /// Its type.
+    pub kind: String,
+    /// Attributes of the mount, and options of the file system.
+    attributes: Vec<String>,
+    options: String,
+}
+
+impl MountedLine {
+    /// Reads the file's text. A line that is not understood is an error: it may be the one that matters.
+    pub fn parse(text: &str) -> Result<Vec<Self>, String> {
+        let lines = text.lines().filter(|line| !line.is_empty());
+        lines
+            .map(|line| Self::read(line).ok_or_else(|| format!("it has the line {line:?}")))
+            .collect()
+    }
+
+    fn read(line: &str) -> Option<Self> {
+        let (before, after) = line.split_once(" - ")?;
+        let fields: Vec<&str> = before.split(' ').collect();
+        let after: Vec<&str> = after.split(' ').collect();
+        Some(Self {
+            device: (*fields.get(2)?).to_owned(),
+            root: mountinfo::path_of(fields.get(3)?),
+            place: mountinfo::path_of(fields.get(4)?),
+            attributes: fields.get(5)?.split(',').map(str::to_owned).collect(),
+            kind: (*after.first()?).to_owned(),
+            options: after.last().copied().unwrap_or_default().to_owned(),
+        })
+    }
+
+    fn has(&self, attribute: &str) -> bool {
+        self.attributes.iter().any(|own| own == attribute)
+    }
+
+    /// Those of these that it lacks.
+    fn lacks(&self, wanted: &[String]) -> Vec<String> {
+        let missing = wanted.iter().filter(|one| !self.has(one));
+        missing.cloned().collect()
+    }
+
+    /// Whether it hides what it lies on: an empty file system that nothing can fill, or the null device.
+    fn is_mask(&self) -> bool {
+        let empty = self.kind == "tmpfs"
+            && self.has("ro")
+            && self.options.split(',').any(|option| option == "ro");
+        empty || self.is_node("null")
+    }
+
+    /// Whether it shows a device's node of this name.
+    fn is_node(&self, name: &str) -> bool {
+        let of_devices = ["tmpfs", "devtmpfs"].contains(&self.kind.as_str());
+        of_devices && self.root == Path::new("/").join(name)
+    }
+
+    fn words(&self) -> String {
+        let text = |path: &Path| escape(&path.display().to_string());
+        format!(
+            "{} shows {} of a {}",
+            text(&self.place),
+            text(&self.root),
+            escape(&self.kind)
+        )
+    }
+}
+
+/// What may be mounted at a place.
+#[derive(Debug, Clone)]
+enum Expected {
+    /// A mount of the plan with these attributes, once; of these types, where there are any.
+    Planned(Vec<String>, &'static [&'static str]),
+    /// The same, where the image has the place.
+    Perhaps(Vec<String>),
+    /// Anything with these attributes, as often as it likes: it is there beside another mount.
+    Again(Vec<String>),
+    /// A mask.
+    Mask,
+}
+
+/// What is wrong with a container's mounts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// In words.
+    pub faults: Vec<String>,
+    /// Mounts of the plan whose place has one with the right attributes: whether it is the right one is found by looking at it.
+    pub binds: Vec<PathBuf>,
+}
+
+fn owned(all: &[&str]) -> Vec<String> {
+    all.iter().map(|one| (*one).to_owned()).collect()
+}
+
+/// Attributes of the runtime's own files.
+const OWN: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];
+/// Of a list of options those that are attributes which take something away.
+const RESTRICTING: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];
+/// The usual device nodes, which a container in a user namespace has as mounts of the node's.
+const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+fn planned(mount: &PlannedMount) -> Expected {
+    let all = mount.options();
+    let wanted = all
+        .iter()
+        .filter(|option| RESTRICTING.contains(&option.as_str()));
+    let wanted = wanted.cloned().collect();
+    let kinds: &[&str] = match &mount.kind {
+        MountKind::Kernel(kernel) if kernel.what.is_of_cgroups() => &["tmpfs", "cgroup", "cgroup2"],
+        MountKind::Kernel(kernel) => return Expected::Planned(wanted, own_kind(kernel.what.type_name())),
+        MountKind::Tmpfs(_) => &["tmpfs"],
+        MountKind::Bind(Bind {
+            access: BindAccess::Private,
+            ..
+        }) => &["overlay"],
+        MountKind::Bind(_) => &[],
+    };
+    Expected::Planned(wanted, kinds)
+}
+
+fn own_kind(name: &'static str) -> &'static [&'static str] {
+    match name {
+        "proc" => &["proc"],
+        "sysfs" => &["sysfs"],
+        "devpts" => &["devpts"],
+        "mqueue" => &["mqueue"],
+        _ => &["tmpfs"],
+    }
+}
+
+/// All that a plan has, by its place.
+struct Expectations(BTreeMap<PathBuf, Vec<Expected>>);
+
+impl Expectations {
+    fn add(&mut self, place: &Path, expected: Expected) {
+        self.0.entry(place.to_owned()).or_default().push(expected);
+    }
+
+    fn of(plan: &Plan) -> Self {
+        let mut all = Self(BTreeMap::new());
+        let files = &plan.filesystem;
+        let root = match files.root {
+            RootAccess::ReadOnly => owned(&["ro"]),
+            RootAccess::Ephemeral => Vec::new(),
+        };
+        all.add(Path::new("/"), Expected::Planned(root, &[]));
+        for mount in &files.mounts {
+            all.add(&mount.destination, planned(mount));
+        }
+        for dir in &files.ephemeral {
+            let wanted: &[&str] = match dir.content {
+                EphemeralContent::EmptyHome => &["nosuid", "nodev", "noexec"],
+                EphemeralContent::Empty | EphemeralContent::Image => &["nosuid", "nodev"],
+            };
+            all.add(&dir.path, Expected::Perhaps(owned(wanted)));
+        }
+        for place in &files.replaced {
+            all.add(place, Expected::Planned(owned(&OWN), &[]));
+        }
+        for exclude in &files.excludes {
+            all.add(&exclude.file, Expected::Perhaps(owned(&OWN)));
+        }
+        all.add(Path::new(DENIED_IN), Expected::Perhaps(owned(&OWN)));
+        all.covered(files);
+        all
+    }
+
+    fn covered(&mut self, files: &FilesystemPlan) {
+        for place in &files.readonly {
+            self.add(place, Expected::Again(owned(&["ro"])));
+        }
+        for place in &files.masked {
+            self.add(place, Expected::Mask);
+        }
+        for seen in &files.seen {
+            self.add(&seen.directory, Expected::Perhaps(owned(&["ro"])));
+            for file in &seen.files {
+                let place = seen.directory.join(&file.path);
+                self.add(&place, Expected::Perhaps(owned(&["ro"])));
+            }
+        }
+        for place in &files.pinned {
+            // A second mount of a directory, with the attributes of the mount that it lies in.
+            let below = files.mounts.iter().filter(|m| place.starts_with(&m.destination));
+            let deepest = below.max_by_key(|m| m.destination.components().count());
+            let wanted = match deepest.map(planned) {
+                Some(Expected::Planned(wanted, _)) => wanted,
+                _ => Vec::new(),
+            };
+            self.add(place, Expected::Perhaps(wanted));
+        }
+    }
+}
+
+/// Compares them.
+pub fn compare(plan: &Plan, lines: &[MountedLine]) -> Compared {
+    let mut expected = Expectations::of(plan);
+    let mut compared = Compared::default();
+    for line in lines {
+        if let Some(fault) = judge(plan, &mut expected, line, lines) {
+            compared.faults.push(fault);
+        }
+    }
+    for (place, rest) in &expected.0 {
+        let missing = rest.iter().any(|one| matches!(one, Expected::Planned(..)));
+        let is_there = lines.iter().any(|line| line.place == *place);
+        if missing && !is_there {
+            let place = escape(&place.display().to_string());
+            compared
+                .faults
+                .push(format!("the plan's mount at {place} is not there"));
+        }
+    }
+    let binds = plan.filesystem.mounts.iter().filter(|mount| {
+        let is_shown = mount.bind().is_some() && !mount.is_private();
+        is_shown && lines.iter().any(|line| line.place == mount.destination)
+    });
+    compared.binds = binds.map(|mount| mount.destination.clone()).collect();
+    compared
+}
+
+/// What is wrong with one mount.
+fn judge(
+    plan: &Plan,
+    expected: &mut Expectations,
+    line: &MountedLine,
+    lines: &[MountedLine],
+) -> Option<String> {
+    if is_the_runtimes(plan, line, lines) {
+        return None;
+    }
+    let Some(here) = expected.0.get_mut(&line.place) else {
+        return Some(format!("{}, which the plan does not have", line.words()));
+    };
+    let fits = |one: &Expected| match one {
+        Expected::Planned(wanted, kinds) => {
+            line.lacks(wanted).is_empty()
+                && (kinds.is_empty() || kinds.contains(&line.kind.as_str()))
+        }
+        Expected::Perhaps(wanted) | Expected::Again(wanted) => line.lacks(wanted).is_empty(),
+        Expected::Mask => line.is_mask(),
+    };
+    match here.iter().position(fits) {
+        Some(at) => {
+            // One mount of a place is one mount.
+            if matches!(here[at], Expected::Planned(..) | Expected::Perhaps(_)) {
+                here.remove(at);
+            }
+            None
+        }
+        None => Some(format!("{}, {}", line.words(), why_not(here, line))),
+    }
+}
+
+fn why_not(here: &[Expected], line: &MountedLine) -> String {
+    let wanted = here.iter().find_map(|one| match one {
+        Expected::Planned(wanted, _) | Expected::Perhaps(wanted) | Expected::Again(wanted) => {
+            Some(line.lacks(wanted))
+        }
+        Expected::Mask => None,
+    });
+    match wanted {
+        Some(missing) if !missing.is_empty() => {
+            format!("and is not {}, as the plan has it", missing.join(", "))
+        }
+        Some(_) => "where the plan has another mount".to_owned(),
+        None => "where the plan has no more mounts than it has already, or hides what is there".to_owned(),
+    }
+}
+
+/// What every container has, or one with a terminal, in a user namespace, or with an authority of its own.
+fn is_the_runtimes(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
+    let place = &line.place;
+    let kind = line.kind.as_str();
+    // To hide more of the kernel's files than was asked for harms nobody: a link of the kernel's leads there.
+    let hides = ["/proc", "/sys"].iter().any(|top| place.starts_with(top)) && line.is_mask();
+    let has_cgroups = plan.filesystem.mounts.iter().any(PlannedMount::shows_cgroups);
+    let cgroup = has_cgroups
+        && place.parent() == Some(Path::new("/sys/fs/cgroup"))
+        && kind.starts_with("cgroup")
+        && line.has("ro");
+    let console = place == Path::new("/dev/console") && kind == "devpts";
+    let name = place.strip_prefix("/dev").ok().and_then(Path::to_str);
+    let node = name.is_some_and(|name| {
+        let is_given = NODES.contains(&name) || plan.devices.contains(place);
+        is_given && line.is_node(name)
+    });
+    hides || cgroup || console || node || is_trusted(plan, line, lines)
+}
+
+/// A list of certificates, out of the file system of the authority's.
+fn is_trusted(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
+    let own = lines.iter().find(|line| line.place == Path::new(TRUST_IN));
+    plan.network.opens().is_some()
+        && own.is_some_and(|own| own.device == line.device && own.kind == "tmpfs")
+        && line.lacks(&owned(&["ro", "nosuid", "nodev"])).is_empty()
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Ephemeral, FileKind, Judged, KernelFileSystem, KernelMount, Programs};
+
+    fn mount(destination: &str, kind: MountKind) -> PlannedMount {
+        PlannedMount {
+            destination: destination.into(),
+            kind,
+            why: String::new(),
+        }
+    }
+
+    fn bind(access: BindAccess) -> MountKind {
+        MountKind::Bind(Bind {
+            source: "/srv/x".into(),
+            judged: Judged {
+                dev: 1,
+                ino: 2,
+                kind: FileKind::Directory,
+            },
+            access,
+            programs: Programs::Run,
+        })
+    }
+
+    fn plan() -> Plan {
+        let mut plan = crate::plan::tests::sample();
+        plan.devices = ["/dev/fuse".into()].into();
+        let files = &mut plan.filesystem;
+        files.root = RootAccess::Ephemeral;
+        let sysfs = KernelMount {
+            what: KernelFileSystem::Sysfs,
+            source: "sysfs".into(),
+            options: owned(&["nosuid", "noexec", "nodev", "ro"]),
+        };
+        files.mounts = vec![
+            mount("/sys", MountKind::Kernel(sysfs)),
+            mount("/work", bind(BindAccess::ReadWrite)),
+            mount("/ref", bind(BindAccess::ReadOnly)),
+            mount("/cache", bind(BindAccess::Private)),
+        ];
+        files.ephemeral = vec![Ephemeral {
+            path: "/root".into(),
+            content: EphemeralContent::EmptyHome,
+        }];
+        files.masked = vec!["/proc/keys".into(), "/work/.netrc".into()];
+        files.found = ["/work/.netrc".into()].into();
+        files.readonly = vec!["/proc/sys".into()];
+        files.replaced = ["/etc/hosts".into()].into();
+        files.seen = Vec::new();
+        files.pinned = ["/work/a".into()].into();
+        files.excludes = Vec::new();
+        plan
+    }
+
+    /// What a healthy container of that plan has, as the kernel wrote it.
+    const GOOD: &str = "\
+117 104 0:66 / / rw,relatime - overlay agentbox rw,lowerdir=/
+101 117 0:56 / /sys ro,nosuid,nodev,noexec,relatime - sysfs sysfs rw
+95 117 0:41 /srv/w /work rw,nosuid,nodev,relatime - ext4 /dev/vda rw
+94 95 0:41 /srv/w/a /work/a rw,nosuid,nodev,relatime - ext4 /dev/vda rw
+96 117 0:41 /srv/ref /ref ro,nosuid,nodev,relatime - ext4 /dev/vda rw
+97 117 0:67 / /cache rw,nosuid,nodev,relatime - overlay agentbox rw
+118 117 7:0 /0.upper /root rw,nosuid,nodev,noexec,noatime - ext4 /dev/loop0 rw
+98 117 0:44 /x/hosts /etc/hosts ro,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw
+100 128 0:60 /sys /proc/sys ro,nosuid,nodev,noexec,relatime - proc proc rw
+107 128 0:61 /null /proc/keys rw,nosuid,noexec - tmpfs tmpfs rw,size=65536k
+114 95 0:61 /null /work/.netrc rw,nosuid,noexec - tmpfs tmpfs rw,size=65536k
+105 128 0:65 / /proc/acpi ro,relatime - tmpfs tmpfs ro
+52 107 0:61 /0 /dev/console rw,nosuid,noexec,relatime - devpts devpts rw
+53 107 0:5 /fuse /dev/fuse rw,nosuid,noexec - devtmpfs udev rw
+";
+
+    fn faults(text: &str) -> Vec<String> {
+        compare(&plan(), &MountedLine::parse(text).unwrap()).faults
+    }
+
+    #[test]
+    fn a_healthy_container_has_no_fault() {
+        assert_eq!(faults(GOOD), [""; 0]);
+    }
+
+    #[test]
+    fn a_mount_that_is_foreign_changed_or_gone_is_noticed() {
+        let foreign = [
+            // A socket of an engine, the node's root, /etc, the runtime's state: wherever it is put.
+            "200 117 0:44 /docker.sock /tmp/d.sock rw,nosuid,nodev,noexec - tmpfs tmpfs rw",
+            "200 117 254:0 / /tmp/host rw,relatime - ext4 /dev/vda rw",
+            "200 117 254:0 /etc /work/etc ro,nosuid,nodev,noexec - ext4 /dev/vda rw",
+            "200 117 0:44 /agentbox /run/a ro,nosuid,nodev,noexec - tmpfs tmpfs rw",
+            // Over a place of the plan's.
+            "200 95 254:0 / /work rw,nosuid,nodev,relatime - ext4 /dev/vda rw",
+            "200 117 254:0 / / rw,relatime - ext4 /dev/vda rw",
+            "200 117 254:0 /etc /etc/hosts ro,nosuid,nodev,noexec - ext4 /dev/vda rw",
+            // In the clothes of a mask, a device and the runtime's own.
+            "200 117 0:44 / /tmp/x ro,relatime - tmpfs tmpfs ro",
+            "200 117 0:44 / /proc/keys ro,relatime - tmpfs tmpfs rw",
+            "200 117 0:5 /vda /dev/null rw,nosuid - devtmpfs udev rw",
+            "200 117 0:5 /kmsg /dev/kmsg rw,nosuid - devtmpfs udev rw",
+            "200 117 0:44 /x /run/agentbox rw,nosuid,nodev,noexec - tmpfs tmpfs rw",
+            "200 101 0:36 / /sys/fs/cgroup/pids ro,nosuid,nodev,noexec - cgroup cgroup rw",
+        ];
+        for line in foreign {
+            let found = faults(&format!("{GOOD}{line}\n"));
+            assert_eq!(found.len(), 1, "{line}: {found:?}");
+        }
+        for (from, to) in [
+            ("/ref ro,", "/ref rw,"),
+            ("/work rw,nosuid,nodev,", "/work rw,nodev,"),
+            ("/work rw,nosuid,nodev,", "/work rw,nosuid,"),
+            ("/root rw,nosuid,nodev,noexec,", "/root rw,nosuid,nodev,"),
+            ("/sys ro,", "/sys rw,"),
+            ("/sys ro,nosuid,nodev,noexec,relatime - sysfs", "/sys ro,nosuid,nodev,noexec - tmpfs"),
+            ("/proc/sys ro,", "/proc/sys rw,"),
+            ("/etc/hosts ro,", "/etc/hosts rw,"),
+            ("- overlay agentbox rw\n", "- ext4 /dev/vda rw\n"),
+            ("/work/a rw,nosuid,", "/work/a rw,"),
+            ("/null /work/.netrc", "/netrc /work/.netrc"),
+        ] {
+            assert!(GOOD.contains(from), "{from}");
+            let found = faults(&GOOD.replacen(from, to, 1));
+            assert_eq!(found.len(), 1, "{to}: {found:?}");
+        }
+        for place in [" /ref ", " /work ", " /sys ", " /cache ", " /etc/hosts "] {
+            let rest: Vec<&str> = GOOD.lines().filter(|line| !line.contains(place)).collect();
+            let found = faults(&rest.join("\n"));
+            assert_eq!(found.len(), 1, "{place}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_read_only_root_must_be_one_and_a_line_that_is_no_line_is_an_error() {
+        let mut plan = plan();
+        plan.filesystem.root = RootAccess::ReadOnly;
+        let lines = MountedLine::parse(GOOD).unwrap();
+        assert_eq!(compare(&plan, &lines).faults.len(), 1);
+        assert!(MountedLine::parse("117 104 0:66\n").is_err());
+    }
+}
