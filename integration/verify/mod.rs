@@ -1,6 +1,8 @@
 //! `agentbox verify`: what holds, what does not, and that it notices a wall that is missing.
 
+mod apart;
 mod mutations;
+mod plan;
 mod running;
 
 use std::collections::BTreeMap;
@@ -111,6 +113,33 @@ fn verify_says_that_unconfined_has_no_wall() {
     ] {
         absent(id);
     }
+    assert!(left().is_empty(), "{:?}", left());
+}
+
+/// A person types it: the container gets nothing of the terminal, and the report comes there.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_runs_at_a_terminal() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for arguments in ["", "--policy strict", "--json"] {
+        let line = format!("{} verify {arguments}", program());
+        let at_terminal = ["--quiet", "--return", "--command", &line, "/dev/null"];
+        let finished = run("script", &at_terminal);
+        assert_eq!(finished.code, 0, "{arguments}: {finished}");
+        assert!(finished.stdout.contains("held"), "{finished}");
+    }
+    // The control: this is a terminal, which no container gets.
+    let control = run(
+        "script",
+        &[
+            "--quiet",
+            "--return",
+            "--command",
+            "test -t 0 -a -t 1 -a -t 2",
+            "/dev/null",
+        ],
+    );
+    assert_eq!(control.code, 0, "{control}");
     assert!(left().is_empty(), "{:?}", left());
 }
 

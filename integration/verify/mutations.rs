@@ -41,7 +41,10 @@ fn everything() -> Promise {
 /// What the program is told: the promise, and that its ports are known.
 fn told() -> String {
     let known = serde_json::to_string(&Answer::Known).unwrap();
-    format!("{}\n{known}\n", serde_json::to_string(&everything()).unwrap())
+    format!(
+        "{}\n{known}\n",
+        serde_json::to_string(&everything()).unwrap()
+    )
 }
 
 /// What the program found that a command starts, by probe.

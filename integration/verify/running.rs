@@ -10,13 +10,18 @@ use crate::command::run;
 use crate::direct::{Node, program};
 
 /// A container that runs, deleted however the test ends.
-struct Running<'a> {
-    node: &'a Node,
-    id: String,
+pub(super) struct Running<'a> {
+    pub(super) node: &'a Node,
+    pub(super) id: String,
 }
 
 impl<'a> Running<'a> {
-    fn start(node: &'a Node, name: &str, policy: &str, change: impl FnOnce(&mut Value)) -> Self {
+    pub(super) fn start(
+        node: &'a Node,
+        name: &str,
+        policy: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Self {
         let id = format!("verified-{}-{name}", std::process::id());
         let mut config = node.config(&["sleep", "300"]);
         change(&mut config);
@@ -27,15 +32,22 @@ impl<'a> Running<'a> {
     }
 
     /// `verify ID --json`: its exit status, and its entries.
-    fn verify(&self) -> (i32, Entries, Value) {
+    pub(super) fn verify(&self) -> (i32, Entries, Value) {
         let finished = self.node.call(&["verify", &self.id, "--json"]);
         let report = serde_json::from_str(&finished.stdout);
         let report: Value = report.unwrap_or_else(|e| panic!("{e}: {finished}"));
         (finished.code, entries(&report), report)
     }
 
-    fn exec(&self, script: &str) -> String {
+    pub(super) fn exec(&self, script: &str) -> String {
         self.node.call(&["exec", &self.id, "sh", "-c", script]).ok()
+    }
+
+    /// The first process, as the node numbers it.
+    pub(super) fn pid(&self) -> String {
+        let state = self.node.call(&["state", &self.id]).ok();
+        let state: Value = serde_json::from_str(&state).unwrap();
+        state["pid"].to_string()
     }
 
     fn processes(&self) -> usize {

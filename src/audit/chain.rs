@@ -3,6 +3,8 @@
 //! A line that is changed, taken out or put in breaks the chain at the next one. Lines that are cut off at the end break it
 //! where somebody holds the head: the runtime's last line has the heads of the other files.
 
+use std::collections::BTreeMap;
+
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
 
@@ -21,9 +23,14 @@ pub struct Chain {
 
 /// SHA-256 in hexadecimal digits; of a line without its end, where it is for a chain.
 pub fn hash(bytes: &[u8]) -> String {
+    hexadecimal(digest(&SHA256, bytes).as_ref())
+}
+
+/// Bytes in hexadecimal digits.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    let mut text = String::with_capacity(64);
-    for byte in digest(&SHA256, bytes).as_ref() {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
         // A String takes everything.
         let _always = write!(text, "{byte:02x}");
     }
@@ -53,6 +60,8 @@ pub fn template_of_exit(context: &Context) -> Vec<u8> {
         signal: None,
         logs: Vec::new(),
         command: None,
+        kept: BTreeMap::new(),
+        receipt_by: None,
     };
     let event = Event::new(WallName::Life, Verdict::Ended, what);
     Chain::default().render("", context, &event.plain())

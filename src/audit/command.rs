@@ -1,8 +1,10 @@
-//! PURE. What the first process of a container executes.
+//! PURE. What the first process of a container executes, and what becomes of arguments that are too long for a line.
 
+use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
-use super::what::plain_list;
+use super::chain::hexadecimal;
+use super::what::{LONGEST, plain_list};
 
 /// A program with its arguments, and the user who executes it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -11,17 +13,92 @@ use super::what::plain_list;
 pub struct Command {
     /// Program and arguments.
     pub arguments: Vec<String>,
+    /// What stands in a line for more than it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<Cut>,
     /// User id in the container.
     pub uid: u32,
     /// Group id in the container.
     pub gid: u32,
 }
 
+/// An argument that is cut in a line, or all that have no place in it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Cut {
+    /// Its place in the list, from 0. That of the `...` at the list's end stands for all arguments from there on, with a zero byte
+    /// after each, as in /proc/PID/cmdline.
+    pub argument: usize,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Their SHA-256, in hexadecimal.
+    pub sha256: String,
+}
+
+impl Cut {
+    fn of<'a>(argument: usize, parts: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut digest = Context::new(&SHA256);
+        let mut bytes = 0_u64;
+        for part in parts {
+            digest.update(part);
+            bytes = bytes.saturating_add(part.len() as u64);
+        }
+        Self {
+            argument,
+            bytes,
+            sha256: hexadecimal(digest.finish().as_ref()),
+        }
+    }
+
+    /// On one line.
+    pub fn words(&self) -> String {
+        let Self {
+            argument,
+            bytes,
+            sha256,
+        } = self;
+        format!("[argument {argument}: {bytes} bytes, sha256 {sha256}]")
+    }
+}
+
+/// Arguments with texts that are bounded and harmless on a terminal, and what was cut of them.
+pub(super) fn plain_arguments(arguments: Vec<String>) -> (Vec<String>, Vec<Cut>) {
+    let list = plain_list(arguments.clone());
+    // Of a list that is too long the last item stands for the rest.
+    let is_short = list.len() < arguments.len()
+        || list
+            .last()
+            .is_some_and(|last| last == REST && arguments.last().is_none_or(|a| a != REST));
+    let shown = match is_short {
+        true => list.len().saturating_sub(1),
+        false => list.len(),
+    };
+    let long = arguments.iter().take(shown).enumerate();
+    let long = long.filter(|(_, text)| text.chars().nth(LONGEST).is_some());
+    let mut cut: Vec<Cut> = long
+        .map(|(at, text)| Cut::of(at, std::iter::once(text.as_bytes())))
+        .collect();
+    if is_short {
+        let rest = arguments.iter().skip(shown);
+        cut.push(Cut::of(
+            shown,
+            rest.flat_map(|text| [text.as_bytes(), b"\0"]),
+        ));
+    }
+    (list, cut)
+}
+
+/// What [`plain_list`] puts for the rest of a list.
+const REST: &str = "...";
+
 impl Command {
     /// With texts that are bounded and harmless on a terminal: an image may have chosen them.
     pub fn plain(arguments: Vec<String>, uid: u32, gid: u32) -> Self {
+        let (arguments, cut) = plain_arguments(arguments);
         Self {
-            arguments: plain_list(arguments),
+            arguments,
+            cut,
             uid,
             gid,
         }
@@ -29,6 +106,64 @@ impl Command {
 
     /// On one line.
     pub fn words(&self) -> String {
-        format!("as {}:{}: {}", self.uid, self.gid, self.arguments.join(" "))
+        let words = said(&self.arguments, &self.cut);
+        format!("as {}:{}: {words}", self.uid, self.gid)
+    }
+}
+
+/// Arguments on one line, with what was cut.
+pub(super) fn said(arguments: &[String], cut: &[Cut]) -> String {
+    let mut words = arguments.join(" ");
+    for cut in cut {
+        words.push(' ');
+        words.push_str(&cut.words());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::what::MOST_ITEMS;
+    use super::*;
+
+    fn plain(arguments: &[&str]) -> (Vec<String>, Vec<Cut>) {
+        plain_arguments(arguments.iter().map(|text| (*text).to_owned()).collect())
+    }
+
+    #[test]
+    fn what_is_cut_can_be_proved_by_its_hash() {
+        let script = format!("{}rm -r /", "x".repeat(LONGEST));
+        let (list, cut) = plain(&["sh", "-c", &script]);
+        assert!(list[2].ends_with("...") && !list[2].contains("rm"));
+        let [only] = &cut[..] else { panic!("{cut:?}") };
+        assert_eq!((only.argument, only.bytes), (2, script.len() as u64));
+        assert_eq!(only.sha256, super::super::hash(script.as_bytes()));
+        assert_eq!(plain(&["sh", "-c", "true"]).1, []);
+        assert_eq!(plain(&[&"x".repeat(LONGEST)]).1, []);
+        assert_eq!(plain(&["..."]).1, []);
+    }
+
+    #[test]
+    fn so_can_what_has_no_place_in_a_list() {
+        for (count, length) in [
+            (MOST_ITEMS + 3, 1),
+            (2 * MOST_ITEMS, LONGEST),
+            (MOST_ITEMS, 4 * LONGEST),
+        ] {
+            let all: Vec<String> = (0..count).map(|n| n.to_string().repeat(length)).collect();
+            let (list, cut) = plain_arguments(all.clone());
+            assert!(list.len() <= MOST_ITEMS + 1, "{}", list.len());
+            let Some(rest) = cut
+                .iter()
+                .find(|cut| cut.argument + 1 == list.len() && list[cut.argument] == REST)
+            else {
+                assert_eq!(list.len(), count);
+                assert_eq!(cut.len(), count);
+                continue;
+            };
+            let mut text = all[rest.argument..].join("\0");
+            text.push('\0');
+            assert_eq!(rest.sha256, super::super::hash(text.as_bytes()));
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The log from events to lines and back: what cannot be hidden, and what is noticed.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 fn context() -> Context {
@@ -214,6 +216,7 @@ fn some() -> Vec<Line> {
     let process = What::Process {
         state: ProcessState::Began,
         arguments: vec!["sh".to_owned(), "-c".to_owned(), "true".to_owned()],
+        cut: Vec::new(),
         uid: 7,
         gid: 7,
         exit: None,
@@ -425,6 +428,8 @@ fn created(arguments: Vec<String>) -> Event {
         signal: None,
         logs: Vec::new(),
         command: Some(Command::plain(arguments, 1000, 100)),
+        kept: BTreeMap::new(),
+        receipt_by: None,
     };
     Event::new(WallName::Life, Verdict::Noted, what)
 }

@@ -1,8 +1,11 @@
 //! PURE. What an event can be about, decoded.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::Command;
+use super::command::{Cut, plain_arguments};
 use crate::policy::escape;
 
 /// Characters of one text in a line; what is longer is cut.
@@ -177,6 +180,13 @@ pub enum What {
         /// What its first process executes, when it was created.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<Command>,
+        /// SHA-256, in hexadecimal, of what else is kept of it: `plan` and `filter` when it was created; the run's files by their
+        /// names when it was deleted.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        kept: BTreeMap<String, String>,
+        /// When it was deleted: the id of the key by which a receipt is signed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        receipt_by: Option<String>,
     },
     /// A process that `exec` started.
     Process {
@@ -184,6 +194,9 @@ pub enum What {
         state: ProcessState,
         /// Program and arguments.
         arguments: Vec<String>,
+        /// What stands in them for more than they have.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        cut: Vec<Cut>,
         /// User id in the container.
         uid: u32,
         /// Group id in the container.
@@ -252,6 +265,8 @@ impl What {
             signal: None,
             logs: Vec::new(),
             command: None,
+            kept: BTreeMap::new(),
+            receipt_by: None,
         }
     }
 
@@ -333,16 +348,24 @@ impl What {
             Self::Process {
                 state,
                 arguments,
+                cut,
                 uid,
                 gid,
                 exit,
-            } => Self::Process {
-                state,
-                arguments: plain_list(arguments),
-                uid,
-                gid,
-                exit,
-            },
+            } => {
+                let (arguments, cut) = match cut.is_empty() {
+                    true => plain_arguments(arguments),
+                    false => (arguments, cut),
+                };
+                Self::Process {
+                    state,
+                    arguments,
+                    cut,
+                    uid,
+                    gid,
+                    exit,
+                }
+            }
             Self::Update { limits } => Self::Update {
                 limits: plain_list(limits),
             },

@@ -119,6 +119,8 @@ pub fn no_line(file: &str) -> LogHead {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::{Chain, Context, Event, Verdict, Via, WallName};
     use super::*;
 
@@ -129,6 +131,8 @@ mod tests {
             signal: None,
             logs: logs.to_vec(),
             command: None,
+            kept: BTreeMap::new(),
+            receipt_by: None,
         };
         Event::new(WallName::Life, Verdict::Noted, what)
     }

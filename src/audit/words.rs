@@ -1,5 +1,6 @@
 //! PURE. An event in words, on one line.
 
+use super::command::said;
 use super::{Event, LifeState, Line, ProcessState, Verdict, What};
 
 /// A host and a port as people write them.
@@ -51,6 +52,7 @@ pub fn what(what: &What) -> String {
         What::Process {
             state,
             arguments,
+            cut,
             uid,
             gid,
             exit,
@@ -61,7 +63,7 @@ pub fn what(what: &What) -> String {
                 ProcessState::Refused => "not started",
             };
             let exit = exit.map(|exit| format!(" with status {exit}"));
-            let arguments = arguments.join(" ");
+            let arguments = said(arguments, cut);
             format!(
                 "exec {word}{} as {uid}:{gid}: {arguments}",
                 exit.unwrap_or_default()

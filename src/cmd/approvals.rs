@@ -13,7 +13,7 @@ use crate::egress::{Lasting, endpoint};
 use crate::policy::{Host, NetworkRule, Reach, Target};
 use crate::render::identity::Identity;
 use crate::runtime::network::approvals::{self, Decided};
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store;
@@ -38,7 +38,7 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
     let mut lines = Vec::new();
     match &args.id {
         Some(id) => {
-            let record = find::network_of(find::container(id, Purpose::Act)?)?;
+            let record = find::network_of(find::container(id)?)?;
             waiting(&record, &mut lines)?;
         }
         None => {
@@ -126,7 +126,7 @@ pub fn deny(args: &Deny) -> Result<ExitCode> {
 
 fn decide(id: &str, what: &str, approve: Option<Lasting>) -> Result<ExitCode> {
     let of = meant(what)?;
-    let record = find::network_of(find::container(id, Purpose::Look)?)?;
+    let record = find::network_of(find::container(id)?)?;
     if !approvals::asks(&record) {
         bail!(
             "container {} asks nobody: its network.on-unknown is not ask, or its network.mode not allowlist",

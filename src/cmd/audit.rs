@@ -179,7 +179,11 @@ fn follow(found: &Found, args: &Audit, wanted: &Wanted) -> Result<ExitCode> {
         }
         new.sort_by(|a, b| a.time.cmp(&b.time));
         let shows = |line: &&Line| format(args) != AuditFormat::Text || !line.event.is_verifys();
-        for line in new.into_iter().filter(|line| wanted.keeps(line)).filter(shows) {
+        for line in new
+            .into_iter()
+            .filter(|line| wanted.keeps(line))
+            .filter(shows)
+        {
             if print(line, format(args))? == Reader::Gone {
                 return Ok(ExitCode::SUCCESS);
             }

@@ -6,14 +6,14 @@ use anyhow::Result;
 
 use crate::cli::{Delete, Global};
 use crate::runtime::delete::{self, Deletes};
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::wrap::leftovers;
 
 /// Deletes a container.
 pub fn run(global: &Global, args: &Delete) -> Result<ExitCode> {
-    let place = find::place(global, &args.id, Purpose::Act)?;
+    let place = find::place(global, &args.id)?;
     // Before it is gone.
     let elsewhere = std::path::absolute(&global.root)? != place.root;
     let name = Record::read(&place.dir())

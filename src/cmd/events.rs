@@ -15,7 +15,7 @@ use crate::cgroup::stats;
 use crate::cli::{Events, Global};
 use crate::cmd::out::{self, Reader};
 use crate::runtime::start;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
 
 #[derive(Serialize)]
@@ -43,7 +43,7 @@ pub fn run(global: &Global, args: &Events) -> Result<ExitCode> {
                 args.interval
             )
         })?;
-    let place = find::place(global, &args.id, Purpose::Look)?;
+    let place = find::place(global, &args.id)?;
     if start::load(&place)?.status() == ContainerStatus::Stopped {
         bail!("container with id {} is not running", args.id);
     }

@@ -12,7 +12,7 @@ use crate::runtime::foreground::tty;
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::seal;
 use crate::runtime::seal::Listen;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::unprivileged;
 
 /// What runc ends with when it could not run the program.
@@ -35,7 +35,7 @@ fn exec(global: &Global, args: &Exec) -> Result<ExitCode> {
     }
     seal::ensure(Listen::Forget)?;
     let first_move = first_move::begin();
-    let place = find::place(global, &args.id, Purpose::Act)?;
+    let place = find::place(global, &args.id)?;
     let started = exec::exec(&place, args)?;
     drop(first_move);
     if args.detach {

@@ -15,7 +15,7 @@ use crate::runtime::create;
 use crate::runtime::filter;
 use crate::runtime::runs::{FILTER, read};
 use crate::runtime::seal::{self, Listen};
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::Place;
@@ -51,10 +51,13 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
             with_program("wrap in this directory".to_owned(), explained)
         }
         (None, Some(id)) => {
-            let (mut record, identity, filter_file) = looked_up(id)?;
+            let (mut record, identity, filter_file) = match looked_up(id)? {
+                LookedUp::Whole(found) => found,
+                LookedUp::Changed(code) => return Ok(code),
+            };
             let governed_by = match record.shared_network() {
                 // If that container is gone, the facts of the time of joining are all there is.
-                Some(shared) => find::container(&shared.container, Purpose::Look)
+                Some(shared) => find::container(&shared.container)
                     .ok()
                     .and_then(|first| first.decided),
                 None => None,
@@ -88,16 +91,28 @@ pub fn run(global: &Global, args: &Explain) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A container's record, who it is, and where its filter is kept: while it is there, or with its last run.
-fn looked_up(id: &str) -> Result<(Record, Identity, PathBuf)> {
-    match find::container(id, Purpose::Look) {
+/// What is known of a container.
+enum LookedUp {
+    /// Its record, who it is, and where its filter is kept: while it is there, or with its last run.
+    Whole((Record, Identity, PathBuf)),
+    /// Its last run is not as its log and its receipt have it, which has been said: nothing of it can be believed.
+    Changed(ExitCode),
+}
+
+fn looked_up(id: &str) -> Result<LookedUp> {
+    match find::container(id) {
         Ok(record) => {
             let file = Place::new(&record.root, &record.id)?.filter();
             let identity = identity::of(&record);
-            Ok((record, identity, file))
+            Ok(LookedUp::Whole((record, identity, file)))
         }
         Err(RuntimeError::Unknown(_)) => {
-            let run = read::find(id)?.run;
+            let found = read::find(id)?;
+            let whole = super::audit::verdict(&found, &found.logs()?);
+            if whole != ExitCode::SUCCESS {
+                return Ok(LookedUp::Changed(whole));
+            }
+            let run = found.run;
             let record = run.record()?;
             log::warn!(
                 "container {} is gone: this is what its run of {} was under",
@@ -105,7 +120,7 @@ fn looked_up(id: &str) -> Result<(Record, Identity, PathBuf)> {
                 run.started()
             );
             let identity = run.identity(&record);
-            Ok((record, identity, run.file(FILTER)))
+            Ok(LookedUp::Whole((record, identity, run.file(FILTER))))
         }
         Err(error) => Err(error.into()),
     }

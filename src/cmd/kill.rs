@@ -13,13 +13,13 @@ use crate::runtime::input::bundle;
 use crate::runtime::runs::{Run, events};
 use crate::runtime::signal;
 use crate::runtime::start;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::Place;
 
 /// Sends a signal to a container. Takes no lock: a signal must arrive while a `start` or `exec` is under way.
 pub fn run(global: &Global, args: &Kill) -> Result<ExitCode> {
-    let place = find::place(global, &args.id, Purpose::Act)?;
+    let place = find::place(global, &args.id)?;
     let signal = signal::parse(&args.signal)?;
     let container = start::load(&place)?;
     if args.all {

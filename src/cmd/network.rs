@@ -15,13 +15,13 @@ use crate::runtime::RuntimeError;
 use crate::runtime::network::control;
 use crate::runtime::network::refused;
 use crate::runtime::runs::read;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::store::Place;
 
 /// Shows the state of a container's network, or of the network of its pod's first container.
 pub fn run(args: &Network) -> Result<ExitCode> {
-    let asked = match find::container(&args.id, Purpose::Look) {
+    let asked = match find::container(&args.id) {
         Err(RuntimeError::Unknown(_)) => return of_gone(args),
         found => found?,
     };

@@ -11,14 +11,14 @@ use crate::cli::{Global, Id};
 use crate::runtime::RuntimeError;
 use crate::runtime::runs::Run;
 use crate::runtime::start;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 
 /// How long `pause` waits for another verb before it goes on without it.
 const COURTESY: Duration = Duration::from_secs(2);
 
 /// Freezes all processes of a container.
 pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
-    let place = find::place(global, &args.id, Purpose::Act)?;
+    let place = find::place(global, &args.id)?;
     // A courtesy to a `start` that is about to end; whoever holds the lock for longer is held up by what is to be paused.
     let _lock = place.lock_existing_within(COURTESY)?;
     let mut container = start::load(&place)?;
@@ -32,7 +32,7 @@ pub fn pause(global: &Global, args: &Id) -> Result<ExitCode> {
 
 /// Thaws a paused container.
 pub fn resume(global: &Global, args: &Id) -> Result<ExitCode> {
-    let place = find::place(global, &args.id, Purpose::Act)?;
+    let place = find::place(global, &args.id)?;
     let _lock = place.lock_existing()?;
     let mut container = start::load(&place)?;
     require(&container, "resume", &args.id, &[ContainerStatus::Paused])?;

@@ -9,12 +9,12 @@ use crate::cli::{Global, Ps, TableFormat};
 use crate::cmd::out;
 use crate::runtime::signal;
 use crate::runtime::start;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::{RuntimeError, ps};
 
 /// Lists the processes of a container: their numbers as JSON, or ps(1)'s table without the others' lines.
 pub fn run(global: &Global, args: &Ps) -> Result<ExitCode> {
-    let place = find::place(global, &args.id, Purpose::Look)?;
+    let place = find::place(global, &args.id)?;
     let container = start::load(&place)?;
     let cgroup = signal::cgroup(&container)?;
     let found = cgroup

@@ -118,6 +118,8 @@ fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, Held)]) -> 
         (Some(policy), Some(hash)) => line("policy", &format!("{policy}, sha256:{hash}")),
         _ => line("policy", "unconfined: there were no walls"),
     }
+    let version = format!("{}, commit {}", receipt.version, receipt.commit);
+    line("agentbox", &version);
     line("kernel", &receipt.kernel);
     let times = &receipt.times;
     let known = [

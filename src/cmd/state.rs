@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::out;
 use crate::cli::{Global, Id};
 use crate::runtime::start;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::Place;
 
@@ -97,7 +97,7 @@ fn owner(container: &Container) -> String {
 
 /// Prints a container's state.
 pub fn run(global: &Global, args: &Id) -> Result<ExitCode> {
-    let place = find::place(global, &args.id, Purpose::Look)?;
+    let place = find::place(global, &args.id)?;
     let container = start::load(&place)?;
     let state = State::of(&container, Record::read(&place.dir())?);
     out::json(&state)?;

@@ -18,7 +18,7 @@ use crate::runtime::network::rules;
 use crate::runtime::runs::{Run, events};
 use crate::runtime::signal;
 use crate::runtime::start;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::Place;
@@ -28,7 +28,7 @@ use crate::runtime::state::store::Place;
 pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
     let place = match network(args) {
         Some(asked) => {
-            let named = find::container(&args.id, Purpose::Act)?;
+            let named = find::container(&args.id)?;
             let own = Place::new(&named.root, &named.id)?;
             let record = find::network_of(named)?;
             let place = Place::new(&record.root, &record.id)?;
@@ -50,7 +50,7 @@ pub fn run(global: &Global, args: &Update) -> Result<ExitCode> {
             }
             own
         }
-        None => find::place(global, &args.id, Purpose::Act)?,
+        None => find::place(global, &args.id)?,
     };
     let mut resources = requested(args)?;
     reach::check_resources(&resources)?;

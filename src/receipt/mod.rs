@@ -15,4 +15,6 @@ pub mod statement;
 
 pub use envelope::{Envelope, EnvelopeError};
 pub use key::{KeyError, PublicKey, SigningKey};
-pub use statement::{LogPart, Receipt, Statement, StatementError, Subject, Times, Verified};
+pub use statement::{
+    LogPart, Receipt, Statement, StatementError, Subject, Times, UNKNOWN, Verified,
+};

@@ -40,6 +40,9 @@ pub struct Subject {
 pub struct Receipt {
     /// Version of agentbox.
     pub version: String,
+    /// The commit that the runtime was built from, or `unknown`: of a tarball, or of a build that is no release.
+    #[serde(default = "unknown")]
+    pub commit: String,
     /// The kernel's release, as uname(2) has it.
     pub kernel: String,
     /// The name of the run's directory: when it began, and the container's id.
@@ -57,6 +60,13 @@ pub struct Receipt {
     /// The last result of `agentbox verify` about the container while it ran; left out where it did not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
+}
+
+/// Where no commit is known.
+pub const UNKNOWN: &str = "unknown";
+
+fn unknown() -> String {
+    UNKNOWN.to_owned()
 }
 
 /// What `agentbox verify` found by trying.
@@ -165,6 +175,7 @@ mod tests {
     fn receipt() -> Receipt {
         Receipt {
             version: "0.1.0".to_owned(),
+            commit: unknown(),
             kernel: "6.18".to_owned(),
             run: "20260102T030405.678Z-a".to_owned(),
             container: Context::default(),

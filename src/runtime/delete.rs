@@ -140,8 +140,7 @@ pub fn remove_all(place: &Place, record: Option<&Record>) -> Result<(), RuntimeE
         // While the cgroup counts, and the logs are complete.
         let controllers = record.and_then(|record| record.controllers.as_ref());
         let run = Run::of(place);
-        run.end(record, events::limits(controllers));
-        run.sign_end(place);
+        run.end(place, record, events::limits(controllers));
     }
     for cgroup in &remains.cgroups {
         note(path::remove(cgroup).map_err(RuntimeError::from));

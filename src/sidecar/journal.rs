@@ -227,7 +227,12 @@ mod tests {
         assert!(log.faults.is_empty(), "{:?}", log.faults);
         let others = log.lines.iter().filter(|line| !line.event.is_verifys());
         let others: Vec<_> = others
-            .map(|line| (line.event.what.host().unwrap_or_default(), line.event.times()))
+            .map(|line| {
+                (
+                    line.event.what.host().unwrap_or_default(),
+                    line.event.times(),
+                )
+            })
             .collect();
         assert_eq!(others, [("a.test", 1), ("b.test", 1)]);
         let verifys = log.lines.iter().filter(|line| line.event.is_verifys());

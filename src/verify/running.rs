@@ -20,7 +20,7 @@ use crate::runtime::exec::{self, ExecError};
 use crate::runtime::launch::{self, Streams};
 use crate::runtime::network::tried;
 use crate::runtime::runs::Run;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::Place;
 
@@ -29,7 +29,7 @@ use crate::runtime::state::store::Place;
 /// # Errors
 /// There is no such container, or no process can be started in it.
 pub fn running(global: &Global, id: &str) -> Result<Report> {
-    let place = find::place(global, id, Purpose::Act)?;
+    let place = find::place(global, id)?;
     refuse_debugging_node()?;
     let record =
         Record::read(&place.dir()).map_err(|error| error.unknown_if_absent(place.id.as_str()))?;

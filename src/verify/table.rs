@@ -127,7 +127,9 @@ fn planned(mount: &PlannedMount) -> Expected {
     let wanted = wanted.cloned().collect();
     let kinds: &[&str] = match &mount.kind {
         MountKind::Kernel(kernel) if kernel.what.is_of_cgroups() => &["tmpfs", "cgroup", "cgroup2"],
-        MountKind::Kernel(kernel) => return Expected::Planned(wanted, own_kind(kernel.what.type_name())),
+        MountKind::Kernel(kernel) => {
+            return Expected::Planned(wanted, own_kind(kernel.what.type_name()));
+        }
         MountKind::Tmpfs(_) => &["tmpfs"],
         MountKind::Bind(Bind {
             access: BindAccess::Private,
@@ -201,7 +203,10 @@ impl Expectations {
         }
         for place in &files.pinned {
             // A second mount of a directory, with the attributes of the mount that it lies in.
-            let below = files.mounts.iter().filter(|m| place.starts_with(&m.destination));
+            let below = files
+                .mounts
+                .iter()
+                .filter(|m| place.starts_with(&m.destination));
             let deepest = below.max_by_key(|m| m.destination.components().count());
             let wanted = match deepest.map(planned) {
                 Some(Expected::Planned(wanted, _)) => wanted,
@@ -284,7 +289,8 @@ fn why_not(here: &[Expected], line: &MountedLine) -> String {
             format!("and is not {}, as the plan has it", missing.join(", "))
         }
         Some(_) => "where the plan has another mount".to_owned(),
-        None => "where the plan has no more mounts than it has already, or hides what is there".to_owned(),
+        None => "where the plan has no more mounts than it has already, or hides what is there"
+            .to_owned(),
     }
 }
 
@@ -294,7 +300,11 @@ fn is_the_runtimes(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bo
     let kind = line.kind.as_str();
     // To hide more of the kernel's files than was asked for harms nobody: a link of the kernel's leads there.
     let hides = ["/proc", "/sys"].iter().any(|top| place.starts_with(top)) && line.is_mask();
-    let has_cgroups = plan.filesystem.mounts.iter().any(PlannedMount::shows_cgroups);
+    let has_cgroups = plan
+        .filesystem
+        .mounts
+        .iter()
+        .any(PlannedMount::shows_cgroups);
     let cgroup = has_cgroups
         && place.parent() == Some(Path::new("/sys/fs/cgroup"))
         && kind.starts_with("cgroup")
@@ -315,7 +325,6 @@ fn is_trusted(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
         && own.is_some_and(|own| own.device == line.device && own.kind == "tmpfs")
         && line.lacks(&owned(&["ro", "nosuid", "nodev"])).is_empty()
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -430,7 +439,10 @@ mod tests {
             ("/work rw,nosuid,nodev,", "/work rw,nosuid,"),
             ("/root rw,nosuid,nodev,noexec,", "/root rw,nosuid,nodev,"),
             ("/sys ro,", "/sys rw,"),
-            ("/sys ro,nosuid,nodev,noexec,relatime - sysfs", "/sys ro,nosuid,nodev,noexec - tmpfs"),
+            (
+                "/sys ro,nosuid,nodev,noexec,relatime - sysfs",
+                "/sys ro,nosuid,nodev,noexec - tmpfs",
+            ),
             ("/proc/sys ro,", "/proc/sys rw,"),
             ("/etc/hosts ro,", "/etc/hosts rw,"),
             ("- overlay agentbox rw\n", "- ext4 /dev/vda rw\n"),

@@ -77,11 +77,7 @@ impl Talk {
     ///
     /// # Errors
     /// The kernel's. A program that ends early, or says nothing in time, is no error: its probes were not tried.
-    pub fn hear(
-        &self,
-        promise: &Promise,
-        announce: impl Fn(TriedFrom) -> Answer,
-    ) -> Result<Said> {
+    pub fn hear(&self, promise: &Promise, announce: impl Fn(TriedFrom) -> Answer) -> Result<Said> {
         let end = Instant::now() + WITHIN;
         self.tell(promise, end)?;
         let mut bytes = Vec::new();

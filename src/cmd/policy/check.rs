@@ -17,7 +17,7 @@ use crate::policy::{
 };
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::Place;
 
@@ -73,7 +73,7 @@ fn answer(global: &Global, args: &PolicyCheck) -> Result<(bool, String)> {
 /// The sidecar's answer: by the rules of the container's network, which may be another container's, and by a person's
 /// approvals and denials there.
 fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
-    let record = find::network_of(find::container(id, Purpose::Look)?)?;
+    let record = find::network_of(find::container(id)?)?;
     let Some(plan) = record.plan() else {
         return Ok(question.unconfined());
     };

@@ -117,7 +117,7 @@ impl Creation<'_> {
         let process = self.decision.bundle.spec.process().as_ref();
         let first = First {
             context: runs::context(&self.record, identity::of(&self.record)),
-            events: runs::events::created(process, self.record.plan())
+            events: runs::events::created(process, &self.record)
                 .into_iter()
                 .chain(events)
                 .collect(),

@@ -57,6 +57,7 @@ impl NotedProcess {
         let what = What::Process {
             state,
             arguments: self.arguments.clone(),
+            cut: Vec::new(),
             uid: self.uid,
             gid: self.gid,
             exit,

@@ -67,11 +67,7 @@ fn socket() -> rustix::io::Result<OwnedFd> {
 
 /// A socket to the sidecar, by which a process of `exec` gives its listener away. The sidecar has agreed to take it, and to log its
 /// calls as this actor's.
-pub fn connect(
-    place: &Place,
-    record: &Record,
-    by: Option<Actor>,
-) -> Result<OwnedFd, RuntimeError> {
+pub fn connect(place: &Place, record: &Record, by: Option<Actor>) -> Result<OwnedFd, RuntimeError> {
     let lives = record.sidecar.as_ref().map(ProcessId::from);
     if !lives.is_some_and(ProcessId::is_alive) {
         return Err(RuntimeError::State {

@@ -1,5 +1,6 @@
 //! What of a receipt still holds: the files of a run against those that were signed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::files::{self, Content};
@@ -7,18 +8,17 @@ use super::receipt::{RECEIPT, kept, key};
 use super::verified::VERIFIED;
 use super::{FILTER, Run};
 use crate::audit::whole::Stage;
-use crate::audit::{Fault, LOGS};
+use crate::audit::{Fault, LOGS, Line, Log, NODE, What, hash};
+use crate::policy::escape;
 use crate::receipt::{Statement, Subject};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record;
 
+/// Files of a run that its last line has the hash of. `verify.json` has lines of its own.
+const BESIDES_LOGS: [&str; 2] = [record::FILE, FILTER];
+
 /// Where the files of a run that is over are not those of its receipt, if it has one: this also tells of a change of the last line.
 pub(super) fn faults(run: &Run) -> Result<Vec<Fault>, RuntimeError> {
-    let fault = |file: &str, why: String| Fault {
-        file: file.to_owned(),
-        line: 0,
-        why,
-    };
     let envelope = match kept(run) {
         Ok(None) => return Ok(Vec::new()),
         Ok(Some(envelope)) => envelope,
@@ -37,11 +37,90 @@ pub(super) fn faults(run: &Run) -> Result<Vec<Fault>, RuntimeError> {
         Ok(statement) => statement,
         Err(why) => return Ok(vec![fault(RECEIPT, why)]),
     };
+    if statement.predicate.run != run.name() {
+        let why = format!(
+            "it is the receipt of the run {}",
+            escape(&statement.predicate.run)
+        );
+        return Ok(vec![fault(RECEIPT, why)]);
+    }
     let compared = compare(&statement, run.dir())?.into_iter();
     let differ = compared.filter(|(_, held)| !held.is_good());
     Ok(differ
         .map(|(name, held)| fault(&name, format!("by the run's receipt: {}", held.words())))
         .collect())
+}
+
+impl Run {
+    /// The hashes of its files besides the logs.
+    pub(super) fn hashes(&self) -> BTreeMap<String, String> {
+        let hashed = BESIDES_LOGS.into_iter().filter_map(|name| {
+            // What is no file is none of the run's, and `audit` says so.
+            match files::read(&self.file(name)) {
+                Ok(Content::Bytes(content)) => Some((name.to_owned(), hash(&content))),
+                Ok(Content::Absent | Content::Foreign(_)) | Err(_) => None,
+            }
+        });
+        hashed.collect()
+    }
+}
+
+/// Where a run that is over has other files than its log says, without a receipt too: the record, the filter, and the receipt itself.
+/// A log of an earlier version says nothing of them.
+pub(super) fn unlike_log(run: &Run, logs: &[Log]) -> Vec<Fault> {
+    let node = logs.iter().find(|log| log.file == NODE);
+    let last = node.and_then(|node| node.lines.last());
+    let Some(What::Container {
+        kept, receipt_by, ..
+    }) = last.map(|line| &line.event.what)
+    else {
+        return Vec::new();
+    };
+    let mut faults = Vec::new();
+    let found = run.hashes();
+    // A record is always kept, so an empty list is that of an earlier version.
+    let names = BESIDES_LOGS.into_iter().filter(|_| !kept.is_empty());
+    for name in names {
+        let why = match (kept.get(name), found.get(name)) {
+            (kept, found) if kept == found => continue,
+            (Some(_), None) => "it is missing, and the log has its hash",
+            (None, _) => "the log has no hash of it: it was added since",
+            (Some(_), Some(_)) => "its hash is not the one that the log has: it was changed since",
+        };
+        faults.push(fault(name, why.to_owned()));
+    }
+    if receipt_by.is_some() && !run.file(RECEIPT).exists() {
+        let why =
+            "it is missing, and the log says that it was signed when the container was deleted";
+        faults.push(fault(RECEIPT, why.to_owned()));
+    }
+    faults
+}
+
+/// Where the lines of a run's own logs are of another container than its directory: it was filled with another run's files.
+pub(super) fn foreign(run: &Run, logs: &[Log]) -> Vec<Fault> {
+    let own = run.whose().container;
+    let is_foreign = |line: &&Line| line.context.container != own;
+    let of_log = |log: &Log| {
+        let line = log.lines.iter().find(is_foreign)?;
+        let why = format!(
+            "it is of container {}, and the run of another one",
+            line.context.container
+        );
+        Some(Fault {
+            line: line.seq,
+            ..fault(&log.file, why)
+        })
+    };
+    logs.iter().filter_map(of_log).collect()
+}
+
+fn fault(file: &str, why: String) -> Fault {
+    Fault {
+        file: file.to_owned(),
+        line: 0,
+        why,
+    }
 }
 
 /// What became of a file that a receipt is about.

@@ -1,25 +1,28 @@
 //! The events of a container's life, from what the runtime knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use oci_spec::runtime::{LinuxResources, Process};
 
-use crate::audit::{Command, Event, LifeState, LogHead, Verdict, WallName, What};
+use crate::audit::{Command, Event, LifeState, LogHead, Verdict, WallName, What, hash};
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::egress::{Lasting, Rules};
+use crate::plan::AuditPlan;
 use crate::plan::text;
-use crate::plan::{AuditPlan, Plan};
 use crate::policy::{HostName, Rule};
 
+use super::FILTER;
 use super::node_log::life;
 use crate::runtime::RuntimeError;
+use crate::runtime::state::record::Record;
 
 /// Lines of what was asked for and is not given; what is more is in the record.
 const MOST_LEFT_OUT: usize = 200;
 
-/// A container that has been made: what it executes, then what it was not given.
-pub fn created(process: Option<&Process>, plan: Option<&Plan>) -> Vec<Event> {
+/// A container that has been made: what it executes and the hashes of its plan and filter, then what it was not given.
+pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
+    let plan = record.plan();
     let command = process.map(|process| {
         let (arguments, user) = (process.args().clone(), process.user());
         Command::plain(arguments.unwrap_or_default(), user.uid(), user.gid())
@@ -30,6 +33,8 @@ pub fn created(process: Option<&Process>, plan: Option<&Plan>) -> Vec<Event> {
         signal: None,
         logs: Vec::new(),
         command,
+        kept: kept_of(record),
+        receipt_by: None,
     })];
     let Some(plan) = plan else { return events };
     let mounts = plan.filesystem.pruned.iter().map(|mount| {
@@ -55,6 +60,20 @@ pub fn created(process: Option<&Process>, plan: Option<&Plan>) -> Vec<Event> {
     let audited = plan.report.audit.as_ref().map(audited).unwrap_or_default();
     events.extend(audited.into_iter().take(MOST_LEFT_OUT));
     events
+}
+
+/// The hashes of what is enforced.
+fn kept_of(record: &Record) -> BTreeMap<String, String> {
+    // A plan always has a JSON form.
+    let plan = record
+        .plan()
+        .and_then(|plan| serde_json::to_vec(plan).ok())
+        .map(|plan| hash(&plan));
+    let all = [("plan", plan), (FILTER, record.filter_hash.clone())];
+    let known = all
+        .into_iter()
+        .filter_map(|(name, hash)| Some((name.to_owned(), hash?)));
+    known.collect()
 }
 
 /// What a policy that is only reported on would take away, as far as that is known before the program runs.
@@ -198,17 +217,25 @@ pub fn ended(status: i32) -> Event {
         signal: None,
         logs: Vec::new(),
         command: None,
+        kept: BTreeMap::new(),
+        receipt_by: None,
     })
 }
 
-/// The container was deleted, and its other logs end like this.
-pub fn deleted(logs: Vec<LogHead>) -> Event {
+/// The container was deleted: its other logs end like this, the other files have these hashes, and a receipt is signed by this key.
+pub fn deleted(
+    logs: Vec<LogHead>,
+    kept: BTreeMap<String, String>,
+    receipt_by: Option<String>,
+) -> Event {
     life(What::Container {
         state: LifeState::Deleted,
         exit: None,
         signal: None,
         logs,
         command: None,
+        kept,
+        receipt_by,
     })
 }
 
@@ -220,6 +247,8 @@ pub fn signalled(signal: &str) -> Event {
         signal: Some(signal.to_owned()),
         logs: Vec::new(),
         command: None,
+        kept: BTreeMap::new(),
+        receipt_by: None,
     })
 }
 

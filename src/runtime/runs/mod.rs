@@ -30,6 +30,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use self::receipt::RECEIPT;
 use crate::audit::{self, Context, Event, whole};
 use crate::plan::PlannedMount;
 use crate::render::identity::Identity;
@@ -203,17 +204,35 @@ impl Run {
         }
     }
 
-    /// The container is gone: its last lines, with the ends of the other logs.
-    pub fn end(&self, record: Option<&Record>, limits: Vec<Event>) {
-        if self.kept == Kept::GoesWithContainer || !self.file(audit::NODE).exists() {
+    /// The container is gone: what is kept of it, its last lines, with the ends of the other logs and the hashes of the other files,
+    /// and its receipt.
+    pub fn end(&self, place: &Place, record: Option<&Record>, limits: Vec<Event>) {
+        let is_kept = self.kept == Kept::Stays && self.file(audit::NODE).exists();
+        // A deletion that failed behind its line is tried again: by that line nothing changes any more.
+        if !is_kept {
             return;
         }
-        let heads = whole::OTHERS.map(|name| node_log::head(&self.file(name), name));
-        let mut last = limits;
-        last.push(events::deleted(heads.to_vec()));
-        self.note(last);
+        if self.is_over() {
+            if let Some(key) = self.signs(place).filter(|_| !self.file(RECEIPT).exists()) {
+                self.sign(place, &key);
+            }
+            return;
+        }
         if let Some(record) = record {
             self.keep(record);
+        }
+        if let Err(error) = self.keep_filter(place) {
+            let why = crate::log::chain(&error);
+            log::warn!("keep the filter with the log: {why}");
+        }
+        let key = self.signs(place);
+        let heads = whole::OTHERS.map(|name| node_log::head(&self.file(name), name));
+        let mut last = limits;
+        let id = key.as_ref().map(|key| key.public().id());
+        last.push(events::deleted(heads.to_vec(), self.hashes(), id));
+        self.note(last);
+        if let Some(key) = key {
+            self.sign(place, &key);
         }
     }
 

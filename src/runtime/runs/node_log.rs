@@ -39,6 +39,13 @@ impl Run {
         self.warn_of(self.append(None, events));
     }
 
+    /// Whether it has its last line, that of the deletion.
+    pub(super) fn is_over(&self) -> bool {
+        let file = files::open(&self.file(audit::NODE));
+        let end = file.and_then(|file| end_of(&file, file.metadata()?.len()));
+        end.is_ok_and(|end| end.is_over)
+    }
+
     /// Adds the line of something that became of the container.
     pub fn note_life(&self, state: LifeState) {
         self.note(vec![life(What::life(state))]);
@@ -58,7 +65,7 @@ impl Run {
     }
 
     /// Whose the log is where its first line was taken away, which `audit` says.
-    fn whose(&self) -> Context {
+    pub(super) fn whose(&self) -> Context {
         let name = self.name();
         Context {
             container: read::id_of(&name).unwrap_or_default().to_owned(),

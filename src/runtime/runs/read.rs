@@ -1,5 +1,6 @@
 //! Finding runs, and reading their logs.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use crate::audit::whole::{self, Stage};
 use crate::audit::{self, Context, Fault, Line, Log, What};
 use crate::render::identity::Identity;
 use crate::runtime::RuntimeError;
-use crate::runtime::state::find::{self, Purpose};
+use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, Place};
@@ -195,8 +196,12 @@ impl Run {
         if !is_bare {
             whole::check(&mut logs.logs, stage);
         }
+        if self.kept == Kept::Stays {
+            logs.unlike = compare::foreign(self, &logs.logs);
+        }
         if stage == Stage::Gone {
-            logs.unlike = compare::faults(self)?;
+            logs.unlike.extend(compare::faults(self)?);
+            logs.unlike.extend(compare::unlike_log(self, &logs.logs));
             // While the container is there, its line may be about to come.
             logs.unlike.extend(self.unlike_report(&logs.logs)?);
         }
@@ -327,8 +332,8 @@ pub(super) fn id_of(name: &str) -> Option<&str> {
     (name.as_bytes().get(BEFORE_ID - 1) == Some(&b'-') && !id.is_empty()).then_some(id)
 }
 
-/// The run that is meant by its start, or by a container's id, its name, or the beginning of its id: of a container that is there, else the
-/// newest one of a container that is gone.
+/// The run that is meant by its start, or by a container's id, its name, or what engines show of its id: of a container that is there,
+/// else the newest one of a container that is gone.
 pub fn find(text: &str) -> Result<Found, RuntimeError> {
     let runs = all()?;
     let names: Vec<String> = runs.iter().map(Run::name).collect();
@@ -337,7 +342,7 @@ pub fn find(text: &str) -> Result<Found, RuntimeError> {
     if let (Some(run), None) = (started.next(), started.next()) {
         return Found::of(run);
     }
-    let there = find::container(text, Purpose::Look);
+    let there = find::container(text);
     let ids = || names.iter().filter_map(|name| id_of(name));
     match there {
         Ok(record) => {
@@ -369,28 +374,12 @@ pub fn find(text: &str) -> Result<Found, RuntimeError> {
     }
 }
 
-/// The id that is meant, of containers that are gone: the whole id, else a name, else the beginning of one id alone.
+/// The id that is meant, of containers that are gone: the whole id, else a name, else what engines show of one id alone. What is a
+/// name and the beginning of another one's id means neither, as with containers that are there.
 fn chosen(text: &str, names: &[String], runs: &[Run]) -> Result<Option<String>, RuntimeError> {
     let ids = || names.iter().filter_map(|name| id_of(name));
     if ids().any(|id| id == text) {
         return Ok(Some(text.to_owned()));
-    }
-    let mut begin: Vec<&str> = ids()
-        .filter(|id| !text.is_empty() && id.starts_with(text))
-        .collect();
-    begin.dedup();
-    begin.sort_unstable();
-    begin.dedup();
-    match begin[..] {
-        [only] => return Ok(Some(only.to_owned())),
-        [] => {}
-        _ => {
-            let few = begin.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-            return Err(RuntimeError::Ambiguous(
-                text.chars().take(80).collect(),
-                few,
-            ));
-        }
     }
     let is_named = |context: &Context| {
         let (pod, name) = (context.pod.as_deref(), context.name.as_deref());
@@ -401,5 +390,77 @@ fn chosen(text: &str, names: &[String], runs: &[Run]) -> Result<Option<String>, 
             || name.is_none() && pod == Some(text)
     };
     let mut named = runs.iter().take(MOST_NAMES).filter_map(Run::context);
-    Ok(named.find(is_named).map(|context| context.container))
+    let named = named.find(is_named).map(|context| context.container);
+    let begin = ids().filter(|id| text.len() >= find::SHOWN && id.starts_with(text));
+    let meant: BTreeSet<&str> = begin.chain(named.as_deref()).collect();
+    match meant.len() {
+        0 | 1 => Ok(meant.first().map(|only| (*only).to_owned())),
+        _ => {
+            let few = meant.into_iter().take(5).collect::<Vec<_>>().join(", ");
+            let text = text.chars().take(80).collect();
+            Err(RuntimeError::Ambiguous(text, few))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::{Chain, LifeState};
+    use crate::probe::TestDir;
+    use crate::runtime::runs::node_log::life;
+
+    /// Runs of containers that are gone, by id and name, the newest first.
+    fn runs(dir: &TestDir, all: &[(&str, &str)]) -> (Vec<String>, Vec<Run>) {
+        let made = all.iter().enumerate().map(|(number, (id, name))| {
+            let run = kept(dir.0.join(format!("20260102T03040{number}.678Z-{id}")));
+            std::fs::create_dir_all(run.dir()).unwrap();
+            let context = Context {
+                container: (*id).to_owned(),
+                name: Some((*name).to_owned()),
+                ..Context::default()
+            };
+            let event = life(What::life(LifeState::Created));
+            let line = Chain::default().render("2026-01-02T03:04:05.678Z", &context, &event);
+            std::fs::write(run.file(audit::NODE), line).unwrap();
+            run
+        });
+        let runs: Vec<Run> = made.collect();
+        (runs.iter().map(Run::name).collect(), runs)
+    }
+
+    #[test]
+    fn a_name_of_a_container_that_is_gone_is_no_beginning_of_another_ones_id() {
+        const LONG: &str = "ff6c5f43416aa1b2c3d4";
+        let dir = TestDir::new("runs-chosen");
+        let (names, runs) = runs(
+            &dir,
+            &[(LONG, "quiet"), ("00aa", "ff"), ("11bb", &LONG[..13])],
+        );
+        let meant = |text: &str| chosen(text, &names, &runs);
+        assert_eq!(meant("ff").unwrap().as_deref(), Some("00aa"));
+        for text in [LONG, &LONG[..12], "quiet"] {
+            assert_eq!(meant(text).unwrap().as_deref(), Some(LONG), "{text}");
+        }
+        for text in ["f", "ff6", &LONG[..11], ""] {
+            assert_eq!(meant(text).unwrap(), None, "{text}");
+        }
+        let said = meant(&LONG[..13]).unwrap_err().to_string();
+        assert!(said.contains(LONG) && said.contains("11bb"), "{said}");
+    }
+
+    #[test]
+    fn lines_of_another_container_than_the_directorys_are_noticed() {
+        let dir = TestDir::new("runs-foreign");
+        let (_, runs) = runs(&dir, &[("aa", "x"), ("bb", "x")]);
+        let faults = |run: &Run| {
+            let logs = run.logs(Stage::Gone).unwrap();
+            let faults = logs.faults().into_iter().map(ToString::to_string);
+            faults.collect::<Vec<_>>().join("\n")
+        };
+        let words = "it is of container bb";
+        assert!(!faults(&runs[0]).contains(words));
+        std::fs::copy(runs[1].file(audit::NODE), runs[0].file(audit::NODE)).unwrap();
+        assert!(faults(&runs[0]).contains(words), "{}", faults(&runs[0]));
+    }
 }

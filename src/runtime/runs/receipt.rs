@@ -11,10 +11,12 @@ use ring::rand::SystemRandom;
 use super::files::{self, Content};
 use super::read::Found;
 use super::verified::{self, VERIFIED};
-use super::{FILTER, Kept, Run, base};
+use super::{FILTER, Run, base};
 use crate::audit::whole::Stage;
 use crate::audit::{self, LifeState, Log, What};
-use crate::receipt::{Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times, Verified};
+use crate::receipt::{
+    Envelope, LogPart, Receipt, SigningKey, Statement, Subject, Times, UNKNOWN, Verified,
+};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::{self, Record, write_whole};
 use crate::runtime::state::store::Place;
@@ -104,36 +106,39 @@ pub fn make_key() -> Result<SigningKey, RuntimeError> {
 }
 
 impl Run {
-    /// Keeps what a receipt is about besides the logs, and signs it, if this node has a key. A receipt that cannot be made is a
-    /// warning: the container is gone all the same.
-    pub fn sign_end(&self, place: &Place) {
-        // A create that failed was no run.
-        if self.kept == Kept::GoesWithContainer || !self.file(audit::NODE).exists() {
-            return;
-        }
-        let signed = self.keep_filter(place).and_then(|()| {
-            let Some(key) = key()? else { return Ok(()) };
-            let envelope = self.receipt(&key, &self.record()?, Stage::Gone)?;
+    /// The key that signs the receipt, if this node has one. One that cannot be used is a warning: the container is gone all the same.
+    pub(super) fn signs(&self, place: &Place) -> Option<SigningKey> {
+        key().unwrap_or_else(|error| {
+            no_receipt(place, &error);
+            None
+        })
+    }
+
+    /// Signs the receipt. One that cannot be made is a warning, and `audit` says that it is missing.
+    pub(super) fn sign(&self, place: &Place, key: &SigningKey) {
+        let signed = self.record().and_then(|record| {
+            let envelope = self.receipt(key, &record, Stage::Gone)?;
             let text = serde_json::to_vec(&envelope).map_err(std::io::Error::from);
             let text = text.map_err(RuntimeError::io("write the receipt as JSON"))?;
             write_whole(&self.file(RECEIPT), &text)
         });
         if let Err(error) = signed {
-            log::warn!(
-                "container {} has no receipt: {}",
-                place.id.as_str(),
-                crate::log::chain(&error)
-            );
+            no_receipt(place, &error);
         }
     }
 
-    fn keep_filter(&self, place: &Place) -> Result<(), RuntimeError> {
+    pub(super) fn keep_filter(&self, place: &Place) -> Result<(), RuntimeError> {
         match std::fs::read(place.filter()) {
             Ok(program) => write_whole(&self.file(FILTER), &program),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(RuntimeError::io("read the container's filter")(error)),
         }
     }
+}
+
+fn no_receipt(place: &Place, error: &RuntimeError) {
+    let (id, why) = (place.id.as_str(), crate::log::chain(error));
+    log::warn!("container {id} has no receipt: {why}");
 }
 
 /// The receipt that was signed at a run's end.
@@ -190,6 +195,7 @@ impl Run {
         let plan = plan.transpose().map_err(std::io::Error::from);
         let receipt = Receipt {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: option_env!("AGENTBOX_COMMIT").unwrap_or(UNKNOWN).to_owned(),
             kernel: rustix::system::uname()
                 .release()
                 .to_string_lossy()

@@ -88,6 +88,8 @@ pub fn last(logs: &[Log]) -> Option<(&Line, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::read::Logs;
     use super::*;
     use crate::audit::{Chain, Context, LifeState};
@@ -117,6 +119,8 @@ mod tests {
             signal: None,
             logs: Vec::new(),
             command: None,
+            kept: BTreeMap::new(),
+            receipt_by: None,
         };
         vec![verified, ended]
     }

@@ -7,17 +7,8 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, Place};
 
-/// The shortest beginning of an id by which a verb acts on a container: what engines show of theirs.
-const SHOWN: usize = 12;
-
-/// What the answer is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// To look: any beginning of an id will do.
-    Look,
-    /// To change it: a name, or at least what engines show of an id.
-    Act,
-}
+/// The shortest beginning of an id by which a container is known: what engines show of theirs. A shorter one is soon somebody's name.
+pub const SHOWN: usize = 12;
 
 /// A container that somebody may mean.
 struct Candidate<'a> {
@@ -25,23 +16,17 @@ struct Candidate<'a> {
     name: Option<Identity>,
 }
 
-/// Which of these is meant: the one with this id, else the one with this name or with an id of which engines show this, else
-/// the one whose id begins like this.
-fn choose(text: &str, among: &[Candidate<'_>], purpose: Purpose) -> Result<usize, RuntimeError> {
+/// Which of these is meant: the one with this id, else the one with this name or with an id of which engines show this.
+fn choose(text: &str, among: &[Candidate<'_>]) -> Result<usize, RuntimeError> {
     let all = |is: &dyn Fn(&Candidate<'_>) -> bool| -> Vec<usize> {
         (0..among.len()).filter(|i| is(&among[*i])).collect()
     };
-    let enough = match purpose {
-        Purpose::Look => 1,
-        Purpose::Act => SHOWN,
-    };
     let is_name = |one: &Candidate<'_>| one.name.as_ref().is_some_and(|n| n.answers_to(text));
-    let begins = |one: &Candidate<'_>, enough| text.len() >= enough && one.id.starts_with(text);
-    let ways: [&dyn Fn(&Candidate<'_>) -> bool; 3] = [
+    let begins = |one: &Candidate<'_>| text.len() >= SHOWN && one.id.starts_with(text);
+    let ways: [&dyn Fn(&Candidate<'_>) -> bool; 2] = [
         &|one| one.id == text,
         // Whoever names a container may take what engines show of another one's id for its name: neither is meant then.
-        &|one| is_name(one) || begins(one, SHOWN),
-        &|one| begins(one, enough),
+        &|one| is_name(one) || begins(one),
     ];
     for way in ways {
         match all(way)[..] {
@@ -58,7 +43,7 @@ fn choose(text: &str, among: &[Candidate<'_>], purpose: Purpose) -> Result<usize
 }
 
 /// The one container that is meant.
-pub fn container(text: &str, purpose: Purpose) -> Result<Record, RuntimeError> {
+pub fn container(text: &str) -> Result<Record, RuntimeError> {
     // An id tells where it is: no other record is read.
     if let [only] = &store::with_id(text)?[..] {
         return Record::read(only);
@@ -71,32 +56,32 @@ pub fn container(text: &str, purpose: Purpose) -> Result<Record, RuntimeError> {
             name: Some(identity::of(record)),
         })
         .collect();
-    let chosen = choose(text, &candidates, purpose)?;
+    let chosen = choose(text, &candidates)?;
     Ok(records.swap_remove(chosen))
 }
 
 /// The places of a container: of this `--root`, and where nobody named one and it has no such container, any engine's.
-pub fn place(global: &Global, text: &str, purpose: Purpose) -> Result<Place, RuntimeError> {
+pub fn place(global: &Global, text: &str) -> Result<Place, RuntimeError> {
     let own = Place::new(&global.root, text);
     let is_there = |place: &Place| place.dir().exists() || place.libcontainer_dir().exists();
     if global.root_given || own.as_ref().is_ok_and(is_there) {
         return own;
     }
-    match elsewhere(text, purpose) {
+    match elsewhere(text) {
         // The words of the verb, which some read; but an id that cannot be one is no name either.
         Err(RuntimeError::Unknown(_)) => own,
         other => other,
     }
 }
 
-fn elsewhere(text: &str, purpose: Purpose) -> Result<Place, RuntimeError> {
+fn elsewhere(text: &str) -> Result<Place, RuntimeError> {
     // Also one whose record this version cannot read: it has to be deleted somehow.
     if let [only] = &store::with_id(text)?[..]
         && let Some(root) = record::root(only)
     {
         return Place::new(&root, text);
     }
-    let record = container(text, purpose)?;
+    let record = container(text)?;
     Place::new(&record.root, &record.id)
 }
 
@@ -140,12 +125,13 @@ mod tests {
     const LONG: &str = "4b139df2fd239b6a08861fef4a934014f0dbea13788977cbc0d805c6754637d2";
 
     #[test]
-    fn an_id_comes_before_a_name_and_a_name_before_a_beginning() {
+    fn an_id_comes_before_a_name_and_a_short_beginning_is_nobodys() {
         let all = among(&[("web", None), (LONG, Some("web")), ("other", Some("4b13"))]);
-        let chosen = |text| choose(text, &all, Purpose::Look).ok();
+        let chosen = |text| choose(text, &all).ok();
         assert_eq!(chosen("web"), Some(0));
         assert_eq!(chosen("4b13"), Some(2));
-        assert_eq!(chosen("4b1"), Some(1));
+        assert_eq!(chosen("4b1"), None);
+        assert_eq!(chosen(&LONG[..12]), Some(1));
         assert_eq!(chosen("nobody"), None);
         assert_eq!(chosen(""), None);
     }
@@ -155,29 +141,27 @@ mod tests {
     fn a_name_does_not_take_over_what_is_meant_for_another_id() {
         let thief = &LONG[..12];
         let all = among(&[(LONG, Some("agent")), ("c0ffee", Some(thief))]);
-        for purpose in [Purpose::Look, Purpose::Act] {
-            let said = choose(thief, &all, purpose).unwrap_err().to_string();
-            assert!(said.contains(LONG) && said.contains("c0ffee"), "{said}");
-            assert_eq!(choose(LONG, &all, purpose).ok(), Some(0));
-            assert_eq!(choose("agent", &all, purpose).ok(), Some(0));
-        }
+        let said = choose(thief, &all).unwrap_err().to_string();
+        assert!(said.contains(LONG) && said.contains("c0ffee"), "{said}");
+        assert_eq!(choose(LONG, &all).ok(), Some(0));
+        assert_eq!(choose("agent", &all).ok(), Some(0));
         // It is one container by both.
         let own = among(&[(LONG, Some(thief))]);
-        assert_eq!(choose(thief, &own, Purpose::Act).ok(), Some(0));
+        assert_eq!(choose(thief, &own).ok(), Some(0));
     }
 
     #[test]
-    fn nothing_is_changed_by_a_short_beginning() {
+    fn nobody_is_known_by_less_than_engines_show() {
         let all = among(&[(LONG, Some("agent"))]);
-        let acts = |text| choose(text, &all, Purpose::Act).is_ok();
-        assert!(acts("agent") && acts(LONG) && acts(&LONG[..12]));
-        assert!(!acts("4") && !acts(&LONG[..11]));
+        let is_known = |text| choose(text, &all).is_ok();
+        assert!(is_known("agent") && is_known(LONG) && is_known(&LONG[..12]));
+        assert!(!is_known("4") && !is_known(&LONG[..11]));
     }
 
     #[test]
     fn two_of_a_name_are_named_by_their_ids() {
         let all = among(&[("a1", Some("app")), ("b2", Some("app"))]);
-        let said = choose("app", &all, Purpose::Act).unwrap_err().to_string();
+        let said = choose("app", &all).unwrap_err().to_string();
         assert!(said.contains("a1, b2"), "{said}");
     }
 }

@@ -37,11 +37,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 
 /// Greets the sidecar at the other end of `socket`, with a descriptor of the node's pid namespace, and says whose listener will
 /// come. Waits until it says that it will take it.
-pub fn greet(
-    socket: BorrowedFd<'_>,
-    proof: BorrowedFd<'_>,
-    by: Option<Actor>,
-) -> io::Result<()> {
+pub fn greet(socket: BorrowedFd<'_>, proof: BorrowedFd<'_>, by: Option<Actor>) -> io::Result<()> {
     let greeting = match by {
         None => GREETING,
         Some(Actor::Verify) => GREETING_OF_VERIFY,

@@ -230,8 +230,7 @@ mod tests {
         }
         own.note(&call(libc::SYS_socket, [17, 3, 99, 0, 0, 0]), 97);
         let events = told.take();
-        let (verifys, others): (Vec<_>, Vec<_>) =
-            events.into_iter().partition(Event::is_verifys);
+        let (verifys, others): (Vec<_>, Vec<_>) = events.into_iter().partition(Event::is_verifys);
         assert_eq!((verifys.len() > KINDS, others.len()), (true, 1));
         assert!(
             matches!(&others[0].what, What::Syscall { call, .. } if call.contains("99")),

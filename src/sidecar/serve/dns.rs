@@ -164,7 +164,8 @@ fn answer(wall: &Wall, question: &[u8], from_port: Option<u16>) -> Option<Vec<u8
     })?;
     if let Some(asked) = asked.filter(|asked| asked.blocked) {
         let by = wall.actor_of_question(from_port, &asked.name);
-        wall.tried.on_behalf(by, || note(wall, &asked.name, refused));
+        wall.tried
+            .on_behalf(by, || note(wall, &asked.name, refused));
     }
     Some(bytes)
 }

@@ -53,11 +53,7 @@ impl Wall {
             return None;
         }
         let from = stream.peer_addr().ok()?;
-        let is_its = self
-            .tried
-            .from
-            .borrow_mut()
-            .take_connection(from, to, port);
+        let is_its = self.tried.from.borrow_mut().take_connection(from, to, port);
         is_its.then_some(Actor::Verify)
     }
 
@@ -66,11 +62,7 @@ impl Wall {
         if self.tried.is_late(self.milliseconds()) {
             return None;
         }
-        let is_its = self
-            .tried
-            .from
-            .borrow_mut()
-            .take_question(from_port?, name);
+        let is_its = self.tried.from.borrow_mut().take_question(from_port?, name);
         is_its.then_some(Actor::Verify)
     }
 }

@@ -15,8 +15,8 @@ use super::processes;
 use crate::audit::hash;
 use crate::plan::{Bind, FileKind};
 use crate::policy::Capability;
-use crate::sys::procfs;
 use crate::sys::process_id::ProcessId;
+use crate::sys::procfs;
 use crate::verify::probe::{Attempt, Finding, Probe, View, Wall};
 use crate::verify::table::{self, MountedLine};
 
@@ -84,7 +84,12 @@ fn mounts(view: &View<'_>) -> Finding {
     let shown = planned.filter(|mount| compared.binds.contains(&mount.destination));
     let judged = shown.filter_map(|mount| {
         let line = lines.iter().rfind(|line| line.place == mount.destination)?;
-        Some(is_judged(view.init, &mount.destination, mount.bind()?, line))
+        Some(is_judged(
+            view.init,
+            &mount.destination,
+            mount.bind()?,
+            line,
+        ))
     });
     let held = format!("{} mounts, those of the plan", lines.len());
     Finding::of_all(faults.chain(judged), held)
@@ -124,7 +129,13 @@ fn open_inside(init: i32, place: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = rustix::fs::open(format!("/proc/{init}/root"), flags, Mode::empty())?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
-    rustix::fs::openat2(root, place, flags | OFlags::NOFOLLOW, Mode::empty(), resolve)
+    rustix::fs::openat2(
+        root,
+        place,
+        flags | OFlags::NOFOLLOW,
+        Mode::empty(),
+        resolve,
+    )
 }
 
 fn interfaces(view: &View<'_>) -> Finding {
@@ -137,13 +148,22 @@ fn interfaces(view: &View<'_>) -> Finding {
 
 /// Two lines of a heading, then `NAME: numbers` (proc_pid_net(5)).
 fn foreign(text: &str) -> Vec<String> {
-    let names = text.lines().skip(2).filter_map(|line| line.rsplit_once(':'));
-    let names = names.map(|(name, _)| name.trim()).filter(|name| *name != "lo");
+    let names = text
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.rsplit_once(':'));
+    let names = names
+        .map(|(name, _)| name.trim())
+        .filter(|name| *name != "lo");
     names.map(|name| format!("the interface {name}")).collect()
 }
 
 fn kept_filter(view: &View<'_>) -> Finding {
-    let promised = view.promise.walls.as_ref().and_then(|w| w.filter.as_deref());
+    let promised = view
+        .promise
+        .walls
+        .as_ref()
+        .and_then(|w| w.filter.as_deref());
     match fs::read(view.filter) {
         Ok(program) if Some(hash(&program).as_str()) == promised => Finding::held("the same"),
         Ok(_) => Finding::not_held("it is another one"),
@@ -161,7 +181,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 fn everyone(view: &View<'_>) -> Finding {
     let all = match members(view) {
         Ok(all) => all,
-        Err(error) => return Finding::not_tried(format!("the processes cannot be listed: {error}")),
+        Err(error) => {
+            return Finding::not_tried(format!("the processes cannot be listed: {error}"));
+        }
     };
     let until = Instant::now() + STARTED_WITHIN;
     let count = all.len();
@@ -228,7 +250,9 @@ fn one(view: &View<'_>, pid: i32, until: Instant) -> Finding {
         match (is_ours, Instant::now() >= until) {
             (false, _) => return Finding::not_held(words),
             (true, true) => {
-                return Finding::not_tried(format!("{words}; it is a process of exec that is being started"));
+                return Finding::not_tried(format!(
+                    "{words}; it is a process of exec that is being started"
+                ));
             }
             (true, false) => std::thread::sleep(PAUSE),
         }
@@ -255,7 +279,9 @@ fn faults(view: &View<'_>, pid: i32) -> std::io::Result<Vec<String>> {
     let others = init
         .iter()
         .filter(|(kind, link)| own.get(*kind) != Some(*link));
-    faults.extend(others.map(|(kind, _)| format!("another {kind} namespace than the first process's")));
+    faults.extend(
+        others.map(|(kind, _)| format!("another {kind} namespace than the first process's")),
+    );
     Ok(faults)
 }
 
@@ -314,6 +340,9 @@ mod tests {
     fn an_interface_beside_lo_is_named() {
         let text = "Inter-|   Receive\n face |bytes\n    lo:       0    0\n   ev1:       0    0\n";
         assert_eq!(foreign(text), ["the interface ev1"]);
-        assert_eq!(foreign(&text.replace("   ev1:       0    0\n", "")), [""; 0]);
+        assert_eq!(
+            foreign(&text.replace("   ev1:       0    0\n", "")),
+            [""; 0]
+        );
     }
 }

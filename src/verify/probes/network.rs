@@ -221,7 +221,11 @@ pub fn open_sockets(promise: &Promise) -> TriedFrom {
         address: port(&sockets.address),
         address6: port(&sockets.address6),
         metadata: port(&sockets.metadata),
-        name: sockets.name.as_ref().ok().and_then(|(bound, _)| port(bound)),
+        name: sockets
+            .name
+            .as_ref()
+            .ok()
+            .and_then(|(bound, _)| port(bound)),
     }
 }
 
@@ -261,12 +265,7 @@ fn connect(socket: OwnedFd, to: SocketAddr) -> std::io::Result<TcpStream> {
 }
 
 /// Connects, says something if anybody accepts, and waits for a byte.
-fn no_byte(
-    promise: &Promise,
-    address: &str,
-    port: u16,
-    from: fn(&Sockets) -> &Bound,
-) -> Finding {
+fn no_byte(promise: &Promise, address: &str, port: u16, from: fn(&Sockets) -> &Bound) -> Finding {
     if let Some(why) = untried(promise, address) {
         return Finding::not_tried(why);
     }
@@ -277,7 +276,8 @@ fn no_byte(
         Ok((socket, _)) => socket.try_clone(),
         Err(errno) => Err((*errno).into()),
     };
-    let mut stream = match socket.and_then(|socket| connect(socket, SocketAddr::new(target, port))) {
+    let mut stream = match socket.and_then(|socket| connect(socket, SocketAddr::new(target, port)))
+    {
         Ok(stream) => stream,
         Err(error) if is_from_a_network(&error) => {
             return Finding::not_held(format!("packets leave the container: {error}"));

@@ -1,0 +1,87 @@
+//! What `verify ID` tries is `verify`'s in the log of the container, and in nothing that is said of the container.
+
+use serde_json::{Value, json};
+
+use super::running::Running;
+use crate::direct::Node;
+
+/// The denied events of a run by their wall: the workload's, and those of `verify`.
+fn denied(container: &Running<'_>, wall: &str) -> (Vec<String>, Vec<String>) {
+    let text = container
+        .node
+        .call(&["audit", "--json", &container.id])
+        .ok();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_wall = lines.filter(|line| line["wall"] == wall && line["verdict"] == "denied");
+    let (own, verifys): (Vec<Value>, Vec<Value>) = of_wall.partition(|line| line["by"].is_null());
+    let words = |all: Vec<Value>| {
+        let words = all.iter().map(|line| {
+            let count = line["count"].as_u64().unwrap_or(1);
+            let what = &line["what"];
+            let name = what["call"].as_str().or(what["host"].as_str());
+            format!("{} x{count}", name.unwrap_or_default())
+        });
+        words.collect()
+    };
+    (words(own), words(verifys))
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_is_not_taken_for_the_workload() {
+    let node = Node::new();
+    let container = Running::start(&node, "apart", "standard", |config| {
+        config["annotations"] = json!({"dev.agentbox.network.allow": "files.example.test"});
+    });
+    let try_all = "mount -t tmpfs none /mnt 2>/dev/null; nc -w 2 192.0.2.1 443 </dev/null; nslookup example.com; true";
+    container.exec(try_all);
+    for _ in 0..2 {
+        let (code, _, report) = container.verify();
+        assert_eq!(code, 0, "{report:#}");
+    }
+    // Once more: what the sidecar only counts by then has its line at the end.
+    container.exec("sleep 2.5; mount -t tmpfs none /mnt 2>/dev/null; true");
+
+    let (own, verifys) = denied(&container, "syscalls");
+    let times: u64 = own
+        .iter()
+        .map(|words| words.rsplit_once('x').unwrap().1.parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(times, 2, "{own:?}");
+    assert!(
+        own.iter().all(|words| words.starts_with("mount(")),
+        "{own:?}"
+    );
+    assert!(verifys.len() > 20, "{verifys:?}");
+    let (own, verifys) = denied(&container, "network");
+    for host in ["192.0.2.1 x1", "example.com x1"] {
+        let count = own.iter().filter(|words| *words == host).count();
+        assert_eq!(count, 1, "{host}: {own:?}");
+        assert!(
+            verifys.iter().any(|words| words.starts_with(&host[..8])),
+            "{host}: {verifys:?}"
+        );
+    }
+    assert_eq!(own.len(), 2, "{own:?}");
+
+    let text = node.call(&["audit", &container.id]).ok();
+    assert!(text.contains("agentbox verify made"), "{text}");
+    for word in ["ptrace", "kexec_load", "bpf", "verify-inside", "2001:db8"] {
+        assert!(!text.contains(word), "{word}: {text}");
+    }
+    let suggested = node.call(&["suggest", &container.id]).ok();
+    assert!(!suggested.contains("ptrace"), "{suggested}");
+    let status = node.call(&["network", "--json", &container.id]).ok();
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let counted = status
+        .pointer("/status/denied")
+        .or(status.pointer("/network/denied"));
+    let counted = counted
+        .unwrap_or_else(|| panic!("{status:#}"))
+        .as_object()
+        .unwrap();
+    let all: u64 = counted.values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(all, 2, "{status:#}");
+}

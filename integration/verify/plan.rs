@@ -1,0 +1,209 @@
+//! `verify ID` compares what is there with the plan: what root on the node, or a broken engine, takes away from or adds to a container
+//! that runs. Each has its control: the same container a moment before.
+
+use std::process::{Child, Command};
+
+use serde_json::{Value, json};
+
+use super::running::Running;
+use crate::command::run;
+use crate::direct::{Node, Scratch};
+
+/// Mounts a file or directory of the node in a container, as open_tree(2) and move_mount(2) do it: private, and seen nowhere else.
+const PUT_IN: &str = r#"
+import ctypes, os, sys
+pid, source, place = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+tree = libc.syscall(428, -100, source.encode(), 1 | 0o2000000)
+assert tree >= 0, ctypes.get_errno()
+is_directory = os.path.isdir(source)
+assert libc.setns(os.open(f"/proc/{pid}/ns/mnt", 0), 0x20000) == 0, ctypes.get_errno()
+if not os.path.exists(place):
+    os.mkdir(place) if is_directory else open(place, "w").close()
+assert libc.syscall(429, tree, b"", -100, place.encode(), 4) == 0, ctypes.get_errno()
+"#;
+
+/// A container with a workspace and a read-only mount.
+fn start<'a>(node: &'a Node, scratch: &Scratch, name: &str, policy: &str) -> Running<'a> {
+    let (work, reference) = (scratch.dir("work"), scratch.dir("ref"));
+    Running::start(node, name, policy, |config| {
+        let mounts = config["mounts"].as_array_mut().unwrap();
+        for (place, source, options) in [
+            ("/work", &work, json!(["rbind", "rw"])),
+            ("/ref", &reference, json!(["rbind", "ro"])),
+        ] {
+            mounts.push(
+                json!({"destination": place, "type": "bind", "source": source, "options": options}),
+            );
+        }
+        config["process"]["cwd"] = json!("/work");
+    })
+}
+
+/// What became of a probe by the node, with the exit status.
+fn verdict(container: &Running<'_>, id: &str) -> (i32, String) {
+    let (code, entries, report) = container.verify();
+    let entry = entries.get(&("node".to_owned(), id.to_owned()));
+    (
+        code,
+        entry.unwrap_or_else(|| panic!("{report:#}")).0.clone(),
+    )
+}
+
+fn held() -> (i32, String) {
+    (0, "held".to_owned())
+}
+
+fn gone() -> (i32, String) {
+    (1, "not-held".to_owned())
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_notices_a_mount_that_the_plan_does_not_have() {
+    let (node, scratch) = (Node::new(), Scratch::new());
+    let _socket = std::os::unix::net::UnixListener::bind(scratch.path("engine.sock")).unwrap();
+    let socket = scratch.path("engine.sock");
+    for (number, (source, place)) in [
+        (socket.as_str(), "/tmp/d.sock"),
+        ("/", "/tmp/host"),
+        ("/etc", "/tmp/etc"),
+        ("/run/agentbox", "/run/state"),
+        ("/etc", "/ref"),
+        ("/etc", "/work"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let container = start(&node, &scratch, &format!("foreign-{number}"), "standard");
+        assert_eq!(verdict(&container, "mounts-of-the-plan"), held(), "{place}");
+        let python = ["-c", PUT_IN, &container.pid(), source, place];
+        run("/usr/bin/python3", &python).ok();
+        assert_eq!(verdict(&container, "mounts-of-the-plan"), gone(), "{place}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_notices_an_attribute_that_a_mount_lost() {
+    let (node, scratch) = (Node::new(), Scratch::new());
+    for (number, (policy, options, place)) in [
+        ("standard", "remount,bind,rw,nosuid,nodev", "/ref"),
+        ("standard", "remount,bind,rw,suid,dev", "/work"),
+        ("strict", "remount,bind,exec,nosuid,nodev", "/root"),
+        ("standard", "remount,bind,rw", "/proc/sys"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let container = start(&node, &scratch, &format!("lost-{number}"), policy);
+        assert_eq!(verdict(&container, "mounts-of-the-plan"), held(), "{place}");
+        let enter = ["--target", &container.pid(), "--mount"];
+        let mount = ["/bin/mount", "-o", options, place];
+        run("nsenter", &[&enter[..], &mount].concat()).ok();
+        assert_eq!(verdict(&container, "mounts-of-the-plan"), gone(), "{place}");
+    }
+}
+
+/// Ended with the test.
+struct Rogue(Child);
+
+impl Drop for Rogue {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_notices_a_process_that_is_not_behind_the_walls() {
+    let (node, scratch) = (Node::new(), Scratch::new());
+    let container = start(&node, &scratch, "rogue", "standard");
+    // Another process of exec is none.
+    let healthy = node.call(&["exec", "--detach", &container.id, "sleep", "60"]);
+    assert_eq!(healthy.code, 0, "{healthy}");
+    assert_eq!(verdict(&container, "every-process"), held());
+    let pid = container.pid();
+    let spaces = ["--target", &pid, "--mount", "--net", "--ipc", "--uts"];
+    let rogue = Command::new("nsenter")
+        .args(spaces)
+        .args(["/bin/sleep", "60"])
+        .spawn();
+    let rogue = Rogue(rogue.unwrap());
+    let link = || std::fs::read_link(format!("/proc/{}/ns/mnt", rogue.0.id())).unwrap();
+    let own = std::fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
+    while link() != own {
+        std::thread::yield_now();
+    }
+    assert_eq!(verdict(&container, "every-process"), gone());
+    drop(rogue);
+    assert_eq!(verdict(&container, "every-process"), held());
+}
+
+/// No process of `exec` can be started by then, and it is no missing answer.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_says_which_wall_is_gone_where_exec_is_refused() {
+    let (node, scratch) = (Node::new(), Scratch::new());
+    let container = start(&node, &scratch, "interface", "standard");
+    assert_eq!(
+        verdict(&container, "interfaces-of-the-first-process"),
+        held()
+    );
+    let pid = container.pid();
+    let enter = ["--target", &pid, "--net", "ip", "link", "add", "ev1"];
+    run(
+        "nsenter",
+        &[&enter[..], &["type", "veth", "peer", "name", "ev2"]].concat(),
+    )
+    .ok();
+    assert_eq!(
+        verdict(&container, "interfaces-of-the-first-process"),
+        gone()
+    );
+    let words = node.call(&["verify", &container.id]);
+    assert!(words.stdout.contains("the interface ev1"), "{words}");
+    assert!(
+        words.stdout.contains("no process could be started"),
+        "{words}"
+    );
+
+    let container = start(&node, &scratch, "filter", "standard");
+    assert_eq!(verdict(&container, "kept-filter"), held());
+    let pattern = format!("*{}*/filter", container.id);
+    let found = run("find", &["/run/agentbox", "-path", &pattern]).ok();
+    let path = found.trim();
+    let mut program = std::fs::read(path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+    let whole = program.clone();
+    // Another constant in the first comparison: it stays a program.
+    program[12] ^= 1;
+    std::fs::write(path, &program).unwrap();
+    assert_eq!(verdict(&container, "kept-filter"), gone());
+    std::fs::write(path, whole).unwrap();
+    assert_eq!(verdict(&container, "kept-filter"), held());
+}
+
+/// Engines run processes at any moment: one that is being started is no process without walls.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn verify_waits_for_a_process_of_exec_that_is_being_started() {
+    let (node, scratch) = (Node::new(), Scratch::new());
+    let container = start(&node, &scratch, "busy", "standard");
+    let script = format!(
+        "for n in $(seq 30); do {} --root {} exec {} true || exit 1; done",
+        crate::direct::program(),
+        node.root,
+        container.id
+    );
+    let mut busy = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    let mut reports: Vec<(i32, Value)> = Vec::new();
+    while busy.try_wait().unwrap().is_none() {
+        let (code, _, report) = container.verify();
+        reports.push((code, report));
+    }
+    assert!(busy.wait().unwrap().success());
+    for (code, report) in reports {
+        assert_eq!(code, 0, "{report:#}");
+    }
+}
