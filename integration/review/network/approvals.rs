@@ -44,7 +44,8 @@ fn gone(id: &str, number: &str) {
     for _ in 0..600 {
         let text = agentbox(&["approvals", "--format", "json", id]).ok();
         let all: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
-        if all.iter().all(|one| one["id"].to_string() != number) {
+        let ids: Vec<String> = all.iter().map(|one| one["id"].to_string()).collect();
+        if !ids.iter().any(|id| id == number) {
             return;
         }
         std::thread::sleep(Duration::from_millis(100));
